@@ -1,5 +1,5 @@
-//! Whether replies may be believed: only a complete, timely answer from a server that says it is
-//! master, on that connection, after the answers it attests.
+//! Decides whether replies may be believed. Only a complete, timely answer from a server that
+//! reports itself as master counts, on that connection, and only for the replies it attests.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -12,17 +12,17 @@ use crate::reading::Unknown;
 use crate::reply::{Command, Reply, ServerError};
 use crate::time::{AgentWall, Mono, ServerTime};
 
-/// What a server can do and lets this user do, found out when connecting.
+/// The capabilities of a server for the connected user, found when connecting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
-    /// It has `PEXPIRETIME` (Redis 7.0).
+    /// The server has `PEXPIRETIME` (Redis 7.0).
     pub pexpiretime: bool,
-    /// How it says its role.
+    /// How the server reports its role.
     pub role: RoleCheck,
-    /// It answers `INFO`.
+    /// The server answers `INFO`.
     pub info: bool,
-    /// It is one of a cluster in which messages go to the server of the channel's slot only (Redis
-    /// 7.0).
+    /// The server belongs to a cluster that sends messages only to the server of the channel's slot
+    /// (Redis 7.0).
     pub sharded: bool,
 }
 
@@ -33,26 +33,26 @@ pub enum RoleCheck {
     Role,
     /// By `INFO replication`, because `ROLE` is refused.
     Info,
-    /// Not at all: both are refused and the user attests it.
+    /// Not verified: both commands are refused, and the user attests the role.
     Assumed,
 }
 
-/// The instants around a batch.
+/// The times at which a batch was sent and received.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// When the request was sent.
     pub sent: Mono,
-    /// When the last reply had arrived.
+    /// When the last reply arrived.
     pub received: Mono,
     /// The agent's wall clock when the request was sent.
     pub sent_wall: AgentWall,
-    /// A reply older than this is no evidence.
+    /// A reply older than this is not evidence.
     pub timeout_ms: u64,
 }
 
-/// Replicas of one server that are looked at.
+/// Maximum number of replicas read from one server's `INFO`. It bounds memory for a hostile reply.
 const REPLICAS_MAX: usize = 100;
-/// Sections of `INFO` that tell a generation, in the order they are asked.
+/// Sections of `INFO` that identify a generation, in request order.
 const INFO_SECTIONS: [&str; 5] = ["server", "replication", "persistence", "stats", "commandstats"];
 
 /// The commands that open each batch.
@@ -60,9 +60,9 @@ pub fn header() -> Vec<Command> {
     vec![command!("TIME")]
 }
 
-/// The commands that close each batch; `nonce` must differ from batch to batch.
+/// The commands that close each batch. `nonce` must differ from batch to batch.
 ///
-/// The role and the nonce come last, so that they attest everything before them.
+/// The role and the nonce come last, so that they attest every reply before them.
 pub fn footer(caps: Caps, nonce: &[u8]) -> Vec<Command> {
     let mut commands = Vec::new();
     if caps.info {
@@ -76,11 +76,11 @@ pub fn footer(caps: Caps, nonce: &[u8]) -> Vec<Command> {
     commands
 }
 
-/// Judges a batch of a server that decides, by the replies to the batch's [`header`] and
-/// [`footer`].
+/// Judges a batch from a deciding server by the replies to the batch's [`header`] and [`footer`].
 ///
 /// # Errors
-/// Why nothing of the batch may be believed; also when the server does not say that it is master.
+/// Returns why no reply of the batch may be believed, also when the server does not report that it
+/// is master.
 pub fn attestation(
     caps: Caps,
     timing: Timing,
@@ -95,10 +95,11 @@ pub fn attestation(
     }
 }
 
-/// Judges a batch of a server that decides nothing: a replica's answers are as good as a master's.
+/// Judges a batch from a server that decides nothing. A replica's answers are as good as a master's
+/// here.
 ///
 /// # Errors
-/// Why nothing of the batch may be believed.
+/// Returns why no reply of the batch may be believed.
 pub fn witness(
     caps: Caps,
     timing: Timing,
@@ -177,7 +178,7 @@ pub(crate) fn time_of(reply: &Reply) -> Result<ServerTime, Unknown> {
     server_time(reply)
 }
 
-/// The role, and where the replication stands. What is neither master nor replica (a Sentinel)
+/// The role and the replication offset. A server that is neither master nor replica (a Sentinel)
 /// decides nothing.
 fn role_by_role(reply: &Reply) -> Result<(Role, Option<u64>), Unknown> {
     match reply {
@@ -205,7 +206,7 @@ fn role_by_info(info: Option<&Info>) -> Result<(Role, Option<u64>), Unknown> {
     }
 }
 
-/// What matters of `INFO`.
+/// The fields of `INFO` that the model uses.
 struct Info {
     role: Vec<u8>,
     loading: bool,
@@ -254,15 +255,15 @@ impl Info {
     }
 }
 
-/// The history that this one continues. A server that never changed its history names an impossible
-/// one.
+/// The history that this one continues. A server that never changed its history reports an
+/// impossible one.
 fn forked_from(replication: &[u8]) -> Option<Fork> {
     let offset = info_number(replication, "second_repl_offset")?;
     let replication_id = info_field(replication, "master_replid2")?.to_vec();
     Some(Fork { replication_id, offset })
 }
 
-/// Replicas that are in sync or nearly: `slave0:ip=10.0.0.6,port=6379,state=online,…`.
+/// Replicas that are in sync or nearly so: `slave0:ip=10.0.0.6,port=6379,state=online,…`.
 fn replicas(replication: &[u8]) -> Vec<Arc<str>> {
     let line = |number: usize| {
         let fields =
@@ -276,7 +277,7 @@ fn replicas(replication: &[u8]) -> Vec<Arc<str>> {
     (0..REPLICAS_MAX).map_while(line).map(Arc::from).collect()
 }
 
-/// `host:port`, with brackets around an IPv6 address.
+/// Formats `host:port`, with brackets around an IPv6 address.
 pub fn address(host: &str, port: u16) -> String {
     if host.contains(':') {
         alloc::format!("[{host}]:{port}")
@@ -285,8 +286,8 @@ pub fn address(host: &str, port: u16) -> String {
     }
 }
 
-/// Whether the process began with nothing. Only an RDB file tells how much was loaded; with an
-/// append-only file it stays open.
+/// Whether the process started without data. Only an RDB file reports how much was loaded; with an
+/// append-only file the answer is unknown.
 fn started_empty(persistence: &[u8]) -> Option<bool> {
     let loaded = info_number(persistence, "rdb_last_load_keys_loaded")?;
     match (loaded, info_number(persistence, "aof_enabled")?) {
@@ -308,7 +309,7 @@ fn info_number(section: &[u8], name: &str) -> Option<u64> {
     core::str::from_utf8(info_field(section, name)?).ok()?.parse().ok()
 }
 
-/// `calls=7,usec=…` to 7.
+/// Parses `calls=7,usec=…` as 7.
 fn calls(stats: &[u8]) -> Option<u64> {
     let digits = stats.strip_prefix(b"calls=")?.split(|byte| *byte == b',').next()?;
     core::str::from_utf8(digits).ok()?.parse().ok()
@@ -385,7 +386,7 @@ mod tests {
         assert_eq!(generation.run_id, b"abc");
     }
 
-    /// A swapped database has other keys: to whoever reads it, that is a flush.
+    /// A swapped database has other keys. For its readers that is a flush.
     #[test]
     fn each_command_that_empties_a_database_is_a_flush() {
         let _rule = crate::truth::rule("10 lost switches");
@@ -527,7 +528,8 @@ mod tests {
         assert_eq!(reason("ERR", "max number of clients reached"), Unknown::MaxClients);
     }
 
-    /// Who may not see a section is told less; who cannot be told now is told nothing.
+    /// A user that may not see a section gets less information. A section that cannot be read now
+    /// fails the batch.
     #[test]
     fn a_section_that_is_refused_is_empty() {
         let with = |code: &str| {

@@ -1,4 +1,4 @@
-//! How bytes are written down: as text where they are text, else as `{"hex": "…"}`.
+//! The serialised form of bytes: text if they are valid text, otherwise `{"hex": "…"}`.
 
 use alloc::format;
 use alloc::string::String;
@@ -9,9 +9,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::reading::{Switch, Unknown};
 
-/// Bytes, or what has some in it.
+/// Bytes, or a type that contains some.
 pub(crate) trait Bytes: Sized {
-    /// The same, with each of them as it is written.
+    /// The same type in its serialised form.
     type Written: Serialize + for<'de> Deserialize<'de>;
 
     fn written(&self) -> Self::Written;

@@ -1,8 +1,7 @@
-//! How long things have been so: gaps and handovers, outages, unwanted holds, missing progress,
-//! blindness.
+//! Measures durations: gaps and handovers, outages, unwanted holds, missing progress, blindness.
 //!
-//! Every clock here counts evidence: it moves when a reading says that it should, keeps its value
-//! while nothing can be read, and lets go only on evidence to the contrary.
+//! Every clock counts evidence. It advances when a reading supports it, keeps its value while
+//! nothing can be read, and resets only on evidence to the contrary.
 
 use alloc::vec::Vec;
 
@@ -10,13 +9,14 @@ use crate::reading::{ProgressReading, Unknown};
 use crate::time::{Mono, ServerTime};
 use crate::verdict::Wanted;
 
-/// A stopwatch for "wanted without a holder".
+/// Measures "wanted without a holder".
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GapClock {
     gap: Option<Gap>,
     /// First evidence of the present stretch of "wanted".
     wanted_since: Option<Mono>,
-    /// Since when there was no unseen stretch of "wanted" longer than `blind_after`.
+    /// Start of the stretch without an unseen interval longer than `blind_after` in which the task
+    /// was "wanted".
     unbroken_since: Option<Mono>,
     /// Newest evidence of "wanted".
     wanted_newest: Option<Mono>,
@@ -25,56 +25,55 @@ pub(crate) struct GapClock {
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     value_ms: u64,
-    /// Newest evidence "free and wanted" without a hold since; `None` while a short hold suspends
+    /// Newest evidence of "free and wanted" with no hold since. `None` while a short hold suspends
     /// the gap.
     newest: Option<Mono>,
-    /// A stretch of it was unseen for too long to say how long it was.
+    /// Part of the gap was unseen for too long, so its length is unknown.
     tainted: bool,
 }
 
 impl Gap {
-    /// A hold began by `at`. Where it was not known for too long before whether it was still
-    /// wanted, how long it was is not, either.
+    /// A hold began by `at`. If it was unknown for too long before that whether the lock was still
+    /// wanted, the length of the gap is unknown, too.
     fn taint_until(&mut self, at: Mono, blind_after_ms: u64) {
         self.tainted |= self.newest.is_some_and(|newest| at.since_ms(newest) > blind_after_ms);
     }
 }
 
-/// What the lock looks like to the gap's clock.
+/// The state of the lock as the gap's clock sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holding {
-    /// Nobody holds it, confirmed, since this first evidence.
+    /// Confirmed free since this first evidence.
     Free(Mono),
-    /// Nobody holds it, but that is not confirmed yet.
+    /// Free, but not confirmed yet.
     PerhapsFree,
     /// It could not be read.
     Unseen,
-    /// Held, but for too short to count.
+    /// Held, but not long enough to count.
     Unsettled,
-    /// Held for long enough.
+    /// Held long enough to count.
     Settled,
 }
 
-/// What one accepted reading did to a gap.
+/// The effect of one accepted reading on a gap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GapNews {
-    /// It began.
+    /// A gap began.
     pub(crate) began: bool,
-    /// It grew by so much.
+    /// Growth of the gap in milliseconds.
     pub(crate) grew_ms: u64,
-    /// A hold ended it; `Some(None)`: it is not known how long it was.
+    /// A hold ended the gap. `Some(None)`: its length is unknown.
     pub(crate) ended: Option<Option<u64>>,
-    /// Wanted time since the evidence before.
+    /// Wanted time since the previous evidence, in milliseconds.
     pub(crate) wanted_ms: u64,
 }
 
 impl GapClock {
-    /// Length so far, 0 when there is none.
+    /// Length so far in milliseconds; 0 without a gap.
     pub(crate) fn gap_ms(&self) -> u64 {
         self.gap.map_or(0, |gap| gap.value_ms)
     }
 
-    /// Whether a gap is open.
     pub(crate) fn open(&self) -> bool {
         self.gap.is_some()
     }
@@ -84,20 +83,20 @@ impl GapClock {
         self.wanted_since
     }
 
-    /// Nothing was seen for too long: whatever ends the gap that is open, nobody can say how long
-    /// it was.
+    /// Nothing was seen for longer than `blind_after`, so the length of the open gap can no longer
+    /// be known, whatever ends it.
     pub(crate) fn taint(&mut self) {
         if let Some(gap) = &mut self.gap {
             gap.tainted = true;
         }
     }
 
-    /// Begins anew, as if nothing had been wanted before.
+    /// Starts again, as if nothing had been wanted before.
     pub(crate) fn reset(&mut self) {
         *self = GapClock::default();
     }
 
-    /// Takes in a reading. `blind_after_ms`: longer unseen stretches do not count.
+    /// Takes in a reading. Unseen stretches longer than `blind_after_ms` do not count.
     pub(crate) fn observe(
         &mut self,
         at: Mono,
@@ -119,7 +118,8 @@ impl GapClock {
                 self.reset();
                 return news;
             }
-            // A hold ends a gap whatever is wanted; everything else waits until that is known.
+            // A hold ends a gap whether or not it is wanted. All other cases wait until "wanted" is
+            // known.
             Wanted::Unknown | Wanted::Unset => {}
         }
         match (holding, wanted) {
@@ -147,9 +147,10 @@ impl GapClock {
         let free_from = gap.newest.unwrap_or(first_free);
         let from = free_from.max(self.unbroken_since.unwrap_or(at));
         let stretch_ms = at.since_ms(from);
-        // It was free all the while, but for too long nobody could say whether it was still wanted.
+        // The lock was free throughout, but for too long it was unknown whether it was still
+        // wanted.
         gap.tainted |= free_from < from && self.wanted_since < self.unbroken_since;
-        // The first stretch is attested by the lock's own confirmation and by unbroken "wanted".
+        // The lock's own confirmation and the unbroken "wanted" attest the first stretch.
         if gap.newest.is_none() || stretch_ms <= blind_after_ms {
             news.grew_ms = stretch_ms;
         } else {
@@ -160,7 +161,7 @@ impl GapClock {
     }
 }
 
-/// Held though nobody wants it.
+/// Measures a hold that no user wants.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct UnwantedClock {
     value_ms: u64,
@@ -169,13 +170,13 @@ pub(crate) struct UnwantedClock {
 }
 
 impl UnwantedClock {
-    /// How long, as of the newest evidence.
+    /// Length as of the newest evidence, in milliseconds.
     pub(crate) fn ms(&self) -> u64 {
         self.value_ms
     }
 
-    /// Takes in an accepted reading of the lock. `blind_after_ms`: longer unseen stretches do not
-    /// count, as in a gap: it may have been wanted meanwhile, or free.
+    /// Takes in an accepted reading of the lock. Unseen stretches longer than `blind_after_ms` do
+    /// not count, as in a gap: the task may have been wanted meanwhile, or the lock free.
     pub(crate) fn observe(&mut self, at: Mono, held: bool, wanted: Wanted, blind_after_ms: u64) {
         match (held, wanted) {
             (true, Wanted::No) => {
@@ -191,25 +192,25 @@ impl UnwantedClock {
     }
 }
 
-/// Whether the work moves.
+/// Tracks whether the work makes progress.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProgressClock {
     value: Option<Vec<u8>>,
     first_reading: Option<Mono>,
     moved_at: Option<Mono>,
     pub(crate) moved: Option<ServerTime>,
-    /// Why there is nothing to judge by: absent (`Some(None)`) or unreadable.
+    /// Why there is no value to judge by: the key is absent (`Some(None)`) or unreadable.
     pub(crate) missing: Option<Option<Unknown>>,
     stalled_ms: u64,
 }
 
 impl ProgressClock {
-    /// How long it has not moved, once that is too long; else 0.
+    /// Time without progress once that is too long, otherwise 0. In milliseconds.
     pub(crate) fn stalled_ms(&self) -> u64 {
         self.stalled_ms
     }
 
-    /// Takes in a reading; says whether it moved.
+    /// Takes in a reading; returns whether the progress moved.
     pub(crate) fn observe(
         &mut self,
         reading: &ProgressReading,
@@ -232,7 +233,7 @@ impl ProgressClock {
             }
             ProgressReading::Absent => {
                 self.missing = Some(None);
-                // Bytes that come later are a movement.
+                // Bytes that appear later count as progress.
                 if self.value.is_some() || self.first_reading.is_none() {
                     self.value = Some(Vec::new());
                 }
@@ -246,8 +247,8 @@ impl ProgressClock {
         }
     }
 
-    /// Judges an accepted reading of the lock. `held_since`: start of the present hold, `None` when
-    /// it is free.
+    /// Judges an accepted reading of the lock. `held_since` is the start of the present hold,
+    /// `None` when the lock is free.
     pub(crate) fn judge(
         &mut self,
         at: Mono,
@@ -268,8 +269,8 @@ impl ProgressClock {
         let stale = still_ms > stale_after_ms;
         match self.missing {
             Some(None) => self.stalled_ms = 0,
-            // What cannot be read resolves nothing and proves nothing; but another hold, or a
-            // movement that was seen, is evidence.
+            // An unreadable value resolves nothing and proves nothing. Another hold, or progress
+            // that was seen, is evidence.
             Some(Some(_)) if stale => {}
             None if wanted == Wanted::Unknown && stale => {}
             _ => self.stalled_ms = if stale { still_ms } else { 0 },
@@ -277,7 +278,7 @@ impl ProgressClock {
     }
 }
 
-/// What a crash really cost: from the last sign of life of a hold that expired to the take-over.
+/// The cost of a crash: the time from the last sign of life of an expired hold to the take-over.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OutageClock {
     from: Option<Mono>,
@@ -287,37 +288,37 @@ pub(crate) struct OutageClock {
 impl OutageClock {
     /// A hold expired; its holder was last alive at `last_life`.
     pub(crate) fn expired(&mut self, last_life: Mono) {
-        // A hold that never settled is no end of the outage before it.
+        // A hold that never settled does not end the outage before it.
         self.from.get_or_insert(last_life);
         self.to = None;
     }
 
-    /// Somebody took over.
+    /// Another holder took over.
     pub(crate) fn taken_over(&mut self, began: Mono) {
         if self.from.is_some() {
             self.to = Some(began);
         }
     }
 
-    /// That hold ended before it settled.
+    /// The hold that took over ended before it settled.
     pub(crate) fn lost_again(&mut self) {
         self.to = None;
     }
 
-    /// Nothing was seen for too long: whoever takes over that was not seen before may have done so
-    /// at any time since.
+    /// Nothing was seen for longer than `blind_after`. A holder first seen after that may have
+    /// taken over at any time in between.
     pub(crate) fn unseen(&mut self) {
         if self.to.is_none() {
             self.forget();
         }
     }
 
-    /// It is not wanted any more, or it could not be seen.
+    /// The task is no longer wanted, or it could not be seen.
     pub(crate) fn forget(&mut self) {
         *self = OutageClock::default();
     }
 
-    /// The hold that took over has settled: how long the outage was.
+    /// The hold that took over has settled. Returns the length of the outage in milliseconds.
     pub(crate) fn settled(&mut self) -> Option<u64> {
         let (Some(from), Some(to)) = (self.from, self.to) else { return None };
         self.forget();
@@ -325,7 +326,7 @@ impl OutageClock {
     }
 }
 
-/// No trustworthy answer on what matters.
+/// Measures time without a trustworthy answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlindClock {
     last_good: Mono,
@@ -335,17 +336,16 @@ pub(crate) struct BlindClock {
 }
 
 impl BlindClock {
-    /// Nothing was read yet at `at`.
     pub(crate) fn new(at: Mono) -> BlindClock {
         BlindClock { last_good: at, now_good: false, accounted_to: at, ms: 0 }
     }
 
-    /// How long, as of the newest step; 0 when the newest attempt was answered.
+    /// Length as of the newest step, in milliseconds; 0 when the newest attempt was answered.
     pub(crate) fn ms(&self) -> u64 {
         self.ms
     }
 
-    /// The newest attempt, asked for at `at`, was answered.
+    /// The newest attempt, sent at `at`, was answered.
     pub(crate) fn good(&mut self, at: Mono) {
         self.last_good = self.last_good.max(at);
         self.accounted_to = self.accounted_to.max(at);
@@ -353,18 +353,17 @@ impl BlindClock {
         self.ms = 0;
     }
 
-    /// The newest attempt was not answered, or time has passed since; says how much blind time came
-    /// to an account.
+    /// The newest attempt was not answered, or time has passed since. Returns the blind time to add
+    /// to the totals, in milliseconds.
     pub(crate) fn bad(&mut self, now: Mono) -> u64 {
         self.now_good = false;
-        // What is told late of an earlier attempt makes it no shorter.
+        // A late result of an earlier attempt does not shorten it.
         self.ms = self.ms.max(now.since_ms(self.last_good));
         let grew_ms = now.since_ms(self.accounted_to);
         self.accounted_to = self.accounted_to.max(now);
         grew_ms
     }
 
-    /// Time has passed.
     pub(crate) fn tick(&mut self, now: Mono) -> u64 {
         if self.now_good { 0 } else { self.bad(now) }
     }
@@ -374,8 +373,8 @@ impl BlindClock {
 mod tests {
     use super::*;
 
-    /// An answer that was asked for before time had been counted as blind takes nothing of that
-    /// back: it may not be counted once more.
+    /// An answer requested before some time was counted as blind does not take that time back, so
+    /// the time must not be counted twice.
     #[test]
     fn no_instant_is_blind_twice() {
         let mut blind = BlindClock::new(Mono(0));
@@ -384,8 +383,8 @@ mod tests {
         assert_eq!(before + blind.bad(Mono(4_000)), 4_000);
     }
 
-    /// What lives beside a lock may be told after the lock's own server has failed, though it was
-    /// asked before.
+    /// The reading of keys beside a lock may arrive after the lock's own server has failed,
+    /// although it was requested earlier.
     #[test]
     fn only_an_answer_makes_blindness_shorter() {
         let mut blind = BlindClock::new(Mono(0));

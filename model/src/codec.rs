@@ -1,8 +1,8 @@
-//! Reads the scalars that applications store through their serializers: which bytes mean on, off,
-//! or a user's name.
+//! Decodes the scalars that applications store through their serializers, to learn which bytes mean
+//! on, off, or a user's name.
 //!
-//! Only what a serializer writes for a plain null, boolean, integer or string is read; anything
-//! else is refused, never guessed. Nothing here allocates by a length that the bytes merely claim.
+//! Only the encodings of a plain null, boolean, integer or string are read. Anything else is
+//! refused, never guessed. No allocation is sized by a length that the bytes merely claim.
 
 mod java_text;
 mod jdk;
@@ -15,13 +15,13 @@ use alloc::vec::Vec;
 use crate::reading::Switch;
 use crate::spec::Codec;
 
-/// How many bytes of an undecodable value are kept for people to see.
+/// Maximum size of the part of an undecodable value that is kept for display, in bytes.
 const SHOWN_BYTES: usize = 64;
 
-/// Words that say off; compared without regard to ASCII case. The empty word says off, too.
+/// Words that mean off, compared without regard to ASCII case. The empty word means off, too.
 const OFF_WORDS: [&[u8]; 6] = [b"", b"0", b"false", b"off", b"no", b"null"];
 
-/// Words that say on; compared without regard to ASCII case.
+/// Words that mean on, compared without regard to ASCII case.
 const ON_WORDS: [&[u8]; 4] = [b"1", b"true", b"on", b"yes"];
 
 /// A plain value.
@@ -37,10 +37,11 @@ pub enum Scalar {
     Text(String),
 }
 
-/// The scalar that `codec` wrote as exactly these bytes; `None` when it writes no scalar so.
+/// Decodes the scalar that `codec` encodes as exactly these bytes; `None` when no scalar has this
+/// encoding.
 ///
 /// No bytes at all are null for [`Codec::Json`] and [`Codec::Jdk`], because Spring's serializers
-/// store null so.
+/// store null like this.
 pub fn decode(codec: Codec, bytes: &[u8]) -> Option<Scalar> {
     match codec {
         Codec::Raw => core::str::from_utf8(bytes).ok().map(|text| Scalar::Text(text.to_string())),
@@ -51,7 +52,7 @@ pub fn decode(codec: Codec, bytes: &[u8]) -> Option<Scalar> {
     }
 }
 
-/// What a switch says whose value `codec` wrote.
+/// Decodes the value of a switch that `codec` encoded.
 pub fn switch(codec: Codec, bytes: &[u8]) -> Switch {
     match wants(codec, bytes) {
         Some(true) => Switch::On,
@@ -63,8 +64,8 @@ pub fn switch(codec: Codec, bytes: &[u8]) -> Switch {
     }
 }
 
-/// A user's name (a hash field or set member) as people know it: the text or number that `codec`
-/// wrote, else the bytes as they are.
+/// A user's name (a hash field or set member) in readable form: the text or number that `codec`
+/// encoded, otherwise the bytes unchanged.
 pub fn display_text(codec: Codec, bytes: &[u8]) -> Vec<u8> {
     match decode(codec, bytes) {
         Some(Scalar::Text(text)) => text.into_bytes(),
@@ -73,8 +74,8 @@ pub fn display_text(codec: Codec, bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The text that somebody wrote, as it is or through a serializer, whose bytes no ordinary name
-/// begins with.
+/// The text in a value that was stored unchanged or through a serializer whose first bytes no
+/// ordinary name begins with.
 pub(crate) fn written_text(bytes: &[u8]) -> Vec<u8> {
     let by = |codec| match decode(codec, bytes) {
         Some(Scalar::Text(text)) => Some(text.into_bytes()),
@@ -111,7 +112,7 @@ fn word_wants(word: &[u8]) -> Option<bool> {
     }
 }
 
-/// The first codec by which the bytes say on or off. Without bytes there is no evidence for any.
+/// The first codec that decodes the bytes as on or off. Empty bytes are evidence for no codec.
 fn fitting_codec(bytes: &[u8]) -> Option<Codec> {
     if bytes.is_empty() {
         None

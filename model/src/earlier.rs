@@ -1,37 +1,37 @@
-//! Who held a lock before, and where the replication stood when that was surely over. A server that
-//! shares fewer bytes may still have such a hold, and its holder may have given that one back there
-//! instead of the newer one that it does not have.
+//! Remembers earlier holders of a lock, and the replication offset by which each hold was certainly
+//! over. A server that shares fewer bytes may still have such a hold. Its holder may have released
+//! that one there instead of the newer one, which that server does not have.
 
 use alloc::vec::Vec;
 
 use crate::reading::{Held, Holder};
 use crate::time::ServerTime;
 
-/// So many clients are remembered of each lock and server.
+/// Maximum number of clients remembered for each lock and server. It bounds memory.
 const KEPT: usize = 4;
-/// A hold that was given back so soon may come again, and go, between two looks.
+/// Maximum length in milliseconds of a hold that may come and go again unseen between two readings.
 pub(crate) const BRIEF_MS: u64 = 3_000;
 
-/// Holds that are over, the newest of each client.
+/// Ended holds, the newest of each client.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Earlier {
     over: Vec<Over>,
 }
 
-/// The newest hold of a client that is over.
+/// The newest ended hold of a client.
 #[derive(Clone, Debug)]
 struct Over {
     client: Vec<u8>,
-    /// Where the replication stood when that was sure; `u64::MAX`: nobody tells.
+    /// The replication offset when the end was certain; `u64::MAX`: unknown.
     offset: u64,
-    /// Its newest deadline, if it was told.
+    /// Its newest deadline, if known.
     deadline: Option<ServerTime>,
     brief: bool,
 }
 
 impl Earlier {
-    /// The hold that was last seen as `held` was surely over when `offset` bytes had been written;
-    /// `None`: nobody tells. `brief`: it was given back, after [`BRIEF_MS`] at most.
+    /// The hold last seen as `held` was certainly over when `offset` bytes had been written;
+    /// `None`: unknown. `brief`: it was released after [`BRIEF_MS`] at most.
     pub(crate) fn over(&mut self, held: &Held, offset: Option<u64>, brief: bool) {
         for holder in &held.holders {
             self.over.retain(|over| over.client != holder.client);
@@ -43,8 +43,8 @@ impl Earlier {
         }
     }
 
-    /// From here on bytes count in another history, which need not have the end of any of them but
-    /// those at an offset that it `shares`.
+    /// From here on, offsets belong to another history. It has the ends of earlier holds only for
+    /// offsets that it `shares`.
     pub(crate) fn new_history(&mut self, shares: impl Fn(u64) -> bool) {
         self.over
             .iter_mut()
@@ -52,14 +52,14 @@ impl Earlier {
             .for_each(|over| over.offset = u64::MAX);
     }
 
-    /// Where the replication stood when the earlier holds of these were all over; `None`: there
-    /// were none.
+    /// The replication offset by which the earlier holds of these holders were all over; `None`:
+    /// there were none.
     pub(crate) fn of(&self, holders: &[Holder]) -> Option<u64> {
         self.theirs(holders).map(|over| over.offset).max()
     }
 
-    /// The newest deadline of a hold of these whose end the present history need not have: what
-    /// these have until then may be that very hold.
+    /// The newest deadline of an earlier hold of these holders whose end the present history may
+    /// lack. A hold that they have until then may be that very one.
     pub(crate) fn left_until(&self, holders: &[Holder]) -> Option<ServerTime> {
         self.theirs(holders)
             .filter(|over| over.offset == u64::MAX)
@@ -67,8 +67,8 @@ impl Earlier {
             .max()
     }
 
-    /// Whether anybody gave the lock back after a moment, when it had it the last time: so may
-    /// whoever has it now.
+    /// Whether any client released the lock after a moment in its last hold. The present holder may
+    /// do the same.
     pub(crate) fn brief(&self) -> bool {
         self.over.iter().any(|over| over.brief)
     }
@@ -88,7 +88,7 @@ mod tests {
         [Holder { client, thread: None, entries: None, secret: false }]
     }
 
-    /// Its hold until `deadline`.
+    /// A hold until `deadline`.
     fn held(client: usize, deadline: i64) -> Held {
         let holders = holder(client).to_vec();
         Held {
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(known, [None, Some(1), Some(2), Some(3), Some(4)]);
     }
 
-    /// A history that continues another one counts on where that was left.
+    /// A history that continues another one continues its offsets.
     #[test]
     fn what_a_new_history_shares_is_over_there_too() {
         let mut earlier = Earlier::default();

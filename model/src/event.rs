@@ -1,5 +1,5 @@
-//! What happened: each notable change, once. Outputs turn an event into a log line, a counter and a
-//! line of history.
+//! Notable changes, each reported once. Outputs turn an event into a log line, a counter and a line
+//! of history.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -9,22 +9,22 @@ use crate::spec::{Codec, RedisIndex, TaskSpec};
 use crate::time::{Mono, ServerTime};
 use crate::verdict::{Rule, Verdict};
 
-/// One thing that happened.
+/// One notable change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When, on the agent's clock: the instant of the evidence.
+    /// The instant of the evidence, on the agent's clock.
     pub at: Mono,
-    /// The same on the server's clock, where the evidence came from a server.
+    /// The same instant on the server's clock, if the evidence came from a server.
     pub server_time: Option<ServerTime>,
-    /// To whom.
+    /// The task or redis concerned.
     pub subject: Subject,
-    /// The server whose answer shows it, `host:port`.
+    /// The server whose answer shows the change, `host:port`.
     pub node: Option<Arc<str>>,
-    /// What.
+    /// The kind of change, with its details.
     pub kind: EventKind,
 }
 
-/// To whom something happened.
+/// The task or redis that an event concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A task.
@@ -33,89 +33,90 @@ pub enum Subject {
     Redis(RedisIndex, Arc<str>),
 }
 
-/// What happened.
+/// The kinds of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// The verdict changed (`from` is `None` for the first one).
     Verdict {
-        /// The verdict before.
+        /// The previous verdict.
         from: Option<Verdict>,
-        /// The verdict now.
+        /// The present verdict.
         to: Verdict,
         /// The rule that gave it.
         rule: Rule,
     },
-    /// Somebody got the lock.
+    /// A holder acquired the lock.
     Acquired {
-        /// Who.
+        /// The new holders.
         holders: Vec<Holder>,
     },
     /// A hold ended.
     HoldEnded {
-        /// Who held it.
+        /// The holders that it had.
         holders: Vec<Holder>,
         /// How it ended.
         reason: End,
-        /// How long it was held; `None` when its start was not seen.
+        /// Duration of the hold in milliseconds; `None` when its start was not seen.
         held_ms: Option<u64>,
     },
     /// A lock was lost although its holder lived.
     LockLost {
-        /// Who held it.
+        /// The holders that lost it.
         holders: Vec<Holder>,
-        /// What shows it.
+        /// The evidence for the loss.
         sign: LossSign,
     },
     /// The deadline moved back while the holder stayed.
     Shortened {
-        /// By how much.
+        /// Reduction of the lease in milliseconds.
         by_ms: u64,
     },
     /// A wanted task has no holder.
     GapBegan,
     /// A gap ended because a hold settled: a handover.
     GapEnded {
-        /// How long nobody held the lock.
+        /// Time without a holder, in milliseconds.
         gap_ms: u64,
     },
     /// A hold was too short to end a gap.
     PhantomHold {
-        /// How long it was seen.
+        /// Observed duration of the hold in milliseconds.
         held_ms: u64,
     },
-    /// After a hold expired, somebody took over.
+    /// Another holder took over after a hold expired.
     Outage {
-        /// From the old holder's last sign of life to the take-over.
+        /// Milliseconds from the old holder's last sign of life to the take-over.
         outage_ms: u64,
     },
     /// There are two holders.
     SplitBegan {
-        /// By what evidence.
+        /// The kind of evidence.
         kind: SplitKind,
         /// The instances concerned.
         parties: Vec<Party>,
-        /// What is left of the older lease, where that says how long it may last.
+        /// Remaining lease of the older hold in milliseconds, if it limits how long the split may
+        /// last.
         left_ms: Option<u64>,
     },
-    /// There are no longer two holders, as far as that evidence goes.
+    /// The evidence for two holders has ended.
     SplitEnded {
-        /// By what evidence it had begun.
+        /// The kind of evidence that had begun it.
         kind: SplitKind,
-        /// How long it lasted.
+        /// Duration in milliseconds.
         lasted_ms: u64,
     },
     /// A new holder came before the old one's deadline together with a generation change, but
     /// nothing proves that the old hold was lost rather than released.
     OverlapInDoubt {
-        /// Who held it before.
+        /// The previous holders.
         before: Vec<Holder>,
-        /// Who holds it now.
+        /// The present holders.
         now: Vec<Holder>,
-        /// What was left of the old lease.
+        /// Remaining lease of the old hold in milliseconds.
         left_ms: u64,
     },
     /// Another server of the redis shows another holder, but the older hold may have been released
-    /// where we could not see it.
+    /// unseen.
     RivalInDoubt {
         /// The older hold.
         older: Vec<Party>,
@@ -124,23 +125,24 @@ pub enum EventKind {
     },
     /// Switches that were on vanished together with a generation change.
     SwitchesLost {
-        /// Whose.
+        /// The users whose switches vanished.
         users: Vec<User>,
     },
-    /// A switch was written, or the configuration changed, so that nothing is lost any more.
+    /// A switch was written, or the configuration changed, so that no switch counts as lost any
+    /// more.
     SwitchesFound,
-    /// A switch's value says neither on nor off.
+    /// A switch's value decodes as neither on nor off.
     SwitchUndecodable {
-        /// Whose.
+        /// The user of the switch.
         user: User,
-        /// The codec that would read it, if one would.
+        /// The codec that would decode the value, if any.
         fits: Option<Codec>,
     },
     /// The key of the switches was never seen to exist.
     SwitchKeyMissing,
     /// The progress is absent or cannot be read.
     ProgressMissing {
-        /// Why; `None` when it is absent.
+        /// Why; `None` when the key is absent.
         why: Option<Unknown>,
     },
     /// The claims cannot be read.
@@ -160,21 +162,21 @@ pub enum EventKind {
         /// Why.
         why: Unknown,
     },
-    /// A worker claims to run the task though nobody holds the lock.
+    /// A worker claims to run the task while the lock is free.
     ClaimBesideFreeLock {
-        /// Which one.
+        /// The claiming instance.
         instance: Holder,
     },
     /// The fencing token went backwards.
     TokenReset {
-        /// The token before.
+        /// The previous token.
         from: i64,
-        /// The token now.
+        /// The present token.
         to: i64,
     },
     /// The lease became known.
     LeaseLearned {
-        /// Full lifetime of a hold.
+        /// Full lifetime of a hold in milliseconds.
         lease_ms: u64,
     },
     /// The task cannot be read though its redis can.
@@ -188,7 +190,7 @@ pub enum EventKind {
     RedisDown {
         /// Why.
         why: Unknown,
-        /// It decides; otherwise nothing but evidence is missing.
+        /// Whether the server decides. If not, only evidence is missing.
         decides: bool,
     },
     /// A redis can be read again, or for the first time.
@@ -198,68 +200,68 @@ pub enum EventKind {
         /// What changed.
         change: GenerationChange,
     },
-    /// Which servers decide has changed.
+    /// The set of deciding servers changed.
     MastersChanged {
-        /// Who decided; empty when that was not known.
+        /// The servers that decided before; empty when unknown.
         from: Vec<Arc<str>>,
-        /// Who decides now, or why that is not known.
+        /// The servers that decide now, or why they are unknown.
         to: Result<Vec<Arc<str>>, Unknown>,
     },
-    /// A second server says that it is master.
+    /// A second server reports that it is master.
     RivalMaster,
-    /// It does not any more.
+    /// The second server no longer reports that it is master.
     RivalMasterGone,
-    /// What a change of generation did to the locks, once that is known.
+    /// The effect of a change of generation on the locks, once it is known.
     FailoverReport(FailoverReport),
     /// A server's clock moved against the agent's by more than a second.
     ClockStep {
-        /// By how much, forward positive.
+        /// Size of the step in milliseconds, forward positive.
         by_ms: i64,
     },
 }
 
-/// Who is concerned, and which server shows it.
+/// An instance concerned, and the server that shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Party {
     /// The instance.
     pub holder: Holder,
-    /// The server that shows it, where it is not the one whose answer led to the event.
+    /// The server that shows it, if it is not the one whose answer led to the event.
     pub node: Option<Arc<str>>,
 }
 
-/// What a change of generation did to the watched locks of a redis.
+/// The effect of a change of generation on the watched locks of a redis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailoverReport {
-    /// What changed, worst first.
+    /// The changes, worst first.
     pub changes: Vec<GenerationChange>,
-    /// The server that decided before, and the one after.
+    /// The server that decided before.
     pub from: Option<Arc<str>>,
-    /// See `from`.
+    /// The server that decides now.
     pub to: Option<Arc<str>>,
-    /// Bytes of the old history that the new master never had, at least as far as we saw; `None`
-    /// when that cannot be told.
+    /// Bytes of the old history that the new master certainly never had, a lower bound; `None` when
+    /// unknown.
     pub bytes_lost: Option<u64>,
-    /// Locks by what became of them, in the order of [`Fate::ALL`].
+    /// Number of locks by fate, in the order of [`Fate::ALL`].
     pub fates: [u64; Fate::ALL.len()],
-    /// The longest overlap, at least as far as it was seen.
+    /// The longest observed overlap in milliseconds, a lower bound.
     pub overlap_ms: u64,
-    /// From the newest accepted reading before to the first after.
+    /// Milliseconds from the newest accepted reading before the change to the first one after it.
     pub blind_ms: u64,
 }
 
 named! {
-    /// What became of a lock that was held before a change of generation.
+    /// The fate of a lock that was held before a change of generation.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Fate {
         /// The same holder has it.
         Kept = "kept",
         /// It is gone before its deadline.
         Lost = "lost",
-        /// Somebody else has it.
+        /// Another holder has it.
         Changed = "changed",
-        /// Somebody else has it while the old holder believes that it does.
+        /// Another holder has it while the old holder still believes that it holds the lock.
         Overlapped = "overlapped",
-        /// It ran out or was released, as it would have without the change.
+        /// It expired or was released, as it would have without the change.
         Over = "over",
     }
 }
@@ -276,20 +278,20 @@ named! {
         Replaced = "replaced",
         /// Gone before the deadline, and the generation changed.
         Lost = "lost",
-        /// It ended while nobody could see.
+        /// It ended while it could not be observed.
         Unknown = "unknown",
     }
 }
 
 named! {
-    /// What shows that a lock was lost although its holder lived.
+    /// The evidence that a lock was lost although its holder lived.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum LossSign {
         /// It is gone with the server's data.
         Data = "data",
-        /// It expired, and its holder's claim went on changing.
+        /// It expired, and its holder's claim continued to change.
         Claim = "claim",
-        /// It expired, and the progress moved although nobody held it.
+        /// It expired, and the progress moved although the lock was free.
         Progress = "progress",
     }
 }
@@ -300,11 +302,12 @@ named! {
     pub enum SplitKind {
         /// An exclusive lock holds several holders.
         Holders = "holders",
-        /// Two servers of one redis take writes and show different holders.
+        /// Two servers of one redis accept writes and show different holders.
         Masters = "masters",
         /// Two workers keep claiming the task.
         Claims = "claims",
-        /// A new holder before the old one's deadline, and the old hold was lost, not released.
+        /// A new holder appeared before the old one's deadline, and the old hold was lost, not
+        /// released.
         Overlap = "overlap",
     }
 }

@@ -1,5 +1,5 @@
-//! What a change of generation did to the watched locks: gathered while their first readings come
-//! in, told once.
+//! Builds the failover report: the effect of a change of generation on the watched locks. It is
+//! gathered from their first readings after the change and reported once.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -12,10 +12,10 @@ use crate::spec::TaskIndex;
 use crate::split::Overlap;
 use crate::time::Mono;
 
-/// A server that has just started may refuse single keys for so long.
+/// Maximum time in milliseconds to wait for keys that a newly started server refuses to serve.
 const UNREAD_MS_MAX: u64 = 30_000;
 
-/// The changes whose consequences are not known yet.
+/// The changes whose consequences are not fully known yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FailoverReports {
     open: Vec<Open>,
@@ -25,7 +25,7 @@ pub(crate) struct FailoverReports {
 struct Open {
     node: Arc<str>,
     began: Mono,
-    /// When something was last known to be missing.
+    /// When data was last known to be missing.
     since: Mono,
     /// Tasks whose fate is counted.
     told: BTreeSet<TaskIndex>,
@@ -34,8 +34,8 @@ struct Open {
 }
 
 impl FailoverReports {
-    /// The generation changed from `old` to `new`, as a reading showed that was asked for at
-    /// `sent`, `blind_ms` after the newest one before.
+    /// The generation changed from `old` to `new`. The reading that showed it was sent at `sent`,
+    /// `blind_ms` after the newest one before.
     pub(crate) fn begin(
         &mut self,
         old: &Origin,
@@ -70,8 +70,8 @@ impl FailoverReports {
         });
     }
 
-    /// A reading from `node` shows what became of a lock; `None`: it was not held before. The first
-    /// after the change counts.
+    /// A reading from `node` shows the fate of a lock; `None`: it was not held before. Only the
+    /// first reading after the change counts.
     pub(crate) fn fate(&mut self, node: &Arc<str>, task: TaskIndex, fate: Option<Fate>) {
         let Some(open) = self.open.iter_mut().find(|open| open.node == *node) else { return };
         if open.told.insert(task)
@@ -81,8 +81,8 @@ impl FailoverReports {
         }
     }
 
-    /// At `at` a lock that `node` has could not be read yet, for a reason that passes: what became
-    /// of it is waited for.
+    /// At `at`, a lock on `node` could not be read for a temporary reason. The report waits for its
+    /// fate.
     pub(crate) fn unread(&mut self, node: &Arc<str>, task: TaskIndex, at: Mono) {
         let Some(open) = self.open.iter_mut().find(|open| open.node == *node) else { return };
         if !open.told.contains(&task) && at.since_ms(open.began) <= UNREAD_MS_MAX {
@@ -90,7 +90,8 @@ impl FailoverReports {
         }
     }
 
-    /// Two hold the lock of `task`. That is put down to the newest change that can have made it.
+    /// The lock of `task` has two holders. The overlap is attributed to the newest change that can
+    /// have caused it.
     pub(crate) fn overlaps(&mut self, task: TaskIndex, overlap: Overlap<'_>) {
         let Some(open) = self.open.iter_mut().rfind(|open| open.may_have_made(task, overlap))
         else {
@@ -102,8 +103,8 @@ impl FailoverReports {
         }
     }
 
-    /// Under a changed configuration tasks have other numbers; those that `renumbered` does not
-    /// name are gone.
+    /// Under a changed configuration, tasks have other numbers. Tasks missing from `renumbered` are
+    /// removed.
     pub(crate) fn renumber(&mut self, renumbered: &BTreeMap<TaskIndex, TaskIndex>) {
         let renew = |tasks: &mut BTreeSet<TaskIndex>| {
             *tasks = tasks.iter().filter_map(|task| renumbered.get(task).copied()).collect();
@@ -114,7 +115,7 @@ impl FailoverReports {
         }
     }
 
-    /// The changes of which everything is known by `at`.
+    /// Removes and returns the reports that are complete by `at`.
     pub(crate) fn over(&mut self, at: Mono, settle_ms: u64) -> Vec<FailoverReport> {
         let (over, open) =
             self.open.drain(..).partition(|open: &Open| at.since_ms(open.since) > settle_ms);
@@ -124,9 +125,9 @@ impl FailoverReports {
 }
 
 impl Open {
-    /// The lock of `task` was read on that server since, and there was no such overlap before; or
-    /// it is between the server that decided before and the one that does now, of which one may
-    /// have been seen before the other decided.
+    /// Whether this change may have caused the overlap: the lock of `task` was read on that server
+    /// since, and the overlap is not older; or the overlap is between the server that decided
+    /// before and the present one, either of which may have been seen before the other decided.
     fn may_have_made(&self, task: TaskIndex, overlap: Overlap<'_>) -> bool {
         let from = self.failover_report.from.as_ref().filter(|from| **from != self.node);
         let is_between = overlap
@@ -184,7 +185,7 @@ mod tests {
         failover_reports.unread(&node, task, Mono(5_400));
         let over = failover_reports.over(Mono(5_600), 1_000);
         assert_eq!(over.first().map(|over| over.fates[Fate::Kept as usize]), Some(1));
-        // Not for ever.
+        // The wait is limited.
         let mut failover_reports = begun();
         (1_000..40_000).step_by(500).for_each(|at| failover_reports.unread(&node, task, Mono(at)));
         assert_eq!(failover_reports.over(Mono(40_000), 1_000).len(), 1);
@@ -194,8 +195,8 @@ mod tests {
         Overlap { since: Mono(since), lasted_ms, servers: None }
     }
 
-    /// What has begun on `a:1` at 1 s, and from there on `b:1` at 2 s; of tasks 0 and 1 the fates
-    /// are known.
+    /// Changes to `a:1` at 1 s, and from there to `b:1` at 2 s; the fates of tasks 0 and 1 are
+    /// known.
     fn two_changes() -> FailoverReports {
         let mut failover_reports = FailoverReports::default();
         let failover = Delta { failover: true, ..Delta::default() };
@@ -232,7 +233,7 @@ mod tests {
         let mut failover_reports = two_changes();
         failover_reports.overlaps(TaskIndex(0), overlap(1_500, 1_000));
         failover_reports.overlaps(TaskIndex(0), overlap(1_500, 2_000));
-        // Older than any, or of a task that was not read there.
+        // Older than any change, or of a task that was not read there.
         failover_reports.overlaps(TaskIndex(1), overlap(999, 8_000));
         failover_reports.overlaps(TaskIndex(2), overlap(2_500, 8_000));
         assert_eq!(overlapped(&failover_reports.over(Mono(9_000), 1_000)), [(1, 2_000), (0, 0)]);

@@ -1,14 +1,14 @@
-//! What a change of generation proves about lost data.
+//! Derives from a change of generation which data were certainly lost or kept.
 
 use crate::event::GenerationChange;
 use crate::input::Generation;
 use crate::spec::RedisKind;
 use crate::time::Mono;
 
-/// Instants are told in whole milliseconds, and so is how long an answer took.
+/// Instants and durations are rounded to whole milliseconds.
 const ROUNDING_MS: u64 = 1;
 
-/// How one generation differs from the one before.
+/// The difference between one generation and the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delta {
     /// Another process at the same address.
@@ -21,28 +21,27 @@ pub(crate) struct Delta {
     pub(crate) flushed: bool,
     /// Keys were evicted.
     pub(crate) evicted: bool,
-    /// Everything was lost beyond doubt: flushed, or restarted with nothing.
+    /// All data were certainly lost: flushed, or restarted without data.
     pub(crate) emptied: bool,
-    /// Of a history that continues the old one: how many bytes of that it shares.
+    /// For a history that continues the old one: the number of bytes that both share.
     pub(crate) shared: Option<u64>,
-    /// Everything that had been written at the earlier reading is among the shared bytes.
+    /// Everything written by the earlier reading is among the shared bytes.
     pub(crate) kept: bool,
-    /// Of a restart: what had been written by then is surely among the data that the new process
-    /// began with.
+    /// For a restart: the new process certainly began with everything written by this instant.
     pub(crate) began_with: Option<Mono>,
 }
 
-/// When something had surely been written.
+/// A point by which data had certainly been written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// So many bytes of the history; `None`: nobody tells.
+    /// Bytes of the history; `None`: unknown.
     pub(crate) offset: Option<u64>,
     pub(crate) at: Mono,
 }
 
 impl Delta {
-    /// How `new` differs from `old`, of which `old_offset` bytes had been written. `moved` says
-    /// that another address answered.
+    /// How `new` differs from `old`, of which `old_offset` bytes had been written. `moved`: another
+    /// address answered.
     pub(crate) fn between(
         old: &Generation,
         old_offset: Option<u64>,
@@ -59,7 +58,7 @@ impl Delta {
                 None => Delta::of_another_server(kind),
             };
         }
-        // A restart, like CONFIG RESETSTAT, begins the counters anew.
+        // A restart resets the counters, as CONFIG RESETSTAT does.
         let grew =
             |old: u64, new: u64| if other_process || new < old { new > 0 } else { new > old };
         let flushed = grew(old.flushes, new.flushes);
@@ -76,44 +75,46 @@ impl Delta {
         }
     }
 
-    /// Another server answers, and nothing tells how its data belong to those of the one before. In
-    /// a cluster the slot has moved, which loses nothing.
+    /// Another server answers, and how its data relate to the previous one's is unknown. In a
+    /// cluster the slot has moved, which loses nothing.
     pub(crate) fn of_another_server(kind: RedisKind) -> Delta {
         let failover = kind != RedisKind::Cluster;
         Delta { failover, kept: !failover, ..Delta::default() }
     }
 
-    /// Whether offsets count in another history from here on.
+    /// Whether offsets belong to another history from here on.
     pub(crate) fn new_history(self) -> bool {
         self.restarted || self.failover || self.replication || self.kept
     }
 
-    /// Whether a lock may have been lost. Evictions do not count: a busy cache evicts all day.
+    /// Whether a lock may have been lost. Evictions do not count, because a busy cache evicts
+    /// constantly.
     pub(crate) fn may_lose_locks(self) -> bool {
         self.restarted || self.flushed || ((self.replication || self.failover) && !self.kept)
     }
 
-    /// Whether the new history surely shares what had been written by `written` bytes of the old
-    /// one, whatever else it lacks.
+    /// Whether the new history certainly shares the first `written` bytes of the old one, whatever
+    /// else it lacks.
     pub(crate) fn surely_shares(self, written: u64) -> bool {
         self.one_master_to_another() && self.shared.is_some_and(|shared| written <= shared)
     }
 
-    /// The same change, of which it is known that the data of the new process have what had been
-    /// written to the old one by `until`.
+    /// The same change, with the knowledge that the new process began with everything written to
+    /// the old one by `until`.
     pub(crate) fn beginning_with(self, until: Mono) -> Delta {
         let untouched = self.restarted && !self.emptied;
         Delta { began_with: untouched.then_some(until), ..self }
     }
 
-    /// Whether the present data surely come after that was written: if it is there no more, it was
-    /// removed.
+    /// Whether the present data certainly come after `written`. If the data written then are absent
+    /// now, they were removed.
     pub(crate) fn surely_includes(self, written: Mark) -> bool {
         written.offset.is_some_and(|offset| self.surely_shares(offset))
             || self.began_with.is_some_and(|until| until.since_ms(written.at) > ROUNDING_MS)
     }
 
-    /// Whether it surely lacks what was written after them, and nothing but that was lost.
+    /// Whether the new history certainly lacks what was written after `written`, and lost nothing
+    /// but that.
     pub(crate) fn surely_lacks(self, written: u64) -> bool {
         self.one_master_to_another()
             && !self.kept
@@ -124,20 +125,20 @@ impl Delta {
         (self.failover || self.replication) && !self.restarted && !self.flushed
     }
 
-    /// The same for a task whose switches are still there, unchanged: whatever was flushed was
+    /// The same change for a task whose switches are unchanged. They prove that any flush hit
     /// another database.
     pub(crate) fn seen_beside(self, kept_switches: bool) -> Delta {
         if kept_switches { Delta { flushed: false, emptied: false, ..self } } else { self }
     }
 
-    /// Whether what was first written after `written` bytes of the old history surely never reached
-    /// the new one, nor anything of the same name from before, which was over at `earlier`.
+    /// Whether data first written after `written` bytes of the old history certainly never reached
+    /// the new one, and neither did older data of the same name, which were over at `earlier`.
     pub(crate) fn surely_lost_after(self, written: Option<u64>, earlier: Option<u64>) -> bool {
         let beyond = |shared: u64, written: u64| {
             written >= shared && earlier.is_none_or(|over| over <= shared)
         };
-        // Where all that was read is shared, nothing of it can be lost: the offset is told a moment
-        // after the lock.
+        // If everything that was read is shared, none of it can be lost: the offset is read a
+        // moment after the lock.
         self.emptied
             || (!self.kept
                 && self
@@ -159,7 +160,7 @@ impl Delta {
     }
 }
 
-/// How many bytes of `old`'s history `new`'s one shares, if it continues that.
+/// The number of bytes of `old`'s history that `new`'s history shares, if it continues it.
 pub(crate) fn shared_bytes(old: &Generation, new: &Generation) -> Option<u64> {
     let fork = new.forked_from.as_ref()?;
     let continues = !old.replication_id.is_empty() && fork.replication_id == old.replication_id;
@@ -182,7 +183,8 @@ mod tests {
         }
     }
 
-    /// Bytes count anew on another server of a cluster, but what moved there is whole.
+    /// Bytes count from another origin on another server of a cluster, but the moved data are
+    /// complete.
     #[test]
     fn of_another_server_only_a_cluster_has_the_same_data() {
         let kinds =
@@ -204,7 +206,7 @@ mod tests {
         let kept = delta(generation("a", 5, None), generation("b", 0, Some(false)));
         assert!(kept.may_lose_locks() && !kept.emptied && !kept.flushed);
         assert!(delta(generation("a", 0, None), generation("b", 1, Some(false))).flushed);
-        // CONFIG RESETSTAT alone is no flush; what is counted since then is one.
+        // CONFIG RESETSTAT alone is no flush, but a flush counted after it is one.
         assert!(!delta(generation("a", 5, None), generation("a", 0, None)).flushed);
         assert!(delta(generation("a", 5, None), generation("a", 1, None)).emptied);
         assert!(delta(generation("a", 5, None), generation("a", 4, None)).emptied);
@@ -247,7 +249,7 @@ mod tests {
         assert!(delta(RedisKind::Sentinel).may_lose_locks());
         assert!(!delta(RedisKind::Cluster).may_lose_locks(), "a slot that moved");
     }
-    /// Whoever hides the names of its histories has none in common with anybody.
+    /// A server that hides the names of its histories shares none with any other.
     #[test]
     fn nameless_histories_are_not_one() {
         let new = Generation {
@@ -261,8 +263,8 @@ mod tests {
         );
     }
 
-    /// A server that comes back with an old file names the history of that, and how far it went:
-    /// neither says what was lost since.
+    /// A server that returns with an old file reports that file's history and its offset. Neither
+    /// shows what was lost since.
     #[test]
     fn a_restart_shares_nothing_for_certain() {
         let id = |id: &str| id.as_bytes().to_vec();
@@ -274,7 +276,7 @@ mod tests {
         assert!(!delta.surely_lost_after(Some(100), None), "nor that anything was");
     }
 
-    /// What the new master shares says nothing of what was flushed there since.
+    /// The bytes that the new master shares do not show what was flushed there since.
     #[test]
     fn a_flush_takes_what_is_shared() {
         let delta = Delta { replication: true, shared: Some(100), ..Delta::default() };

@@ -5,14 +5,14 @@
 pub struct Histogram {
     /// Upper bounds in milliseconds, ascending.
     pub bounds_ms: &'static [u64; Histogram::BUCKETS],
-    /// Observations per bucket (not cumulative); the last one is beyond every bound.
+    /// Observations per bucket (not cumulative); the last bucket is above every bound.
     pub counts: [u64; Histogram::BUCKETS + 1],
     /// Sum of all observations in milliseconds.
     pub sum_ms: u64,
 }
 
 impl Histogram {
-    /// Finite buckets of every histogram: the series budget of a task allows no more.
+    /// Finite buckets of every histogram. The limit on series per task allows no more.
     pub const BUCKETS: usize = 6;
 
     /// An empty histogram.
@@ -33,7 +33,7 @@ impl Histogram {
         self.sum_ms = self.sum_ms.saturating_add(value_ms);
     }
 
-    /// How many observations there were.
+    /// Number of observations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }

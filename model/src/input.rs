@@ -1,4 +1,4 @@
-//! What may reach the state: one input at a time, each with the agent's instant beside it.
+//! The inputs of the state. They arrive one at a time, each with the agent's monotonic time.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -17,78 +17,78 @@ pub enum Input {
     Config(Arc<WatchSpec>),
     /// The outcome of one batch.
     Sample(Sample),
-    /// News of a connection.
+    /// A report about a connection.
     Node(NodeNews),
-    /// Which servers there are, and which of them decide.
+    /// The known servers, and which of them decide.
     Topology(Topology),
     /// Time has passed.
     Tick,
 }
 
-/// The outcome of one batch: some tasks of one redis, asked at one instant.
+/// The outcome of one batch: some tasks of one redis, read at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Sample {
-    /// [`WatchSpec::epoch`] of the configuration that it was made from; others are dropped.
+    /// [`WatchSpec::epoch`] of the configuration in use when it was sent. Samples with another
+    /// epoch are dropped.
     pub epoch: u32,
-    /// Which redis was asked.
+    /// The redis that was read.
     pub redis: RedisIndex,
-    /// Which server of it, `host:port`; `None`: none was asked, because it is not known which one
-    /// decides.
+    /// The server, `host:port`. `None`: no server was read, because the deciding one is unknown.
     pub node: Option<Arc<str>>,
-    /// What its answers are good for.
+    /// The role of the server's answers in the decision.
     pub standing: Standing,
-    /// When the request was sent: what is read is evidence for this instant.
+    /// When the request was sent. The reading is evidence for this instant.
     pub sent: Mono,
-    /// How long the answer took.
+    /// Time until the last reply, in milliseconds.
     pub took_ms: u64,
-    /// What came of it.
+    /// The readings, or why there are none.
     pub outcome: Outcome,
 }
 
 named! {
-    /// What a server's answers are good for.
+    /// The role that a server's answers have in the decision.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
     pub enum Standing {
         /// It decides whether a lock is held or free.
         Decides = "decides",
-        /// It is a replica, or a master that is not the one: its answers are evidence of replication
-        /// lag and of rival holders.
+        /// It is a replica, or a master other than the deciding one. Its answers are evidence of
+        /// replication lag and of rival holders.
         Witness = "witness",
     }
 }
 
-/// What came of a batch.
+/// The outcome of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum Outcome {
     /// The answers may be believed.
     Read {
-        /// What the server said beside the answers.
+        /// What the server reported about itself.
         attestation: Attestation,
         /// The answers.
         readings: Vec<(TaskIndex, TaskReading)>,
     },
-    /// What is read beside a lock, where that lives on another server of the cluster. Asked after
+    /// The keys beside a lock that are on another server of the cluster. They are requested after
     /// the lock's reply was accepted.
     Beside {
-        /// What the server said beside the answers; `None` when there were none, so that every
+        /// What the server reported about itself; `None` when there were no answers, so that every
         /// reading is unknown.
         attestation: Option<Attestation>,
         /// The answers.
         readings: Vec<(TaskIndex, Beside)>,
     },
-    /// They may not, or there are none.
+    /// The batch was refused or not answered.
     Failed {
-        /// The tasks that were asked for.
+        /// The tasks in the batch.
         tasks: Vec<TaskIndex>,
         /// Why.
         why: Unknown,
     },
 }
 
-/// What a server says of itself in a batch, after the answers that it attests.
+/// What a server reports about itself in a batch, after the answers that it attests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Attestation {
@@ -96,25 +96,25 @@ pub struct Attestation {
     pub first: ServerTime,
     /// The server's clock after the last answer.
     pub last: ServerTime,
-    /// The role it said it has, after the answers.
+    /// The role that it reported after the answers.
     pub role: Role,
-    /// Whether the server itself said so (otherwise the user attests it).
+    /// Whether the server itself reported the role (otherwise the user attests it).
     pub role_verified: bool,
-    /// Where its replication stood after the answers: bytes of the history that its generation
-    /// names.
+    /// The replication offset after the answers: bytes of the history that its generation names.
     pub offset: Option<u64>,
     /// It refuses writes because too few replicas follow it.
     pub refuses_writes: bool,
-    /// Replicas that follow it, `host:port` as it knows them.
+    /// Its replicas, `host:port` as the server knows them.
     pub replicas: Vec<Arc<str>>,
-    /// What changes when the node may have lost data; `None` when it refuses to tell.
+    /// The data that change when the node may have lost data; `None` when the server refuses to
+    /// report them.
     pub generation: Option<Generation>,
     /// The server's clock minus the agent's, halfway through the batch.
     pub clock_offset_ms: i64,
 }
 
 impl Attestation {
-    /// A master that tells nothing but its clock.
+    /// A master that reports only its clock.
     pub fn master(first: ServerTime, last: ServerTime) -> Attestation {
         Attestation {
             first,
@@ -131,39 +131,39 @@ impl Attestation {
 }
 
 named! {
-    /// What a server says it is.
+    /// The role that a server reports.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
     pub enum Role {
-        /// It takes writes.
+        /// It accepts writes.
         Master = "master",
         /// It follows another server.
         Replica = "replica",
     }
 }
 
-/// What changes when a node may have lost data.
+/// The values that change when a node may have lost data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Generation {
-    /// The server process.
+    /// The id of the server process.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub run_id: Vec<u8>,
-    /// The replication history.
+    /// The id of the replication history.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub replication_id: Vec<u8>,
-    /// The history that this one continues, and the first byte of it that this one does not share.
+    /// The history that this one continues, and its first byte that is not shared.
     pub forked_from: Option<Fork>,
-    /// Flushes since the process started (or since its statistics were reset).
+    /// Flushes since the process started or its statistics were reset.
     pub flushes: u64,
-    /// Evictions since the process started (or since its statistics were reset).
+    /// Evictions since the process started or its statistics were reset.
     pub evictions: u64,
-    /// The process has loaded nothing when it started, and keeps nothing: `Some(true)` proves that
-    /// a restart lost all.
+    /// Whether the process loaded no data when it started, and stores none. `Some(true)` proves
+    /// that a restart lost everything.
     pub started_empty: Option<bool>,
 }
 
-/// Where one replication history left another.
+/// The point at which one replication history left another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Fork {
@@ -174,44 +174,43 @@ pub struct Fork {
     pub offset: u64,
 }
 
-/// Which servers a redis has, and which of them decide. Sent whenever that changes.
+/// The servers of a redis, and which of them decide. Sent whenever that changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Topology {
-    /// [`WatchSpec::epoch`].
+    /// [`WatchSpec::epoch`] of the configuration in use.
     pub epoch: u32,
-    /// Which redis.
+    /// The redis concerned.
     pub redis: RedisIndex,
-    /// Who decides: one server, in a cluster one for each range of slots. Or why that is not known.
+    /// The deciding servers (in a cluster one for each range of slots), or why they are unknown.
     pub masters: Result<Vec<Arc<str>>, Unknown>,
-    /// Every server that belongs to it, whether it decides or not; what was known of any other is
-    /// forgotten.
+    /// All servers of the redis, deciding or not. The state of any other server is dropped.
     pub nodes: Vec<Arc<str>>,
-    /// What each configured Sentinel said last.
+    /// The last report of each configured Sentinel.
     pub sentinels: Vec<SentinelWord>,
     /// Slots of a cluster that no master serves.
     pub uncovered_slots: u32,
 }
 
-/// What one Sentinel said last.
+/// The last report of one Sentinel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct SentinelWord {
     /// The Sentinel, `host:port`.
     pub address: Arc<str>,
-    /// The master that it names; `None` before it was asked.
+    /// The master that it names; `None` before its first answer or failure.
     pub master: Option<Result<Arc<str>, Unknown>>,
 }
 
-/// News of a connection to a redis.
+/// A report about a connection to a redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct NodeNews {
-    /// [`WatchSpec::epoch`].
+    /// [`WatchSpec::epoch`] of the configuration in use.
     pub epoch: u32,
-    /// Which redis.
+    /// The redis concerned.
     pub redis: RedisIndex,
-    /// Which server of it, `host:port`.
+    /// The server, `host:port`.
     pub node: Arc<str>,
     /// What happened.
     pub kind: NodeNewsKind,
@@ -223,9 +222,9 @@ pub struct NodeNews {
 pub enum NodeNewsKind {
     /// A connection was made.
     Connected {
-        /// The server's version, where it tells.
+        /// The server's version, if it reports one.
         version: Option<Arc<str>>,
-        /// The role that it gave, where it tells.
+        /// The role, if it reports one.
         role: Option<Role>,
     },
     /// A connection could not be made, or broke outside a batch.
@@ -233,51 +232,52 @@ pub enum NodeNewsKind {
         /// Why.
         why: Unknown,
     },
-    /// A tick found the previous sweep still under way.
+    /// A tick found the previous sweep still in progress.
     TickSkipped,
-    /// How its telling of changes stands; `None`: it is not asked to tell any more.
+    /// The state of change notifications; `None`: they are no longer requested.
     WakeUps(Option<WakeUps>),
 }
 
-/// How a server's telling of changes stands, and what came of it since that was told last. Nothing
-/// is judged by it.
+/// The state of a server's change notifications, and the counts since the last report. No verdict
+/// depends on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct WakeUps {
-    /// How it stands.
+    /// The present state.
     pub state: WakeUpState,
-    /// How often it was begun to listen.
+    /// How often a subscription was started.
     pub connects: u64,
-    /// Hints because of which a task is read.
+    /// Hints that caused a read.
     pub read: u64,
-    /// Hints about tasks that were to be read already.
+    /// Hints about tasks that were already due.
     pub coalesced: u64,
-    /// Changes of keys that are no task's.
+    /// Changes of keys that belong to no task.
     pub foreign: u64,
 }
 
 impl WakeUps {
-    /// How often it was begun anew to listen.
+    /// How often a subscription was started again.
     pub fn reconnects(&self) -> u64 {
         self.connects.saturating_sub(1)
     }
 }
 
 named! {
-    /// How a server's telling of changes stands.
+    /// The state of a server's change notifications.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
     pub enum WakeUpState {
         /// It was not tried yet.
         #[default]
         Connecting = "connecting",
-        /// It tells.
+        /// The server sends notifications.
         On = "on",
-        /// It refuses, or cannot.
+        /// The server refuses, or does not support it.
         Refused = "refused",
-        /// It does not answer.
+        /// The server does not answer.
         Lost = "lost",
-        /// It told of so much that it is left alone for a while.
+        /// The server sent more changes than allowed, so the subscription is suspended for a
+        /// limited time.
         Flooded = "flooded",
     }
 }

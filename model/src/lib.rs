@@ -1,18 +1,17 @@
 //! The pure core of lockwatch.
 //!
-//! Readings of Redis go in, verdicts, durations and events come out. This crate is
-//! `no_std` and has no dependency: it cannot name a clock, a socket, a file, a task or a random
-//! number, so every run of it can be repeated exactly. Its feature `serde` only adds how inputs are
-//! written down and read back, for recordings.
+//! Readings of Redis go in; verdicts, durations and events come out. This crate is `no_std` and has
+//! no dependency. It cannot name a clock, a socket, a file or a random number, so every run can be
+//! repeated exactly. The feature `serde` only adds the serialised form of inputs, for recordings.
 //!
-//! The flow through it, one direction:
+//! The data flow, in one direction:
 //!
 //! ```text
 //! spec ──> read (which commands to send) ──> accept (may these replies be believed?) ──> scheme / wanted / codec (decode)
 //!      ──> reading ──> state::State::step ──> snapshot, event
 //! ```
 #![no_std]
-// A watcher that panics over foreign bytes is a missed page.
+// A watcher that panics over unexpected bytes misses an alert.
 #![cfg_attr(
     not(test),
     warn(
@@ -28,7 +27,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-// Before those that use its macro.
+// Must come before the modules that use its macro.
 #[macro_use]
 mod named;
 

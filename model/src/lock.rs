@@ -1,5 +1,5 @@
-//! One lock over time: who holds it since when, how holds begin and end, and when "free" may be
-//! believed.
+//! Tracks one lock over time: its holders and when they acquired it, how holds begin and end, and
+//! when "free" may be believed.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -17,10 +17,10 @@ use crate::verdict::LockFact;
 /// A first "free" must be seen again after at least this time.
 pub(crate) const CONFIRM_AFTER_MS: u64 = 250;
 
-/// So many deadlines of a hold are remembered: replication is seldom behind by more renewals.
+/// Number of deadlines remembered for a hold. Replication is rarely behind by more renewals.
 const WRITTEN_MAX: usize = 4;
 
-/// What is known of one lock.
+/// The state of one lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Lock {
     pub(crate) leases: Leases,
@@ -31,7 +31,7 @@ pub(crate) struct Lock {
     newest: Result<(), Unknown>,
     /// The newest accepted reading.
     last: Option<Seen>,
-    /// Where the server's replication stood then.
+    /// The replication offset of the server at that reading.
     last_offset: Option<u64>,
     earlier: Earlier,
 }
@@ -51,58 +51,59 @@ pub(crate) struct Hold {
     pub(crate) first_seen: Mono,
     /// When it was last seen.
     pub(crate) last_seen: Mono,
-    /// When it began, or no later than; equal to `first_seen` unless its lease tells better.
+    /// Latest possible beginning. Equal to `first_seen` unless the lease allows a better estimate.
     pub(crate) began: Mono,
-    /// Whether it began while we were watching.
+    /// Whether the beginning was observed.
     pub(crate) start_seen: bool,
     /// When it was acquired, on the server's clock.
     pub(crate) acquired: Option<ServerTime>,
     pub(crate) deadlines: Deadlines,
-    /// Since when its deadline stands still but for the rhythm of its watchdog: nobody else has
+    /// Since when its deadline moved only in the rhythm of its watchdog, so that no other client
     /// held the lock since then, however briefly.
     pub(crate) sure_since: Mono,
-    /// Since when nothing but a renewal in the right moment moved it: hardly anybody else has.
+    /// Since when only a timely renewal moved the deadline, so that another holder in between is
+    /// unlikely.
     whole_since: Mono,
-    /// Both before the newest readings without a deadline: the next one with a deadline tells
-    /// whether they hold.
+    /// Both values from before the newest readings without a deadline. The next reading with a
+    /// deadline decides whether they still hold.
     untold: Option<(Mono, Mono)>,
     pub(crate) overdue_ms: u64,
     /// The holder's last sign of life.
     pub(crate) last_life: Mono,
-    /// Where the server's replication stood when this hold surely had not begun; `None` where that
-    /// is not known, or counts in another history than the present one.
+    /// A replication offset at which this hold certainly had not begun; `None` if unknown, or if it
+    /// belongs to another history than the present one.
     pub(crate) offset_before: Option<u64>,
-    /// And when the one was surely over that its holder had before, if any.
+    /// The offset by which the holder's previous hold was certainly over, if any.
     pub(crate) earlier_over: Option<u64>,
-    /// Until this deadline it may be that very one, whose end did not reach this history.
+    /// Until this deadline, this may be that previous hold, whose end did not reach this history.
     left_until: Option<ServerTime>,
-    /// The newest reading had no deadline, and none was told before by the same clock, of these
-    /// data.
+    /// The newest reading had no deadline, and the same clock reported none before for these data.
     deadline_unknown: bool,
-    /// The newest deadlines, and when they had surely been written, in the present history.
-    written: Vec<(Mark, Mono)>,
-    /// When the newest of them surely had not been written yet, if that was a renewal in the
+    /// The newest deadlines, and the points by which they had certainly been written, in the
     /// present history.
+    written: Vec<(Mark, Mono)>,
+    /// The point at which the newest deadline certainly was not written yet, if a renewal in the
+    /// present history set it.
     renewed_after: Option<Mono>,
 }
 
 impl Hold {
-    /// How long it has been held at least, as of its newest reading.
+    /// Minimum duration of the hold, as of its newest reading, in milliseconds.
     pub(crate) fn held_ms(&self) -> u64 {
         self.last_seen.since_ms(self.began)
     }
 
-    /// Whether it may have been lost by `at`, when it was gone before its deadline. What the new
-    /// history surely shares was not lost, and did not run out before the deadline that it had
-    /// there.
+    /// Whether a hold that was gone before its deadline may have been lost by `at`. Data that the
+    /// new history certainly shares were not lost, and did not expire before the deadline that they
+    /// had there.
     pub(crate) fn may_be_lost(&self, delta: Delta, at: Mono) -> bool {
         let kept =
             self.written.iter().any(|(mark, until)| delta.surely_includes(*mark) && at < *until);
         delta.may_lose_locks() && !kept
     }
 
-    /// Whether it may be the hold that its holder had before, and gave back where that is not known
-    /// any more.
+    /// Whether this may be the holder's previous hold, released where that release is no longer
+    /// known.
     fn may_be_leftover(&self) -> bool {
         self.left_until
             .zip(self.deadlines.newest())
@@ -121,23 +122,23 @@ impl Hold {
         self.written.push((context.given, until));
     }
 
-    /// Whether it is one hold that lasted long enough, not several short ones of one client.
+    /// Whether this is one hold that lasted long enough, not several short ones of one client.
     pub(crate) fn lasted(&self, settle_ms: u64) -> bool {
         self.last_seen.since_ms(self.whole_since) >= settle_ms
     }
 
-    /// Whether it lasted long enough to end a gap.
+    /// Whether the hold lasted long enough to end a gap.
     pub(crate) fn settled(&self, settle_ms: u64) -> bool {
         self.deadlines.renewed || self.last_seen.since_ms(self.first_seen) >= settle_ms
     }
 }
 
-/// What one accepted reading of the lock changed.
+/// The changes made by one accepted reading of the lock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct News {
     /// A hold ended.
     pub(crate) ended: Option<Ended>,
-    /// A hold began while we were watching.
+    /// A hold began, and its beginning was observed.
     pub(crate) acquired: bool,
     /// Nothing was seen for longer than `blind_after` before this reading.
     pub(crate) across_blind: bool,
@@ -150,12 +151,12 @@ pub(crate) struct News {
 pub(crate) struct Ended {
     pub(crate) hold: Box<Hold>,
     pub(crate) reason: End,
-    /// How long it was held; `None` when its start or its end was not seen.
+    /// Duration of the hold in milliseconds; `None` when its start or its end was not seen.
     pub(crate) held_ms: Option<u64>,
-    /// Where the replication stood, in the history of this hold, when an earlier one of its
-    /// successor was surely over, if any.
+    /// The replication offset, in the history of this hold, by which an earlier hold of its
+    /// successor was certainly over, if any.
     pub(crate) successor_over: Option<u64>,
-    /// Somebody had given the lock back after a moment, before this hold began.
+    /// A client had released the lock after a moment, before this hold began.
     pub(crate) earlier_brief: bool,
 }
 
@@ -164,18 +165,18 @@ pub(crate) struct Ended {
 struct Unseen {
     /// Nothing was seen for longer than `blind_after`.
     across_blind: bool,
-    /// The hold was last seen before a renewal was due, so it may have been renewed, and even
+    /// The hold was last seen before a renewal was due, so it may have been renewed and even
     /// released.
     may_have_renewed: bool,
 }
 
-/// What is needed beside the reading itself.
+/// The context of a reading.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
     pub(crate) seen: Seen,
-    /// What the reading shows had been written by then.
+    /// The point by which the reading shows data to be written.
     pub(crate) given: Mark,
-    /// The clock that tells `seen` told the newest accepted reading too.
+    /// The clock of `seen` is also the clock of the newest accepted reading.
     pub(crate) same_clock: bool,
     /// How the generation changed since the newest accepted reading.
     pub(crate) delta: Delta,
@@ -210,7 +211,7 @@ impl Lock {
         self.newest
     }
 
-    /// What is known, after confirmation.
+    /// The state of the lock, after confirmation.
     pub(crate) fn fact(&self) -> LockFact {
         match (&self.newest, &self.present) {
             (Err(_), _) | (_, Present::Nothing) => LockFact::Unknown,
@@ -220,7 +221,7 @@ impl Lock {
         }
     }
 
-    /// What the newest reading says, confirmed or not.
+    /// Whether the newest reading shows a hold, confirmed or not.
     pub(crate) fn held(&self) -> Option<bool> {
         match (&self.newest, &self.present) {
             (Err(_), _) | (_, Present::Nothing) => None,
@@ -236,7 +237,7 @@ impl Lock {
         }
     }
 
-    /// Since when it is free, once that is confirmed.
+    /// Since when the lock is free, once that is confirmed.
     pub(crate) fn free_since(&self) -> Option<Mono> {
         match self.present {
             Present::Free { first, confirmed: true, .. } => Some(first),
@@ -244,16 +245,16 @@ impl Lock {
         }
     }
 
-    /// Something other than a renewal showed that the holder lives.
+    /// A sign other than a renewal showed that the holder lives.
     pub(crate) fn sign_of_life(&mut self, at: Mono) {
         if let Present::Held(hold) = &mut self.present {
             hold.last_life = hold.last_life.max(at);
         }
     }
 
-    /// What a process shows that was started after the newest reading: is it the newest renewal,
-    /// then everything that had been written by the returned instant is there, for a process begins
-    /// with what an earlier one had at some moment.
+    /// What a process started after the newest reading shows. If it shows the newest renewal, then
+    /// it has everything written by the returned instant, because a process begins with a copy of
+    /// its predecessor's data from one moment.
     pub(crate) fn shows_renewal_after(&self, reading: &LockReading) -> Option<Mono> {
         let (LockReading::Held(held), Some(hold)) = (reading, self.hold()) else { return None };
         let (shown, newest) = held.deadline.instant().zip(hold.deadlines.newest())?;
@@ -265,7 +266,7 @@ impl Lock {
         self.last
     }
 
-    /// The pause between two renewals, where known.
+    /// The pause between two renewals, if known, in milliseconds.
     pub(crate) fn period_ms(&self) -> Option<u64> {
         match self.hold() {
             Some(hold) => hold.deadlines.period_ms(self.rule, self.leases.of(hold.held.mode)),
@@ -273,7 +274,7 @@ impl Lock {
         }
     }
 
-    /// Takes in a reading. An unknown one changes nothing but the newest attempt.
+    /// Takes in a reading. An unknown one changes only the newest attempt.
     pub(crate) fn observe(&mut self, reading: &LockReading, context: Context) -> News {
         let seen = context.seen;
         let unseen = Unseen {
@@ -386,7 +387,7 @@ impl Lock {
             last_life: began,
             offset_before: self.last_offset.filter(|_| watched && !context.delta.new_history()),
             earlier_over: self.earlier.of(&held.holders),
-            // What was taken between two readings is not left over from before them.
+            // A lock taken between two readings is not a leftover from before them.
             left_until: self.earlier.left_until(&held.holders).filter(|_| exact.is_none()),
             deadline_unknown: held.deadline == Deadline::Torn,
             written: Vec::new(),
@@ -416,7 +417,7 @@ impl Hold {
             !is_same && (entries(&self.held) != entries(held) || self.held.mode != held.mode);
         let told_before = self.deadlines.newest().is_some();
         let same_clock = context.same_clock && !(self.deadline_unknown && told_before);
-        // Data of another history may have an older one.
+        // Data of another history may have an older deadline.
         let told_of_these = told_before && same_clock && !context.delta.new_history();
         self.deadline_unknown = held.deadline == Deadline::Torn && !told_of_these;
         let moved = match held.deadline {
@@ -440,7 +441,7 @@ impl Hold {
             None => {}
         }
         let in_a_row = match moved {
-            // Whether it moved is not known.
+            // Whether it moved is unknown.
             _ if !same_clock || held.deadline == Deadline::Torn => 0,
             None => u32::MAX,
             Some(Move::Renewed { in_a_row, .. }) => in_a_row,
@@ -465,7 +466,7 @@ impl Hold {
         let period_ms = self.deadlines.period_ms(rule, leases.of(held.mode));
         self.overdue_ms = match held.deadline {
             Deadline::Never => 0,
-            // What came after the request is not in the answer, however long that took.
+            // A renewal after the request is not in the answer, however long the answer took.
             Deadline::At(_) => self.deadlines.overdue_ms(seen.first, period_ms),
             // It may just have been renewed.
             Deadline::Torn => self.overdue_ms,
@@ -479,8 +480,8 @@ impl Hold {
             let renewed =
                 matches!(moved, Some(Move::Renewed { .. })) && !context.delta.new_history();
             self.renewed_after = told_at.filter(|_| renewed);
-            // Nobody renews what he gave back; and after a step of the clock its deadline may lie
-            // before the one of long ago.
+            // A released lock is not renewed. After a clock step, its deadline may lie before the
+            // one of long ago.
             self.left_until = self.left_until.filter(|_| !renewed);
         }
         moved
@@ -495,7 +496,7 @@ fn entries(held: &Held) -> u64 {
     held.holders.iter().map(|holder| u64::from(holder.entries.unwrap_or(1))).sum()
 }
 
-/// Whether two readings show one hold: somebody stayed, or it is shared and stayed so.
+/// Whether two readings show one hold: a holder stayed, or the lock is shared and stayed so.
 pub(crate) fn continues(old: &Held, new: &Held) -> bool {
     if core::ptr::eq(old, new) || (old.mode == Mode::Read && new.mode == Mode::Read) {
         return true;
@@ -514,14 +515,14 @@ fn end_by_absence(hold: Box<Hold>, context: Context, unseen: Unseen) -> Ended {
 }
 
 fn end_by_successor(old: Box<Hold>, new: &Hold, context: Context, unseen: Unseen) -> Ended {
-    // Without a known lease, the new hold began no later than the server's answer.
+    // Without a known lease, the server's answer is the latest possible beginning.
     let began = new.acquired.unwrap_or(context.seen.last);
     let after_deadline =
         old.deadlines.newest().is_some_and(|deadline| began.plus_ms(NOISE_MS) >= deadline);
     ended(old, after_deadline, End::Replaced, context, unseen)
 }
 
-/// `before_deadline`: what the end is called if it came before the deadline, and no data were lost.
+/// `before_deadline`: the kind of the end if it came before the deadline and no data were lost.
 fn ended(
     hold: Box<Hold>,
     after_deadline: bool,
@@ -530,27 +531,27 @@ fn ended(
     unseen: Unseen,
 ) -> Ended {
     let after_deadline = after_deadline && hold.held.deadline != Deadline::Never;
-    // What was known of the deadline when it moved under the last reading is no longer so.
+    // If the deadline moved during the last reading, what was known of it no longer holds.
     let moved = hold.held.deadline == Deadline::Torn;
-    // What another clock shows, or one that has stepped, does not tell what the old one showed when
-    // the hold ended.
+    // Another clock, or one that has stepped, does not show what the old clock showed when the hold
+    // ended.
     let perhaps_after = !context.same_clock
         && hold.deadlines.newest_mono().is_some_and(|deadline| context.seen.sent >= deadline);
     let reason = match () {
         () if after_deadline && !moved && !unseen.may_have_renewed => End::Expired,
-        // Also a holder that renewed unseen, and then released the lock, leaves it like this.
+        // A holder that renewed unseen and then released the lock leaves the same state.
         () if after_deadline || perhaps_after || unseen.across_blind || hold.deadline_unknown => {
             End::Unknown
         }
         () if hold.may_be_lost(context.delta, context.seen.sent) => {
-            // Its holder gave it back long ago, and lost nothing.
+            // Its holder released it long ago, and lost nothing.
             if hold.may_be_leftover() { End::Unknown } else { End::Lost }
         }
         () => before_deadline,
     };
     let end = match (reason, hold.deadlines.newest()) {
-        // Where another clock tells that, or the clock has stepped, the deadline may lie before the
-        // newest sight of the hold.
+        // With another clock, or after a step, the deadline may lie before the newest reading that
+        // showed the hold.
         (End::Expired, Some(deadline)) => context.seen.mono_of(deadline).max(hold.last_seen),
         _ => context.seen.sent,
     };
@@ -582,7 +583,8 @@ mod tests {
         Lock::new(&LockSpec::new(b"lock", SchemeKind::Redisson))
     }
 
-    /// Who holds the lock at `at`, with a lease until 60 s, when `offset` bytes had been written.
+    /// A reading at `at` that shows a holder with a lease until 60 s, when `offset` bytes had been
+    /// written.
     fn shows(lock: &mut Lock, at: u64, holder: Option<&str>, offset: u64, delta: Delta) -> News {
         shows_until(lock, at, holder.map(|name| (name, 60_000)), offset, delta)
     }
@@ -618,8 +620,8 @@ mod tests {
         lock.observe(&hold.map_or(LockReading::Free, |hold| held(hold).into()), context)
     }
 
-    /// After a restart bytes are counted anew: what was written before, long ago, would else look
-    /// as if no replica could have it.
+    /// After a restart, offsets start again. Data written long before would otherwise look as if no
+    /// replica could have them.
     #[test]
     fn where_a_hold_began_in_another_history_is_not_known() {
         let mut lock = lock();
@@ -633,7 +635,7 @@ mod tests {
         assert_eq!(lock.hold().unwrap().offset_before, None, "it began meanwhile");
     }
 
-    /// It may come again, and go, between two looks.
+    /// The hold may come again, and go, between two readings.
     #[test]
     fn who_gave_the_lock_back_after_a_moment_is_remembered() {
         for (held_ms, brief) in [(BRIEF_MS - 1, true), (BRIEF_MS, false)] {
@@ -660,7 +662,7 @@ mod tests {
         assert_eq!(blind, [false, false, true]);
     }
 
-    /// A hold of long ago may be left over wherever nobody can tell whether its end is there.
+    /// An old hold may be a leftover wherever it is unknown whether its end is there.
     #[test]
     fn where_a_hold_was_over_in_another_history_is_not_known() {
         let mut lock = lock();
@@ -670,8 +672,8 @@ mod tests {
         assert_eq!(lock.hold().unwrap().earlier_over, Some(u64::MAX));
     }
 
-    /// Its holder gave it back, and only who holds it now renews it: whoever shortens it, or an
-    /// older copy of it, shows nothing.
+    /// The earlier holder released it, and only the present holder renews it. A shortened deadline,
+    /// or an older copy of the lock, proves nothing.
     #[test]
     fn what_is_left_over_stays_so_until_it_is_renewed() {
         let mut lock = lock();
@@ -692,7 +694,7 @@ mod tests {
         assert_eq!(left_until, [left, left, left, None]);
     }
 
-    /// A batch may take as long as the timeout: a renewal that comes meanwhile is not in it.
+    /// A batch may take as long as the timeout. A renewal during that time is not in its answer.
     #[test]
     fn what_comes_after_the_request_is_not_overdue() {
         let mut lock = Lock::new(&LockSpec {

@@ -1,9 +1,9 @@
-//! Locks that were lost although their holder lived: signs of life after a hold has expired.
+//! Detects locks that were lost although the holder lived: signs of life after a hold has expired.
 //!
-//! Only what is surely later than the expiry counts: a difference between two readings that were
-//! both made after the end was seen. What the reading that showed the end shows for the first time
-//! may have been written before. Work that is read beside the lock, on another server, counts once
-//! the next reading shows that the lock is still free.
+//! Only a sign that is certainly later than the expiry counts: a difference between two readings
+//! that were both made after the end was seen. What first appears in the reading that showed the
+//! end may have been written before it. Work that is read on another server than the lock counts
+//! once the next reading shows that the lock is still free.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -13,11 +13,11 @@ use crate::reading::{Held, Holder};
 use crate::split::clients_meet;
 use crate::time::Mono;
 
-/// An expired hold is watched at least for so long. A process that was stopped goes on at once when
-/// it is woken, and after a minute a restarted one may go by the same name.
+/// Minimum time to watch for signs of life after a hold expired. A stopped process continues as
+/// soon as it is woken. After a minute, a restarted process may use the same name.
 const WATCHED_MS: u64 = 60_000;
 
-/// The newest hold that expired, while signs of life of its holder are waited for.
+/// The newest expired hold, while its holder may still show signs of life.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expired {
     watched: Option<Box<Watched>>,
@@ -28,41 +28,40 @@ struct Watched {
     holders: Vec<Holder>,
     /// When the end was seen.
     since: Mono,
-    /// Which of the parts have been read since, so that a difference from then on is a later one.
+    /// The parts that have been read since then, so that a difference in them is a later one.
     read: Parts,
-    /// Nobody was seen to hold the lock since.
+    /// No holder was seen since then.
     free: bool,
-    /// When somebody was first seen to work, where only a later reading of the lock can tell that
-    /// nobody held it then.
+    /// When work was first seen that counts only if a later reading shows that the lock was free.
     worked: Option<Mono>,
 }
 
-/// The parts of a reading that show whether somebody works.
+/// The parts of a reading that can show work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parts {
     pub(crate) claims: bool,
     pub(crate) progress: bool,
 }
 
-/// One accepted reading of the lock, or of what is beside it on another server.
+/// One accepted reading of the lock, or of the keys beside it on another server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look<'a> {
     pub(crate) at: Mono,
-    /// Whether the lock was read, too.
+    /// Whether the lock was read in this reading, too.
     pub(crate) with_lock: bool,
     /// The holders as of the newest reading of the lock; `None` when it is free.
     pub(crate) held: Option<&'a Held>,
-    /// What could be read beside the lock.
+    /// The parts beside the lock that could be read.
     pub(crate) read: Parts,
-    /// Claims that differ from when they were read before.
+    /// Claims that differ from the previous reading.
     pub(crate) claims_changed: &'a [Vec<u8>],
-    /// So does the progress.
+    /// The progress differs from the previous reading.
     pub(crate) progress_moved: bool,
     pub(crate) blind_after_ms: u64,
 }
 
 impl Expired {
-    /// A hold expired; `look` showed that.
+    /// A hold expired, as `look` showed.
     pub(crate) fn watch(&mut self, holders: Vec<Holder>, look: Look<'_>) {
         let free = look.held.is_none();
         self.watched = Some(Box::new(Watched {
@@ -74,13 +73,12 @@ impl Expired {
         }));
     }
 
-    /// Nobody is waited for any more.
     pub(crate) fn forget(&mut self) {
         self.watched = None;
     }
 
-    /// The lock could not be read: somebody may hold it, and work; also the one whose hold has
-    /// expired.
+    /// The lock could not be read. It may be held, even by the holder whose hold expired, and that
+    /// holder may be working.
     pub(crate) fn unseen(&mut self) {
         if let Some(watched) = &mut self.watched {
             watched.read = Parts::default();
@@ -88,8 +86,8 @@ impl Expired {
         }
     }
 
-    /// These parts could not be read where they live. Who answers next may know less than who
-    /// answered before.
+    /// These parts could not be read on their server. The next server to answer may know less than
+    /// the last one did.
     pub(crate) fn unread(&mut self, parts: Parts) {
         if let Some(watched) = &mut self.watched {
             watched.read.claims &= !parts.claims;
@@ -97,10 +95,10 @@ impl Expired {
         }
     }
 
-    /// Takes in a reading after the one that showed the end. Says once who lives on without the
-    /// lock, and what shows it.
+    /// Takes in a reading after the one that showed the end. Returns, once, the holders that live
+    /// on without the lock, and the sign that shows it.
     pub(crate) fn observe(&mut self, look: Look<'_>) -> Option<(Vec<Holder>, LossSign)> {
-        // What was asked for before the end was seen, on another server, is older than it.
+        // A request sent to another server before the end was seen is older than the end.
         let watched = self.watched.as_mut().filter(|watched| watched.since <= look.at)?;
         let back = look.held.is_some_and(|held| clients_meet(&watched.holders, &held.holders));
         if back || look.at.since_ms(watched.since) > look.blind_after_ms.max(WATCHED_MS) {
@@ -147,7 +145,6 @@ mod tests {
         Held { mode: Mode::Exclusive, holders: vec![holder(client)], ghosts: 0, deadline }
     }
 
-    /// A reading of the lock alone.
     fn lock(at: u64, held: Option<&Held>) -> Look<'_> {
         Look {
             at: Mono(at),
@@ -160,7 +157,7 @@ mod tests {
         }
     }
 
-    /// A reading of what is beside it, on another server, while it was last seen free.
+    /// A reading of the keys beside the lock on another server, while the lock was last seen free.
     fn work(at: u64, progress_moved: bool) -> Look<'static> {
         Look { with_lock: false, read: ALL, progress_moved, ..lock(at, None) }
     }

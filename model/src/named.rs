@@ -1,6 +1,6 @@
-//! Enums whose variants have names: in metrics, JSON, logs, recordings or the configuration.
+//! Enums whose variants have names for metrics, JSON, logs, recordings or the configuration.
 
-/// Declares such an enum. Each name stands beside its variant.
+/// Declares such an enum. The name of each variant stands beside it.
 #[macro_export]
 macro_rules! named {
     (
@@ -11,10 +11,10 @@ macro_rules! named {
         pub enum $enum { $($(#[$of_variant])* $variant,)+ }
 
         impl $enum {
-            /// All of them, in the order of declaration.
+            /// All variants, in declaration order.
             pub const ALL: [$enum; [$($name),+].len()] = [$($enum::$variant),+];
 
-            /// What it is called.
+            /// The variant's name.
             pub fn name(self) -> &'static str {
                 match self { $($enum::$variant => $name),+ }
             }

@@ -1,4 +1,4 @@
-//! One server over time: whether it answers, what it says of itself, and how its clock runs.
+//! Tracks one server over time: its reachability, what it reports about itself, and its clock.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -9,11 +9,13 @@ use crate::reading::Unknown;
 use crate::snapshot::NodeView;
 use crate::time::{Mono, ServerTime};
 
-/// A server's clock that moves further than this against the agent's has stepped.
+/// Maximum drift of a server's clock against the agent's between batches, in milliseconds. A larger
+/// one counts as a step.
 const CLOCK_STEP_MS: u64 = 1_000;
-/// The offset of the quickest of so many batches is shown: a slow answer tells it badly.
+/// Number of batches whose quickest one gives the displayed clock offset. A slow answer measures
+/// the offset poorly.
 const OFFSET_BATCHES: u8 = 30;
-/// So many replication histories of a server are remembered.
+/// Maximum number of replication histories remembered for a server. It bounds memory.
 const HISTORIES_MAX: usize = 16;
 
 /// Everything that is known of one server.
@@ -21,7 +23,7 @@ const HISTORIES_MAX: usize = 16;
 pub(crate) struct Node {
     pub(crate) address: Arc<str>,
     standing: Standing,
-    /// What those of the newest accepted batch were good for.
+    /// The role in the decision that those answers had in the newest accepted batch.
     word: Standing,
     /// Whether the newest batch was accepted; `None` before the first.
     newest: Option<Result<(), Unknown>>,
@@ -29,21 +31,21 @@ pub(crate) struct Node {
     role_verified: Option<bool>,
     last_success: Option<ServerTime>,
     offset: Option<Offset>,
-    /// Its clock at the newest batch, and how often it has stepped.
+    /// Its clock at the newest batch, and the number of steps so far.
     clock: Option<Reading>,
     steps: u32,
     version: Option<Arc<str>>,
     generation: Option<Arc<Generation>>,
-    /// The replication histories that it was seen to follow, and those that they continue; the
+    /// The replication histories that the server was seen to follow, and those that they continue,
     /// newest last.
     histories: Arc<Vec<Vec<u8>>>,
     connected_before: bool,
-    /// Whether it is asked to tell of changes, and what came of that in all, whenever it was.
+    /// Whether it was requested to report changes, and the totals of that over all time.
     is_asked: bool,
     wake_ups: WakeUps,
 }
 
-/// The server's clock minus the agent's, and how long the batch took that told.
+/// The server's clock minus the agent's, and the round trip of the batch that measured it.
 #[derive(Clone, Copy, Debug)]
 struct Offset {
     ms: i64,
@@ -51,7 +53,7 @@ struct Offset {
     age: u8,
 }
 
-/// The server's clock beside the agent's monotonic one.
+/// The server's clock together with the agent's monotonic clock.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     server: ServerTime,
@@ -81,12 +83,12 @@ impl Node {
         }
     }
 
-    /// What its answers are good for, as of the newest batch.
+    /// The role that its answers have in the decision, as of the newest batch.
     pub(crate) fn standing(&self) -> Standing {
         self.standing
     }
 
-    /// Whether it does not decide, and was last heard as one that does not.
+    /// Whether the server does not decide, and did not in the newest accepted batch.
     pub(crate) fn witnesses(&self) -> bool {
         self.standing == Standing::Witness && self.word == Standing::Witness
     }
@@ -96,17 +98,17 @@ impl Node {
         self.generation.as_ref()
     }
 
-    /// Every replication history that it was seen to follow.
+    /// All replication histories that the server was seen to follow.
     pub(crate) fn histories(&self) -> &Arc<Vec<Vec<u8>>> {
         &self.histories
     }
 
-    /// What its answers will be good for.
+    /// Sets the role of its answers in the decision.
     pub(crate) fn stands(&mut self, standing: Standing) {
         self.standing = standing;
     }
 
-    /// Whether it was never tried.
+    /// Whether no attempt was made yet.
     pub(crate) fn untried(&self) -> bool {
         self.newest.is_none()
     }
@@ -116,18 +118,18 @@ impl Node {
         matches!(self.newest, Some(Err(_)))
     }
 
-    /// The role that it gave in the newest batch, if that was accepted.
+    /// The role reported in the newest batch, if that was accepted.
     pub(crate) fn role(&self) -> Option<Role> {
         self.role.filter(|_| self.newest == Some(Ok(())))
     }
 
-    /// How often its clock has stepped: instants before and after a step have nothing to do with
-    /// each other.
+    /// Number of clock steps. Server times from before and after a step cannot be compared.
     pub(crate) fn clock_steps(&self) -> u32 {
         self.steps
     }
 
-    /// An accepted batch, asked at `sent`. Says whether the clock has stepped since the one before.
+    /// An accepted batch, sent at `sent`. Returns whether the clock has stepped since the previous
+    /// one.
     pub(crate) fn accepted(
         &mut self,
         attestation: &Attestation,
@@ -171,7 +173,7 @@ impl Node {
         }
     }
 
-    /// By how much the clock has stepped since the batch before, or within this one, if it has.
+    /// The step of the clock since the previous batch, or within this one, if any.
     fn follow_clock(&mut self, attestation: &Attestation, sent: Mono, took_ms: u64) -> Option<i64> {
         let [first, last] =
             [attestation.first, attestation.last].map(|server| Reading { server, sent, took_ms });
@@ -189,10 +191,10 @@ impl Node {
         step
     }
 
-    /// A batch that failed, or a connection.
+    /// A batch or a connection failed.
     pub(crate) fn failed(&mut self, why: Unknown, events: &mut Vec<EventKind>) {
         let known = self.newest.and_then(Result::err);
-        // A connection that breaks and then cannot be made again is one trouble.
+        // A connection that breaks and then cannot be made again is one failure.
         if known != Some(why)
             && !known.is_some_and(|known| out_of_reach(known) && out_of_reach(why))
         {
@@ -205,15 +207,15 @@ impl Node {
         self.newest = Some(Err(why));
     }
 
-    /// A connection was made. Says whether it is one after the first.
+    /// A connection was made. Returns whether it is a reconnect.
     pub(crate) fn connected(&mut self, version: Option<&Arc<str>>, role: Option<Role>) -> bool {
         self.version = version.cloned();
         self.role = role;
         core::mem::replace(&mut self.connected_before, true)
     }
 
-    /// How its telling of changes stands, and what came of it since; `None`: it is not asked any
-    /// more.
+    /// Updates the state and totals of its change notifications. `None`: notifications are no
+    /// longer requested.
     pub(crate) fn wake_ups(&mut self, news: Option<WakeUps>) {
         self.is_asked = news.is_some();
         let Some(WakeUps { state, connects, read, coalesced, foreign }) = news else { return };
@@ -236,7 +238,7 @@ impl Node {
             role_verified: self.role_verified,
             last_success: self.last_success,
             clock_offset_ms: self.offset.map(|offset| offset.ms),
-            // Only the tasks know.
+            // Only the tasks know this.
             locks_behind: None,
             deadline_lag_ms: None,
             version: self.version.clone(),
@@ -245,13 +247,13 @@ impl Node {
     }
 }
 
-/// Nothing comes from the server, for whatever reason.
+/// Whether the failure means that nothing arrives from the server.
 fn out_of_reach(why: Unknown) -> bool {
     matches!(why, Unknown::Connect | Unknown::Closed | Unknown::Timeout)
 }
 
-/// How far the server's clock moved more than the agent's did, if by more than any slowness of the
-/// answers explains.
+/// How far the server's clock moved against the agent's, if the duration of the answers does not
+/// explain it.
 fn step_ms(before: Reading, after: Reading) -> Option<i64> {
     let went_ms = i64::try_from(after.sent.since_ms(before.sent)).unwrap_or(i64::MAX);
     let by_ms = after.server.since_ms(before.server).saturating_sub(went_ms);
@@ -325,7 +327,8 @@ mod tests {
         assert_eq!(node.view().wake_ups, Some(sum), "no counter falls when it is asked again");
     }
 
-    /// A request may wait at the server for as long as its answer takes, before its clock is read.
+    /// A request may wait at the server until shortly before the answer; its clock is read only
+    /// then.
     #[test]
     fn a_slow_answer_is_no_step_of_the_clock() {
         let _rule = crate::truth::rule("2 instants");
@@ -335,7 +338,7 @@ mod tests {
             took_ms,
         };
         let prompt = |at: u64| reading(i64::try_from(at).unwrap(), at, 1);
-        // Read 2.5 s after it was asked for, at the end of a long wait.
+        // Read 2.5 s after the request, at the end of a long wait.
         let slow = |at: u64| reading(i64::try_from(at).unwrap() + 2_500, at, 2_500);
         assert_eq!(step_ms(prompt(1_000), prompt(2_000)), None);
         assert_eq!(step_ms(prompt(1_000), slow(2_000)), None, "the newer one was slow");
@@ -349,7 +352,7 @@ mod tests {
         assert_eq!(step_ms(prompt(1_000), reading(997, 2_000, 1)), Some(-1_003));
     }
 
-    /// What was answered before it and after it, in one batch, has nothing to do with each other.
+    /// Answers from before and after the step cannot be compared, even within one batch.
     #[test]
     fn a_step_within_a_batch_is_one_step() {
         let _rule = crate::truth::rule("2 instants");
@@ -372,8 +375,8 @@ mod tests {
         assert!(!steps(5_000, 5_001, 7_900, 3_000), "the answers took so long");
     }
 
-    /// Half of what an answer took may be wrong: the promptest tells best how far the clock is
-    /// ahead, for a while.
+    /// Up to half of the round trip may be error, so the quickest batch gives the best offset, for
+    /// a limited number of batches.
     #[test]
     fn a_slow_answer_does_not_tell_how_far_the_clock_is_ahead() {
         let _rule = crate::truth::rule("2 instants");
@@ -393,7 +396,7 @@ mod tests {
         assert_eq!(told(62_000, 9, 7), Some(7), "of two that were as prompt, the newer one");
     }
 
-    /// There is room for a few, so none may take the place of others.
+    /// The space is limited, so each history is kept once, and an empty id is not kept.
     #[test]
     fn each_replication_history_is_remembered_once() {
         let mut node = Node::new(Arc::from("a:1"));

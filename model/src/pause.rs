@@ -1,11 +1,11 @@
-//! Until when a deploy script wants pages to wait: Unix seconds or an RFC 3339 time in a string
-//! key.
+//! Reads the time until which a deploy script wants alerts to wait: Unix seconds or an RFC 3339
+//! time in a string key.
 
 use crate::reading::{PauseReading, Unknown};
 use crate::reply::Reply;
 use crate::time::ServerTime;
 
-/// What the key's value says.
+/// Decodes the key's value.
 pub(crate) fn decode(reply: &Reply) -> PauseReading {
     match reply {
         Reply::Bytes(text) if text.is_empty() => PauseReading::None,
@@ -22,14 +22,14 @@ fn parse(text: &[u8]) -> Option<ServerTime> {
     unix_seconds(text).or_else(|| rfc3339(text)).map(ServerTime)
 }
 
-/// `1700000000` or `1700000000.25`, in milliseconds.
+/// Parses `1700000000` or `1700000000.25` to milliseconds.
 fn unix_seconds(text: &[u8]) -> Option<i64> {
     let (whole, fraction) = split_once(text, b'.').unwrap_or((text, b"0"));
     let seconds = number(whole, 1, 12)?;
     Some(seconds.checked_mul(1_000)?.saturating_add(thousandths(fraction)?))
 }
 
-/// `2026-11-21T10:00:00.5+01:00`, in milliseconds since the Unix epoch.
+/// Parses `2026-11-21T10:00:00.5+01:00` to milliseconds since the Unix epoch.
 fn rfc3339(text: &[u8]) -> Option<i64> {
     let date = (
         number(text.get(..4)?, 4, 4)?,
@@ -69,7 +69,7 @@ fn rfc3339(text: &[u8]) -> Option<i64> {
     Some(seconds * 1_000 + millis)
 }
 
-/// Seconds that a zone is ahead of UTC.
+/// Offset of a zone from UTC in seconds; positive is east.
 fn zone_seconds(zone: &[u8]) -> Option<i64> {
     if matches!(zone, b"Z" | b"z") {
         return Some(0);
@@ -84,8 +84,8 @@ fn zone_seconds(zone: &[u8]) -> Option<i64> {
     (hours < 24 && minutes < 60).then_some(sign * (hours * 3_600 + minutes * 60))
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar, counted in years that begin in March
-/// so that a leap day is last.
+/// Days from 1970-01-01 to a date of the Gregorian calendar. Years begin in March here, so that a
+/// leap day is the last day.
 fn days_from_epoch((year, month, day): (i64, i64, i64)) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
@@ -101,7 +101,7 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// `5` to 500, `25` to 250, `1234` to 123.
+/// Converts fraction digits to milliseconds: `5` to 500, `25` to 250, `1234` to 123.
 fn thousandths(digits: &[u8]) -> Option<i64> {
     number(digits, 1, 18)?;
     let digit = |at: usize| i64::from(digits.get(at).copied().unwrap_or(b'0') - b'0');

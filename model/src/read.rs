@@ -1,12 +1,12 @@
-//! How one task is read in one sweep: which commands, in which order, and what their replies say.
+//! Reads one task in one sweep: which commands to send, in which order, and how to decode their
+//! replies.
 //!
-//! The lock comes first, bracketed by its deadline, so that holder and deadline belong together;
-//! then the switches, so that a free lock beside a switch that is on was free while the switch was
-//! on.
+//! The lock comes first, between two reads of its deadline, so that holder and deadline belong
+//! together. The switches follow, so that a lock found free beside a switch found on was free while
+//! the switch was on.
 //!
-//! Where a whole reading has told who holds the lock, a glance at the deadline can tell that it is
-//! still so: whoever takes or renews a lock moves its deadline, and that is known to the
-//! millisecond.
+//! After a whole reading, a glance at the deadline can confirm the holder. Taking or renewing a
+//! lock moves its deadline, and the deadline is known to the millisecond.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -26,21 +26,23 @@ use crate::spec::{ProgressSource, TaskSpec, WantedSource, WantedSpec};
 use crate::time::ServerTime;
 use crate::wanted;
 
-/// Entries of a hash or set of users, instances or hosts that are read at most.
+/// Maximum number of entries read from a hash or set of users, instances or hosts.
 pub(crate) const MAX_ENTRIES: &str = "1000";
-/// Without `PEXPIRETIME`, a deadline may be reckoned too early by this much.
+/// Maximum error of a deadline computed from `PTTL` on servers without `PEXPIRETIME`, in
+/// milliseconds. The computed deadline can be too early by this much.
 const PTTL_TOLERANCE_MS: i64 = 2;
-/// Deadlines beyond this are as good as never and would not survive arithmetic: the year
-/// 292,278,994 in milliseconds.
+/// Latest deadline that is kept: the year 292,278,994 in milliseconds. Later ones count as never,
+/// and would overflow the arithmetic.
 const LAST_DEADLINE_MS: i64 = 9_223_372_036_854_775;
-/// The last byte of a string that is read as progress: room for a status document, not for a queue
-/// in a string.
+/// Index of the last byte of a string that is read as progress. The limit fits a status document,
+/// but not a queue in a string.
 const LAST_PROGRESS_BYTE: &str = "16383";
-/// A progress or claim that is no longer than this is kept as it is.
+/// Maximum size in bytes of a progress or claim value that is kept unchanged. Longer ones are kept
+/// as a fingerprint.
 const KEPT_BYTES: usize = 256;
 
-/// Which parts of a task are read: all, unless they live on different servers, or a server is asked
-/// as a witness.
+/// Which parts of a task are read: all, unless they live on different servers or the server is read
+/// only as a witness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope {
     /// The lock, with its waiters and token.
@@ -78,11 +80,10 @@ impl Scope {
         pause: false,
         hosts: false,
     };
-    /// The lock alone.
+    /// The lock only.
     pub const LOCK: Scope = Scope { lock: true, ..Scope::NOTHING };
 
-    /// The reading of `spec`'s parts in this scope beside the lock, when nothing can be read
-    /// because of `why`.
+    /// The reading of the parts beside the lock in this scope, when `why` prevents any reading.
     pub fn unreadable(self, spec: &TaskSpec, why: Unknown) -> Beside {
         let has_switches = |wanted: &WantedSpec| {
             !matches!(wanted.source, WantedSource::Always | WantedSource::Never)
@@ -110,8 +111,8 @@ impl Scope {
     }
 }
 
-/// One task's part of a sweep. Most are done after one round; a torn bracket or the readers of a
-/// read lock need another, and so does a glance that shows another deadline.
+/// One task's part of a sweep. Most tasks need one round. A torn bracket, the readers of a read
+/// lock, or a glance that shows another deadline needs another.
 #[derive(Clone, Debug)]
 pub struct TaskRead {
     spec: Arc<TaskSpec>,
@@ -123,17 +124,17 @@ pub struct TaskRead {
 
 #[derive(Clone, Debug)]
 enum Stage {
-    /// Of the lock the deadline alone: is it still the one of this reading?
+    /// Reads only the lock's deadline, to check that it is still the one of this reading.
     Glance(Arc<Held>),
-    /// Everything that can be asked without knowing an answer; `again` after a torn bracket.
+    /// Everything that can be requested without an earlier answer. `again`: after a torn bracket.
     Main { again: bool },
-    /// Everything once more, and what could only be asked with the answers of the round before:
-    /// what is read counts for the instant at which its batch was sent, so a lock's answer must not
-    /// wait for a later one.
+    /// Everything again, plus the requests that needed the answers of the previous round. A reading
+    /// counts from the instant at which its batch was sent, so a lock's answer must not wait for a
+    /// later batch.
     Details(Box<Details>),
 }
 
-/// What the round before told.
+/// Results of the previous round.
 #[derive(Clone, Debug)]
 struct Details {
     readers: Vec<Holder>,
@@ -142,13 +143,13 @@ struct Details {
     hosts: Option<HostsReading>,
 }
 
-/// What a round of replies led to.
+/// The outcome of one round of replies.
 #[derive(Clone, Debug)]
 pub enum Round {
     /// The reading is complete.
     Done(TaskReading),
-    /// More must be asked, in a batch of its own (with its own header and footer); at most two more
-    /// rounds follow, after a glance three.
+    /// More requests are needed, in a separate batch (with its own header and footer). At most two
+    /// more rounds follow; after a glance, three.
     Again(TaskRead),
 }
 
@@ -158,9 +159,9 @@ impl TaskRead {
         TaskRead { spec, caps, with_extras, scope, stage: Stage::Main { again: false } }
     }
 
-    /// The same as a glance, where `known` is what the newest whole reading showed, and nothing
-    /// told of a change since. Where deadlines are reckoned, and where there is none, everything is
-    /// read as before.
+    /// Turns this read into a glance. `known` is what the newest whole reading showed, with no
+    /// change reported since. If the deadline is computed from `PTTL`, or there is none, everything
+    /// is read as before.
     pub fn glancing_at(self, known: &Arc<Held>) -> TaskRead {
         let can_tell = self.caps.pexpiretime && known.deadline.instant().is_some();
         match can_tell && self.scope.lock {
@@ -169,7 +170,7 @@ impl TaskRead {
         }
     }
 
-    /// Whether this round asks of the lock for its deadline alone.
+    /// Whether this round reads only the lock's deadline.
     pub fn is_glance(&self) -> bool {
         matches!(self.stage, Stage::Glance(_))
     }
@@ -182,7 +183,7 @@ impl TaskRead {
         }
     }
 
-    /// Reads this round's replies: exactly as many as [`TaskRead::commands`] appended.
+    /// Decodes this round's replies: exactly as many as [`TaskRead::commands`] appended.
     pub fn decode(self, replies: &[Reply]) -> Round {
         let mut replies = Replies(replies.iter());
         match &self.stage {
@@ -197,7 +198,7 @@ impl TaskRead {
         }
     }
 
-    /// Waiters, token and hosts are not asked for once more with the details.
+    /// Waiters, token and hosts are not requested again with the details.
     fn asks_extras(&self) -> bool {
         self.with_extras && !matches!(self.stage, Stage::Details(_))
     }
@@ -254,7 +255,7 @@ impl TaskRead {
         self.decode_rest(lock, replies)
     }
 
-    /// What follows the lock, and what is still to be asked.
+    /// Decodes what follows the lock, and determines what is still to be requested.
     fn decode_rest(&self, lock: LockReading, replies: &mut Replies<'_>) -> Round {
         let (reading, length_of) = self.decode_beside(lock, replies);
         if length_of.is_none() && readers(&reading).is_empty() {
@@ -266,7 +267,8 @@ impl TaskRead {
         Round::Again(TaskRead { stage: Stage::Details(Box::new(details)), ..self.clone() })
     }
 
-    /// What follows the lock; and the command that tells the progress, where that is a length.
+    /// Decodes what follows the lock. Also returns the command that reads the progress, if that is
+    /// a length.
     fn decode_beside(
         &self,
         lock: LockReading,
@@ -359,14 +361,14 @@ impl TaskRead {
         {
             let held = Arc::make_mut(held);
             let before = held.holders.len();
-            // Those that were not asked for, or whose answer was refused, are believed; so are
-            // those that entered since.
+            // Holders that were not checked, or whose check was refused, count as alive, as do
+            // holders that entered since.
             held.holders.retain(|holder| !dead.contains(&holder));
             held.ghosts = u32::try_from(before - held.holders.len()).unwrap_or(u32::MAX);
         }
         if details.length_of.is_some() {
             let told = replies.next();
-            // Between the rounds the key may have gone, or changed its type.
+            // Between the rounds the key may have been deleted, or changed its type.
             if length_of.is_some() {
                 reading.beside.progress = Some(match told {
                     Reply::Int(length) => {
@@ -411,7 +413,7 @@ impl TaskRead {
     }
 }
 
-/// The readers of a read lock; of any other lock, none.
+/// The readers of a read lock; empty for any other lock.
 fn readers(reading: &TaskReading) -> &[Holder] {
     match &reading.lock {
         LockReading::Held(held) if held.mode == Mode::Read => &held.holders,
@@ -419,14 +421,14 @@ fn readers(reading: &TaskReading) -> &[Holder] {
     }
 }
 
-/// What `PEXPIRETIME` or `PTTL` said.
+/// The reply to `PEXPIRETIME` or `PTTL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expiry {
     Absent,
     Never,
     At(i64),
-    /// From what was left, and the server's clock before that: too early by what lies between the
-    /// two.
+    /// Computed from the remaining time and the server's clock before it. It is too early by the
+    /// time between the two.
     Reckoned {
         now: ServerTime,
         at: i64,
@@ -434,11 +436,11 @@ enum Expiry {
 }
 
 impl Expiry {
-    /// What two of them around a value say, if they agree.
+    /// The common deadline of two replies around a value, if they agree.
     fn agreed(before: Expiry, after: Expiry) -> Option<Expiry> {
         match (before, after) {
             (Expiry::Reckoned { now, at }, Expiry::Reckoned { now: later, at: again }) => {
-                // On a server that takes its time over each command, both are as wrong.
+                // On a server that is slow with each command, both are equally wrong.
                 let is_quick = later.since_ms(now) <= PTTL_TOLERANCE_MS;
                 let is_one = at.saturating_sub(again).saturating_abs() <= PTTL_TOLERANCE_MS;
                 (is_quick && is_one).then_some(Expiry::At(at.max(again)))
@@ -451,7 +453,7 @@ impl Expiry {
 /// Whether value and deadline belong together.
 enum Bracket {
     Whole(LockReading),
-    /// They do not; this is what can be said without reading again.
+    /// They do not. This is what is certain without reading again.
     Torn(LockReading),
 }
 
@@ -468,7 +470,7 @@ fn bracket(
     let agreed = Expiry::agreed(before, after);
     let held =
         |mode, holders, deadline| LockReading::from(Held { mode, holders, ghosts: 0, deadline });
-    // A value that is empty says "there, but empty" only of a key that was there all the time.
+    // An empty value means "there, but empty" only if the key was there throughout.
     let stayed = agreed.is_some_and(|expiry| expiry != Expiry::Absent);
     match (scheme.decode(value, stayed), agreed) {
         (Value::Unknown(why), _) => Bracket::Whole(LockReading::Unknown(why)),
@@ -479,7 +481,7 @@ fn bracket(
         (Value::Present { mode, holders }, Some(Expiry::Never)) => {
             Bracket::Whole(held(mode, holders, Deadline::Never))
         }
-        // The value is one atomic answer: it alone says whether the lock was held at that instant.
+        // The value is one atomic answer. It alone shows whether the lock was held at that instant.
         (Value::Absent, _) => Bracket::Torn(LockReading::Free),
         (Value::Present { mode, holders }, _) => Bracket::Torn(held(mode, holders, Deadline::Torn)),
     }
@@ -509,7 +511,7 @@ fn string_progress(length: &Reply, beginning: &Reply) -> ProgressReading {
     }
 }
 
-/// The command that tells the length of a key of this type.
+/// The command that reads the length of a key of this type.
 fn length_command(kind: &Reply) -> Result<&'static str, ProgressReading> {
     match kind {
         Reply::Bytes(kind) => match kind.as_slice() {
@@ -540,8 +542,8 @@ fn claims(scheme: &dyn scheme::Scheme, reply: &Reply) -> ClaimsReading {
     }
 }
 
-/// Enough of a value to notice that any of its bytes changed, without keeping a big one: in a
-/// document, what changes may be anywhere.
+/// A short form of a value that shows whether any of its bytes changed, without keeping a large
+/// value. In a document, the change may be anywhere.
 fn fingerprint(value: &[u8]) -> Vec<u8> {
     if value.len() <= KEPT_BYTES {
         return value.to_vec();
@@ -551,8 +553,7 @@ fn fingerprint(value: &[u8]) -> Vec<u8> {
     print
 }
 
-/// FNV-1a, of 64 bits. Of two values of one length that differ in a single byte, it never is the
-/// same.
+/// 64-bit FNV-1a. Two values of one length that differ in a single byte never have the same hash.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -562,7 +563,7 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 /// A field of a hash and its value.
 pub(crate) type Pair<'a> = (&'a [u8], &'a [u8]);
 
-/// The pairs of a scan of a hash that is whole (cursor 0).
+/// The pairs of a complete scan of a hash (cursor 0).
 pub(crate) fn scanned_pairs(reply: &Reply) -> Result<Vec<Pair<'_>>, Unknown> {
     let items = scanned_items(reply)?;
     let pairs = items.chunks(2).map(|pair| match pair {
@@ -575,13 +576,13 @@ pub(crate) fn scanned_pairs(reply: &Reply) -> Result<Vec<Pair<'_>>, Unknown> {
     pairs.collect()
 }
 
-/// The items of a scan that is whole (cursor 0).
+/// The items of a complete scan (cursor 0).
 pub(crate) fn scanned_items(reply: &Reply) -> Result<&[Reply], Unknown> {
     let (items, whole) = scanned_part(reply)?;
     if whole { Ok(items) } else { Err(Unknown::TooLarge) }
 }
 
-/// The items of a scan, and whether they are all.
+/// The items of a scan, and whether the scan is complete.
 pub(crate) fn scanned_part(reply: &Reply) -> Result<(&[Reply], bool), Unknown> {
     if let Reply::Error(error) = reply {
         return Err(error.into());
@@ -599,8 +600,8 @@ fn host_names(scheme: &dyn scheme::Scheme, pairs: Vec<Pair<'_>>) -> Vec<(Vec<u8>
     pairs.into_iter().map(|(id, host)| (scheme.instance(id), codec::written_text(host))).collect()
 }
 
-/// Replies, taken one by one. A missing one reads as `Nil`, which no decoder takes for an answer to
-/// a lock's questions.
+/// Iterates over replies. A missing reply reads as `Nil`, which no decoder accepts as an answer
+/// about a lock.
 pub(crate) struct Replies<'a>(core::slice::Iter<'a, Reply>);
 
 impl<'a> Replies<'a> {

@@ -1,5 +1,5 @@
-//! What was read of one task at one instant. Failure is data: each part is either a full answer or
-//! says why there is none.
+//! The reading of one task at one instant. Failure is data: each part is either a full answer or
+//! reports why there is none.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::time::ServerTime;
 
 named! {
-    /// Why something is not known. A closed list: it is a label value.
+    /// Why a value is unknown. The list is closed, because it is a label value.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
     pub enum Unknown {
@@ -23,9 +23,9 @@ named! {
         Closed = "closed",
         /// No reply within the timeout.
         Timeout = "timeout",
-        /// The reply came, but too late to be evidence (also when the agent itself was paused).
+        /// The reply came too late to be evidence (also when the agent itself was paused).
         Late = "late",
-        /// The server wants a password, or refused the one it got.
+        /// The server requires a password, or refused the given one.
         Auth = "auth",
         /// The user lacks a permission.
         NoPermission = "no_permission",
@@ -33,13 +33,13 @@ named! {
         Loading = "loading",
         /// The server is busy running a script.
         Busy = "busy",
-        /// The server says that it is a replica.
+        /// The server reports that it is a replica.
         NotMaster = "not_master",
         /// No majority of the configured Sentinels agrees on a master, or its answers are too old.
         Quorum = "quorum",
-        /// None of the configured servers says that it is master.
+        /// None of the configured servers reports that it is master.
         NoMaster = "no_master",
-        /// Two servers say that they are master, and they contradict each other about this lock.
+        /// Two servers report that they are master, and contradict each other about this lock.
         TwoMasters = "two_masters",
         /// The key's slot has moved, or is moving, to another server of the cluster.
         Moved = "moved",
@@ -49,17 +49,17 @@ named! {
         ForeignAddress = "foreign_address",
         /// The server's clock has just stepped.
         ClockStep = "clock_step",
-        /// The server refuses to say what role it has.
+        /// The server refuses to report its role.
         RoleRefused = "role_refused",
         /// The server is full: too many clients.
         MaxClients = "max_clients",
-        /// The key holds another type than it is read as.
+        /// The key has another type than the configured one.
         WrongType = "wrong_type",
-        /// The key does not look like what the scheme lays out.
+        /// The key does not have the layout of the scheme.
         Layout = "layout",
-        /// There is more than lockwatch reads.
+        /// There is more data than lockwatch reads.
         TooLarge = "too_large",
-        /// The answer does not follow the protocol, or answers another question.
+        /// The answer does not follow the protocol, or answers another request.
         Protocol = "protocol",
         /// The server answered with another error.
         ServerError = "server_error",
@@ -69,7 +69,7 @@ named! {
 }
 
 impl Unknown {
-    /// What a person can do about it, one sentence.
+    /// What an operator can do about it, in one sentence.
     pub fn remedy(self) -> &'static str {
         match self {
             Unknown::NotReadYet => "Wait for the first sweep.",
@@ -160,19 +160,19 @@ impl Unknown {
     }
 }
 
-/// What one sweep read of one task.
+/// The parts of one task read in one sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct TaskReading {
     /// The lock.
     pub lock: LockReading,
-    /// Waiters and fencing token, where the scheme has them and they were asked.
+    /// Waiters and fencing token, if the scheme has them and they were requested.
     pub extras: Extras,
-    /// What was read beside it.
+    /// The parts beside the lock.
     pub beside: Beside,
 }
 
-/// What is read of a task beside its lock. `None`: not configured, or (in a cluster) not on this
+/// The parts of a task beside its lock. `None`: not configured, or (in a cluster) not on this
 /// server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
@@ -183,7 +183,7 @@ pub struct Beside {
     pub progress: Option<ProgressReading>,
     /// The claims.
     pub claims: Option<ClaimsReading>,
-    /// Host names by instance id; `None` also when not asked for this time.
+    /// Host names by instance id; `None` also when not requested this time.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub hosts: Option<HostsReading>,
     /// The pause.
@@ -197,9 +197,9 @@ pub type HostsReading = Result<Vec<(Vec<u8>, Vec<u8>)>, Unknown>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum LockReading {
-    /// Somebody holds it; readings that show the same share one copy.
+    /// Held. Readings that show the same state share one copy.
     Held(Arc<Held>),
-    /// Nobody holds it.
+    /// Not held.
     Free,
     /// No trustworthy answer.
     Unknown(Unknown),
@@ -217,7 +217,7 @@ impl From<Held> for LockReading {
 pub struct Held {
     /// Whether holders exclude each other.
     pub mode: Mode,
-    /// Who holds it, sorted; more than one in an exclusive mode is a split. Empty only for a read
+    /// The holders, sorted. More than one in an exclusive mode is a split. Empty only for a read
     /// lock whose readers are all ghosts.
     pub holders: Vec<Holder>,
     /// Readers that died but still block writers.
@@ -244,15 +244,15 @@ named! {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Holder {
-    /// What identifies the instance: Redisson's client id, or the whole token of a string lock.
+    /// The id of the instance: Redisson's client id, or the whole token of a string lock.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub client: Vec<u8>,
-    /// The thread within the instance, where the scheme tells it.
+    /// The thread within the instance, if the scheme has it.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub thread: Option<Vec<u8>>,
-    /// How often it entered the lock; `None` where the scheme does not count.
+    /// How often the holder entered the lock; `None` if the scheme does not count.
     pub entries: Option<u32>,
-    /// Whether knowing `client` is enough to release the lock; then only its digest may be shown.
+    /// Whether knowing `client` is enough to release the lock. If so, only its digest may be shown.
     pub secret: bool,
 }
 
@@ -260,17 +260,17 @@ pub struct Holder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum Deadline {
-    /// At this instant.
+    /// At this server time.
     At(ServerTime),
     /// Never: the key has no TTL.
     Never,
-    /// Not known: it moved while it was read, twice, or took too long to be reckoned from what is
-    /// left.
+    /// Unknown: the deadline moved during two reads, or the read took too long to compute it from
+    /// the remaining time.
     Torn,
 }
 
 impl Deadline {
-    /// The instant, if there is one and it is known.
+    /// The deadline, if there is one and it is known.
     pub fn instant(self) -> Option<ServerTime> {
         match self {
             Deadline::At(instant) => Some(instant),
@@ -279,12 +279,12 @@ impl Deadline {
     }
 }
 
-/// What a scheme knows beyond holder and deadline. `None`: not asked, refused, or not a thing of
-/// this lock.
+/// Details of a lock beyond holder and deadline. `None`: not requested, refused, or not a property
+/// of this lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Extras {
-    /// Waiters (of a fair lock: queued threads; else: instances that listen for the release).
+    /// Waiters: queued threads of a fair lock, otherwise instances that listen for the release.
     pub waiters: Option<u64>,
     /// The fencing token last given out.
     pub fencing_token: Option<i64>,
@@ -301,10 +301,10 @@ pub enum SwitchesReading {
         switches: Vec<(User, Switch)>,
         /// Whether the key that holds them exists (for named keys: any of them).
         key_exists: bool,
-        /// How many users want the task, where a counter tells it instead of single switches.
+        /// Number of users that want the task, if a counter holds it instead of single switches.
         counted: Option<u64>,
-        /// Whether these are all switches; of more than are read, those that come first are the
-        /// server's choice.
+        /// Whether these are all switches. If there are more than are read, the server chooses
+        /// which ones come first.
         whole: bool,
     },
     /// No trustworthy answer.
@@ -320,14 +320,14 @@ pub type User = Vec<u8>;
 pub enum Switch {
     /// The user wants the task.
     On,
-    /// The user does not.
+    /// The user does not want the task.
     Off,
-    /// The value says neither.
+    /// The value decodes as neither.
     Undecodable {
         /// The value, cut to 64 bytes.
         #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
         value: Vec<u8>,
-        /// The codec that would have read it, if one would.
+        /// The codec that would have decoded it, if any.
         fits: Option<crate::spec::Codec>,
     },
 }
@@ -339,7 +339,7 @@ pub enum ProgressReading {
     /// The bytes (of a length: its decimal digits).
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     Value(Vec<u8>),
-    /// There is none.
+    /// The progress key or field does not exist.
     Absent,
     /// No trustworthy answer.
     Unknown(Unknown),
@@ -360,9 +360,9 @@ pub enum ClaimsReading {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum PauseReading {
-    /// Nobody asked for a pause.
+    /// No pause is set.
     None,
-    /// Until this instant of the server's clock.
+    /// Alerts wait until this instant of the server's clock.
     Until(ServerTime),
     /// The value is neither Unix seconds nor RFC 3339.
     Undecodable,

@@ -1,4 +1,4 @@
-//! One named redis over time: its servers, which of them decide, and what happened to its data.
+//! Tracks one named redis: its servers, which of them decide, and losses of its data.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,44 +14,44 @@ use crate::snapshot::{RedisTotals, RedisView};
 use crate::spec::{RedisKind, RedisSpec};
 use crate::time::Mono;
 
-/// So many masters of a cluster are remembered after they ceased to be any.
+/// Maximum number of former masters of a cluster that are remembered. It bounds memory.
 const RETIRED_MAX: usize = 32;
 
-/// What happened to a redis, and which server's answer shows it.
+/// An event of a redis, and the server whose answer shows it.
 pub(crate) type RedisEvent = (Option<Arc<str>>, EventKind);
 
-/// Everything that is known of one named redis.
+/// The state of one named redis.
 #[derive(Clone, Debug)]
 pub(crate) struct Redis {
     pub(crate) spec: RedisSpec,
     /// Sorted by address.
     nodes: Vec<Node>,
     topology: Option<Topology>,
-    /// The servers that decide, as far as they were asked; a single nameless one where it is not
-    /// known who does.
+    /// The servers that decide, as far as they were read; a single one without a name while the
+    /// deciding server is unknown.
     deciding: Vec<Deciding>,
-    /// The first attempt to read one of these.
+    /// The first attempt to read a deciding server.
     began: Option<Mono>,
-    /// Where the data of masters of a cluster stood that decide no more: another may continue them.
+    /// Origins of former masters of a cluster. Another master may continue their data.
     retired: Vec<Origin>,
-    /// A second server that says that it is master.
+    /// A second server that reports that it is master.
     rival: Option<Arc<str>>,
     pub(crate) failover_reports: FailoverReports,
     totals: RedisTotals,
 }
 
-/// What came of the sweeps of one server that decides.
+/// The results of the sweeps of one deciding server.
 #[derive(Clone, Debug)]
 struct Deciding {
-    /// In a cluster, each master decides for its own slots; elsewhere one decides for all, whoever
-    /// that is.
+    /// In a cluster, each master decides for its own slots. Otherwise one entry decides for all,
+    /// whichever server that is.
     node: Option<Arc<str>>,
     newest: Result<(), Unknown>,
     /// The newest accepted sweep, or the first attempt.
     good: Mono,
     origin: Option<Origin>,
-    /// The newest that tells its generation, unless another server has decided since: what may have
-    /// changed is judged by it.
+    /// The newest accepted sweep that reported a generation, unless another server has decided
+    /// since. Changes of the data are judged against it.
     told: Option<Origin>,
 }
 
@@ -86,13 +86,13 @@ impl Redis {
         Redis { spec, ..self }
     }
 
-    /// Other servers by the same name: nothing is known of them, but counters must not fall.
+    /// Other servers under the same name. Their state is new, but counters must not decrease.
     pub(crate) fn replaced(self, spec: RedisSpec) -> Redis {
         Redis { totals: self.totals, ..Redis::new(spec) }
     }
 
-    /// An accepted batch. Says where it is from, and whether its readings may be used: in the round
-    /// in which the server's clock has stepped they may not.
+    /// An accepted batch. Returns its origin, and whether its readings may be used. They may not in
+    /// the round in which the server's clock has stepped.
     pub(crate) fn accepted(
         &mut self,
         node: &Arc<str>,
@@ -109,7 +109,7 @@ impl Redis {
         let origin = Origin {
             node: server.address.clone(),
             clock_steps: server.clock_steps(),
-            // A server that refuses to tell its generation proves nothing by it.
+            // A server that refuses to report its generation proves nothing.
             generation: server.generation().filter(|_| attestation.generation.is_some()).cloned(),
             histories: server.histories().clone(),
             offset: attestation.offset,
@@ -146,7 +146,7 @@ impl Redis {
         }
         for change in delta.reported() {
             self.totals.generation_changes += 1;
-            // Of a change that surely lost nothing the failover_report alone is told.
+            // A change that certainly lost nothing goes only into the failover report.
             if delta.may_lose_locks() {
                 events.push((Some(origin.node.clone()), EventKind::GenerationChanged { change }));
             }
@@ -167,7 +167,7 @@ impl Redis {
         others.filter(|old| old.node != new.node).find(|old| continues(old)).cloned()
     }
 
-    /// Says when a second server begins or ceases to call itself master.
+    /// Reports when a second server begins or ceases to call itself master.
     fn follow_rivals(&mut self, events: &mut Vec<RedisEvent>) {
         if self.spec.kind == RedisKind::Cluster {
             return;
@@ -184,17 +184,17 @@ impl Redis {
             node.witnesses()
                 && node.role() == Some(Role::Master)
                 && !self.nodes.iter().any(|other| same_process(&other))
-                // While nobody decides, a master alone is no second one.
+                // While no server decides, a single master is no second one.
                 && self.nodes.iter().any(first)
         });
-        // One that cannot be read has taken nothing back.
+        // A server that cannot be read has not given up its role.
         let silent = self
             .nodes
             .iter()
             .find(|node| Some(&node.address) == self.rival.as_ref() && node.witnesses());
         let rival =
             rival.or(silent.filter(|node| node.unreadable())).map(|node| node.address.clone());
-        // What has not been asked yet may be the same server by another name.
+        // A server that has not been read yet may be the same one under another name.
         let is_early =
             self.nodes.iter().any(|node| node.standing() == Standing::Decides && node.untried());
         let rival = rival.filter(|_| !is_early || self.rival.is_some());
@@ -209,7 +209,7 @@ impl Redis {
         }
     }
 
-    /// A batch that failed; without a node, none was asked.
+    /// A batch failed. Without a node, no server was read.
     pub(crate) fn failed(
         &mut self,
         node: Option<&Arc<str>>,
@@ -238,12 +238,12 @@ impl Redis {
         self.follow_rivals(events);
     }
 
-    /// Refusals of single tasks in an accepted batch.
+    /// Counts a refusal of a single task in an accepted batch.
     pub(crate) fn count(&mut self, why: Unknown) {
         self.totals.count(why, 1);
     }
 
-    /// News of a connection.
+    /// Takes in a report about a connection.
     pub(crate) fn news(
         &mut self,
         node: &Arc<str>,
@@ -266,7 +266,7 @@ impl Redis {
         }
     }
 
-    /// Which servers there are, and which of them decide.
+    /// Takes in the known servers, and which of them decide.
     pub(crate) fn topology(&mut self, topology: &Topology, events: &mut Vec<RedisEvent>) {
         let masters = |topology: &Topology| topology.masters.clone().unwrap_or_default();
         let before = self.topology.as_ref();
@@ -294,8 +294,8 @@ impl Redis {
         self.follow_rivals(events);
     }
 
-    /// Masters of a cluster that are none any more. While nobody serves their slots, it goes on for
-    /// as long as it has lasted that these cannot be read.
+    /// Removes former masters of a cluster. While their slots are unserved, the time without a
+    /// reading of them continues to count.
     fn retire(&mut self, masters: &[Arc<str>], some_unserved: bool) {
         let decides =
             |deciding: &Deciding| deciding.node.as_ref().is_some_and(|node| masters.contains(node));
@@ -348,7 +348,7 @@ impl Redis {
         &mut self.deciding[position]
     }
 
-    /// Time has passed: what a change of generation did may have become known.
+    /// Time has passed, so the effect of a change of generation may have become known.
     pub(crate) fn tick(&mut self, at: Mono, events: &mut Vec<RedisEvent>) {
         for failover_report in self.failover_reports.over(at, self.settle_ms()) {
             for (total, count) in self.totals.fates.iter_mut().zip(failover_report.fates) {
@@ -359,7 +359,7 @@ impl Redis {
         }
     }
 
-    /// Every task was read after so long, or could not be.
+    /// Time after which every task was read, or could not be read. In milliseconds.
     fn settle_ms(&self) -> u64 {
         self.spec.interval_ms.saturating_mul(2).saturating_add(self.spec.timeout_ms)
     }
@@ -386,7 +386,7 @@ impl Redis {
         }
     }
 
-    /// How many servers say that they are master; one that has two addresses counts once.
+    /// Number of servers that report that they are master. One with two addresses counts once.
     fn masters(&self) -> u64 {
         let masters = || self.nodes.iter().filter(|node| node.role() == Some(Role::Master));
         let run_id = |node: &Node| node.generation().map(|generation| generation.run_id.clone());
@@ -398,15 +398,15 @@ impl Redis {
         u64::try_from(distinct).unwrap_or(u64::MAX)
     }
 
-    /// The generations of all servers that decide; `None` as long as one of them is missing, lest
-    /// the whole look changed when that comes.
+    /// The generations of all deciding servers; `None` while one is missing, so that its later
+    /// arrival does not look like a change of the whole.
     fn generations(&self, at: Mono) -> Option<Vec<Arc<Generation>>> {
-        // A cluster's masters are asked one after the other, those that guard no watched lock
-        // never.
+        // A cluster's masters are read one after the other; those without a watched lock are never
+        // read.
         if self.spec.kind == RedisKind::Cluster && at.since_ms(self.began?) <= self.settle_ms() {
             return None;
         }
-        // A server that leaves out its run id tells too little.
+        // A server without a run id reports too little.
         let told = |generation: &Arc<Generation>| !generation.run_id.is_empty();
         self.deciding
             .iter()
@@ -476,7 +476,7 @@ mod tests {
         assert_eq!(redis.view(Mono(10)).masters, Some(1));
         accept(&mut redis, B, "y", Standing::Witness, Mono(100));
         assert_eq!(redis.view(Mono(110)).masters, Some(2));
-        // Who leaves out the run id is somebody else.
+        // A server without the run id counts as another server.
         accept(&mut redis, A, "", Standing::Decides, Mono(200));
         accept(&mut redis, B, "", Standing::Witness, Mono(200));
         assert_eq!(redis.view(Mono(210)).masters, Some(2));
@@ -494,7 +494,7 @@ mod tests {
         );
     }
 
-    /// Whoever is silent has taken nothing back, but only the rival has something to take back.
+    /// A server that does not answer has not given up its role; this matters only for the rival.
     #[test]
     fn a_silent_server_is_no_rival_because_another_one_was() {
         for (rival, silent) in [(C, B), (B, C)] {
@@ -561,7 +561,7 @@ mod tests {
         );
     }
 
-    /// The old master of the shard may still be thought to decide.
+    /// The old master of the shard may still be taken for the deciding one.
     #[test]
     fn a_new_master_of_a_cluster_continues_whom_its_history_names() {
         let history = |run_id: &str, id: &str, forked_from: Option<(&str, u64)>| Generation {
@@ -669,7 +669,7 @@ mod tests {
         assert_eq!(blind(&redis, 9_000), (Some(true), 0));
     }
 
-    /// Each task of the first one that was lost has been blind for so long.
+    /// Blindness counts from the first server that was lost.
     #[test]
     fn of_several_servers_that_cannot_be_read_the_first_loss_counts() {
         let mut redis = redis(RedisKind::Cluster);
@@ -731,7 +731,8 @@ mod tests {
         assert_eq!(view.nodes.iter().map(|node| &*node.address).collect::<Vec<_>>(), [A]);
     }
 
-    /// One that was replaced may go on calling itself so: clients of the cluster do not ask it.
+    /// A replaced master may continue to call itself master; clients of the cluster do not send it
+    /// requests.
     #[test]
     fn in_a_cluster_nobody_is_a_rival() {
         for (kind, rivals) in [(RedisKind::Cluster, 0), (RedisKind::Replicated, 1)] {

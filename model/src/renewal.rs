@@ -1,5 +1,5 @@
-//! What the movements of a deadline say: renewals, their instants and lateness, the lease and the
-//! period.
+//! Interprets the movements of a deadline: renewals with their instants and lateness, the lease,
+//! and the renewal period.
 
 use alloc::collections::VecDeque;
 
@@ -8,20 +8,23 @@ use crate::scheme;
 use crate::spec::SchemeKind;
 use crate::time::{Mono, ServerTime};
 
-/// Two readings of one deadline may differ by this much where the server only tells what is left.
+/// Maximum difference in milliseconds between two readings of one deadline on a server that reports
+/// only the remaining time.
 pub(crate) const NOISE_MS: i64 = 2;
-/// How late a renewal may be before it counts as overdue: healthy timers are up to 60 ms late.
+/// Maximum delay of a renewal in milliseconds before it counts as overdue. Healthy timers are up to
+/// 60 ms late.
 const OVERDUE_TOLERANCE_MS: i64 = 200;
-/// A key that a cluster moves to another server keeps its TTL, less or more the time that this
-/// takes.
+/// Maximum change of the TTL in milliseconds when a cluster moves a key to another server; the move
+/// itself takes time.
 const CLOCKS_APART_MS: i64 = 500;
-/// Renewals whose distances tell the period where the library has no rule.
+/// Number of intervals between renewals that are kept to find the period when the library has no
+/// rule.
 const REMEMBERED_MOVES: usize = 8;
 
-/// When one reading was made.
+/// The times of one reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// When it was asked for.
+    /// When the request was sent.
     pub sent: Mono,
     /// The server's clock before it.
     pub first: ServerTime,
@@ -30,7 +33,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// An instant of the agent's clock on the server's, by the distance from this reading.
+    /// Converts an instant of the agent's clock to the server's, relative to this reading.
     fn server_of(self, instant: Mono) -> ServerTime {
         let later_ms = to_i64(instant.since_ms(self.sent));
         self.first.plus_ms(if later_ms > 0 {
@@ -40,7 +43,7 @@ impl Seen {
         })
     }
 
-    /// A server's instant on the agent's clock, by the distance from this reading.
+    /// Converts a server time to the agent's clock, relative to this reading.
     pub(crate) fn mono_of(self, instant: ServerTime) -> Mono {
         let ago_ms = self.first.since_ms(instant);
         match u64::try_from(ago_ms) {
@@ -50,7 +53,7 @@ impl Seen {
     }
 }
 
-/// What is known of the full lifetime of a hold, for each kind of hold.
+/// The full lifetime of a hold as far as it is known, for each mode.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Leases {
     configured_ms: Option<u64>,
@@ -59,7 +62,7 @@ pub(crate) struct Leases {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Learned {
-    /// The lease lies within, in milliseconds.
+    /// Bounds of the lease in milliseconds.
     within: Option<(i64, i64)>,
     lease_ms: Option<u64>,
 }
@@ -73,7 +76,7 @@ impl Leases {
         self.configured_ms = configured_ms;
     }
 
-    /// The lease of a hold of this mode.
+    /// The lease of holds of this mode, in milliseconds.
     pub(crate) fn of(&self, mode: Mode) -> Option<u64> {
         self.configured_ms.or_else(|| self.learned.get(mode as usize)?.lease_ms)
     }
@@ -83,19 +86,20 @@ impl Leases {
         self.configured_ms.or_else(|| self.learned.iter().find_map(|learned| learned.lease_ms))
     }
 
-    /// The lease of a hold of this mode, if such a hold was ever renewed.
+    /// The lease of holds of this mode, if such a hold was ever renewed.
     pub(crate) fn of_renewed(&self, mode: Mode) -> Option<u64> {
         let learned = self.learned.get(mode as usize)?;
         learned.within.and(self.of(mode))
     }
 
-    /// Whether a lease within this interval is none that fits what was learned.
+    /// Whether no lease within this interval fits the learned one.
     fn contradicted_by(&self, mode: Mode, seen: (i64, i64)) -> bool {
         let within = self.learned.get(mode as usize).and_then(|learned| learned.within);
         within.is_some_and(|within| apart(within, seen))
     }
 
-    /// Learns that the lease lies within an interval. Says whether it became known or changed.
+    /// Learns that the lease lies within an interval. Returns the lease if it became known or
+    /// changed.
     fn learn(&mut self, mode: Mode, seen: (i64, i64)) -> Option<u64> {
         let learned = self.learned.get_mut(mode as usize)?;
         let within = match learned.within {
@@ -113,9 +117,9 @@ impl Leases {
     }
 }
 
-/// What lease a deadline has that was set between two readings: at least and at most so many
-/// milliseconds. With room for noise: a reading right beside a renewal would else rule out the very
-/// lease that was set.
+/// Bounds in milliseconds of the lease with which a deadline was set between two readings. They
+/// leave room for noise; otherwise a reading right beside a renewal would exclude the lease that
+/// was actually set.
 fn lease_between(deadline: ServerTime, before: Seen, after: Seen) -> (i64, i64) {
     (
         deadline.since_ms(after.last).saturating_sub(NOISE_MS),
@@ -123,7 +127,7 @@ fn lease_between(deadline: ServerTime, before: Seen, after: Seen) -> (i64, i64) 
     )
 }
 
-/// Whether no lease lies in both closed intervals.
+/// Whether two closed intervals have no lease in common.
 fn apart(a: (i64, i64), b: (i64, i64)) -> bool {
     a.1 < b.0 || b.1 < a.0
 }
@@ -135,81 +139,81 @@ fn whole_second_within((low, high): (i64, i64)) -> Option<u64> {
     if first == last { u64::try_from(first.checked_mul(1_000)?).ok() } else { None }
 }
 
-/// How the deadline of a hold was set last.
+/// How the deadline of a hold was last set.
 #[derive(Clone, Debug)]
 pub(crate) struct Deadlines {
     /// The newest known deadline and the newest reading that showed it.
     base: Option<(ServerTime, Seen)>,
-    /// Whether the base was set by an acquisition or a renewal with the usual lease, so that
-    /// distances from it mean something.
+    /// Whether an acquisition or a renewal with the usual lease set the base. Only then are
+    /// distances from it meaningful.
     base_is_regular: bool,
-    /// What lease the base was set with, where that was seen.
+    /// Bounds of the lease with which the base was set, if observed.
     base_lease: Option<(i64, i64)>,
-    /// When the deadline was set last, or (no later than) when that was seen.
+    /// When the deadline was last set, or at the latest when that was seen.
     set: Option<ServerTime>,
-    /// Distances between the last renewals.
+    /// Intervals between the last renewals, in milliseconds.
     moves_ms: VecDeque<u64>,
     pub(crate) renewed: bool,
-    /// A watchdog was seen to renew it: only then is a next renewal owed.
+    /// A watchdog was seen to renew the hold. Only then is another renewal expected.
     has_watchdog: bool,
-    /// The newest renewal did not fit the lease of the ones before it.
+    /// The newest renewal did not fit the lease of the earlier ones.
     misfit: bool,
-    /// Renewals in a row that came in the rhythm of a watchdog.
+    /// Number of consecutive renewals in the rhythm of a watchdog.
     in_a_row: u32,
     pub(crate) last_renewal: Option<ServerTime>,
     pub(crate) last_latency_ms: Option<u64>,
     pub(crate) last_margin_ms: Option<u64>,
 }
 
-/// A watchdog is known by so many renewals in a row of which each comes a period after the last, or
-/// two or three where some were not seen. Chance seldom makes a lock that is released and taken
-/// again look so.
+/// Number of consecutive renewals that identify a watchdog. Each must come one period after the
+/// last, or two or three if some were not seen. A lock that is released and taken again rarely
+/// matches by chance.
 pub(crate) const RHYTHM: u32 = 5;
 const RHYTHM_PERIODS_MAX: u64 = 3;
-/// How exact each must be: a timer's delay, or a part of the period; where that is very short,
-/// little of it.
+/// Tolerance of the rhythm in milliseconds: the delay of a timer, or a part of the period. For a
+/// very short period only a small part of it is allowed.
 const RHYTHM_EXACT_MS: u64 = 20;
 const RHYTHM_EXACT_PERCENT: u64 = 3;
 
-/// What a movement of the deadline was.
+/// The kind of a movement of the deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Move {
     /// Forward, by the holder's watchdog.
     Renewed {
-        /// How late, where that can be told.
+        /// Delay in milliseconds, if known.
         latency_ms: Option<u64>,
-        /// When, on the agent's clock (no later than).
+        /// When it happened at the latest, on the agent's clock.
         at: Mono,
-        /// The lease, if it became known or changed with this.
+        /// The lease, if this renewal made it known or changed it.
         learned_ms: Option<u64>,
-        /// So many in a row came in the rhythm of a watchdog; from [`RHYTHM`] on nobody else can
-        /// have had the lock in between.
+        /// Number of consecutive renewals in the rhythm of a watchdog. From [`RHYTHM`] on, no other
+        /// client can have held the lock in between.
         in_a_row: u32,
     },
     /// Back.
     Shortened {
-        /// By how much.
+        /// Reduction in milliseconds.
         by_ms: u64,
     },
-    /// Together with the re-entry count, or from or to no TTL at all.
+    /// A change together with the re-entry count, or from or to no TTL at all.
     Reset,
 }
 
-/// What decides the period.
+/// The inputs that determine the period.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeriodRule {
     pub configured_ms: Option<u64>,
-    /// Its library may have a rule of its own.
+    /// The scheme, whose library may have its own rule.
     pub scheme: SchemeKind,
 }
 
 impl PeriodRule {
-    /// The period of a lease by the library's own rule.
+    /// The period for a lease by the library's rule.
     pub(crate) fn by_lease(self, lease_ms: u64) -> Option<u64> {
         scheme::of(self.scheme).renewal_period_ms(lease_ms)
     }
 
-    /// The same of a lease of at most so many milliseconds, unless the period is configured.
+    /// The same for a lease of at most this many milliseconds, unless the period is configured.
     fn if_learned(self, lease_ms: i64) -> Option<u64> {
         let lease_ms = u64::try_from(lease_ms).ok().filter(|_| self.configured_ms.is_none())?;
         self.by_lease(lease_ms)
@@ -217,9 +221,8 @@ impl PeriodRule {
 }
 
 impl Deadlines {
-    /// Of a hold first seen in `seen`, and surely not there in `before`; `set` is when it was
-    /// acquired, where that is known, and `regular` says that nothing speaks against the usual
-    /// lease.
+    /// For a hold first seen in `seen` and certainly absent in `before`. `set` is when it was
+    /// acquired, if known. `regular`: there is no evidence against the usual lease.
     pub(crate) fn new(
         deadline: Option<ServerTime>,
         before: Option<Seen>,
@@ -245,7 +248,8 @@ impl Deadlines {
         }
     }
 
-    /// The newest known deadline on the agent's clock, by the reading that told it last.
+    /// The newest known deadline on the agent's clock, converted by the reading that showed it
+    /// last.
     pub(crate) fn newest_mono(&self) -> Option<Mono> {
         self.base.map(|(deadline, seen)| seen.mono_of(deadline))
     }
@@ -260,16 +264,17 @@ impl Deadlines {
         self.base.map(|(_, seen)| seen.sent)
     }
 
-    /// The pause between two renewals, where known.
+    /// The pause between two renewals, if known, in milliseconds.
     pub(crate) fn period_ms(&self, rule: PeriodRule, lease_ms: Option<u64>) -> Option<u64> {
         rule.configured_ms.or_else(|| match rule.by_lease(1_000) {
             Some(_) => rule.by_lease(lease_ms?),
-            // The first renewal comes early with some libraries: only the second tells the rhythm.
+            // Some libraries send the first renewal early, so the rhythm is known only from the
+            // second.
             None => self.moves_ms.iter().copied().max().filter(|_| self.moves_ms.len() > 1),
         })
     }
 
-    /// How late the next renewal is at `now`; 0 when it is not, or when no watchdog ever renewed
+    /// Delay of the next renewal at `now`; 0 when it is not late, or when no watchdog ever renewed
     /// this hold.
     pub(crate) fn overdue_ms(&self, now: ServerTime, period_ms: Option<u64>) -> u64 {
         let (true, Some(set), Some(period_ms)) = (self.has_watchdog, self.set, period_ms) else {
@@ -279,17 +284,17 @@ impl Deadlines {
         if late_ms > OVERDUE_TOLERANCE_MS { late_ms.unsigned_abs() } else { 0 }
     }
 
-    /// Whether the holder, if it goes on as before, or as holders before it did, renews after its
-    /// newest sight and before the lease ends. `renewed_ms`: the lease of this lock's holds, if any
-    /// was ever renewed.
+    /// Whether the holder is expected to renew between the newest reading and the end of the lease,
+    /// if it behaves as before or as earlier holders did. `renewed_ms`: the lease of this lock's
+    /// holds, if any was ever renewed.
     pub(crate) fn expects_renewal(&self, period_ms: Option<u64>, renewed_ms: Option<u64>) -> bool {
-        // A first renewal is due only after the lease that is renewed; another one is a fixed
-        // lease.
+        // A first renewal is expected only for the usual renewed lease. Another lease is a fixed
+        // one.
         let goes_on = self.renewed || (self.base_is_regular && renewed_ms.is_some());
         let (true, Some((deadline, newest)), Some(set)) = (goes_on, self.base, self.set) else {
             return false;
         };
-        // Until the rhythm is known: libraries renew after half of the lease at the latest.
+        // While the rhythm is unknown: libraries renew after half of the lease at the latest.
         let Some(pause_ms) = period_ms.or_else(|| Some(renewed_ms? / 2)).map(to_i64) else {
             return false;
         };
@@ -297,13 +302,13 @@ impl Deadlines {
             && newest.last.since_ms(set) <= pause_ms.saturating_add(OVERDUE_TOLERANCE_MS)
     }
 
-    /// The TTL is gone: distances to what comes next mean nothing.
+    /// The TTL is gone, so distances to the next deadline mean nothing.
     pub(crate) fn lost_ttl(&mut self) {
         self.base = None;
     }
 
-    /// Takes in the deadline of a later reading of the same hold that another clock tells:
-    /// distances mean nothing, but a long way forward is a renewal.
+    /// Takes in the deadline of a later reading of the same hold by another clock. Distances mean
+    /// nothing, but a long way forward is a renewal.
     pub(crate) fn told_by_another_clock(
         &mut self,
         deadline: ServerTime,
@@ -316,19 +321,20 @@ impl Deadlines {
             self.set = Some(seen.last);
             return Some(Move::Reset);
         };
-        // Replication hands on the instant, a move between servers of a cluster what is left until
-        // then.
+        // Replication passes on the instant; a move between servers of a cluster passes on the
+        // remaining time.
         let by_instant_ms = deadline.since_ms(old);
         let by_rest_ms = deadline.since_ms(seen.server_of(before.mono_of(old)));
         if by_instant_ms.saturating_abs().min(by_rest_ms.saturating_abs()) <= CLOCKS_APART_MS {
-            // Past it, the other clock is behind, or renewals that nobody saw took as long as the
-            // clocks differ.
+            // Past the deadline, either the other clock is behind, or unseen renewals advanced it
+            // by as much as the clocks differ.
             let is_past = before.mono_of(old) < seen.sent;
             self.set = self.set.filter(|_| !is_past).map(|set| seen.server_of(before.mono_of(set)));
             return None;
         }
         (self.set, self.last_renewal) = (Some(seen.last), None);
-        // It may have been given back and taken anew meanwhile: that is no watchdog's sign.
+        // The lock may have been released and taken again meanwhile, which is no sign of a
+        // watchdog.
         let forward = by_instant_ms > 0 && by_rest_ms > 0;
         Some(if forward {
             Move::Renewed { latency_ms: None, at: seen.sent, learned_ms: None, in_a_row: 0 }
@@ -385,16 +391,16 @@ impl Deadlines {
         let was_regular = self.base_is_regular;
         let waited_ms = self.set.and_then(|set| u64::try_from(before.first.since_ms(set)).ok());
         let seen_lease = lease_between(deadline, before, seen);
-        // A single movement that contradicts a hold's own renewals is no watchdog's: the lock was
-        // entered with a lease and left again between two readings. Only the next one in a row
-        // shows that the lease has changed.
+        // A single movement that contradicts a hold's own renewals does not come from a watchdog:
+        // the lock was entered with a lease and left again between two readings. Only a second one
+        // in a row shows that the lease has changed.
         let misfit = self.has_watchdog && leases.contradicted_by(mode, seen_lease);
-        // Nor is a first one to another lease than the lock was taken with: a lock of several is
-        // taken with a passing one, and gets its own once all are taken.
+        // Neither does a first movement to another lease than the lock was taken with. A multi-lock
+        // takes each lock with a temporary lease, and sets the real one once all are taken.
         let only_set_anew =
             !self.has_watchdog && self.base_lease.is_some_and(|taken| apart(taken, seen_lease));
-        // Nor is a first one long after the library would have renewed: the lock was given back and
-        // taken anew between two readings.
+        // Neither does a first movement long after the library would have renewed: the lock was
+        // released and taken again between two readings.
         let unread_ms = seen.sent.since_ms(before.sent);
         let taken_anew = !self.has_watchdog
             && rule.if_learned(seen_lease.1).is_some_and(|period_ms| {
@@ -406,7 +412,7 @@ impl Deadlines {
         let learned_ms = if no_watchdog { None } else { leases.learn(mode, seen_lease) };
         let lease_ms = leases.of(mode);
         self.rebase(deadline, seen, Some(before), lease_ms);
-        // Without a known lease a renewal is taken for a regular one; with one, it must fit.
+        // Without a known lease, a renewal counts as regular. With one, it must fit.
         self.base_is_regular |= lease_ms.is_none();
         self.renewed = true;
         self.has_watchdog |= !no_watchdog;
@@ -426,16 +432,16 @@ impl Deadlines {
         self.last_margin_ms = lease_ms
             .filter(|_| measurable)
             .map_or(self.last_margin_ms, |lease_ms| Some(lease_ms.saturating_sub(delta_ms)));
-        // Where the period is not known, each renewal is as long after the last as that was after
-        // the one before.
+        // If the period is unknown, each renewal must follow the last one after the same time as
+        // that one followed the one before.
         let in_time = match (period_ms, self.moves_ms.back().copied()) {
             (Some(period_ms), _) => in_rhythm(delta_ms, period_ms),
             (None, Some(last_ms)) => in_rhythm(delta_ms, last_ms) || in_rhythm(last_ms, delta_ms),
             (None, None) => false,
         };
         self.in_a_row = if in_time { self.in_a_row.saturating_add(1) } else { 0 };
-        // Between readings that are a period apart there may be more renewals than one: how long
-        // none came before is all that is surely a part of one distance.
+        // Between readings that are a period apart, there may be more than one renewal. Only the
+        // time without a renewal before them is certainly part of one interval.
         let distance_ms = match period_ms {
             Some(period_ms) if unread_ms >= period_ms => {
                 waited_ms.filter(|waited_ms| *waited_ms > period_ms)
@@ -452,7 +458,7 @@ impl Deadlines {
         Move::Renewed { latency_ms, at, learned_ms, in_a_row: self.in_a_row }
     }
 
-    /// A deadline that was set after `before` and no later than `seen`.
+    /// Sets the base to a deadline that was set after `before` and no later than `seen`.
     fn rebase(
         &mut self,
         deadline: ServerTime,
@@ -470,7 +476,7 @@ impl Deadlines {
     }
 }
 
-/// When a deadline was set, if it was set with this lease: the instant must lie between the two
+/// When a deadline was set, if it was set with this lease. The instant must lie between the two
 /// readings.
 pub(crate) fn set_between(
     deadline: ServerTime,
@@ -483,8 +489,8 @@ pub(crate) fn set_between(
     possible.contains(&instant).then_some(instant)
 }
 
-/// Whether a deadline that moved by so much was renewed once, or a few times between two readings,
-/// and nothing else.
+/// Whether a movement by this much means exactly one renewal, or a few of them between two
+/// readings.
 fn in_rhythm(delta_ms: u64, period_ms: u64) -> bool {
     let exact_ms = RHYTHM_EXACT_MS
         .max(period_ms.saturating_mul(RHYTHM_EXACT_PERCENT) / 100)
@@ -557,7 +563,8 @@ mod tests {
         Seen { sent: Mono(mono), first: ServerTime(server), last: ServerTime(server) }
     }
 
-    /// A hold that was renewed at 110 s of the server's clock, 10 s of the agent's, until 140 s.
+    /// A hold that was renewed until 140 s; the renewal came at 110 s of the server's clock, 10 s
+    /// of the agent's.
     fn renewed() -> Deadlines {
         let (mut leases, rule) = (
             Leases::new(Some(30_000)),
@@ -587,7 +594,8 @@ mod tests {
         assert_eq!([120_200, 120_201].map(overdue_ms), [0, 201]);
     }
 
-    /// Nobody may take a failover for a renewal, nor a dead watchdog for one that has just renewed.
+    /// A failover must not count as a renewal, and a dead watchdog must not look like one that has
+    /// just renewed.
     #[test]
     fn how_late_a_renewal_is_does_not_hang_on_whose_clock_tells() {
         for ahead_ms in [-3_000, 0, 3_000, 3_600_000] {
@@ -597,7 +605,7 @@ mod tests {
                 let moved = deadlines.told_by_another_clock(ServerTime(deadline), seen(at, server));
                 (moved, deadlines.overdue_ms(ServerTime(server), Some(10_000)))
             };
-            // By its instant, as replication hands it on, and by what is left of it.
+            // By its instant, as replication passes it on, and by the remaining time.
             for deadline in [140_000, 140_000 + ahead_ms] {
                 assert_eq!(told(25_000, deadline), (None, 5_000), "{ahead_ms} ms ahead");
                 assert_eq!(
@@ -610,8 +618,8 @@ mod tests {
         }
     }
 
-    /// Where the library has no rule, a second renewal is in rhythm with the first if either
-    /// distance has a few of the other in it.
+    /// If the library has no rule, a second renewal is in rhythm with the first if either interval
+    /// is a small multiple of the other.
     #[test]
     fn a_rhythm_of_unknown_period_may_have_gaps() {
         let in_a_row = |distances_ms: [i64; 2]| {
@@ -648,8 +656,8 @@ mod tests {
         }
     }
 
-    /// A server without `PEXPIRETIME` tells a deadline up to 2 ms too early; hints bring readings
-    /// right beside renewals.
+    /// A server without `PEXPIRETIME` reports a deadline up to 2 ms too early, and hints cause
+    /// readings right beside renewals.
     #[test]
     fn noise_does_not_rule_out_the_lease() {
         let at = |at: i64| seen(at.unsigned_abs(), at);

@@ -1,4 +1,4 @@
-//! What a Redis server was asked and what it answered, free of any client library's types.
+//! Commands to a Redis server and its replies, independent of any client library's types.
 
 use alloc::vec::Vec;
 

@@ -1,25 +1,25 @@
-//! When is which task of one redis due? A pure type that its sampler owns: outcomes and instants
-//! in, batches out.
+//! Decides when each task of one redis is read. A pure type owned by the redis' sampler: outcomes
+//! and instants in, batches out.
 //!
-//! Every task is read once per interval. The tasks are cut into slots of at most [`BATCH_TASKS`],
-//! and the slots are spread over the interval, so that no bystander of the server waits long; two
-//! that follow each other soon are read together if nearly all of both is only glanced at. Beside
-//! this rhythm, and without disturbing it, single tasks are read again soon where an answer is
-//! needed sooner: to confirm that a lock is free or that a switch vanished, right after a deadline
-//! passes, right after a gap exceeds the grace, and, where there are replicas, once a new hold is
-//! too old to be a phantom. A task never has two reads outstanding.
+//! Every task is read once per interval. The tasks are divided into slots of at most
+//! [`BATCH_TASKS`], which are spread over the interval, so that other clients of the server never
+//! wait long. Two slots close together are read in one batch if nearly all their tasks need only a
+//! glance. In addition to this rhythm, and without disturbing it, single tasks are read early when
+//! an answer is needed sooner: to confirm that a lock is free or that a switch vanished, right
+//! after a deadline passes, right after a gap exceeds the grace, and, if there are replicas, once a
+//! new hold is too old to be a phantom. A task never has two reads outstanding.
 //!
 //! A hint that a key of a task changed makes the task due at once, within a budget
-//! (`schedule/hints.rs`). It changes nothing else, least of all the rhythm: what is never hinted at
-//! is read no later than without any hints.
+//! (`schedule/hints.rs`). It does not change the rhythm: tasks without hints are read no later than
+//! they would be without any hints.
 //!
-//! Where there are so many tasks that waiters are not asked for in each sweep, what a whole reading
-//! showed of a lock is remembered: in the sweeps between, a glance can tell whether it is still so.
-//! A hint ends that, and so does anything that breaks.
+//! With so many tasks that waiters are not requested in each sweep, the result of a whole reading
+//! of a lock is remembered. In the sweeps between, a glance can confirm it. A hint or a failure
+//! ends that.
 //!
-//! A reply that is too large to be read costs the whole batch its answers. Such a batch is read
-//! again in halves until the task is found; from then on it is left out, but for a new attempt now
-//! and then.
+//! A reply that is too large loses the answers of the whole batch. Such a batch is read again in
+//! halves until the task is found. That task is then left out, except for a retry every
+//! `TOO_LARGE_AGAIN_MS`.
 
 mod entry;
 mod hints;
@@ -37,36 +37,37 @@ use crate::reading::{Held, SwitchesReading, TaskReading};
 use crate::spec::{TaskIndex, TaskSpec, position_of};
 use crate::time::{Mono, ServerTime};
 
-/// Most tasks in one batch, unless most of them are only glanced at.
+/// Maximum number of tasks in one batch, unless most of them need only a glance. It limits how long
+/// a batch keeps the server busy.
 pub const BATCH_TASKS: usize = 250;
-/// Extra reads that are due this close together share a batch.
+/// Extra reads that are due within this many milliseconds share a batch.
 const GATHER_MS: u64 = 5;
-/// A task whose replies are too large is tried again after this time.
+/// Pause in milliseconds before a task whose replies were too large is tried again.
 const TOO_LARGE_AGAIN_MS: u64 = 60_000;
-/// Waiters and tokens of so many tasks are asked for in each sweep.
+/// Number of tasks whose waiters and tokens are requested in each sweep.
 const EXTRAS_TASKS: usize = 250;
-/// And of each task at least once in so many sweeps.
+/// Maximum number of sweeps between two requests for the waiters and token of one task.
 const EXTRAS_EVERY_MAX: u64 = 10;
 
-/// How much is read at once, and how often all of it.
+/// The sizes of batches, and how often tasks are read whole.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// Most tasks of a slot.
+    /// Maximum number of tasks in a slot.
     pub slot_tasks: usize,
-    /// Most tasks in a batch of several slots.
+    /// Maximum number of tasks in a batch of several slots.
     pub joined_tasks: usize,
-    /// Most tasks in a batch of several slots that are read whole.
+    /// Maximum number of tasks read whole in a batch of several slots.
     pub joined_whole: usize,
-    /// Slots whose ticks are no further apart than this may share a batch.
+    /// Slots whose ticks are at most this many milliseconds apart may share a batch.
     pub joined_ms: u64,
-    /// Waiters and tokens are asked for once in so many sweeps, and locks read whole as often, or
-    /// one sweep later. `None`: as many as the tasks ask for.
+    /// Number of sweeps between two requests for waiters and tokens. Locks are read whole as often,
+    /// or one sweep later. `None`: derived from the number of tasks.
     pub whole_every: Option<u64>,
 }
 
 impl Default for Sizes {
-    /// With these no batch has more commands about tasks than one in which each of [`BATCH_TASKS`]
-    /// is read whole.
+    /// With these sizes, no batch has more commands about tasks than one that reads [`BATCH_TASKS`]
+    /// whole.
     fn default() -> Sizes {
         Sizes {
             slot_tasks: BATCH_TASKS,
@@ -81,17 +82,18 @@ impl Default for Sizes {
 /// A task that is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watched {
-    /// Which.
+    /// Its position in the configuration.
     pub task: TaskIndex,
-    /// How long a gap of it may be; `None`: there are none, because nobody ever wants it.
+    /// Maximum length of a gap before it exceeds the grace; `None`: the task is never wanted, so it
+    /// has no gaps.
     pub grace_ms: Option<u64>,
-    /// A new holder is looked at again as soon as it cannot be a phantom any more: where another
-    /// server may show another one.
+    /// Whether a new holder is read again as soon as it cannot be a phantom any more. Set if
+    /// another server may show another holder.
     pub proves_holders: bool,
 }
 
 impl Watched {
-    /// The task `index`, which is `spec`.
+    /// The task at `index` with the configuration `spec`.
     pub fn new(index: TaskIndex, spec: &TaskSpec) -> Watched {
         Watched {
             task: index,
@@ -106,14 +108,14 @@ impl Watched {
 pub struct Batch {
     /// Why they are due.
     pub kind: BatchKind,
-    /// Which they are; empty only for a redis without tasks, which is still asked how it is.
+    /// The tasks; empty only for a redis without tasks, whose state is still read.
     pub tasks: Vec<TaskIndex>,
-    /// Tasks of the slot that are not asked for, because their replies were too large.
+    /// Tasks of the slot that are left out, because their replies were too large.
     pub withheld: Vec<TaskIndex>,
 }
 
 impl Batch {
-    /// The tasks have changed while it is under way: see [`Schedule::change`].
+    /// Marks that the tasks have changed while the batch is in flight: see [`Schedule::change`].
     pub fn detach(&mut self) {
         if let BatchKind::Regular { .. } = self.kind {
             self.kind = BatchKind::Extra;
@@ -124,16 +126,16 @@ impl Batch {
 /// Why a batch is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchKind {
-    /// It is the turn of some slots in the sweep, nearly always of one.
+    /// Some slots are due in the sweep, nearly always one.
     Regular {
         /// Position of the first slot.
         first: usize,
-        /// How many there are.
+        /// Number of slots.
         slots: usize,
     },
-    /// Something is to be confirmed, or a deadline has passed.
+    /// A state needs confirmation, or a deadline has passed.
     Extra,
-    /// A reply was too large, and one of these tasks is to blame.
+    /// A reply was too large, and one of these tasks caused it.
     Suspects,
 }
 
@@ -147,40 +149,39 @@ pub struct Schedule {
     slots: Vec<Slot>,
     /// Sorted by task.
     entries: Vec<Entry>,
-    /// Extra reads of the entries that are not being read: when, and which entry.
+    /// Extra reads of the entries that are not being read: due time and entry.
     extras: BTreeSet<(Mono, usize)>,
-    /// Hints about the entries that are not being read.
+    /// Hints for the entries that are not being read.
     hints: Hints,
-    /// Tasks to be read apart from the others, because one of a group got too large a reply.
+    /// Groups of tasks to be read separately, because one of each group got too large a reply.
     suspects: VecDeque<Vec<TaskIndex>>,
-    /// Tasks whose replies were too large: when to try again.
+    /// Tasks whose replies were too large, with the time of the next attempt.
     too_large: BTreeSet<(Mono, TaskIndex)>,
     /// The slot that was read least recently.
     oldest: usize,
-    /// At which of how many parts of a sweep it began: there it goes on, if it has no tasks until
-    /// then.
+    /// The part of a sweep at which it began, and the number of parts. It resumes there if it has
+    /// no tasks until then.
     resumes_at: (usize, usize),
-    /// A slot was read last: what else is due comes before the next one.
+    /// A slot was read last, so other due reads come before the next slot.
     others_turn: bool,
-    /// The newest sweep of which a tick was skipped.
+    /// The newest sweep that had a tick skipped.
     skipped_sweep: Option<u64>,
     skipped: u32,
 }
 
 impl Schedule {
-    /// A plan that reads each of `tasks` every `interval_ms`, first at `start` (later slots a part
-    /// of the interval later).
+    /// A plan that reads each of `tasks` every `interval_ms`. The first slot is due at `start`,
+    /// later ones a part of the interval later.
     pub fn new(tasks: Vec<Watched>, interval_ms: u64, start: Mono) -> Schedule {
         Schedule::sized(tasks, interval_ms, start, Sizes::default())
     }
 
-    /// The same with other sizes than those that suit real servers.
+    /// The same with other sizes than the defaults for real servers.
     pub fn sized(tasks: Vec<Watched>, interval_ms: u64, start: Mono, sizes: Sizes) -> Schedule {
         Schedule::resumed(tasks, interval_ms, start, sizes, (0, 1))
     }
 
-    /// The same, but first at `start` comes the slot with which that part, of so many, of a sweep
-    /// begins.
+    /// The same, but the slot at the given part of a sweep is first at `start`.
     fn resumed(
         mut tasks: Vec<Watched>,
         interval_ms: u64,
@@ -233,16 +234,16 @@ impl Schedule {
         }
     }
 
-    /// The same plan for tasks that may be numbered otherwise than before: nothing that is known of
-    /// them counts, and what is under way is nobody's answer. The sweep goes on, at once, where it
-    /// was, so that none waits longer because plans are made anew often.
+    /// The same plan for tasks that may have other numbers. All remembered readings are dropped,
+    /// and batches in flight are ignored. The sweep continues at once at its position, so that
+    /// frequent changes do not delay any task.
     #[must_use]
     pub fn anew(&self, tasks: Vec<Watched>, interval_ms: u64, now: Mono) -> Schedule {
         Schedule::resumed(tasks, interval_ms, now, self.sizes, self.unanswered())
     }
 
-    /// The slot that has waited for an answer since the oldest tick, or will do so first; and how
-    /// many slots there are.
+    /// The slot that has waited for an answer since the oldest tick, or will be the first to do so;
+    /// and the number of slots.
     fn unanswered(&self) -> (usize, usize) {
         if self.entries.is_empty() {
             return self.resumes_at;
@@ -255,15 +256,15 @@ impl Schedule {
         first.map_or((0, 1), |(position, _)| (position, self.slots.len()))
     }
 
-    /// Whether glances may do for whole readings: only where the server tells of changes. Else a
-    /// value that changes while its deadline stays would be seen late.
+    /// Allows glances instead of whole readings. This requires that the server reports changes;
+    /// otherwise a value that changes while its deadline stays would be seen late.
     pub fn allow_glances(&mut self, allowed: bool) {
         self.glances = allowed;
     }
 
-    /// Other tasks are to be read from `now` on. Those that stay keep their rhythm and what is
-    /// remembered of them; those that are new are due at once. Slots are cut anew, so that batches
-    /// under way must be detached: [`Batch::detach`].
+    /// Replaces the tasks from `now` on. Remaining tasks keep their rhythm and their remembered
+    /// readings; new ones are due at once. Slots are divided again, so the caller must detach
+    /// batches in flight: [`Batch::detach`].
     pub fn change(&mut self, tasks: Vec<Watched>, now: Mono) {
         let first = self.slots.first();
         let (start, sweep) = first.map_or((now, 0), |slot| (slot.next_at, slot.sweep));
@@ -304,8 +305,8 @@ impl Schedule {
             Schedule { glances: self.glances, suspects, too_large, skipped_sweep, skipped, ..new };
     }
 
-    /// When to look again for [`Schedule::due`]: the instant of the next tick or extra read,
-    /// perhaps in the past.
+    /// When to call [`Schedule::due`] again: the instant of the next tick or extra read, perhaps in
+    /// the past.
     pub fn next_wake(&self) -> Option<Mono> {
         let ticks = self
             .slots
@@ -317,30 +318,30 @@ impl Schedule {
         ticks.chain(extras).chain(suspects).chain(again).min()
     }
 
-    /// When to look again for [`Schedule::due_hinted`], perhaps in the past.
+    /// When to call [`Schedule::due_hinted`] again, perhaps in the past.
     pub fn next_hinted(&self) -> Option<Mono> {
         self.hints.next_at()
     }
 
-    /// The next instant at which [`Schedule::missed`] has something to say: when to look again
-    /// while there is no connection. A slot that is being read is not missed; how its batch ends is
-    /// reported anyway.
+    /// The next instant at which [`Schedule::missed`] may return tasks, for use while there is no
+    /// connection. A slot that is being read is not missed; the end of its batch is reported
+    /// anyway.
     pub fn next_tick(&self) -> Option<Mono> {
         self.slots.iter().filter(|slot| !slot.reading).map(|slot| slot.next_at).min()
     }
 
-    /// The next batch that is due at `now`, hints apart, if there is one; the caller must report
-    /// how it ended. Where more is due than can be read, slots take turns among themselves and with
-    /// everything else: no task waits for ever.
+    /// Returns the next batch that is due at `now` without hints, if any. The caller must report
+    /// how it ended. When more is due than can be read, slots take turns among themselves and with
+    /// all other reads, so that no task starves.
     pub fn due(&mut self, now: Mono) -> Option<Batch> {
         let others_first = core::mem::take(&mut self.others_turn);
         let others = if others_first { self.due_beside(now) } else { None };
         others.or_else(|| self.due_regular(now)).or_else(|| self.due_beside(now))
     }
 
-    /// The next batch of tasks that are due at `now` because of hints alone, if there is one; the
-    /// caller must report how it ended. To be asked for when nothing else is due: hinted reads may
-    /// wait, because what is due without them reads those tasks too.
+    /// Returns the next batch of tasks that are due at `now` only because of hints, if any. The
+    /// caller must report how it ended, and should call this when nothing else is due: hinted reads
+    /// may wait, because regular reads cover those tasks too.
     pub fn due_hinted(&mut self, now: Mono) -> Option<Batch> {
         if !self.hints.may_send(now) {
             return None;
@@ -375,8 +376,8 @@ impl Schedule {
         self.due_suspects(now).or_else(|| self.due_extras(now))
     }
 
-    /// The tasks whose regular tick passed by `now` while there is no connection. They are due as
-    /// soon as there is one.
+    /// The tasks whose regular tick passed by `now` without a connection. They are due as soon as
+    /// there is one.
     pub fn missed(&mut self, now: Mono) -> Vec<TaskIndex> {
         let mut missed = Vec::new();
         for slot in &mut self.slots {
@@ -395,13 +396,12 @@ impl Schedule {
         missed
     }
 
-    /// How many sweeps had a tick skipped since the last call.
+    /// Number of sweeps that had a tick skipped since the last call.
     pub fn take_skipped(&mut self) -> u32 {
         core::mem::take(&mut self.skipped)
     }
 
-    /// Takes in what was read of `task`: asked at `sent`, when the server's clock stood at
-    /// `server`.
+    /// Takes in a reading of `task`, sent at `sent`, when the server's clock showed `server`.
     pub fn observe(
         &mut self,
         task: TaskIndex,
@@ -427,24 +427,24 @@ impl Schedule {
         self.plan_extra(position, at);
     }
 
-    /// What the newest whole reading of `task` showed of its lock, if a glance is enough to see in
-    /// `batch` whether that is still so.
+    /// The newest whole reading of the lock of `task`, if a glance in `batch` is enough to confirm
+    /// it.
     pub fn known(&self, batch: &Batch, task: TaskIndex) -> Option<&Arc<Held>> {
         let BatchKind::Regular { .. } = batch.kind else { return None };
         let (slot, position) = self.turn_of(task)?;
         self.known_at(position, slot.sweep)
     }
 
-    /// The same of the entry at `position`, if a `sweep` reads it.
+    /// The same for the entry at `position`, if read in a `sweep`.
     fn known_at(&self, position: usize, sweep: u64) -> Option<&Arc<Held>> {
-        // The turns spread what is read whole over the sweeps; whoever was renewed in between waits
+        // Turns spread the whole readings over the sweeps. A task that was renewed in between waits
         // for its next renewal.
         let sweeps = self.extras_every + u64::from(!is_turn(sweep, position, self.extras_every));
         self.entries.get(position).filter(|_| self.glances)?.known(sweep, sweeps)
     }
 
-    /// Whether waiters and the fencing token of `task` are asked for in `batch` too. Each batch has
-    /// its share of those whose turn it is: no one is much longer than others.
+    /// Whether waiters and the fencing token of `task` are requested in `batch` too. Each batch
+    /// gets a share of the tasks whose turn it is, so that no batch is much longer than others.
     pub fn asks_extras(&self, batch: &Batch, task: TaskIndex) -> bool {
         match batch.kind {
             BatchKind::Regular { .. } => {
@@ -458,12 +458,13 @@ impl Schedule {
         }
     }
 
-    /// Something broke, or may have gone on elsewhere: all is read whole next time.
+    /// A failure occurred, or another server may have continued. All tasks are read whole next
+    /// time.
     pub fn forget_known(&mut self) {
         self.entries.iter_mut().for_each(|entry| entry.doubted = true);
     }
 
-    /// Takes in the switches of `task`, where they live on another server than its lock.
+    /// Takes in the switches of `task`, if they are on another server than its lock.
     pub fn observe_switches(
         &mut self,
         task: TaskIndex,
@@ -477,8 +478,8 @@ impl Schedule {
         self.plan_extra(position, at);
     }
 
-    /// A key of `task` may have changed: it is due at once, or as soon as the budget of hints
-    /// allows. A hint is no evidence of anything.
+    /// A key of `task` may have changed. The task is due at once, or as soon as the budget of hints
+    /// allows. A hint is no evidence.
     pub fn hint(&mut self, task: TaskIndex, now: Mono) -> Hinted {
         match self.position(task) {
             Some(position) => self.hint_at(position, now),
@@ -507,7 +508,7 @@ impl Schedule {
         Hinted::Planned
     }
 
-    /// `batch` is over, and there is no reason to hurry.
+    /// `batch` has ended, and nothing needs to be read again early.
     pub fn finished(&mut self, batch: &Batch) {
         self.release(batch);
         if batch.kind == BatchKind::Suspects {
@@ -515,7 +516,7 @@ impl Schedule {
         }
     }
 
-    /// `batch` broke at `now`, because a reply to one of `suspects` was too large.
+    /// `batch` failed at `now`, because a reply to one of `suspects` was too large.
     pub fn too_large(&mut self, batch: &Batch, suspects: &[TaskIndex], now: Mono) {
         self.finished(batch);
         match suspects {
@@ -532,8 +533,7 @@ impl Schedule {
         }
     }
 
-    /// `batch` broke together with the connection: its tasks are due as soon as there is another
-    /// one.
+    /// `batch` failed with its connection. Its tasks are due as soon as there is another one.
     pub fn broken(&mut self, batch: &Batch) {
         self.release(batch);
         match batch.kind {
@@ -551,7 +551,8 @@ impl Schedule {
         }
     }
 
-    /// The batch that begins with the slot at `first`, if that is due, and the slot after it.
+    /// The batch that begins with the slot at `first`, if that slot is due, and the position after
+    /// it.
     fn due_slots(&mut self, first: usize, now: Mono) -> Option<(usize, Batch)> {
         if !self.begin_slot(first, now) {
             return None;
@@ -575,7 +576,7 @@ impl Schedule {
         Some((first + slots, batch))
     }
 
-    /// Whether the slot at `position` is due; passes its ticks.
+    /// Whether the slot at `position` is due; advances its ticks.
     fn begin_slot(&mut self, position: usize, now: Mono) -> bool {
         let Some(slot) = self.slots.get_mut(position) else { return false };
         let sweep = slot.sweep;
@@ -593,9 +594,9 @@ impl Schedule {
         true
     }
 
-    /// How many slots share the batch that begins with the one at `first`: those whose ticks come
-    /// soon too, where nearly all is glanced at. What a batch costs beside its tasks is saved then,
-    /// and yet it keeps the server busy for no longer than any other.
+    /// Number of slots that share the batch beginning with the slot at `first`: those whose ticks
+    /// come soon too, when nearly all their tasks need only a glance. This saves the fixed cost of
+    /// a batch, and the batch still keeps the server busy for no longer than any other.
     fn slots_in_batch(&self, first: usize, now: Mono) -> usize {
         let Sizes { joined_tasks, joined_whole, joined_ms, .. } = self.sizes;
         let (mut tasks, mut whole) = (0, 0);
@@ -615,7 +616,7 @@ impl Schedule {
         self.slots.iter().enumerate().skip(first).take_while(joins).count()
     }
 
-    /// Puts what is to be read of the slot at `position` into `batch`.
+    /// Adds the tasks to be read in the slot at `position` to `batch`.
     fn read_slot(&mut self, position: usize, batch: &mut Batch) {
         let Some(entries) = self.slots.get(position).map(|slot| slot.entries.clone()) else {
             return;
@@ -714,7 +715,7 @@ impl Schedule {
         }
     }
 
-    /// The slots whose turn such a batch is.
+    /// The slots of a batch of this kind.
     fn slots_of(&mut self, kind: BatchKind) -> impl Iterator<Item = &mut Slot> {
         let (first, slots) = match kind {
             BatchKind::Regular { first, slots } => (first, slots),

@@ -1,4 +1,4 @@
-//! How lock libraries lay out their locks: one file per scheme, one line each in [`of`].
+//! The key layouts of lock libraries: one file per scheme, and one line each in [`of`].
 
 use alloc::vec::Vec;
 
@@ -11,53 +11,54 @@ mod string;
 
 /// One library's layout.
 pub trait Scheme: Sync {
-    /// The one command that reads holders: bounded, whatever the key holds.
+    /// The command that reads the holders. Its reply is bounded, whatever the key contains.
     fn value(&self, key: &[u8]) -> Command;
 
-    /// The reply to [`Scheme::value`]; `exists` is what the deadlines around it say.
+    /// Decodes the reply to [`Scheme::value`]. `exists`: the key existed according to the deadlines
+    /// around it.
     fn decode(&self, reply: &Reply, exists: bool) -> Value;
 
-    /// Commands for waiters and fencing token; `sharded` where messages go to the server of the
-    /// channel's slot only.
+    /// Commands for waiters and fencing token. `sharded`: messages go only to the server of the
+    /// channel's slot.
     fn extras(&self, key: &[u8], sharded: bool) -> Vec<Command>;
 
-    /// The replies to [`Scheme::extras`].
+    /// Decodes the replies to [`Scheme::extras`].
     fn decode_extras(&self, replies: &[Reply]) -> Extras;
 
-    /// For each holder of a shared lock, a command whose positive integer reply proves that this
+    /// One command for each holder of a shared lock. A positive integer reply proves that this
     /// holder lives.
     fn liveness(&self, key: &[u8], holders: &[Holder]) -> Vec<Command>;
 
-    /// The instance that a field of the claims or hosts names.
+    /// The instance named by a field of the claims or hosts.
     fn instance(&self, field: &[u8]) -> Vec<u8> {
         field.to_vec()
     }
 
-    /// Whoever calls itself `instance` in the claims. It may have named itself by what only a
-    /// holder knows.
+    /// The holder that names itself `instance` in the claims. The name may contain a secret that
+    /// only a holder knows.
     fn claimant(&self, instance: &[u8]) -> Holder;
 
     /// The library's own rule for the pause between two renewals of a lease.
     fn renewal_period_ms(&self, lease_ms: u64) -> Option<u64>;
 }
 
-/// What a lock's value says.
+/// The decoded value of a lock's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// There is none.
+    /// The key does not exist.
     Absent,
     /// It is held.
     Present {
         /// Whether holders exclude each other.
         mode: Mode,
-        /// Who holds it, sorted.
+        /// The holders, sorted.
         holders: Vec<Holder>,
     },
-    /// It is no lock of this scheme, or may not be read.
+    /// The value is no lock of this scheme, or may not be read.
     Unknown(Unknown),
 }
 
-/// The registry.
+/// The implementation of a scheme.
 pub fn of(kind: SchemeKind) -> &'static dyn Scheme {
     match kind {
         SchemeKind::Redisson => &redisson::Redisson,

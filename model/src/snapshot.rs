@@ -1,4 +1,5 @@
-//! The immutable view that every output reads. What is not known is `None`; outputs leave it out.
+//! The immutable view that every output reads. Unknown values are `None`, and outputs leave them
+//! out.
 
 mod tasks;
 
@@ -15,16 +16,16 @@ use crate::spec::{Codec, RedisSpec, TaskSpec};
 use crate::time::{Mono, ServerTime};
 use crate::verdict::{Facts, LockFact, Rule, Verdict, Wanted};
 
-/// Everything that is known at one instant.
+/// The state at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// When it was made.
+    /// When the snapshot was made.
     pub at: Mono,
-    /// Counts snapshots.
+    /// Sequence number of the snapshot.
     pub sequence: u64,
     /// The tasks, sorted by name.
     pub tasks: TaskViews,
-    /// The redises, in the order of the configuration.
+    /// The Redis stores, in the order of the configuration.
     pub redises: Vec<Arc<RedisView>>,
 }
 
@@ -37,27 +38,26 @@ pub struct TaskView {
     pub redis: Arc<str>,
     /// The verdict.
     pub verdict: Verdict,
-    /// The rule that gave it.
+    /// The rule that gave the verdict.
     pub rule: Rule,
-    /// When the verdict was given first.
+    /// When the present verdict was first given.
     pub verdict_since: Mono,
-    /// What the verdict was judged by; `None` before the first judgement.
+    /// The facts that the verdict is based on; `None` before the first judgement.
     pub judged: Option<Judged>,
-    /// Whether users want it.
+    /// Whether users want the task.
     pub wanted: Wanted,
-    /// Every switch that exists; `None` when unknown or unset, or when there are too many to read
-    /// them all.
+    /// All existing switches; `None` when unknown or unset, or when there are too many to read.
     pub switches: Option<Vec<SwitchView>>,
-    /// How many users want it; `None` when unknown or unset, or when there are too many switches to
-    /// read them all.
+    /// Number of users that want the task; `None` when unknown or unset, or when there are too many
+    /// switches to read.
     pub wanting_users: Option<u64>,
-    /// Whether the switches' key was ever seen to exist; `None` when there is none to see.
+    /// Whether the switches' key was ever seen to exist; `None` when there is no such key to check.
     pub switch_key_seen: Option<bool>,
     /// Users whose "on" was lost.
     pub lost_users: Vec<User>,
     /// Why the newest reading of the switches is no answer.
     pub switches_unknown: Option<Unknown>,
-    /// What is known of the lock, after confirmation.
+    /// The state of the lock, after confirmation.
     pub lock_fact: LockFact,
     /// The newest reading: `Some(true)` held, `Some(false)` free (confirmed or not), `None`
     /// unknown.
@@ -66,35 +66,36 @@ pub struct TaskView {
     pub unknown: Option<Unknown>,
     /// The server that the newest accepted reading came from.
     pub node: Option<Arc<str>>,
-    /// What the other servers show; evidence only.
+    /// What the other servers show, as evidence only.
     pub witnesses: Vec<WitnessView>,
-    /// When the newest accepted reading was asked for.
+    /// When the request of the newest accepted reading was sent.
     pub last_reading: Option<Mono>,
     /// The present hold; `None` unless `held` is true.
     pub hold: Option<HoldView>,
-    /// Waiters, where known.
+    /// Number of waiters, if known.
     pub waiters: Option<u64>,
-    /// The fencing token last given out, where known.
+    /// The newest fencing token, if known.
     pub fencing_token: Option<i64>,
-    /// Full lifetime of a hold, where configured or learned.
+    /// Full lifetime of a hold, if configured or learned.
     pub lease_ms: Option<u64>,
-    /// Pause between two renewals, where configured, learned or the library's rule.
+    /// Pause between two renewals, if configured, learned or given by the library's rule.
     pub renewal_period_ms: Option<u64>,
-    /// When the progress was last seen to move, server's clock.
+    /// When the progress was last seen to move, on the server's clock.
     pub progress_moved: Option<ServerTime>,
     /// Why there is no progress to judge by (`Some(None)`: it is absent).
     pub progress_missing: Option<Option<Unknown>>,
     /// Instances whose claim is alive.
     pub live_claims: Vec<Holder>,
-    /// Why the newest reading of the claims is no answer: whose is alive is not known.
+    /// Why the newest reading of the claims is no answer. If set, it is unknown which claims are
+    /// alive.
     pub claims_unknown: Option<Unknown>,
     /// Why the newest reading of the hosts is no answer.
     pub hosts_unknown: Option<Unknown>,
     /// Splits in force, at most one of each kind, sorted by kind.
     pub splits: Vec<SplitView>,
-    /// Pages of this task shall wait; `None` when no pause is configured or it cannot be read.
+    /// Alerts of this task shall wait; `None` when no pause is configured or it cannot be read.
     pub paused: Option<bool>,
-    /// When the newest renewals of this lock landed, by any holder, oldest first; at most
+    /// Instants of the newest renewals of this lock, by any holder, oldest first; at most
     /// [`RENEWALS_KEPT`].
     pub renewals: Arc<[Mono]>,
     /// The gap that ended last.
@@ -103,70 +104,68 @@ pub struct TaskView {
     pub last_outage: Option<Past>,
     /// Current durations.
     pub durations: Durations,
-    /// Sums and counts since the task was configured; one copy for all views between which they did
-    /// not change.
+    /// Sums and counts since the task was configured. Views share one copy while it is unchanged.
     pub totals: Arc<Totals>,
 }
 
-/// What a verdict was judged by: [`crate::verdict::trace`] of it tells every rule that was
-/// considered.
+/// The basis of a verdict. [`crate::verdict::trace`] lists the rules that were considered for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judged {
-    /// Everything that the verdict depends on.
+    /// All facts that the verdict depends on.
     pub facts: Facts,
-    /// The verdict before.
+    /// The previous verdict.
     pub previous: Option<Verdict>,
 }
 
-/// Something that lasted and is over.
+/// A period that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Past {
     /// When its end became known.
     pub at: Mono,
-    /// How long it was.
+    /// Its length in milliseconds.
     pub ms: u64,
 }
 
 /// Evidence for two holders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitView {
-    /// What kind of evidence.
+    /// The kind of evidence.
     pub kind: SplitKind,
     /// The instances concerned.
     pub parties: Vec<Party>,
-    /// When it was seen first.
+    /// When it was first seen.
     pub since: Mono,
-    /// How long it has lasted, as of the newest evidence.
+    /// Its duration as of the newest evidence, in milliseconds.
     pub lasted_ms: u64,
 }
 
-/// What a server that does not decide shows of a lock.
+/// What a non-deciding server shows of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessView {
     /// The server.
     pub node: Arc<str>,
-    /// What it says it is.
+    /// The role that it reports.
     pub role: Role,
-    /// When it was asked.
+    /// When the request was sent.
     pub at: Mono,
-    /// Its holders; `None` when it shows none.
+    /// The holders that it shows; `None` when it shows none.
     pub holders: Option<Vec<Holder>>,
-    /// Of a replica: how far its deadline is behind; `None` when that cannot be told.
+    /// For a replica: how far its deadline is behind; `None` when unknown.
     pub behind_ms: Option<u64>,
 }
 
-/// A switch and whose it is.
+/// A switch and its user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchView {
-    /// Whose.
+    /// The user.
     pub user: User,
     /// `Some(true)` on, `Some(false)` off, `None` undecodable.
     pub on: Option<bool>,
-    /// The codec that would read an undecodable value.
+    /// The codec that would decode an undecodable value.
     pub fits: Option<Codec>,
 }
 
-/// Holders, each with its host where that is known.
+/// Holders, each with its host if known.
 pub type HeldBy = Arc<[(Holder, Option<Vec<u8>>)]>;
 
 /// The present hold.
@@ -174,32 +173,32 @@ pub type HeldBy = Arc<[(Holder, Option<Vec<u8>>)]>;
 pub struct HoldView {
     /// Whether holders exclude each other.
     pub mode: Mode,
-    /// Who holds it, and on which host, where that is known; one copy for all views of the hold.
+    /// The holders, with their hosts if known. All views of the hold share one copy.
     pub holders: HeldBy,
     /// Readers that died but still block writers.
     pub ghosts: u32,
-    /// When it was acquired, server's clock; `None` when its start was not seen.
+    /// When the lock was acquired, on the server's clock; `None` when its start was not seen.
     pub acquired: Option<ServerTime>,
-    /// Held for at least so long.
+    /// Minimum duration of the hold so far.
     pub held_ms: u64,
-    /// When it was last renewed, server's clock.
+    /// When the lock was last renewed, on the server's clock.
     pub last_renewal: Option<ServerTime>,
-    /// When the lease ends, server's clock.
+    /// When the lease ends, on the server's clock.
     pub deadline: Option<ServerTime>,
-    /// What was left of the lease at the newest reading.
+    /// Remaining lease at the newest reading.
     pub ttl_ms: Option<u64>,
-    /// Held without any TTL; `None` when the deadline was torn.
+    /// Held without a TTL; `None` when the deadline was torn.
     pub persistent: Option<bool>,
-    /// How late the newest renewal was.
+    /// Delay of the newest renewal.
     pub last_renewal_latency_ms: Option<u64>,
-    /// TTL that was left when the newest renewal landed.
+    /// Remaining TTL when the newest renewal landed.
     pub last_renewal_margin_ms: Option<u64>,
-    /// How late the next renewal is by now; 0 when it is not, or when this hold is not renewed.
+    /// Delay of the next renewal so far; 0 when it is not late, or when this hold is not renewed.
     pub renewal_overdue_ms: u64,
 }
 
-/// How long something has been so, as of the newest evidence; 0 when it is not so; kept while
-/// blind.
+/// Durations of present conditions, as of the newest evidence. 0 when the condition does not hold;
+/// the value is kept while blind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Durations {
     /// Wanted without a holder.
@@ -208,9 +207,9 @@ pub struct Durations {
     pub split_ms: u64,
     /// Held without progress.
     pub stalled_ms: u64,
-    /// Held though nobody wants it.
+    /// Held though no user wants it.
     pub unwanted_ms: u64,
-    /// No trustworthy reading of what matters.
+    /// No trustworthy reading of the lock, or of "wanted" while it is free.
     pub blind_ms: u64,
     /// Switches lost.
     pub switches_lost_ms: u64,
@@ -298,21 +297,20 @@ pub struct RedisView {
     pub spec: RedisSpec,
     /// Whether the newest sweep of every server that decides was accepted; `None` before the first.
     pub readable: Option<bool>,
-    /// Why it was not.
+    /// Why it was not accepted.
     pub unknown: Option<Unknown>,
-    /// How long one of the servers that decide has not been read, or not been known; 0 while all
-    /// are read.
+    /// How long one of the deciding servers has been unread or unknown, in milliseconds; 0 while
+    /// all are read.
     pub blind_ms: u64,
-    /// Servers that said they are master in the newest batch; `None` while none is read.
+    /// Number of servers that reported as master in the newest batch; `None` while none is read.
     pub masters: Option<u64>,
-    /// Its servers as far as they are known, sorted by address.
+    /// Its known servers, sorted by address.
     pub nodes: Vec<NodeView>,
-    /// What the configured Sentinels said last.
+    /// The last report of each configured Sentinel.
     pub sentinels: Vec<SentinelWord>,
     /// Slots of a cluster that no master serves.
     pub uncovered_slots: u32,
-    /// What the data of the servers that decide live in; empty as long as one of them has not told
-    /// it.
+    /// The generations of the deciding servers; empty until all of them have reported theirs.
     pub generations: Vec<Arc<Generation>>,
     /// Sums and counts.
     pub totals: RedisTotals,
@@ -323,28 +321,28 @@ pub struct RedisView {
 pub struct NodeView {
     /// `host:port`.
     pub address: Arc<str>,
-    /// Whether it decides; a witness does not.
+    /// Whether the server decides; a witness does not.
     pub decides: bool,
     /// Whether the newest batch was accepted; `None` before the first.
     pub up: Option<bool>,
-    /// Why the newest batch was not.
+    /// Why the newest batch was not accepted.
     pub unknown: Option<Unknown>,
-    /// What it says it is.
+    /// The role that it reports.
     pub role: Option<Role>,
-    /// Whether it said so itself; `None` before the first accepted batch.
+    /// Whether the server itself reported the role; `None` before the first accepted batch.
     pub role_verified: Option<bool>,
     /// Its clock at the newest accepted batch.
     pub last_success: Option<ServerTime>,
-    /// Its clock minus the agent's.
+    /// Its clock minus the agent's, in milliseconds.
     pub clock_offset_ms: Option<i64>,
-    /// Of a replica: watched locks whose newest deadline it does not have yet; `None` where nothing
+    /// For a replica: number of watched locks whose newest deadline it lacks; `None` when nothing
     /// was compared.
     pub locks_behind: Option<u64>,
-    /// Of a replica: how far the deadline that is farthest behind is behind.
+    /// For a replica: the largest lag of a deadline, in milliseconds.
     pub deadline_lag_ms: Option<u64>,
-    /// Its version, as it says.
+    /// The version that it reports.
     pub version: Option<Arc<str>>,
-    /// Whether it tells of changes, and what came of that in all; `None` where it is not asked to.
+    /// State and totals of its change notifications; `None` if they are not requested.
     pub wake_ups: Option<WakeUps>,
 }
 
@@ -355,11 +353,11 @@ pub struct RedisTotals {
     pub errors: [u64; Unknown::ALL.len()],
     /// Connections made after the first.
     pub reconnects: u64,
-    /// Ticks that found the previous sweep still under way.
+    /// Ticks that found the previous sweep still in progress.
     pub skipped_ticks: u64,
-    /// Times it may have lost data.
+    /// Number of events in which it may have lost data.
     pub generation_changes: u64,
-    /// Locks that were held before a change of generation, by [`Fate::ALL`].
+    /// Fates of locks that were held before a change of generation, by [`Fate::ALL`].
     pub fates: [u64; Fate::ALL.len()],
     /// Round trips of batches.
     pub sample_duration: Histogram,

@@ -1,8 +1,7 @@
-//! What is to be watched: the resolved, validated form of the configuration that the model works
-//! with.
+//! The configuration of what to watch: the resolved and validated form that the model uses.
 //!
-//! Every default is already filled in, every name already checked; an `Option` here means "the user
-//! asked for none".
+//! All defaults are filled in and all names are checked. An `Option` here means that the user
+//! configured none.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -12,15 +11,15 @@ use serde::{Deserialize, Serialize};
 /// A Redis key: any bytes.
 pub type Key = Vec<u8>;
 
-/// Everything to be watched, as of one configuration.
+/// Everything to watch, as of one configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct WatchSpec {
-    /// The redises, by position ([`RedisIndex`]).
+    /// The Redis stores; [`RedisIndex`] is a position here.
     pub redises: Vec<RedisSpec>,
-    /// The tasks, by position ([`TaskIndex`]).
+    /// The tasks; [`TaskIndex`] is a position here.
     pub tasks: Vec<Arc<TaskSpec>>,
-    /// Counts reloads, so that a sample of an older configuration is recognised and dropped.
+    /// Number of the configuration. A sample of an older one is recognised by it and dropped.
     pub epoch: u32,
 }
 
@@ -34,9 +33,9 @@ pub struct RedisIndex(pub u16);
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct TaskIndex(pub u32);
 
-/// Where `task` is in a list that is `sorted` by tasks. Nearly always none is missing before it,
-/// and it is where its number says: to look there first spares a search that touches memory a dozen
-/// times.
+/// The position of `task` in a list that is `sorted` by tasks. Usually no task is missing before
+/// it, and its number is its position. Checking there first avoids a binary search, which touches
+/// memory about a dozen times.
 pub fn position_of<T>(
     task: TaskIndex,
     sorted: &[T],
@@ -50,23 +49,24 @@ pub fn position_of<T>(
     }
 }
 
-/// One named Redis, as far as the model cares.
+/// The configuration of one named Redis, as far as the model uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct RedisSpec {
     /// Its name in the configuration: the label `redis`.
     pub name: Arc<str>,
-    /// How its servers belong together.
+    /// How its servers are organised.
     pub kind: RedisKind,
-    /// The configured servers, `host:port` (of Sentinel: the Sentinels).
+    /// The configured servers, `host:port` (for Sentinel: the Sentinels).
     pub addresses: Vec<Arc<str>>,
     /// Database number.
     pub db: u32,
-    /// Pause between two sweeps.
+    /// Pause between two sweeps, in milliseconds.
     pub interval_ms: u64,
-    /// A reply older than this is no evidence.
+    /// A reply older than this is no evidence, in milliseconds.
     pub timeout_ms: u64,
-    /// The user attests the server's role because it refuses both `ROLE` and `INFO`.
+    /// Whether the user attests the server's role, because the server refuses both `ROLE` and
+    /// `INFO`.
     pub assume_master: bool,
 }
 
@@ -76,7 +76,7 @@ impl RedisSpec {
     /// Default of [`RedisSpec::timeout_ms`].
     pub const TIMEOUT_MS: u64 = 3_000;
 
-    /// A redis of which nothing but its servers is configured.
+    /// A redis with default settings.
     pub fn new(name: &str, kind: RedisKind, addresses: &[&str]) -> RedisSpec {
         RedisSpec {
             name: name.into(),
@@ -91,53 +91,54 @@ impl RedisSpec {
 }
 
 named! {
-    /// How the servers of one redis belong together, and who says which of them decides.
+    /// How the servers of one redis are organised, and what determines the deciding one.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
     pub enum RedisKind {
-        /// One server: it decides while it says that it is master.
+        /// One server. It decides while it reports that it is master.
         Standalone = "standalone",
-        /// A master and its replicas without Sentinel: whichever says that it is master decides.
+        /// A master and its replicas without Sentinel. The server that reports that it is master
+        /// decides.
         Replicated = "replicated",
-        /// The majority of the configured Sentinels says which server is master.
+        /// The majority of the configured Sentinels names the master, which decides.
         Sentinel = "sentinel",
         /// The master of a key's slot decides.
         Cluster = "cluster",
     }
 }
 
-/// One task.
+/// The configuration of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct TaskSpec {
     /// Unique name: the label `task`.
     pub name: Arc<str>,
-    /// Where its keys live.
+    /// The redis that has its keys.
     pub redis: RedisIndex,
     /// The lock that guards it.
     pub lock: LockSpec,
-    /// How to learn whether users want it; `None`: nobody says, so it is never judged down or
-    /// unwanted.
+    /// How to learn whether users want the task. `None`: no switches are configured, so it is never
+    /// judged down or unwanted.
     pub wanted: Option<WantedSpec>,
-    /// Proof that the work is not stuck.
+    /// Evidence that the work is not stuck.
     pub progress: Option<ProgressSpec>,
     /// The workers' own statements.
     pub claims: Option<ClaimsSpec>,
     /// Hash that maps an instance id to a host name.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub hosts: Option<Key>,
-    /// String key in which a deploy script writes until when pages shall wait.
+    /// String key in which a deploy script writes the time until which alerts shall wait.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub paused_until: Option<Key>,
-    /// A gap shorter than this is a handover.
+    /// A gap shorter than this is a handover, in milliseconds.
     pub grace_ms: u64,
-    /// A hold shorter than this does not end a gap.
+    /// A hold shorter than this does not end a gap, in milliseconds.
     pub settle_ms: u64,
-    /// How long the task may go on after it was switched off.
+    /// How long the task may continue after it was switched off, in milliseconds.
     pub wind_down_ms: u64,
-    /// Without a trustworthy reading for longer than this, the verdict is unknown.
+    /// Without a trustworthy reading for longer than this, the verdict is unknown. In milliseconds.
     pub blind_after_ms: u64,
-    /// A hold longer than this deserves a warning.
+    /// A hold longer than this gives a warning, in milliseconds.
     pub max_hold_ms: Option<u64>,
     /// Per-task labels, in the order of the configuration's `labels`; a label that the task does
     /// not set is empty.
@@ -154,7 +155,7 @@ impl TaskSpec {
     /// Default of [`TaskSpec::blind_after_ms`].
     pub const BLIND_AFTER_MS: u64 = 60_000;
 
-    /// A task of which nothing but the lock is configured.
+    /// A task with only the lock configured.
     pub fn new(name: &str, redis: RedisIndex, lock: LockSpec) -> TaskSpec {
         TaskSpec {
             name: name.into(),
@@ -174,7 +175,7 @@ impl TaskSpec {
         }
     }
 
-    /// Whether anybody can say that it is wanted; otherwise it is never down.
+    /// Whether the task can be wanted. If not, it is never down.
     pub fn may_be_wanted(&self) -> bool {
         self.wanted.as_ref().is_some_and(|wanted| wanted.source != WantedSource::Never)
     }
@@ -187,16 +188,17 @@ pub struct LockSpec {
     /// The lock's key.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub key: Key,
-    /// How a library lays it out.
+    /// The layout that the lock's library uses.
     pub scheme: SchemeKind,
-    /// Full lifetime of a hold; learned when `None`.
+    /// Full lifetime of a hold in milliseconds; learned when `None`.
     pub lease_ms: Option<u64>,
-    /// Pause between two renewals; follows the library's rule, or is learned, when `None`.
+    /// Pause between two renewals in milliseconds. When `None`, it follows the library's rule or is
+    /// learned.
     pub renew_every_ms: Option<u64>,
 }
 
 impl LockSpec {
-    /// A lock whose lease and period are to be learned.
+    /// A lock whose lease and renewal period are learned.
     pub fn new(key: &[u8], scheme: SchemeKind) -> LockSpec {
         LockSpec { key: key.to_vec(), scheme, lease_ms: None, renew_every_ms: None }
     }
@@ -214,7 +216,7 @@ named! {
     }
 }
 
-/// Where users say whether they want the task.
+/// The switches by which users say whether they want the task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct WantedSpec {
@@ -247,7 +249,7 @@ pub enum WantedSource {
 }
 
 named! {
-    /// How a switch's bytes are to be read.
+    /// The encoding of switches.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
     pub enum Codec {
@@ -262,13 +264,13 @@ named! {
     }
 }
 
-/// Bytes that the work itself changes.
+/// A value that the work itself changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct ProgressSpec {
-    /// Where they are.
+    /// The key that holds it.
     pub source: ProgressSource,
-    /// Without a change for longer than this, the task is stalled.
+    /// Without a change for longer than this, the task is stalled. In milliseconds.
     pub stale_after_ms: u64,
 }
 
@@ -293,15 +295,15 @@ pub enum ProgressSource {
     Length(Key),
 }
 
-/// The hash in which each worker states "I am running this task": a field per instance, whose value
-/// it keeps changing.
+/// The hash in which each worker states that it is running this task: a field per instance, whose
+/// value the worker keeps changing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct ClaimsSpec {
     /// The hash.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub key: Key,
-    /// A claim lives while its bytes changed within this time.
+    /// A claim is alive while its bytes changed within this time, in milliseconds.
     pub fresh_for_ms: u64,
 }
 

@@ -1,4 +1,5 @@
-//! Evidence for two holders. Each kind has its own beginning and its own end; nothing here guesses.
+//! Collects evidence for two holders. Each kind of evidence has its own beginning and its own end;
+//! nothing here is guessed.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -13,8 +14,8 @@ use crate::snapshot::SplitView;
 use crate::time::Mono;
 use crate::witness::{Limits, Rivalry, Witnesses};
 
-/// Samples in which a claim must have changed beside one and the same hold: a single change may be
-/// a farewell.
+/// Number of samples in which a claim must have changed beside one hold. A single change may be the
+/// last one of a worker that stops.
 const CLAIM_GOES_ON: u32 = 2;
 
 /// The workers' claims over time.
@@ -31,16 +32,16 @@ pub(crate) struct Claims {
 struct Claim {
     instance: Vec<u8>,
     value: Vec<u8>,
-    /// Since when it has been seen to change, while it does.
+    /// Since when the claim has been seen to change without interruption.
     alive_since: Option<Mono>,
     /// The newest change and the one before it, in different samples.
     changed: Option<Mono>,
     changed_before: Option<Mono>,
-    /// When the claims were read before its newest change, until the lock tells whether it is a
-    /// change beside one hold.
+    /// When the claims were read before the newest change. Set until a reading of the lock shows
+    /// whether the change was beside one hold.
     unweighed: Option<Mono>,
-    /// Changes since the present hold began, by its holder, or while it surely went on: nobody else
-    /// can have held the lock for a moment and said so.
+    /// Number of changes since the present hold began, by its holder or while it certainly
+    /// continued. No other client can have held the lock for a moment and made them.
     beside: u32,
 }
 
@@ -52,7 +53,7 @@ impl Claim {
 }
 
 impl Claims {
-    /// Takes in a reading; says which claims changed in it.
+    /// Takes in a reading; returns the claims that changed in it.
     pub(crate) fn observe(
         &mut self,
         reading: &ClaimsReading,
@@ -76,8 +77,8 @@ impl Claims {
                     changed.push(instance.clone());
                     changed_claim(claim, value, at, self.newest, fresh_for_ms)
                 }
-                // A field that was there before we looked may be an old one; one that is new was
-                // just written.
+                // A field that existed before the first reading may be old; a new one was just
+                // written.
                 None => {
                     let written = self.read_before.then_some(at);
                     changed.extend(written.map(|_| instance.clone()));
@@ -101,7 +102,7 @@ impl Claims {
         changed
     }
 
-    /// They could not be read: who is alive now is not known.
+    /// The claims could not be read, so it is unknown which ones are alive.
     pub(crate) fn unread(&mut self, why: Unknown) {
         self.unread = Some(why);
     }
@@ -111,15 +112,15 @@ impl Claims {
         self.unread
     }
 
-    /// Another hold began, or the lock is free: what was claimed beside the one before says nothing
-    /// of this one.
+    /// Another hold began, or the lock is free. Claims beside the previous hold say nothing about
+    /// this one.
     pub(crate) fn hold_changed(&mut self) {
         self.claims.iter_mut().for_each(|claim| claim.beside = 0);
     }
 
-    /// Takes in who holds the lock, and since when that hold surely goes on, as of a reading of the
-    /// lock. Says which claims changed beside it. Readers share their lock: beside them nobody's
-    /// claim contradicts another.
+    /// Takes in the holders, and since when that hold certainly continues, as of a reading of the
+    /// lock. Returns the claims that changed beside it. Readers share their lock, so no claim
+    /// beside them contradicts another.
     pub(crate) fn weigh(&mut self, hold: Option<(&Held, Mono)>) -> Vec<Vec<u8>> {
         let hold = hold.filter(|(held, _)| held.mode != Mode::Read);
         let mut beside = Vec::new();
@@ -137,7 +138,7 @@ impl Claims {
         beside
     }
 
-    /// Instances whose claim is alive; `None` when that is not known now.
+    /// Instances whose claim is alive; `None` when unknown.
     pub(crate) fn live(&self, fresh_for_ms: u64) -> Option<Vec<Vec<u8>>> {
         if self.unread.is_some() {
             return None;
@@ -152,9 +153,9 @@ impl Claims {
             .any(|claim| claim.instance == instance && claim.alive(self.newest, fresh_for_ms))
     }
 
-    /// Two claims that each changed in two different samples after both were alive, beside one and
-    /// the same hold, and neither of them only before the other: that is how a lock looks that is
-    /// handed over and soon back.
+    /// Returns two claims that each changed in two different samples after both were alive, beside
+    /// one hold, and neither of them only before the other. Changes in sequence also occur when a
+    /// lock is handed over and soon returned.
     fn contradicting(&self, fresh_for_ms: u64) -> Option<[Vec<u8>; 2]> {
         let live: Vec<&Claim> =
             self.claims.iter().filter(|claim| claim.alive(self.newest, fresh_for_ms)).collect();
@@ -190,36 +191,37 @@ fn changed_claim(claim: &Claim, value: &[u8], at: Mono, before: Mono, fresh_for_
     }
 }
 
-/// A hold that ended before its deadline, whose holder may not know.
+/// A hold that ended before its deadline, whose holder may still believe in it.
 #[derive(Clone, Debug)]
 pub(crate) struct EndedBefore {
     pub(crate) holders: Vec<Holder>,
     pub(crate) deadline: Option<Mono>,
-    /// It was lost beyond doubt: the server lost its data, or the new master never had it.
+    /// It was certainly lost: the server lost its data, or the new master never had it.
     pub(crate) surely_lost: bool,
     /// It may have been lost: the generation changed.
     pub(crate) perhaps_lost: bool,
-    /// When it was surely gone.
+    /// The point by which it was certainly gone.
     pub(crate) gone: Mark,
     /// The server that showed it.
     pub(crate) node: Arc<str>,
-    /// When somebody else was first seen to hold the lock.
+    /// When another holder was first seen.
     pub(crate) successor_seen: Option<Mono>,
-    /// What that one's hold proves was told.
+    /// The evidence from that holder was reported.
     pub(crate) judged: bool,
-    /// Samples since then in which the old holder's claim changed. One may be its farewell.
+    /// Number of samples since then in which the old holder's claim changed. One change may be the
+    /// last of a worker that stops.
     pub(crate) moved_since: u32,
 }
 
 impl EndedBefore {
-    /// The next reading is of other data. They may be older than the loss: then the hold came back
-    /// with them, and may have been given back since.
+    /// The next reading is of other data. These may be older than the loss, so the hold may have
+    /// returned with them and been released since.
     pub(crate) fn data_changed(&mut self, delta: Delta) {
         let is_gone_there = delta.kept || delta.emptied || delta.surely_includes(self.gone);
         self.surely_lost &= is_gone_there || !delta.new_history();
     }
 
-    /// Who comes after it is still to be judged.
+    /// Whether its successor is still to be judged.
     pub(crate) fn awaits_successor(&self, at: Mono) -> bool {
         !self.judged
             && (self.surely_lost || self.perhaps_lost)
@@ -232,7 +234,7 @@ impl EndedBefore {
 pub(crate) struct Splits {
     active: Vec<Active>,
     pub(crate) before: Option<Box<EndedBefore>>,
-    /// The newer holder of the rivalry that was told to be in doubt.
+    /// The newer holder of the rivalry that was reported as in doubt.
     doubted: Vec<Vec<u8>>,
     newest: Mono,
 }
@@ -250,7 +252,7 @@ enum Evidence {
     /// The two servers.
     Masters([Arc<str>; 2]),
     Claims([Vec<u8>; 2]),
-    /// Until the lost hold's deadline, as the clock told it that set it.
+    /// Until the lost hold's deadline, on the clock that set it.
     OverlapUntil(Mono),
     /// While the old holder's claim lives.
     OverlapClaimed(Vec<u8>),
@@ -266,7 +268,7 @@ impl Evidence {
         }
     }
 
-    /// When it was over, if that is seen at `at`.
+    /// When the evidence ended, if that is seen at `at`.
     fn over(&self, at: Mono) -> Mono {
         match self {
             Evidence::OverlapUntil(deadline) => at.min(*deadline),
@@ -275,12 +277,12 @@ impl Evidence {
     }
 }
 
-/// A split that two generations or two servers made.
+/// A split between two generations or two servers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Overlap<'a> {
     pub(crate) since: Mono,
     pub(crate) lasted_ms: u64,
-    /// The two that show different holders.
+    /// The two servers that show different holders.
     pub(crate) servers: Option<&'a [Arc<str>; 2]>,
 }
 
@@ -289,25 +291,25 @@ pub(crate) struct Overlap<'a> {
 pub(crate) struct Began {
     pub(crate) kind: SplitKind,
     pub(crate) parties: Vec<Party>,
-    /// What is left of the older lease.
+    /// Remaining lease of the older hold in milliseconds.
     pub(crate) left_ms: Option<u64>,
 }
 
-/// What one accepted reading did to the evidence.
+/// The effect of one accepted reading on the evidence.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SplitNews {
     pub(crate) began: Vec<Began>,
     pub(crate) ended: Vec<(SplitKind, u64)>,
-    /// Split time since the reading before.
+    /// Split time since the previous reading, in milliseconds.
     pub(crate) grew_ms: u64,
-    /// A new holder came early after a change of generation, but nothing proves a loss.
+    /// A new holder appeared early after a change of generation, but nothing proves a loss.
     pub(crate) in_doubt: Option<(Vec<Holder>, u64)>,
-    /// Two servers show different holders, but the older hold may have been released: that one and
-    /// the newer one.
+    /// Two servers show different holders, but the older hold may have been released. The older
+    /// hold first, then the newer one.
     pub(crate) rival_in_doubt: Option<(Vec<Party>, Vec<Party>)>,
 }
 
-/// What the evidence is judged by.
+/// The facts that the evidence is judged by.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) at: Mono,
@@ -317,16 +319,16 @@ pub(crate) struct View<'a> {
     pub(crate) acquired: bool,
     /// The present hold cannot be a phantom.
     pub(crate) proven: bool,
-    /// Claims that changed while the present hold surely went on.
+    /// Claims that changed while the present hold certainly continued.
     pub(crate) claims_beside: &'a [Vec<u8>],
     pub(crate) fresh_for_ms: u64,
-    /// Longer unseen stretches do not count.
+    /// Unseen stretches longer than this do not count, in milliseconds.
     pub(crate) blind_after_ms: u64,
     pub(crate) scheme: &'static dyn Scheme,
 }
 
 impl Splits {
-    /// The kinds in force.
+    /// The kinds of splits in force.
     pub(crate) fn kinds(&self) -> Vec<SplitKind> {
         let mut kinds: Vec<SplitKind> =
             self.active.iter().map(|active| active.evidence.kind()).collect();
@@ -335,7 +337,7 @@ impl Splits {
         kinds
     }
 
-    /// What is in force, sorted by kind.
+    /// The splits in force, sorted by kind.
     pub(crate) fn view(&self) -> Vec<SplitView> {
         let view = |active: &Active| SplitView {
             kind: active.evidence.kind(),
@@ -350,7 +352,7 @@ impl Splits {
         views
     }
 
-    /// What two generations or two servers made.
+    /// The splits between two generations or two servers.
     pub(crate) fn overlaps(&self) -> impl Iterator<Item = Overlap<'_>> {
         self.active.iter().filter_map(|active| {
             let servers = match &active.evidence {
@@ -366,7 +368,7 @@ impl Splits {
         })
     }
 
-    /// How long there has been any, as of the newest evidence.
+    /// Duration of the present split as of the newest evidence, in milliseconds.
     pub(crate) fn ms(&self) -> u64 {
         self.active.iter().map(|active| self.newest.since_ms(active.since)).max().unwrap_or(0)
     }
@@ -374,7 +376,8 @@ impl Splits {
     /// Takes in an accepted reading of the lock (with the claims read in the same sample).
     pub(crate) fn observe(&mut self, claims: &Claims, view: View<'_>) -> SplitNews {
         let mut news = SplitNews::default();
-        // What nobody saw for too long does not count: it may have been over long ago.
+        // A stretch that was unseen for too long does not count: the split may have ended early in
+        // it.
         let until = self.active.iter().map(|active| active.evidence.over(view.at)).max();
         let stretch_ms = until.map_or(0, |until| until.since_ms(self.newest));
         news.grew_ms = if stretch_ms <= view.blind_after_ms { stretch_ms } else { 0 };
@@ -437,7 +440,7 @@ impl Splits {
         news: &mut SplitNews,
     ) {
         let kind = evidence.kind();
-        // Of overlaps there may be several: each hold that was lost may be lived on with.
+        // There may be several overlaps: the holder of each lost hold may still believe in it.
         let older = |parties: &[Party]| parties.first().map(|party| party.holder.client.clone());
         let of_kind = |active: &&Active| active.evidence.kind() == kind;
         let is_told = |active: &Active| {
@@ -445,7 +448,7 @@ impl Splits {
         };
         let told = self.active.iter_mut().find(|active| of_kind(&&**active) && is_told(active));
         if let Some(active) = told {
-            // Who holds it now may be others than those it began with.
+            // The present holders may differ from those at its beginning.
             if kind == SplitKind::Holders {
                 active.parties = parties;
             }
@@ -462,7 +465,7 @@ impl Splits {
         }
     }
 
-    /// Ends what is over by `at`; a kind has ended with the last of it.
+    /// Ends the evidence that is over by `at`. A kind has ended when its last evidence has.
     fn end(&mut self, at: Mono, news: &mut SplitNews, over: impl Fn(&Evidence) -> bool) {
         let mut ended: Vec<(SplitKind, u64)> = Vec::new();
         self.active.retain(|active| {
@@ -475,7 +478,7 @@ impl Splits {
             }
             !ends
         });
-        // Of one kind there may be several, and others between them.
+        // There may be several of one kind, with others between them.
         ended.sort_unstable_by_key(|(kind, lasted_ms)| (*kind, Reverse(*lasted_ms)));
         ended.dedup_by_key(|(kind, _)| *kind);
         ended.retain(|(kind, _)| !self.active.iter().any(|active| active.evidence.kind() == *kind));
@@ -501,7 +504,7 @@ impl Splits {
     fn look_for_overlap(&mut self, view: View<'_>, news: &mut SplitNews) {
         let (Some(before), Some(held)) = (&mut self.before, view.held) else { return };
         if held.mode == Mode::Read || clients_meet(&before.holders, &held.holders) {
-            // The same instance came back: nobody else ran beside it.
+            // The same instance came back, so no other one ran beside it.
             self.before = None;
             return;
         }
@@ -544,7 +547,7 @@ pub(crate) fn party(holder: &Holder, node: Option<&Arc<str>>) -> Party {
     Party { holder: holder.clone(), node: node.cloned() }
 }
 
-/// Whether an instance is among both.
+/// Whether an instance is in both lists.
 pub(crate) fn clients_meet(a: &[Holder], b: &[Holder]) -> bool {
     a.iter().any(|holder| b.iter().any(|other| other.client == holder.client))
 }
@@ -567,7 +570,8 @@ mod tests {
         }
     }
 
-    /// While it may still be lived on with, what shows for a moment after it changes nothing.
+    /// While the holder may still believe in the hold, a reading that differs for a moment changes
+    /// nothing.
     #[test]
     fn only_a_lost_hold_whose_lease_would_run_awaits_who_comes_after_it() {
         let lost = lost_at(Mark { offset: None, at: Mono(0) });
@@ -588,7 +592,7 @@ mod tests {
         }
     }
 
-    /// What came with data that may be older than the loss may have been given back since.
+    /// A hold that came with data that may be older than the loss may have been released since.
     #[test]
     fn only_data_that_surely_come_after_a_loss_leave_it_certain() {
         let _rule = crate::truth::rule("12 two holders");

@@ -1,4 +1,4 @@
-//! The only writer of what is known: one input in, events out, views on demand.
+//! The state of the model. It is changed only here: one input in, events out, and a view on demand.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -18,7 +18,7 @@ use crate::spec::{RedisIndex, RedisKind, RedisSpec, TaskIndex, TaskSpec, WatchSp
 use crate::task::{Accepted, Log, Task};
 use crate::time::{Mono, ServerTime};
 
-/// Everything that is known.
+/// Everything that is known of the watched Redis stores and tasks.
 #[derive(Debug, Default)]
 pub struct State {
     epoch: u32,
@@ -28,33 +28,32 @@ pub struct State {
     by_name: Vec<usize>,
     /// As of the newest snapshot.
     views: TaskViews,
-    /// The same of the redises.
+    /// The views of the Redis stores as of the newest snapshot.
     shown: Vec<Arc<RedisView>>,
-    /// In the order of the views: how the tasks have changed since theirs was made.
+    /// How the tasks have changed since their views were built, in the order of the views.
     changed: Vec<Changed>,
     sequence: u64,
 }
 
-/// A task, and where its view is.
+/// A task, and the position of its view.
 #[derive(Debug)]
 struct Entry {
     task: Task,
     rank: usize,
 }
 
-/// What a task is recognised by across configurations: its redis' name, its database and its lock's
-/// key.
+/// Identifies a task across configurations: the name of its redis, its database and its lock's key.
 type Identity = (Arc<str>, u32, Vec<u8>);
 
 type TaskEvents = Vec<(Mono, Option<ServerTime>, EventKind)>;
 
 impl State {
-    /// Knows nothing yet.
+    /// An empty state.
     pub fn new() -> State {
         State::default()
     }
 
-    /// Takes in `input`, which became known at `at`. Instants must not go back from call to call.
+    /// Takes in `input`, which became known at `at`. Instants must not decrease from call to call.
     pub fn step(&mut self, at: Mono, input: Input) -> Vec<Event> {
         match input {
             Input::Config(spec) => self.configure(at, &spec),
@@ -63,7 +62,7 @@ impl State {
             Input::Topology(topology) if topology.epoch == self.epoch => {
                 self.topology(at, &topology)
             }
-            // Asked for under a configuration that is no longer in force.
+            // Requested under a configuration that is no longer in force.
             Input::Sample(_) | Input::Node(_) | Input::Topology(_) => Vec::new(),
             Input::Tick => self.tick(at),
         }
@@ -82,8 +81,8 @@ impl State {
         self.show(at, redises)
     }
 
-    /// The same at the cost of what happened since the snapshot before: where nothing did, a task
-    /// is shown as it was in the one before, however often it was read since.
+    /// The same at a cost that depends on the events since the previous snapshot. A task without
+    /// events is shown as in the previous one, however often it was read since.
     pub fn snapshot_of_events(&mut self, at: Mono) -> Snapshot {
         let mut redises = self.renew(at, Changed::Event);
         for (redis, before) in redises.iter_mut().zip(&self.shown) {
@@ -99,8 +98,8 @@ impl State {
         self.show(at, redises)
     }
 
-    /// Has the next snapshot show the task called `name` anew, whichever kind it is; says whether
-    /// it would have shown old figures.
+    /// Makes the next snapshot rebuild the view of the task called `name`, whichever kind of
+    /// snapshot it is. Returns whether it would have shown old figures.
     pub fn look_at(&mut self, name: &str) -> bool {
         let changed = self.views.position(name).and_then(|rank| self.changed.get_mut(rank));
         let Some(changed) = changed.filter(|changed| **changed != Changed::No) else {
@@ -110,8 +109,9 @@ impl State {
         true
     }
 
-    /// Makes the views anew of tasks that have changed as much as `least`; gives those of the
-    /// redises.
+    /// Rebuilds the views of tasks that have changed by at least `least`. Returns the views of the
+    /// Rebuilds the views of tasks that have changed by at least `least`. Returns the views of the
+    /// Redis stores.
     fn renew(&mut self, at: Mono, least: Changed) -> Vec<RedisView> {
         let (tasks, by_name) = (&mut self.tasks, &self.by_name);
         let view = |rank: usize| Some(tasks.get_mut(*by_name.get(rank)?)?.task.view(at));
@@ -136,8 +136,7 @@ impl State {
                 );
             }
         }
-        // A task takes more than a kilobyte: there shall be room for as many as there are, and no
-        // more.
+        // A task takes more than a kilobyte, so no capacity is reserved beyond the number of tasks.
         self.tasks = Vec::with_capacity(spec.tasks.len());
         let mut old = core::mem::take(&mut self.redises);
         self.redises = spec.redises.iter().map(|redis| renewed_redis(&mut old, redis)).collect();
@@ -256,7 +255,7 @@ impl State {
         events
     }
 
-    /// What these readings prove of the data with which their server began.
+    /// What these readings prove about the data with which their server began.
     fn continued(
         &self,
         redis: RedisIndex,
@@ -270,7 +269,7 @@ impl State {
         proofs.max_by_key(|proof| proof.until)
     }
 
-    /// What is read beside a lock that lives on another server.
+    /// Takes in the keys beside a lock that is on another server.
     fn beside(
         &mut self,
         at: Mono,
@@ -300,8 +299,7 @@ impl State {
                     );
                     Some(&origin.node)
                 }
-                // Not even its generation may be taken over from a round in which the clock
-                // stepped.
+                // Even the generation must not be used from a round in which the clock stepped.
                 Some((_, _, false)) => {
                     let refused = unreadable(beside, Unknown::ClockStep);
                     entry.task.failed_beside(
@@ -326,8 +324,8 @@ impl State {
         events
     }
 
-    /// Takes in what a server says of itself; says where its answers are from, and whether they may
-    /// be used.
+    /// Takes in what a server reports about itself. Returns the origin of its answers, and whether
+    /// they may be used.
     fn origin(
         &mut self,
         sample: &Sample,
@@ -432,7 +430,7 @@ impl State {
     }
 }
 
-/// Puts how far the servers are behind with one lock to what they are with the others.
+/// Adds the replication lag of one lock to the totals of the servers.
 fn add_lag(nodes: &mut [NodeView], witnesses: &[WitnessView]) {
     for (witness, behind_ms) in
         witnesses.iter().filter_map(|witness| Some((witness, witness.behind_ms?)))
@@ -464,7 +462,7 @@ fn batch<'a>(
     }
 }
 
-/// What is left of an answer that may not be used.
+/// Replaces an answer that may not be used.
 fn unreadable(beside: &Beside, why: Unknown) -> Beside {
     Beside {
         switches: beside.switches.as_ref().map(|_| SwitchesReading::Unknown(why)),
@@ -475,7 +473,7 @@ fn unreadable(beside: &Beside, why: Unknown) -> Beside {
     }
 }
 
-/// Without any news of a task for so long, the sampler must have fallen behind.
+/// Without any attempt for a task for this long, the sampler must have fallen behind.
 fn stale_after_ms(redis: &RedisSpec) -> u64 {
     redis.interval_ms.saturating_add(redis.timeout_ms).saturating_mul(2)
 }
@@ -488,8 +486,8 @@ fn name(tasks: &[Entry], position: usize) -> Option<&str> {
     tasks.get(position).map(|entry| &*entry.task.spec.name)
 }
 
-/// A redis of unchanged servers goes on; any other begins anew, but for what was counted under its
-/// name.
+/// A redis with unchanged servers keeps its state. Any other starts again, except for the counters
+/// under its name.
 fn renewed_redis(old: &mut Vec<Redis>, spec: &RedisSpec) -> Redis {
     let Some(position) = old.iter().position(|redis| redis.spec.name == spec.name) else {
         return Redis::new(spec.clone());
@@ -503,13 +501,13 @@ fn renewed_redis(old: &mut Vec<Redis>, spec: &RedisSpec) -> Redis {
     }
 }
 
-/// The task of a sample, if it does live in that redis.
+/// The task of a sample, if it belongs to that redis.
 fn entry(tasks: &mut [Entry], index: TaskIndex, redis: RedisIndex) -> Option<&mut Entry> {
     let entry = tasks.get_mut(usize::try_from(index.0).ok()?)?;
     (entry.task.spec.redis == redis).then_some(entry)
 }
 
-/// The task has changed, so that its view must be made anew.
+/// Marks that the task has changed, so that its view is rebuilt.
 fn mark(changed: &mut [Changed], entry: &Entry, log: &TaskEvents) {
     if let Some(changed) = changed.get_mut(entry.rank) {
         *changed = (*changed).max(if log.is_empty() { Changed::Figures } else { Changed::Event });

@@ -1,5 +1,5 @@
-//! A task's switches over time: who wants it, and which "on" was lost together with the server's
-//! data.
+//! Tracks a task's switches: which users want it, and which "on" was lost together with the
+//! server's data.
 
 use alloc::vec::Vec;
 
@@ -11,21 +11,21 @@ use crate::time::Mono;
 use crate::verdict::Wanted;
 use crate::wanted;
 
-/// What is known of a task's switches.
+/// The state of a task's switches.
 #[derive(Clone, Debug)]
 pub(crate) struct Switches {
     source: Source,
-    /// One number says how many users want it, or nothing does.
+    /// The switches are a single count of users, or a constant.
     is_counted: bool,
     newest: Result<(), Unknown>,
     /// As of the newest answer.
     last: Option<Answer>,
     /// When this answer was first given in the present history.
     written: Option<Mark>,
-    /// Where it stood at the newest answer.
+    /// The replication offset at the newest answer.
     offset: Option<u64>,
-    /// Of switches that were turned on while we were watching: where it stood when they surely were
-    /// not on yet, in the present history.
+    /// For switches whose turning on was observed: the replication offset at which they certainly
+    /// were not on yet, in the present history.
     turned_on: Vec<(User, u64)>,
     pub(crate) key_seen: bool,
     vanished: Option<Vanished>,
@@ -42,11 +42,11 @@ enum Source {
 struct Answer {
     switches: Vec<(User, Switch)>,
     counted: Option<u64>,
-    /// These are all.
+    /// Whether these are all switches.
     whole: bool,
 }
 
-/// Switches that were on and are gone, together with a change of generation.
+/// Switches that were on and vanished together with a change of generation.
 #[derive(Clone, Debug)]
 struct Vanished {
     users: Vec<User>,
@@ -55,28 +55,28 @@ struct Vanished {
     confirmed: bool,
 }
 
-/// How an answer differs from the one before.
+/// The difference between an answer and the previous one.
 struct Change {
-    /// Users whose switch was on, and is there no more, or is as it was before.
+    /// Users whose switch was on, and now is absent or as it was before.
     gone: Vec<User>,
-    /// A switch is there that was not, or says something else.
+    /// A switch is new, or has another value.
     written: bool,
     differs: bool,
     key_exists: bool,
 }
 
-/// What one answer changed.
+/// The effect of one answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct News {
-    /// Switches are lost beyond doubt from now on.
+    /// Switches now count as certainly lost.
     pub(crate) lost: Option<Vec<User>>,
-    /// Nothing is lost any more.
+    /// No switch counts as lost any more.
     pub(crate) found: bool,
     /// Switches that became undecodable.
     pub(crate) undecodable: Vec<(User, Switch)>,
-    /// The key was looked for, and has never been seen.
+    /// The key was requested, and has never existed so far.
     pub(crate) key_missing: bool,
-    /// There are switches, the same as before.
+    /// There are switches, unchanged since the previous answer.
     pub(crate) kept: bool,
 }
 
@@ -101,7 +101,7 @@ impl Switches {
         }
     }
 
-    /// Whether users want the task, as far as is known now.
+    /// Whether users want the task, as far as it is known now.
     pub(crate) fn wanted(&self) -> Wanted {
         match (self.source, &self.vanished, &self.newest, &self.last) {
             (Source::Unset, ..) => Wanted::Unset,
@@ -112,8 +112,8 @@ impl Switches {
         }
     }
 
-    /// Every switch that exists, as of the newest attempt; of some of them nobody can tell how many
-    /// there are.
+    /// All existing switches, as of the newest attempt. If only some were read, the total is
+    /// unknown.
     pub(crate) fn known(&self) -> Option<&[(User, Switch)]> {
         match (&self.newest, &self.last) {
             (Ok(()), Some(answer)) if answer.whole => Some(&answer.switches),
@@ -121,7 +121,7 @@ impl Switches {
         }
     }
 
-    /// How many users want the task, as of the newest attempt.
+    /// Number of users that want the task, as of the newest attempt.
     pub(crate) fn wanting(&self) -> Option<u64> {
         let switches = self.known()?;
         if self.is_counted {
@@ -130,7 +130,7 @@ impl Switches {
         u64::try_from(switches.iter().filter(|(_, switch)| *switch == Switch::On).count()).ok()
     }
 
-    /// Whether there is a key to be seen at all.
+    /// Whether there is a key that can exist.
     pub(crate) fn have_key(&self) -> bool {
         self.source == Source::Keys
     }
@@ -146,7 +146,7 @@ impl Switches {
         if self.source == Source::Keys { self.newest.err() } else { None }
     }
 
-    /// Users whose "on" is lost beyond doubt.
+    /// Users whose "on" is certainly lost.
     pub(crate) fn lost(&self) -> &[User] {
         match &self.vanished {
             Some(vanished) if vanished.confirmed => &vanished.users,
@@ -154,7 +154,7 @@ impl Switches {
         }
     }
 
-    /// For how long switches have been lost, as of the newest evidence.
+    /// How long switches have been lost, as of the newest evidence, in milliseconds.
     pub(crate) fn lost_ms(&self) -> u64 {
         match &self.vanished {
             Some(vanished) if vanished.confirmed => vanished.newest.since_ms(vanished.since),
@@ -162,8 +162,8 @@ impl Switches {
         }
     }
 
-    /// Takes in an answer that was asked for at `at`, and had been given by `given`; `delta` is how
-    /// the generation changed since the one before.
+    /// Takes in an answer that was requested at `at` and given by `given`. `delta` is how the
+    /// generation changed since the previous one.
     pub(crate) fn observe(
         &mut self,
         reading: &SwitchesReading,
@@ -187,8 +187,8 @@ impl Switches {
             .last
             .replace(Answer { switches: switches.clone(), counted, whole })
             .unwrap_or(Answer { switches: Vec::new(), counted: None, whole: true });
-        // Of many switches only this is looked at in each reading: what follows compares each with
-        // each.
+        // With many switches, only this comparison runs for each reading; the code below compares
+        // each switch with each other one.
         let changed = old.switches != *switches;
         let mut news = News {
             undecodable: if changed {
@@ -200,7 +200,7 @@ impl Switches {
             kept: !switches.is_empty() && !changed,
             ..News::default()
         };
-        // What the new history surely has was on there, and has been switched off since.
+        // A switch that the new history certainly had on has been switched off since.
         let included = self.written.is_some_and(|written| delta.surely_includes(written));
         let delta = Delta { kept: delta.kept || included, ..delta };
         if changed || delta.new_history() {
@@ -220,7 +220,7 @@ impl Switches {
             self.note_turned_on(&old.switches, switches, before);
         }
         self.offset = given.offset;
-        // What was there beside those that were read may be read now.
+        // A switch that was not among those read before may be read now.
         let written =
             changed && old.whole && switches.iter().any(|entry| !old.switches.contains(entry));
         let differs = changed && old.whole && whole;
@@ -228,7 +228,7 @@ impl Switches {
         news
     }
 
-    /// Users whose "on" the new history surely never had: what it shows is how their switches were
+    /// Users whose "on" the new history certainly never had: it shows their switches as they were
     /// before.
     fn turned_back(
         &self,
@@ -245,7 +245,7 @@ impl Switches {
         back.map(|(user, _)| user.clone()).collect()
     }
 
-    /// `before`: where the replication stood when the switches were still the old ones.
+    /// `before`: the replication offset at which the switches still had their old values.
     fn note_turned_on(
         &mut self,
         old: &[(User, Switch)],
@@ -263,8 +263,8 @@ impl Switches {
 
     fn follow_vanished(&mut self, change: Change, at: Mono, delta: Delta, news: &mut News) {
         let Change { gone, written, differs, key_exists } = change;
-        // A flush and an eviction take whole keys; a single field that is gone was removed by
-        // somebody.
+        // A flush and an eviction remove whole keys. A single missing field was removed by a
+        // client.
         let other_history = (delta.restarted || delta.replication || delta.failover) && !delta.kept;
         let may_be_lost = other_history || ((delta.flushed || delta.evicted) && !key_exists);
         if !gone.is_empty() && may_be_lost {
@@ -285,7 +285,7 @@ impl Switches {
         }
         let Some(vanished) = &mut self.vanished else { return };
         if written || (differs && !may_be_lost) {
-            // Somebody wrote a switch: from here on, what is there is what users want.
+            // A client wrote a switch, so from here on the present switches count.
             news.found = vanished.confirmed;
             self.vanished = None;
             return;

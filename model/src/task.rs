@@ -1,5 +1,5 @@
-//! One task over time: its lock, switches, progress and claims put together into durations, totals,
-//! events and a verdict.
+//! Tracks one task over time. It combines lock, switches, progress and claims into durations,
+//! totals, events and a verdict.
 
 mod follow;
 mod view;
@@ -27,11 +27,11 @@ use crate::time::{Mono, ServerTime};
 use crate::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge};
 use crate::witness::{Limits, PHANTOM_MS, Witnesses, Word};
 
-/// Words of two servers that are further apart than two sweeps and this do not contradict each
-/// other.
+/// Slack in milliseconds beyond two sweeps. Readings of two servers that are further apart do not
+/// contradict each other.
 const FRESH_SLACK_MS: u64 = 1_000;
 
-/// What was seen beside the lock.
+/// The signs seen beside the lock.
 struct Signs {
     /// The switches are the same as before, which proves that this database was not flushed.
     kept_switches: bool,
@@ -40,16 +40,16 @@ struct Signs {
     progress_moved: bool,
 }
 
-/// Everything that is known of one task.
+/// The state of one task.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) spec: Arc<TaskSpec>,
     redis: Arc<str>,
     lock: Lock,
-    /// Where the newest accepted reading of the lock, and of the switches, is from.
+    /// Origin of the newest accepted reading of the lock, and of the switches.
     lock_origin: Option<Origin>,
     switch_origin: Option<Origin>,
-    /// What each server shows of the lock, where there are several.
+    /// What each server shows of the lock, if there are several.
     witnesses: Witnesses,
     switches: Switches,
     progress: ProgressClock,
@@ -60,20 +60,19 @@ pub(crate) struct Task {
     unwanted: UnwantedClock,
     outage: OutageClock,
     blind: BlindClock,
-    /// Whose hold ended just now, while no gap has begun since.
+    /// The holder whose hold ended, as long as no gap has begun since.
     handed_over_by: Option<Arc<Held>>,
-    /// The present hold took over from somebody else without a gap between; counted when it
-    /// settles.
+    /// The present hold took over from another holder without a gap; counted when it settles.
     direct_handover: bool,
-    /// The present hold has settled, and that was taken note of.
+    /// The present hold has settled, and this was recorded.
     settled: bool,
     waiters: Option<u64>,
     fencing_token: Option<i64>,
     hosts: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Why the newest reading of the hosts is no answer; those that were known stay.
+    /// Why the newest reading of the hosts is no answer. The known hosts stay.
     hosts_unknown: Option<Unknown>,
     pause: Pause,
-    /// Warnings that are told once for as long as they last.
+    /// Warnings that are reported once for as long as they last.
     told: Reported,
     newest_attempt: Mono,
     verdict: Option<(Verdict, Rule, Mono)>,
@@ -83,8 +82,8 @@ pub(crate) struct Task {
     last_outage: Option<Past>,
     /// Shared with the views.
     totals: Arc<Totals>,
-    /// Who was shown to hold it last, shared with the views; and by which reading, unless the hosts
-    /// have changed since.
+    /// The holders last shown, shared with the views, and the reading they came from, unless the
+    /// hosts have changed since.
     shown: HeldBy,
     shown_by: Option<Arc<Held>>,
     ttl_ms: Option<u64>,
@@ -95,12 +94,12 @@ struct Reported {
     unreadable: Option<Unknown>,
     progress_missing: bool,
     claims_unreadable: bool,
-    /// What is wrong with the pause.
+    /// The problem with the pause key, if any.
     pause: Option<PauseReading>,
     claim_beside_free: bool,
 }
 
-/// Until when pages shall wait, on the agent's clock.
+/// The time until which alerts shall wait, on the agent's clock.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pause {
     known: bool,
@@ -108,19 +107,19 @@ struct Pause {
 }
 
 impl Pause {
-    /// A pause that was read stays in force until it ends; otherwise it is not known.
+    /// A pause that was read stays in force until it ends. Without one, the pause is unknown.
     fn unread(&mut self) {
         self.known &= self.until.is_some();
     }
 }
 
-/// What is known of an accepted batch beside one task's reading.
+/// The properties of an accepted batch that apply to one task's reading.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Accepted<'a> {
     pub(crate) sent: Mono,
     pub(crate) attestation: &'a Attestation,
     pub(crate) origin: &'a Origin,
-    /// What its readings show of what the process before left to this one.
+    /// What its readings prove about the data that the previous process left to this one.
     pub(crate) continued: Option<&'a Continued>,
     pub(crate) standing: Standing,
     /// Pause between two sweeps.
@@ -133,7 +132,7 @@ impl Accepted<'_> {
         Seen { sent: self.sent, first: self.attestation.first, last: self.attestation.last }
     }
 
-    /// What it shows had been written.
+    /// The point by which the batch shows data to be written.
     pub(crate) fn mark(&self) -> Mark {
         Mark { offset: self.attestation.offset, at: self.sent.plus_ms(self.took_ms) }
     }
@@ -147,11 +146,11 @@ impl Accepted<'_> {
     }
 }
 
-/// A reading of the lock, and what may have happened since the one before.
+/// A reading of the lock, and what may have happened since the previous one.
 struct Turn<'a> {
     batch: Accepted<'a>,
     delta: Delta,
-    /// The server that the one before is from.
+    /// The server that the previous reading came from.
     node_before: Arc<str>,
 }
 
@@ -208,7 +207,7 @@ impl Task {
         }
     }
 
-    /// The same lock under a changed configuration: what was seen of it stays.
+    /// The same lock under a changed configuration. Its state is kept.
     pub(crate) fn configure(&mut self, spec: Arc<TaskSpec>, redis: Arc<str>, log: &mut Log<'_>) {
         if spec != self.spec {
             self.expired.forget();
@@ -248,8 +247,8 @@ impl Task {
         self.redis = redis;
     }
 
-    /// Whether another server than the sample's, which decides since then, has answered a later
-    /// question: what arrives of the one before is no news.
+    /// Whether a server that decides now, other than the sample's, has answered a later request. A
+    /// result from the earlier server is then outdated.
     pub(crate) fn answered_elsewhere(&self, sample: &Sample) -> bool {
         let elsewhere = self
             .lock_origin
@@ -260,7 +259,7 @@ impl Task {
             && self.lock.last_reading().is_some_and(|last| last.sent > sample.sent)
     }
 
-    /// Nothing was learned of this task.
+    /// The attempt gave no information about this task.
     pub(crate) fn failed(&mut self, why: Unknown, at: Mono, log: &mut Log<'_>) {
         self.newest_attempt = at;
         self.lock.unknown(why);
@@ -272,7 +271,7 @@ impl Task {
         self.judge(log);
     }
 
-    /// The totals, to be changed.
+    /// The totals, for modification.
     fn totals(&mut self) -> &mut Totals {
         Arc::make_mut(&mut self.totals)
     }
@@ -288,7 +287,7 @@ impl Task {
         }
     }
 
-    /// Time has passed; `stale_after_ms` without any attempt means that nothing is known any more.
+    /// Time has passed. `stale_after_ms` without any attempt makes the state unknown.
     pub(crate) fn tick(&mut self, now: Mono, stale_after_ms: u64, log: &mut Log<'_>) -> bool {
         let stale =
             self.lock.newest().is_ok() && now.since_ms(self.newest_attempt) > stale_after_ms;
@@ -311,7 +310,7 @@ impl Task {
         stale || grew_ms > 0 || pausing || self.verdict != before
     }
 
-    /// What a reading from `origin` proves of the data with which that process began.
+    /// What a reading from `origin` proves about the data with which that process began.
     pub(crate) fn proves_continued(
         &self,
         reading: &LockReading,
@@ -321,8 +320,8 @@ impl Task {
         self.lock.shows_renewal_after(reading).map(|until| Continued { by: by.clone(), until })
     }
 
-    /// Takes in the reading of this task by a server that decides. Unless it tells nothing of the
-    /// lock, says what became of the hold that was there before, if there was one.
+    /// Takes in the reading of this task by a deciding server. Unless the reading gives no
+    /// information about the lock, returns the fate of the hold that existed before, if any.
     pub(crate) fn observe(
         &mut self,
         reading: &TaskReading,
@@ -335,7 +334,7 @@ impl Task {
         self.observe_extras(reading, log);
         let lock = self.judged(&reading.lock, batch);
         let delta = batch.delta(self.lock_origin.as_ref()).seen_beside(signs.kept_switches);
-        // Who followed another server meanwhile may have got deadlines from that one's clock.
+        // A server that followed another one meanwhile may have deadlines from that one's clock.
         let same_clock = self.lock_origin.as_ref().is_none_or(|old| batch.origin.same_clock(old))
             && !delta.replication;
         let context = Context {
@@ -377,7 +376,7 @@ impl Task {
         known.then(|| held_before.then(|| fate(&news)))
     }
 
-    /// Takes in what a server that does not decide shows of the lock.
+    /// Takes in the reading of a server that does not decide.
     pub(crate) fn witness(
         &mut self,
         reading: &LockReading,
@@ -388,7 +387,7 @@ impl Task {
         self.judge(log);
     }
 
-    /// Takes in what is read beside the lock, where that lives on another server.
+    /// Takes in the keys beside the lock that are on another server.
     pub(crate) fn observe_beside(
         &mut self,
         beside: &Beside,
@@ -399,7 +398,7 @@ impl Task {
         self.note_life(&signs, None, batch.sent);
         self.follow_losses(beside, batch.sent, None, &signs, log);
         self.follow_gap(batch.sent, Holding::Unseen, log);
-        // It may complete the sight of the lock, which was asked for earlier.
+        // It may complete the reading of the lock, which was requested earlier.
         match self.lock.last_reading().filter(|_| self.has_sight()) {
             Some(lock) => self.blind.good(lock.sent),
             None => self.note_blind(batch.sent),
@@ -407,7 +406,7 @@ impl Task {
         self.judge(log);
     }
 
-    /// What is beside the lock could not be read.
+    /// The keys beside the lock could not be read.
     pub(crate) fn failed_beside(&mut self, beside: &Beside, at: Mono, log: &mut Log<'_>) {
         self.expired
             .unread(Parts { claims: beside.claims.is_some(), progress: beside.progress.is_some() });
@@ -425,25 +424,25 @@ impl Task {
         if beside.pause.is_some() {
             self.pause.unread();
         }
-        // However much is known of the lock: that something failed now is no sight of it.
+        // A failure does not count as an answer, however much is known of the lock.
         if !self.has_sight() {
             self.note_blind(at);
         }
         self.judge(log);
     }
 
-    /// Forgets what servers showed that do not belong to its redis any more.
+    /// Drops the readings of servers that no longer belong to the redis.
     pub(crate) fn retain_witnesses(&mut self, nodes: &[Arc<str>]) {
         self.witnesses.retain(nodes);
     }
 
-    /// The splits that two generations or two servers made.
+    /// The splits between two generations or two servers.
     pub(crate) fn overlaps(&self) -> impl Iterator<Item = Overlap<'_>> {
         self.splits.overlaps()
     }
 
-    /// What the lock's reading may be taken for. Where nobody but the servers themselves says which
-    /// one is master, a free lock beside another master's held one says nothing.
+    /// The conclusion that the lock's reading allows. If only the servers themselves report which
+    /// one is master, a free lock proves nothing while another master shows it held.
     fn judged(&self, reading: &LockReading, batch: Accepted<'_>) -> LockReading {
         let contradicted = batch.origin.kind == RedisKind::Replicated
             && *reading == LockReading::Free
@@ -463,7 +462,7 @@ impl Task {
         }
     }
 
-    /// Puts what this server shows beside what the others show.
+    /// Compares this server's reading with those of the others.
     fn follow_witnesses(&mut self, reading: &LockReading, batch: Accepted<'_>, log: &mut Log<'_>) {
         if batch.origin.kind == RedisKind::Standalone && self.witnesses.is_empty() {
             return;
@@ -483,7 +482,7 @@ impl Task {
             fresh_ms: self.limits(batch).fresh_ms,
         };
         match batch.origin.kind {
-            // There were others under an earlier configuration.
+            // There may have been others under an earlier configuration.
             RedisKind::Standalone => self.witnesses.retain(&[]),
             _ => self.witnesses.observe(reading, word),
         }
@@ -491,7 +490,7 @@ impl Task {
         self.tell_splits(news, log);
     }
 
-    /// What is read beside the lock: what it shows of the switches, and who lives.
+    /// Takes in the keys beside the lock: the state of the switches, and the signs of life.
     fn observe_signs(&mut self, beside: &Beside, batch: Accepted<'_>, log: &mut Log<'_>) -> Signs {
         let signs = Signs {
             kept_switches: self.observe_switches(beside, batch, log),
@@ -502,8 +501,7 @@ impl Task {
         signs
     }
 
-    /// Says whether the switches are the same as before, which proves that this database was not
-    /// flushed.
+    /// Returns whether the switches are unchanged, which proves that this database was not flushed.
     fn observe_switches(
         &mut self,
         beside: &Beside,
@@ -652,14 +650,14 @@ impl Task {
         }
     }
 
-    /// Whether what matters was answered last: the lock; and, while it is free, whether it is
-    /// wanted.
+    /// Whether the newest attempts answered everything that matters: the lock, and, while it is
+    /// free, whether it is wanted.
     fn has_sight(&self) -> bool {
         let needs_wanted = self.lock.held() == Some(false);
         self.lock.newest().is_ok() && !(needs_wanted && self.switches.wanted() == Wanted::Unknown)
     }
 
-    /// What was asked for at `at` was answered, wholly or in part.
+    /// A request sent at `at` was answered, wholly or in part.
     fn note_sight(&mut self, at: Mono) {
         match self.has_sight() {
             true => self.blind.good(at),
@@ -668,8 +666,8 @@ impl Task {
     }
 
     fn judge(&mut self, log: &mut Log<'_>) {
-        // A "free" that waits for its confirmation proves neither "held" nor "free": what was said
-        // stays.
+        // A "free" that waits for its confirmation proves neither "held" nor "free", so the
+        // previous verdict stays.
         let unconfirmed = self.lock.held() == Some(false) && self.lock.free_since().is_none();
         let facts = Facts {
             wanted: self.switches.wanted(),
@@ -680,7 +678,7 @@ impl Task {
             over_wind_down: self.unwanted.ms() > self.spec.wind_down_ms,
             blind: self.blind.ms() > self.spec.blind_after_ms,
         };
-        // Before the first judgement nothing was said that could stay.
+        // Before the first judgement there is no previous verdict to keep.
         let before = self
             .verdict
             .filter(|(_, rule, _)| *rule != Rule::NothingYet)
@@ -702,7 +700,7 @@ impl Task {
     }
 }
 
-/// What was left of the lease when the reading was sent: it is evidence for that instant.
+/// The remaining lease when the request was sent, because the reading is evidence for that instant.
 fn ttl_ms(reading: &LockReading, now: ServerTime) -> Option<u64> {
     match reading {
         LockReading::Held(held) => held
@@ -713,13 +711,13 @@ fn ttl_ms(reading: &LockReading, now: ServerTime) -> Option<u64> {
     }
 }
 
-/// Whether a hold that was seen at `at` cannot be a phantom.
+/// Whether a hold seen at `at` cannot be a phantom.
 fn proven(hold: &lock::Hold, at: Mono, kind: RedisKind) -> bool {
-    // Without replicas nobody waits for any.
+    // Without replicas, no client waits for any.
     kind == RedisKind::Standalone || hold.deadlines.renewed || at.since_ms(hold.began) >= PHANTOM_MS
 }
 
-/// What became of a hold that was there before.
+/// The fate of a hold that existed before.
 fn fate(news: &lock::News) -> Fate {
     match &news.ended {
         None => Fate::Kept,

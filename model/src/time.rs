@@ -1,11 +1,13 @@
-//! Three clocks, three types. Only like subtracts from like; nothing here can read a clock.
+//! Three clocks as three types. Only instants of one type can be subtracted; nothing here can read
+//! a clock.
 
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
-/// The agent's monotonic clock: milliseconds since an origin that means nothing to anybody else.
+/// The agent's monotonic clock: milliseconds since an origin that has no meaning outside the
+/// process.
 ///
-/// Every duration that lockwatch judges by is a difference of two of these.
+/// Every duration that a verdict depends on is a difference of two of these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct Mono(pub u64);
@@ -29,7 +31,7 @@ impl Mono {
     }
 }
 
-/// A Redis server's wall clock: milliseconds since the Unix epoch, as that server tells them
+/// A Redis server's wall clock: milliseconds since the Unix epoch, as that server reports them
 /// (`TIME`, `PEXPIRETIME`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
@@ -48,7 +50,7 @@ impl ServerTime {
     }
 }
 
-/// The agent's wall clock: milliseconds since the Unix epoch. For people to read; nothing is judged
-/// by it.
+/// The agent's wall clock: milliseconds since the Unix epoch. For display only; no verdict depends
+/// on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AgentWall(pub i64);

@@ -1,8 +1,8 @@
-//! Which servers belong together and which of them decides, as told by Sentinels, by a cluster, or
-//! by the servers' own roles. Pure: what was answered goes in, and nothing here dials anybody.
+//! Determines the servers of a redis and which of them decide, from the reports of Sentinels, of a
+//! cluster, or of the servers themselves. Pure: replies go in, and nothing here opens a connection.
 //!
-//! Whoever answers may lie. An address that no client could dial is not taken, lists are limited,
-//! and of Sentinels only a majority of the configured ones is believed.
+//! Replies are not trusted. An address that no client could dial is dropped, lists are limited, and
+//! Sentinels count only with a majority of the configured ones.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -15,10 +15,10 @@ pub mod cluster;
 pub mod replicated;
 pub mod sentinel;
 
-/// Longest host name of the domain name system.
+/// Maximum length of a DNS host name in bytes.
 const HOST_BYTES_MAX: usize = 253;
 
-/// A server's address as others announce it; they may know it by one that is of no use here.
+/// A server's address as announced by others. It may be unreachable from here.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Announced {
     /// Host name or address, in lower case; an IPv6 address without brackets.
@@ -28,7 +28,7 @@ pub struct Announced {
 }
 
 impl Announced {
-    /// An address that could be dialled; `None` for any other text.
+    /// An address that can be dialled; `None` for any other text.
     pub fn new(host: &str, port: u16) -> Option<Announced> {
         let dialable =
             host.len() <= HOST_BYTES_MAX && (is_name(host) || is_ipv6(host)) && port != 0;
@@ -40,7 +40,7 @@ impl Announced {
         accept::address(&self.host, self.port).into()
     }
 
-    /// From the replies that name host and port.
+    /// Reads an address from the replies for host and port.
     fn from_replies(host: &Reply, port: &Reply) -> Option<Announced> {
         let host = core::str::from_utf8(host.as_bytes()?).ok()?;
         Announced::new(host, u16::try_from(port.as_int()?).ok()?)
@@ -53,19 +53,20 @@ impl core::fmt::Display for Announced {
     }
 }
 
-/// Only what host names and IPv4 addresses consist of: this text gets into labels, pages and logs.
+/// Whether the text has only characters of host names and IPv4 addresses. It appears in labels,
+/// alerts and logs.
 fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
-/// Also with the name of an interface behind it: `fe80::1%eth0`.
+/// Also accepts a zone after the address: `fe80::1%eth0`.
 fn is_ipv6(text: &str) -> bool {
     let (address, interface) = text.split_once('%').unwrap_or((text, "0"));
     address.parse::<Ipv6Addr>().is_ok() && is_name(interface)
 }
 
-/// The value of `name` in a map that is flattened to a list; `None` also where the list is no such
+/// The value of `name` in a map that is flattened to a list; `None` also if the list is no such
 /// map.
 fn map_field<'a>(map: &'a [Reply], name: &str) -> Option<&'a Reply> {
     map.chunks_exact(2).find_map(|pair| match pair {

@@ -1,15 +1,15 @@
-//! What lockwatch says of a task: one total function over everything that matters, and the reason
-//! it gives.
+//! Computes the verdict of a task: one total function over all facts that matter, and the rule that
+//! applied.
 
 named! {
-    /// What lockwatch says of a task, worst first.
+    /// The verdict of a task, worst first.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Verdict {
         /// Positive evidence of more than one holder.
         Split = "split",
         /// Wanted, free, and the gap is longer than `grace`.
         Down = "down",
-        /// Held, but its progress has not moved for `stale_after`.
+        /// Held, but its progress has not moved for longer than `stale_after`.
         Stalled = "stalled",
         /// Held though nobody wants it, for longer than `wind_down`.
         Unwanted = "unwanted",
@@ -17,7 +17,7 @@ named! {
         Unknown = "unknown",
         /// Wanted and free within `grace`.
         Pending = "pending",
-        /// Held by one, and nothing speaks against it.
+        /// Held by one holder, with no evidence of a problem.
         Running = "running",
         /// Free and not wanted.
         Stopped = "stopped",
@@ -28,7 +28,7 @@ named! {
     /// Whether users want a task.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Wanted {
-        /// Somebody's switch is on.
+        /// At least one switch is on.
         Yes = "yes",
         /// All switches are known, and off.
         No = "no",
@@ -81,21 +81,21 @@ named! {
         LockBlind = "lock_blind",
         /// Free, and whether it is wanted could not be read for too long.
         WantedBlind = "wanted_blind",
-        /// Cannot be judged just now; the previous verdict stays.
+        /// Cannot be judged at present; the previous verdict stays.
         KeepPrevious = "keep_previous",
         /// Cannot be judged, and never could.
         NothingYet = "nothing_yet",
-        /// Held, but the work does not move.
+        /// Held, but the work makes no progress.
         NoProgress = "no_progress",
-        /// Held though nobody wants it, for too long.
+        /// Held though unwanted, for too long.
         HeldUnwanted = "held_unwanted",
         /// Held and wanted.
         HeldWanted = "held_wanted",
-        /// Held; nobody says whether it is wanted.
+        /// Held; no switches are configured.
         HeldUnset = "held_unset",
         /// Held; whether it is wanted could not be read.
         HeldWantedUnknown = "held_wanted_unknown",
-        /// Held though nobody wants it, but not for long.
+        /// Held though unwanted, but not for long.
         WindingDown = "winding_down",
         /// Wanted and free for too long.
         GapOverGrace = "gap_over_grace",
@@ -103,13 +103,13 @@ named! {
         GapWithinGrace = "gap_within_grace",
         /// Free and not wanted.
         FreeUnwanted = "free_unwanted",
-        /// Free; nobody says whether it is wanted.
+        /// Free; no switches are configured.
         FreeUnset = "free_unset",
     }
 }
 
 impl Rule {
-    /// The verdict that it gives; `None` where it does not apply.
+    /// The verdict of this rule; `None` if it does not apply.
     fn gives(self, facts: Facts, previous: Option<Verdict>) -> Option<Verdict> {
         let Facts { wanted, lock, split, gap_over_grace, stale, over_wind_down, blind } = facts;
         let (held, free) = (lock == LockFact::Held, lock == LockFact::Free);
@@ -141,7 +141,7 @@ impl Rule {
         }
     }
 
-    /// The rule in a sentence for people.
+    /// The rule in one sentence, for display.
     pub fn sentence(self) -> &'static str {
         match self {
             Rule::SplitEvidence => "More than one holder: there is positive evidence.",
@@ -178,24 +178,24 @@ impl Rule {
     }
 }
 
-/// A rule that was considered, and what it gave.
+/// A rule that was considered, and its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Considered {
     /// The rule.
     pub rule: Rule,
-    /// The verdict that it gave; `None`: it does not apply.
+    /// The verdict that it gave; `None`: the rule does not apply.
     pub gave: Option<Verdict>,
 }
 
-/// The verdict on `facts`, and the rule that gave it: the first of [`Rule::ALL`] that applies.
-/// `previous` is the verdict so far; it matters only where nothing can be judged at the moment.
+/// Returns the verdict on `facts`, and the rule that gave it: the first of [`Rule::ALL`] that
+/// applies. `previous` is the verdict so far; it matters only if nothing can be judged at present.
 pub fn judge(facts: Facts, previous: Option<Verdict>) -> (Verdict, Rule) {
     let gave = |rule: &Rule| Some((rule.gives(facts, previous)?, *rule));
-    // One of them always applies: the table over the whole product is a test.
+    // A rule always applies; a test covers the table over the whole product.
     Rule::ALL.iter().find_map(gave).unwrap_or((Verdict::Unknown, Rule::NothingYet))
 }
 
-/// What [`judge`] considered on its way: the rules in their order, up to the one that decided.
+/// The rules that [`judge`] considered, in order, up to the one that decided.
 pub fn trace(facts: Facts, previous: Option<Verdict>) -> impl Iterator<Item = Considered> {
     let mut decided = false;
     Rule::ALL.iter().map_while(move |rule| {

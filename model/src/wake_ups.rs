@@ -1,6 +1,6 @@
-//! Server-assisted wake-ups, as far as they can be decided without a socket: for which keys a
-//! server is asked to tell of changes, and how many changes are too many. A change that is told is
-//! a hint that it is worth reading now, never evidence.
+//! Change notifications, as far as they are decided without a socket: the keys for which a server
+//! is requested to report changes (CLIENT TRACKING), and how many changes are too many. A reported
+//! change is a hint to read now, never evidence.
 
 mod bucket;
 mod prefixes;
@@ -12,20 +12,22 @@ use core::{iter, slice};
 
 use crate::spec::{Key, TaskSpec, WantedSource};
 
-/// So many changes each second are never too many: a few percent of a core of the server, at worst.
+/// Number of changes per second that is always allowed. It costs at most a few percent of one core
+/// of the server.
 const CHANGES_PER_S_MIN: u64 = 1_000;
-/// So many always are: from here on, telling them costs more than reading 100,000 locks each
-/// second.
+/// Maximum number of changes per second. Above it, notifications cost more than reading 100,000
+/// locks each second.
 const CHANGES_PER_S_MAX: u64 = 15_000;
-/// Between the two, changes may come to this share of what polling reads: one in so many.
+/// Between the two limits, the allowed number of changes is one per this many reads of polling.
 const POLLS_PER_CHANGE: u64 = 6;
 
-/// How many changes a server may tell each second. More cost it more than polling does.
+/// Maximum number of changes that a server may report per second. More cost it more than polling
+/// does.
 pub fn changes_per_s(tasks: usize, interval_ms: u64) -> u64 {
     (polls_per_s(tasks, interval_ms) / POLLS_PER_CHANGE).clamp(CHANGES_PER_S_MIN, CHANGES_PER_S_MAX)
 }
 
-/// How many tasks polling reads each second.
+/// Number of tasks that polling reads per second.
 pub fn polls_per_s(tasks: usize, interval_ms: u64) -> u64 {
     (tasks as u64).saturating_mul(1_000) / interval_ms.max(1)
 }
@@ -33,9 +35,9 @@ pub fn polls_per_s(tasks: usize, interval_ms: u64) -> u64 {
 /// The keys of `task` whose change may change its verdict at once: the lock, the switches and the
 /// pause.
 ///
-/// Not the others. Progress and claims change as long as all is well, some of them each
-/// millisecond, and what they prove they prove over time; host names are for people, and one hash
-/// has those of all tasks.
+/// The other keys are excluded. Progress and claims change continuously in normal operation, some
+/// of them each millisecond, and they are evidence only over time. Host names are for display only,
+/// and one hash has those of all tasks.
 pub fn watched_keys(task: &TaskSpec) -> impl Iterator<Item = &Key> {
     let switches = match task.wanted.as_ref().map(|wanted| &wanted.source) {
         Some(WantedSource::Hash(key) | WantedSource::Set(key) | WantedSource::Counter(key)) => {

@@ -1,4 +1,5 @@
-//! Whether users want a task: which commands read their switches, and what the replies say.
+//! Reads whether users want a task: the commands for their switches, and the decoding of the
+//! replies.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -22,13 +23,13 @@ pub(crate) fn commands(source: &WantedSource, out: &mut Vec<Command>) {
     }
 }
 
-/// A string, bounded; `EXISTS` tells an empty one from none.
+/// Reads a string with a size limit. `EXISTS` distinguishes an empty one from an absent one.
 fn text_commands(key: &[u8], out: &mut Vec<Command>) {
     out.push(command!("EXISTS", key));
     out.push(command!("GETRANGE", key, "0", "255"));
 }
 
-/// What the switches say; `None` when there are none to read.
+/// Decodes the switches; `None` when there are none to read.
 pub(crate) fn decode(spec: &WantedSpec, replies: &mut Replies<'_>) -> Option<SwitchesReading> {
     match &spec.source {
         WantedSource::Hash(_) => Some(hash(spec.codec, replies.next())),
@@ -39,7 +40,7 @@ pub(crate) fn decode(spec: &WantedSpec, replies: &mut Replies<'_>) -> Option<Swi
     }
 }
 
-/// The verdict of switches: any on is yes; else any that cannot be read is unknown; else no.
+/// Combines switches: any on is yes; otherwise any that cannot be read is unknown; otherwise no.
 pub fn wanted(switches: &[(User, Switch)]) -> Wanted {
     if switches.iter().any(|(_, switch)| *switch == Switch::On) {
         return Wanted::Yes;
@@ -50,7 +51,8 @@ pub fn wanted(switches: &[(User, Switch)]) -> Wanted {
     }
 }
 
-/// A reading of switches, of which some may be missing, and why: then only "on" is an answer.
+/// Builds a reading of switches. `missing`: some could not be read, and why; then only "on" is an
+/// answer.
 fn read(mut switches: Vec<(User, Switch)>, missing: Option<Unknown>) -> SwitchesReading {
     switches.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     switches.dedup_by(|a, b| a.0 == b.0);
@@ -122,7 +124,7 @@ fn counter(codec: Codec, key: &[u8], value: Result<Option<&[u8]>, Unknown>) -> S
     }
 }
 
-/// A count of users; a negative one is none, and says nothing about who wants it.
+/// A count of users. A negative number is no count, and shows nothing about who wants the task.
 fn count(codec: Codec, value: &[u8]) -> Option<u64> {
     match codec::decode(codec, value)? {
         Scalar::Int(count) => u64::try_from(count).ok(),
@@ -138,25 +140,25 @@ fn named_keys(codec: Codec, keys: &[Vec<u8>], replies: &mut Replies<'_>) -> Swit
         match text(replies) {
             Ok(Some(value)) => switches.push((key.clone(), codec::switch(codec, value))),
             Ok(None) => {}
-            // Of a key that may not be read nobody knows whether it is there: a state made up for
-            // it would come and go with the rights, and look as if a user had written.
+            // For a key that may not be read, it is unknown whether it exists. A made-up state
+            // would come and go with the permission, and look as if a user had written.
             Err(why @ Unknown::NoPermission) => refused = Some(why),
-            // One key that holds no switch is one user who is unknown; the others count.
+            // A key that holds no switch makes one user unknown; the others count.
             Err(why @ Unknown::WrongType) => {
                 switches.push((
                     key.clone(),
                     Switch::Undecodable { value: why.name().as_bytes().to_vec(), fits: None },
                 ));
             }
-            // All keys lie in one slot: this is no answer about any of them, and nobody has written
-            // anything.
+            // All keys are in one slot, so this is no answer about any of them, and no key was
+            // written.
             Err(why) => unanswered = unanswered.or(Some(why)),
         }
     }
     unanswered.map_or_else(|| read(switches, refused), SwitchesReading::Unknown)
 }
 
-/// The value of a string, `None` when there is no such key.
+/// The value of a string, `None` when the key does not exist.
 fn text<'a>(replies: &mut Replies<'a>) -> Result<Option<&'a [u8]>, Unknown> {
     let (exists, value) = (replies.next(), replies.next());
     match (exists, value) {

@@ -1,10 +1,9 @@
-//! What each server of a redis shows of one lock, side by side. Never does this decide whether the
-//! lock is held or free; it tells how far a replica is behind, and whether two masters show two
-//! holders.
+//! Compares what each server of a redis shows of one lock. This never decides whether the lock is
+//! held or free; it shows how far a replica is behind, and whether two masters show two holders.
 //!
-//! Two masters that show different holders prove little by themselves: the older hold may have been
-//! released on the other side, and what is left of it here is a leftover that nobody holds. So the
-//! older hold must be shown to live.
+//! Two masters that show different holders prove little by themselves. The older hold may have been
+//! released on the other server, and its copy here is a leftover without a holder. So there must be
+//! evidence that the older hold is alive.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -21,8 +20,8 @@ use crate::spec::RedisKind;
 use crate::split::{clients_meet, party};
 use crate::time::{Mono, ServerTime};
 
-/// A client that takes a lock, waits for replicas in vain and gives it back, holds it for about so
-/// long and never knows of it.
+/// Typical duration in milliseconds of a phantom hold: a client takes the lock, waits in vain for
+/// replicas and releases it, and its application never learns that it held the lock.
 pub(crate) const PHANTOM_MS: u64 = 1_150;
 
 /// What all servers show of one lock, sorted by address.
@@ -38,10 +37,10 @@ struct Server {
     standing: Standing,
     role: Role,
     seen: Seen,
-    /// When it was asked what it answered last, be that a refusal to tell of this lock.
+    /// When the request of its last answer was sent, including an answer that refused this lock.
     answered: Mono,
-    /// It had answered shortly before, too: what it shows is not what it did late, after it had
-    /// stood still.
+    /// Whether it had also answered shortly before. If so, its state does not come from commands
+    /// executed late, after a freeze.
     steady: bool,
     shown: Shown,
     expired: Option<RanOut>,
@@ -49,22 +48,22 @@ struct Server {
     lag: Option<Lag>,
 }
 
-/// How far a replica was behind when it was last asked.
+/// The lag of a replica when it was last read.
 #[derive(Clone, Copy, Debug)]
 struct Lag {
-    /// With which hold: since when the server that decides has shown that.
+    /// The hold compared: since when the deciding server has shown it.
     of: Mono,
     ms: u64,
 }
 
-/// The hold that the server that decides shows.
+/// The hold that the deciding server shows.
 #[derive(Clone, Copy, Debug)]
 struct Newest<'a> {
     hold: &'a Hold,
     deadline: ServerTime,
 }
 
-/// A hold that ran out on one server, as was seen there.
+/// A hold that expired on one server, as seen there.
 #[derive(Clone, Debug)]
 struct RanOut {
     holders: Vec<Holder>,
@@ -81,36 +80,37 @@ enum Shown {
 #[derive(Clone, Debug)]
 struct Hold {
     held: Held,
-    /// When it was first seen here.
+    /// When it was first seen on this server.
     since: Mono,
-    /// When it began, or no later than.
+    /// Latest possible beginning.
     began: Mono,
-    /// The server had answered shortly before it began: it is not what that one did late, after it
-    /// had stood still.
+    /// Whether the server had answered shortly before it began. If so, the hold does not come from
+    /// a command executed late, after a freeze.
     steady: bool,
-    /// When this server surely did not show it yet; `None` when it did from the first look on.
+    /// When this server certainly did not show it yet; `None` when it did in the first reading.
     not_before: Option<Mono>,
-    /// That was as a replica: it may have come from the master, long after it had begun there.
+    /// That reading was as a replica, so the hold may have come from the master long after it had
+    /// begun there.
     perhaps_late: bool,
-    /// Where this server's replication stood when it surely had not begun.
+    /// The server's replication offset when the hold certainly had not begun.
     offset_before: Option<u64>,
-    /// And when the one was surely over that its holder had here before, if any.
+    /// The offset by which the holder's previous hold here was certainly over, if any.
     earlier_over: Option<u64>,
-    /// The newest deadline that was told, and when: a renewal during a reading leaves that without
-    /// one.
+    /// The newest known deadline, and when it was reported. A reading during a renewal has none.
     told: Option<(ServerTime, Mono)>,
     /// When the deadline was last seen to have moved forward.
     moved: Option<Mono>,
-    /// After when its holder surely moved it forward on this server, as a master.
+    /// The instant after which its holder certainly moved the deadline forward on this server, as a
+    /// master.
     lived_after: Option<Mono>,
 }
 
-/// How the servers' words are weighed.
+/// How the servers' readings are compared.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Words further apart than this do not contradict each other.
+    /// Readings further apart than this do not contradict each other.
     pub(crate) fresh_ms: u64,
-    /// A hold that lasted so long is no phantom.
+    /// A hold that lasted this long is no phantom.
     pub(crate) settle_ms: u64,
     pub(crate) kind: RedisKind,
 }
@@ -121,9 +121,9 @@ pub(crate) struct Rivalry {
     pub(crate) nodes: [Arc<str>; 2],
     pub(crate) older: Vec<Party>,
     pub(crate) newer: Vec<Party>,
-    /// What is left of the older lease.
+    /// Remaining lease of the older hold in milliseconds.
     pub(crate) left_ms: Option<u64>,
-    /// The older hold lives beyond doubt.
+    /// The older hold is certainly alive.
     pub(crate) proven: bool,
 }
 
@@ -135,16 +135,17 @@ pub(crate) struct Word<'a> {
     pub(crate) role: Role,
     pub(crate) seen: Seen,
     pub(crate) lease_ms: Option<u64>,
-    /// A master that was asked again so soon has not stood still.
+    /// A master that was read again within this time has not been frozen.
     pub(crate) steady_ms: u64,
-    /// Nor has a replica, which is asked less often: nobody is promoted who stands still.
+    /// The same limit for a replica, which is read less often. A frozen replica is not promoted.
     pub(crate) steady_replica_ms: u64,
-    /// A server that was asked again so soon can hardly have shown anything else between.
+    /// A server that was read again within this time is unlikely to have shown anything else in
+    /// between.
     pub(crate) fresh_ms: u64,
 }
 
 impl Word<'_> {
-    /// So soon that the server has not stood still between.
+    /// Whether it follows so soon that the server was not frozen in between.
     fn comes_soon_after(&self, before: &Server) -> bool {
         let steady_ms =
             if before.role == Role::Replica { self.steady_replica_ms } else { self.steady_ms };
@@ -153,7 +154,7 @@ impl Word<'_> {
 }
 
 impl Witnesses {
-    /// Takes in what a server shows.
+    /// Takes in the reading of a server.
     pub(crate) fn observe(&mut self, reading: &LockReading, word: Word<'_>) {
         let position =
             self.servers.binary_search_by(|server| server.origin.node.cmp(&word.origin.node));
@@ -199,9 +200,9 @@ impl Witnesses {
         self.compare(word);
     }
 
-    /// Notes how far the replicas are behind. What one showed before the newest renewal says
-    /// nothing about that, so until it is asked again, what was known before holds: else each
-    /// renewal would hide a replica that is behind.
+    /// Records the lag of the replicas. A reading from before the newest renewal does not show
+    /// whether the replica has it, so the earlier result stays until the next one. Otherwise each
+    /// renewal would hide a lagging replica.
     fn compare(&mut self, word: Word<'_>) {
         for position in 0..self.servers.len() {
             let newest = self.newest();
@@ -222,7 +223,7 @@ impl Witnesses {
         self.servers.is_empty()
     }
 
-    /// Forgets servers that do not belong to the redis any more.
+    /// Drops servers that no longer belong to the redis.
     pub(crate) fn retain(&mut self, nodes: &[Arc<str>]) {
         self.servers.retain(|server| nodes.contains(&server.origin.node));
     }
@@ -237,7 +238,7 @@ impl Witnesses {
         })
     }
 
-    /// Two masters with different holders, if there are any; one with proof before one without.
+    /// Two masters with different holders, if any; one with proof is preferred.
     pub(crate) fn rivalry(&self, limits: Limits, at: Mono) -> Option<Rivalry> {
         let pairs = self.servers.iter().enumerate().flat_map(|(position, a)| {
             let others = self.servers.iter().skip(position + 1);
@@ -246,8 +247,8 @@ impl Witnesses {
         pairs.max_by_key(|rivalry| rivalry.proven)
     }
 
-    /// Whether these two still show different holders; while one of them cannot be read, until its
-    /// hold has run out.
+    /// Whether these two servers still show different holders. While one of them cannot be read,
+    /// this holds until its hold expires.
     pub(crate) fn contradict(&self, [a, b]: &[Arc<str>; 2], at: Mono) -> bool {
         let server =
             |name: &Arc<str>| self.servers.iter().find(|server| server.origin.node == *name);
@@ -293,7 +294,7 @@ impl Server {
         expired: Option<RanOut>,
     ) -> Server {
         let expired = match (&shown, before) {
-            // What was once seen to run out stays known until somebody else's hold ends here.
+            // An expiry stays known until another client's hold ends here.
             (Shown::Nothing, Some(before)) if expired.is_none() && before.hold().is_none() => {
                 before.expired.clone()
             }
@@ -314,7 +315,7 @@ impl Server {
         }
     }
 
-    /// The holds that were over here when this word was said.
+    /// The holds that were over here at the time of this reading.
     fn earlier_at(&self, shown: &Shown, word: Word<'_>) -> Earlier {
         let mut earlier = self.earlier.clone();
         if !one_history(&self.origin, word.origin) {
@@ -336,7 +337,7 @@ impl Server {
         }
     }
 
-    /// It says that it is master.
+    /// Whether it reports that it is master.
     fn rules(&self) -> bool {
         self.role == Role::Master
     }
@@ -354,15 +355,15 @@ impl Server {
         runs.then_some(hold)
     }
 
-    /// What is left of a hold's lease at `at`; `None` where it has no end that is known.
+    /// Remaining lease of a hold at `at` in milliseconds; `None` if its end is unknown.
     fn left_ms(&self, hold: &Hold, at: Mono) -> Option<u64> {
         let Deadline::At(deadline) = hold.held.deadline else { return None };
         let left_ms = u64::try_from(deadline.since_ms(self.seen.last)).unwrap_or(0);
         Some(left_ms.saturating_sub(at.since_ms(self.seen.sent)))
     }
 
-    /// Of a replica that was asked after the newest deadline had been set: how far its own is
-    /// behind that.
+    /// For a replica that was read after the newest deadline was set: how far its own deadline is
+    /// behind.
     fn lag_behind(&self, Newest { hold, deadline }: Newest<'_>) -> Option<Lag> {
         if self.role != Role::Replica || self.seen.sent <= hold.moved.unwrap_or(hold.since) {
             return None;
@@ -373,7 +374,7 @@ impl Server {
                     Deadline::At(own) => deadline.since_ms(own),
                     Deadline::Never | Deadline::Torn => return None,
                 },
-                // It does not have this hold at all.
+                // The replica lacks this hold completely.
                 None => deadline.since_ms(self.seen.last),
             };
         Some(Lag { of: hold.since, ms: u64::try_from(behind).unwrap_or(0) })
@@ -384,7 +385,8 @@ fn told(held: &Held, at: Mono) -> Option<(ServerTime, Mono)> {
     held.deadline.instant().map(|deadline| (deadline, at))
 }
 
-/// A deadline that is so much nearer than before on the same clock was written.
+/// A deadline that moves back by this many milliseconds on one clock was written, not measured
+/// differently.
 const WRITTEN_BACK_MS: i64 = 1_000;
 
 impl Hold {
@@ -403,7 +405,7 @@ impl Hold {
             let comparable =
                 word.origin.same_clock(&server.origin) && one_reign(&server.origin, word.origin);
             let ruled = server.rules() && word.role == Role::Master;
-            // The clock of the server that wrote the deadline before may have been ahead of this
+            // The clock of the server that wrote the previous deadline may have been ahead of this
             // one's.
             let written = forward || back && one_reign(&server.origin, word.origin);
             return Hold {
@@ -452,14 +454,14 @@ impl Hold {
         }
     }
 
-    /// It was last seen at `seen`, after it had lasted long enough or was renewed: no client would
-    /// have given it back.
+    /// Whether, when last seen at `seen`, it had lasted long enough or was renewed, so that its
+    /// client did not release it as a phantom.
     fn settled(&self, seen: Mono, long_ms: u64) -> bool {
         self.moved.is_some() || seen.since_ms(self.began) >= long_ms
     }
 
-    /// Whether it began while the lease that `before` showed still ran, so that this did not run
-    /// out.
+    /// Whether it began while the lease shown by `before` was still running, so that this lease did
+    /// not expire.
     fn began_before_end_of(&self, before: &Server, word: Word<'_>) -> bool {
         let deadline = before.hold().and_then(|hold| hold.held.deadline.instant());
         deadline.is_some_and(|deadline| self.began < word.seen.mono_of(deadline))
@@ -471,9 +473,9 @@ impl Hold {
     }
 }
 
-/// The hold that ran out between two readings of one server. One that was not seen shortly before
-/// its end may have been renewed unseen, and released; one that had much of its lease left then,
-/// beside what had been seen of it, may have been released before its end.
+/// The hold that expired between two readings of one server. A hold not seen shortly before its end
+/// may have been renewed unseen and released. One with much of its lease left, compared with how
+/// long it was seen, may have been released before its end.
 fn expired(before: Option<&Server>, word: Word<'_>) -> Option<RanOut> {
     let before =
         before.filter(|before| word.seen.sent.since_ms(before.seen.sent) <= word.fresh_ms)?;
@@ -495,7 +497,7 @@ fn rivalry(a: &Server, b: &Server, limits: Limits, at: Mono) -> Option<Rivalry> 
         return None;
     }
     let prompt = |server: &Server, hold: &Hold| server.standing == Standing::Decides || hold.steady;
-    // What a frozen server did late takes longer to be given back,
+    // A hold that a frozen server executed late takes longer to be released,
     let settled = |server: &Server, hold: &Hold| {
         hold.settled(
             server.seen.sent,
@@ -505,7 +507,7 @@ fn rivalry(a: &Server, b: &Server, limits: Limits, at: Mono) -> Option<Rivalry> 
     if !settled(a, x) || !settled(b, y) {
         return None;
     }
-    // or never is: its client does not know of it. Only a renewal tells.
+    // or never is, because its client does not know of it. Only a renewal proves that it does.
     let known = |server: &Server, hold: &Hold| prompt(server, hold) || hold.moved.is_some();
     let ((older, old), (newer, new)) =
         if x.since < y.since { ((a, x), (b, y)) } else { ((b, y), (a, x)) };
@@ -527,9 +529,10 @@ fn rivalry(a: &Server, b: &Server, limits: Limits, at: Mono) -> Option<Rivalry> 
     })
 }
 
-/// Whether the newer hold is no leftover: it was taken, or renewed, while the older one was there.
+/// Whether the newer hold is no leftover: it was taken or renewed while the older one existed.
 fn newer_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold) -> bool {
-    // What came late may have been over on the master, which is told only beyond what both share.
+    // A hold that arrived late may have been over on the master, and that is known only beyond the
+    // shared bytes.
     let over = older.earlier.of(&new.held.holders).filter(|_| new.perhaps_late);
     let leftover = over
         .is_some_and(|over| fork(&older.origin, &newer.origin).is_none_or(|shared| over > shared));
@@ -541,26 +544,26 @@ fn newer_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold) -> bool {
 fn older_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold, limits: Limits) -> bool {
     let ran_out =
         newer.expired.as_ref().filter(|ran_out| clients_meet(&ran_out.holders, &old.held.holders));
-    // Whoever renews its lock here would have done so there, too; a lock with a fixed lease is
-    // released at any time, and what a replica was told of is renewed elsewhere.
+    // A client that renews its lock here would have released it here, too. A lock with a fixed
+    // lease may be released at any time, and a lock that a replica received is renewed elsewhere.
     let ran_out_there =
         old.lived_after.is_some() && ran_out.is_some_and(|ran_out| ran_out.at > old.since);
-    // When the same client's newest hold was over there, which it may have given back instead of
-    // the older one.
+    // The offset by which the same client's newest hold was over there. The client may have
+    // released that one instead of the older one.
     let over_there = newer.earlier.of(&old.held.holders);
     let never_there = match fork(&older.origin, &newer.origin) {
-        // The offset is told a moment after the lock, so it must have grown since.
+        // The offset is read a moment after the lock, so it must have grown since.
         Some(shared) => {
             let grew = older.origin.offset.is_some_and(|now| now > shared);
-            // Nor had the other server an earlier hold of the same client left, which that one may
-            // have given back instead.
+            // The other server also had no earlier hold of the same client left that it may have
+            // released instead.
             let nothing_left = old.earlier_over.is_none_or(|over| over <= shared);
             let none_there = over_there.is_none_or(|over| over <= shared);
             grew && nothing_left
                 && none_there
                 && old.offset_before.is_some_and(|written| written >= shared)
         }
-        // It began on a server that nothing ever joined to the other one.
+        // It began on a server that never shared data with the other one.
         None => {
             let apart =
                 limits.kind == RedisKind::Replicated && both_tell(&older.origin, &newer.origin);
@@ -570,8 +573,8 @@ fn older_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold, limits: L
                 && !older.origin.related(&newer.origin)
         }
     };
-    // Where the lock is held for moments only, its holder may have had it there, too, between two
-    // looks.
+    // If the lock is only held for moments, its holder may have had it there, too, between two
+    // readings.
     let leased_ms = older
         .left_ms(old, older.seen.sent)
         .map(|left_ms| left_ms + older.seen.sent.since_ms(old.began));
@@ -580,8 +583,8 @@ fn older_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold, limits: L
     old.lived_after(new.since) || (ran_out_there || never_there) && !repeated
 }
 
-/// How many bytes two servers share, if one of them continues the history of the other, or both the
-/// same third one.
+/// Number of bytes that two servers share, if one of them continues the history of the other, or
+/// both the same third one.
 fn fork(a: &Origin, b: &Origin) -> Option<u64> {
     let (a, b) = (a.generation.as_deref()?, b.generation.as_deref()?);
     let of_a_third = || {
@@ -592,7 +595,7 @@ fn fork(a: &Origin, b: &Origin) -> Option<u64> {
     generation::shared_bytes(a, b).or_else(|| generation::shared_bytes(b, a)).or_else(of_a_third)
 }
 
-/// Whether offsets of both count in one history: the same, or one that was continued.
+/// Whether offsets of both belong to one history: the same, or one that was continued.
 fn one_history(old: &Origin, new: &Origin) -> bool {
     match (&old.generation, &new.generation) {
         (Some(old), Some(new)) => {
@@ -606,8 +609,8 @@ fn both_tell(a: &Origin, b: &Origin) -> bool {
     a.generation.is_some() && b.generation.is_some()
 }
 
-/// Whether a master was one all the time between both: whoever follows another server for a moment
-/// begins a new history.
+/// Whether a master stayed master between both. A server that follows another one, even for a
+/// moment, starts a new history.
 fn one_reign(old: &Origin, new: &Origin) -> bool {
     match (&old.generation, &new.generation) {
         (Some(old), Some(new)) => {
@@ -675,7 +678,7 @@ mod tests {
         }
     }
 
-    /// Of a split only its own two servers tell whether it goes on, whoever else there is.
+    /// Only the two servers of a split show whether it continues, whatever others there are.
     #[test]
     fn a_third_server_ends_no_split_of_two_others() {
         let shows = |name: &str, who: Option<&str>| {
@@ -699,15 +702,15 @@ mod tests {
         assert!(!contradict(all, ["a", "gone"]), "nobody knows one of them");
     }
 
-    /// Whoever takes the lock anew after a hold of his ran out may well have released it where that
-    /// ran out.
+    /// A client that takes the lock again after its hold expired may well have released it where
+    /// that hold expired.
     #[test]
     fn only_a_hold_that_ran_out_after_it_was_seen_here_ran_out_there() {
         let (older, mut newer) = (server("a"), server("b"));
         let moved = Hold { moved: Some(Mono(5_500)), ..hold("A", 5_000) };
         let (renewed, new) =
             (Hold { lived_after: Some(Mono(5_000)), ..moved.clone() }, hold("B", 8_000));
-        // As a replica it was told of that, and may have been told nothing more.
+        // As a replica it received that, and possibly nothing later.
         for (old, at, lives) in
             [(&renewed, 4_000, false), (&renewed, 6_000, true), (&moved, 6_000, false)]
         {
@@ -716,8 +719,7 @@ mod tests {
         }
     }
 
-    /// One that is gone earlier was given back, and what another clock says of its end says
-    /// nothing.
+    /// A hold that is gone earlier was released, and another clock shows nothing about its end.
     #[test]
     fn only_what_is_gone_at_its_deadline_ran_out() {
         let held = |deadline| {
@@ -747,8 +749,8 @@ mod tests {
         assert_eq!(ran_out(17_000, 17_000, 0), None, "nor seen shortly before its end");
     }
 
-    /// The offset is told a moment after the lock: a hold that was written in between is among the
-    /// bytes before it.
+    /// The offset is read a moment after the lock, so a hold written in between is among the bytes
+    /// before it.
     #[test]
     fn a_hold_that_was_read_with_shared_bytes_was_there_too() {
         use crate::input::{Fork, Generation};

@@ -1,4 +1,4 @@
-//! The codecs against bytes that the real serializers wrote, and against bytes that nobody wrote.
+//! Tests the codecs with bytes from the real serializers, and with random bytes.
 
 use std::fs;
 use std::path::Path;
@@ -7,13 +7,13 @@ use lockwatch_model::codec::{Scalar, decode, display_text, switch};
 use lockwatch_model::reading::Switch;
 use lockwatch_model::spec::Codec;
 
-/// One value that a real serializer wrote.
+/// One value as stored by a real serializer.
 struct Fixture {
-    /// Serializer and value.
+    /// Name of serializer and value.
     name: String,
     codec: Codec,
     bytes: Vec<u8>,
-    /// What must be read; `None`: it must be refused.
+    /// The expected result; `None`: the bytes must be refused.
     expected: Option<Scalar>,
 }
 
@@ -68,7 +68,7 @@ fn from_hex(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
 }
 
-/// A small generator of pseudo-random numbers (xorshift64), so that a failure can be repeated.
+/// A small pseudo-random generator (xorshift64), so that a failure is reproducible.
 struct Random(u64);
 
 impl Random {
@@ -96,8 +96,7 @@ fn what_the_real_serializers_write_is_read_right() {
     }
 }
 
-/// Every form but JSON's numbers has a length or an end, so that a value that was cut off is
-/// refused.
+/// Every form except JSON's numbers has a length or an end, so a truncated value is refused.
 #[test]
 fn only_json_numbers_and_the_empty_value_have_a_readable_prefix() {
     for fixture in fixtures() {
@@ -106,9 +105,9 @@ fn only_json_numbers_and_the_empty_value_have_a_readable_prefix() {
             let explained = match (fixture.codec, &read) {
                 (Codec::Json | Codec::Jdk, Scalar::Null) => length == 0,
                 (Codec::Json, Scalar::Int(_)) => true,
-                // The mark of a first occurrence, cut so that it is the whole text with its end.
+                // The mark of a first occurrence, truncated so that it looks like a complete text.
                 (Codec::Kryo5, Scalar::Text(text)) => text.starts_with('\u{1}'),
-                // The class id of no object is the beginning of an unknown class' name.
+                // The class id of null is a prefix of an unknown class' name.
                 (Codec::Kryo5, Scalar::Null) => length == 1 && fixture.expected.is_none(),
                 _ => false,
             };
@@ -143,7 +142,7 @@ fn damaged_and_random_bytes_never_panic() {
     }
 }
 
-/// Random bytes behind each opening that leads somewhere.
+/// Random bytes after each valid prefix.
 #[test]
 fn random_values_behind_real_openings_never_panic() {
     let mut random = Random(42);
@@ -216,7 +215,7 @@ fn a_switch_is_read_by_what_its_value_means() {
     }
 }
 
-/// A switch that was written by another codec than the configured one names that codec.
+/// The decoder names the codec that fits a value written with another codec than configured.
 #[test]
 fn a_wrong_codec_is_named() {
     let true_by = |file, codec| {

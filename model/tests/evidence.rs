@@ -1,5 +1,5 @@
-//! What may be believed, and when it is looked again: the rules of evidence where no timeline
-//! reaches.
+//! Which replies may be believed, and when a state is read again: the rules of evidence that
+//! timelines cannot cover.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn role(name: &str) -> Reply {
     Reply::Array(vec![bytes(name), Reply::Int(0), Reply::Array(vec![])])
 }
 
-/// The end of a batch: the clock, the role and the nonce.
+/// The end of a batch: clock, role and nonce.
 fn end_of(name: &str, nonce: &str) -> Vec<Reply> {
     vec![clock(12), role(name), bytes(nonce)]
 }
@@ -67,7 +67,7 @@ fn only_a_master_is_believed_and_its_word_comes_after_the_answers() {
     assert_eq!(judged(4, &end_of("sentinel", "n1")).err(), Some(Unknown::NotMaster));
     let commands: Vec<_> = footer(CAPS, b"n1").iter().map(words).collect();
     assert_eq!(commands, ["TIME", "ROLE", "ECHO n1"], "role and nonce come last");
-    // A witness may be a replica, and says so.
+    // A witness may be a replica and report that.
     let timing =
         Timing { sent: Mono(0), received: Mono(4), sent_wall: AgentWall(0), timeout_ms: 3_000 };
     let told = witness(CAPS, timing, b"n1", &[clock(12)], &end_of("slave", "n1"));
@@ -96,7 +96,7 @@ fn what_is_missing_or_refused_is_unknown() {
     }
 }
 
-/// Of an answer that came, what was refused in it alone.
+/// Refusals of single commands in an accepted batch.
 #[test]
 fn what_could_not_be_read_is_shown_as_unknown() {
     let _rule = rule("1 evidence");
@@ -123,7 +123,7 @@ fn what_could_not_be_read_is_shown_as_unknown() {
         ("the lock", reading(LockReading::Unknown(refused), none.clone()), None, Wanted::No),
     ] {
         let mut state = watching();
-        // What was known before is no answer either.
+        // The earlier state is no answer either.
         for (at, reading) in [(1_000, reading(LockReading::Free, none.clone())), (2_000, answer)] {
             state.step(Mono(at), Input::Sample(answered(at, reading)));
         }
@@ -133,7 +133,7 @@ fn what_could_not_be_read_is_shown_as_unknown() {
     }
 }
 
-/// Neither an answer nor a failure: the sampler itself must have fallen behind.
+/// Neither an answer nor a failure arrives: the sampler itself must have fallen behind.
 #[test]
 fn without_any_news_nothing_is_known_after_a_while() {
     let _rule = rule("16 freshness");
@@ -161,8 +161,8 @@ fn without_any_news_nothing_is_known_after_a_while() {
     }
 }
 
-/// Which users stand in the first part of a large hash is the server's choice, and another one
-/// after a restart: nobody's switch is gone.
+/// The server chooses which users are in the first part of a large hash, and chooses others after a
+/// restart. No switch is lost by that.
 #[test]
 fn of_too_many_switches_none_is_lost_that_is_not_read() {
     let _rule = rule("10 lost switches");
@@ -198,7 +198,7 @@ fn of_too_many_switches_none_is_lost_that_is_not_read() {
         "after a restart"
     );
     assert_eq!(shows(3_000, "y", "5", &["ben", "chris"]), (Wanted::Yes, unknown, 0), "seen again");
-    // All that there are is another matter.
+    // A complete reading is a different case.
     assert_eq!(
         shows(4_000, "z", "0", &[]),
         (Wanted::Yes, (Some(0), Some(0)), 0),
@@ -224,7 +224,7 @@ fn task() -> Arc<TaskSpec> {
     })
 }
 
-/// What the server answered at once to what was asked at `at`.
+/// The server's immediate answer to a request sent at `at`.
 fn answered(at: u64, reading: TaskReading) -> Sample {
     let attestation = judged(0, &end_of("master", "n1")).expect("believed");
     Sample {
@@ -297,7 +297,7 @@ fn watched() -> Watched {
     Watched { task: TaskIndex(0), grace_ms: None, proves_holders: false }
 }
 
-/// The commands of one task's first round, each cut to its name and key.
+/// The commands of one task's first round, each reduced to its name and key.
 fn asked(source: WantedSource) -> Vec<String> {
     let spec = TaskSpec {
         wanted: Some(WantedSpec { source, codec: Codec::Raw }),
@@ -360,7 +360,7 @@ fn a_first_free_is_looked_at_again_late_enough_to_confirm_it() {
     assert!(schedule.due(again).is_some());
 }
 
-/// Whatever is configured, and whatever the library: no write, nothing without a bound.
+/// For every configuration and library: no write, and no command without a bound.
 #[test]
 fn only_bounded_reads_are_sent() {
     let _rule = rule("15 read only");

@@ -1,4 +1,4 @@
-//! Random inputs, from a seed: whatever comes in, nothing panics and every snapshot keeps its
+//! Feeds random inputs from a seed: the model must never panic, and every snapshot must keep its
 //! invariants.
 //!
 //! `SEED=n cargo test -p lockwatch-model --test random` repeats one run.
@@ -28,8 +28,7 @@ mod invariants;
 const NODES: [&str; 3] = ["a:6379", "b:6379", "c:6379"];
 const STEPS_PER_SEED: usize = 10_000;
 const SEEDS: u64 = 10;
-/// So many of the last inputs are shown with a failure, each cut to so many characters unless one
-/// seed was asked for.
+/// Number of recent inputs shown with a failure, each truncated unless a single seed was requested.
 const INPUTS_SHOWN: usize = 3;
 const INPUT_CHARS: usize = 240;
 
@@ -62,7 +61,7 @@ impl Dice {
     }
 }
 
-/// What changes slowly from reading to reading; everything in it may jump.
+/// State that changes slowly from reading to reading; any part may jump.
 struct World {
     dice: Dice,
     now: u64,
@@ -75,12 +74,12 @@ struct World {
     claims: Vec<(Vec<u8>, Vec<u8>)>,
     progress: u64,
     token: i64,
-    /// For so many steps more, nothing happens but renewals: evidence takes time.
+    /// Number of remaining steps with nothing but renewals, because evidence needs time.
     calm: u64,
     spec: Arc<WatchSpec>,
 }
 
-/// What each server has of its own.
+/// The state of one server.
 #[derive(Clone)]
 struct Server {
     clock_ms: i64,
@@ -182,17 +181,17 @@ impl World {
         NodeNews { epoch: self.epoch(), redis: self.redis(), node, kind }
     }
 
-    /// Sometimes an older configuration's, which must be dropped.
+    /// Sometimes the epoch of an older configuration, which must be dropped.
     fn epoch(&mut self) -> u32 {
         self.spec.epoch - u32::from(self.dice.one_in(50))
     }
 
-    /// Sometimes one that does not exist.
+    /// Sometimes the index of a redis that does not exist.
     fn redis(&mut self) -> RedisIndex {
         RedisIndex(if self.dice.one_in(100) { 7 } else { 0 })
     }
 
-    /// Another server decides from here on, or nobody knows which.
+    /// From here on another server decides, or the deciding one is unknown.
     fn topology(&mut self) -> Topology {
         self.lead = self.any_server();
         let mut nodes: Vec<Arc<str>> =
@@ -215,8 +214,8 @@ impl World {
         }
     }
 
-    /// A sample of server `at`. What is asked about one task of servers that decide arrives in
-    /// order, as in the real sampler.
+    /// A sample of server `at`. Samples of one task from deciding servers arrive in order, as in
+    /// the real sampler.
     fn sample(&mut self, at: usize, outcome: Outcome) -> Sample {
         let decides = at == self.lead || (self.kind() == RedisKind::Cluster && self.dice.one_in(2));
         self.sample_as(at, decides, outcome)
@@ -275,7 +274,7 @@ impl World {
         self.sample(at, Outcome::Read { attestation, readings })
     }
 
-    /// What lies beside the locks, from any server.
+    /// The keys beside the locks, from any server.
     fn beside(&mut self) -> Sample {
         let at = self.any_server();
         let attestation = if self.dice.one_in(4) { None } else { Some(self.attestation(at)) };
@@ -337,7 +336,7 @@ impl World {
             0 => server.generation.flushes += 1,
             1 => server.generation.evictions = self.dice.below(5),
             2 => server.generation.replication_id = vec![b'r', self.dice.below(9) as u8],
-            // Promoted, with more or less of what the other one has.
+            // It is promoted, with more or less of the other server's data.
             3 => {
                 let offset =
                     from.offset.saturating_sub(self.dice.below(300)) + self.dice.below(150);
@@ -347,7 +346,7 @@ impl World {
                 server.offset = offset;
                 server.role = Role::Master;
             }
-            // Joined.
+            // It joins the other server.
             4 => {
                 let run_id = server.generation.run_id.clone();
                 *server = Server { role: Role::Replica, clock_ms: server.clock_ms, ..from };
@@ -407,7 +406,7 @@ impl World {
         (0..count).map(|user| (vec![b'u', user as u8], switch(&mut self.dice))).collect()
     }
 
-    /// A part that is sometimes unreadable by itself.
+    /// A part that is sometimes unreadable.
     fn refusal(&mut self) -> Option<Unknown> {
         self.dice.one_in(15).then(|| self.dice.of(&Unknown::ALL))
     }
@@ -474,7 +473,7 @@ fn watch_spec(dice: &mut Dice, kind: RedisKind, epoch: u32) -> WatchSpec {
     WatchSpec { redises: vec![redis], tasks, epoch }
 }
 
-/// A task keeps its scheme: under another one it would begin anew.
+/// A task keeps its scheme, because its state would restart under another one.
 fn scheme(name: &str) -> SchemeKind {
     if name < "c" { SchemeKind::Redisson } else { SchemeKind::String }
 }
@@ -511,7 +510,7 @@ fn task(dice: &mut Dice, name: &str) -> TaskSpec {
     }
 }
 
-/// How many events there were, and how many of them were splits between two masters.
+/// Returns the number of events, and of splits between two masters.
 fn drive(seed: u64, steps: usize) -> Result<(usize, usize), String> {
     let mut world = World::new(seed);
     let mut state = State::new();
@@ -561,8 +560,8 @@ fn drive(seed: u64, steps: usize) -> Result<(usize, usize), String> {
     Ok((events, splits))
 }
 
-/// A snapshot of events shows what they made of their tasks, the task that was looked at, and all
-/// others as they were before. A new configuration shows at once.
+/// A snapshot of events shows the effect of events on their tasks, the task that was requested, and
+/// all others unchanged. A new configuration shows at once.
 fn shown_first<'a>(
     input: &'a Input,
     looked_at: Option<&'a str>,
@@ -599,15 +598,15 @@ fn shown_first<'a>(
     tasks.chain(lags)
 }
 
-/// What a single input may change.
+/// Checks the effect of a single input.
 #[derive(Default)]
 struct SingleInputs {
-    /// What each server said it was in its newest accepted batch.
+    /// The role that each server reported in its newest accepted batch.
     roles: BTreeMap<Arc<str>, Role>,
 }
 
 impl SingleInputs {
-    /// What is wrong with what `input` did.
+    /// The violations caused by `input`.
     fn check(
         &mut self,
         input: &Input,
@@ -645,7 +644,7 @@ impl SingleInputs {
         broken
     }
 
-    /// Both servers must have said that they are master, and shown different holders.
+    /// Both servers must have reported as master, and shown different holders.
     fn false_masters(&self, event: &Event) -> Option<String> {
         let EventKind::SplitBegan { kind: SplitKind::Masters, parties, .. } = &event.kind else {
             return None;
@@ -668,13 +667,13 @@ fn is_masters(event: &Event) -> bool {
     matches!(event.kind, EventKind::SplitBegan { kind: SplitKind::Masters, .. })
 }
 
-/// What is known of the lock by the newest reading, but for what is told of a hold beside its
-/// holder's.
+/// The state of the lock by the newest reading, without the details of a hold other than its
+/// holder.
 fn known(view: &TaskView) -> impl PartialEq + use<> {
     (view.held, view.hold.clone(), view.unknown, view.node.clone())
 }
 
-/// What was measured and counted of the lock, but for blindness and splits.
+/// The durations and counts of the lock, without blindness and splits.
 fn counted(view: &TaskView) -> impl PartialEq + use<> {
     let durations = Durations { split_ms: 0, blind_ms: 0, ..view.durations };
     let totals =
@@ -704,7 +703,7 @@ fn random_inputs_break_nothing() {
     );
 }
 
-/// A driver whose world never changes would prove nothing.
+/// A driver whose world never changes proves nothing.
 #[test]
 fn random_inputs_make_things_happen() {
     let (events, _) = drive(42, 400).expect("no failure so early");
@@ -714,7 +713,7 @@ fn random_inputs_make_things_happen() {
     assert!(splits > 0, "no two masters ever contradicted each other");
 }
 
-/// One seed is one run.
+/// A seed determines the run.
 #[test]
 fn one_seed_repeats_itself() {
     let inputs = |seed| {

@@ -1,4 +1,4 @@
-//! How one task is read: brackets that tear, locks that are none, readers that died.
+//! Reading one task: torn brackets, keys that are no locks, dead readers.
 
 use std::sync::Arc;
 
@@ -53,8 +53,8 @@ fn free() -> Vec<Reply> {
     lock(-2, &[])
 }
 
-/// Answers one round after the other, checks that there is a reply for each command, and returns
-/// what was read.
+/// Answers the rounds in order, checks that there is a reply for each command, and returns the
+/// reading.
 fn read(spec: TaskSpec, caps: Caps, rounds: &[Vec<Reply>]) -> TaskReading {
     let mut read = TaskRead::new(Arc::new(spec), caps, false, Scope::ALL);
     for (position, replies) in rounds.iter().enumerate() {
@@ -72,8 +72,8 @@ fn read(spec: TaskSpec, caps: Caps, rounds: &[Vec<Reply>]) -> TaskReading {
     panic!("not done after {} rounds", rounds.len());
 }
 
-/// A glance at a lock that `known` shows, answered so; `None`: it must be read whole, in the next
-/// round.
+/// A glance at a lock known as `known`, with these replies; `None`: it must be read whole in the
+/// next round.
 fn glance(caps: Caps, known: &TaskReading, replies: &[Reply]) -> Option<TaskReading> {
     let LockReading::Held(held) = &known.lock else { panic!("{known:?}") };
     let read = TaskRead::new(Arc::new(spec(SchemeKind::Redisson)), caps, false, Scope::ALL);
@@ -125,7 +125,7 @@ fn a_torn_bracket_is_read_again_once_and_then_lacks_only_the_deadline() {
     let taken_within = vec![Reply::Int(-2), scan(&[A, "1"]), Reply::Int(30_000)];
     let reading = read(spec(SchemeKind::Redisson), CAPS, &[taken_within.clone(), taken_within]);
     assert_eq!(held(&reading).3, Deadline::Torn);
-    // Its deadline may be of the holder before who has none, and the other way round.
+    // A deadline may belong to the holder before, which has none, or vice versa.
     for (before, after) in [(30_000, -1), (-1, 30_000), (-2, -1)] {
         let within = vec![Reply::Int(before), scan(&[A, "1"]), Reply::Int(after)];
         let reading = read(spec(SchemeKind::Redisson), CAPS, &[within.clone(), within]);
@@ -150,8 +150,8 @@ fn a_deadline_that_did_not_move_is_the_same_hold_and_any_other_answer_is_read_wh
     }
 }
 
-/// Deadlines that are reckoned differ by what lies between two commands; one that never comes is
-/// that of every holder.
+/// Computed deadlines differ by the time between two commands; "never" is the same for every
+/// holder.
 #[test]
 fn where_a_deadline_tells_no_holder_everything_is_read() {
     let _rule = rule("4 bracket");
@@ -190,7 +190,7 @@ fn waiters_are_asked_for_beside_a_glance_too() {
     );
 }
 
-/// What else is read takes another round as before, and then so does the lock.
+/// Further details take another round as before, and the lock is read again with them.
 #[test]
 fn a_glance_beside_a_length_is_followed_by_a_whole_reading() {
     let progress =
@@ -235,8 +235,8 @@ fn without_pexpiretime_two_milliseconds_of_difference_are_one_deadline() {
         held(&read(spec(SchemeKind::Redisson), OLD, &torn)).3,
         Deadline::At(ServerTime(130_000))
     );
-    // 27 ms for each command: what was left is always told so much later than the clock, and the
-    // deadline is reckoned too early.
+    // 27 ms per command: the remaining time is always read that much later than the clock, so the
+    // computed deadline is too early.
     let slow = || bracket(29_973, 54_000, 29_919);
     let reading = read(spec(SchemeKind::Redisson), OLD, &[slow(), slow()]);
     assert_eq!(held(&reading).3, Deadline::Torn, "nobody can tell by how much");
@@ -282,8 +282,8 @@ fn a_token_may_be_empty_but_not_absent() {
     assert_eq!(held(&read(spec(SchemeKind::String), CAPS, &[bracket(9_000, "t")])).1, 1);
 }
 
-/// `GETRANGE` answers an absent key and an empty value alike: a lock that was taken, or handed
-/// over, while it was read has no holder without a name.
+/// `GETRANGE` gives the same reply for an absent key and an empty value. A lock taken or handed
+/// over during the read must not get a holder with an empty name.
 #[test]
 fn a_token_that_was_read_between_two_holds_is_nobodys() {
     let _rule = rule("4 bracket");
@@ -298,19 +298,19 @@ fn a_token_that_was_read_between_two_holds_is_nobodys() {
 #[test]
 fn dead_readers_are_ghosts() {
     let main = lock(30_000, &["mode", "read", "a:1", "1", "b:2", "2"]);
-    // Everything is read again beside what only the first answers could ask for.
+    // Everything is read again together with the requests that needed the first answers.
     let with = |answers: [Reply; 2]| [main.clone(), answers.to_vec()].concat();
     let living = with([Reply::Int(1), Reply::Int(0)]);
     let reading = read(spec(SchemeKind::Redisson), CAPS, &[main.clone(), living]);
     assert_eq!(held(&reading), (Mode::Read, 1, 1, Deadline::At(ServerTime(30_000))));
-    // A refusal proves nothing against a reader.
+    // A refusal is no evidence against a reader.
     let refused = with([error("NOPERM"), error("NOPERM")]);
     let reading = read(spec(SchemeKind::Redisson), CAPS, &[main.clone(), refused]);
     assert_eq!(held(&reading), (Mode::Read, 2, 0, Deadline::At(ServerTime(30_000))));
 }
 
-/// What is read counts for the instant at which its batch was sent: no part of an earlier batch may
-/// go with a later one.
+/// A reading counts from the instant at which its batch was sent, so parts of an earlier batch must
+/// not be combined with a later one.
 #[test]
 fn a_second_round_reads_the_lock_again() {
     let source = ProgressSource::Length(b"q".to_vec());
@@ -325,8 +325,8 @@ fn a_second_round_reads_the_lock_again() {
     assert_eq!(reading.beside.progress, Some(ProgressReading::Value(b"3".to_vec())));
 }
 
-/// A key that was deleted between the rounds has no length, whatever the command for a list says of
-/// it.
+/// A key that was deleted between the rounds has no length, whatever the reply to the command for a
+/// list.
 #[test]
 fn a_queue_that_is_gone_in_the_second_round_is_absent() {
     let _rule = rule("9 stalls");
@@ -340,7 +340,7 @@ fn a_queue_that_is_gone_in_the_second_round_is_absent() {
     assert_eq!(read(spec, CAPS, &[first, second]).beside.progress, Some(ProgressReading::Absent));
 }
 
-/// They are asked for in the first round alone, and are told with the second.
+/// They are requested only in the first round, and reported with the second.
 #[test]
 fn waiters_and_hosts_of_a_read_lock_are_told() {
     let spec = TaskSpec { hosts: Some(b"hosts".to_vec()), ..spec(SchemeKind::Redisson) };
@@ -374,7 +374,7 @@ fn deadlines_beyond_all_reason_do_not_overflow() {
     assert!(matches!(held(&read(spec(SchemeKind::Redisson), OLD, &[replies])).3, Deadline::At(_)));
 }
 
-/// What the progress says when its parts of the rounds are these.
+/// The reading of the progress for these parts of the rounds.
 fn progress(source: ProgressSource, parts: &[Vec<Reply>]) -> ProgressReading {
     let mut rounds: Vec<Vec<Reply>> = parts.to_vec();
     rounds.iter_mut().for_each(|round| drop(round.splice(0..0, free())));
@@ -411,7 +411,7 @@ fn progress_is_whatever_bytes_change() {
         );
     }
     assert_ne!(key(300, "same beginning"), key(301, "same beginning"));
-    // A status document: what changes in it may be anywhere, and its length the same.
+    // A status document: the change may be anywhere, and the length stays the same.
     let document = |count: u32| format!("{}{count:08}{}", "x".repeat(700), "y".repeat(700));
     let (before, after) = (document(1), document(2));
     assert_ne!(progress(field(), &[vec![text(&before)]]), progress(field(), &[vec![text(&after)]]));
@@ -435,7 +435,7 @@ fn progress_is_whatever_bytes_change() {
     );
 }
 
-/// As much of a string is asked for as is compared.
+/// The read covers as many bytes of a string as are compared.
 #[test]
 fn a_status_document_in_a_string_is_read_whole() {
     let source = ProgressSource::Key(b"p".to_vec());
@@ -478,8 +478,8 @@ fn hosts_are_read_or_it_is_known_why_not() {
     assert_eq!(hosts(error("WRONGTYPE")), Some(Err(Unknown::WrongType)));
 }
 
-/// A map of Redisson writes its fields through a codec unless told otherwise. The token of a string
-/// lock is whatever bytes its worker writes.
+/// Redisson's maps encode their fields with a codec by default. The token of a string lock may be
+/// any bytes.
 #[test]
 fn an_instance_of_redisson_is_known_by_its_id_whatever_codec_wrote_it() {
     const ID: &str = "94490502-0a74-42da-9539-90365a8e5c0b";
@@ -534,8 +534,7 @@ fn claims_and_pause_come_in_the_same_batch() {
     assert_eq!(reading.beside.pause, Some(PauseReading::Until(ServerTime(9_000))));
 }
 
-/// Parts live on different servers in a cluster, so any of them may be asked for without the
-/// others.
+/// Parts are on different servers in a cluster, so any of them may be requested without the others.
 #[test]
 fn each_part_that_is_asked_for_gets_its_own_answer() {
     let spec = Arc::new(TaskSpec {
@@ -632,8 +631,8 @@ fn each_part_that_is_asked_for_gets_its_own_answer() {
     }
 }
 
-/// What lives on another server than its lock can fail alone: then each part that is configured
-/// there is unknown, and no other.
+/// The keys on another server than the lock can fail separately. Then each configured part there is
+/// unknown, and no other one.
 #[test]
 fn what_cannot_be_read_where_it_lives_is_unknown() {
     let _rule = rule("1 evidence");

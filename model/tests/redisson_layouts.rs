@@ -1,5 +1,5 @@
-//! What the real Redisson lays out, read by the commands that lockwatch really sends. The fixtures
-//! say how they were captured.
+//! Reads the key layouts of the real Redisson with the commands that lockwatch sends. The fixtures
+//! describe how they were captured.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use lockwatch_model::reading::{Held, LockReading, Mode, TaskReading, Unknown};
 use lockwatch_model::reply::{Command, Reply, ServerError};
 use lockwatch_model::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
 
-/// As much of a Redis as the commands need.
+/// The subset of Redis that the commands need.
 #[derive(Default)]
 struct Keyspace {
     lock: String,
@@ -91,7 +91,7 @@ impl Keyspace {
         }
     }
 
-    /// Reads `key` as a sweep would.
+    /// Reads `key` as a sweep does.
     fn read(&self, key: &str) -> TaskReading {
         let caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
         let mut read = TaskRead::new(Arc::new(spec(key)), caps, true, Scope::ALL);

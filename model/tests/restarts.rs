@@ -1,5 +1,5 @@
-//! A server that comes back with data: whether a lock that is missing was lost or given back
-//! meanwhile is shown by what is there beside it.
+//! A server returns with data. The data beside a missing lock show whether it was lost or released
+//! meanwhile.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ mod truth;
 
 use truth::rule;
 
-/// Who holds a lock until when; `None`: nobody does.
+/// The holder of a lock and its deadline; `None`: free.
 type Shown = Option<(&'static str, i64)>;
 
-/// What the process `run` answered, 5 ms after it was asked at an instant, of two locks.
+/// An answer of the process `run` about two locks, 5 ms after the request.
 type Answer = (u64, &'static str, [Shown; 2]);
 
 const TOOK_MS: u64 = 5;
@@ -33,8 +33,8 @@ struct Agent {
 }
 
 impl Agent {
-    /// Watches two locks, the second beside the first or in a redis of its own, and Anna's switch
-    /// for the first.
+    /// Watches two locks, the second on the same redis or on its own, and Anna's switch for the
+    /// first.
     fn new(redises: u16) -> Agent {
         let redis =
             |number| RedisSpec::new(&format!("redis-{number}"), RedisKind::Standalone, &["a:6379"]);
@@ -75,7 +75,7 @@ impl Agent {
         self.state.step(Mono(at + TOOK_MS), Input::Sample(sample))
     }
 
-    /// Of one redis with both locks.
+    /// One redis with both locks.
     fn reads(&mut self, (at, run, locks): Answer) -> Vec<Event> {
         let readings = locks.map(|lock| reading(lock, on(true)));
         self.hears(at, 0, process(run), (0..).map(TaskIndex).zip(readings).collect())
@@ -116,7 +116,7 @@ fn on(anna: bool) -> SwitchesReading {
     }
 }
 
-/// How holds of the first lock ended, and how often it was said to be lost.
+/// How holds of the first lock ended, and how often it was reported as lost.
 fn ends(events: &[Event]) -> (Vec<End>, usize) {
     let first = events
         .iter()
@@ -211,8 +211,8 @@ fn what_was_written_later_and_is_there_proves_that_nothing_earlier_was_lost() {
     }
 }
 
-/// A took it after B's renewal, for all that is known, when the answer that shows it came after
-/// that had been asked for.
+/// A may have acquired its lock after B's renewal if the answer that first shows A came after the
+/// request of the last reading with B's old deadline.
 #[test]
 fn what_may_have_been_written_before_proves_nothing() {
     for (acquired, expected) in
@@ -260,7 +260,7 @@ fn another_redis_proves_nothing() {
     }
 }
 
-/// What was flushed since says nothing of where it began.
+/// A later flush says nothing about the data at the start.
 #[test]
 fn a_process_that_was_flushed_proves_nothing() {
     let mut agent = Agent::new(1);
@@ -268,15 +268,14 @@ fn a_process_that_was_flushed_proves_nothing() {
     let locks = [reading(None, on(true)), reading(Some(("B", 33_500)), on(true))];
     let readings = |locks: [TaskReading; 2]| (0..).map(TaskIndex).zip(locks).collect();
     let flushed = Generation { flushes: 1, ..process("new") };
-    // Where the switches are as they were it was another database.
+    // If the switches are unchanged, the flush was of another database.
     let mut other = locks.clone();
     other[0].beside.switches = Some(on(false));
     let events = agent.hears(6_000, 0, flushed, readings(other));
     assert_eq!(ends(&events), (vec![End::Lost], 1));
 }
 
-/// Of a switch that is gone the same is known as of a lock: it was turned on before that, or may
-/// have been.
+/// A missing switch is like a missing lock: it was turned on before that point, or may have been.
 #[test]
 fn a_switch_that_was_removed_while_the_server_restarted_is_off() {
     let _rule = rule("10 lost switches");

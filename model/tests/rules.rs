@@ -1,5 +1,5 @@
-//! The rules of truth are guarded: each has checks that name it, and no check names one that there
-//! is not.
+//! Checks that each rule of truth has a check that names it, and that no check names an unknown
+//! rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 mod truth;
 
-/// Where checks that name a rule may be.
+/// Places of checks that may name a rule.
 const ROOMS: [&str; 4] = ["model/tests", "model/src", "tests/it", "src"];
 
 fn root() -> PathBuf {
@@ -25,7 +25,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The rules that a file's checks name: `rule: 6 confirmation` at the head of a timeline, or the
+/// The rules named by a file's checks: `rule: 6 confirmation` at the head of a timeline, or the
 /// call at the head of a test.
 fn called(path: &Path, text: &str) -> Vec<String> {
     if path.extension().is_some_and(|extension| extension == "timeline") {
@@ -42,12 +42,12 @@ fn called(path: &Path, text: &str) -> Vec<String> {
     calls.map(|(call, _)| call.to_owned()).collect()
 }
 
-/// Which checks name which rule.
+/// The checks that name each rule.
 fn named() -> BTreeMap<String, BTreeSet<PathBuf>> {
     let mut all = Vec::new();
     ROOMS.iter().for_each(|room| files(&root().join(room), &mut all));
     let mut named: BTreeMap<String, BTreeSet<PathBuf>> = BTreeMap::new();
-    // This file only tells how.
+    // This file only describes the notation.
     for path in all
         .into_iter()
         .filter(|path| !path.ends_with("model/tests/rules.rs") && !path.ends_with("truth/mod.rs"))
@@ -96,7 +96,7 @@ fn the_page_can_be_cited() {
     assert_eq!(names.len(), rules.len(), "two rules have one name");
 }
 
-/// A check that could not say which rule is broken would be of no use here.
+/// A check that cannot report the broken rule is useless here.
 #[test]
 fn a_test_that_fails_says_which_rule_is_broken() {
     let told = truth::named("6 confirmation").expect("rule 6").to_string();

@@ -1,4 +1,5 @@
-//! Answers of several servers that no orderly sampler would hand on, or that no timeline can tell.
+//! Sequences of answers from several servers that a correct sampler would not pass on, or that
+//! timelines cannot express.
 
 use std::sync::Arc;
 
@@ -33,14 +34,14 @@ fn state(kind: RedisKind) -> State {
     state
 }
 
-/// `node`, which decides, answers what was asked at `sent`: `holder` holds the lock for another 30
+/// The deciding `node` answers a request sent at `sent`: `holder` holds the lock for another 30
 /// seconds.
 fn shows(state: &mut State, at: u64, node: &str, sent: u64, holder: &str) -> Vec<Event> {
     answers(state, at, (node, node), Standing::Decides, sent, holder)
 }
 
-/// The same of the process `run_id` by the name `node`, which says that it is master, whether it
-/// decides or not.
+/// The same from the process `run_id` at `node`, which reports as master, whether it decides or
+/// not.
 fn answers(
     state: &mut State,
     at: u64,
@@ -52,7 +53,7 @@ fn answers(
     tells(state, at, (node, run_id), standing, sent, holder, (1, Beside::default()))
 }
 
-/// The same with what is beside the lock, under the configuration of this number.
+/// The same with the keys beside the lock, under the configuration with this number.
 fn tells(
     state: &mut State,
     at: u64,
@@ -84,8 +85,7 @@ fn tells(
     state.step(Mono(at), Input::Sample(sample))
 }
 
-/// What the process `run_id`, which says that it is master, attests with an answer to what was
-/// asked at `sent`.
+/// The attestation of the process `run_id`, which reports as master, for a request sent at `sent`.
 fn attestation(run_id: &str, sent: u64) -> Attestation {
     let clock = ServerTime(1_790_000_000_000 + sent as i64);
     let bytes = |text: &str| text.as_bytes().to_vec();
@@ -106,7 +106,7 @@ fn attestation(run_id: &str, sent: u64) -> Attestation {
     }
 }
 
-/// `node`, which decides, said this at once when it was asked at `at`.
+/// The deciding `node` answered immediately to a request sent at `at`.
 fn says(state: &mut State, at: u64, node: &str, outcome: Outcome) -> Vec<Event> {
     let (node, at) = (Some(Arc::from(node)), Mono(at));
     let (redis, standing) = (RedisIndex(0), Standing::Decides);
@@ -125,7 +125,7 @@ fn free(at: u64, node: &str) -> Outcome {
     Outcome::Read { attestation: attestation(node, at), readings: vec![(TaskIndex(0), free)] }
 }
 
-/// `node`, which decides, does not answer what was asked at `sent`.
+/// The deciding `node` does not answer a request sent at `sent`.
 fn fails(state: &mut State, at: u64, node: &str, sent: u64) -> Vec<Event> {
     let sample = Sample {
         epoch: 1,
@@ -143,7 +143,7 @@ fn count(events: &[Event], what: fn(&EventKind) -> bool) -> usize {
     events.iter().filter(|event| what(&event.kind)).count()
 }
 
-/// `a` decides beside `b`, and neither was asked yet.
+/// `a` decides beside `b`, and neither was read yet.
 fn told_of_two(state: &mut State) {
     let nodes: Vec<Arc<str>> = ["a:6379", "b:6379"].map(Arc::from).to_vec();
     let masters = Ok(nodes[..1].to_vec());
@@ -212,8 +212,8 @@ fn a_late_failure_of_the_server_that_decided_before_hides_nothing() {
     assert_eq!(held(&mut state, "b:6379", 4_600), (None, Some(false)));
 }
 
-/// The deadline passes while the batch is being answered: before or after the lock was read, only
-/// the second clock can tell.
+/// The deadline passes while the batch is being answered. Only the second clock shows whether that
+/// was before the lock was read.
 #[test]
 fn whether_a_lease_had_run_out_is_judged_when_the_answer_was_made() {
     let _rule = rule("2 instants");
@@ -249,7 +249,7 @@ fn whether_a_lease_had_run_out_is_judged_when_the_answer_was_made() {
     }
 }
 
-/// A reload to other hashes beside the same lock.
+/// A reload with other hashes beside the same lock.
 fn reloaded(state: &mut State, epoch: u32, at: u64, claims: Option<&str>, hosts: Option<&str>) {
     let redis = RedisSpec::new("main", RedisKind::Standalone, &["a:6379"]);
     let key = |name: &str| name.as_bytes().to_vec();
@@ -266,7 +266,7 @@ fn beside(state: &mut State, epoch: u32, at: u64, beside: Beside) {
     tells(state, at, ("a:6379", "a"), Standing::Decides, at, "A", (epoch, beside));
 }
 
-/// What was in another hash says nothing of when a claim was written in this one.
+/// The content of another hash says nothing about when a claim in this one was written.
 #[test]
 fn claims_of_another_hash_are_old_ones() {
     let _rule = rule("12 two holders");
@@ -288,7 +288,7 @@ fn claims_of_another_hash_are_old_ones() {
     assert_eq!(live(&mut state, 4_000), 1, "what was not there a second ago was just written");
 }
 
-/// A warning is about a key: of another one it is told anew.
+/// A warning concerns a key; for another key it is reported again.
 #[test]
 fn other_claims_that_cannot_be_read_are_told_anew() {
     let mut state = State::new();
@@ -306,8 +306,7 @@ fn other_claims_that_cannot_be_read_are_told_anew() {
     assert_eq!(told, [1, 1, 0]);
 }
 
-/// Neither an answer nor a failure comes: who claims to work, and whether pages wait, is as unknown
-/// as the lock.
+/// Neither an answer nor a failure arrives. Claims and the pause are then as unknown as the lock.
 #[test]
 fn without_any_news_claims_and_pause_are_unknown() {
     let _rule = rule("16 freshness");
@@ -341,7 +340,7 @@ fn without_any_news_claims_and_pause_are_unknown() {
     );
 }
 
-/// In a cluster the pause may live on another server than the lock.
+/// In a cluster the pause may be on another server than the lock.
 #[test]
 fn a_pause_on_a_server_that_is_silent_is_not_known() {
     let task = TaskSpec {
@@ -386,7 +385,7 @@ fn hosts_that_are_configured_no_more_are_forgotten() {
     assert_eq!(host(&mut state, 2_000), None);
 }
 
-/// That is said once for as long as it lasts. What is known of the holder stays.
+/// The warning is reported once for as long as it lasts. The known holder stays.
 #[test]
 fn hosts_that_cannot_be_read_are_a_warning() {
     let _rule = rule("13 series");
@@ -415,7 +414,7 @@ fn hosts_that_cannot_be_read_are_a_warning() {
     );
 }
 
-/// In a cluster the switches may be read while the lock's server is silent: what they say counts at
+/// In a cluster the switches may be read while the lock's server does not answer. They count at
 /// once.
 #[test]
 fn no_gap_counts_while_the_switches_on_another_server_are_off() {
@@ -454,7 +453,7 @@ fn no_gap_counts_while_the_switches_on_another_server_are_off() {
     assert_eq!(state.snapshot(Mono(24_000)).tasks.first().unwrap().durations.down_ms, 4_000);
 }
 
-/// They are asked for in the rhythm alone: a read in between says nothing of them.
+/// They are requested only in the regular rhythm; an extra read says nothing about them.
 #[test]
 fn a_read_that_does_not_ask_for_waiters_keeps_them() {
     let mut state = state(RedisKind::Standalone);
@@ -476,7 +475,7 @@ fn a_read_that_does_not_ask_for_waiters_keeps_them() {
     assert_eq!(waiters(&mut state, 2_000, Some(0)), Some(0));
 }
 
-/// What was seen of a lock says nothing of the one by the same name in another database.
+/// The readings of a lock say nothing about a lock of the same name in another database.
 #[test]
 fn the_same_key_in_another_database_is_another_lock() {
     let mut state = state(RedisKind::Standalone);
@@ -520,7 +519,7 @@ fn a_server_that_is_gone_is_no_witness_any_more() {
     assert_eq!(witnesses(&mut state), 0);
 }
 
-/// Which servers belong to one redis says nothing of those of another.
+/// The servers of one redis say nothing about those of another.
 #[test]
 fn the_topology_of_another_redis_takes_no_witness_away() {
     let _rule = rule("13 series");
@@ -551,8 +550,8 @@ fn the_topology_of_another_redis_takes_no_witness_away() {
     assert_eq!(state.snapshot(Mono(2_000)).tasks.first().unwrap().witnesses.len(), 1);
 }
 
-/// Who answers after a silence may know less than who answered before: what differs then was not
-/// written since.
+/// The server that answers after a failure may know less than the one before, so a difference is no
+/// later write.
 #[test]
 fn a_claim_that_differs_after_a_silence_is_no_sign_of_life() {
     let claims = Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 });
@@ -584,7 +583,7 @@ fn a_claim_that_differs_after_a_silence_is_no_sign_of_life() {
     assert_eq!(told, [0, 0, 0, 1]);
 }
 
-/// Behind one address another server may answer, whose clock is another one, and which knows less.
+/// Another server may answer at the same address, with another clock and fewer data.
 #[test]
 fn a_claim_that_differs_after_a_step_of_its_servers_clock_is_no_sign_of_life() {
     let claims = Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 });
@@ -624,7 +623,7 @@ fn a_claim_that_differs_after_a_step_of_its_servers_clock_is_no_sign_of_life() {
     assert_eq!(told, [read, stepped, read, (1, None, Some(false))]);
 }
 
-/// A lock of another layout is read in another way: who held it before is no holder of this one.
+/// Another layout is read in another way, so the earlier holder is no holder of this lock.
 #[test]
 fn the_same_key_under_another_scheme_is_another_lock() {
     let mut state = state(RedisKind::Standalone);
@@ -645,7 +644,7 @@ fn the_same_key_under_another_scheme_is_another_lock() {
     );
 }
 
-/// One more Sentinel, or another address: the series are the same ones.
+/// One more Sentinel, or another address: the series stay the same.
 #[test]
 fn what_was_counted_of_a_redis_survives_other_addresses() {
     let _rule = rule("13 series");
@@ -665,7 +664,7 @@ fn what_was_counted_of_a_redis_survives_other_addresses() {
     assert_eq!(counted(&mut state, 5_500), (1, 1));
 }
 
-/// Clock and lock are read at the beginning of a batch, role and clock again at its end, perhaps
+/// Clock and lock are read at the beginning of a batch, role and clock again at its end, possibly
 /// long after.
 #[test]
 fn what_a_slow_answer_shows_is_dated_by_the_end_that_is_sure() {
@@ -713,7 +712,7 @@ fn what_a_slow_answer_shows_is_dated_by_the_end_that_is_sure() {
     assert_eq!(paused, [Some(true), Some(false)], "no page waits for longer than it was told to");
 }
 
-/// Numbers of tasks and servers mean others under another configuration.
+/// Task and server numbers have other meanings under another configuration.
 #[test]
 fn what_was_asked_under_an_earlier_configuration_is_no_news() {
     let _rule = rule("1 evidence");
@@ -768,7 +767,7 @@ fn a_task_keeps_what_is_known_of_it_wherever_it_stands() {
     let shown =
         |inbound, outbound| [("inbound".to_owned(), inbound), ("outbound".to_owned(), outbound)];
     assert_eq!(configure(1, ["outbound", "inbound"]), shown(None, Some(true)));
-    // What is told after this is told under the configuration before, and ignored.
+    // An input from here on carries the old configuration and is ignored.
     assert_eq!(configure(2, ["inbound", "outbound"]), shown(None, Some(true)));
 }
 
@@ -789,7 +788,8 @@ fn a_redis_says_nothing_of_the_tasks_of_another() {
     assert_eq!(state.snapshot(Mono(1_000)).tasks.first().unwrap().held, None);
 }
 
-/// No answer and no failure comes any more: the sampler stands still, and that must page.
+/// No answer and no failure arrives any more: the sampler has stopped, and this must raise an
+/// alert.
 #[test]
 fn without_any_news_blindness_grows_and_is_told() {
     let _rule = rule("16 freshness");
@@ -804,7 +804,7 @@ fn without_any_news_blindness_grows_and_is_told() {
     assert_eq!(blind, [(9_000, false), (29_000, false), (61_000, true)]);
 }
 
-/// While nothing came, somebody may have held the lock, and worked.
+/// While nothing was read, a client may have held the lock and worked.
 #[test]
 fn work_that_went_on_while_there_was_no_news_is_no_sign_of_life() {
     let mut state = State::new();
@@ -841,7 +841,7 @@ fn a_witness_that_is_answered_out_of_turn_has_shown_something_newer() {
     assert_eq!(holders.first().unwrap().client, b"B");
 }
 
-/// Of a key that the agent may not read nothing is known, and somebody must hear of it.
+/// A key that the agent may not read is unknown, and that must be reported.
 #[test]
 fn what_is_refused_of_single_tasks_is_counted() {
     let mut state = state(RedisKind::Standalone);

@@ -1,8 +1,8 @@
-//! The model between virtual servers, workers and networks, under an oracle that knows the truth:
-//! fixed seeds, and fresh ones.
+//! Runs the model against virtual servers, workers and networks, and checks it with an oracle that
+//! knows the truth: with fixed seeds, and with new ones.
 //!
-//! `SIM_SEED=… [SIM_HOURS=…] [SIM_KEEP=…]` runs one seed alone, as a failure prints it. With
-//! `SIM_STRICT=1` fresh seeds must hold, too.
+//! `SIM_SEED=… [SIM_HOURS=…] [SIM_KEEP=…]` runs a single seed, as printed by a failure. With
+//! `SIM_STRICT=1`, new seeds must pass, too.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -13,12 +13,12 @@ use lockwatch_sim::{Coverage, Plan, Shape, minimise, run};
 
 /// Virtual hours of each seed.
 const HOURS: u64 = 10;
-/// These run each time: every kind of redis is among them.
+/// Seeds of each run; they include every kind of redis.
 const FIXED: [u64; 6] = [1, 3, 6, 9, 16, 17];
-/// So many more, drawn anew for each run.
+/// Number of additional seeds, drawn for each run.
 const FRESH: u64 = 2;
 
-/// Says it in every run: what a test prints with macros is shown only when it fails.
+/// Prints in every run; the print macros show their output only when a test fails.
 fn tell(text: &str) {
     let written = std::io::stderr().lock().write_all(text.as_bytes());
     assert!(written.is_ok(), "stderr is closed");
@@ -29,8 +29,8 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
 }
 
-/// Runs a plan; what failed is made small first, so that the line below is what somebody wants to
-/// look at.
+/// Runs a plan. A failing one is minimised first, so that the printed command reproduces only the
+/// relevant steps.
 fn check(plan: &Plan, hours: u64, coverage: &mut Coverage) -> f64 {
     let outcome = run(plan, false);
     coverage.add(&outcome.coverage);
@@ -91,7 +91,7 @@ fn what_the_model_says_is_true_and_in_time() {
         return;
     }
     let (mut coverage, mut hours) = (Coverage::default(), 0.0);
-    // The first ones bring every kind of redis; what the coverage demands is there with them.
+    // The first seeds cover every kind of redis and everything that the coverage requires.
     for seed in FIXED {
         hours += check(&Plan::new(seed, HOURS, Shape::Any), HOURS, &mut coverage);
     }
@@ -99,16 +99,16 @@ fn what_the_model_says_is_true_and_in_time() {
     assert!(coverage.missing().is_empty(), "never occurred: {:?}", coverage.missing());
     let strict = std::env::var_os("SIM_STRICT").is_some();
     for _ in 0..FRESH {
-        // The standard library's own dice, thrown once for each hasher.
+        // The standard library's random state, drawn once per hasher.
         let seed = RandomState::new().build_hasher().finish() % 1_000_000_000_000;
         tell(&format!("fresh seed {seed}\n"));
         let plan = Plan::new(seed, HOURS, Shape::Any);
         if strict {
             check(&plan, HOURS, &mut coverage);
         } else if let Some(violation) = run(&plan, false).violations.first() {
-            // Of seeds that nobody has looked at yet, about one in two hundred fails, mostly
-            // because the oracle is too strict: whoever sees this shall look into it, but it says
-            // nothing of the change that is being tested.
+            // About one in two hundred new seeds fails, mostly because the oracle is too strict.
+            // Such a failure should be analysed, but it is not evidence against the change under
+            // test.
             tell(&format!(
                 "seed {seed} fails after {} ms, agent {}, {}: {}\n\
                  again: SIM_SEED={seed} cargo test -p lockwatch-model --test simulation\n",

@@ -1,5 +1,5 @@
-//! Timelines: what the model must say of a little world in which something happens. They are data,
-//! in `timelines/`.
+//! Runs the timelines: the required output of the model for a simulated world with events. They are
+//! data files in `timelines/`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ mod truth;
 
 use truth::Rule;
 
-/// All timelines, or those whose name contains what the environment variable `TIMELINE` says.
+/// All timelines, or those whose name contains the value of the environment variable `TIMELINE`.
 fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/timelines");
     let wanted = std::env::var("TIMELINE").unwrap_or_default();
@@ -27,7 +27,7 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// How many of the timelines that guard a rule fail.
+/// Number of failed timelines among those that guard a rule.
 #[derive(Default)]
 struct Tally {
     failed: usize,
@@ -69,8 +69,8 @@ fn every_timeline_holds() {
     );
 }
 
-/// The rules that broke. First the one of which many timelines fail and few do not: likeliest the
-/// cause, where others follow.
+/// The broken rules. A rule with a high share of failed timelines comes first, because it is the
+/// most likely cause.
 fn broken_rules(tallies: BTreeMap<Rule, Tally>) -> String {
     let mut broken: Vec<_> = tallies.into_iter().filter(|(_, tally)| tally.failed > 0).collect();
     broken.sort_by_key(|(_, tally)| 1_000 * tally.failed * tally.failed / tally.all);
@@ -81,7 +81,7 @@ fn broken_rules(tallies: BTreeMap<Rule, Tally>) -> String {
     told.collect()
 }
 
-/// A timeline that says nothing would always hold.
+/// A timeline without checks would always pass.
 #[test]
 fn every_timeline_checks_something() {
     for path in files() {
@@ -92,7 +92,7 @@ fn every_timeline_checks_something() {
     }
 }
 
-/// A check that cannot fail would prove nothing: each kind is shown to find what is wrong.
+/// A check that cannot fail proves nothing, so each kind is shown to detect a mistake.
 #[test]
 fn what_is_wrong_is_reported() {
     let world = "# A world in which the task runs.\n0s switch anna on\n   A locks 30s\n";

@@ -1,7 +1,7 @@
-//! The verdict over the whole product of its inputs: a table for people, kept as a golden file, and
-//! what must hold of it.
+//! The verdict over the whole product of its inputs: a readable table, kept as a golden file, and
+//! properties that must hold.
 //!
-//! `BLESS=1 cargo test -p lockwatch-model --test verdicts` writes the table anew.
+//! `BLESS=1 cargo test -p lockwatch-model --test verdicts` rewrites the table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -44,7 +44,7 @@ fn all_facts() -> Vec<Facts> {
     all
 }
 
-/// Every combination with every previous verdict, and what is judged.
+/// Every combination with every previous verdict, and the result.
 fn all_judgements() -> Vec<(Facts, Option<Verdict>, Verdict, Rule)> {
     let previous = || [None].into_iter().chain(Verdict::ALL.map(Some));
     let every = |facts| previous().map(move |before| (facts, before, judge(facts, before)));
@@ -65,7 +65,7 @@ fn flags(facts: Facts) -> String {
     shown.join(" ")
 }
 
-/// What later judgements say, whatever was before.
+/// The results of later judgements, from any previous verdict.
 fn later(facts: Facts) -> String {
     let judged = Verdict::ALL.map(|before| (before, judge(facts, Some(before))));
     if judged
@@ -199,7 +199,7 @@ fn each_bad_verdict_needs_its_evidence() {
     }
 }
 
-/// The converse: no evidence of harm is talked away.
+/// The converse: evidence of harm is never ignored.
 #[test]
 fn evidence_of_harm_is_never_talked_away() {
     for (facts, before, verdict, _) in all_judgements() {

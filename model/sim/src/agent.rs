@@ -1,6 +1,6 @@
-//! An agent: the real schedule, acceptance, decoding and state of the model, driven as
+//! A simulated agent: the model's real schedule, acceptance, decoding and state, driven as
 //! `src/sampler.rs`, `src/sampler/node.rs` and `src/engine.rs` drive them, over virtual networks.
-//! It keeps beside each batch what the oracle may know of it.
+//! For each batch it also keeps what the oracle may know about it.
 
 mod authority;
 mod link;
@@ -39,52 +39,52 @@ pub(crate) fn mono(now: u64) -> Mono {
     Mono(MONO_MS + now)
 }
 
-/// The tasks, as the plan counts them and as the configuration in force has them.
+/// The tasks, with the numbers of the plan and with the configuration in force.
 type Specs = Arc<Vec<(TaskIndex, Arc<TaskSpec>)>>;
 
-/// What an agent did, in order; the oracle follows it.
+/// The actions of an agent, in order, for the oracle.
 #[derive(Debug)]
 pub(crate) enum Deed {
-    /// It learned, or failed to learn, something of these tasks.
+    /// It read, or failed to read, these tasks.
     Attempt(Attempt),
-    /// Its state takes something in.
+    /// Its state received an input.
     Input(Mono, Input),
 }
 
-/// An attempt to read tasks, as it really was.
+/// An attempt to read tasks, with the true result.
 #[derive(Debug)]
 pub(crate) struct Attempt {
-    /// Which server was asked; `None`: none.
+    /// The server that was read; `None`: none.
     pub(crate) server: Option<usize>,
     pub(crate) standing: Standing,
-    /// Only what is beside the locks was asked for.
+    /// Only the keys beside the locks were requested.
     pub(crate) beside: bool,
     pub(crate) sent: Mono,
     pub(crate) took_ms: u64,
     pub(crate) tasks: Vec<usize>,
-    /// What the server did with it; `None` if nothing complete came back.
+    /// What the server did with the batch; `None` if no complete answer arrived.
     pub(crate) truth: Option<BatchTruth>,
-    /// What was read of these tasks in the rounds before.
+    /// What was read of these tasks in earlier rounds.
     pub(crate) before: Vec<PartTruth>,
 }
 
-/// Where everything goes that comes of an agent.
+/// Collects the results of an agent.
 #[derive(Debug)]
 pub(crate) struct Out {
     pub(crate) agent: usize,
     pub(crate) life: u32,
-    /// How often its configuration was loaded.
+    /// Number of configurations loaded so far.
     epoch: u32,
-    /// Which tasks stand in the configuration in force, in its order: numbers of the plan.
+    /// The tasks of the configuration in force, in its order, as numbers of the plan.
     configured: Vec<usize>,
     pub(crate) now: Mono,
     pub(crate) wall: AgentWall,
     deeds: Vec<Deed>,
     /// Batches that servers have answered completely.
     truths: Vec<BatchTruth>,
-    /// When tasks were last given other instants at which they are read.
+    /// When the instants at which tasks are read last changed.
     pub(crate) rhythm_at: Mono,
-    /// Batches of several slots, since somebody asked.
+    /// Batches of several slots since the last query.
     pub(crate) joined: u64,
 }
 
@@ -96,8 +96,8 @@ impl Out {
         self.deeds.push(Deed::Input(self.now, input));
     }
 
-    /// The schedules here count tasks as the plan does, the state as the configuration in force
-    /// does. What is not in that is left out.
+    /// Converts task numbers. The schedules here use the numbers of the plan, the state uses those
+    /// of the configuration in force. Tasks missing from that are left out.
     fn number_anew(&self, outcome: &mut Outcome) {
         let number = |task: TaskIndex| {
             let place = self.configured.iter().position(|it| *it == task.0 as usize)?;
@@ -140,8 +140,8 @@ impl Out {
         }));
     }
 
-    /// Nothing was learned; that is an attempt as well, unless the oracle was told of it with the
-    /// replies.
+    /// The attempt gave no information. It still counts as an attempt, unless the oracle learned of
+    /// it with the replies.
     fn failed(
         &mut self,
         node: Option<(usize, &Arc<str>)>,
@@ -164,7 +164,7 @@ impl Out {
         self.sample(node, standing, instants, Outcome::Failed { tasks, why });
     }
 
-    /// Nothing was learned of what is beside some locks.
+    /// The keys beside some locks could not be read.
     fn failed_beside(
         &mut self,
         node: Option<(usize, &Arc<str>)>,
@@ -237,7 +237,7 @@ impl Out {
         }));
     }
 
-    /// What a server did with a batch; nothing, if the replies are not all its own.
+    /// What a server did with a batch; `None` if the replies are not all its own.
     fn take_truth(&mut self, number: u64, own: bool) -> Option<BatchTruth> {
         let position = self.truths.iter().position(|truth| truth.number == number)?;
         let truth = self.truths.swap_remove(position);
@@ -308,17 +308,17 @@ impl Agent {
         new
     }
 
-    /// Something came for this agent.
+    /// Handles an event for this agent.
     pub(crate) fn take(&mut self, event: Event, world: &mut World) {
         self.out.now = mono(world.now);
         self.out.wall = wall(world, self.out.agent);
         match event {
-            // It was planned before something nearer came up, which has planned anew.
+            // It was planned before an earlier one, which has planned the next one itself.
             Event::Wake { .. } if self.wake_at.is_some_and(|at| at > world.now) => return,
             Event::Wake { .. } => self.wake_at = None,
             Event::Tick { agent, life } => {
                 self.out.send(Input::Tick);
-                // Ticks that were slept through are not made up for.
+                // Ticks missed during a pause are not made up for.
                 world.queue.push(world.now + 1_000, Event::Tick { agent, life });
                 return;
             }
@@ -357,9 +357,9 @@ impl Agent {
         self.launch(world);
     }
 
-    /// Loads its configuration again: the tasks stand in another order, with other thresholds, and
-    /// now and then one is not there. Mirrors `configure` of `src/agent.rs` and `reassign` of
-    /// `src/sampler.rs`; there, what is not configured is not asked for either.
+    /// Loads its configuration again: the tasks are in another order with other thresholds, and
+    /// sometimes one is missing. Mirrors `configure` of `src/agent.rs` and `reassign` of
+    /// `src/sampler.rs`; as there, tasks that are not configured are not read.
     pub(crate) fn reload(&mut self, world: &mut World) {
         self.out.now = mono(world.now);
         self.out.wall = wall(world, self.out.agent);
@@ -394,12 +394,12 @@ impl Agent {
         self.out.truths.push(truth);
     }
 
-    /// What it did since the last call.
+    /// The actions since the last call.
     pub(crate) fn take_deeds(&mut self) -> Vec<Deed> {
         std::mem::take(&mut self.out.deeds)
     }
 
-    /// Its state takes something in.
+    /// Passes an input to its state.
     pub(crate) fn step(&mut self, at: Mono, input: Input) -> Vec<ModelEvent> {
         if let Some(recorded) = &mut self.recorded {
             recorded.push((at, self.out.wall, input.clone()));
@@ -411,7 +411,7 @@ impl Agent {
         self.state.snapshot(self.out.now)
     }
 
-    /// How a task stands in the configuration in force, if it does.
+    /// The spec of a task in the configuration in force, if it is configured.
     pub(crate) fn configured(&self, task: usize) -> Option<&TaskSpec> {
         self.out.configured.contains(&task).then(|| &*self.specs[task].1)
     }
@@ -434,8 +434,8 @@ impl Agent {
         self.authority.heard(server, heard, now);
     }
 
-    /// The locks of some tasks were read at `server`: what is beside them on other servers is asked
-    /// now.
+    /// The locks of some tasks were read at `server`, so the keys beside them on other servers are
+    /// requested now.
     fn read_beside(&mut self, server: usize, read: &[TaskIndex]) {
         let mut by_server: BTreeMap<Result<usize, Unknown>, Vec<TaskIndex>> = BTreeMap::new();
         for task in read {
@@ -491,7 +491,7 @@ impl Agent {
         self.plan.spec.redises.first().map_or(1_000, |redis| redis.interval_ms)
     }
 
-    /// Puts the plan in force that follows from what is known of the servers.
+    /// Applies the plan that follows from what is known of the servers.
     fn follow_authority(&mut self) {
         let now = self.out.now;
         let Some(duties) = self.authority.plan(now) else { return };
@@ -522,14 +522,14 @@ impl Agent {
         }
     }
 
-    /// Its connections, for those who break them.
+    /// Its connections, for faults that break them.
     #[allow(dead_code, reason = "for looking at a run by hand")]
     pub(crate) fn connections(&self) -> Vec<(usize, Option<u64>)> {
         self.nodes.iter().map(|node| (node.server, node.connection())).collect()
     }
 }
 
-/// Of so many tasks, in any order; in a quarter of the cases without some of them.
+/// Draws an order of the tasks; in a quarter of the cases some are missing.
 fn draw_configured(tasks: usize, rng: &mut Rng) -> Vec<usize> {
     let absent = if rng.percent(25) { 15 } else { 0 };
     let mut left: Vec<usize> = (0..tasks).filter(|_| !rng.percent(absent)).collect();
@@ -540,7 +540,7 @@ fn draw_configured(tasks: usize, rng: &mut Rng) -> Vec<usize> {
     configured
 }
 
-/// Each of its thresholds as it was planned, half or twice that.
+/// Draws each threshold as planned, half of it or twice.
 fn with_thresholds(spec: &TaskSpec, rng: &mut Rng) -> TaskSpec {
     let mut draw = |ms: u64| ms * rng.weighted(&[(60, 2), (20, 1), (20, 4)]).unwrap_or(2) / 2;
     TaskSpec {
@@ -563,5 +563,5 @@ fn wall(world: &World, agent: usize) -> AgentWall {
 /// Replies with the batch that they answer.
 pub(crate) type Tagged = Vec<(u64, Reply)>;
 
-/// What a Sentinel is asked, and when.
+/// A request to a Sentinel, and when it was sent.
 pub(crate) type Asked = SentinelAnswer;

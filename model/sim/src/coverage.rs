@@ -1,4 +1,4 @@
-//! What occurred: a run in which a verdict never occurs proves nothing about it.
+//! Counts what occurred in a run. A run in which a verdict never occurs proves nothing about it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use lockwatch_model::reading::{LockReading, Unknown};
 use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::verdict::Verdict;
 
-/// Reasons that cannot occur here: names are not resolved, no server refuses to tell its role,
+/// Reasons that cannot occur here: names are not resolved, no server refuses to report its role,
 /// nothing is too large, and every announced address is allowed.
 const IMPOSSIBLE: [Unknown; 5] = [
     Unknown::Dns,
@@ -26,21 +26,21 @@ pub struct Coverage {
     unknowns: BTreeMap<Unknown, u64>,
     ends: BTreeMap<End, u64>,
     splits: BTreeMap<SplitKind, u64>,
-    /// Locks that were said to be lost although the holder lived.
+    /// Locks reported as lost although the holder lived.
     lost: u64,
-    /// Switches that were said to be lost.
+    /// Switches reported as lost.
     switches_lost: u64,
     /// Snapshots that were checked.
     pub snapshots: u64,
     /// Readings that were checked.
     pub answers: u64,
-    /// Attempts in vain.
+    /// Failed attempts.
     pub failures: u64,
-    /// Changes that servers told of.
+    /// Changes that servers reported.
     pub told: u64,
-    /// Answers to what is beside locks on other servers.
+    /// Answers about keys beside locks on other servers.
     pub beside: u64,
-    /// Glances at deadlines that were answered.
+    /// Answered glances at deadlines.
     pub glances: u64,
     /// Batches of several slots.
     pub joined: u64,
@@ -56,7 +56,8 @@ impl Coverage {
         }
     }
 
-    /// What an agent takes in: mostly, nothing can be read for less than a snapshot.
+    /// Counts an input of an agent. Most unreadable states end before the next snapshot, so inputs
+    /// are counted, too.
     pub(crate) fn input(&mut self, input: &Input) {
         let Input::Sample(sample) = input else { return };
         let mut add =
@@ -140,7 +141,7 @@ impl Coverage {
         missing
     }
 
-    /// A table for people.
+    /// A table for display.
     pub fn table(&self) -> String {
         let mut text = String::new();
         let row = |name: &str, cells: Vec<String>| format!("{name:<10} {}\n", cells.join("  "));

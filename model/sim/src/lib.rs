@@ -1,14 +1,14 @@
-//! The simulator: the real schedule, acceptance, decoding and state of the model, between virtual
-//! servers, workers, users, networks and clocks that a seed decides; and an oracle that knows what
-//! is really so and checks what the model says.
+//! The simulator runs the model's real schedule, acceptance, decoding and state against virtual
+//! servers, workers, users, networks and clocks. A seed determines all of them. An oracle knows the
+//! true state and checks the model's output.
 //!
 //! ```text
 //! seed ──> plan (world, steps) ──> world (servers, workers, users) <──> agent (schedule, read, accept, state) ──> snapshot
 //!                                        └────────> truth ────────────────> oracle <───────────────────────────────┘
 //! ```
 //!
-//! Time jumps from one event to the next. Nothing here reads a clock or a random number that is not
-//! the seed's.
+//! Time jumps from one event to the next. Nothing here reads a clock, or a random number that does
+//! not come from the seed.
 
 mod agent;
 mod coverage;

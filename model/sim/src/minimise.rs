@@ -1,13 +1,14 @@
-//! From a failing plan to one that fails with as few steps as possible.
+//! Reduces a failing plan to as few steps as possible.
 
 use crate::oracle::Violation;
 use crate::plan::Plan;
 use crate::run::run;
 
-/// Runs that may be spent on it.
+/// Maximum number of runs spent on minimising.
 const RUNS: usize = 250;
 
-/// The positions of the steps that are enough to make the same check fail, and how it fails then.
+/// The positions of the steps that are enough to make the same check fail, and the resulting
+/// violation.
 pub fn minimise(plan: &Plan, violation: &Violation) -> (Vec<usize>, Violation) {
     let fails = |kept: &[usize], until: u64| {
         let plan = Plan { length_ms: until, ..plan.keeping(kept) };
@@ -18,7 +19,7 @@ pub fn minimise(plan: &Plan, violation: &Violation) -> (Vec<usize>, Violation) {
     let mut kept: Vec<usize> = (0..plan.steps.len())
         .filter(|position| plan.steps[*position].at <= violation.at_ms)
         .collect();
-    // Mostly the newest steps are enough; a run with few of them costs little.
+    // Usually the newest steps are enough, and a run with few steps is cheap.
     for newest in [1, 3, 8, 20] {
         let rest: Vec<usize> = kept.iter().rev().take(newest).rev().copied().collect();
         if rest.len() < kept.len()
@@ -39,7 +40,7 @@ pub fn minimise(plan: &Plan, violation: &Violation) -> (Vec<usize>, Violation) {
                 .map(|(_, step)| *step)
                 .collect();
             left -= 1;
-            // It may come a little later with other steps gone, but not much.
+            // Without the other steps the failure may come slightly later.
             match fails(&rest, found.at_ms + 120_000) {
                 Some(violation) => (kept, found) = (rest, violation),
                 None => from += chunk,

@@ -1,10 +1,10 @@
-//! Knows what is really so, and checks what an agent says: nothing that pages without a witness
-//! (safety), nothing that should page left out for too long (liveness). It calls nothing of the
-//! model but its time types, and reads its snapshots and events.
+//! The oracle knows the true state and checks an agent's output: no alert without a reason
+//! (safety), and no missing alert for too long (liveness). Of the model it calls only its time
+//! types; otherwise it reads snapshots and events.
 //!
-//! Two kinds of checks: against what the agent's own readings really found ([`reference`]), where
-//! the rules leave no room; and against the truth itself, where they leave some, each time with the
-//! line that says how much and why.
+//! There are two kinds of checks: against what the agent's own readings really found
+//! ([`reference`]), where the rules are exact; and against the truth, where they allow a tolerance.
+//! Each tolerance is documented where it is used.
 
 mod ends;
 mod live;
@@ -29,36 +29,36 @@ use crate::truth::LockState;
 use crate::world::{LostSwitches, Says, World};
 use reference::{Asked, Changed, Found, Limits, Lost, Reference};
 
-/// A clock that moved this much more than the agent's has stepped, whatever the answers took: the
-/// rule says more than a second beyond what slow answers explain, two answers take at most 6 s, and
-/// no plan draws a step between 150 ms and 12 s.
+/// A clock that moved by this many milliseconds more than the agent's has certainly stepped. The
+/// rule counts more than a second beyond what slow answers explain, two answers take at most 6 s,
+/// and no plan draws a step between 150 ms and 12 s.
 const STEP_MS: i64 = 8_000;
-/// Where a deadline is told as what is left, it may differ by this much.
+/// Tolerance in milliseconds of a deadline that is reported as the remaining time.
 const NOISE_MS: i64 = 2;
 
-/// Something that must not be.
+/// A violated check.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// When, in milliseconds after the beginning.
+    /// Time in milliseconds since the beginning.
     pub at_ms: u64,
-    /// Which agent said it.
+    /// The agent concerned.
     pub agent: usize,
-    /// Which check.
+    /// The name of the check.
     pub check: &'static str,
-    /// What was said, and what is so.
+    /// The output, and the true state.
     pub what: String,
-    /// What really happened shortly before, line by line.
+    /// The true events shortly before, line by line.
     pub truth: Vec<String>,
 }
 
-/// What one agent's readings found of one task.
+/// What one agent's readings found about one task.
 #[derive(Debug)]
 pub(super) struct TaskFacts {
-    /// It stands in the agent's configuration.
+    /// Whether the task is in the agent's configuration.
     is_configured: bool,
-    /// Since when, without a break: the true instant.
+    /// Since when it has been configured without interruption: the true instant.
     began: u64,
-    /// When that was loaded last: its thresholds may be new.
+    /// When the configuration was last loaded, so that thresholds may be new.
     configured_at: u64,
     limits: Limits,
     reference: Reference,
@@ -68,43 +68,42 @@ pub(super) struct TaskFacts {
     last: Option<Answer>,
     before: Option<Answer>,
     blind: Option<Mono>,
-    /// Since when each attempt was answered: the true instant.
+    /// Since when every attempt was answered: the true instant.
     sees_since: u64,
     good: Mono,
     /// When the newest attempt was sent.
     tried: Mono,
-    /// What the switches said, and what they count for.
+    /// The state of the switches, and what they count as.
     says: Says,
     switches_at: Option<Asked>,
     overlap: splits::Overlap,
-    /// A free lock was found beside another master's held one: when a hold ended is not told by
-    /// these answers.
+    /// A free lock was found beside another master's held one. These answers do not show when a
+    /// hold ended.
     contradicted: bool,
-    /// What is beside the lock changed while it was read: before or after, nobody can tell until
-    /// the next answer.
+    /// The keys beside the lock changed during the read. The result is unknown until the next
+    /// answer.
     mixed: bool,
-    /// Whether an answer was good enough to see by is not certain, until the next one that surely
-    /// is.
+    /// It is uncertain whether an answer counts as sight, until the next one that certainly does.
     hazy: bool,
     said: verdict::Said,
     renewal_said: renewals::Said,
     /// The newest snapshot showed a split.
     is_split: bool,
-    /// What is beside the lock may be on another server.
+    /// The keys beside the lock may be on another server.
     apart: bool,
 }
 
-/// What came of the newest attempt.
+/// The result of the newest attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Newest {
     Never,
     Failed,
     Answered,
-    /// It cannot be told whether it found anything.
+    /// It is uncertain whether it found anything.
     Open,
 }
 
-/// What a reading found.
+/// The result of a reading.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) sent: Mono,
@@ -112,37 +111,37 @@ pub(super) struct Answer {
     /// The true instants between which the lock was read.
     pub(super) from: u64,
     pub(super) to: u64,
-    /// When the batch was answered, at whose end the server tells what became of its data.
+    /// When the batch was answered; at its end the server reports what happened to its data.
     pub(super) whole: u64,
-    /// All states of the lock between them.
+    /// All states of the lock between these instants.
     pub(super) states: Vec<LockState>,
     pub(super) clock: i64,
-    /// What it showed when the whole batch was answered: by that is judged whether a deadline had
+    /// The server's time when the whole batch was answered. It determines whether a deadline had
     /// passed.
     pub(super) clock_after: i64,
 }
 
-/// Follows one life of one agent.
+/// Checks one process of one agent.
 #[derive(Debug)]
 pub(crate) struct Oracle {
     agent: usize,
     tasks: Vec<TaskFacts>,
-    /// By how much each server's clock was ahead at its newest good answer.
+    /// The lead of each server's clock at its newest good answer.
     clocks: Vec<Option<i64>>,
     ticked: Mono,
-    /// When the agent last gave tasks other instants at which they are read.
+    /// When the instants at which the agent reads tasks last changed.
     pub(crate) rhythm_at: Mono,
     kind: RedisKind,
     interval_ms: u64,
     timeout_ms: u64,
     exact: bool,
-    /// When another server than the one that decides was last seen to be a master, too.
+    /// When a server other than the deciding one was last seen as a master.
     rivals_at: Option<u64>,
     pub(crate) violations: Vec<Violation>,
 }
 
 impl TaskFacts {
-    /// Of a task that an agent begins to watch at `now`.
+    /// For a task that an agent begins to watch at `now`.
     fn new(spec: &TaskSpec, shape: &TaskPlan, now: u64) -> TaskFacts {
         TaskFacts {
             is_configured: true,
@@ -196,8 +195,8 @@ impl Oracle {
         }
     }
 
-    /// The agent has loaded its configuration again. Of a task that was not in the one before,
-    /// nothing is known any more.
+    /// The agent has loaded its configuration again. A task that was not in the previous one starts
+    /// without any state.
     pub(crate) fn configured<'a>(
         &mut self,
         spec: impl Fn(usize) -> Option<&'a TaskSpec>,
@@ -221,7 +220,7 @@ impl Oracle {
         self.violations.push(Violation { at_ms: world.now, agent: self.agent, check, what, truth });
     }
 
-    /// The agent tried to read something.
+    /// The agent attempted a read.
     pub(crate) fn attempt(&mut self, attempt: &Attempt, world: &World) {
         let good = self.believable(attempt);
         if attempt.standing == Standing::Witness {
@@ -260,8 +259,8 @@ impl Oracle {
         }
     }
 
-    /// Whether its answers may be believed: whole, in time, by a master where one is needed, and
-    /// not in the round in which, or before which, the server's clock stepped.
+    /// Whether its answers may be believed: complete, in time, from a master if needed, and not in
+    /// or before the round in which the server's clock stepped.
     fn believable(&mut self, attempt: &Attempt) -> bool {
         let (Some(server), Some(truth)) = (attempt.server, &attempt.truth) else { return false };
         let decides = attempt.standing == Standing::Decides;
@@ -277,7 +276,7 @@ impl Oracle {
 
     fn failed(&mut self, task: usize, attempt: &Attempt) {
         let facts = &mut self.tasks[task];
-        // What comes late of a server that decided before is no news.
+        // A late answer of a server that decided before is outdated.
         let elsewhere = facts.last.as_ref().is_some_and(|last| {
             attempt.server.is_some_and(|server| server != last.server) && last.sent > attempt.sent
         });
@@ -289,7 +288,7 @@ impl Oracle {
         facts.blind.get_or_insert(facts.good);
     }
 
-    /// What is beside a lock was asked for on another server; without `part`, in vain.
+    /// The keys beside a lock were requested on another server; without `part`, unsuccessfully.
     fn answered_beside(
         &mut self,
         task: usize,
@@ -325,7 +324,7 @@ impl Oracle {
             facts.blind.get_or_insert(facts.good);
         } else {
             facts.hazy |= facts.lost.unsure && facts.says == Says::Unclear;
-            // It completes what was seen of the lock, at the instant of that.
+            // It completes the reading of the lock, at that reading's instant.
             if let (Some(_), Some(last)) = (part, &facts.last) {
                 facts.blind = None;
                 facts.good = facts.good.max(last.sent);
@@ -348,7 +347,7 @@ impl Oracle {
             attempt.before.iter().find(|before| before.task == task).filter(|_| !part.has_lock);
         let sent = earlier.and_then(|before| before.sent).unwrap_or(attempt.sent);
         let main = earlier.unwrap_or(part);
-        // It became something else, or was that no more, while it was read.
+        // The key became malformed, or ceased to be, during the read.
         let odd = |states: &Vec<LockState>| {
             states.len() > 1 && states.iter().any(|it| Found::of(it) == Found::Nothing)
         };
@@ -371,7 +370,7 @@ impl Oracle {
         let found = match main.lock.as_deref() {
             Some([state]) => Found::of(state),
             Some(states @ [.., last]) => {
-                // What was found is one of these, and the next readings tell which.
+                // It found one of these states; the next readings show which.
                 facts.reference.perhaps_over(states);
                 Found::of(last)
             }
@@ -383,8 +382,8 @@ impl Oracle {
         if self.kind == RedisKind::Replicated && splits::rivals(world, server) {
             self.rivals_at = Some(world.now);
         }
-        // What the other one showed counts for two intervals and a second, and may have been under
-        // way for as long as the timeout.
+        // The other server's reading counts for two intervals and a second, and may have been in
+        // flight for as long as the timeout.
         let lately_ms = 2 * self.interval_ms + 1_000 + self.timeout_ms;
         // Where nobody but the servers says who is master, a free lock beside another master's held
         // one says nothing. The one that was read before may have gone meanwhile: what it showed
@@ -397,7 +396,8 @@ impl Oracle {
         let contradicts = found == Found::Free && rivals.any(|at| world.now <= at + lately_ms);
         facts.reference.unsure |= contradicts;
         facts.contradicted |= contradicts;
-        // What is left, told before and after others had their turn, makes two deadlines of one.
+        // A remaining time read before and after other clients were served gives two different
+        // deadlines.
         let found = match found {
             Found::Held { holders, .. } if !self.exact && main.began_at != main.ended_at => {
                 facts.reference.unsure = true;
@@ -418,8 +418,8 @@ impl Oracle {
         }
         facts.reference.server = server;
         facts.reference.read(sent, &found, says, sure, facts.limits);
-        // What was not certain when it was read is not certain after it; and a lost "on" would stay
-        // in force.
+        // Uncertainty at the time of the read remains afterwards, because a lost "on" would stay in
+        // force.
         facts.reference.unsure |= facts.lost.unsure || main.mixed || changing;
         // Since when it is wanted counts here, too; and since when it is held, which goes on for an
         // agent that does not believe a "free".
@@ -450,7 +450,7 @@ impl Oracle {
             clock_after: attempt.truth.as_ref().map_or(main.clock, |truth| truth.clock_after),
         });
         if found == Found::Free && says == Says::Unclear {
-            // A lost "on" would stay in force, and then the answer is good enough.
+            // A lost "on" would stay in force, and then the answer counts as sight.
             facts.hazy |= facts.lost.unsure;
             facts.blind.get_or_insert(facts.good);
         } else {
@@ -464,8 +464,8 @@ impl Oracle {
         self.follow_overlap(task, world);
     }
 
-    /// The keys went to another server, or became something else, while they were read: what was
-    /// found before that, and what not, nobody can tell.
+    /// The keys moved to another server, or became malformed, during the read. It is unknown what
+    /// was found before that.
     fn open(&mut self, task: usize) {
         let facts = &mut self.tasks[task];
         facts.newest = Newest::Open;
@@ -489,7 +489,7 @@ impl Oracle {
             whole: part.answered_at.max(part.ended_at),
         };
         match &part.switches {
-            // Nobody is asked, or it is fixed.
+            // There are no switches, or they are constant.
             Some(None) => facts.says = part.says,
             None => facts.says = Says::Unclear,
             Some(Some(switches)) => {
@@ -515,7 +515,7 @@ impl Oracle {
         }
     }
 
-    /// Something happened, as the agent's state says.
+    /// Checks an event of the agent's state.
     pub(crate) fn event(&mut self, event: &Event, world: &World, coverage: &mut Coverage) {
         coverage.event(event);
         let Subject::Task(spec) = &event.subject else { return };
@@ -535,8 +535,7 @@ impl Oracle {
 
     /// The agent's engine ticked at `at`.
     ///
-    /// Where nobody has even tried for two intervals and two timeouts, the newest answer is no
-    /// timely one any more.
+    /// Without any attempt for two intervals and two timeouts, the newest answer is outdated.
     pub(crate) fn tick(&mut self, at: Mono) {
         self.ticked = at;
         let stale_ms = 2 * (self.interval_ms + self.timeout_ms);
@@ -555,7 +554,7 @@ impl Oracle {
         }
     }
 
-    /// What the agent shows now.
+    /// Checks the agent's present snapshot.
     pub(crate) fn snapshot(&mut self, snapshot: &Snapshot, world: &World, coverage: &mut Coverage) {
         for view in &snapshot.tasks {
             let Some(task) = position(&view.spec, world) else { continue };
@@ -568,7 +567,7 @@ impl Oracle {
         }
     }
 
-    /// What is shown of the lock is what the newest answer found, holder and deadline together, or
+    /// The shown lock must be what the newest answer found, holder and deadline together, or
     /// nothing.
     fn check_reading(&mut self, task: usize, view: &TaskView, world: &World) {
         let facts = &self.tasks[task];
@@ -623,8 +622,8 @@ impl Oracle {
         match (shown, found) {
             (Found::Free, Found::Free) => true,
             (Found::Held { holders, deadline }, Found::Held { holders: real, deadline: truly }) => {
-                // A server that only tells what is left tells its clock a command before: that much
-                // too early, twice the noise.
+                // A server that reports only the remaining time reads its clock one command
+                // earlier. The deadline is too early by that, up to twice the noise.
                 let tolerance = if self.exact {
                     NOISE_MS
                 } else {
@@ -633,8 +632,9 @@ impl Oracle {
                 let same = match (deadline, truly) {
                     (Some(shown), Some(real)) => (shown - real).abs() <= tolerance,
                     (None, None) => true,
-                    // It moved while it was read, or has none. Where the server tells what is left,
-                    // also when others had their turn between clock and rest.
+                    // It moved during the read, or has none. On a server that reports only the
+                    // remaining time, also when other clients were served between reading the clock
+                    // and that time.
                     (None, Some(_)) => {
                         last.states.len() > 1 || (!self.exact && last.from != last.to)
                     }
@@ -648,8 +648,7 @@ impl Oracle {
         }
     }
 
-    /// Durations are what the readings prove, to the millisecond: the rules say which instants
-    /// count.
+    /// Durations must match the readings to the millisecond; the rules define which instants count.
     fn check_durations(&mut self, task: usize, view: &TaskView, at: Mono, world: &World) {
         let facts = &self.tasks[task];
         let (shown, name) = (&view.durations, &view.spec.name);
@@ -675,8 +674,8 @@ impl Oracle {
             same("switches_lost", shown.switches_lost_ms, facts.lost.ms());
         }
         let blind_ms = facts.blind.map_or(0, |_| at.since_ms(facts.good));
-        // Between two ticks it is what the newest attempt or tick said; an attempt counts for the
-        // instant at which it was sent.
+        // Between two ticks it is what the newest attempt or tick showed. An attempt counts from
+        // the instant at which it was sent.
         let least_ms = facts.blind.map_or(0, |_| self.ticked.min(facts.tried).since_ms(facts.good));
         if !facts.hazy
             && self.kind != RedisKind::Replicated
@@ -696,12 +695,12 @@ impl Oracle {
     }
 }
 
-/// Which task it is.
+/// The position of a task in the plan.
 fn position(spec: &Arc<TaskSpec>, world: &World) -> Option<usize> {
     world.plan.spec.tasks.iter().position(|other| other.name == spec.name)
 }
 
-/// A state of a lock for people.
+/// A state of a lock as text.
 fn told(found: Option<&Found>) -> String {
     match found {
         None => "unknown".to_owned(),

@@ -1,5 +1,5 @@
-//! What a seed stands for: a little world, and a list of faults and switches with their instants.
-//! Leaving out a step leaves all others as they are, which is what a failing seed is minimised by.
+//! The plan of a seed: a simulated world, and a list of faults and switches with their instants.
+//! Removing a step leaves all others unchanged, which makes it possible to minimise a failing seed.
 
 use std::sync::Arc;
 
@@ -11,40 +11,40 @@ use lockwatch_model::spec::{
 
 use crate::rng::Rng;
 
-/// Mean time between two steps.
+/// Mean time between two steps in milliseconds.
 const MEAN_GAP_MS: u64 = 85_000;
-/// After so many steps there is a calm, in which everything heals.
+/// Number of steps between two calm periods, in which all faults heal.
 const STEPS_TO_CALM: u64 = 14;
-/// How long that is.
+/// Length of a calm period in milliseconds.
 const CALM_MS: u64 = 240_000;
-/// Where agents are told to load their configuration again, the mean time between two such orders.
+/// Mean time in milliseconds between two reloads of the configuration, for agents that reload.
 const MEAN_RELOAD_GAP_MS: u64 = 400_000;
 
-/// A run, before anything happened in it.
+/// A run before its start.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What everything follows from.
+    /// Determines everything else.
     pub seed: u64,
-    /// How long it takes.
+    /// Length of the run in milliseconds.
     pub length_ms: u64,
-    /// What the agents watch.
+    /// The configuration of the agents.
     pub spec: Arc<WatchSpec>,
     /// The tasks, beyond their specs.
     pub(crate) tasks: Vec<TaskPlan>,
-    /// How many agents watch.
+    /// Number of agents.
     pub(crate) agents: usize,
     pub(crate) servers: usize,
-    /// How many of them are masters at first; in a cluster each of the others follows one of these.
+    /// Number of initial masters; in a cluster each other server follows one of these.
     pub(crate) masters: usize,
     pub(crate) sentinels: usize,
     pub(crate) has_pexpiretime: bool,
     pub(crate) append_only: bool,
-    /// Servers tell of changed keys.
+    /// Servers report changed keys.
     pub(crate) wakes: bool,
-    /// In some worlds the few locks are read as where there are many: whole once in some sweeps,
-    /// between, where servers tell of changes, by glances; and each has a slot of its own.
+    /// In some worlds the few locks are read as if there were many: whole only in some sweeps, and
+    /// with glances between them if servers report changes; and each lock has its own slot.
     pub(crate) sizes: Sizes,
-    /// What happens, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
@@ -54,24 +54,24 @@ pub(crate) struct TaskPlan {
     pub(crate) workers: usize,
     pub(crate) users: usize,
     pub(crate) lease_ms: u64,
-    /// It is taken and released all the time.
+    /// The lock is taken and released continuously.
     pub(crate) churns: bool,
-    /// Nobody renews: each hold is for a fixed time.
+    /// Holds are never renewed; each has a fixed lease.
     pub(crate) fixed: bool,
     /// Its switches, progress and claims are in another slot of the cluster than its lock.
     pub(crate) apart: bool,
 }
 
-/// Something that happens.
+/// A step of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// When.
+    /// When it happens.
     pub at: u64,
-    /// What.
+    /// What happens.
     pub act: Act,
 }
 
-/// What may happen. Numbers name tasks, servers, agents; `ms` is how long it lasts.
+/// The kinds of steps. Numbers name tasks, servers and agents; `ms` is the duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it, and `docs/reliability.md` lists them")]
 pub enum Act {
@@ -122,19 +122,19 @@ pub enum Act {
     MoveSlot { task: usize, to: usize, ms: u64 },
 }
 
-/// What a server that starts again has of its data.
+/// The data of a server after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Keeps {
     All,
-    /// Without what was written last: its file is older.
+    /// Without the newest writes, because its file is older.
     AllBut {
         last_ms: u64,
     },
     Nothing,
 }
 
-/// What a user of the server may not read.
+/// What the user of the server may not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Forbidden {
@@ -144,19 +144,20 @@ pub enum Forbidden {
     Claims,
 }
 
-/// What becomes of the master that was.
+/// What happens to the former master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum OldMaster {
-    /// It was killed, and comes back as a replica.
+    /// It was killed, and returns as a replica.
     Killed,
-    /// It was frozen, and thaws as a master that acknowledges writes, until it is told.
+    /// It was frozen, and resumes as a master that acknowledges writes until it learns of the new
+    /// one.
     Frozen,
-    /// It goes on as a master for a while, then becomes a replica.
+    /// It continues as a master for a limited time, then becomes a replica.
     Alive,
 }
 
-/// Which worlds may be drawn.
+/// Which kinds of worlds may be drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Any.
@@ -244,13 +245,13 @@ impl Plan {
         self.spec.redises.first().map_or(RedisKind::Standalone, |redis| redis.kind)
     }
 
-    /// The same, but over after `ms`.
+    /// The same plan, ended after `ms`.
     #[must_use]
     pub fn until(&self, ms: u64) -> Plan {
         Plan { length_ms: ms, ..self.clone() }
     }
 
-    /// The same without all steps but those at these positions.
+    /// The same plan with only the steps at these positions.
     #[must_use]
     pub fn keeping(&self, positions: &[usize]) -> Plan {
         let steps =
@@ -271,7 +272,7 @@ pub(crate) fn sentinel_address(sentinel: usize) -> Arc<str> {
 
 fn draw_task(task: u64, kind: RedisKind, apart: bool, rng: &mut Rng) -> (TaskSpec, TaskPlan) {
     let name = format!("task-{task}");
-    // In a cluster, what belongs to a task shares a slot, or all of it but the lock does.
+    // In a cluster, all keys of a task share a slot, or all except the lock do.
     let prefix = if kind == RedisKind::Cluster { format!("{{{name}}}") } else { name.clone() };
     let beside = if apart { format!("{{{name}-beside}}") } else { prefix.clone() };
     let scheme = if rng.percent(75) { SchemeKind::Redisson } else { SchemeKind::String };
@@ -338,7 +339,7 @@ fn draw_steps(plan: &Plan, kind: RedisKind) -> Vec<Step> {
     while at < plan.length_ms {
         let act = draw_act(plan, kind, &mut rng);
         steps.extend(act.map(|act| Step { at, act }));
-        // Mostly one by one, now and then several at once.
+        // Usually one at a time, sometimes several at once.
         at += if rng.percent(15) { rng.below(3_000) } else { rng.below(2 * MEAN_GAP_MS) + 1 };
         to_calm -= 1;
         if to_calm == 0 {
@@ -348,7 +349,7 @@ fn draw_steps(plan: &Plan, kind: RedisKind) -> Vec<Step> {
     steps
 }
 
-/// In a quarter of the worlds; now and then twice within what a reading takes.
+/// Reloads occur in a quarter of the worlds, sometimes twice within one reading.
 fn draw_reloads(plan: &Plan) -> Vec<Step> {
     let mut rng = Rng::new(plan.seed, 51);
     let (mut at, mut steps) = (0, Vec::new());
@@ -362,7 +363,7 @@ fn draw_reloads(plan: &Plan) -> Vec<Step> {
     steps
 }
 
-/// How long something lasts: around the thresholds that decide whether it shall be told.
+/// A duration around the thresholds that decide whether it shall be reported.
 fn draw_ms(rng: &mut Rng) -> u64 {
     let base =
         rng.weighted(&[(30, 3_000), (30, 20_000), (30, 60_000), (10, 5_000)]).unwrap_or(20_000);
@@ -480,7 +481,7 @@ fn draw_act(plan: &Plan, kind: RedisKind, rng: &mut Rng) -> Option<Act> {
     })
 }
 
-/// Up to three slots are read together where most of their tasks are glanced at.
+/// Up to three slots are read together if most of their tasks need only a glance.
 fn draw_sizes(seed: u64, interval_ms: u64) -> Sizes {
     let sizes = Sizes {
         whole_every: Some(if Rng::new(seed, 50).percent(60) { 4 } else { 1 }),
@@ -498,12 +499,12 @@ fn draw_sizes(seed: u64, interval_ms: u64) -> Sizes {
     }
 }
 
-/// How many masters of a cluster have somebody who follows them.
+/// The number of a cluster's masters that have a replica.
 fn draw_replicas(seed: u64, masters: usize) -> usize {
     Rng::new(seed, 4).weighted(&[(30, 0), (50, masters), (20, 1)]).unwrap_or(0)
 }
 
-/// An append-only file lacks up to a second, a snapshot more.
+/// An append-only file lacks up to a second of data, a snapshot more.
 fn draw_kept(ms: u64) -> Keeps {
     match ms % 4 {
         0 => Keeps::AllBut { last_ms: ms % 1_000 },
@@ -512,7 +513,7 @@ fn draw_kept(ms: u64) -> Keeps {
     }
 }
 
-/// Steps that are small enough to be drift, or big enough to be a step whatever the answers took.
+/// A step that is small enough to be drift, or certainly large enough to count as a step.
 fn draw_step(rng: &mut Rng) -> i64 {
     let by = [150, 12_000, 120_000, 3_600_000][rng.index(4)];
     if rng.percent(50) { by } else { -by }

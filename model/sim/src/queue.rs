@@ -1,4 +1,4 @@
-//! What is to happen, by instant: time jumps from one entry to the next.
+//! The queue of future events. Time jumps from one entry to the next.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -14,15 +14,15 @@ use crate::world::{Heal, WorkerTurn};
 pub(crate) enum Event {
     /// A step of the plan.
     Step(usize),
-    /// A fault is over.
+    /// A fault ends.
     Heal(Heal),
     /// A worker's timer.
     Worker(WorkerTurn),
     /// The free lock of a task may be taken.
     Contend { task: usize },
-    /// Workers look whether they are wanted.
+    /// Workers check whether they are wanted.
     Poll { task: usize },
-    /// A batch reaches its server, or goes on there.
+    /// A batch reaches its server, or continues there.
     Request(Box<Request>),
     /// Replies reach an agent.
     Arrive { agent: usize, life: u32, server: usize, connection: u64, replies: Vec<(u64, Reply)> },
@@ -37,17 +37,17 @@ pub(crate) enum Event {
         outcome: Result<(), Unknown>,
         opened: Vec<(u64, Reply)>,
     },
-    /// A server tells an agent that a key of a task has changed.
+    /// A server reports to an agent that a key of a task has changed.
     Told { agent: usize, life: u32, server: usize, task: usize },
     /// An agent has something to do.
     Wake { agent: usize, life: u32 },
     /// A second has passed for an agent's engine.
     Tick { agent: usize, life: u32 },
-    /// A Sentinel is asked, or answers.
+    /// A Sentinel receives a request, or answers.
     Sentinel { agent: usize, life: u32, sentinel: usize, answer: Option<SentinelAnswer> },
 }
 
-/// When a Sentinel was asked, and the replies; `None`: it could not be reached.
+/// When the request was sent, and the replies; `None`: the Sentinel could not be reached.
 #[derive(Debug)]
 pub(crate) struct SentinelAnswer {
     pub(crate) asked: u64,
@@ -81,7 +81,7 @@ impl Ord for Entry {
     }
 }
 
-/// The entries, the next one first; of those at one instant, the one that was put in first.
+/// The entries, the next one first; entries of one instant are in the order of insertion.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     heap: BinaryHeap<Entry>,

@@ -1,12 +1,12 @@
-//! Random numbers that a seed decides completely. Each actor has a stream of its own, so that
-//! leaving out one event of a plan does not change what the others do.
+//! Random numbers determined by a seed. Each actor has its own stream, so that removing one event
+//! from a plan does not change the behaviour of the others.
 
-/// SplitMix64: small, quick, and good enough to throw dice with.
+/// SplitMix64: small, fast, and random enough for simulation.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 
 impl Rng {
-    /// The stream that `seed` and `stream` name.
+    /// The stream identified by `seed` and `stream`.
     pub(crate) fn new(seed: u64, stream: u64) -> Rng {
         let mut rng = Rng(seed ^ stream.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17));
         rng.next();
@@ -23,27 +23,27 @@ impl Rng {
         bits ^ (bits >> 31)
     }
 
-    /// Anything below `end`; 0 where that is 0.
+    /// A number below `end`; 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next().checked_rem(end).unwrap_or(0)
     }
 
-    /// Anything from `low` to `high`, both included.
+    /// A number from `low` to `high`, both included.
     pub(crate) fn within(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low) + 1)
     }
 
-    /// A position in a list of `len` things.
+    /// A position in a list of length `len`.
     pub(crate) fn index(&mut self, len: usize) -> usize {
         usize::try_from(self.below(len as u64)).unwrap_or(0)
     }
 
-    /// True in so many of a hundred cases.
+    /// True with a probability of `chance` percent.
     pub(crate) fn percent(&mut self, chance: u64) -> bool {
         self.below(100) < chance
     }
 
-    /// One of `choices`, each as often as its weight says.
+    /// One of `choices`, with a probability proportional to its weight.
     pub(crate) fn weighted<T: Copy>(&mut self, choices: &[(u64, T)]) -> Option<T> {
         let mut left = self.below(choices.iter().map(|(weight, _)| weight).sum());
         for (weight, choice) in choices {

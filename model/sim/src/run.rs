@@ -1,4 +1,5 @@
-//! One run: the loop that lets things happen in their order, and shows each to whom it concerns.
+//! One run: the loop that processes events in order, and passes each to the agent or world it
+//! concerns.
 
 use std::sync::Arc;
 
@@ -13,14 +14,14 @@ use crate::plan::Plan;
 use crate::queue::Event;
 use crate::world::World;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What must not be, the first one first; a run ends soon after the first.
+    /// The violations, the first one first; a run ends soon after the first.
     pub violations: Vec<Violation>,
-    /// What occurred.
+    /// What occurred in the run.
     pub coverage: Coverage,
-    /// What each agent's newest process took in, if that was asked for.
+    /// The inputs of each agent's newest process, if recording was requested.
     pub inputs: Vec<Vec<(Mono, AgentWall, Input)>>,
     /// Virtual hours times tasks times agents.
     pub task_hours: f64,
@@ -28,7 +29,7 @@ pub struct Outcome {
     pub steps_per_hour: f64,
 }
 
-/// An agent's present life, and who follows it.
+/// An agent's present process, and the oracle that checks it.
 struct Life {
     number: u32,
     agent: Agent,
@@ -54,7 +55,7 @@ pub fn run(plan: &Plan, records: bool) -> Outcome {
                 if life != current.number && life != u32::MAX {
                     continue;
                 }
-                // A process that is stopped does nothing; what comes waits for it.
+                // A stopped process does nothing; events for it wait.
                 if world.paused_until[agent] > at {
                     let until = world.paused_until[agent];
                     world.queue.push(until, event);
@@ -110,7 +111,7 @@ fn begin(plan: &Arc<Plan>, agent: usize, number: u32, records: bool, world: &mut
     }
 }
 
-/// The agent that an event is for, and in which life.
+/// The agent that an event is for, and its process.
 fn whose(event: &Event) -> Option<(usize, u32)> {
     match event {
         Event::Arrive { agent, life, .. }
@@ -130,7 +131,7 @@ fn whose(event: &Event) -> Option<(usize, u32)> {
 }
 
 impl Life {
-    /// Shows the oracle what the agent did, and what it says now.
+    /// Shows the oracle what the agent did, and its present output.
     fn follow(&mut self, world: &World, coverage: &mut Coverage) {
         let mut look = false;
         coverage.joined += std::mem::take(&mut self.agent.out.joined);
@@ -168,7 +169,7 @@ impl Life {
     }
 }
 
-/// What the engine would publish at once.
+/// Whether the engine would publish the event at once.
 fn matters(event: &ModelEvent) -> bool {
     matches!(
         event.kind,

@@ -1,5 +1,5 @@
-//! A virtual Redis server: a wall clock of its own, data that expire by it, a replication history,
-//! and the answers to the commands that the model sends.
+//! A virtual Redis server: its own wall clock, data that expire by it, a replication history, and
+//! the replies to the commands that the model sends.
 
 mod commands;
 mod info;
@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use crate::plan::Keeps;
 
-/// What all servers' clocks show about when a run begins.
+/// Approximate initial time of all servers' clocks.
 pub(crate) const EPOCH_MS: i64 = 1_790_000_000_000;
-/// Writes that are kept for replicas that lag behind.
+/// Number of writes kept for lagging replicas.
 const BACKLOG: usize = 20_000;
-/// No file that a server starts with is older than this.
+/// Maximum age in milliseconds of the file that a server starts with.
 const FILE_AGE_MS: u64 = 60_000;
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     Text(Vec<u8>),
@@ -26,7 +26,7 @@ pub(crate) enum Value {
     List(u64),
 }
 
-/// A value and when it ends, on the server's clock.
+/// A value and its expiry on the server's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) value: Value,
@@ -36,12 +36,12 @@ pub(crate) struct Entry {
 /// A wall clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    /// What it showed at the true instant `since`.
+    /// The time that it showed at the true instant `since`.
     shown: i64,
     since: u64,
-    /// How much faster than true time it runs, in millionths.
+    /// Its rate relative to true time, in millionths.
     drift_ppm: i64,
-    /// How often it has stepped.
+    /// Number of steps so far.
     pub(crate) steps: u32,
 }
 
@@ -61,7 +61,7 @@ impl Clock {
         self.steps += 1;
     }
 
-    /// What it showed at a true instant, unless it has stepped since.
+    /// The time that it showed at a true instant, unless it has stepped since.
     pub(crate) fn shown_at(&self, then: u64) -> Option<i64> {
         (then >= self.since).then(|| self.at(then))
     }
@@ -80,16 +80,16 @@ impl Clock {
     }
 }
 
-/// A write, as it goes to replicas: the whole new entry.
+/// A write in the form sent to replicas: the whole new entry.
 #[derive(Clone, Debug)]
 struct Write {
     at: u64,
-    /// Bytes of the history after it.
+    /// The replication offset after it.
     offset: u64,
     what: Change,
 }
 
-/// What a key held before a write.
+/// The entry of a key before a write.
 #[derive(Debug)]
 struct Undo {
     at: u64,
@@ -103,19 +103,19 @@ enum Change {
     Flush,
 }
 
-/// What a server is at present, apart from its data.
+/// The state of a server apart from its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     Up,
-    /// The process is gone.
+    /// The process has ended.
     Down,
-    /// It was stopped: what comes in waits.
+    /// It was stopped; incoming requests wait.
     Frozen,
     Loading,
     Busy,
 }
 
-/// The history of a process' data.
+/// The replication history of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     pub(crate) run_id: u64,
@@ -134,36 +134,36 @@ pub(crate) struct Server {
     pub(crate) address: Arc<str>,
     pub(crate) clock: Clock,
     pub(crate) health: Health,
-    /// Milliseconds that each command takes.
+    /// Duration of each command in milliseconds.
     pub(crate) slow_ms: u64,
     /// New connections are refused with this error.
     pub(crate) refuses: Option<&'static str>,
     /// Commands that name a key with this ending are refused.
     pub(crate) forbids: Option<Vec<u8>>,
     pub(crate) history: History,
-    /// It has an append-only file, so that nobody knows how much it loaded.
+    /// It has an append-only file, so the amount of loaded data is unknown.
     pub(crate) append_only: bool,
     pub(crate) has_pexpiretime: bool,
-    /// Whom it follows; `None`: it is a master.
+    /// The server that it follows; `None`: it is a master.
     pub(crate) follows: Option<usize>,
-    /// How much it lags behind.
+    /// Its replication lag.
     pub(crate) lag_ms: u64,
-    /// Nothing reaches it from its master.
+    /// It receives nothing from its master.
     pub(crate) link_cut: bool,
     data: BTreeMap<Arc<[u8]>, Arc<Entry>>,
     /// The newest writes, for replicas.
     backlog: VecDeque<Write>,
-    /// What they wrote over, for a start with an older file.
+    /// The entries that the writes replaced, for a start with an older file.
     undo: VecDeque<Undo>,
     stopped_at: u64,
-    /// Keys whose changes are told.
+    /// Keys whose changes are reported.
     pub(crate) changed: Vec<(u64, Arc<[u8]>)>,
     pub(crate) keeps_backlog: bool,
     pub(crate) info_text: info::Cache,
     pub(crate) replicas: Vec<Arc<str>>,
-    /// Keys with these beginnings live on another server of the cluster.
+    /// Keys with these prefixes are on another server of the cluster.
     pub(crate) away: Vec<Vec<u8>>,
-    /// It sees too little of its cluster, or has only just begun to: it serves nothing.
+    /// It sees too few servers of its cluster, or has just started to: it serves nothing.
     pub(crate) alone: bool,
 }
 
@@ -203,20 +203,20 @@ impl Server {
         }
     }
 
-    /// Whether it takes writes at all.
+    /// Whether it accepts writes.
     pub(crate) fn writable(&self) -> bool {
         self.health == Health::Up && self.follows.is_none() && !self.alone
     }
 
-    /// What a key holds at `now`, if its time is not over by this server's clock.
+    /// The entry of a key at `now`, if it has not expired by this server's clock.
     pub(crate) fn get(&self, key: &[u8], now: u64) -> Option<&Entry> {
         let entry = self.data.get(key)?;
         let over = entry.deadline.is_some_and(|deadline| deadline <= self.clock.at(now));
         (!over).then_some(&**entry)
     }
 
-    /// When a key's time is over, if nothing happens to it or the clock; `None`: never, or there is
-    /// no such key.
+    /// When a key expires, if neither it nor the clock changes; `None`: never, or there is no such
+    /// key.
     pub(crate) fn ends_at(&self, key: &[u8]) -> Option<u64> {
         Some(self.clock.when(self.data.get(key)?.deadline?))
     }
@@ -228,7 +228,7 @@ impl Server {
         self.log(Change::Put(Arc::clone(key), entry), now, 60 + key.len() as u64);
     }
 
-    /// Changes the value of a key, which is made if there is none; its time stays.
+    /// Changes the value of a key and keeps its expiry; the key is created if absent.
     pub(crate) fn edit(
         &mut self,
         key: &Arc<[u8]>,
@@ -254,7 +254,7 @@ impl Server {
         self.log(Change::Flush, now, 18);
     }
 
-    /// Removes what has expired: a server does that long before its clock may step back.
+    /// Removes expired keys. A server does that long before its clock may step back.
     pub(crate) fn expire(&mut self, now: u64) {
         let shown = self.clock.at(now);
         let over = |entry: &Entry| entry.deadline.is_some_and(|deadline| deadline <= shown);
@@ -267,7 +267,7 @@ impl Server {
         keys.iter().for_each(|key| self.put(key, None, now));
     }
 
-    /// Removes a key for want of memory.
+    /// Removes a key to free memory.
     pub(crate) fn evict(&mut self, key: &Arc<[u8]>, now: u64) {
         if self.get(key, now).is_some() {
             self.history.evictions += 1;
@@ -288,7 +288,7 @@ impl Server {
         }
     }
 
-    /// Says what the key held before.
+    /// Sets a key; returns the previous entry.
     fn set(&mut self, key: &Arc<[u8]>, entry: Option<Arc<Entry>>, now: u64) -> Option<Arc<Entry>> {
         self.changed.push((now, Arc::clone(key)));
         match entry {
@@ -304,7 +304,7 @@ impl Server {
         }
     }
 
-    /// Goes back to the data of `until`.
+    /// Restores the data of `until`.
     fn go_back(&mut self, until: u64, now: u64) {
         let kept = self.undo.partition_point(|undo| undo.at <= until);
         for undo in self.undo.split_off(kept).into_iter().rev() {
@@ -328,8 +328,8 @@ impl Server {
         self.stopped_at = now;
     }
 
-    /// A new process with the data that the old one left, or a part of them. A replica has all that
-    /// it had: how far it got, too.
+    /// Starts a new process with all or part of the old one's data. A replica keeps everything,
+    /// including its offset.
     pub(crate) fn restart(&mut self, run_id: u64, keeps: Keeps, now: u64) {
         match keeps {
             Keeps::Nothing => self.clear(now),
@@ -347,7 +347,7 @@ impl Server {
             ..self.history.clone()
         };
         if self.follows.is_none() {
-            // A master that comes back begins a history of its own.
+            // A master that returns starts its own history.
             history = History {
                 replication_id: run_id.rotate_left(7),
                 forked_from: None,
@@ -359,7 +359,7 @@ impl Server {
         self.history = history;
     }
 
-    /// Takes over what its master has written long enough ago.
+    /// Takes over what its master wrote at least `lag_ms` ago.
     pub(crate) fn catch_up(&mut self, master: &Server, now: u64, lag_ms: u64) {
         if self.history.replication_id != master.history.replication_id {
             return;
@@ -377,7 +377,7 @@ impl Server {
         }
     }
 
-    /// Copies everything of its master.
+    /// Copies all data of its master.
     pub(crate) fn full_sync(&mut self, master: &Server, now: u64) {
         self.clear(now);
         self.undo.clear();
@@ -388,7 +388,7 @@ impl Server {
         self.history.offset = master.history.offset;
     }
 
-    /// Becomes a master that continues the history of the one that it followed.
+    /// Becomes a master that continues the history of its former master.
     pub(crate) fn promote(&mut self, replication_id: u64) {
         self.follows = None;
         self.history.forked_from = Some((self.history.replication_id, self.history.offset + 1));

@@ -1,25 +1,25 @@
-//! What really is so: who holds each lock on each server since when, and what became of the holds
-//! before. It is written where the world changes, and read by the oracle alone.
+//! The true state: who holds each lock on each server and since when, and how earlier holds ended.
+//! It is written when the world changes, and read only by the oracle.
 
 use std::collections::VecDeque;
 
 use crate::plan::Keeps;
 use crate::server::{Clock, Entry, Value};
 
-/// How long the past is kept: longer than any agent is blind.
+/// Length of the history kept, in milliseconds. It is longer than any blindness of an agent.
 const KEPT_MS: u64 = 1_500_000;
 
-/// A lock as its server's data have it.
+/// A lock as stored in the data of its server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LockState {
     #[default]
     Free,
     Held {
-        /// Who, sorted: what an agent shows as the instance, and how often it entered.
+        /// The holders, sorted: the instance as an agent shows it, and the number of entries.
         holders: Vec<(Vec<u8>, u32)>,
         deadline: Option<i64>,
     },
-    /// The key holds something else.
+    /// The key contains something else.
     Other,
 }
 
@@ -63,20 +63,20 @@ impl LockState {
 /// Why a lock changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// Its holder did it: took, renewed, released.
+    /// Its holder took, renewed or released it.
     Worker,
-    /// Its time was over.
+    /// It expired.
     Expired,
-    /// Somebody deleted it.
+    /// A client deleted it.
     Deleted,
-    /// The server lost it: flushed, restarted with nothing or an old file, evicted, or never
+    /// The server lost it: flushed, restarted without data or with an old file, evicted, or never
     /// replicated.
     Lost,
-    /// Something odd was done to it on purpose.
+    /// A step of the plan made it malformed on purpose.
     Odd,
 }
 
-/// A state of a lock, since when, and why.
+/// A state of a lock, its beginning and its cause.
 #[derive(Clone, Debug)]
 pub(crate) struct Since {
     pub(crate) at: u64,
@@ -84,14 +84,14 @@ pub(crate) struct Since {
     pub(crate) cause: Cause,
 }
 
-/// One lock on one server over time.
+/// The history of one lock on one server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Past {
     states: VecDeque<Since>,
 }
 
 impl Past {
-    /// Notes that a hold's time was over by `now`, if it was.
+    /// Records that a hold expired by `now`, if it did.
     pub(crate) fn settle(&mut self, clock: &Clock, now: u64) {
         let Some(last) = self.states.back() else { return };
         let Some(deadline) = last.state.deadline() else { return };
@@ -101,7 +101,7 @@ impl Past {
         }
     }
 
-    /// The lock is in this state from `now` on.
+    /// Records that the lock is in this state from `now` on.
     pub(crate) fn note(&mut self, state: LockState, cause: Cause, clock: &Clock, now: u64) {
         self.settle(clock, now);
         if self.states.back().is_some_and(|last| last.state == state) {
@@ -120,12 +120,12 @@ impl Past {
         self.states.back()
     }
 
-    /// All states, the newest first.
+    /// All states, newest first.
     pub(crate) fn latest(&self) -> impl Iterator<Item = &Since> {
         self.states.iter().rev()
     }
 
-    /// Since when the same holder has it, if somebody does.
+    /// Since when the same holder has the lock, if it is held.
     pub(crate) fn held_since(&self) -> u64 {
         let Some(newest) = self.states.back() else { return 0 };
         let LockState::Held { holders, .. } = &newest.state else { return newest.at };
@@ -133,14 +133,14 @@ impl Past {
         self.states.iter().rev().take_while(stays).last().map_or(newest.at, |since| since.at)
     }
 
-    /// All states that were in force at some instant from `from` to `to`, oldest first.
+    /// All states in force at any instant from `from` to `to`, oldest first.
     pub(crate) fn between(&self, from: u64, to: u64) -> impl Iterator<Item = &Since> {
         let first = self.states.partition_point(|since| since.at <= from).saturating_sub(1);
         self.states.iter().skip(first).take_while(move |since| since.at <= to)
     }
 }
 
-/// A change that may cost a server its data.
+/// A change that may lose data of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Generation {
     pub(crate) at: u64,
@@ -153,7 +153,7 @@ pub(crate) struct Generation {
 pub(crate) enum What {
     Restart(Keeps),
     Flush,
-    /// Of another database.
+    /// A flush of another database.
     OtherFlush,
     Eviction,
     Promotion,

@@ -1,5 +1,5 @@
-//! The little world between the agents and the truth: servers, workers, users and faults. Nothing
-//! here knows the model's rules; of its types it uses specs, commands and replies.
+//! The simulated world between the agents and the truth: servers, workers, users and faults. It
+//! does not know the model's rules; of its types it uses only specs, commands and replies.
 
 mod acts;
 mod cluster;
@@ -25,55 +25,55 @@ pub(crate) use keys::Keys;
 pub(crate) use users::{LostSwitches, Says, Switches, Wanting};
 pub(crate) use workers::{Worker, WorkerTurn};
 
-/// Everything that is not an agent.
+/// The whole simulation except the agents.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) plan: Arc<Plan>,
     pub(crate) now: u64,
     pub(crate) queue: Queue,
     pub(crate) servers: Vec<Server>,
-    /// Counts the processes of each server: connections to one that is gone are broken.
+    /// Number of processes of each server so far. Connections to an earlier process are broken.
     pub(crate) lives: Vec<u64>,
-    /// Batches of each agent at each server whose turn comes after the one that it is at.
+    /// Batches of each agent at each server that wait behind the one being served.
     pub(crate) behind: Vec<Vec<VecDeque<Box<Request>>>>,
-    /// What reached a frozen server.
+    /// Requests that reached a frozen server.
     #[allow(clippy::vec_box, reason = "they go on as they came")]
     pub(crate) waiting: Vec<Vec<Box<Request>>>,
-    /// The server that workers and users take for the master; in a cluster, see `homes`.
+    /// The server that workers and users use as the master; for a cluster, see `homes`.
     pub(crate) master: usize,
-    /// The server that has the lock of each task.
+    /// The server with the lock of each task.
     pub(crate) homes: Vec<usize>,
-    /// The server that has what is beside the lock of each task.
+    /// The server with the keys beside the lock of each task.
     pub(crate) besides: Vec<usize>,
-    /// When they moved there.
+    /// When the keys moved there.
     pub(crate) moved_at: Vec<u64>,
-    /// Of a cluster, who is master now where each of the first servers was at first.
+    /// In a cluster: the present master of each shard; a shard is numbered by its first master.
     pub(crate) shards: Vec<usize>,
-    /// What each server of a cluster knows of that.
+    /// The layout known to each server of a cluster.
     pub(crate) layouts: Vec<Layout>,
     pub(crate) tasks: Vec<Task>,
-    /// Which life of each agent each server tells of changes.
+    /// The process of each agent to which each server reports changes.
     pub(crate) listeners: Vec<Vec<Option<u32>>>,
-    /// Between each agent and each server.
+    /// The network between each agent and each server.
     pub(crate) links: Vec<Vec<Link>>,
     pub(crate) sentinels: Vec<Sentinel>,
-    /// When each agent is paused until.
+    /// The end of the pause of each agent.
     pub(crate) paused_until: Vec<u64>,
-    /// Agents that stand still for so long as soon as they have asked something: what comes then is
-    /// read too late.
+    /// Pause of an agent that begins right after its next request, so that the answer is read too
+    /// late.
     pub(crate) pauses: Vec<Option<u64>>,
-    /// How far each agent's wall clock is off.
+    /// Error of each agent's wall clock.
     pub(crate) wall_offset: Vec<i64>,
-    /// Agents that are to begin anew.
+    /// Agents to be restarted.
     pub(crate) restarts: Vec<usize>,
-    /// Agents that are told to load their configuration again.
+    /// Agents that shall reload their configuration.
     pub(crate) reloads: Vec<usize>,
-    /// When each agent last had any trouble with each server.
+    /// When each agent last had a problem with each server.
     pub(crate) dirty_at: Vec<Vec<u64>>,
     pub(crate) generations: VecDeque<Generation>,
-    /// Which server decides since when, and when that was in doubt last.
+    /// The deciding server and since when, and when that was last in doubt.
     pub(crate) rulers: Vec<(u64, usize)>,
-    /// The last fault whose consequences nothing else tells.
+    /// The last fault whose consequences are not recorded elsewhere.
     pub(crate) settled_at: u64,
     pub(crate) cause: Cause,
     lock_keys: BTreeMap<Arc<[u8]>, usize>,
@@ -83,7 +83,7 @@ pub(crate) struct World {
     pub(crate) rng: Rng,
 }
 
-/// A network between an agent and a server.
+/// The network between an agent and a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Link {
     pub(crate) cut: Option<Cut>,
@@ -91,15 +91,15 @@ pub(crate) struct Link {
     /// Every second batch of replies is lost.
     pub(crate) drops: bool,
     pub(crate) dropped: bool,
-    /// Batches of replies are cut in the middle.
+    /// Batches of replies are truncated.
     pub(crate) tears: bool,
-    /// The faults that made it so.
+    /// The faults that caused each of these.
     pub(crate) faults: [u64; 4],
-    /// What goes one way arrives in the order in which it was sent: no earlier than this, there and
-    /// back.
+    /// Earliest arrival in each direction, because messages arrive in the order in which they were
+    /// sent.
     pub(crate) there_at: u64,
     pub(crate) back_at: u64,
-    /// The batch that the server is at: its connection, and its number.
+    /// The batch being served: its connection and number.
     pub(crate) serving: Option<(u64, u64)>,
 }
 
@@ -132,9 +132,9 @@ pub(crate) struct Task {
     pub(crate) keys: Keys,
     pub(crate) redisson: bool,
     pub(crate) workers: Vec<Worker>,
-    /// What each user wants, whatever the switches say.
+    /// The real wish of each user, whatever the switches say.
     pub(crate) wishes: Vec<bool>,
-    /// What each server's data say since when.
+    /// The switches in each server's data, and since when.
     pub(crate) wanting: Vec<Wanting>,
     pub(crate) lost_switches: Vec<LostSwitches>,
     /// The lock on each server.
@@ -142,19 +142,19 @@ pub(crate) struct Task {
     pub(crate) progress: u64,
     /// When the progress last moved.
     pub(crate) progress_at: u64,
-    /// The key holds something odd until this fault is over.
+    /// The fault during which the key contains malformed data.
     pub(crate) odd: Option<u64>,
-    /// When it last did.
+    /// When the key last contained malformed data.
     pub(crate) odd_at: u64,
     pub(crate) contends_at: Option<u64>,
     /// Each instance's claims.
     pub(crate) claims: BTreeMap<Vec<u8>, Claiming>,
-    /// Who gave the lock back, on which server, and when.
+    /// Releases of the lock: by whom, on which server, and when.
     pub(crate) releases: VecDeque<Release>,
     pub(crate) rng: Rng,
 }
 
-/// A holder gave its lock back.
+/// A release of a lock by its holder.
 #[derive(Clone, Debug)]
 pub(crate) struct Release {
     pub(crate) at: u64,
@@ -163,25 +163,25 @@ pub(crate) struct Release {
     pub(crate) who: Vec<u8>,
 }
 
-/// When an instance wrote its claims.
+/// Times at which an instance wrote its claims.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claiming {
-    /// The first one; after a long rest it begins anew.
+    /// The first one; it starts again after a pause of `CLAIM_RESTS_MS`.
     pub(crate) first: u64,
     pub(crate) newest: u64,
-    /// Since when there was hardly a pause between two.
+    /// Since when the pauses between two were short.
     pub(crate) steady: u64,
-    /// The newest one while another instance worked, too.
+    /// The newest one written while another instance worked, too.
     pub(crate) beside: Option<u64>,
 }
 
-/// A claim that rests for so long begins anew.
+/// A claim that pauses for this many milliseconds starts again.
 const CLAIM_RESTS_MS: u64 = 30_000;
-/// Claims of a worker that is well come closer together than this.
+/// Maximum pause in milliseconds between two claims of a healthy worker.
 const CLAIM_STEADY_MS: u64 = 3_000;
 
 impl World {
-    /// A worker changes its claim.
+    /// Records that a worker changed its claim.
     pub(crate) fn note_claim(&mut self, task: usize, instance: &[u8]) {
         let now = self.now;
         let mut others =
@@ -207,7 +207,7 @@ impl World {
         }
     }
 
-    /// A worker gives its lock back.
+    /// Records that a worker released its lock.
     pub(crate) fn note_release(&mut self, task: usize, worker: usize, server: usize) {
         let (at, who) = (self.now, self.tasks[task].workers[worker].instance());
         let releases = &mut self.tasks[task].releases;
@@ -293,13 +293,13 @@ impl World {
         world
     }
 
-    /// A number that was never given out before.
+    /// A number that was never returned before.
     pub(crate) fn id(&mut self) -> u64 {
         self.ids += 1;
         self.ids
     }
 
-    /// Brings a server's data up to date where it follows another.
+    /// Updates the data of a server that follows another one.
     pub(crate) fn catch_up(&mut self, server: usize) {
         let Some(master) = self.servers[server].follows else { return };
         if self.servers[server].link_cut
@@ -320,7 +320,7 @@ impl World {
         self.note_changes();
     }
 
-    /// Writes down what changed in the servers' data.
+    /// Records what changed in the servers' data.
     pub(crate) fn note_changes(&mut self) {
         for server in 0..self.servers.len() {
             if self.servers[server].changed.is_empty() {
@@ -343,8 +343,8 @@ impl World {
         self.cause = Cause::Worker;
     }
 
-    /// The agents that listen to a server hear that a key of `task` has changed, `ms` later at
-    /// least.
+    /// Reports to the agents that listen to a server that a key of `task` has changed, after at
+    /// least `ms`.
     fn tell_listeners(&mut self, server: usize, task: usize, ms: u64) {
         if matches!(self.servers[server].health, Health::Down | Health::Frozen) {
             return;
@@ -358,7 +358,7 @@ impl World {
         }
     }
 
-    /// A server removes what has expired some time later, and tells of that.
+    /// A server removes expired keys some time later, and reports that.
     fn tell_expiry(&mut self, task: usize) {
         let (server, now) = (self.homes[task], self.now);
         let was_held = self.tasks[task].past[server]
@@ -386,15 +386,15 @@ impl World {
         }
     }
 
-    /// Notes what a server's clock has ended, before that clock is changed or the past is looked
-    /// at.
+    /// Records what has expired by a server's clock, before that clock is changed or the past is
+    /// read.
     pub(crate) fn settle(&mut self, server: usize) {
         for task in &mut self.tasks {
             task.past[server].settle(&self.servers[server].clock, self.now);
         }
     }
 
-    /// Somebody may take the lock of `task` after `ms`.
+    /// Lets the lock of `task` be taken after `ms`.
     pub(crate) fn contend(&mut self, task: usize, ms: u64) {
         self.contend_at(task, self.now + ms);
     }
@@ -407,7 +407,7 @@ impl World {
         }
     }
 
-    /// Something happens in the world.
+    /// Processes an event.
     pub(crate) fn happen(&mut self, event: Event) {
         match event {
             Event::Step(position) => self.with_marks(|world| {
@@ -432,7 +432,7 @@ impl World {
         self.note_changes();
     }
 
-    /// Remembers which ways between agents and servers are, or were, in trouble.
+    /// Records which connections between agents and servers have, or had, problems.
     fn with_marks(&mut self, change: impl FnOnce(&mut World)) {
         let before: Vec<Vec<bool>> = self.troubles();
         change(self);
@@ -453,7 +453,7 @@ impl World {
             .collect()
     }
 
-    /// Whether nothing is between an agent and good answers of a server.
+    /// Whether nothing prevents an agent from getting good answers of a server.
     pub(crate) fn clean(&self, agent: usize, server: usize) -> bool {
         let told = &self.servers[server];
         self.links[agent][server].clean()
@@ -465,13 +465,13 @@ impl World {
             && self.paused_until[agent] <= self.now
     }
 
-    /// Since when that is so.
+    /// Since when that holds.
     pub(crate) fn clean_since(&self, agent: usize, server: usize) -> Option<u64> {
         self.clean(agent, server)
             .then(|| self.dirty_at[agent][server].max(self.paused_until[agent]))
     }
 
-    /// The masters tell who follows them.
+    /// Updates the lists of replicas that the masters report.
     pub(crate) fn list_replicas(&mut self) {
         for server in 0..self.servers.len() {
             let follows = |other: &&Server| {

@@ -1,11 +1,11 @@
-//! Java's text in bytes: each UTF-16 unit by itself as one to three bytes, so that a character
-//! beyond the basic plane takes two units of three bytes.
+//! Java's encoding of text: each UTF-16 unit separately as one to three bytes. A character beyond
+//! the basic plane takes two units of three bytes each.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The first unit of `bytes` and what follows it. NUL may be one byte or Java's two; other overlong
-/// forms are refused.
+/// Splits the first unit off `bytes`. NUL may be one byte or Java's two; other overlong forms are
+/// refused.
 pub(super) fn split_unit(bytes: &[u8]) -> Option<(u16, &[u8])> {
     match *bytes {
         [first @ 0x00..=0x7f, ref rest @ ..] => Some((u16::from(first), rest)),
@@ -22,7 +22,7 @@ pub(super) fn split_unit(bytes: &[u8]) -> Option<(u16, &[u8])> {
     }
 }
 
-/// The text of UTF-16 units; `None` when a surrogate stands alone.
+/// Decodes UTF-16 units; `None` when a surrogate stands alone.
 pub(super) fn text(units: Vec<u16>) -> Option<String> {
     char::decode_utf16(units).collect::<Result<String, _>>().ok()
 }

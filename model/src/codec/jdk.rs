@@ -60,7 +60,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Scalar> {
     }
 }
 
-/// A text after its length, which takes `width` bytes.
+/// A text preceded by its length, which takes `width` bytes.
 fn text(bytes: &[u8], width: usize) -> Option<Scalar> {
     let (length, mut rest) = bytes.split_at_checked(width)?;
     let length = length.iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
@@ -93,7 +93,7 @@ fn integer(bytes: &[u8]) -> Option<Scalar> {
 }
 
 impl Boxed {
-    /// What follows this class' description at the beginning of `bytes`.
+    /// The rest of `bytes` after this class' description.
     fn after_class<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let fields = after_name(bytes, self.name, self.version)?;
         fields
@@ -103,7 +103,7 @@ impl Boxed {
     }
 }
 
-/// What follows a class' name and version at the beginning of `bytes`.
+/// The rest of `bytes` after a class' name and version.
 fn after_name<'a>(bytes: &'a [u8], name: &[u8], version: u64) -> Option<&'a [u8]> {
     let length = u16::try_from(name.len()).ok()?;
     let rest = bytes.strip_prefix(&[TC_CLASSDESC])?.strip_prefix(&length.to_be_bytes())?;

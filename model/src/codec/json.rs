@@ -1,6 +1,6 @@
-//! JSON scalars: null, booleans, integers and strings. Arrays, objects and fractions are no
-//! switches, but for the one array in which Jackson wraps a `Long` when it writes class names
-//! (Redisson's JSON codec, Spring's generic one).
+//! JSON scalars: null, booleans, integers and strings. Arrays, objects and fractions are refused,
+//! except for the one array in which Jackson wraps a `Long` when it writes class names (Redisson's
+//! JSON codec, Spring's generic one).
 
 use alloc::string::String;
 use core::str::Chars;
@@ -34,7 +34,7 @@ fn integer(value: &str) -> Option<i64> {
     if well_formed { value.parse().ok() } else { None }
 }
 
-/// The text of a string with its quotes; `None` when it does not end with the value.
+/// The text of a quoted string; `None` when the value does not end with the string.
 fn string(value: &str) -> Option<String> {
     let mut text = String::new();
     let mut rest = value.strip_prefix('"')?.chars();
@@ -48,7 +48,7 @@ fn string(value: &str) -> Option<String> {
     }
 }
 
-/// The character that an escape stands for, after its backslash.
+/// Decodes an escape after its backslash.
 fn escaped(rest: &mut Chars<'_>) -> Option<char> {
     match rest.next()? {
         plain @ ('"' | '\\' | '/') => Some(plain),
@@ -62,7 +62,7 @@ fn escaped(rest: &mut Chars<'_>) -> Option<char> {
     }
 }
 
-/// One UTF-16 unit in hex, or two that make a surrogate pair.
+/// One UTF-16 unit in hex, or two that form a surrogate pair.
 fn unicode(rest: &mut Chars<'_>) -> Option<char> {
     let first = unit(rest)?;
     if !(0xd800..0xdc00).contains(&first) {

@@ -2,9 +2,9 @@
 //! Redisson's default codec configures it: those classes have fixed ids, and there are no
 //! references.
 //!
-//! With references (`Kryo5Codec(allowedClasses, true)`) a mark stands before a string. It reads as
-//! a leading U+0001 of an ASCII text, which nobody types; so a leading mark before a whole string
-//! is taken for the mark.
+//! With references (`Kryo5Codec(allowedClasses, true)`) a mark stands before a string. It looks
+//! like a leading U+0001 of an ASCII text, which users do not type. So a leading U+0001 before a
+//! complete string is treated as the mark.
 
 use alloc::vec::Vec;
 

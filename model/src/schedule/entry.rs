@@ -1,5 +1,5 @@
-//! One task in the schedule: what is remembered of its readings, and when it is to be read beside
-//! its rhythm.
+//! One task in the schedule: what is remembered of its readings, and when it is read outside its
+//! rhythm.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -12,37 +12,40 @@ use crate::time::{Mono, ServerTime};
 use crate::wake_ups::Bucket;
 use crate::witness::PHANTOM_MS;
 
-/// An answer this much later than the first confirms it.
+/// Minimum age difference in milliseconds between a first answer and the one that confirms it.
 const CONFIRMS_MS: u64 = 250;
-/// When the confirming read is sent: late enough even if it shares a batch with reads that are due
-/// a little later.
+/// Delay of the confirming read in milliseconds. It is long enough even if the read shares a batch
+/// with reads that are due slightly later.
 const CONFIRM_AFTER_MS: u64 = 260;
-/// How long after a deadline the lock is looked at.
+/// Delay in milliseconds between a deadline and the read of the lock.
 const AFTER_DEADLINE_MS: u64 = 20;
-/// How long after a gap exceeds the grace the lock is looked at: later than a read that shares its
-/// batch may be early.
+/// Delay in milliseconds between the end of the grace and the read of the lock. It is longer than a
+/// read that shares its batch may be early.
 const AFTER_GRACE_MS: u64 = 20;
-/// How long after a new holder can be no phantom any more the lock is looked at.
+/// Delay in milliseconds between the end of the phantom period of a new hold and the read of the
+/// lock.
 const AFTER_PHANTOM_MS: u64 = 20;
-/// Most beginnings of gaps that are remembered of one task.
+/// Maximum number of beginnings of gaps remembered for one task.
 pub(super) const GRACES_MAX: usize = 4;
-/// Most reads after deadlines between two regular reads of a task: a lease far shorter than the
-/// interval is not chased.
+/// Maximum number of reads after deadlines between two regular reads of a task. It bounds the cost
+/// of a lease far shorter than the interval.
 pub(super) const DEADLINE_READS: u8 = 8;
-/// So many hints about one task in quick succession are followed at once: a lock taken and released
-/// is two.
+/// Number of hints about one task in quick succession that are followed at once. A lock that is
+/// taken and released causes two.
 const HINTS_AT_ONCE: u32 = 4;
-/// And so many more each second: whoever renews without a pause must not be read without a pause.
+/// Additional hints followed per second, so that a client that renews continuously does not cause
+/// continuous reads.
 const HINTS_PER_S: u64 = 4;
 
-/// What is remembered of a task.
+/// The remembered state of a task.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) task: TaskIndex,
     pub(super) grace_ms: Option<u64>,
     pub(super) slot: usize,
     pub(super) reading: bool,
-    /// Read apart from its slot: see [`Schedule::suspects`] and [`Schedule::too_large`].
+    /// Why the task is read separately from its slot: see [`Schedule::suspects`] and
+    /// [`Schedule::too_large`].
     pub(super) apart: Option<Apart>,
     /// The lock was free when last read, with or without confirmation.
     pub(super) free: bool,
@@ -52,37 +55,37 @@ pub(super) struct Entry {
     pub(super) vanished_since: Option<Mono>,
     /// The switches that were on, sorted.
     pub(super) on: Vec<User>,
-    /// When the grace is over of a gap that may have begun: with the lock free, or with a switch
-    /// on. Which of them began it only the state knows, so there may be several.
+    /// When the grace ends of each gap that may have begun: with the lock free, or with a switch
+    /// on. Only the state knows which of them began the gap, so there may be several.
     pub(super) graces_over: Vec<Mono>,
     /// Reads after deadlines since the last regular read.
     pub(super) deadline_reads: u8,
-    /// When to look whether the lock is still held after its deadline.
+    /// When to check whether the lock is still held after its deadline.
     pub(super) deadline_at: Option<Mono>,
     pub(super) proves_holders: bool,
-    /// Who held it in the newest reading.
+    /// The holders in the newest reading.
     pub(super) holders: Vec<Holder>,
-    /// What the newest reading showed, if a glance can tell whether it is still so.
+    /// The newest reading, if a glance can confirm it.
     pub(super) known: Option<Arc<Held>>,
-    /// Something may have changed since that was asked for: only a whole reading tells.
+    /// The lock may have changed since that reading was requested, so only a whole reading counts.
     pub(super) doubted: bool,
-    /// The sweep in which it was read whole as far as its turns are concerned.
+    /// The sweep of its newest whole reading, as far as its turns are concerned.
     pub(super) whole_sweep: u64,
     /// When a new holder cannot be a phantom any more.
     pub(super) proof_at: Option<Mono>,
     /// The next extra read.
     pub(super) extra_at: Option<Mono>,
-    /// A hint says that a key of it changed: not read before this.
+    /// A hint reported a changed key: the task is read no earlier than this.
     pub(super) hint_at: Option<Mono>,
     pub(super) hints: Bucket,
 }
 
-/// Why a task is not read together with its slot.
+/// Why a task is read separately from its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Apart {
-    /// It may be the one with too large a reply.
+    /// The task may have caused a reply that was too large.
     Suspect,
-    /// It is.
+    /// The task caused one.
     TooLarge,
 }
 
@@ -113,7 +116,7 @@ impl Entry {
         }
     }
 
-    /// When to read again beside the rhythm, as of a read at `sent`.
+    /// When to read again outside the rhythm, as of a read at `sent`.
     pub(super) fn next_extra(&mut self, sent: Mono) -> Option<Mono> {
         let grace = self.next_grace(sent).map(|over| over.plus_ms(AFTER_GRACE_MS));
         let confirmation = [self.free_since, self.vanished_since].into_iter().flatten();
@@ -150,13 +153,13 @@ impl Entry {
         }
     }
 
-    /// Remembers what a reading in a `sweep` shows of a lock that one client holds until a known
-    /// instant. What was told of while it was under way came perhaps after it. Only a renewal
-    /// stands for its turn, which was last in `last_turn`: renewals come at all times, and what
-    /// else is read whole is read so together with all others, as after a new connection.
+    /// Remembers the reading of a lock in a `sweep`, if one client holds it until a known instant.
+    /// A change reported while the read was in flight may have come after it. Only a renewal
+    /// replaces the task's turn, which was last in `last_turn`. Renewals are spread over time;
+    /// other whole readings, such as those after a new connection, come for all tasks together.
     pub(super) fn remember(&mut self, lock: &LockReading, sweep: u64, last_turn: u64) {
         let LockReading::Held(held) = lock else { return self.known = None };
-        // A glance hands back the copy that it was compared with, and dispels no doubt.
+        // A glance returns the copy that it was compared with, and does not remove the doubt.
         if self.known.as_ref().is_none_or(|known| !Arc::ptr_eq(known, held)) {
             let is_renewed =
                 self.known.as_ref().is_some_and(|known| known.deadline != held.deadline);
@@ -166,10 +169,10 @@ impl Entry {
         }
     }
 
-    /// What a glance in a `sweep` may be compared with, if the newest whole reading is of the last
-    /// `sweeps`.
+    /// The reading that a glance in a `sweep` is compared with, if the newest whole reading was
+    /// within the last `sweeps`.
     pub(super) fn known(&self, sweep: u64, sweeps: u64) -> Option<&Arc<Held>> {
-        // It may be of a turn before the first sweep.
+        // It may come from a turn before the first sweep.
         let is_recent = sweep.wrapping_sub(self.whole_sweep) < sweeps;
         self.known.as_ref().filter(|_| is_recent && !self.doubted)
     }
@@ -195,7 +198,7 @@ impl Entry {
         }
     }
 
-    /// When a hint that comes at `now` may be followed.
+    /// When a hint received at `now` may be followed.
     pub(super) fn next_hint(&self, now: Mono) -> Mono {
         self.hints.ready_at(1, HINTS_PER_S, now)
     }
@@ -208,43 +211,43 @@ impl Entry {
 
     fn gap_may_begin(&mut self, at: Mono) {
         let Some(grace_ms) = self.grace_ms else { return };
-        // Nothing is said before the lock is confirmed to be free.
+        // No verdict changes before the lock is confirmed to be free.
         let over = at.plus_ms(grace_ms.max(CONFIRMS_MS));
-        // Of too many, the first and the newest are kept: the gap that is over first, and the one
-        // that lasts.
+        // If there are too many, the first and the newest are kept: the gap that exceeds its grace
+        // first, and the one that lasts.
         self.graces_over.truncate(GRACES_MAX - 1);
         if self.graces_over.last() != Some(&over) {
             self.graces_over.push(over);
         }
     }
 
-    /// The next instant at which a grace is over, as of a read at `sent`. What that read could see
-    /// is done with.
+    /// The next instant at which a grace ends, as of a read at `sent`. Instants that this read
+    /// covered are removed.
     fn next_grace(&mut self, sent: Mono) -> Option<Mono> {
         self.graces_over.retain(|over| *over >= sent);
         self.graces_over.first().copied()
     }
 
-    /// It is being read beside its rhythm, by `until`. Only reads after deadlines count: a hint
-    /// must not use up any of them.
+    /// The task is being read outside its rhythm, with the reads due by `until`. Only reads after
+    /// deadlines count, because a hint must not use up any of them.
     pub(super) fn chases_deadline(&mut self, until: Mono) {
         if self.deadline_at.is_some_and(|at| at <= until) {
             self.deadline_reads = self.deadline_reads.saturating_add(1);
         }
     }
 
-    /// Whether it may be read after one more deadline before its next regular read.
+    /// Whether the task may be read after one more deadline before its next regular read.
     pub(super) fn may_chase_deadline(&self) -> bool {
         self.deadline_reads < DEADLINE_READS
     }
 }
 
-/// One holder, whom nothing but a new deadline can follow.
+/// One holder, so that only a new deadline can follow.
 fn is_plain(held: &Held) -> bool {
     held.mode == Mode::Exclusive && held.holders.len() == 1 && held.deadline.instant().is_some()
 }
 
-/// When to look whether the lock is still held after its deadline.
+/// When to check whether the lock is still held after its deadline.
 pub(super) fn deadline_read(sent: Mono, server: ServerTime, lock: &LockReading) -> Option<Mono> {
     let LockReading::Held(held) = lock else { return None };
     let Deadline::At(deadline) = held.deadline else { return None };

@@ -1,5 +1,4 @@
-//! Tasks of the schedule that are read together, and the turns in which something more is asked
-//! about them.
+//! Slots: tasks that are read together, and the turns in which their details are requested.
 
 use core::ops::Range;
 
@@ -11,22 +10,22 @@ pub(super) struct Slot {
     pub(super) entries: Range<usize>,
     /// The next tick.
     pub(super) next_at: Mono,
-    /// How many ticks there were.
+    /// Number of ticks so far.
     pub(super) sweep: u64,
     pub(super) reading: bool,
-    /// The last attempt broke: due as soon as there is a connection.
+    /// The last attempt failed: due as soon as there is a connection.
     pub(super) retry: bool,
 }
 
 impl Slot {
-    /// Whether its next tick comes within so many milliseconds, or came and no other since, and
-    /// nothing of it is under way or broke.
+    /// Whether its next tick comes within `ms`, or was the last one to come, and none of its tasks
+    /// is being read or failed.
     pub(super) fn is_due_within(&self, ms: u64, now: Mono, interval_ms: u64) -> bool {
         let is_near = self.next_at <= now.plus_ms(ms) && now.since_ms(self.next_at) < interval_ms;
         is_near && !self.reading && !self.retry
     }
 
-    /// Moves the next tick beyond `now`; says how many ticks that passed over. The rhythm keeps its
+    /// Moves the next tick beyond `now`; returns the number of ticks passed. The rhythm keeps its
     /// phase.
     pub(super) fn pass_ticks(&mut self, now: Mono, interval_ms: u64) -> u64 {
         let passed = now.since_ms(self.next_at) / interval_ms + 1;
@@ -36,12 +35,12 @@ impl Slot {
     }
 }
 
-/// Whether waiters of the entry at `position` are asked for in a `sweep`.
+/// Whether details of the entry at `position` are requested in a `sweep`.
 pub(super) fn is_turn(sweep: u64, position: usize, every: u64) -> bool {
     sweep.wrapping_add(position as u64) % every == 1 % every
 }
 
-/// The newest sweep up to `sweep` in which it was its turn, perhaps one before the first.
+/// The newest sweep up to `sweep` in which it was its turn, perhaps one before the first sweep.
 pub(super) fn last_turn(sweep: u64, position: usize, every: u64) -> u64 {
     let ago = (sweep.wrapping_add(position as u64) % every + every - 1 % every) % every;
     sweep.wrapping_sub(ago)

@@ -13,13 +13,13 @@ mod changes;
 mod glances;
 mod hints;
 
-/// What the imagined server answers at an instant: the lock, and the switches that exist (with `+`
-/// in front: on).
+/// What the simulated server answers at an instant: the lock, and the existing switches (with a
+/// leading `+`: on).
 type Answer = (LockReading, &'static [&'static str]);
 
 const WORLD_MS: i64 = 1_700_000_000_000;
 
-/// So many tasks fill a slot.
+/// Number of tasks that fill a slot.
 const FULL: u32 = BATCH_TASKS as u32;
 
 fn tasks(count: u32) -> Vec<Watched> {
@@ -62,15 +62,16 @@ fn reading(answer: Answer) -> TaskReading {
     }
 }
 
-/// The kind of the batch that is due at `now`, and how many tasks it has; it is over at once.
+/// The kind of the batch that is due at `now`, and its number of tasks; the batch ends at once.
 fn read(schedule: &mut Schedule, now: u64) -> (BatchKind, usize) {
     let batch = schedule.due(Mono(now)).expect("a batch");
     schedule.finished(&batch);
     (batch.kind, batch.tasks.len())
 }
 
-/// Runs `schedule` to `until`, waking when it says so; every batch is answered `took_ms` later by
-/// `world` as of its sending. Returns a line per batch: instant, kind, and how many tasks.
+/// Runs `schedule` to `until`, waking when it requests that. Every batch is answered `took_ms`
+/// later by `world`, with the state at its sending. Returns a line per batch: instant, kind, and
+/// number of tasks.
 fn run(
     schedule: &mut Schedule,
     until: u64,
@@ -275,7 +276,7 @@ fn a_switch_that_vanishes_is_looked_at_again() {
     assert_eq!(log, ["0 regular 1", "1000 regular 1", "1260 extra 1", "2000 regular 1"]);
 }
 
-/// In a cluster the switches may live on another server than the lock: what that shows comes at any
+/// In a cluster, the switches may be on another server than the lock, so their readings come at any
 /// instant.
 #[test]
 fn a_switch_that_vanishes_elsewhere_is_looked_at_again_too() {
@@ -370,8 +371,8 @@ fn a_batch_that_goes_out_with_the_greeting_is_not_waited_for_in_a_loop() {
     let mut schedule = Schedule::new(tasks(2 * (FULL - 50)), 1_000, Mono(0));
     let greeting = schedule.due(Mono(0)).unwrap();
     assert_eq!(schedule.missed(Mono(500)).len(), BATCH_TASKS - 50);
-    // Were the first slot's tick at 1,000 named, the sampler would look again and again until the
-    // dial is over.
+    // If the first slot's tick at 1,000 were returned, the sampler would wake repeatedly until the
+    // dial ends.
     for now in [1_000, 1_400, 2_000] {
         schedule.missed(Mono(now));
         assert!(schedule.next_tick() > Some(Mono(now)));
@@ -533,7 +534,7 @@ fn many_gaps_that_begin_together_share_the_read_after_the_grace() {
     );
 }
 
-/// Reads `schedule` at `now` as a server would whose replies to `large` are too large; gives the
+/// Reads `schedule` at `now` from a server whose replies for `large` are too large; returns the
 /// tasks that were read.
 fn read_all(schedule: &mut Schedule, now: u64, large: u32) -> (Vec<u32>, Vec<u32>) {
     let (mut read, mut withheld) = (Vec::new(), Vec::new());
@@ -619,7 +620,7 @@ fn read_due(schedule: &mut Schedule, now: u64) -> Vec<u32> {
     read
 }
 
-/// A server so slow, or an agent so starved, that a sweep takes longer than the interval.
+/// The server or the agent is so slow that a sweep takes longer than the interval.
 #[test]
 fn more_than_can_be_read_starves_no_slot_and_no_confirmation() {
     let count = 6 * FULL;
@@ -652,8 +653,8 @@ fn more_than_can_be_read_starves_no_slot_and_no_confirmation() {
     assert!(extras >= 5, "each first free lock is confirmed: {extras}");
 }
 
-/// Beside other servers, a new holder is looked at again when it can be no phantom any more; the
-/// same one is not.
+/// With several servers, a new holder is read again when it cannot be a phantom any more; a known
+/// one is not.
 #[test]
 fn a_new_holder_is_proved_where_there_are_other_servers() {
     let held = |who: &str| {
@@ -700,8 +701,8 @@ fn a_changed_grace_counts_from_the_next_gap_on() {
     assert_eq!(log, ["0 regular 1", "260 extra 1", "520 extra 1"]);
 }
 
-/// One that was read half an interval ago is due in half an interval, whichever others there are
-/// now.
+/// A task that was read half an interval ago is due in half an interval, whatever other tasks there
+/// are now.
 #[test]
 fn a_change_of_tasks_leaves_the_rhythm_of_those_that_stay() {
     let mut schedule = Schedule::new(tasks(300), 1_000, Mono(0));
@@ -741,12 +742,12 @@ fn sizes_outlast_a_change() {
     assert_eq!([900, 1_350].map(|at| read(&mut schedule, at)), [0, 1].map(slot));
 }
 
-/// As one is when the configuration is loaded again: at first for no tasks at all.
+/// After the configuration is loaded again, a schedule first has no tasks at all.
 fn anew(schedule: &Schedule, count: u32, now: u64) -> Schedule {
     schedule.anew(Vec::new(), 900, Mono(now)).anew(tasks(count), 900, Mono(now))
 }
 
-/// A slot for each of so many tasks.
+/// One slot for each of `count` tasks.
 fn one_by_one(count: u32) -> Schedule {
     Schedule::sized(tasks(count), 900, Mono(0), Sizes { slot_tasks: 1, ..Sizes::default() })
 }

@@ -10,18 +10,19 @@ use crate::command;
 use crate::reading::{Extras, Holder, Mode, Unknown};
 use crate::reply::{Command, Reply};
 
-/// No lock has more fields; a hash that does is something else.
+/// Maximum number of fields read from a lock's hash. No lock has more, so a larger hash is
+/// something else.
 const MAX_FIELDS: &str = "128";
-/// Readers beyond these are believed without asking.
+/// Maximum number of readers whose liveness is checked. Further ones count as alive.
 const MAX_READERS_ASKED: usize = 64;
-/// Re-entries of one reader beyond these are not asked for.
+/// Maximum number of re-entries checked for one reader.
 const MAX_ENTRIES_ASKED: u32 = 32;
 
 pub(super) struct Redisson;
 
 impl Scheme for Redisson {
-    /// `HSCAN`, not `HGETALL`: whatever the key holds, the reply is bounded, and a cursor of 0
-    /// proves that it is whole.
+    /// `HSCAN`, not `HGETALL`: the reply is bounded whatever the key contains, and a cursor of 0
+    /// proves that it is complete.
     fn value(&self, key: &[u8]) -> Command {
         command!("HSCAN", key, "0", "COUNT", MAX_FIELDS)
     }
@@ -45,8 +46,8 @@ impl Scheme for Redisson {
         };
         let sharded = sharded.then(|| listeners("SHARDNUMSUB"));
         let rest = [
-            // Versions before 3.22, and newer ones that are told so, listen on ordinary channels in
-            // a cluster as well.
+            // Versions before 3.22, and newer ones if configured so, use ordinary channels in a
+            // cluster as well.
             listeners("NUMSUB"),
             command!("LLEN", prefixed(b"redisson_lock_queue", key)),
             command!("GETRANGE", prefixed(b"redisson_lock_token", key), "0", "31"),
@@ -68,7 +69,7 @@ impl Scheme for Redisson {
             .filter_map(|reply| reply.as_array().map(listening))
             .reduce(u64::saturating_add);
         Extras {
-            // The queue of a fair lock counts threads; its waiters do not listen on the common
+            // The queue of a fair lock counts threads. Its waiters do not subscribe to the common
             // channel.
             waiters: match queued {
                 Some(queued) if queued > 0 => Some(queued),
@@ -78,8 +79,7 @@ impl Scheme for Redisson {
         }
     }
 
-    /// An id is plain text, but Redisson's maps write their fields through a codec unless told
-    /// otherwise.
+    /// An id is plain text, but Redisson's maps encode their fields with a codec by default.
     fn instance(&self, field: &[u8]) -> Vec<u8> {
         codec::written_text(field)
     }
@@ -87,7 +87,7 @@ impl Scheme for Redisson {
     /// A reader lives while one of its own timeout keys does; the hash alone survives as long as
     /// any other reader renews.
     fn claimant(&self, instance: &[u8]) -> Holder {
-        // With the thread it could release the lock, so that is taken off.
+        // The thread is dropped, because with it the name is enough to release the lock.
         let of_a_holder = holder(instance, b"1").map(|holder| Holder { entries: None, ..holder });
         let whole =
             || Holder { client: instance.to_vec(), thread: None, entries: None, secret: false };
@@ -123,8 +123,8 @@ fn reader_timeouts(key: &[u8], reader: &Holder) -> Command {
     command
 }
 
-/// Redisson's names of side keys: `prefix:{name}`, or `prefix:name` where the name has a brace
-/// already.
+/// Redisson's names of auxiliary keys: `prefix:{name}`, or `prefix:name` if the name already has a
+/// brace.
 fn prefixed(prefix: &[u8], key: &[u8]) -> Vec<u8> {
     let mut name = prefix.to_vec();
     name.push(b':');
@@ -145,7 +145,7 @@ fn braced(key: &[u8]) -> Vec<u8> {
 
 type Fields<'a> = Vec<crate::read::Pair<'a>>;
 
-/// The pairs of a whole scan, sorted, each field once (a scan may repeat one while the server
+/// The pairs of a complete scan, sorted, each field once (a scan may repeat one while the server
 /// resizes the hash).
 fn fields(reply: &Reply) -> Result<Fields<'_>, Unknown> {
     let mut fields = crate::read::scanned_pairs(reply)?;
@@ -176,7 +176,7 @@ fn decode_fields(fields: &Fields<'_>) -> Option<Value> {
     Some(Value::Present { mode, holders })
 }
 
-/// The writers; a writer may read as well, and its own read field is no second holder.
+/// The writers. A writer may also read; its own read field is no second holder.
 fn writers<'a>(entries: impl Iterator<Item = &'a (&'a [u8], &'a [u8])>) -> Option<Vec<Holder>> {
     let mut writers = Vec::new();
     for (field, count) in entries {
@@ -200,7 +200,7 @@ fn holder(field: &[u8], count: &[u8]) -> Option<Holder> {
             secret: false,
         });
     }
-    // A transaction's lock: only where the first part is a client id beyond doubt.
+    // A transaction's lock, accepted only if the first part is certainly a client id.
     let (client, number) = split_at_last_colon(client)?;
     if is_uuid(client) && is_integer(number) && is_transaction_id(thread) {
         let thread = field.get(client.len() + 1..)?.to_vec();
@@ -379,7 +379,7 @@ mod tests {
             Extras { waiters: Some(3), fencing_token: None },
             "a lock that is not fair"
         );
-        // In a cluster some clients listen within a shard, and others do not.
+        // In a cluster, some clients subscribe to sharded channels and others to ordinary ones.
         let within_a_shard = Reply::Array(vec![text("a"), Reply::Int(4), text("b"), Reply::Int(0)]);
         let extras =
             Redisson.decode_extras(&[within_a_shard, subscribers.clone(), Reply::Int(0), text("")]);

@@ -1,5 +1,5 @@
-//! A token in a string key: `SET key token NX PX …`, as most lock libraries do it. Whoever knows
-//! the token can release the lock, so it is a secret.
+//! A token in a string key: `SET key token NX PX …`, as most lock libraries use it. Knowing the
+//! token is enough to release the lock, so it is a secret.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -9,7 +9,8 @@ use crate::command;
 use crate::reading::{Extras, Holder, Mode, Unknown};
 use crate::reply::{Command, Reply};
 
-/// Tokens are far shorter; a longer value is told apart by its beginning.
+/// Index of the last byte of a token that is read. Tokens are far shorter; a longer value is
+/// identified by its beginning.
 const LAST_BYTE: &str = "511";
 
 pub(super) struct Token;

@@ -1,15 +1,15 @@
-//! The views of all tasks, in the order of their names. Copies share what they have in common: a
-//! snapshot costs what changed since the one before it, not what there is.
+//! The views of all tasks, sorted by name. Copies share their unchanged parts, so the cost of a
+//! snapshot depends on what changed since the previous one, not on the number of tasks.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::TaskView;
 
-/// So many neighbours are shared, or made anew, together.
+/// Number of neighbouring views that are shared or rebuilt together.
 const CHUNK: usize = 64;
 
-/// How a task has changed since its view was made.
+/// The kind of change to a task since its view was built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Changed {
     No,
@@ -19,40 +19,40 @@ pub(crate) enum Changed {
     Event,
 }
 
-/// See above.
+/// The views of all tasks, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskViews {
-    /// All but the last one are full.
+    /// All chunks except the last one are full.
     chunks: Vec<Arc<Vec<Arc<TaskView>>>>,
 }
 
 impl TaskViews {
-    /// How many there are.
+    /// Number of views.
     pub fn len(&self) -> usize {
         self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len())
     }
 
-    /// Whether there is none.
+    /// Whether there are no views.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
 
-    /// The one at this position.
+    /// The view at this position.
     pub fn get(&self, position: usize) -> Option<&Arc<TaskView>> {
         self.chunks.get(position / CHUNK)?.get(position % CHUNK)
     }
 
-    /// The first one.
+    /// The first view.
     pub fn first(&self) -> Option<&Arc<TaskView>> {
         self.get(0)
     }
 
-    /// The task called `name`.
+    /// The view of the task called `name`.
     pub fn find(&self, name: &str) -> Option<&Arc<TaskView>> {
         self.get(self.position(name)?)
     }
 
-    /// Where the task called `name` is.
+    /// The position of the task called `name`.
     pub fn position(&self, name: &str) -> Option<usize> {
         let begins_before = |chunk: &Arc<Vec<Arc<TaskView>>>| {
             chunk.first().is_some_and(|view| *view.spec.name <= *name)
@@ -63,13 +63,13 @@ impl TaskViews {
         Some(number * CHUNK + at)
     }
 
-    /// All of them.
+    /// Iterates over all views.
     pub fn iter(&self) -> Iter<'_> {
         Iter { views: self, next: 0 }
     }
 
-    /// Makes those anew by `view`, which gets their positions, that have `changed` as much as
-    /// `least`, or are not there yet.
+    /// Rebuilds by `view` the views that have `changed` by at least `least` or do not exist yet.
+    /// `view` receives their positions.
     pub(crate) fn renew(
         &mut self,
         changed: &mut [Changed],
@@ -96,7 +96,7 @@ impl TaskViews {
     }
 }
 
-/// In the order of their names.
+/// Collects views that are sorted by name.
 impl FromIterator<Arc<TaskView>> for TaskViews {
     fn from_iter<I: IntoIterator<Item = Arc<TaskView>>>(views: I) -> TaskViews {
         let mut views: Vec<Arc<TaskView>> = views.into_iter().collect();
@@ -114,7 +114,7 @@ impl<'a> IntoIterator for &'a TaskViews {
     }
 }
 
-/// Goes through [`TaskViews`].
+/// Iterates over [`TaskViews`].
 #[derive(Clone, Debug)]
 pub struct Iter<'a> {
     views: &'a TaskViews,

@@ -1,4 +1,4 @@
-//! What a reading of the lock leads to: ends and losses, gaps and outages, splits.
+//! Derives the consequences of a reading of the lock: ends and losses, gaps and outages, splits.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -18,8 +18,8 @@ use crate::time::Mono;
 use crate::verdict::Wanted;
 
 impl Task {
-    /// Locks that were lost although their holder lived. Without `news` the lock was not read, only
-    /// what is beside it elsewhere.
+    /// Detects locks that were lost although their holder lived. Without `news`, only the keys
+    /// beside the lock on another server were read, not the lock.
     pub(super) fn follow_losses(
         &mut self,
         beside: &Beside,
@@ -57,7 +57,8 @@ impl Task {
         }
     }
 
-    /// Which signs of life could be read. The length of a queue is none: others make it longer.
+    /// Which signs of life could be read. The length of a queue is none, because other clients
+    /// extend it.
     pub(super) fn signs_read(&self, beside: &Beside) -> Parts {
         let of_the_work = |source: &ProgressSource| !matches!(source, ProgressSource::Length(_));
         let has_progress =
@@ -72,7 +73,7 @@ impl Task {
         }
     }
 
-    /// Ends, acquisitions and movements of the deadline.
+    /// Follows ends, acquisitions and movements of the deadline.
     pub(super) fn follow_lock(&mut self, news: &lock::News, turn: &Turn<'_>, log: &mut Log<'_>) {
         match &news.ended {
             Some(_) if news.across_blind => self.outage.forget(),
@@ -90,7 +91,7 @@ impl Task {
         {
             Arc::make_mut(&mut self.totals).acquisitions += 1;
             log.push(EventKind::Acquired { holders: hold.held.holders.clone() });
-            // Nobody hands over what nobody wanted when it was last seen.
+            // An unwanted task is not handed over.
             let was_wanted = self.gap.wanted_since().is_some();
             let from = self
                 .handed_over_by
@@ -140,7 +141,7 @@ impl Task {
         });
         if !self.settled {
             self.outage.lost_again();
-            // One that ended while nobody saw it for long may have lasted.
+            // A hold that ended while unseen for long may have lasted.
             if self.gap.open() && !across_blind {
                 self.totals().phantom_holds += 1;
                 log.push(EventKind::PhantomHold { held_ms: hold.held_ms() });
@@ -164,12 +165,12 @@ impl Task {
         {
             return; // It changed nothing: the hold before it is still the one that may be lived on with.
         }
-        // Where holds are short, one may have been given back just before everything was lost, or
-        // been taken anew at the new master and given back there, without anybody having seen that.
+        // With short holds, one may have been released just before the data were lost, or been
+        // taken again on the new master and released there, all unseen.
         let may_be_over =
             (turn.delta.emptied || ended.earlier_brief) && !hold.lasted(self.spec.settle_ms);
-        // And what the new master shows may be a leftover of the one before, which had been given
-        // back there.
+        // The hold that the new master shows may be a leftover of an earlier one, released on the
+        // old master.
         let leftover =
             turn.delta.shared.zip(ended.successor_over).is_some_and(|(shared, over)| over > shared);
         let surely_lost = !may_be_over
@@ -190,8 +191,8 @@ impl Task {
         });
     }
 
-    /// Gap, outage, unwanted and progress: everything that counts evidence of lock and wanted
-    /// together.
+    /// Follows gap, outage, unwanted and progress: the clocks that count evidence of the lock and
+    /// of "wanted" together.
     pub(super) fn follow_clocks(&mut self, seen: Seen, news: &lock::News, log: &mut Log<'_>) {
         let at = seen.sent;
         let wanted = self.switches.wanted();
@@ -223,7 +224,7 @@ impl Task {
         }
     }
 
-    /// Says whether a hold ended a gap.
+    /// Returns whether a hold ended a gap.
     pub(super) fn follow_gap(&mut self, at: Mono, holding: Holding, log: &mut Log<'_>) -> bool {
         let wanted = self.switches.wanted();
         if wanted == Wanted::No {
@@ -231,7 +232,7 @@ impl Task {
             self.direct_handover = false;
         }
         if wanted == Wanted::No || matches!(holding, Holding::Free(_)) {
-            // From here on it is the gap that counts, not a direct handover.
+            // From here on the gap counts, not a direct handover.
             self.handed_over_by = None;
         }
         let gap = self.gap.observe(at, holding, wanted, self.spec.blind_after_ms);
@@ -251,7 +252,7 @@ impl Task {
         gap.ended.is_some()
     }
 
-    /// The present hold has lasted: what led to it may be counted.
+    /// The present hold has settled, so the handover that led to it may be counted.
     pub(super) fn follow_settled(&mut self, ended_gap: bool, log: &mut Log<'_>) {
         if self.direct_handover && !ended_gap && self.switches.wanted() == Wanted::Yes {
             self.totals().handovers.observe(0);
@@ -298,8 +299,8 @@ impl Task {
         self.tell_splits(split, log);
         let mut claimed = None;
         if self.lock.free_since().is_some() {
-            // While they cannot be read: who claims it beside the free lock was seen before, or
-            // will be.
+            // Claims cannot be read now. A claim beside the free lock was seen before, or will be
+            // seen later.
             let Some(live) = self.claims.live(fresh_for_ms) else { return };
             claimed = live.into_iter().next();
         }

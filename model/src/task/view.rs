@@ -1,4 +1,4 @@
-//! A task as outputs see it.
+//! Builds the view of a task that outputs read.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -78,7 +78,7 @@ impl Task {
         }
     }
 
-    /// Has the present holders shown; where they are the same as before, the views share one copy.
+    /// Updates the shown holders. If they are unchanged, the views share one copy.
     fn show_holders(&mut self) {
         let Some(hold) = self.lock.hold() else {
             self.shown_by = None;
@@ -145,8 +145,8 @@ mod tests {
     use crate::task::{Accepted, Log};
     use crate::time::ServerTime;
 
-    /// The very same copy of a reading may come again, because a glance was enough, and with it
-    /// other names of hosts.
+    /// A glance may return the same copy of a reading again, while the names of the hosts have
+    /// changed.
     #[test]
     fn a_host_that_is_renamed_is_shown_also_of_a_hold_that_did_not_change() {
         let spec =

@@ -1,4 +1,4 @@
-//! The layout of a cluster: which slot a key falls into, and which server serves it.
+//! The layout of a cluster: the slot of a key, and the server of each slot.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -9,16 +9,15 @@ use crate::command;
 use crate::reading::Unknown;
 use crate::reply::{Command, Reply};
 
-/// How many slots a cluster has.
+/// Number of slots of a cluster.
 pub const SLOTS: u16 = 16_384;
-/// Servers of one cluster that are looked at; a layout of more is refused.
+/// Maximum number of servers of one cluster. A larger layout is refused, to bound memory.
 const NODES_MAX: usize = 1_000;
-/// What stands for a host name that nobody gave to the server, or that the others have not heard of
-/// yet.
+/// Placeholder for a host name that was not configured, or that other servers have not learned yet.
 const NO_HOST_NAME: &[u8] = b"?";
 
-/// The slot of a key. Only the hash tag counts where there is one: the text between the first `{`
-/// and the next `}`, unless that is empty.
+/// The slot of a key. If the key has a hash tag, only the tag counts: the text between the first
+/// `{` and the next `}`, unless it is empty.
 pub fn slot(key: &[u8]) -> u16 {
     crc16(tag(key).unwrap_or(key)) % SLOTS
 }
@@ -29,7 +28,7 @@ fn tag(key: &[u8]) -> Option<&[u8]> {
     (!tag.is_empty()).then_some(tag)
 }
 
-/// What is before the first `byte`, and what is behind it.
+/// The parts before and after the first `byte`.
 fn split_at_byte(bytes: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
     let at = bytes.iter().position(|found| *found == byte)?;
     Some((bytes.get(..at)?, bytes.get(at + 1..)?))
@@ -44,24 +43,25 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// The question for the layout; `shards` where the server has `CLUSTER SHARDS` (Redis 7.0), which
-/// also tells who failed. The second command asks whether the cluster serves: see [`serves`].
+/// The commands that read the layout. `shards`: the server has `CLUSTER SHARDS` (Redis 7.0), which
+/// also reports failed servers. The second command reads whether the cluster serves: see
+/// [`serves`].
 pub fn commands(shards: bool) -> Vec<Command> {
     vec![command!("CLUSTER", if shards { "SHARDS" } else { "SLOTS" }), command!("CLUSTER", "INFO")]
 }
 
-/// Whether the cluster serves in the eyes of the server that gave this reply to `CLUSTER INFO`. One
-/// that has forgotten the others, or sees too few of the masters, says that it does not.
+/// Whether the cluster serves according to the server that gave this reply to `CLUSTER INFO`. A
+/// server that has forgotten the others, or sees too few of the masters, reports that it does not.
 pub fn serves(state: &Reply) -> bool {
     let lines = state.as_bytes().unwrap_or_default().split(|byte| *byte == b'\n');
     lines.map(<[u8]>::trim_ascii).any(|line| line == b"cluster_state:ok")
 }
 
-/// Reads the reply to the first of [`commands`], whichever it was, of a server at `asked_at_host`:
-/// a server that does not know its own host means the one where it was asked.
+/// Decodes the replies to [`commands`] of a server at `asked_at_host`. A server that does not know
+/// its own host gets this one.
 ///
 /// # Errors
-/// Why there is no usable layout.
+/// Returns why there is no usable layout.
 pub fn decode(replies: &[Reply], asked_at_host: &str) -> Result<SlotMap, Unknown> {
     let entries = match replies {
         [Reply::Array(entries)] => entries,
@@ -83,10 +83,10 @@ pub fn decode(replies: &[Reply], asked_at_host: &str) -> Result<SlotMap, Unknown
     Ok(map)
 }
 
-/// Which server serves which slot.
+/// The servers of each slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlotMap {
-    /// By first slot; no two overlap.
+    /// By first slot. Ranges do not overlap.
     ranges: BTreeMap<u16, Range>,
     nodes: BTreeSet<Announced>,
 }
@@ -95,19 +95,19 @@ pub struct SlotMap {
 struct Range {
     last: u16,
     master: Announced,
-    /// The master and whoever follows it.
+    /// The master and its replicas.
     servers: BTreeSet<Announced>,
 }
 
 impl SlotMap {
-    /// The master that serves a slot; `None`: no master that could be reached does.
+    /// The master that serves a slot; `None`: no reachable master does.
     pub fn owner(&self, slot: u16) -> Option<&Announced> {
         let (_, range) = self.ranges.range(..=slot).next_back()?;
         (slot <= range.last).then_some(&range.master)
     }
 
-    /// The servers that have the data of a slot, its master among them, sorted; none where no
-    /// master serves it.
+    /// The servers with the data of a slot, including its master, sorted; empty when no master
+    /// serves the slot.
     pub fn servers(&self, slot: u16) -> impl Iterator<Item = &Announced> {
         let range = self.ranges.range(..=slot).next_back().filter(|(_, range)| slot <= range.last);
         range.into_iter().flat_map(|(_, range)| &range.servers)
@@ -125,12 +125,13 @@ impl SlotMap {
         self.nodes.iter().cloned().collect()
     }
 
-    /// Whether the same masters serve the same slots as in the other layout, whoever follows them.
+    /// Whether the same masters serve the same slots as in the other layout, regardless of
+    /// replicas.
     pub fn same_owners(&self, other: &SlotMap) -> bool {
         self.stretches().eq(other.stretches())
     }
 
-    /// First and last slot of each stretch that one master serves, as long as they come; in order.
+    /// First slot, last slot and master of each maximal range that one master serves, in order.
     fn stretches(&self) -> impl Iterator<Item = (u16, u16, &Announced)> {
         let mut ranges = self.ranges.iter().peekable();
         core::iter::from_fn(move || {
@@ -145,15 +146,15 @@ impl SlotMap {
         })
     }
 
-    /// How many slots have no owner.
+    /// Number of slots without an owner.
     pub fn uncovered(&self) -> u32 {
         let covered: u32 =
             self.ranges.iter().map(|(first, range)| u32::from(range.last - first) + 1).sum();
         u32::from(SLOTS) - covered
     }
 
-    /// One entry of `CLUSTER SLOTS`: first and last slot, the master, its replicas. A server is
-    /// host, port, id, more.
+    /// Adds an entry of `CLUSTER SLOTS`: first and last slot, the master, its replicas. A server is
+    /// a list of host, port, id and more.
     fn add_range_entry(&mut self, entry: &[Reply], asked_at_host: &str) -> Result<(), Unknown> {
         let [first, last, servers @ ..] = entry else { return Err(Unknown::Protocol) };
         let mut announced = Vec::new();
@@ -169,7 +170,7 @@ impl SlotMap {
         self.add_range(first, last, master.as_ref(), &servers)
     }
 
-    /// One entry of `CLUSTER SHARDS`: a map of slots (first and last, repeatedly) and of nodes,
+    /// Adds an entry of `CLUSTER SHARDS`: a map of slots (pairs of first and last) and of nodes,
     /// each again a map.
     fn add_shard(&mut self, shard: &[Reply], asked_at_host: &str) -> Result<(), Unknown> {
         let list = |name| map_field(shard, name).and_then(Reply::as_array).ok_or(Unknown::Protocol);
@@ -179,11 +180,11 @@ impl SlotMap {
             let word =
                 |name| map_field(node, name).and_then(Reply::as_bytes).ok_or(Unknown::Protocol);
             let serves = word("role")? == b"master" && word("health")? == b"online";
-            // A server that prefers a host name and was not given one tells its address beside.
+            // A server that prefers host names but has none reports its address in another field.
             let endpoint =
                 map_field(node, "endpoint").filter(|host| host.as_bytes() != Some(NO_HOST_NAME));
             let host = endpoint.or_else(|| map_field(node, "ip")).ok_or(Unknown::Protocol)?;
-            // A server for TLS only has no other port.
+            // A server with TLS only has no other port.
             let port = map_field(node, "port").unwrap_or(&Reply::Nil);
             if let Some(server) = announced_at(host, port, asked_at_host) {
                 serving.extend(serves.then(|| server.clone()));
@@ -195,8 +196,7 @@ impl SlotMap {
         if slots.len() % 2 != 0 {
             return Err(Unknown::Protocol);
         }
-        // Two that both serve the same slots contradict each other, so that none of them is known
-        // to.
+        // Two masters of the same slots contradict each other, so neither counts.
         let master = serving.first().filter(|_| serving.len() == 1);
         slots.chunks_exact(2).try_for_each(|range| match range {
             [first, last] => self.add_range(first, last, master, &servers),
@@ -204,7 +204,7 @@ impl SlotMap {
         })
     }
 
-    /// Adds a range of slots; nobody serves it where `master` is `None`.
+    /// Adds a range of slots. `None`: no master serves it.
     fn add_range(
         &mut self,
         first: &Reply,
@@ -232,7 +232,7 @@ impl SlotMap {
     }
 }
 
-/// The address of a server; `None` where it has no usable one.
+/// The address of a server; `None` if it has no usable one.
 fn announced_at(host: &Reply, port: &Reply, asked_at_host: &str) -> Option<Announced> {
     let unnamed = *host == Reply::Nil || host.as_bytes().is_some_and(<[u8]>::is_empty);
     if unnamed {
@@ -288,7 +288,7 @@ mod tests {
         list(&[text("slots"), list(&slots), text("nodes"), list(nodes)])
     }
 
-    /// Ranges with owners, all nodes, and how many slots have no owner.
+    /// Ranges with owners, all nodes, and the number of slots without an owner.
     fn told(map: &SlotMap) -> (String, String, u32) {
         let mut ranges: Vec<String> = Vec::new();
         let mut before = None;

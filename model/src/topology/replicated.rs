@@ -1,4 +1,5 @@
-//! A master and its replicas without Sentinel: the configured server that says master decides.
+//! A master and its replicas without Sentinel: the configured server that reports that it is master
+//! decides.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -7,22 +8,23 @@ use crate::input::Role;
 use crate::reading::Unknown;
 use crate::time::Mono;
 
-/// Which of the configured servers decides. It does not change hands while the present one says
+/// Selects which of the configured servers decides. The choice stays while the present one reports
 /// master: a second master is a rival, not a successor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lead {
-    /// What each server said last, and when; `None`: it was not asked yet.
+    /// The last reported role of each server, and when; `None`: not read yet.
     said: Vec<Option<(Mono, Option<Role>)>>,
     lead: Option<usize>,
 }
 
 impl Lead {
-    /// Of `nodes` servers, none of which was asked yet.
+    /// For `nodes` servers, none of which was read yet.
     pub fn new(nodes: usize) -> Lead {
         Lead { said: vec![None; nodes], lead: None }
     }
 
-    /// What the server `node`, asked at `at`, said that it is; `None`: it could not be reached.
+    /// Takes in the role that the server `node` reported to a request sent at `at`; `None`: it
+    /// could not be reached.
     pub fn heard(&mut self, node: usize, at: Mono, role: Option<Role>) {
         let Some(said) = self.said.get_mut(node) else { return };
         if said.is_none_or(|(before, _)| before <= at) {
@@ -36,13 +38,13 @@ impl Lead {
     /// The server that decides.
     ///
     /// # Errors
-    /// `NoMaster` when none says master; `NotReadYet` while one was not asked that might.
+    /// `NoMaster` when no server reports master; `NotReadYet` while one that might was not read.
     pub fn master(&self) -> Result<usize, Unknown> {
         let all_asked = self.said.iter().all(Option::is_some);
         self.lead.ok_or(if all_asked { Unknown::NoMaster } else { Unknown::NotReadYet })
     }
 
-    /// All servers that say master.
+    /// All servers that report master.
     pub fn masters(&self) -> Vec<usize> {
         (0..self.said.len()).filter(|node| self.is_master(*node)).collect()
     }
@@ -61,7 +63,7 @@ mod tests {
 
     #[test]
     fn the_one_that_says_master_decides_and_keeps_deciding() {
-        // (node, instant, what it said) and then who decides, and all masters.
+        // (node, instant, reported role), then the deciding server and all masters.
         type Heard = (usize, u64, Option<Role>);
         let story: &[(Heard, Result<usize, Unknown>, &[usize])] = &[
             ((0, 1, REPLICA), Err(Unknown::NotReadYet), &[]),
@@ -69,7 +71,7 @@ mod tests {
             ((1, 1, MASTER), Ok(1), &[1]),
             // A rival, although of a lower number, does not take over.
             ((0, 2, MASTER), Ok(1), &[0, 1]),
-            // Old news that come late change nothing.
+            // A late, older report changes nothing.
             ((1, 0, None), Ok(1), &[0, 1]),
             ((2, 3, MASTER), Ok(1), &[0, 1, 2]),
             // It cannot be reached: the lowest of the others.
@@ -79,7 +81,7 @@ mod tests {
             ((2, 5, REPLICA), Ok(1), &[1]),
             ((1, 6, REPLICA), Err(Unknown::NoMaster), &[]),
             ((1, 7, None), Err(Unknown::NoMaster), &[]),
-            // Nobody knows such a server.
+            // There is no server with this number.
             ((3, 8, MASTER), Err(Unknown::NoMaster), &[]),
             ((2, 8, MASTER), Ok(2), &[2]),
         ];

@@ -1,6 +1,6 @@
-//! What Sentinels say, and when it may be believed: more than half of the *configured* ones must
-//! have named the same master lately. One that lies alone decides nothing, and neither does one
-//! half of a partition.
+//! Evaluates the answers of Sentinels. A master counts only if more than half of the *configured*
+//! Sentinels named it recently. A single Sentinel with a false answer decides nothing, and neither
+//! does one half of a partition.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -12,7 +12,7 @@ use crate::reading::Unknown;
 use crate::reply::{Command, Reply};
 use crate::time::Mono;
 
-/// Replicas that are taken from one Sentinel's list.
+/// Maximum number of replicas taken from one Sentinel's list. It bounds memory.
 const REPLICAS_MAX: usize = 100;
 
 /// What one Sentinel answered.
@@ -20,11 +20,11 @@ const REPLICAS_MAX: usize = 100;
 pub struct Answer {
     /// The master that it names.
     pub master: Announced,
-    /// The replicas that it lists, sorted, whatever it thinks of their health.
+    /// The replicas that it lists, sorted, whatever health it reports for them.
     pub replicas: Vec<Announced>,
 }
 
-/// The questions to a Sentinel about the master that it knows as `master`.
+/// The requests to a Sentinel about the master with the name `master`.
 pub fn commands(master: &str) -> Vec<Command> {
     vec![
         command!("SENTINEL", "GET-MASTER-ADDR-BY-NAME", master),
@@ -32,7 +32,7 @@ pub fn commands(master: &str) -> Vec<Command> {
     ]
 }
 
-/// Reads the replies to [`commands`].
+/// Decodes the replies to [`commands`].
 ///
 /// # Errors
 /// `NoMaster` when the Sentinel does not know the name; otherwise why it gave no usable answer.
@@ -52,14 +52,15 @@ pub fn decode(replies: &[Reply]) -> Result<Answer, Unknown> {
         Reply::Error(error) => return Err(error.into()),
         _ => return Err(Unknown::Protocol),
     };
-    // Sentinels list them in any order: sorted first, they all cut a long list at the same place.
+    // Sentinels list replicas in any order. Sorting first makes all of them truncate a long list at
+    // the same place.
     replicas.sort_unstable();
     replicas.dedup();
     replicas.truncate(REPLICAS_MAX);
     Ok(Answer { master, replicas })
 }
 
-/// The replicas of the list that have an address.
+/// The replicas of the list that have a usable address.
 fn listed(replicas: &[Reply]) -> Result<Vec<Announced>, Unknown> {
     let mut listed = Vec::new();
     for replica in replicas {
@@ -70,33 +71,34 @@ fn listed(replicas: &[Reply]) -> Result<Vec<Announced>, Unknown> {
     Ok(listed)
 }
 
-/// What the configured Sentinels said lately.
+/// The recent answers of the configured Sentinels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quorum {
     said: Vec<Said>,
     fresh_ms: u64,
 }
 
-/// What one Sentinel said.
+/// The answers of one Sentinel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Said {
-    /// When it was asked last of what is known here.
+    /// When the newest request with a known result was sent.
     asked: Mono,
-    /// What came of that.
+    /// The result of that request.
     word: Option<Result<Announced, Unknown>>,
-    /// Its last answer, and when that was asked for. One that cannot be reached has not changed its
-    /// mind.
+    /// Its last answer, and when that was requested. An unreachable Sentinel has not changed its
+    /// answer.
     answer: Option<(Mono, Answer)>,
 }
 
 impl Quorum {
-    /// Of `sentinels` configured ones; an answer counts for `fresh_ms` from when it was asked for.
+    /// For `sentinels` configured ones. An answer counts for `fresh_ms` from the time of its
+    /// request.
     pub fn new(sentinels: usize, fresh_ms: u64) -> Quorum {
         Quorum { said: vec![Said::default(); sentinels], fresh_ms }
     }
 
-    /// The Sentinel `sentinel`, asked at `asked`, answered or did not. What is older than what is
-    /// known is dropped.
+    /// Takes in the result of a request to `sentinel`, sent at `asked`. A result older than the
+    /// known one is dropped.
     pub fn answered(&mut self, sentinel: usize, asked: Mono, answer: Result<Answer, Unknown>) {
         let Some(said) = self.said.get_mut(sentinel) else { return };
         if said.word.is_some() && asked < said.asked {
@@ -106,7 +108,7 @@ impl Quorum {
         said.word = Some(answer.as_ref().map(|answer| answer.master.clone()).map_err(|why| *why));
         match answer {
             Ok(answer) => said.answer = Some((asked, answer)),
-            // It did answer: it knows no such master any more.
+            // The Sentinel answered that it knows no such master any more.
             Err(Unknown::NoMaster) => said.answer = None,
             Err(_) => {}
         }
@@ -128,20 +130,20 @@ impl Quorum {
         self.majority(listed.into_iter().flatten()).cloned().collect()
     }
 
-    /// What a Sentinel said when it was asked last; `None` before that.
+    /// The newest result of a Sentinel; `None` before the first.
     pub fn word(&self, sentinel: usize) -> Option<Result<Announced, Unknown>> {
         self.said.get(sentinel)?.word.clone()
     }
 
-    /// The first instant at which the majority about the master is too old, if nobody answers
-    /// again; `None`: there is none.
+    /// The first instant at which the majority for the master is too old, if no further answers
+    /// come; `None`: there is no majority.
     pub fn ends(&self) -> Option<Mono> {
         let answers = || self.said.iter().filter_map(|said| said.answer.as_ref());
         let master = self.majority(answers().map(|(_, answer)| &answer.master)).next()?;
         let mut asked: Vec<Mono> =
             answers().filter(|(_, answer)| answer.master == *master).map(|(at, _)| *at).collect();
         asked.sort_unstable_by(|a, b| b.cmp(a));
-        // The majority lasts as long as the oldest of the newest answers that are enough for one.
+        // The majority lasts as long as the oldest of the newest answers needed for it.
         asked.get(self.said.len() / 2).map(|oldest| oldest.plus_ms(self.fresh_ms).plus_ms(1))
     }
 
@@ -153,7 +155,8 @@ impl Quorum {
         })
     }
 
-    /// What more than half of the configured Sentinels said, sorted; each says a thing once.
+    /// The values that more than half of the configured Sentinels named, sorted. Each Sentinel
+    /// names a value once.
     fn majority<'a>(
         &self,
         said: impl Iterator<Item = &'a Announced>,
@@ -195,7 +198,7 @@ mod tests {
         list(&[text(host), text(port)])
     }
 
-    /// As a Sentinel lists one, cut to the fields around those that matter.
+    /// As a Sentinel lists a replica, reduced to the relevant fields.
     fn replica(host: &str, port: &str, flags: &str) -> Reply {
         let fields = [
             "name",
@@ -341,7 +344,7 @@ mod tests {
         Announced::new(name, 6379).unwrap()
     }
 
-    /// `m:a,b`: names m, lists a and b.
+    /// `m:a,b`: names the master m, and lists a and b.
     fn answer(said: &str) -> Result<Answer, Unknown> {
         let (master, replicas) = said.split_once(':').unwrap_or((said, ""));
         let replicas = replicas.split(',').filter(|name| !name.is_empty()).map(server).collect();
@@ -352,8 +355,7 @@ mod tests {
     fn more_than_half_of_the_configured_ones_decide() {
         type Said = (usize, u64, Result<Answer, Unknown>);
         let lost = Err(Unknown::Timeout);
-        // Configured; what was said; asked about this instant; the master; the peers; the
-        // majority's end.
+        // Configured; answers; instant; master; peers; end of the majority.
         type Row = (
             &'static str,
             usize,

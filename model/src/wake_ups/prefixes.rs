@@ -1,19 +1,19 @@
-//! The prefixes under which a server tells of changed keys. Redis compares each key that anybody
-//! writes with each of them, so there must be few; it refuses two of which one begins with the
-//! other; and whatever else begins with one is told in vain.
+//! Chooses the key prefixes for which a server reports changes. Redis compares each written key
+//! with each prefix, so there must be few. It refuses two prefixes of which one begins with the
+//! other. Other keys that begin with a prefix are reported needlessly.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Most prefixes: by measurement, each costs the server 0.02 µs per write.
+/// Maximum number of prefixes. By measurement, each costs the server 0.02 µs per write.
 pub const PREFIXES_MAX: usize = 16;
-/// A namespace with more parts than this is not taken apart, for most of its keys are probably
+/// A namespace with more parts than this is not split, because most of its keys are probably
 /// watched: `lock:0` to `lock:9`.
 const PARTS_MAX: usize = 8;
 
-/// At most [`PREFIXES_MAX`] prefixes of which none begins with another, so that each of `keys`
-/// begins with one of them: where that is possible the keys themselves, else as long as possible,
-/// the shortest made longer first. Sorted; empty only if `keys` is.
+/// Returns at most [`PREFIXES_MAX`] prefixes, so that each of `keys` begins with one of them and no
+/// prefix begins with another. They are the keys themselves if possible, otherwise as long as
+/// possible; the shortest are extended first. Sorted; empty only if `keys` is.
 pub fn prefixes<'a>(keys: impl IntoIterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
     let mut keys: Vec<&[u8]> = keys.into_iter().collect();
     keys.sort_unstable();
@@ -37,8 +37,7 @@ pub fn prefixes<'a>(keys: impl IntoIterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
     groups.into_iter().map(|group| group.prefix).collect()
 }
 
-/// Those of the sorted `keys` that begin with no other one: whatever begins with one of them is
-/// covered by it.
+/// The sorted `keys` that begin with no other key. The other keys are covered by these.
 fn roots(keys: Vec<&[u8]>) -> Vec<&[u8]> {
     let mut roots: Vec<&[u8]> = Vec::new();
     for key in keys {
@@ -49,7 +48,7 @@ fn roots(keys: Vec<&[u8]>) -> Vec<&[u8]> {
     roots
 }
 
-/// Neighbours among the roots, and all that they have in common.
+/// Adjacent roots, and their common prefix.
 struct Group<'a> {
     range: Range<usize>,
     prefix: &'a [u8],
@@ -67,8 +66,7 @@ impl<'a> Group<'a> {
         Some(Group { range, prefix: first.get(..common)? })
     }
 
-    /// The group in as many parts as there are bytes that follow its prefix; one part if it is a
-    /// single key.
+    /// Splits the group by the byte that follows its prefix; a single key is one part.
     fn parts(&self, roots: &[&'a [u8]]) -> Vec<Group<'a>> {
         let follows =
             |position: usize| roots.get(position).and_then(|root| root.get(self.prefix.len()));

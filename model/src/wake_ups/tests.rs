@@ -14,7 +14,7 @@ fn of<'a>(keys: &[&'a str]) -> Vec<&'a str> {
     prefixes(keys).into_iter().map(|prefix| str::from_utf8(prefix).unwrap()).collect()
 }
 
-/// What the server demands, and what is promised.
+/// Checks the conditions of the server and of the function.
 fn check(keys: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let found = prefixes(keys.iter().map(Vec::as_slice));
     assert!(found.len() <= PREFIXES_MAX, "{} prefixes", found.len());
@@ -74,7 +74,7 @@ fn many_namespaces_share_the_prefixes_that_there_are() {
 
 #[test]
 fn whatever_the_keys_the_server_takes_the_prefixes() {
-    // A small generator is enough: short keys of few bytes collide in every way.
+    // A small generator is enough: short keys over few bytes collide in every way.
     let mut seed = 1_u64;
     let mut random = move |below: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

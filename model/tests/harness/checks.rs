@@ -1,4 +1,4 @@
-//! The names that a timeline may check, and how events read as words.
+//! The names that a timeline may check, and the text form of events.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use lockwatch_model::time::{Mono, ServerTime};
 use super::text::{Found, seconds};
 use super::world::{MONO_ORIGIN_MS, SERVER_ORIGIN_MS, mono};
 
-/// How far the servers' clocks are from the agent's when nothing has stepped.
+/// Offset of the servers' clocks from the agent's without any step.
 const CLOCKS_APART_MS: i64 = SERVER_ORIGIN_MS - MONO_ORIGIN_MS as i64;
 
-/// The field `name` of what is seen of a task and its redis.
+/// The field `name` of the view of a task and its redis.
 pub(crate) fn field(view: &TaskView, redis: &RedisView, name: &str) -> Result<Found, String> {
     of_task(view, name)
         .or_else(|| of_hold(view.hold.as_ref(), name))
@@ -176,8 +176,8 @@ fn of_redis(redis: &RedisView, name: &str) -> Option<Found> {
     })
 }
 
-/// One server, by its name: `role.b`; or what it shows of the lock, if it does not decide:
-/// `behind.b`.
+/// A field of one server, by the server's name: `role.b`; or its reading of the lock, if it does
+/// not decide: `behind.b`.
 fn of_server(view: &TaskView, redis: &RedisView, name: &str) -> Option<Found> {
     let (what, server) = name.split_once('.')?;
     let node = redis.nodes.iter().find(|node| short(&node.address) == server);
@@ -202,7 +202,7 @@ fn of_server(view: &TaskView, redis: &RedisView, name: &str) -> Option<Found> {
     })
 }
 
-/// An event as words: its name first, then what it tells.
+/// The text form of an event: its name first, then its details.
 pub(crate) fn event_words(event: &Event) -> Vec<String> {
     let (name, told): (&str, Vec<String>) = match &event.kind {
         EventKind::Verdict { from, to, rule } => {
@@ -293,7 +293,7 @@ fn less_common(kind: &EventKind) -> (&'static str, Vec<String>) {
     }
 }
 
-/// An agent's instant, since the timeline's beginning.
+/// An agent's instant, relative to the timeline's beginning.
 pub(crate) fn agent_ms(at: Mono) -> i64 {
     at.0 as i64 - mono(0).0 as i64
 }
@@ -318,7 +318,7 @@ fn names(holders: &[Holder]) -> String {
     holders.iter().map(|holder| text(&holder.client)).collect::<Vec<_>>().join("+")
 }
 
-/// `failover a>b kept:1 overlap:3s bytes:100 blind:2s`: what is 0 is left out.
+/// `failover a>b kept:1 overlap:3s bytes:100 blind:2s`; zero values are left out.
 fn of_failover_report(failover_report: &FailoverReport) -> Vec<String> {
     let name = |node: &Option<Arc<str>>| {
         node.as_ref().map_or("none".to_owned(), |node| short(node).to_owned())

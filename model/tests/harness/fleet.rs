@@ -1,5 +1,5 @@
-//! The servers of a timeline: each a little world of its own, with replication between them, and
-//! workers that go from one to another.
+//! The servers of a timeline: each is a simulated world with replication between them, and workers
+//! can move from one to another.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,27 +13,28 @@ use super::text::duration;
 use super::verbs;
 use super::world::{Beat, Data, Timer, World};
 
-/// The first server, which is always there.
+/// The first server, which always exists.
 pub(crate) const FIRST: &str = "a";
 /// Bytes that one write adds to the replication history.
 const WRITE_BYTES: u64 = 100;
-/// A master that has replicas writes a `PING` into its history again and again.
+/// Interval in milliseconds at which a master with replicas writes a `PING` into its history.
 const PING_EVERY_MS: u64 = 10_000;
 const PING_BYTES: u64 = 14;
 
-/// A key that moves gets the lease that was left when its way began.
+/// Duration in milliseconds of the move of a key. The key keeps the lease that was left at its
+/// start.
 const MOVE_MS: i64 = 3;
 
 /// All servers.
 #[derive(Debug)]
 pub(crate) struct Fleet {
     servers: Vec<Server>,
-    /// Where each worker works.
+    /// The server of each worker.
     places: BTreeMap<String, usize>,
     /// The server that decides about the lock.
     lead: usize,
     quorum_lost_until: u64,
-    /// The server of a cluster that has the switches and the progress, where that is another one.
+    /// The server of a cluster with the switches and the progress, if it is another one.
     switches_at: Option<usize>,
 }
 
@@ -42,20 +43,20 @@ pub(crate) struct Fleet {
 pub(crate) struct Server {
     pub(crate) name: String,
     pub(crate) world: World,
-    /// The server that it replicates, and whether anything arrives.
+    /// The server that it replicates, and whether the link works.
     follows: Option<(usize, bool)>,
     lag_ms: u64,
-    /// What the replication will bring, and when.
+    /// Data in transit from the master, and when they arrive.
     stream: VecDeque<(u64, Data, u64)>,
-    /// What it had when its history was last written.
+    /// Its data when its history was last written.
     written: Data,
     pings: u64,
-    /// How often it was promoted: each time begins a history of its own.
+    /// Number of promotions; each one starts a new history.
     promotions: u64,
     state: Power,
-    /// Until when the agent cannot reach it.
+    /// The end of its separation from the agent.
     cut_off_until: u64,
-    /// In a cluster: it has slots.
+    /// Whether it has slots in a cluster.
     has_slots: bool,
 }
 
@@ -88,12 +89,12 @@ impl Server {
         Arc::from(format!("{}:6379", self.name))
     }
 
-    /// What it says it is.
+    /// The role that it reports.
     pub(crate) fn role(&self) -> Role {
         if self.follows.is_some() { Role::Replica } else { Role::Master }
     }
 
-    /// Why the agent gets no answer, if it gets none.
+    /// Why the agent gets no answer, if so.
     pub(crate) fn silence(&self, now: u64) -> Option<Unknown> {
         match self.state {
             Power::Killed => Some(Unknown::Connect),
@@ -102,7 +103,7 @@ impl Server {
         }
     }
 
-    /// Bytes of the history that its present data are.
+    /// Records a write of the present data in the history.
     fn write(&mut self, now: u64) {
         if self.state != Power::On || self.follows.is_some() {
             return;
@@ -117,8 +118,8 @@ impl Server {
         self.pings = pings;
     }
 
-    /// It goes on after it stood still: leases ran out meanwhile, and what its clients wanted
-    /// meanwhile they have given up.
+    /// It resumes after a freeze. Leases ran out meanwhile, and its clients have given up their
+    /// requests.
     fn wake(&mut self, now: u64) {
         self.state = Power::On;
         self.world.skip_to(now);
@@ -142,7 +143,7 @@ impl Fleet {
         &self.servers[self.lead]
     }
 
-    /// The same, to be changed.
+    /// The same, for modification.
     #[cfg(test)]
     pub(crate) fn lead_mut(&mut self) -> &mut World {
         &mut self.servers[self.lead].world
@@ -153,26 +154,26 @@ impl Fleet {
         self.servers.iter().enumerate().filter(|(at, _)| *at != self.lead).map(|(_, server)| server)
     }
 
-    /// The server that has the switches and the progress, where that is not the one with the lock.
+    /// The server with the switches and the progress, if it is not the one with the lock.
     pub(crate) fn switch_server(&self) -> Option<&Server> {
         self.switches_at
             .map(|at| &self.servers[at])
             .filter(|server| server.name != self.lead().name)
     }
 
-    /// Whether nobody can say who decides.
+    /// Whether the deciding server is unknown.
     pub(crate) fn quorum_lost(&self, now: u64) -> bool {
         now < self.quorum_lost_until
     }
 
-    /// What the answers of a server that does not decide about the lock are good for.
+    /// The role in the decision of answers from a server that does not decide about the lock.
     pub(crate) fn standing(&self, server: &Server, kind: RedisKind) -> Standing {
         let decides =
             kind == RedisKind::Cluster && server.has_slots && server.role() == Role::Master;
         if decides { Standing::Decides } else { Standing::Witness }
     }
 
-    /// What a server says of itself.
+    /// What a server reports about itself.
     pub(crate) fn attestation(&self, server: &Server) -> Attestation {
         let several = self.servers.len() > 1;
         Attestation {
@@ -183,7 +184,7 @@ impl Fleet {
         }
     }
 
-    /// Which servers there are and which of them decide, where there may be several.
+    /// The known servers and which of them decide, if there may be several.
     pub(crate) fn topology(&self, now: u64, setup: &Setup) -> Option<Topology> {
         let cluster = setup.kind == RedisKind::Cluster;
         let masters = self.servers.iter().enumerate();
@@ -201,14 +202,14 @@ impl Fleet {
         })
     }
 
-    /// The next instant at which something happens by itself.
+    /// The instant of the next event.
     pub(crate) fn next_event(&self) -> Option<u64> {
         let awake = || self.servers.iter().filter(|server| server.state == Power::On);
         let own = awake().filter_map(|server| server.world.next_event());
         own.chain(awake().filter_map(|server| Some(server.stream.front()?.0))).min()
     }
 
-    /// Lets everything happen that is due by `now`.
+    /// Processes all events that are due by `now`.
     pub(crate) fn advance(&mut self, now: u64) {
         for server in self.servers.iter_mut().filter(|server| server.state == Power::On) {
             server.world.advance(now);
@@ -216,7 +217,7 @@ impl Fleet {
         self.replicate(now);
     }
 
-    /// Writes reach the replicas.
+    /// Delivers writes to the replicas.
     fn replicate(&mut self, now: u64) {
         for server in &mut self.servers {
             server.write(now);
@@ -243,7 +244,7 @@ impl Fleet {
         }
     }
 
-    /// Does what `words` say. The error is for the author of the timeline.
+    /// Executes a verb. The error is for the author of the timeline.
     pub(crate) fn act(&mut self, now: u64, words: &[&str]) -> Result<(), String> {
         let (subject, rest) = words.split_first().ok_or_else(|| "an empty line".to_owned())?;
         let done = match (*subject, rest) {
@@ -311,7 +312,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// What happens to one server.
+    /// Executes a verb that concerns one server.
     fn server(&mut self, now: u64, at: usize, words: &[&str]) -> Result<(), String> {
         match words {
             ["is", "promoted"] => self.promote(at),
@@ -319,7 +320,7 @@ impl Fleet {
                 let master = self.named(name)?;
                 self.follow(at, master);
             }
-            // It has nothing of the new master yet.
+            // It has no data of the new master yet.
             ["is", "demoted"] => {
                 self.servers[at].follows = Some((self.lead, false));
                 self.servers[at].world.follows = true;
@@ -350,7 +351,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// It becomes master, with a history of its own from here on.
+    /// The server becomes master and starts its own history.
     fn promote(&mut self, at: usize) {
         let server = &mut self.servers[at];
         server.follows = None;
@@ -367,7 +368,7 @@ impl Fleet {
             Some(Fork { replication_id: old, offset: server.world.offset + 1 });
     }
 
-    /// It takes over all data of `master`, and its history.
+    /// The server takes over all data of `master`, and its history.
     fn follow(&mut self, at: usize, master: usize) {
         let from = &self.servers[master].world;
         let (data, offset, history) =
@@ -395,7 +396,7 @@ impl Fleet {
         self.lead = at;
     }
 
-    /// The lock's key moves, with what is left of its lease, and so do those who work with it.
+    /// The lock's key moves with its remaining lease, and the workers that use it move, too.
     fn move_slot(&mut self, to: usize) {
         let from = std::mem::replace(&mut self.lead, to);
         let left_ms = self.servers[from].world.ttl_ms();
@@ -410,7 +411,7 @@ impl Fleet {
         workers.iter().for_each(|who| self.works(who, to));
     }
 
-    /// A worker's connection goes to another server, and with it all that it does.
+    /// A worker's connection moves to another server, with all its activities.
     fn works(&mut self, who: &str, at: usize) {
         let from = self.places.insert(who.to_owned(), at).unwrap_or(self.lead);
         let world = &mut self.servers[from].world;
@@ -425,7 +426,7 @@ impl Fleet {
     }
 }
 
-/// Takes the lock, and gives it back after a moment.
+/// Takes the lock, and releases it after a moment.
 fn phantom(world: &mut World, who: &str, long: u64) -> Result<(), String> {
     if world.lock.is_some() {
         return Err("the lock is held".to_owned());

@@ -1,4 +1,4 @@
-//! The machinery behind the timelines. Their language is described in `timelines/README.md`.
+//! Runs the timelines. Their language is described in `timelines/README.md`.
 
 mod checks;
 mod fleet;

@@ -1,4 +1,5 @@
-//! Plays a timeline: the world, the sampler and the model, one virtual instant after the other.
+//! Plays a timeline: advances the world, the sampler and the model from one virtual instant to the
+//! next.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -19,24 +20,24 @@ use crate::invariants::Invariants;
 
 /// Snapshots are made once a second, as the engine does.
 const LOOK_EVERY_MS: u64 = 1_000;
-/// After so many failures a timeline is given up.
+/// Number of failures after which a timeline is given up.
 const ENOUGH_FAILURES: usize = 4;
-/// So many of the last events are shown with a failure.
+/// Number of recent events shown with a failure.
 const EVENTS_SHOWN: usize = 15;
 
-/// Everything while one timeline is played.
+/// The state of a timeline while it is played.
 struct Play<'a> {
     script: &'a Script,
-    /// Every instant that the script names.
+    /// All instants named by the script.
     instants: BTreeSet<u64>,
-    /// Positions of the lines that check something.
+    /// Positions of the lines with checks.
     checking: Vec<usize>,
     setup: Setup,
     fleet: Fleet,
     sampler: Sampler,
     state: State,
     events: Vec<Event>,
-    /// Events before this one were checked by a line of an earlier instant.
+    /// Events before this position were checked by a line of an earlier instant.
     window_from: usize,
     window_checked: Option<(u64, usize)>,
     invariants: Invariants,
@@ -90,7 +91,7 @@ impl Play<'_> {
         all.filter(|at| *at > now && *at <= self.script.end).min()
     }
 
-    /// One instant: the world moves, the verbs act, samples arrive, then everything is looked at.
+    /// Plays one instant: the world advances, the verbs act, samples arrive, then the checks run.
     fn instant(&mut self, now: u64) -> Result<(), String> {
         let script = self.script;
         self.fleet.advance(now);
@@ -184,7 +185,7 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// The checks that do not hold, as text.
+    /// The failed checks, as text.
     fn unmet(
         &mut self,
         now: u64,
@@ -211,7 +212,7 @@ impl Play<'_> {
         Ok(unmet)
     }
 
-    /// How many events since the event checks of an earlier instant tell all of `words`.
+    /// Number of events since the event checks of an earlier instant that contain all of `words`.
     fn count_events(&mut self, now: u64, words: &[String]) -> u64 {
         match self.window_checked {
             Some((at, _)) if at == now => {}

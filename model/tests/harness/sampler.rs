@@ -1,5 +1,5 @@
-//! How the world is sampled: once per interval, again 260 ms after a first `Free`, again right
-//! after a deadline; and the faults on the way. One sample is in flight at a time, as in the real
+//! Samples the world: once per interval, again 260 ms after a first `Free`, again right after a
+//! deadline. It also simulates network faults. One sample is in flight at a time, as in the real
 //! sampler.
 
 use std::collections::BTreeSet;
@@ -22,10 +22,10 @@ use super::world::{SERVER_ORIGIN_MS, World, mono};
 const CONFIRM_MS: u64 = 260;
 /// Pause after a deadline.
 const AFTER_DEADLINE_MS: u64 = 5;
-/// Replicas are looked at in every so many sweeps.
+/// Replicas are read once in this many sweeps.
 const REPLICAS_EVERY: u64 = 5;
 
-/// The sampler and the wire.
+/// The sampler and the network.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     next_tick: u64,
@@ -39,9 +39,9 @@ pub(crate) struct Sampler {
     latency_ms: u64,
     sweeps: u64,
     told: Option<Topology>,
-    /// Servers that said they are replicas when they were asked last.
+    /// Servers that reported the replica role in their last answer.
     replicas: BTreeSet<String>,
-    /// From and until.
+    /// Beginning and end.
     paused: Option<(u64, u64)>,
 }
 
@@ -52,7 +52,7 @@ struct InFlight {
 }
 
 impl Sampler {
-    /// Its first sample is due at once.
+    /// A sampler whose first sample is due at once.
     pub(crate) fn new() -> Sampler {
         Sampler {
             next_tick: 0,
@@ -71,8 +71,8 @@ impl Sampler {
         }
     }
 
-    /// A fault from now on: `cut REASON for 30s`, `drop every 2`, `drop none`, `latency 200ms`,
-    /// `agent pauses 30s`.
+    /// Starts a fault: `cut REASON for 30s`, `drop every 2`, `drop none`, `latency 200ms`, `agent
+    /// pauses 30s`.
     pub(crate) fn fault(&mut self, now: u64, words: &[&str]) -> Option<Result<(), String>> {
         let result = match words {
             ["cut", why, "for", long] => verbs::reason(why).and_then(|why| {
@@ -103,7 +103,7 @@ impl Sampler {
         self.paused.is_some_and(|(_, until)| now < until)
     }
 
-    /// When something is due next.
+    /// When the next event is due.
     pub(crate) fn next_event(&self) -> u64 {
         if let Some((_, until)) = self.paused {
             return until;
@@ -113,7 +113,7 @@ impl Sampler {
         due.into_iter().flatten().fold(self.next_tick, u64::min)
     }
 
-    /// Everything that reaches the model at `now`.
+    /// All inputs that reach the model at `now`.
     pub(crate) fn run(&mut self, now: u64, fleet: &Fleet, setup: &Setup) -> Vec<Input> {
         let mut inputs = Vec::new();
         if let Some((from, until)) = self.paused {
@@ -140,7 +140,8 @@ impl Sampler {
         inputs
     }
 
-    /// What was in flight (or would have been) when the process was stopped is found too late.
+    /// A sample that was (or would have been) in flight when the process was stopped arrives too
+    /// late.
     fn wake_up(
         &mut self,
         from: u64,
@@ -170,7 +171,7 @@ impl Sampler {
         due
     }
 
-    /// Tells which servers there are, whenever that has changed.
+    /// Reports the known servers whenever they have changed.
     fn tell_topology(&mut self, now: u64, fleet: &Fleet, setup: &Setup, inputs: &mut Vec<Input>) {
         let topology = fleet.topology(now, setup);
         if topology != self.told {
@@ -203,16 +204,16 @@ impl Sampler {
         InFlight { arrives: now + took, sample: sample(setup, asked, now, took, outcome) }
     }
 
-    /// Why nothing at all is answered, if so.
+    /// Why there is no answer at all, if so.
     fn cut(&self, now: u64) -> Option<Unknown> {
         self.cut.filter(|(_, until)| now < *until).map(|(why, _)| why)
     }
 
-    /// The servers that do not decide about the lock. They answer at once.
+    /// Samples the servers that do not decide about the lock. They answer at once.
     fn ask_others(&mut self, now: u64, fleet: &Fleet, setup: &Setup, inputs: &mut Vec<Input>) {
         let replicas_too = self.sweeps.is_multiple_of(REPLICAS_EVERY);
         self.sweeps += 1;
-        // Nobody decides where nobody knows who does.
+        // While the deciding server is unknown, none decides.
         let nobody = fleet.quorum_lost(now).then(|| fleet.lead());
         for server in fleet.others().chain(nobody) {
             if !replicas_too && self.replicas.contains(&server.name) {
@@ -227,7 +228,7 @@ impl Sampler {
             };
             let outcome = match (silence, standing) {
                 (Some(why), _) => Outcome::Failed { tasks: Vec::new(), why },
-                // It has other slots.
+                // It serves other slots.
                 (None, Standing::Decides) => {
                     Outcome::Read { attestation: fleet.attestation(server), readings: Vec::new() }
                 }
@@ -251,7 +252,7 @@ impl Sampler {
         }
     }
 
-    /// When to look again, besides the next tick.
+    /// The next wake-up, apart from ticks.
     fn plan(&mut self, sample: &Sample, lead: &Server) {
         let Outcome::Read { readings, .. } = &sample.outcome else {
             return;
@@ -288,8 +289,8 @@ fn tasks(setup: &Setup) -> Vec<TaskIndex> {
     all_tasks(setup).collect()
 }
 
-/// What `server` shows of every task. The neighbour's keys are the same everywhere: nobody ever
-/// wrote any.
+/// What `server` shows of every task. The neighbour's keys are the same on all servers, because
+/// they are never written.
 fn read(fleet: &Fleet, server: &Server, setup: &Setup) -> Outcome {
     let reading = |index: TaskIndex| -> TaskReading {
         let own = Some(index.0) == setup.position();
@@ -307,7 +308,7 @@ fn read(fleet: &Fleet, server: &Server, setup: &Setup) -> Outcome {
     }
 }
 
-/// The switches and the progress, where another server of the cluster has them.
+/// The switches and the progress, if they are on another server of the cluster.
 fn switches_of(server: &Server, now: u64, fleet: &Fleet, setup: &Setup) -> Sample {
     let silence = server.silence(now);
     let mut beside = server.world.reading(setup).beside;

@@ -1,4 +1,4 @@
-//! The text of a timeline, line by line.
+//! Parses the text of a timeline, line by line.
 
 use super::text::{Want, duration};
 use crate::truth::{self, Rule};
@@ -17,7 +17,7 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// How many lines check something.
+    /// Number of lines with checks.
     pub(crate) fn checks(&self) -> usize {
         self.lines.iter().filter(|line| !matches!(line.what, What::Verb(_))).count()
     }
@@ -26,34 +26,34 @@ impl Script {
 /// One line.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
-    /// Its number in the file.
+    /// Line number in the file.
     pub(crate) number: usize,
-    /// Its text.
+    /// Text of the line.
     pub(crate) text: String,
     /// When it begins.
     pub(crate) from: u64,
-    /// When it ends; the same for everything but ranges.
+    /// When it ends; equal to the beginning except for ranges.
     pub(crate) until: u64,
-    /// What it says.
+    /// The meaning of the line.
     pub(crate) what: What,
 }
 
-/// What a line says.
+/// The kinds of lines.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     /// Words of a verb.
     Verb(Vec<String>),
-    /// All hold now.
+    /// All checks hold now.
     Expect(Vec<Check>),
-    /// Not all hold at the beginning of the range, and all hold at some look within it.
+    /// Not all hold at the beginning of the range, and all hold at some instant within it.
     Becomes(Vec<Check>),
-    /// All hold at each look within the range.
+    /// All hold at each instant within the range.
     Always(Vec<Check>),
-    /// At no look within the range do all hold.
+    /// They never all hold within the range.
     Never(Vec<Check>),
 }
 
-/// One thing to check.
+/// A single check.
 #[derive(Clone, Debug)]
 pub(crate) enum Check {
     /// A field of the view.
@@ -62,10 +62,10 @@ pub(crate) enum Check {
     Event { count: Option<u64>, words: Vec<String> },
 }
 
-/// Reads a timeline.
+/// Parses a timeline.
 ///
 /// # Errors
-/// The line and what is wrong with it.
+/// Returns the line and the mistake in it.
 pub(crate) fn parse(text: &str) -> Result<Script, String> {
     if !text.starts_with("# ") {
         return Err(
@@ -119,7 +119,7 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// `12s` or `12s..20s`.
+/// Parses `12s` or `12s..20s`.
 fn instants(text: &str) -> Result<(u64, u64), String> {
     let (from, until) = text.split_once("..").unwrap_or((text, text));
     let (from, until) = (duration(from)?, duration(until)?);
@@ -148,8 +148,8 @@ fn statements(number: usize, (from, until): (u64, u64), text: &str) -> Result<Ve
     Ok(vec![line(from, until, what)])
 }
 
-/// `FROM..UNTIL every 5s VERB`: the verb at the beginning of the range and again after each pause,
-/// up to its end.
+/// Expands `FROM..UNTIL every 5s VERB`: the verb at the beginning of the range, and again after
+/// each interval up to its end.
 fn repeated(
     line: impl Fn(u64, u64, What) -> Line,
     (from, until): (u64, u64),

@@ -9,12 +9,12 @@ use lockwatch_model::spec::{
 
 use super::text::duration;
 
-/// What `config` and `reload` lines set.
+/// The settings of `config` and `reload` lines.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
-    /// Counts reloads.
+    /// Number of reloads.
     pub(crate) epoch: u32,
-    /// How the servers belong together.
+    /// How the servers are organised.
     pub(crate) kind: RedisKind,
     present: bool,
     neighbour: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Setup {
     max_hold_ms: Option<u64>,
     /// Pause between two samples.
     pub(crate) interval_ms: u64,
-    /// How long a sample may take.
+    /// Maximum duration of a sample.
     pub(crate) timeout_ms: u64,
 }
 
@@ -66,7 +66,7 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Sets what `words` say: a name and a value.
+    /// Applies a name and a value.
     pub(crate) fn set(&mut self, words: &[&str]) -> Result<(), String> {
         let [name, value] = words else {
             return Err(format!("`{}`: a name and one value, please", words.join(" ")));
@@ -96,7 +96,7 @@ impl Setup {
         Ok(())
     }
 
-    /// What the model is told.
+    /// The configuration for the model.
     pub(crate) fn spec(&self) -> Arc<WatchSpec> {
         let mut tasks = Vec::new();
         if self.neighbour {
@@ -113,7 +113,7 @@ impl Setup {
         Arc::new(WatchSpec { redises: vec![redis], tasks, epoch: self.epoch })
     }
 
-    /// Where the task stands in the configuration; `None` when it was removed.
+    /// The position of the task in the configuration; `None` when it was removed.
     pub(crate) fn position(&self) -> Option<u32> {
         self.present.then_some(u32::from(self.neighbour))
     }
@@ -128,12 +128,12 @@ impl Setup {
         !matches!(self.wanted, None | Some(WantedSource::Always | WantedSource::Never))
     }
 
-    /// Whether an "off" leaves nothing behind, as in a set.
+    /// Whether an "off" leaves no entry, as in a set.
     pub(crate) fn off_is_gone(&self) -> bool {
         matches!(self.wanted, Some(WantedSource::Set(_)))
     }
 
-    /// Whether a counter tells how many users want the task.
+    /// Whether a counter holds the number of users that want the task.
     pub(crate) fn counts(&self) -> bool {
         matches!(self.wanted, Some(WantedSource::Counter(_)))
     }

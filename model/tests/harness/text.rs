@@ -1,6 +1,6 @@
-//! Durations, and what a check wants, as text.
+//! The text forms of durations, and of the values that a check expects.
 
-/// Milliseconds of `text`: numbers with a unit, one after the other (`300ms`, `1.5s`, `2m`,
+/// Parses a duration to milliseconds: numbers with units in sequence (`300ms`, `1.5s`, `2m`,
 /// `1h30m`), or a bare `0`.
 pub(crate) fn duration(text: &str) -> Result<u64, String> {
     if text == "0" {
@@ -26,13 +26,13 @@ pub(crate) fn duration(text: &str) -> Result<u64, String> {
     if text.is_empty() { Err("a duration is missing".to_owned()) } else { Ok(total.round() as u64) }
 }
 
-/// `ms` in seconds, without needless digits.
+/// Formats `ms` in seconds, without needless digits.
 pub(crate) fn seconds(ms: i64) -> String {
     let text = format!("{:.3}", ms as f64 / 1_000.0);
     format!("{}s", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// What a check found.
+/// The actual value of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Found {
     /// A word, or several joined by `+`; `none` for nothing.
@@ -44,7 +44,7 @@ pub(crate) enum Found {
 }
 
 impl Found {
-    /// For a failure's report.
+    /// The value as shown in a failure's report.
     pub(crate) fn show(&self) -> String {
         match self {
             Found::Word(word) => word.clone(),
@@ -54,12 +54,12 @@ impl Found {
     }
 }
 
-/// What a check wants.
+/// The expected value of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Want {
     /// Exactly this word.
     Word(String),
-    /// A number from .. to, both included.
+    /// A number in a range, both ends included.
     Between(i64, i64),
 }
 
@@ -84,7 +84,7 @@ impl Want {
         }
     }
 
-    /// Whether `found` is wanted.
+    /// Whether `found` meets the expectation.
     pub(crate) fn holds(&self, found: &Found) -> bool {
         match (self, found) {
             (Want::Word(want), Found::Word(found)) => want == found,

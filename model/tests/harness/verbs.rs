@@ -1,4 +1,4 @@
-//! What the verbs of a timeline do to the world.
+//! The effects of a timeline's verbs on the world.
 
 use lockwatch_model::reading::{Mode, PauseReading, Switch, Unknown};
 use lockwatch_model::time::ServerTime;
@@ -6,7 +6,7 @@ use lockwatch_model::time::ServerTime;
 use super::text::duration;
 use super::world::{Beat, Lock, SERVER_ORIGIN_MS, Timer, Veil, World};
 
-/// Does what `words` say. The error is for the author of the timeline.
+/// Executes a verb. The error is for the author of the timeline.
 pub(crate) fn act(world: &mut World, words: &[&str]) -> Result<(), String> {
     let said = || words.join(" ");
     let (subject, rest) = words.split_first().ok_or_else(|| "an empty line".to_owned())?;
@@ -118,7 +118,7 @@ fn read_lock(world: &mut World, who: &str, lease: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// A write lock adds the lease to what is left, any other sets it.
+/// A write lock adds the lease to the remaining one; any other lock sets it.
 fn re_enter(world: &mut World, who: &str, lease: u64) -> Result<(), String> {
     let now = world.server_now();
     let lock = held(world)?;
@@ -232,7 +232,7 @@ fn clock(world: &mut World, words: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// Everything that may lose data.
+/// The verbs that may lose data.
 fn data(world: &mut World, words: &[&str]) -> Result<(), String> {
     match words {
         ["flush"] => {
@@ -251,7 +251,7 @@ fn data(world: &mut World, words: &[&str]) -> Result<(), String> {
                 _ => {}
             }
         }
-        // In another database: it counts, but nothing of ours is gone.
+        // A flush of another database counts, but removes nothing here.
         ["flush", "elsewhere"] => world.generation.flushes += 1,
         ["evict", "elsewhere"] => world.generation.evictions += 1,
         ["evict", "lock"] => {
@@ -293,7 +293,7 @@ pub(crate) fn veil(now: u64, words: &[&str]) -> Result<Veil, String> {
     Ok(Veil { why: reason(why)?, until: now + duration(long)? })
 }
 
-/// The reason of this name.
+/// The reason with this name.
 pub(crate) fn reason(name: &str) -> Result<Unknown, String> {
     let known = Unknown::ALL.into_iter().find(|why| why.name() == name);
     known.ok_or_else(|| format!("there is no reason `{name}`"))

@@ -1,5 +1,5 @@
-//! The little world that a timeline's verbs change: one server with one lock, its workers, and its
-//! users' switches.
+//! The simulated world that a timeline's verbs change: one server with one lock, its workers, and
+//! its users' switches.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use super::setup::Setup;
 pub(crate) const MONO_ORIGIN_MS: u64 = 500_000_000;
 /// The server's clock when a timeline begins.
 pub(crate) const SERVER_ORIGIN_MS: i64 = 1_790_000_000_000;
-/// How long a waiter in `lock()` needs to take over.
+/// Time that a waiter in `lock()` needs to take over, in milliseconds.
 const TAKE_OVER_MS: u64 = 2;
 
 /// The agent's clock at `at` milliseconds after the beginning.
@@ -25,18 +25,18 @@ pub(crate) fn mono(at: u64) -> Mono {
     Mono(MONO_ORIGIN_MS + at)
 }
 
-/// Who holds the lock and until when.
+/// The holders of the lock, and its deadline.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Lock {
     pub(crate) mode: Mode,
-    /// Worker and how often it entered.
+    /// Workers, each with its number of entries.
     pub(crate) holders: BTreeMap<String, u32>,
     pub(crate) ghosts: u32,
     /// On the server's clock; `None`: no TTL.
     pub(crate) deadline: Option<i64>,
 }
 
-/// Something that happens again and again.
+/// A recurring event.
 #[derive(Clone, Debug)]
 pub(crate) struct Timer {
     pub(crate) what: Beat,
@@ -44,7 +44,7 @@ pub(crate) struct Timer {
     pub(crate) next: u64,
 }
 
-/// What a timer does.
+/// The effect of a timer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Beat {
     /// The worker's watchdog sets the lease.
@@ -57,7 +57,7 @@ pub(crate) enum Beat {
     GiveBack { who: String },
 }
 
-/// What replication hands on.
+/// The data that replication transfers.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Data {
     lock: Option<Lock>,
@@ -70,7 +70,7 @@ pub(crate) struct Data {
 }
 
 impl Beat {
-    /// The worker that does it.
+    /// The worker that the timer belongs to.
     pub(crate) fn who(&self) -> Option<&str> {
         match self {
             Beat::Renew { who, .. } | Beat::Claim { who } | Beat::GiveBack { who } => Some(who),
@@ -79,25 +79,26 @@ impl Beat {
     }
 }
 
-/// A part of the reading that fails by itself, until an instant.
+/// A part of the reading that fails separately until an instant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Veil {
     pub(crate) why: Unknown,
     pub(crate) until: u64,
 }
 
-/// Everything there is.
+/// The whole world.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) now: u64,
     pub(crate) clock_step_ms: i64,
     pub(crate) lock: Option<Lock>,
-    /// Workers that wait in `lock()`, with their lease, first come first.
+    /// Workers that wait in `lock()`, with their leases, in order of arrival.
     pub(crate) waiters: Vec<(String, u64)>,
     pub(crate) take_over_at: Option<u64>,
     pub(crate) timers: Vec<Timer>,
     pub(crate) switches: BTreeMap<String, Switch>,
-    /// How many users want the task, where a counter tells it; what is below 0 tells nothing.
+    /// The number of users that want the task, if a counter holds it; a negative number is no
+    /// count.
     pub(crate) counter: Option<i64>,
     pub(crate) claims: BTreeMap<String, u64>,
     pub(crate) progress: Option<u64>,
@@ -107,9 +108,9 @@ pub(crate) struct World {
     pub(crate) generation_hidden: bool,
     /// Bytes of its replication history.
     pub(crate) offset: u64,
-    /// Too few replicas follow it.
+    /// Too few replicas follow it, so it refuses writes.
     pub(crate) refuses_writes: bool,
-    /// It is a replica: nobody can write here.
+    /// It is a replica, so it refuses writes.
     pub(crate) follows: bool,
     pub(crate) torn_until: u64,
     pub(crate) lock_veil: Option<Veil>,
@@ -159,13 +160,13 @@ impl World {
         SERVER_ORIGIN_MS + self.now as i64 + self.clock_step_ms
     }
 
-    /// The next instant at which something happens by itself.
+    /// The instant of the next event.
     pub(crate) fn next_event(&self) -> Option<u64> {
         let timers = self.timers.iter().map(|timer| timer.next);
         timers.chain(self.expires_at()).chain(self.take_over_at).min()
     }
 
-    /// Lets everything happen that is due by `now`.
+    /// Processes all events that are due by `now`.
     pub(crate) fn advance(&mut self, now: u64) {
         while let Some(due) = self.next_event().filter(|due| *due <= now) {
             self.now = due;
@@ -180,7 +181,8 @@ impl World {
         self.now = now;
     }
 
-    /// Time that it did not live through: what has run out is gone, and nobody did anything.
+    /// Skips a time in which the server was stopped: expired keys are removed, and clients did
+    /// nothing.
     pub(crate) fn skip_to(&mut self, now: u64) {
         self.now = now;
         for timer in self.timers.iter_mut().filter(|timer| timer.next <= now) {
@@ -191,7 +193,7 @@ impl World {
         }
     }
 
-    /// What replication hands on.
+    /// The data that replication transfers.
     pub(crate) fn data(&self) -> Data {
         Data {
             lock: self.lock.clone(),
@@ -204,7 +206,7 @@ impl World {
         }
     }
 
-    /// Takes over what replication brings.
+    /// Takes over replicated data.
     pub(crate) fn put(&mut self, data: Data) {
         self.lock = data.lock;
         self.switches = data.switches;
@@ -215,7 +217,7 @@ impl World {
         self.pause = data.pause;
     }
 
-    /// What is left of the lease, if that ends.
+    /// The remaining lease, if it ends.
     pub(crate) fn ttl_ms(&self) -> Option<i64> {
         Some(self.lock.as_ref()?.deadline? - self.server_now())
     }
@@ -226,7 +228,7 @@ impl World {
         self.take_over_at = (!self.waiters.is_empty()).then_some(self.now + TAKE_OVER_MS);
     }
 
-    /// Gives the free lock to `who`.
+    /// Lets `who` take the free lock.
     pub(crate) fn acquire(&mut self, who: &str, mode: Mode, lease: u64) {
         let deadline = Some(self.server_now() + lease as i64);
         self.lock = Some(Lock {
@@ -238,8 +240,7 @@ impl World {
         self.take_over_at = None;
     }
 
-    /// Sets the lease anew if `who` still holds the lock; a watchdog that finds another holder does
-    /// nothing.
+    /// Renews the lease if `who` still holds the lock; otherwise does nothing.
     pub(crate) fn renew(&mut self, who: &str, lease: u64) -> bool {
         let deadline = self.server_now() + lease as i64;
         match &mut self.lock {
@@ -251,7 +252,7 @@ impl World {
         }
     }
 
-    /// What a sample reads at this instant.
+    /// The reading of a sample at this instant.
     pub(crate) fn reading(&self, setup: &Setup) -> TaskReading {
         let (progress, claims, pause) = setup.reads();
         TaskReading {
@@ -282,7 +283,7 @@ impl World {
         }
     }
 
-    /// What the server says of itself at this instant.
+    /// What the server reports about itself at this instant.
     pub(crate) fn attestation(&self) -> Attestation {
         let now = ServerTime(self.server_now());
         Attestation {
@@ -298,7 +299,7 @@ impl World {
         }
     }
 
-    /// When the lock's deadline will have passed (Redis keeps a key through the millisecond of its
+    /// When the lock's deadline has passed (Redis keeps a key through the millisecond of its
     /// deadline).
     pub(crate) fn expires_at(&self) -> Option<u64> {
         let deadline = self.lock.as_ref()?.deadline?;

@@ -1,4 +1,4 @@
-//! What must be true of every snapshot, whatever happened before.
+//! Invariants of every snapshot, regardless of its history.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use lockwatch_model::spec::WatchSpec;
 use lockwatch_model::time::Mono;
 use lockwatch_model::verdict::{LockFact, Rule, Verdict, Wanted, trace};
 
-/// What the snapshot before said.
+/// The previous snapshot.
 #[derive(Debug, Default)]
 pub(crate) struct Invariants {
     sequence: Option<u64>,
@@ -17,7 +17,7 @@ pub(crate) struct Invariants {
 }
 
 impl Invariants {
-    /// What is wrong with `snapshot`, which was made under the configuration `spec`.
+    /// The violations in `snapshot`, which was built under the configuration `spec`.
     pub(crate) fn check(&mut self, snapshot: &Snapshot, spec: &WatchSpec) -> Vec<String> {
         let mut broken = Vec::new();
         let mut claim = |holds: bool, what: String| {
@@ -63,7 +63,7 @@ impl Invariants {
 
 fn of_view(view: &TaskView, at: Mono) -> Vec<String> {
     let durations = &view.durations;
-    // A verdict that only stays was judged by earlier readings, perhaps under other thresholds.
+    // A verdict that only stays is based on earlier readings, perhaps under other thresholds.
     let now = |verdict| view.verdict == verdict && view.rule != Rule::KeepPrevious;
     let claims = [
         (
@@ -151,7 +151,7 @@ fn of_view(view: &TaskView, at: Mono) -> Vec<String> {
         .collect()
 }
 
-/// Whether the rules that were considered lead to the verdict that is shown.
+/// Whether the considered rules lead to the shown verdict.
 fn traced(view: &TaskView) -> bool {
     let Some(Judged { facts, previous }) = view.judged else {
         return view.rule == Rule::NothingYet;
@@ -160,7 +160,7 @@ fn traced(view: &TaskView) -> bool {
     last.is_some_and(|last| (last.rule, last.gave) == (view.rule, Some(view.verdict)))
 }
 
-/// The totals that are smaller than before.
+/// The totals that decreased.
 fn fallen(before: &Totals, now: &Totals) -> Vec<&'static str> {
     let falls = |before: &Histogram, now: &Histogram| {
         now.sum_ms < before.sum_ms

@@ -1,8 +1,8 @@
-//! What is read of users' switches, and what of it is an answer.
+//! Reading users' switches, and which results count as an answer.
 
 use super::*;
 
-/// What the switches say when their part of the batch is `replies`.
+/// The reading of the switches when their part of the batch is `replies`.
 fn switches(source: WantedSource, replies: &[Reply]) -> SwitchesReading {
     let mut round = free();
     round.extend_from_slice(replies);
@@ -95,7 +95,7 @@ fn members_counters_and_named_keys_are_switches_too() {
     };
     assert_eq!(fits(text("many")), None);
     assert_eq!(fits(Reply::Bytes(vec![2, 6])), Some(Codec::Kryo5), "an Integer of 3");
-    // A number of a serializer, too.
+    // A serializer's number, too.
     let spec = |codec| TaskSpec {
         wanted: wanted(WantedSource::Counter(b"n".to_vec()))
             .map(|wanted| WantedSpec { codec, ..wanted }),
@@ -113,7 +113,7 @@ fn members_counters_and_named_keys_are_switches_too() {
     );
 }
 
-/// Both answer `GETRANGE` alike.
+/// `GETRANGE` gives the same reply for both.
 #[test]
 fn an_empty_value_is_a_switch_and_no_key_is_none() {
     let keys = WantedSource::Keys(vec![b"k1".to_vec(), b"k2".to_vec()]);
@@ -126,8 +126,8 @@ fn an_empty_value_is_a_switch_and_no_key_is_none() {
     assert_eq!(states(&switches(keys, &written_between)), [("k1".to_owned(), Some(true))]);
 }
 
-/// The slot is on its way, or the server cannot answer: nobody has written anything, so nothing
-/// that was lost is found again.
+/// The slot is moving, or the server cannot answer. No key was written, so a lost switch is not
+/// found again.
 #[test]
 fn an_error_that_is_no_ones_own_says_nothing_about_named_keys() {
     let keys = || WantedSource::Keys(vec![b"k1".to_vec(), b"k2".to_vec()]);
@@ -142,7 +142,7 @@ fn an_error_that_is_no_ones_own_says_nothing_about_named_keys() {
             assert_eq!(switches(keys(), &replies.concat()), SwitchesReading::Unknown(why));
         }
     }
-    // What holds something else is one user's.
+    // A key with another type affects one user only.
     let other = [Reply::Int(1), error("WRONGTYPE")];
     assert_eq!(
         states(&switches(keys(), &[on, other].concat())),
@@ -150,8 +150,8 @@ fn an_error_that_is_no_ones_own_says_nothing_about_named_keys() {
     );
 }
 
-/// A right that is taken or given is nothing that a user wrote, and what may not be read is no sign
-/// that a flush left something.
+/// A changed permission is no write by a user, and an unreadable key is no evidence that it
+/// survived a flush.
 #[test]
 fn a_named_key_that_may_not_be_read_leaves_only_on_as_an_answer() {
     let keys = || WantedSource::Keys(vec![b"k1".to_vec(), b"k2".to_vec()]);

@@ -1,5 +1,5 @@
-//! The rules of truth, as docs/rules.md names them, so that a check that fails can say which of
-//! them is broken.
+//! The rules of truth, as named in docs/rules.md, so that a failing check can report the broken
+//! rule.
 #![allow(dead_code, reason = "shared by tests that each use a part of it")]
 
 use std::vec::Vec;
@@ -7,14 +7,14 @@ use std::{eprintln, fmt, format};
 
 const PAGE: &str = include_str!("../../../docs/rules.md");
 
-/// One rule of the page.
+/// One rule of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rule {
     /// Its number.
     pub(crate) number: u32,
     /// Its name.
     pub(crate) name: &'static str,
-    /// What it says, in a sentence.
+    /// Its text, in one sentence.
     pub(crate) sentence: &'static str,
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// All rules, in the page's order.
+/// All rules, in the document's order.
 pub(crate) fn all() -> Vec<Rule> {
     PAGE.split("\n## ").skip(1).map(of_section).collect()
 }
@@ -38,21 +38,21 @@ fn of_section(text: &'static str) -> Rule {
     Rule { number: number.parse().expect("docs/rules.md: a number"), name, sentence }
 }
 
-/// The rule that is called `6 confirmation`.
+/// The rule with the name `6 confirmation`.
 pub(crate) fn named(call: &str) -> Option<Rule> {
     all().into_iter().find(|rule| call == format!("{} {}", rule.number, rule.name))
 }
 
-/// For a test that guards a rule: `let _rule = rule("6 confirmation");` as its first line. If it
-/// fails, it says so.
+/// For a test that guards a rule: `let _rule = rule("6 confirmation");` as its first line. If the
+/// test fails, the rule is reported.
 ///
 /// # Panics
-/// When the page has no such rule.
+/// When the document has no such rule.
 pub(crate) fn rule(call: &str) -> Guards {
     Guards(named(call).unwrap_or_else(|| panic!("docs/rules.md has no rule `{call}`")))
 }
 
-/// A test that guards a rule is running.
+/// Marks that a test that guards a rule is running.
 pub(crate) struct Guards(Rule);
 
 impl Drop for Guards {

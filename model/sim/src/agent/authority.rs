@@ -1,4 +1,4 @@
-//! Who decides, from what Sentinels or the servers themselves say. Mirrors
+//! Selects the deciding servers from the reports of Sentinels or of the servers themselves. Mirrors
 //! `src/sampler/authority.rs`, `sentinel.rs` and `urgency.rs`.
 
 mod cluster;
@@ -24,13 +24,13 @@ use crate::world::World;
 const QUORUM_INTERVALS: u64 = 2;
 const FORMER_MS: u64 = 300_000;
 
-/// Who is asked what.
+/// The requests that each server gets.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) nodes: Vec<(usize, Duty)>,
-    /// Tasks about which nobody decides, and why.
+    /// Tasks without a deciding server, and why.
     pub(super) orphans: Vec<(Vec<TaskIndex>, Unknown)>,
-    /// Where that is which is beside a lock on another server, or why it is nowhere.
+    /// The server with the keys beside a lock on another server, or why there is none.
     pub(super) besides: BTreeMap<TaskIndex, Result<usize, Unknown>>,
     pub(super) is_told: bool,
     masters: Option<Result<Vec<Arc<str>>, Unknown>>,
@@ -61,8 +61,7 @@ pub(super) struct Authority {
     kind: Kind,
     changed: bool,
     all: Arc<[TaskIndex]>,
-    /// When each Sentinel, or the cluster, is asked next: what was planned for an earlier instant
-    /// is void.
+    /// When each Sentinel, or the cluster, is read next. Plans for an earlier instant are void.
     due: Vec<u64>,
     asking: Vec<bool>,
     hurried: Vec<bool>,
@@ -130,12 +129,12 @@ impl Authority {
         }
     }
 
-    /// The next plan must be made anew.
+    /// The next plan must be computed again.
     pub(super) fn forget_plan(&mut self) {
         self.changed = true;
     }
 
-    /// A server told something, or failed to.
+    /// Takes in a report or a failure of a server.
     pub(super) fn heard(&mut self, server: usize, heard: &Heard, now: Mono) {
         let Heard { role, failed, moved, .. } = *heard;
         match &mut self.kind {
@@ -175,7 +174,7 @@ impl Authority {
         })
     }
 
-    /// A Sentinel, or the cluster, is to be asked, or has answered.
+    /// A Sentinel or the cluster is to be read, or has answered.
     pub(super) fn asked(
         &mut self,
         position: usize,
@@ -187,7 +186,7 @@ impl Authority {
         let now = world.now;
         let at = match (&mut self.kind, answer) {
             (Kind::Standalone | Kind::Replicated(_), _) => return,
-            // Time to ask.
+            // The next read is due.
             (kind, None) => {
                 if self.due[position] > now || self.asking[position] {
                     return;
@@ -230,7 +229,7 @@ impl Authority {
         world.queue.push(at, Event::Sentinel { agent, life, sentinel: position, answer: None });
     }
 
-    /// Asks at once, where somebody said to hurry.
+    /// Reads at once, if that was requested.
     pub(super) fn ask_hurriedly(&mut self, agent: usize, life: u32, world: &mut World) {
         let (hurry, pause_ms) = match &mut self.kind {
             Kind::Standalone | Kind::Replicated(_) => return,
@@ -245,7 +244,7 @@ impl Authority {
         }
         let at = world.now + pause_ms;
         for position in 0..self.due.len() {
-            // What is being asked already may be from before; it is asked again after that.
+            // A request in flight may have been sent before the event, so another one follows it.
             if self.asking[position] {
                 self.hurried[position] = true;
             } else if self.due[position] > at {
@@ -255,7 +254,7 @@ impl Authority {
     }
 }
 
-/// What a Sentinel says.
+/// The replies of a Sentinel.
 fn replies(names: usize, world: &World) -> Vec<Reply> {
     let text = |text: &str| Reply::Bytes(text.as_bytes().to_vec());
     let of = |server: usize| {

@@ -1,4 +1,4 @@
-//! The one connection to a server: there, being dialled, or waiting to be dialled. Mirrors
+//! The single connection to a server: open, being dialled, or waiting to be dialled. Mirrors
 //! `src/sampler/link.rs` and `pace.rs`.
 
 use lockwatch_model::reading::Unknown;
@@ -8,11 +8,11 @@ use crate::rng::Rng;
 
 const PATIENCE_MS: u64 = 30_000;
 const FIRST_MS: u64 = 100;
-/// Longest pause between two dials.
+/// Maximum pause between two dials in milliseconds.
 pub(crate) const LONGEST_MS: u64 = 5_000;
 const WINDOW_MS: u64 = 1_000;
 
-/// How often a server is dialled.
+/// The pauses between dials of a server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pace {
     failures: u32,

@@ -1,4 +1,4 @@
-//! One server of a redis: its connection, when it is asked what, and what comes of that. Mirrors
+//! One server of a redis: its connection, the schedule of its requests, and their results. Mirrors
 //! `src/sampler/node.rs` and the files below it.
 
 mod greeting;
@@ -27,13 +27,13 @@ const HINTED_FLIGHTS: usize = FLIGHTS - 1;
 const ROUNDS: u8 = 4;
 const REPLICA_EVERY: u64 = 5;
 
-/// What a server is asked for.
+/// The tasks and parts that a server is read for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Duty {
     pub(super) standing: Standing,
     /// Tasks whose lock is read here.
     pub(super) own: Arc<[TaskIndex]>,
-    /// Those of which nothing but the lock is on the server of their lock.
+    /// Tasks of which only the lock is on this server.
     pub(super) locks: Arc<BTreeSet<TaskIndex>>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Node {
     interval_ms: u64,
     timeout_ms: u64,
     has_others: bool,
-    /// The server tells of changes.
+    /// Whether the server reports changes.
     listens: bool,
     duty: Duty,
     schedule: Schedule,
@@ -59,14 +59,13 @@ pub(super) struct Node {
     pulse_at: Mono,
     link: Link,
     flights: VecDeque<Flight>,
-    /// What is to be read beside locks of other servers.
+    /// Keys beside locks of other servers that are to be read.
     besides: VecDeque<BesideRead>,
-    /// What has come over the connection and was not taken yet: the batch that it answers, and the
-    /// reply.
+    /// Replies that arrived and were not processed yet, each with the batch that it answers.
     inbound: VecDeque<(u64, Reply)>,
-    /// Batches that were dropped while they were under way.
+    /// Batches that were dropped while in flight.
     stale: Vec<u64>,
-    /// The server's process that the connection leads to.
+    /// The server's process at the other end of the connection.
     process: u64,
     lost: Option<Unknown>,
     caps: Option<Caps>,
@@ -74,7 +73,7 @@ pub(super) struct Node {
     specs: Specs,
 }
 
-/// A batch under way.
+/// A batch in flight.
 #[derive(Debug)]
 struct Flight {
     number: u64,
@@ -83,7 +82,7 @@ struct Flight {
     round: u8,
     sent: Mono,
     sent_wall: AgentWall,
-    /// What the oracle may know of the rounds before.
+    /// What the oracle may know of earlier rounds.
     truth: Vec<PartTruth>,
 }
 
@@ -100,23 +99,23 @@ impl What {
     }
 }
 
-/// What is beside locks on the server `of`.
+/// Keys beside locks of the server `of`.
 #[derive(Clone, Debug)]
 struct BesideRead {
     tasks: Vec<TaskIndex>,
     of: usize,
 }
 
-/// What others have to know of it.
+/// Results that concern other servers.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     pub(super) role: Option<Role>,
     pub(super) failed: Option<Unknown>,
-    /// A key is not where it was thought to be.
+    /// A key is not on the expected server.
     pub(super) moved: bool,
-    /// Tasks whose lock was read by a server that decides.
+    /// Tasks whose lock was read by a deciding server.
     pub(super) read: Vec<TaskIndex>,
-    /// Switches of locks on another server: which, when they were asked for, of which task.
+    /// Switches of locks on another server: the server, when they were requested, and the task.
     pub(super) switches: Vec<(usize, Mono, TaskIndex, SwitchesReading)>,
 }
 
@@ -157,7 +156,7 @@ impl Node {
         self.link.connection()
     }
 
-    /// Says whether tasks are read at other instants from now on.
+    /// Returns whether tasks are read at other instants from now on.
     pub(super) fn assign(&mut self, duty: &Duty, now: Mono) -> bool {
         if self.duty == *duty {
             return false;
@@ -176,8 +175,8 @@ impl Node {
         true
     }
 
-    /// The configuration was loaded again: what is under way was asked for under the old one and is
-    /// dropped.
+    /// The configuration was loaded again. Batches in flight were requested under the old one and
+    /// are dropped.
     pub(super) fn configure(&mut self, specs: &Specs, now: Mono) {
         self.specs = Arc::clone(specs);
         self.duty = Duty::new(Standing::Witness, Arc::default());
@@ -186,7 +185,7 @@ impl Node {
 
     fn begin_anew(&mut self, now: Mono) {
         self.besides.clear();
-        // What still comes of these is nobody's answer any more: the real sampler drops the waiting
+        // Replies that still arrive for these are ignored; the real sampler drops the waiting
         // tasks, not the replies.
         self.stale.extend(self.flights.drain(..).map(|flight| flight.number));
         let stale = &self.stale;
@@ -213,7 +212,7 @@ impl Node {
         self.duty.own.contains(&task)
     }
 
-    /// Does all that is due now.
+    /// Sends everything that is due now.
     pub(super) fn launch(&mut self, world: &mut World, out: &mut Out) {
         let now = out.now;
         self.listen(world, out);
@@ -239,7 +238,7 @@ impl Node {
         }
     }
 
-    /// The oldest batch has waited too long.
+    /// The oldest batch has timed out.
     fn time_out(&mut self, world: &mut World, out: &mut Out) {
         let late = self
             .flights
@@ -269,7 +268,7 @@ impl Node {
         );
     }
 
-    /// Reads what is beside locks on `of`, as soon as possible.
+    /// Reads the keys beside locks on `of` as soon as possible.
     pub(super) fn read_beside(&mut self, tasks: Vec<TaskIndex>, of: usize, out: &mut Out) {
         let read = BesideRead { tasks, of };
         match (self.link.connection(), self.lost) {
@@ -324,8 +323,8 @@ impl Node {
         self.flights.len() < HINTED_FLIGHTS
     }
 
-    /// A server that decides, and is believed, tells of changes; anything may have changed before
-    /// it began to. Mirrors `src/sampler/wake_ups.rs`.
+    /// Subscribes to changes of a server that decides and is believed. Anything may have changed
+    /// before. Mirrors `src/sampler/wake_ups.rs`.
     fn listen(&mut self, world: &mut World, out: &Out) {
         self.listens =
             world.plan.wakes && self.duty.standing == Standing::Decides && self.link.is_believed();
@@ -336,12 +335,12 @@ impl Node {
         }
     }
 
-    /// Whether what it tells is followed.
+    /// Whether its notifications are followed.
     pub(super) fn decides(&self) -> bool {
         self.duty.standing == Standing::Decides
     }
 
-    /// A key of a task has changed: if its lock is read here, it is read at once.
+    /// A key of a task has changed. If its lock is read here, it is read at once.
     pub(super) fn hint(&mut self, task: usize, now: Mono) {
         let Some(index) = self.specs.get(task).map(|(index, _)| *index) else { return };
         if self.decides() && self.owns(index) {
@@ -464,7 +463,7 @@ impl Node {
         if current.is_none() || (connection != u64::MAX && current != Some(connection)) {
             return Heard::default();
         }
-        // Without a batch under way nobody notices, until the next one is sent.
+        // Without a batch in flight, the break goes unnoticed until the next one is sent.
         match self.flights.pop_front() {
             Some(flight) => self.lose(Some(flight), Unknown::Closed, world, out),
             None => Heard::default(),
@@ -526,7 +525,7 @@ impl Node {
         let Answer { attestation, mut done, mut again } = answer;
         let beside = if let What::Beside(read) = &what { Some(read.of) } else { None };
         if beside.is_none() {
-            // Tasks may have gone to another server meanwhile, which has perhaps answered already.
+            // Tasks may have moved to another server meanwhile, which may have answered already.
             done.retain(|(task, _)| self.owns(*task));
             again.retain(|(task, _)| self.owns(*task));
         }
@@ -549,7 +548,7 @@ impl Node {
                 heard.switches.extend(switches.map(|switches| (of, timing.sent, *task, switches)));
             }
         }
-        // What the next round builds on.
+        // Results of this round that the next one needs.
         let open: Vec<usize> = again.iter().map(|(task, _)| task.0 as usize).collect();
         let kept: Vec<PartTruth> = match &told {
             Some(told) => told
@@ -584,7 +583,7 @@ impl Node {
         heard
     }
 
-    /// Nothing was learned of `tasks`; `told`: what the server really did.
+    /// The attempt gave no information about `tasks`. `told`: what the server really did.
     fn report_failure(
         &self,
         what: &What,
@@ -613,8 +612,8 @@ impl Node {
         }
     }
 
-    /// What the answers are good for: what is beside a lock is read of a server that decides about
-    /// it.
+    /// The role of the answers in the decision. The keys beside a lock are read from a server that
+    /// decides about them.
     fn standing(&self, what: &What) -> Standing {
         if matches!(what, What::Beside(_)) { Standing::Decides } else { self.duty.standing }
     }
@@ -645,7 +644,7 @@ impl Node {
         Heard { failed: Some(why), ..Heard::default() }
     }
 
-    /// A new role may change how often a witness is asked.
+    /// A new role may change how often a witness is read.
     pub(super) fn note_role(&mut self, heard: &Heard, now: Mono) {
         if heard.role.is_some() && heard.role != self.role {
             self.role = heard.role;
@@ -673,7 +672,7 @@ impl Node {
     }
 }
 
-/// Whether a reading shows that a key is not where it was thought to be.
+/// Whether a reading shows that a key is not on the expected server.
 fn has_moved(reading: &TaskReading) -> bool {
     let TaskReading { lock, beside, .. } = reading;
     let all = [

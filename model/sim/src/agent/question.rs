@@ -1,4 +1,4 @@
-//! One batch: what frames it, whose commands it holds, and what the replies say. Mirrors
+//! One batch: its framing, its commands, and the decoding of its replies. Mirrors
 //! `src/sampler/question.rs`.
 
 use lockwatch_model::accept::{self, Caps, Timing};
@@ -8,7 +8,7 @@ use lockwatch_model::reading::{TaskReading, Unknown};
 use lockwatch_model::reply::{Command, Reply};
 use lockwatch_model::spec::TaskIndex;
 
-/// What a batch asks, without the commands themselves.
+/// The structure of a batch, without the commands.
 #[derive(Debug)]
 pub(super) struct Question {
     caps: Caps,
@@ -16,11 +16,11 @@ pub(super) struct Question {
     nonce: Vec<u8>,
     header: usize,
     pub(super) parts: Vec<TaskPart>,
-    /// How many replies there must be.
+    /// Number of expected replies.
     pub(super) replies: usize,
 }
 
-/// One task's part of it.
+/// One task's part of a batch.
 #[derive(Debug)]
 pub(super) struct TaskPart {
     pub(super) task: TaskIndex,
@@ -28,7 +28,7 @@ pub(super) struct TaskPart {
     pub(super) commands: usize,
 }
 
-/// What came of it, if it may be believed.
+/// The readings of a batch, if they may be believed.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) attestation: Attestation,
@@ -59,7 +59,7 @@ impl Question {
         self.parts.iter().map(|part| part.task).collect()
     }
 
-    /// Where each task's commands are.
+    /// The positions of each task's commands.
     pub(super) fn places(&self) -> Vec<(usize, usize, usize)> {
         let mut at = self.header;
         let place = |part: &TaskPart| {

@@ -1,5 +1,5 @@
-//! A batch on its way: through the network to its server, there command by command, and back. What
-//! the server really had at each command is written down for the oracle.
+//! The path of a batch: through the network to its server, there command by command, and back. The
+//! true data at each command are recorded for the oracle.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::truth::LockState;
 use crate::world::{Cut, Says, Switches, World};
 use lockwatch_model::time::Mono;
 
-/// A batch on its way.
+/// A batch in transit.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(super) agent: usize,
@@ -22,15 +22,15 @@ pub(crate) struct Request {
     number: u64,
     pub(super) connection: u64,
     pub(super) process: u64,
-    /// It goes with the greeting of this dial.
+    /// It is sent with the greeting of this dial.
     pub(super) dial: Option<u64>,
     commands: Vec<Command>,
     cursor: usize,
-    /// The task of each part, and where its commands are.
+    /// The task of each part, and the positions of its commands.
     places: Vec<(usize, usize, usize)>,
     replies: Tagged,
     truth: BatchTruth,
-    /// Before this command other clients have their turn, for so long.
+    /// The command before which other clients are served, and for how long.
     pause: Option<(usize, u64)>,
 }
 
@@ -40,53 +40,52 @@ pub(crate) struct BatchTruth {
     pub(crate) number: u64,
     pub(crate) began_at: u64,
     pub(crate) ended_at: u64,
-    /// It was the master when it was asked for its role.
+    /// Whether it was the master when its role was read.
     pub(crate) master: bool,
-    /// It answered all that frames the batch.
+    /// Whether it answered all framing commands of the batch.
     pub(crate) whole: bool,
-    /// How often its clock had stepped, and by how much it is ahead of true time, when it began.
+    /// The number of steps of its clock, and its lead over true time, at the beginning.
     pub(crate) clock_ahead_ms: i64,
-    /// What its clock showed when it was last asked for it, and by how much it was ahead of true
-    /// time then.
+    /// The time that its clock showed when it was last read, and its lead over true time then.
     pub(crate) clock_after: i64,
     pub(crate) clock_ahead_after_ms: i64,
     pub(crate) offset: u64,
     pub(crate) parts: Vec<PartTruth>,
 }
 
-/// What a server really had of one task when it answered.
+/// The true data of one task when a server answered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PartTruth {
     pub(crate) task: usize,
-    /// When the round was sent in which the lock was read, if that is another one.
+    /// When the round that read the lock was sent, if it was another round.
     pub(crate) sent: Option<Mono>,
     pub(crate) began_at: u64,
     pub(crate) ended_at: u64,
-    /// When the whole batch was.
+    /// When the whole batch was answered.
     pub(crate) answered_at: u64,
-    /// The lock was asked for.
+    /// Whether the lock was requested.
     pub(crate) has_lock: bool,
-    /// Of the lock only the deadline was, once.
+    /// Whether only the lock's deadline was requested.
     pub(crate) glance: bool,
-    /// What is beside it was, if there is anything.
+    /// Whether the keys beside the lock were requested, if there are any.
     pub(crate) has_beside: bool,
-    /// All states of the lock while it was read; `None`: reading it was refused.
+    /// All states of the lock during the read; `None`: reading it was refused.
     pub(crate) lock: Option<Vec<LockState>>,
-    /// What the server's clock showed at the end.
+    /// The server's time at the end.
     pub(crate) clock: i64,
     /// The switches; `None`: reading them was refused.
     pub(crate) switches: Option<Option<Arc<Switches>>>,
     pub(crate) says: Says,
-    /// Everything beside the lock was changed while it was read.
+    /// The keys beside the lock changed during the read.
     pub(crate) mixed: bool,
-    /// The keys went to another server while they were read.
+    /// The keys moved to another server during the read.
     pub(crate) moved: bool,
     pub(crate) progress: Option<Option<Vec<u8>>>,
     pub(crate) claims: Option<Vec<(Vec<u8>, Vec<u8>)>>,
 }
 
 impl PartTruth {
-    /// The same, with the instant at which it was asked for.
+    /// The same, with the instant at which it was requested.
     pub(crate) fn at(&self, sent: Mono) -> PartTruth {
         PartTruth { sent: Some(sent), ..self.clone() }
     }
@@ -137,7 +136,7 @@ impl Request {
     }
 }
 
-/// Sends a batch on its way.
+/// Sends a batch.
 pub(crate) fn send(request: Box<Request>, world: &mut World) {
     if let Some(ms) = world.pauses[request.agent].take() {
         world.paused_until[request.agent] = world.now + ms;
@@ -160,7 +159,7 @@ fn delay(each_way_ms: u64, rng: &mut Rng) -> u64 {
     each_way_ms - rng.below(each_way_ms / 10 + 1)
 }
 
-/// A batch is at its server. Gives back what the server did with it once it has done all.
+/// A batch is at its server. Returns what the server did with it once it is complete.
 pub(crate) fn serve(request: Box<Request>, world: &mut World) -> Option<(usize, BatchTruth)> {
     let (agent, server, own) =
         (request.agent, request.server, (request.connection, request.number));
@@ -184,10 +183,10 @@ pub(crate) fn serve(request: Box<Request>, world: &mut World) -> Option<(usize, 
         (false, _) => go_on(request, world).map(Some),
     };
     let done = done?;
-    // The next one of this connection has its turn.
+    // The next batch of this connection is served.
     if world.links[agent][server].serving == Some(own) {
         let next = world.behind[agent][server].pop_front();
-        // Nothing that arrives at this very instant comes before it.
+        // A request that arrives at this very instant is not served first.
         world.links[agent][server].serving =
             next.as_ref().map(|next| (next.connection, next.number));
         if let Some(next) = next {
@@ -197,7 +196,7 @@ pub(crate) fn serve(request: Box<Request>, world: &mut World) -> Option<(usize, 
     done
 }
 
-/// Does as many commands of a batch as have their turn now; `None`: there are more.
+/// Executes the commands of a batch that are due now; `None`: there are more.
 fn go_on(mut request: Box<Request>, world: &mut World) -> Option<(usize, BatchTruth)> {
     let server = request.server;
     world.catch_up(server);
@@ -279,7 +278,7 @@ fn true_ms(now: u64) -> i64 {
     i64::try_from(now).unwrap_or(0)
 }
 
-/// What a server has of a task now.
+/// Captures a server's present data of a task.
 fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
     let now = world.now;
     world.tasks[task].past[server].settle(&world.servers[server].clock, now);
@@ -326,7 +325,7 @@ fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
     }
 }
 
-/// The last command about a task is answered: what changed since the first one?
+/// The last command about a task was answered. Compares the data with those at the first one.
 fn finish(world: &mut World, server: usize, task: usize, truth: &mut BatchTruth) {
     let Some(position) = truth.parts.iter().position(|part| part.task == task) else { return };
     let began_at = truth.parts[position].began_at;
@@ -342,7 +341,7 @@ fn finish(world: &mut World, server: usize, task: usize, truth: &mut BatchTruth)
     let part = &mut truth.parts[position];
     part.ended_at = world.now;
     part.clock = now.clock;
-    // What was refused at one moment only may have been read at the other.
+    // A part that was refused at one moment only may have been read at the other.
     part.moved = moved || part.lock.is_some() != now.lock.is_some();
     if let (Some(lock), Some(last)) = (&mut part.lock, &now.lock) {
         lock.extend(states);
@@ -355,7 +354,7 @@ fn finish(world: &mut World, server: usize, task: usize, truth: &mut BatchTruth)
         part.switches != now.switches || part.progress != now.progress || part.claims != now.claims;
 }
 
-/// The replies go back.
+/// Sends the replies back.
 fn answer(request: Box<Request>, world: &mut World) -> (usize, BatchTruth) {
     let Request { agent, life, server, connection, dial, mut replies, truth, .. } = *request;
     let link = &mut world.links[agent][server];

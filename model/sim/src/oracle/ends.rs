@@ -1,5 +1,5 @@
-//! How holds and gaps end, which holds were lost although their holder lived, and who may be
-//! believed.
+//! Checks how holds and gaps end, which holds were lost although their holder lived, and which
+//! servers may be believed.
 
 use std::ops::RangeInclusive;
 
@@ -12,16 +12,16 @@ use crate::plan::Act;
 use crate::truth::{Cause, Generation, LockState, What};
 use crate::world::World;
 
-/// After so long without a reading, switches may be back that were lost.
+/// After this many milliseconds without a reading, lost switches may be back.
 const REWRITTEN_MS: u64 = 15_000;
 
-/// Whether anything happened to a server's data within a range of instants.
+/// Whether a server's data changed in a way that may lose some within a range of instants.
 fn data_changed(world: &World, server: usize, within: RangeInclusive<u64>) -> bool {
     world.generations.iter().any(|it| it.server == server && within.contains(&it.at))
 }
 
-/// Whether a server evicted something at an instant; what happened to its data before that may be
-/// proven to have cost nothing.
+/// Whether a server evicted a key at an instant. Earlier changes of its data may then be proven
+/// harmless.
 fn evicted(world: &World, server: usize, at: u64) -> bool {
     world
         .generations
@@ -29,7 +29,7 @@ fn evicted(world: &World, server: usize, at: u64) -> bool {
         .any(|it| it.server == server && it.at == at && it.what == What::Eviction)
 }
 
-/// How often the clock of a server stepped within a range of instants.
+/// Number of steps of a server's clock within a range of instants.
 fn clock_steps(world: &World, server: usize, within: RangeInclusive<u64>) -> usize {
     let steps = world.plan.steps.iter().filter(|step| within.contains(&step.at));
     steps
@@ -39,14 +39,14 @@ fn clock_steps(world: &World, server: usize, within: RangeInclusive<u64>) -> usi
         .count()
 }
 
-/// The data went after the lock was read, but before the same batch told what became of them: the
-/// next one tells nothing new.
+/// The data were lost after the lock was read, but before the end of the same batch reported that.
+/// The next batch reports nothing new.
 fn told_early(before: &Answer, world: &World) -> bool {
     data_changed(world, before.server, before.from..=before.whole)
 }
 
 impl Oracle {
-    /// The two answers between which something happened, on one server.
+    /// The two answers between which an event happened, on one server.
     fn window(&self, task: usize) -> Option<(&Answer, &Answer)> {
         let facts = &self.tasks[task];
         if facts.contradicted || facts.newest == Newest::Open {
@@ -59,7 +59,7 @@ impl Oracle {
             .filter(|(before, last)| before.server == last.server)
     }
 
-    /// A hold ended, as the agent says; is it so, and for that reason?
+    /// Checks that a hold really ended, for the reported reason.
     pub(super) fn check_end(
         &mut self,
         task: usize,
@@ -88,43 +88,43 @@ impl Oracle {
             .filter(|since| since.state.held_by(who))
             .map(|since| since.state.deadline());
         let shortened = deadlines.next_back() != before.states.last().map(LockState::deadline);
-        // A batch tells of its data at its end.
+        // A batch reports on its data at its end.
         let (generation, told) = (
             data_changed(world, last.server, before.from..=last.to),
             data_changed(world, last.server, before.from..=last.whole),
         );
-        // What somebody took over within the noise of the deadline counts as expired; what is only
-        // told as what is left may be taken to end a little earlier.
+        // A take-over within the noise of the deadline counts as an expiry. A deadline read as the
+        // remaining time may seem to end slightly earlier.
         let noise_ms = if self.exact { NOISE_MS } else { 3 * NOISE_MS };
         let held = before.states.iter().filter(|state| state.held_by(who));
         let deadline = held.filter_map(|state| state.deadline()).min();
         let passed = deadline.is_some_and(|deadline| deadline - noise_ms <= last.clock_after);
         let apart_ms = last.to - before.from;
         let shape = &world.plan.tasks[task];
-        // A deadline that has passed has not, by a clock that was put back since.
+        // A deadline that has passed has not passed by a clock that was put back since.
         let true_ms = i64::try_from(last.to - before.to).unwrap_or(0);
         let stepped = ((last.clock - before.clock) - true_ms).abs() > STEP_MS;
         let to_and_fro = clock_steps(world, last.server, before.from..=last.to) > 1;
         let fits = match (first, more) {
             (None, _) => false,
-            // More than one end: the readings cannot tell which.
+            // There was more than one end, and the readings do not show which.
             (Some(_), Some(_)) => true,
             (Some((at, cause)), None) => match (cause, reason) {
                 (_, End::Unknown) | (Cause::Odd, _) => true,
                 (Cause::Expired, End::Lost) if (stepped || shortened) && generation => true,
-                // The clock that decides stepped: the round after it is not believed, so the
-                // deadline has passed by then.
+                // The deciding clock stepped. The round after that is not believed, so the deadline
+                // has passed by then.
                 (Cause::Expired, End::Expired) => true,
-                // It was given less time after it was read; or the clock stepped forward and back,
-                // which nobody saw.
+                // Its lease was shortened after it was read, or the clock stepped forward and back
+                // unseen.
                 (Cause::Expired, End::EndedEarly | End::Replaced)
                     if !passed && (shortened || !stepped || to_and_fro) =>
                 {
                     true
                 }
-                // Where it took time to tell what is left, or each lease is another one, the next
-                // hold seems to have begun earlier; and one that was given less time may have been
-                // over before the end that was seen of it.
+                // If reading the remaining time was slow, or leases differ, the next hold seems to
+                // have begun earlier. A hold with a shortened lease may have been over before the
+                // end that was seen.
                 (Cause::Expired, End::Replaced) => {
                     shortened
                         || (!self.exact && last.from != last.to)
@@ -137,7 +137,7 @@ impl Oracle {
                 // Gone, and the deadline has passed by the server's own clock when it answered.
                 (_, End::Expired) => passed,
                 (Cause::Lost, End::Lost) => true,
-                // Evictions prove nothing, beside a flush of another database neither.
+                // Evictions prove nothing, and neither does a flush of another database.
                 (Cause::Lost, End::EndedEarly | End::Replaced) => {
                     evicted(world, last.server, at)
                         || self.unproven(before, last, world)
@@ -162,7 +162,8 @@ impl Oracle {
         }
     }
 
-    /// A switch was written after the data had gone, as if nothing had been flushed.
+    /// A switch was written after the data were lost, so the state looks as if nothing had been
+    /// flushed.
     fn rewritten(&self, task: usize, before: &Answer, last: &Answer, world: &World) -> bool {
         let within =
             |it: &&Generation| it.server == last.server && (before.from..=last.to).contains(&it.at);
@@ -170,8 +171,8 @@ impl Oracle {
         lost.is_some_and(|lost| world.tasks[task].wanting[last.server].written >= lost.at)
     }
 
-    /// Nothing happened that could have lost a lock but evictions, and flushes of which the
-    /// switches prove that they were another database's.
+    /// Whether the only events that could have lost a lock are evictions, and flushes that the
+    /// switches prove to be of another database.
     fn unproven(&self, before: &Answer, last: &Answer, world: &World) -> bool {
         let mut others = world
             .generations
@@ -180,7 +181,7 @@ impl Oracle {
         !others.any(|it| !matches!(it.what, What::Eviction | What::OtherFlush))
     }
 
-    /// A lock was lost although its holder lived, as the agent says.
+    /// Checks a lock reported as lost although its holder lived.
     pub(super) fn check_lost(
         &mut self,
         task: usize,
@@ -192,7 +193,7 @@ impl Oracle {
         let [holder] = holders else { return };
         let who = &holder.client;
         let facts = &world.tasks[task];
-        // Whether its time was over before this, at any time: its newest hold was perhaps never
+        // Whether the lock had expired at any time before this; its newest hold was perhaps never
         // seen.
         let was_over = |instant: u64| {
             let past: Vec<_> = facts.past[last.server].between(0, last.to).collect();
@@ -203,13 +204,13 @@ impl Oracle {
                 _ => None,
             });
             let first = ends.next();
-            // Where workers take turns within an interval, the hold that was seen may have been
-            // given back after its deadline, and the sign be one of a hold that was not seen.
+            // If workers take turns within an interval, the observed hold may have been released
+            // after its deadline, and the sign may come from an unseen hold.
             world.plan.tasks[task].churns || first.is_none_or(|first| first <= instant)
         };
         let fits = match sign {
             LossSign::Data => data_changed(world, last.server, before.from..=last.whole),
-            // The claim went on after the hold's time was over.
+            // The claim continued after the hold expired.
             LossSign::Claim => {
                 let newest = facts.claims.get(who).map(|claim| claim.newest);
                 newest.is_none_or(was_over)
@@ -227,9 +228,9 @@ impl Oracle {
         }
     }
 
-    /// Only a server that the majority of the Sentinels named lately may be believed. An answer of
-    /// a Sentinel counts for two intervals, and a batch may be under way for as long as the
-    /// timeout; a word that was delayed adds a second.
+    /// Only a server that the majority of the Sentinels named recently may be believed. An answer
+    /// of a Sentinel counts for two intervals, a batch may be in flight for as long as the timeout,
+    /// and a delayed answer adds a second.
     pub(super) fn check_ruler(&mut self, server: usize, world: &World) {
         if self.kind != RedisKind::Sentinel {
             return;
@@ -249,8 +250,8 @@ impl Oracle {
         }
     }
 
-    /// A handover is over, as the agent says: it was as long as its gap, and nobody was blind when
-    /// it ended.
+    /// Checks a finished handover: it was as long as its gap, and the agent was not blind when it
+    /// ended.
     pub(super) fn check_handover(&mut self, task: usize, gap_ms: u64, world: &World) {
         let facts = &self.tasks[task];
         let open = facts.mixed || facts.newest != Newest::Answered;

@@ -1,5 +1,5 @@
-//! Liveness: what is really so, and can be seen, must be said in time. Here the truth itself
-//! counts, not what was read.
+//! Liveness: a true and visible state must be reported in time. These checks use the truth, not the
+//! readings.
 
 use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::spec::RedisKind;
@@ -10,29 +10,29 @@ use crate::agent::{LONGEST_MS, MONO_MS};
 use crate::truth::LockState;
 use crate::world::{Says, World};
 
-/// The first free reading is confirmed 260 ms later; the rhythm of the engine adds a second, an
+/// The first free reading is confirmed 260 ms later; the engine's rhythm adds a second, and the
 /// answer some milliseconds.
 const CONFIRM_MS: u64 = 260 + 1_000 + ANSWER_MS;
-/// A lock is looked at once more 20 ms after its grace is over, and the answer takes some.
+/// A lock is read again 20 ms after its grace is over, plus the time for the answer.
 const LOOK_MS: u64 = 20 + ANSWER_MS;
-/// An answer takes a few milliseconds, and in each of two rounds another client may have its turn
-/// for 60 ms.
+/// Tolerance in milliseconds for answers: each takes a few milliseconds, and in each of two rounds
+/// another client may be served for 60 ms.
 const ANSWER_MS: u64 = 150;
 
 impl Oracle {
-    /// How long the way to a server must have been good before everything counts as visible: a dial
-    /// that began while it was not may run into its timeout, the next one may wait for the longest
-    /// pause, and then comes the first tick, and another.
+    /// How long the path to a server must have been good before everything counts as visible, in
+    /// milliseconds. A dial that began before may run into its timeout, the next one may wait for
+    /// the longest pause, and two ticks may follow.
     pub(super) fn recovery_ms(&self) -> u64 {
         self.timeout_ms + LONGEST_MS + 2 * self.interval_ms + 1_100
     }
 
-    /// Since when this agent can see the server that decides; `None`: it cannot.
+    /// Since when this agent can see the deciding server; `None`: it cannot.
     pub(super) fn visible_since(&self, task: usize, world: &World) -> Option<u64> {
         let server = world.homes[task];
         let (since, _) = world.rulers.last().copied().unwrap_or_default();
-        // After a failover there are two masters for a while, and Sentinels are asked: only a long
-        // calm counts.
+        // After a failover there are two masters for a limited time, and Sentinels must be read, so
+        // only a long calm counts.
         let quiet = if world.servers.len() > world.plan.masters { 20_000 } else { 0 };
         if self.kind == RedisKind::Cluster {
             let mut servers = 0..world.servers.len();
@@ -40,8 +40,8 @@ impl Oracle {
             if servers.clone().any(|other| master(other) != world.master_of(other)) {
                 return None;
             }
-            // Whoever asks in vain asks for the layout at once; who was not asked hears of it at
-            // the next turn.
+            // A failed request causes an immediate read of the layout; otherwise the layout is read
+            // in its normal turn.
             let laid_out = world.moved_at[task] + 6 * self.interval_ms + self.timeout_ms;
             let clean = servers.try_fold(0, |clean: u64, other| {
                 Some(clean.max(world.clean_since(self.agent, other)?))
@@ -82,7 +82,8 @@ impl Oracle {
             return;
         }
         let says = &real.wanting[world.besides[task]];
-        // What is on another server is read after the lock, which tells more with the next reading.
+        // Keys on another server are read after the lock, so their effect may come with the next
+        // reading.
         let later_ms = if world.plan.tasks[task].apart { self.interval_ms + ANSWER_MS } else { 0 };
         let name = &view.spec.name;
         let mut missing = Vec::new();
@@ -95,8 +96,8 @@ impl Oracle {
             missing.push(("known", what));
         }
         let read = view.last_reading.map_or(u64::MAX, |read| at.since_ms(read));
-        // Where slots are read apart, each has its instant, counted from when the rhythm began; one
-        // that shared a batch was early.
+        // If slots are read separately, each has its own instant, counted from the start of the
+        // rhythm; one that shared a batch was early.
         let sizes = &world.plan.sizes;
         let slots_apart = sizes.slot_tasks < world.plan.tasks.len();
         let early_ms = match slots_apart {
@@ -115,9 +116,9 @@ impl Oracle {
             ));
         }
         let spec = &view.spec;
-        // A threshold that was changed counts with the next reading.
+        // A changed threshold counts from the next reading.
         let reloaded_ms = self.tasks[task].configured_at + 2 * self.interval_ms + LOOK_MS;
-        // Free and wanted, without any hold between: shown as down once the first free reading
+        // Free and wanted, without any hold between: must be down once the first free reading
         // (within an interval), its confirmation and the grace are over.
         let free_since = match lock.state {
             LockState::Free => Some(lock.at),
@@ -145,11 +146,11 @@ impl Oracle {
                 ));
             }
         }
-        // Held though nobody wants it: each reading counts, so an interval more than the threshold,
-        // and the engine's second.
+        // Held though unwanted: each reading counts, so an interval more than the threshold, plus
+        // the engine's second.
         if let (LockState::Held { .. }, false, Says::No) = (&lock.state, expired, says.says) {
-            // A switch that was on and went with a failover may be in force: what proves that is
-            // judged elsewhere.
+            // A switch that was on and was lost in a failover may be in force; another check covers
+            // that.
             let lost = &self.tasks[task].lost;
             let in_force = lost.over().map_or(0, |over| over.0.saturating_sub(MONO_MS));
             let held = real.past[server].held_since().max(says.since).max(known_by).max(in_force);
@@ -169,7 +170,7 @@ impl Oracle {
                 ));
             }
         }
-        // Held without progress: the same.
+        // Held without progress: the same tolerance.
         if let (Some(progress), LockState::Held { .. }, false) =
             (&spec.progress, &lock.state, expired)
         {

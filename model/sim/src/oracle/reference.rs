@@ -1,6 +1,6 @@
-//! What an agent may say of the durations of one task, counted from what its readings really found:
-//! the rules of `docs/how-it-decides.md` once more, from the other side. Nothing of the model is
-//! used but its instants.
+//! Computes the durations that an agent may show for one task from what its readings really found.
+//! It implements the rules of `docs/how-it-decides.md` independently, and uses nothing of the model
+//! but its instants.
 
 use lockwatch_model::spec::TaskSpec;
 use lockwatch_model::time::Mono;
@@ -9,9 +9,10 @@ use crate::plan::Keeps;
 use crate::truth::{LockState, What};
 use crate::world::{Says, Switches, World};
 
-/// A first free reading is confirmed by another one this much later.
+/// Minimum time in milliseconds between a first free reading and its confirmation.
 const CONFIRM_MS: u64 = 250;
-/// Two readings of a deadline that is told as what is left may differ by this much.
+/// Maximum difference in milliseconds between two readings of a deadline that is reported as the
+/// remaining time.
 const NOISE_MS: i64 = 2;
 
 /// The thresholds of a task.
@@ -36,7 +37,7 @@ impl Limits {
     }
 }
 
-/// What one reading really found of the lock.
+/// What one reading really found about the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Free,
@@ -44,7 +45,7 @@ pub(super) enum Found {
         holders: Vec<(Vec<u8>, u32)>,
         deadline: Option<i64>,
     },
-    /// It was refused, or is no lock.
+    /// The read was refused, or the key is no lock.
     Nothing,
 }
 
@@ -60,18 +61,18 @@ impl Found {
     }
 }
 
-/// A hold as the readings found it.
+/// A hold as found by the readings.
 #[derive(Clone, Debug)]
 struct Hold {
     holders: Vec<(Vec<u8>, u32)>,
     deadline: Option<i64>,
-    /// Whose clock told it.
+    /// The server whose clock it was read by.
     server: usize,
     first: Mono,
-    /// The first reading that surely found it.
+    /// The first reading that certainly found it.
     surely: Option<Mono>,
     renewed: bool,
-    /// Nobody looked for too long when it began.
+    /// Nothing was read for too long when it began.
     unseen: bool,
 }
 
@@ -81,7 +82,7 @@ pub(super) struct Reference {
     hold: Option<Hold>,
     free_first: Option<Mono>,
     surely_free: Option<Mono>,
-    /// Since when each reading may have found the lock free.
+    /// Since when every reading may have found the lock free.
     perhaps_free: Option<Mono>,
     /// The clock of the server has stepped since the newest reading.
     stepped: bool,
@@ -95,14 +96,14 @@ pub(super) struct Reference {
     unbroken: Option<Mono>,
     /// The gap that the newest reading ended.
     ended: Option<Handover>,
-    /// How long, and as of when.
+    /// Duration, and the instant it refers to.
     unwanted: Option<(u64, Mono)>,
-    /// Since when it is unwanted cannot be told, until a reading surely finds that it is not.
+    /// The start of the unwanted hold is unknown, until a reading certainly finds it wanted.
     pub(super) unwanted_unsure: bool,
     pub(super) progress: Progress,
-    /// Which server answered last: deadlines that are told by two clocks say nothing of a renewal.
+    /// The server of the last answer. Deadlines by two clocks show nothing about a renewal.
     pub(super) server: usize,
-    /// It cannot be told what the readings proved; until everything begins anew.
+    /// What the readings proved is unknown, until the next restart of the state.
     pub(super) unsure: bool,
 }
 
@@ -110,11 +111,11 @@ pub(super) struct Reference {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Handover {
     pub(super) ms: u64,
-    /// The hold that ended it began while nobody looked.
+    /// The hold that ended the gap began while nothing was read.
     pub(super) unseen: bool,
 }
 
-/// The progress as the readings found it.
+/// The progress as found by the readings.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Progress {
     value: Option<Vec<u8>>,
@@ -130,7 +131,7 @@ impl Reference {
         self.gap.map_or(0, |(ms, _)| ms)
     }
 
-    /// The gap that the newest reading ended; `None`: it ended none, or it cannot be told.
+    /// The gap that the newest reading ended; `None`: it ended none, or that is unknown.
     pub(super) fn ended(&self) -> Option<Handover> {
         self.ended
     }
@@ -143,27 +144,27 @@ impl Reference {
         self.progress.stalled_ms
     }
 
-    /// Whether the newest answer found the lock free, and a second one too.
+    /// Whether the newest answer found the lock free, and another one confirmed it.
     pub(super) fn free(&self) -> bool {
         self.confirmed
     }
 
-    /// Whether that is so too without a reading that may have found something else.
+    /// Whether that also holds without readings that may have found something else.
     pub(super) fn surely_free(&self) -> bool {
         self.surely_free
             .zip(self.newest)
             .is_some_and(|(first, newest)| newest.since_ms(first) >= CONFIRM_MS)
     }
 
-    /// Whether it may be so for the agent.
+    /// Whether the agent may consider the lock free.
     pub(super) fn perhaps_free(&self) -> bool {
         self.perhaps_free
             .zip(self.newest)
             .is_some_and(|(first, newest)| newest.since_ms(first) >= CONFIRM_MS)
     }
 
-    /// A reading of lock and switches that was asked for at `at`; not `sure`: it may have found
-    /// something else.
+    /// A reading of lock and switches, requested at `at`. Not `sure`: it may have found something
+    /// else.
     pub(super) fn read(
         &mut self,
         at: Mono,
@@ -258,11 +259,11 @@ impl Reference {
                 let forward =
                     hold.deadline.zip(deadline).is_some_and(|(old, new)| new - old > NOISE_MS);
                 let forward = forward && hold.server == self.server;
-                // What the other server has may be an earlier hold of the same client, as old as
-                // that one.
+                // The other server's copy may be an earlier hold of the same client, with the
+                // progress of that time.
                 self.progress.unsure |= hold.server != self.server;
                 hold.server = self.server;
-                // By a clock that stepped meanwhile, a later deadline is perhaps none.
+                // If the clock stepped meanwhile, a later deadline may be no renewal.
                 self.unsure |= forward && self.stepped && !hold.renewed;
                 hold.renewed |= forward && !re_entered && sure && !self.stepped;
                 hold.holders = holders.to_vec();
@@ -291,8 +292,8 @@ impl Reference {
         }
     }
 
-    /// The lock changed while it was read: it was in one of these states, and the hold may have
-    /// been over then.
+    /// The lock changed during the read. It was in one of these states, and the hold may have been
+    /// over then.
     pub(super) fn perhaps_over(&mut self, states: &[LockState]) {
         self.unsure = true;
         let goes_on = |hold: &Hold| {
@@ -304,8 +305,8 @@ impl Reference {
         }
     }
 
-    /// The server's clock has stepped, to `clock`. Past its deadline a hold was over in that
-    /// moment: what the same client holds now is perhaps another one.
+    /// The server's clock has stepped, to `clock`. A hold past its deadline was over at that
+    /// moment, and what the same client holds now may be another hold.
     pub(super) fn clock_stepped(&mut self, clock: i64) {
         self.stepped = true;
         if let Some(hold) = self
@@ -320,7 +321,7 @@ impl Reference {
 
     fn read_free(&mut self, at: Mono, sure: bool, limits: Limits) {
         self.hold = None;
-        // It may have been held when it was read, and was perhaps not free before.
+        // It may have been held during the read, and possibly was not free before.
         let unbroken = sure && self.free_first.is_some();
         self.surely_free = self.surely_free.filter(|_| unbroken).or(sure.then_some(at));
         let across_blind =
@@ -396,42 +397,43 @@ impl Reference {
         let unread = progress.missing == Some(true) || wanted == Says::Unclear;
         match progress.missing {
             Some(false) => progress.stalled_ms = 0,
-            // Its value stays; but what is too young to be stalled, or was seen to move, is not.
+            // Its value stays, but progress that is too new to be stalled, or was seen to move, is
+            // not stalled.
             _ if unread && stale => {}
             _ => progress.stalled_ms = if stale { still } else { 0 },
         }
     }
 }
 
-/// Switches that were lost, as the readings found it.
+/// Lost switches, as found by the readings.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lost {
     last: Option<Switches>,
     since: Option<Mono>,
     newest: Mono,
     confirmed: bool,
-    /// When it was over, the last time.
+    /// When the loss last ended.
     over: Option<Mono>,
     /// The newest reading may have found something else.
     mixed: bool,
-    /// Somebody took his switch away in the same moment: nobody can tell.
+    /// A user removed a switch at the same moment, so the result is unknown.
     pub(super) unsure: bool,
 }
 
 /// What may have happened to a server's data between two readings.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Changed {
-    /// Another process, or another server that does not surely have everything.
+    /// Another process, or another server that may lack data.
     pub(super) began_anew: bool,
-    /// A process began with data.
+    /// A process started with data.
     pub(super) loaded: bool,
     /// A flush or an eviction.
     pub(super) emptied: bool,
-    /// It is not certain whether it may have lost anything.
+    /// It is uncertain whether data were lost.
     pub(super) unsure: bool,
 }
 
-/// When switches were read, and of whom.
+/// When switches were read, and from which server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub(super) server: usize,
@@ -448,7 +450,7 @@ impl Changed {
         if before.server != now.server
             || world.rulers.iter().any(|(at, _)| (before.from..=now.to).contains(at))
         {
-            // What a failover proves is a matter of offsets: judged elsewhere.
+            // The proof after a failover depends on offsets; another check covers it.
             return Changed { unsure: true, ..changed };
         }
         let here = world.generations.iter().filter(|it| it.server == now.server);
@@ -461,8 +463,8 @@ impl Changed {
                 What::Flush | What::OtherFlush | What::Eviction => changed.emptied = true,
                 What::Promotion => changed.unsure = true,
             }
-            // Where it happened while it was read, before or after matters; and a batch that tells
-            // of it at its end may have read the switches before it.
+            // If it happened during the read, the order matters, and a batch that reports it at its
+            // end may have read the switches before it.
             changed.unsure |= generation.at <= before.whole || generation.at >= now.from;
         }
         changed
@@ -479,13 +481,13 @@ impl Lost {
         if self.confirmed { self.since.map_or(0, |since| self.newest.since_ms(since)) } else { 0 }
     }
 
-    /// When lost switches were last in force no more.
+    /// When lost switches last ceased to be in force.
     pub(super) fn over(&self) -> Option<Mono> {
         self.over
     }
 
-    /// A reading that was asked for at `at`; `mixed`: it may have found something else. `lost`:
-    /// whose "on" the server has really lost since the one before.
+    /// A reading requested at `at`. `mixed`: it may have found something else. `lost`: whose "on"
+    /// the server has really lost since the previous one.
     pub(super) fn read(
         &mut self,
         at: Mono,
@@ -500,11 +502,11 @@ impl Lost {
         let was_on = old.iter().filter(|(_, on)| *on == Some(true)).map(|(user, _)| user);
         let gone_users: Vec<_> = was_on.filter(|user| is_gone(user)).collect();
         let gone = !gone_users.is_empty();
-        // What somebody took away while the server was gone looks lost, unless it can be proved
-        // that the data were whole.
+        // A switch removed while the server was down looks lost, unless the data are proven to be
+        // complete.
         self.unsure |= changed.loaded && !gone_users.iter().all(|user| lost(user));
         let key_gone = switches.is_empty();
-        // A new master that never had it shows what was there before.
+        // A new master that never received the change shows the previous value.
         let turned = |(user, on): &(Vec<u8>, Option<bool>)| {
             *on == Some(true) && !switches.contains(&(user.clone(), *on))
         };
@@ -518,12 +520,12 @@ impl Lost {
             self.newest = at;
             return;
         }
-        // Somebody wrote a switch, or removed one.
+        // A user wrote or removed a switch.
         let written =
             switches.iter().any(|entry| !old.contains(entry)) || (old != *switches && !may_be_lost);
         if self.since.is_some() {
             if written {
-                // What seems to be written now may have been found before.
+                // A write that appears new now may have been found before.
                 (self.since, self.confirmed, self.unsure, self.over) =
                     (None, false, was_mixed, Some(at));
             } else {

@@ -1,5 +1,5 @@
-//! What is said of renewals: the newest one really was then, was as late as that, and nobody owes
-//! one who renews in time; who does not is told in time.
+//! Checks reported renewals: the newest one really happened at that instant with that delay, no
+//! timely holder is shown as overdue, and an overdue one is shown in time.
 
 use std::ops::RangeInclusive;
 
@@ -12,19 +12,19 @@ use crate::agent::MONO_MS;
 use crate::truth::{Cause, LockState, Since};
 use crate::world::World;
 
-/// An instant is as exact as a deadline, which is in whole milliseconds; a server that only tells
-/// what is left tells it less exactly.
+/// Tolerance of an instant in milliseconds. Deadlines are whole milliseconds, and less exact on a
+/// server that reports only the remaining time.
 const EXACT_MS: u64 = 3;
 const INEXACT_MS: u64 = 8;
-/// Healthy timers may be so late; and an answer takes its time.
+/// Delay of healthy timers in milliseconds, plus the time for an answer.
 const LATE_MS: u64 = 200 + 150;
-/// A watchdog that was seen to renew so often is known.
+/// Number of observed renewals after which a watchdog is known.
 const SEEN: usize = 3;
 
-/// How far back is looked: three of the longest leases.
+/// Length of the period checked in milliseconds: three of the longest leases.
 const LATELY_MS: u64 = 90_000;
 
-/// What was last said of the newest renewal: when it was, and how late.
+/// The newest renewal as last reported: when it was, and how late.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Said {
     last: Option<ServerTime>,
@@ -48,11 +48,11 @@ impl Oracle {
             return;
         };
         let [(who, _)] = holders.as_slice() else { return };
-        // Who gives the lock back and takes it again between two readings looks like who renews it.
+        // Releasing the lock and taking it again between two readings looks like a renewal.
         if shape.churns || shape.fixed {
             return;
         }
-        // An agent that was frozen may have found it long before it shows it.
+        // A frozen agent may have found it long before it shows it.
         let lately = || sets(task, who, before.to.saturating_sub(LATELY_MS)..=last.to, world);
         let mut wrong = Vec::new();
         if said.last != before.last {
@@ -74,17 +74,17 @@ impl Oracle {
         if self.exact { EXACT_MS } else { INEXACT_MS }
     }
 
-    /// When another server's clock came to set the deadlines of a task.
+    /// When another server's clock began to set the deadlines of a task.
     fn clock_changed_at(&self, task: usize, world: &World) -> u64 {
         world.rulers.last().map_or(0, |(at, _)| *at).max(world.moved_at[task])
     }
 
-    /// The newest renewal was at an instant at which nobody renewed, by no server's clock.
+    /// Whether no renewal happened at the shown instant, by any server's clock.
     fn wrong_instant(&self, hold: &HoldView, sets: &[u64], world: &World) -> Option<String> {
         let said = hold.last_renewal?;
         let near = |set: &u64| {
             let mut shown = world.servers.iter().map(|server| server.clock.shown_at(*set));
-            // A clock that has stepped since tells nothing of what it showed then.
+            // A clock that has stepped since does not show its earlier time.
             shown.any(|shown| {
                 shown.is_none_or(|shown| (shown - said.0).unsigned_abs() <= self.exact_ms())
             })
@@ -94,7 +94,7 @@ impl Oracle {
         })
     }
 
-    /// It was as late as it is said to have been, by the library's own period.
+    /// Checks the shown delay against the library's own period.
     fn wrong_latency(
         &self,
         task: usize,
@@ -105,8 +105,8 @@ impl Oracle {
         let said_ms = view.hold.as_ref()?.last_renewal_latency_ms.filter(|late_ms| *late_ms > 0)?;
         let period_ms =
             view.renewal_period_ms.filter(|_| view.spec.lock.scheme == SchemeKind::Redisson)?;
-        // Nobody sees a clock step by little; nor, who began after a failover, that another clock
-        // set what he found.
+        // A small clock step is not visible; nor is it visible after a failover that another clock
+        // set the deadline.
         let first = sets.first()?;
         let stepped = world.servers.iter().any(|server| server.clock.shown_at(*first).is_none());
         if stepped
@@ -114,7 +114,7 @@ impl Oracle {
         {
             return None;
         }
-        // Of timers that are piled up, not each renewal is seen.
+        // If timers are delayed together, not each renewal is seen.
         let until = |from: u64| from + period_ms + said_ms;
         let mut pairs = sets.iter().flat_map(|from| sets.iter().map(move |to| (*from, *to)));
         let fits = pairs.any(|(from, to)| to.abs_diff(until(from)) <= 2 * self.exact_ms());
@@ -123,7 +123,7 @@ impl Oracle {
         })
     }
 
-    /// Nobody owes a renewal whose deadline was set lately, by the period that is shown.
+    /// A renewal must not be overdue if the deadline was set recently, by the shown period.
     fn wrongly_overdue(
         &self,
         task: usize,
@@ -132,7 +132,7 @@ impl Oracle {
         last: &Answer,
         world: &World,
     ) -> Option<String> {
-        // While the deadline cannot be told, what was said stays.
+        // While the deadline is unknown, the shown value stays.
         hold.deadline?;
         let said_ms = hold.renewal_overdue_ms;
         let period_ms = view.renewal_period_ms.unwrap_or(0);
@@ -141,9 +141,9 @@ impl Oracle {
             world.tasks[task].past[last.server].latest().skip_while(|since| since.at > last.to);
         let set = until_then.take_while(|since| since.state.deadline() == deadline).last();
         let set = set.filter(|since| since.cause == Cause::Worker)?;
-        // Where two clocks differ by as much as renewals move the deadline, the first one by
-        // another clock is not seen; and what was set by the one before is only known by the
-        // distance between two readings.
+        // If two clocks differ by as much as renewals move the deadline, the first renewal by
+        // another clock is not visible, and one by the previous clock is known only by the distance
+        // between two readings.
         let clock_changed_at = self.clock_changed_at(task, world);
         if clock_changed_at > 0 && clock_changed_at + LATELY_MS > set.at {
             return None;
@@ -159,8 +159,7 @@ impl Oracle {
         })
     }
 
-    /// Of who renews in sight of this agent each renewal is counted, and it is said when the next
-    /// one is owed.
+    /// Each renewal of a visible holder must be counted, and an overdue one must be shown.
     fn unseen_renewal(
         &self,
         task: usize,
@@ -187,7 +186,8 @@ impl Oracle {
             return None;
         }
         let seen_ms = 2 * self.interval_ms + LATE_MS + 1_000;
-        // A renewal between two readings is seen with the second one; of two, the first one is not.
+        // A renewal between two readings is seen with the second one; of two renewals, the first is
+        // not seen.
         if period_ms > 2 * seen_ms {
             let is_due = |since: &&&Since| since.at > oldest.at && since.at + seen_ms < world.now;
             let is_told = |since: &Since| {
@@ -211,7 +211,7 @@ impl Oracle {
     }
 }
 
-/// Who holds it, and how often each entered.
+/// The holders, and the number of entries of each.
 fn entries(state: &LockState) -> Option<&[(Vec<u8>, u32)]> {
     match state {
         LockState::Held { holders, .. } => Some(holders),
@@ -219,16 +219,16 @@ fn entries(state: &LockState) -> Option<&[(Vec<u8>, u32)]> {
     }
 }
 
-/// When the deadlines of a holder were set, oldest first; replication sets each of them once more
-/// on the other servers.
+/// When the deadlines of a holder were set, oldest first. Replication sets each of them again on
+/// the other servers.
 fn sets(task: usize, who: &[u8], within: RangeInclusive<u64>, world: &World) -> Vec<u64> {
     let mut all: Vec<u64> = Vec::new();
     for past in &world.tasks[task].past {
         let mut before = None;
         for since in past.between(*within.start(), *within.end()) {
             let deadline = since.state.deadline();
-            // What was in force before is of long ago where a server is dead; and who leaves
-            // another one alone sets none.
+            // On a dead server the previous state is old, and leaving another holder alone sets no
+            // deadline.
             let is_set = deadline.is_some_and(|deadline| before != Some(deadline))
                 && within.contains(&since.at)
                 && since.state.held_by(who);

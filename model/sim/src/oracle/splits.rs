@@ -1,4 +1,4 @@
-//! Two holders: whoever is said to be one of them must really have lived with the lock beside the
+//! Checks splits: each reported party must really have acted as holder at the same time as the
 //! other.
 
 use lockwatch_model::event::{Party, SplitKind};
@@ -10,28 +10,28 @@ use crate::plan::Keeps;
 use crate::truth::{Cause, Generation, LockState, What};
 use crate::world::{Claiming, World};
 
-/// How old the evidence for a split may be when it is told: some intervals, and a batch that took
-/// its time.
+/// Maximum age of the evidence for a split when it is reported, in milliseconds: some intervals,
+/// and a slow batch.
 const MET_MS: u64 = 15_000;
-/// No lease is longer.
+/// Maximum lease in milliseconds.
 const LEASE_MS_MAX: u64 = 600_000;
 
-/// Another server is a master, too.
+/// Whether another server is a master, too.
 pub(super) fn rivals(world: &World, server: usize) -> bool {
     (0..world.servers.len()).any(|other| other != server && world.servers[other].follows.is_none())
 }
 
-/// A hold that was surely lost, as the readings show, until its deadline.
+/// A hold that was certainly lost according to the readings, until its deadline.
 #[derive(Debug, Default)]
 pub(super) struct Overlap {
     pub(super) lost: Option<(Vec<u8>, u64)>,
-    /// Somebody else holds it before that: this must be said by now.
+    /// Another client holds the lock before that, so the overlap must be reported by now.
     pub(super) due: bool,
 }
 
 impl Oracle {
-    /// Notes that a hold was lost beyond doubt between the two newest answers, and that somebody
-    /// else took the lock after it.
+    /// Records that a hold was certainly lost between the two newest answers, and that another
+    /// client took the lock after it.
     pub(super) fn follow_overlap(&mut self, task: usize, world: &World) {
         let append_only = world.plan.append_only;
         let facts = &mut self.tasks[task];
@@ -56,10 +56,10 @@ impl Oracle {
                     What::Restart(keeps) => keeps == Keeps::Nothing && !append_only,
                     What::OtherFlush | What::Eviction | What::Promotion => false,
                 };
-                // While it was read, before or after matters.
+                // During the read, the order matters.
                 proven && it.at > before.whole && it.at < last.from
             });
-            // A process that began after a flush does not tell of it any more.
+            // A process that started after a flush does not report it any more.
             let begun = |it: &Generation| {
                 matches!(it.what, What::Restart(keeps) if keeps != Keeps::Nothing)
                     && it.at > before.to
@@ -71,22 +71,21 @@ impl Oracle {
                 .map(|it| it.cause)
                 .collect();
             let lost = only == [Cause::Lost];
-            // After a long time the switches may be back, as if nothing had been flushed; and a
+            // After a long time the switches may be back, as if nothing had been flushed, and a
             // renewal may be missed.
             let prompt = last.to - before.from < 15_000;
-            // A short one may have been given back just before, for all that anybody has seen.
+            // A short hold may have been released just before, unseen.
             let long_ms = facts.limits.settle_ms + 3 * self.interval_ms + self.timeout_ms;
             let long_ago = before.from.saturating_sub(long_ms);
             let mut lately = world.tasks[task].past[last.server].between(long_ago, before.from);
-            // Or had seen: an agent that has just begun, or was blind until then, saw no more of
-            // it.
+            // An agent that has just started, or was blind until then, saw no more of it.
             let settled = lately
                 .all(|since| since.state == before.states[0] && since.at <= long_ago)
                 && facts.sees_since + long_ms < before.from;
             if emptied && lost && prompt && settled {
                 // Its clock may have stepped since.
                 let left_ms = u64::try_from(deadline - before.clock).unwrap_or(0);
-                // The agent counts it from when it asked.
+                // The agent counts it from the request.
                 facts.overlap.lost =
                     Some((who.clone(), before.sent.0.saturating_sub(MONO_MS) + left_ms));
             }
@@ -100,7 +99,7 @@ impl Oracle {
         }
     }
 
-    /// A split began, as the agent says.
+    /// Checks the beginning of a split.
     pub(super) fn check_split(
         &mut self,
         task: usize,
@@ -116,7 +115,7 @@ impl Oracle {
                 .states
                 .iter()
                 .any(|state| matches!(state, LockState::Held { holders, .. } if holders.len() > 1)),
-            // Both claim it, and one of them did while the other one worked.
+            // Both claim it, and one of them did so while the other one worked.
             SplitKind::Claims => {
                 let claims: Vec<_> =
                     parties.iter().map(|party| real.claims.get(&party.holder.client)).collect();
@@ -150,8 +149,8 @@ impl Oracle {
         }
     }
 
-    /// Nobody of the parties but the last has given its lock back since it held it; or it held it
-    /// beside the last one, or works on.
+    /// Whether no party but the last has released its lock since it held it; or the party held the
+    /// lock beside the last one, or continues to work.
     fn lived_beside(&self, task: usize, parties: &[Party], world: &World) -> bool {
         let real = &world.tasks[task];
         let Some((newest, older)) = parties.split_last() else { return false };
@@ -183,9 +182,9 @@ impl Oracle {
         })
     }
 
-    /// Whether the readings of one server cannot tell it from a loss: another database was flushed
-    /// in the moment of a handover; or the release was lost in a failover, and what was left of the
-    /// hold was lost later; or it was followed by a flush at once.
+    /// Whether the readings of one server cannot distinguish it from a loss: another database was
+    /// flushed at the moment of a handover; or the release was lost in a failover, and the
+    /// remaining hold was lost later; or a flush followed immediately.
     fn looked_lost(&self, task: usize, parties: &[Party], world: &World) -> bool {
         let Some(last) = &self.tasks[task].last else { return false };
         let server = last.server;
@@ -208,8 +207,7 @@ impl Oracle {
                 held.filter(|(position, _)| lost(*position)).any(|(_, since)| promoted(since.at))
             })
         });
-        // What was given back between the last reading and a flush is gone with it, for all that
-        // anybody has seen.
+        // A release between the last reading and a flush is not visible.
         let unseen_ms = 2 * self.interval_ms + self.timeout_ms;
         let unseen = parties.iter().any(|party| {
             let given = world.tasks[task]
@@ -217,8 +215,8 @@ impl Oracle {
                 .iter()
                 .filter(|release| release.who == party.holder.client);
             given.map(|release| release.at).any(|given| {
-                // Somebody else may take the lock at any time until the lease runs out that looks
-                // lost.
+                // Another client may take the lock at any time until the lease that looks lost runs
+                // out.
                 let mut here = world.generations.iter().filter(|it| it.server == server);
                 here.any(|it| {
                     (given..=given + unseen_ms).contains(&it.at) && it.at + LEASE_MS_MAX > world.now
@@ -228,8 +226,8 @@ impl Oracle {
         elsewhere || copied || unseen
     }
 
-    /// Whether two have held the lock at one time, on whichever servers, shortly before now; what
-    /// was given back somewhere is held nowhere any more.
+    /// Whether two clients have held the lock at the same time, on any servers, shortly before now.
+    /// A hold released on one server counts as released everywhere.
     fn met(&self, one: &[u8], other: &[u8], task: usize, world: &World) -> bool {
         let from = world.now.saturating_sub(MET_MS);
         let spans = |who: &[u8]| -> Vec<(u64, u64)> {

@@ -1,4 +1,4 @@
-//! Two holders that are proven beyond doubt, and that the agent could see: a split must be said.
+//! Checks that a split is reported when two holders are proven and the agent could see them.
 
 use lockwatch_model::event::SplitKind;
 use lockwatch_model::snapshot::TaskView;
@@ -8,16 +8,16 @@ use super::{Answer, Oracle};
 use crate::truth::LockState;
 use crate::world::World;
 
-/// Claims are written each 2 s. Both must be seen alive, and change twice after that: four of them,
-/// an interval each to be seen, and some time for the answers.
+/// Time in milliseconds until split claims must be reported. Claims are written every 2 s. Both
+/// must be seen alive and change twice after that: four changes, plus time for the answers.
 const CLAIMS_MS: u64 = 8_000 + ANSWER_MS;
-/// Two rounds in which others may have their turn.
+/// Tolerance in milliseconds: two rounds in which other clients may be served.
 const ANSWER_MS: u64 = 300;
-/// A hold that was held for so long by a worker is no phantom, whatever the rule for that is.
+/// A hold of this many milliseconds by a worker is no phantom under any rule.
 const PROVEN_MS: u64 = 6_000;
 
 impl Oracle {
-    /// Splits that must be said.
+    /// Checks splits that must be reported.
     pub(super) fn check_split_due(&mut self, task: usize, view: &TaskView, world: &World) {
         let facts = &self.tasks[task];
         let says = |kind| view.splits.iter().any(|split| split.kind == kind);
@@ -59,21 +59,21 @@ impl Oracle {
         }
     }
 
-    /// Two masters show two holders, and the older of them has been renewed while the younger one
-    /// held it, all of it in plain sight of this agent.
+    /// Two masters show two holders, and the older one was renewed while the younger one held the
+    /// lock, all visible to this agent.
     fn masters_due(&self, task: usize, world: &World) -> Option<(String, String)> {
         let shard = world.shard_of(world.homes[task]);
         let is_one =
             |server: &usize| world.shard_of(*server) == shard && world.servers[*server].writable();
         let masters: Vec<usize> = (0..world.servers.len()).filter(is_one).collect();
         let [a, b] = masters.as_slice() else { return None };
-        // What is left of a lease must last from one reading to the next: a hold that has run out
-        // for all that is known ends the split.
+        // The remaining lease must last from one reading to the next, because a hold that seems to
+        // have expired ends the split.
         if world.plan.tasks[task].lease_ms * 2 / 3 < self.interval_ms + 500 {
             return None;
         }
         let (last_ruler_at, _) = world.rulers.last().copied().unwrap_or_default();
-        // An agent that began later may not know of the one that ruled before.
+        // An agent that started later may not know the previous master.
         let is_told = matches!(self.kind, RedisKind::Sentinel | RedisKind::Cluster);
         if self.kind == RedisKind::Standalone
             || (is_told && self.tasks[task].began >= last_ruler_at)
@@ -82,7 +82,7 @@ impl Oracle {
         }
         let seen = [a, b].map(|server| world.clean_since(self.agent, *server));
         let [Some(seen_a), Some(seen_b)] = seen else { return None };
-        // The layout of a cluster is asked for each fifth interval.
+        // The layout of a cluster is read in each fifth interval.
         let laid_out = world.moved_at[task] + 6 * self.interval_ms;
         let seen =
             seen_a.max(seen_b).max(laid_out).max(world.settled_at).max(self.tasks[task].began)
@@ -101,8 +101,8 @@ impl Oracle {
         let [since_a, since_b] = since;
         let (older, younger_since) = if since_a <= since_b { (*a, since_b) } else { (*b, since_a) };
         let interval_ms = self.interval_ms;
-        // The readings before and after the renewal must both lie behind the beginning of the
-        // younger hold, and in sight.
+        // The readings before and after the renewal must both come after the beginning of the
+        // younger hold, and be visible.
         let from = younger_since.max(seen) + 2 * interval_ms + ANSWER_MS;
         let renewed =
             real.past[older].between(from, world.now).skip(1).map(|renewal| renewal.at).min()?;
@@ -112,19 +112,19 @@ impl Oracle {
         (one != other && world.now > due + 1_000).then(|| (told(one), told(other)))
     }
 
-    /// Two instances that have both written claims all the time, in plain sight of this agent.
+    /// Two instances that have both written claims continuously, visible to this agent.
     fn claims_due(&self, task: usize, world: &World) -> Option<(String, String)> {
         let server = world.homes[task];
         let key = world.tasks[task].keys.claims.as_ref()?;
-        // Workers that take turns all the time leave their claims to each other.
+        // Workers that take turns continuously leave their claims to each other.
         let shape = &world.plan.tasks[task];
         let turns = shape.churns || shape.fixed;
         if self.kind != RedisKind::Standalone || turns || !world.servers[server].writable() {
             return None;
         }
         let entry = world.servers[server].get(key, world.now)?;
-        // They prove it beside one and the same hold: beside a free lock each of them is told, and
-        // it is down.
+        // The evidence must be beside one hold. Beside a free lock each claim is reported
+        // separately, and the task is down.
         let past = &world.tasks[task].past[server];
         past.newest().filter(|since| matches!(since.state, LockState::Held { .. }))?;
         let held_since = past.held_since();
@@ -134,11 +134,11 @@ impl Oracle {
             .max(self.tasks[task].began)
             + self.recovery_ms();
         let quiet = world.generations.back().map_or(0, |generation| generation.at);
-        // Where the lock is renewed as often as claims are written, its rhythm must be recognised
+        // If the lock is renewed as often as claims are written, its rhythm must be recognised
         // first.
         let period_ms = shape.lease_ms / 3;
         let is_quick = period_ms < 4_000 + 3 * self.interval_ms;
-        // With timers piled up it has none, and looks like holds that follow each other.
+        // With delayed timers there is no rhythm, and renewals look like consecutive holds.
         let renewed: Vec<u64> = past.between(held_since, world.now).map(|since| since.at).collect();
         if is_quick && renewed.windows(2).any(|two| two[1] - two[0] < period_ms * 3 / 4) {
             return None;

@@ -1,5 +1,5 @@
-//! The verdict that follows from what the readings found, by the table of `docs/how-it-decides.md`;
-//! where that says that the verdict stays, it must stay.
+//! The verdict that follows from what the readings found, by the table of `docs/how-it-decides.md`.
+//! If the table keeps the verdict, it must stay.
 
 use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::verdict::{Verdict, Wanted};
@@ -9,34 +9,33 @@ use crate::agent::mono;
 use crate::truth::LockState;
 use crate::world::{Says, World};
 
-/// What was said, or must have been.
+/// The reported or required verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Said {
     /// Nothing yet.
     #[default]
     Nothing,
     This(Verdict),
-    /// The readings leave it open; what the next snapshot shows counts.
+    /// The readings leave it open; the next snapshot counts.
     Open,
 }
 
-/// What the newest answer leads to.
+/// The effect of the newest answer.
 enum Leads {
     To(Verdict),
-    /// It proves nothing: what was said stays.
+    /// It proves nothing, so the verdict stays.
     Nowhere,
-    /// It was read while something changed.
+    /// It was read during a change.
     Open,
 }
 
 impl TaskFacts {
-    /// What the switches say, lost ones included.
+    /// The state of the switches, including lost ones.
     pub(super) fn wanted(&self) -> Says {
         if self.lost.any() { Says::Yes } else { self.says }
     }
 
-    /// Nothing at all is known now of what is beside the lock, where that is on another server,
-    /// until it is asked again.
+    /// Nothing is known about the keys beside the lock on another server until the next request.
     pub(super) fn unasked(&mut self) {
         if self.apart && matches!(self.says, Says::Yes | Says::No) && self.switches_at.is_some() {
             self.says = Says::Unclear;
@@ -89,7 +88,7 @@ impl TaskFacts {
         Leads::To(verdict)
     }
 
-    /// Follows each answer, so that it is known what was said before one that proves nothing.
+    /// Follows each answer, so that the verdict before an answer that proves nothing is known.
     pub(super) fn follow_verdict(&mut self) {
         match self.leads() {
             // Whether this ended the split is not known here.
@@ -105,8 +104,8 @@ impl Oracle {
     pub(super) fn check_verdict(&mut self, task: usize, view: &TaskView, world: &World) {
         let facts = &mut self.tasks[task];
         facts.is_split = !view.splits.is_empty();
-        // By thresholds that were changed it is judged with the next reading or tick. One of the
-        // same instant may have come before or after.
+        // Changed thresholds apply from the next reading or tick. One of the same instant may have
+        // come before or after.
         if facts.tried.max(self.ticked) <= mono(facts.configured_at) {
             facts.said = Said::Open;
             return;

@@ -1,4 +1,4 @@
-//! What a server answers to the commands of the model, as Redis does.
+//! The replies of a server to the commands of the model, as Redis gives them.
 
 use lockwatch_model::reply::{Command, Reply, ServerError};
 
@@ -105,9 +105,9 @@ impl Server {
         }
     }
 
-    /// Why a command is refused before anybody looks at it.
+    /// Why a command is refused before it is executed.
     fn refusal(&self, name: &[u8], words: &[Vec<u8>]) -> Option<Reply> {
-        // What Redis answers while it loads, or while a script runs.
+        // The commands that Redis answers while it loads, or while a script runs.
         let always = [&b"INFO"[..], b"ROLE", b"TIME"].contains(&name);
         match self.health {
             Health::Loading if !always => {
@@ -146,7 +146,7 @@ fn bytes(bytes: &[u8]) -> Reply {
     Reply::Bytes(bytes.to_vec())
 }
 
-/// As `TIME` tells them: as text.
+/// A number as text, as in the reply to `TIME`.
 fn number(value: i64) -> Reply {
     Reply::Bytes(value.to_string().into_bytes())
 }

@@ -1,4 +1,4 @@
-//! `INFO`, and `ROLE`, as a server tells them.
+//! The replies to `INFO` and `ROLE`.
 
 use std::fmt::Write as _;
 

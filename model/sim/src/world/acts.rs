@@ -1,4 +1,4 @@
-//! What each step of a plan does, and how it heals.
+//! The effect of each step of a plan, and how it heals.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::queue::Event;
 use crate::server::Health;
 use crate::truth::{Cause, What};
 
-/// Something is over, or begins because something else has begun.
+/// An event that ends a fault, or that another event causes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Heal {
     Switch { task: usize, user: usize },
@@ -203,7 +203,7 @@ impl World {
                 false => self.paused_until[agent] = self.paused_until[agent].max(self.now + ms),
             },
             Act::RestartAgent { agent } => self.restarts.push(agent),
-            // A process that is stopped is told later; here, not at all.
+            // A stopped process would get the order later; here, it does not get it at all.
             Act::Reload { agent } if self.paused_until[agent] > self.now => {}
             Act::Reload { agent } => self.reloads.push(agent),
             Act::StepAgentWall { agent, by_ms } => self.wall_offset[agent] += by_ms,
@@ -224,7 +224,7 @@ impl World {
         self.after(ms, Heal::Link { agent, server, what, fault });
     }
 
-    /// The agent sees its connection break, unless nothing reaches it.
+    /// The agent's connection breaks, unless the network hides that.
     pub(super) fn reset_link(&mut self, agent: usize, server: usize) {
         if self.links[agent][server].cut != Some(Cut::Silently) {
             self.queue.push(
@@ -292,7 +292,7 @@ impl World {
             }
             Heal::Follow { server } => self.follow(server),
             Heal::Names { sentinel, server } => {
-                // The word of an earlier epoch changes nothing.
+                // A report of an earlier epoch changes nothing.
                 if server == self.master {
                     self.sentinels[sentinel].names = server;
                 }

@@ -1,5 +1,5 @@
-//! A cluster: which server has the keys of a task, what each server tells of that, and how they
-//! move.
+//! A simulated cluster: the server of each task's keys, what each server reports about that, and
+//! how keys move.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use super::{Task, World};
 use crate::server::Entry;
 use crate::truth::Cause;
 
-/// Who has what in a cluster, as one of its servers knows it.
+/// The layout of a cluster as one of its servers knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Who is master where each of the first servers was at first.
+    /// The present master of each shard; a shard is numbered by its first master.
     pub(crate) shards: Vec<usize>,
-    /// The server that has the lock of each task.
+    /// The server with the lock of each task.
     pub(crate) homes: Vec<usize>,
-    /// The server that has what is beside it.
+    /// The server with the keys beside the lock.
     pub(crate) besides: Vec<usize>,
 }
 
@@ -27,22 +27,22 @@ impl World {
         self.plan.kind() == RedisKind::Cluster
     }
 
-    /// The shard that `server` belongs to, whoever is its master.
+    /// The shard of `server`, regardless of its master.
     pub(crate) fn shard_of(&self, server: usize) -> usize {
         server % self.plan.masters
     }
 
-    /// Who is master where `server` belongs.
+    /// The present master of the shard of `server`.
     pub(crate) fn master_of(&self, server: usize) -> usize {
         if self.is_cluster() { self.shards[self.shard_of(server)] } else { self.master }
     }
 
-    /// The shard that has a slot at first, and for good where no task uses it.
+    /// The initial shard of a slot; permanent if no task uses the slot.
     pub(crate) fn first_shard(&self, slot: u16) -> usize {
         usize::from(slot) * self.shards.len() / usize::from(SLOTS)
     }
 
-    /// Every task's keys are where their slot is.
+    /// Puts the keys of each task where their slots are.
     pub(super) fn lay_out(&mut self) {
         if self.is_cluster() {
             self.homes =
@@ -64,8 +64,8 @@ impl World {
         }
     }
 
-    /// The keys of a task go to another master, with what is left of their time; the other servers
-    /// hear of it `ms` later. Where they are in two slots, one of these does.
+    /// Moves keys of a task, with their remaining time, to another master; the other servers learn
+    /// that `ms` later. If the keys are in two slots, one of the slots moves.
     pub(super) fn move_slot(&mut self, task: usize, to: usize, ms: u64) {
         let apart = self.plan.tasks[task].apart;
         let lock = !apart || self.rng.percent(50);
@@ -108,7 +108,7 @@ impl World {
         self.contend(task, 5);
     }
 
-    /// A replica becomes the master of its shard; the others hear of it one by one.
+    /// A replica becomes the master of its shard; the other servers learn that one after the other.
     pub(super) fn take_over_shard(&mut self, before: usize, to: usize) {
         self.shards.iter_mut().filter(|master| **master == before).for_each(|master| *master = to);
         for task in 0..self.tasks.len() {
@@ -125,8 +125,7 @@ impl World {
         }
     }
 
-    /// A server hears where everything is, unless nobody has told it yet that it is no master any
-    /// more.
+    /// A server learns the layout, unless it does not yet know that it is no longer a master.
     pub(super) fn hear_layout(&mut self, server: usize) {
         let deposed = self.servers[server].follows.is_none() && self.master_of(server) != server;
         if !deposed {
@@ -135,7 +134,7 @@ impl World {
         }
     }
 
-    /// It sends whoever asks it for keys that are elsewhere away.
+    /// Makes the server redirect requests for keys that are elsewhere.
     fn serve_own(&mut self, server: usize) {
         let serves = self.servers[server].follows.unwrap_or(server);
         let Layout { homes, besides, .. } = &self.layouts[server];
@@ -150,7 +149,7 @@ impl World {
     }
 }
 
-/// What all keys of its slot begin with.
+/// The common prefix of all keys in its slot.
 fn tag(key: &[u8]) -> &[u8] {
     key.iter().position(|byte| *byte == b'}').map_or(key, |end| &key[..=end])
 }

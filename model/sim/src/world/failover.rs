@@ -1,4 +1,4 @@
-//! What happens to servers: they stop and start, follow one another, and take over.
+//! Events of servers: they stop and start, follow one another, and take over.
 
 use super::World;
 use super::acts::Heal;
@@ -34,13 +34,13 @@ impl World {
                 }
                 let detect =
                     if old == OldMaster::Alive { 5 } else { 1_500 + self.rng.below(2_000) };
-                // In a cluster, whoever can be reached hears of it soon.
+                // In a cluster, every reachable server learns of it soon.
                 let ms = if self.is_cluster() && old == OldMaster::Alive { 0 } else { ms };
                 self.after(lose_ms + detect, Heal::Promote { to, old, ms });
             }
             Act::Partition { of, ms } => {
                 let master = self.master_of(of);
-                // The master and the workers that hold are on one side, everybody else on the
+                // The master and the workers that hold locks are on one side, all others on the
                 // other.
                 let fit = |server: &usize| {
                     self.servers[*server].follows == Some(master)
@@ -63,8 +63,8 @@ impl World {
                 }
                 self.after(1_500, Heal::Promote { to, old: OldMaster::Alive, ms });
                 if self.is_cluster() {
-                    // Who is left alone notices about when the others elect; but somebody may have
-                    // made a master by hand.
+                    // An isolated master notices about when the others elect a new one, but an
+                    // operator may have promoted a server by hand.
                     let by_hand = self.rng.percent(40);
                     let notices_ms = if by_hand {
                         self.rng.within(3_000, 30_000)
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// The process is gone; its connections break.
+    /// The process ends, and its connections break.
     pub(super) fn stop_server(&mut self, server: usize) {
         self.settle(server);
         self.servers[server].stop(self.now);
@@ -107,7 +107,7 @@ impl World {
         self.list_replicas();
     }
 
-    /// Every connection to a server ends; nobody new is kept out by this.
+    /// Every connection to a server ends; new ones are possible.
     pub(super) fn drop_connections(&mut self, server: usize) {
         self.lives[server] += 1;
         self.listeners.iter_mut().for_each(|listeners| listeners[server] = None);
@@ -141,13 +141,13 @@ impl World {
             self.rewrite_later(20_000, 150_000);
         }
         if self.is_cluster() && self.servers[server].follows.is_none() {
-            // Somebody else may have been made master meanwhile: it waits to hear of that.
+            // Another master may have been elected meanwhile, so it waits to learn of that.
             self.servers[server].alone = true;
             self.after(2_000, Heal::Together { server });
         }
     }
 
-    /// Those who follow a server copy it; it copies whom it follows.
+    /// The replicas of a server copy it; it copies the server that it follows.
     pub(super) fn resync(&mut self, server: usize) {
         if self.servers[server].follows.is_some() {
             self.follow_now(server);
@@ -194,7 +194,7 @@ impl World {
             && !self.servers[to].link_cut
             && old == OldMaster::Alive
         {
-            // An orderly one waits until everything has arrived.
+            // An orderly failover waits until everything has arrived.
             let lag_ms = std::mem::replace(&mut self.servers[to].lag_ms, 0);
             self.catch_up(to);
             self.servers[to].lag_ms = lag_ms;
@@ -249,7 +249,7 @@ impl World {
         self.rewrite_later(60_000, 150_000);
     }
 
-    /// It learns whom it has to follow.
+    /// It learns which server to follow.
     pub(super) fn follow(&mut self, server: usize) {
         let master = self.master_of(server);
         if server == master {

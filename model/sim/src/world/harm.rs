@@ -1,4 +1,4 @@
-//! What happens to workers and to their locks.
+//! Faults of workers and their locks.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ impl World {
             }
             Act::DeleteLock { task } => self.delete_lock(task),
             Act::StealBesideLiving { task } => {
-                // Somebody deletes the lock by hand while its holder works on.
+                // A user deletes the lock by hand while its holder continues to work.
                 if let Some(worker) = self.holder(task)
                     && let Some(hold) = &mut self.tasks[task].workers[worker].hold
                 {
@@ -185,7 +185,7 @@ impl World {
         self.after(ms, Heal::Odd { task, fault: self.fault });
     }
 
-    /// A client that has the lock for a second and never knows of it.
+    /// A client holds the lock for a second without its application ever learning that.
     pub(super) fn phantom(&mut self, task: usize, left: u64) {
         let (server, now) = (self.homes[task], self.now);
         let key = Arc::clone(&self.tasks[task].keys.lock);
@@ -208,12 +208,12 @@ impl World {
         }
     }
 
-    /// The worker that believes to hold the lock and whose process lives.
+    /// The worker that believes to hold the lock and whose process is alive.
     pub(super) fn holder(&self, task: usize) -> Option<usize> {
         self.tasks[task].workers.iter().position(|worker| worker.hold.is_some() && worker.alive)
     }
 
-    /// A worker that waits.
+    /// A waiting worker.
     pub(super) fn idle(&self, task: usize) -> Option<usize> {
         self.tasks[task]
             .workers
@@ -221,7 +221,7 @@ impl World {
             .position(|worker| worker.runs(self.now) && worker.hold.is_none() && !worker.working)
     }
 
-    /// What stood in the lock is removed.
+    /// Removes malformed data from the lock.
     pub(super) fn odd_gone(&mut self, task: usize, fault: u64) {
         let now = self.now;
         if self.tasks[task].odd == Some(fault) {
@@ -238,7 +238,7 @@ impl World {
         }
     }
 
-    /// A phantom gives its lock back.
+    /// A phantom releases its lock.
     pub(super) fn give_back(&mut self, task: usize, number: u64) {
         let now = self.now;
         let key = Arc::clone(&self.tasks[task].keys.lock);

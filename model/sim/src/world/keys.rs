@@ -1,4 +1,4 @@
-//! Which keys a task has, and how its workers name themselves.
+//! The keys of a task, and the names of its workers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::world::Wanting;
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     pub(crate) lock: Arc<[u8]>,
-    /// One for all users, or one each.
+    /// One for all users, or one per user.
     pub(crate) switches: Vec<Arc<[u8]>>,
     pub(crate) progress: Option<Arc<[u8]>>,
     pub(crate) claims: Option<Arc<[u8]>>,
 }
 
 impl Keys {
-    /// All but the lock.
+    /// All keys except the lock.
     pub(crate) fn beside(&self) -> impl Iterator<Item = &Arc<[u8]>> {
         self.switches.iter().chain(&self.progress).chain(&self.claims)
     }
@@ -80,7 +80,7 @@ pub(crate) fn user(user: usize) -> Vec<u8> {
     format!("user-{user}").into_bytes()
 }
 
-/// How a switch is stored.
+/// The stored form of a switch.
 pub(crate) fn switch_text(codec: Codec, on: bool) -> Vec<u8> {
     match (codec, on) {
         (Codec::Json, true) => b"true".to_vec(),

@@ -1,13 +1,13 @@
-//! What really happened lately, in lines for somebody who looks into a failure.
+//! Describes recent true events in lines of text, for the analysis of a failure.
 
 use super::World;
 use crate::truth::{LockState, Since};
 
-/// How far back it is told.
+/// Length of the described period in milliseconds.
 const TOLD_MS: u64 = 120_000;
 
 impl World {
-    /// Faults and changes of the data; and of one task, how its lock came to be what it is.
+    /// Lists faults and changes of the data, and for one task the recent history of its lock.
     pub(crate) fn tell(&self, task: Option<usize>) -> Vec<String> {
         let from = self.now.saturating_sub(TOLD_MS);
         let mut told: Vec<(u64, String)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Users and their switches: what they wish, and what a server's data say of it.
+//! Users and their switches: their wishes, and the switches in a server's data.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use crate::queue::Event;
 use crate::server::{Entry, Value};
 use crate::world::Heal;
 
-/// What the switches in one server's data say.
+/// The switches in one server's data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanting {
     pub(crate) says: Says,
-    /// Every switch that exists; `None` where there are none to be read.
+    /// All existing switches; `None` when there are none to read.
     pub(crate) switches: Option<Arc<Switches>>,
-    /// Since when.
+    /// Since when they are so.
     pub(crate) since: u64,
     /// When any switch was last written.
     pub(crate) written: u64,
 }
 
-/// Whose "on" a server lost when it started again.
+/// The users whose "on" a server lost in a restart.
 #[derive(Clone, Debug)]
 pub(crate) struct LostSwitches {
     pub(crate) at: u64,
@@ -36,16 +36,16 @@ pub(crate) enum Says {
     Yes,
     #[default]
     No,
-    /// A switch says neither, and no other one says on.
+    /// A switch decodes as neither, and no other one as on.
     Unclear,
-    /// Nobody is asked.
+    /// There are no switches.
     Unset,
 }
 
-/// Every switch that exists: whose, and whether it says on.
+/// All existing switches: the user, and whether it is on.
 pub(crate) type Switches = Vec<(Vec<u8>, Option<bool>)>;
 
-/// The oracle's own reading of a switch.
+/// The oracle's own decoding of a switch.
 fn reads(codec: Codec, text: &[u8]) -> Option<bool> {
     match (codec, text) {
         (Codec::Json, b"true") | (Codec::Raw, b"1") => Some(true),
@@ -55,7 +55,7 @@ fn reads(codec: Codec, text: &[u8]) -> Option<bool> {
 }
 
 impl World {
-    /// The switches of a task in a server's data; `None` where there are none to be read.
+    /// The switches of a task in a server's data; `None` when there are none to read.
     fn switches(&self, server: usize, task: usize) -> Option<Switches> {
         let wanted = self.plan.spec.tasks[task].wanted.as_ref()?;
         let get = |key: &[u8]| self.servers[server].get(key, self.now).map(|entry| &entry.value);
@@ -93,7 +93,7 @@ impl World {
         Some(found)
     }
 
-    /// What they say together.
+    /// The combined state of the switches.
     pub(crate) fn says(&self, server: usize, task: usize) -> Says {
         self.tasks[task].wanting[server].says
     }
@@ -112,8 +112,7 @@ impl World {
         *wanting = Wanting { says, switches, since, written: now };
     }
 
-    /// Notes whose "on" a server has lost when it started again; `before`: what it had when it
-    /// stopped.
+    /// Records whose "on" a server has lost in a restart. `before`: its switches when it stopped.
     pub(super) fn note_lost_switches(
         &mut self,
         server: usize,
@@ -133,7 +132,7 @@ impl World {
         }
     }
 
-    /// The switches as they are when everything begins.
+    /// Sets the initial switches.
     pub(super) fn first_switches(&mut self, task: usize) {
         for user in 0..self.tasks[task].wishes.len() {
             self.write_switch(task, user);
@@ -143,7 +142,7 @@ impl World {
         }
     }
 
-    /// Writes what a user wishes, if the server takes it.
+    /// Writes a user's wish, if the server accepts writes.
     pub(super) fn write_switch(&mut self, task: usize, number: usize) {
         let server = self.besides[task];
         let (now, on) = (self.now, self.tasks[task].wishes[number]);
@@ -204,7 +203,7 @@ impl World {
         self.look_soon(task);
     }
 
-    /// Writes something that says neither on nor off.
+    /// Writes a value that is neither on nor off.
     pub(super) fn garble_switch(&mut self, task: usize, number: usize) {
         let (server, now) = (self.besides[task], self.now);
         if !self.servers[server].writable() {
@@ -231,7 +230,7 @@ impl World {
         self.look_soon(task);
     }
 
-    /// Somebody notices that the switches are gone, and sets them by hand.
+    /// A user notices that the switches are gone, and sets them by hand.
     pub(super) fn rewrite_later(&mut self, least_ms: u64, most_ms: u64) {
         for task in 0..self.tasks.len() {
             for user in 0..self.tasks[task].wishes.len() {
@@ -242,8 +241,8 @@ impl World {
     }
 }
 
-/// What switches say together: one that is on is enough; without one, one that is unclear leaves it
-/// open.
+/// Combines switches: one that is on is enough; otherwise one that is unclear makes the result
+/// unclear.
 pub(crate) fn says(switches: &[(Vec<u8>, Option<bool>)]) -> Says {
     if switches.iter().any(|(_, on)| *on == Some(true)) {
         Says::Yes

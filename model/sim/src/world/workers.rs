@@ -1,5 +1,5 @@
-//! Workers: they take a lock, renew it, work, and come to harm. What they do follows Redisson where
-//! the lock is one of its.
+//! Workers: they take a lock, renew it, work, and fail. For Redisson's locks they behave as
+//! Redisson does.
 
 use std::sync::Arc;
 
@@ -17,23 +17,23 @@ const CLAIM_MS: u64 = 2_000;
 #[derive(Clone, Debug)]
 pub(crate) struct Worker {
     name: (usize, usize),
-    /// Counts its processes.
+    /// Number of its processes so far.
     pub(crate) life: u32,
     pub(crate) alive: bool,
     pub(crate) paused_until: u64,
-    /// What it believes to hold.
+    /// The hold that it believes to have.
     pub(crate) hold: Option<Hold>,
     /// Its script runs.
     pub(crate) working: bool,
-    /// It does not stop when nobody wants it, until then.
+    /// Until then, it does not stop when the task is unwanted.
     pub(crate) ignores_off_until: u64,
-    /// The server that it talks to, where that is not the master that all others take it for.
+    /// Its server, if that is not the master that all other clients use.
     pub(crate) sticks_to: Option<usize>,
     claim: u64,
     pub(crate) holds: u64,
 }
 
-/// What a worker believes.
+/// A hold as a worker believes to have it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hold {
     pub(crate) number: u64,
@@ -53,20 +53,20 @@ pub(crate) struct WorkerTurn {
     pub(crate) job: Job,
 }
 
-/// What it is for.
+/// The purpose of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Job {
     /// The watchdog of the hold of this number.
     Renew(u64),
     Claim(u64),
     Progress(u64),
-    /// It gives the lock back, and stops.
+    /// It releases the lock, and stops.
     Leave(u64),
-    /// It gives back one of several entries.
+    /// It leaves one of several entries.
     Exit(u64),
-    /// It notices that it works without the lock, and ends.
+    /// It notices that it works without the lock, and stops.
     GiveUp,
-    /// Its process is started again.
+    /// Its process is restarted.
     Start,
     /// The thread of a hold is restarted.
     Mend(u64),
@@ -88,13 +88,13 @@ impl Worker {
         }
     }
 
-    /// What identifies it, in locks of Redisson and in claims.
+    /// Its identifier in Redisson's locks and in claims.
     pub(crate) fn instance(&self) -> Vec<u8> {
         let (task, worker) = self.name;
         format!("c0ffee00-{task:04x}-4000-8000-{worker:04x}{:08x}", self.life).into_bytes()
     }
 
-    /// What stands in a string lock.
+    /// Its token in a string lock.
     fn token(&self) -> Vec<u8> {
         self.instance()
     }
@@ -111,13 +111,13 @@ impl Worker {
 }
 
 impl World {
-    /// The server that a worker talks to, if that takes writes.
+    /// The server that a worker uses, if that accepts writes.
     fn server_of(&self, task: usize, worker: usize) -> Option<usize> {
         let server = self.tasks[task].workers[worker].sticks_to.unwrap_or(self.homes[task]);
         self.servers[server].writable().then_some(server)
     }
 
-    /// The server to which it tells of its work, if that takes writes.
+    /// The server to which it writes its progress and claims, if that accepts writes.
     fn told_server_of(&self, task: usize, worker: usize) -> Option<usize> {
         match self.plan.tasks[task].apart {
             true => Some(self.besides[task]).filter(|server| self.servers[*server].writable()),
@@ -125,8 +125,8 @@ impl World {
         }
     }
 
-    /// Whether workers shall run, by what the server says that they talk to, or where the switches
-    /// are.
+    /// Whether workers shall run, according to the server that they use, or the one with the
+    /// switches.
     fn wanted_at(&self, server: usize, task: usize) -> bool {
         let server = if self.plan.tasks[task].apart { self.besides[task] } else { server };
         match self.plan.spec.tasks[task].wanted.as_ref().map(|wanted| &wanted.source) {
@@ -136,7 +136,7 @@ impl World {
         }
     }
 
-    /// The first of those who wait takes the lock, if it is free.
+    /// The first waiting worker takes the lock, if it is free.
     pub(super) fn take_lock(&mut self, task: usize) {
         let count = self.tasks[task].workers.len();
         let first = self.tasks[task].rng.index(count);
@@ -199,7 +199,7 @@ impl World {
         self.queue.push(self.now + ms, Event::Worker(WorkerTurn { task, worker, life, job }));
     }
 
-    /// Writes the lock as its holder has it.
+    /// Writes the lock in its holder's form.
     pub(super) fn write_lock(
         &mut self,
         task: usize,
@@ -220,7 +220,7 @@ impl World {
         self.note_changes();
     }
 
-    /// Whether the lock on that server is this worker's.
+    /// Whether the lock on that server belongs to this worker.
     pub(super) fn owns(&self, task: usize, worker: usize, server: usize) -> bool {
         let who = &self.tasks[task].workers[worker];
         match self.servers[server]
@@ -233,7 +233,7 @@ impl World {
         }
     }
 
-    /// A worker's timer.
+    /// Handles a worker's timer.
     pub(super) fn work(&mut self, turn: WorkerTurn) {
         let WorkerTurn { task, worker, life, job } = turn;
         let who = &self.tasks[task].workers[worker];
@@ -244,7 +244,7 @@ impl World {
             return;
         }
         if who.paused_until > self.now {
-            // It goes on where it stood still.
+            // It continues where it was paused.
             let at = who.paused_until;
             return self.queue.push(at, Event::Worker(turn));
         }
@@ -301,7 +301,7 @@ impl World {
             self.servers[server].put(&key, entry, self.now);
             self.later(task, worker, hold.lease_ms / 3 + late, Job::Renew(number));
         } else {
-            // The watchdog lets go; nobody tells the script.
+            // The watchdog gives up; the script is not notified.
             self.tasks[task].workers[worker].hold = None;
             let ms = if self.tasks[task].rng.percent(50) {
                 300
@@ -362,7 +362,7 @@ impl World {
         }
     }
 
-    /// Gives the lock back, if it is still its, and stops.
+    /// Releases the lock, if it still belongs to the worker, and stops.
     fn leave(&mut self, task: usize, worker: usize) {
         let Some(server) = self.server_of(task, worker) else {
             let number = self.tasks[task].workers[worker].holds;
@@ -380,7 +380,7 @@ impl World {
         }
     }
 
-    /// Takes its field out of the lock.
+    /// Removes its field from the lock.
     pub(super) fn remove_holder(&mut self, task: usize, worker: usize, server: usize) {
         let key = Arc::clone(&self.tasks[task].keys.lock);
         let field = self.tasks[task].workers[worker].field();
@@ -426,7 +426,7 @@ impl World {
         self.contend(task, 30);
     }
 
-    /// Something about the switches changed: workers notice soon.
+    /// The switches changed; workers notice that soon.
     pub(super) fn look_soon(&mut self, task: usize) {
         let ms = self.tasks[task].rng.within(50, 900);
         self.contend(task, ms);
@@ -434,7 +434,7 @@ impl World {
         self.queue.push(self.now + ms, Event::Heal(super::Heal::Look { task }));
     }
 
-    /// Workers look whether they are still wanted, and for the lock.
+    /// Workers check whether they are still wanted, and try to take the lock.
     pub(super) fn poll(&mut self, task: usize) {
         for worker in 0..self.tasks[task].workers.len() {
             let who = &self.tasks[task].workers[worker];

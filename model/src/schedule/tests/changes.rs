@@ -1,4 +1,5 @@
-//! Tasks come and go: those that stay keep their rhythm, and what is under way or planned for them.
+//! Tasks are added and removed: those that stay keep their rhythm, and their reads in flight or
+//! planned.
 
 use super::*;
 
@@ -27,9 +28,9 @@ fn tasks_that_stay_keep_their_rhythm_when_others_come_and_go() {
     );
 }
 
-/// Of each of the last `after` slots' worth of tasks that are left from `changed_at` on, of
-/// `before` that there were: when it is read in the three seconds after that, and how often beside.
-/// Each lock always ends before it is read regularly again.
+/// Changes from `before` slots of tasks to `after` at `changed_at`; the last tasks remain. Returns,
+/// for each remaining task of the last `after` slots, when it is read in the three seconds after
+/// that, and its number of extra reads. Each lock expires before its next regular read.
 fn reads_after_a_change(before: u32, after: u32, changed_at: u64) -> Vec<(Vec<u64>, u32)> {
     let mut schedule = Schedule::new(tasks(before * FULL), 1_000, Mono(0));
     let first = before.saturating_sub(after) * FULL;
@@ -64,7 +65,7 @@ fn reads_after_a_change(before: u32, after: u32, changed_at: u64) -> Vec<(Vec<u6
     reads
 }
 
-/// However many slots there were before.
+/// Independent of the number of slots before.
 #[test]
 fn many_tasks_keep_the_rhythm_when_their_slots_are_cut_anew() {
     for (before, after) in [(4, 2), (2, 4), (3, 3), (1, 3)] {

@@ -1,11 +1,11 @@
-//! When a glance at a lock's deadline is enough, and when it must be read whole.
+//! When a glance at a lock's deadline is enough, and when the lock must be read whole.
 
 use alloc::string::String;
 
 use super::*;
 
 const TASK: TaskIndex = TaskIndex(0);
-/// Which sweeps ask for waiters of it, where there are 750 tasks.
+/// With 750 tasks, waiters of a task are requested once in this many sweeps.
 const WHOLE_EVERY: u64 = 3;
 
 fn held_by(clients: &[&str], deadline: Deadline) -> LockReading {
@@ -27,8 +27,8 @@ fn plain() -> LockReading {
     held_by(&["a"], Deadline::At(ServerTime(WORLD_MS + 30_000)))
 }
 
-/// Reads the first slot when its `sweep` is due, and says whether a glance at the first task was
-/// enough; between asking and the answer `meanwhile` happens.
+/// Reads the first slot when its `sweep` is due, and returns whether a glance at the first task was
+/// enough. `meanwhile` runs between request and answer.
 fn sweep(
     schedule: &mut Schedule,
     sweep: u64,
@@ -66,7 +66,7 @@ fn many() -> Schedule {
     told_of_changes(3 * FULL, 1_000)
 }
 
-/// A plan of a server that tells of changes.
+/// A plan for a server that reports changes.
 fn told_of_changes(count: u32, interval_ms: u64) -> Schedule {
     let mut schedule = Schedule::new(tasks(count), interval_ms, Mono(0));
     schedule.allow_glances(true);
@@ -81,8 +81,8 @@ fn between_whole_readings_a_glance_is_enough_where_there_are_many_tasks() {
     assert_eq!(glanced, [false, true, true, false, true, true, false]);
 }
 
-/// Whoever renews often is read whole because of that. How long nobody looked at a value is bounded
-/// all the same.
+/// A lock that is renewed often is read whole for that reason. The time without a whole reading is
+/// bounded in any case.
 #[test]
 fn what_was_renewed_in_between_need_not_be_read_whole_in_its_turn() {
     for (told_in, renewed, same) in
@@ -152,7 +152,7 @@ fn after_a_hint_a_lock_is_read_whole() {
     assert!(sweep(&mut schedule, 2, &plain(), nothing));
 }
 
-/// The server may have answered before the change that it told of meanwhile.
+/// The server may have answered before the change that it reported meanwhile.
 #[test]
 fn what_was_read_while_a_hint_came_is_not_known() {
     let _rule = crate::truth::rule("4 bracket");
@@ -179,11 +179,11 @@ fn after_a_break_all_is_read_whole() {
     assert!(sweep(&mut schedule, 4, &plain(), nothing));
 }
 
-/// So many tasks that a batch of them is due each 25 ms.
+/// Number of tasks for which a batch is due every 25 ms.
 const CROWD: u32 = 40 * FULL;
 
-/// Answers every batch at once, in which each lock is held as before; says of each batch when it
-/// was sent, and how many tasks it had.
+/// Answers every batch at once with unchanged locks; returns when each batch was sent, and its
+/// number of tasks.
 fn sweep_all(schedule: &mut Schedule, sweep: u64) -> Vec<(u64, usize)> {
     let mut sent = Vec::new();
     for now in sweep * 1_000..(sweep + 1) * 1_000 {
@@ -200,7 +200,7 @@ fn sweep_all(schedule: &mut Schedule, sweep: u64) -> Vec<(u64, usize)> {
     sent
 }
 
-/// Batches of so many slots, evenly spread.
+/// Batches of `slots` slots each, evenly spread.
 fn batches_of(slots: usize) -> Vec<(u64, usize)> {
     (0..1_000).step_by(25 * slots).map(|now| (now, slots * BATCH_TASKS)).collect()
 }
@@ -229,7 +229,7 @@ fn slots_that_are_glanced_at_share_a_batch_with_the_next() {
     );
 }
 
-/// A batch keeps the server busy for as long as its commands take.
+/// A batch keeps the server busy for the duration of its commands.
 #[test]
 fn where_many_are_read_whole_each_slot_has_its_own_batch() {
     let joined = |doubted: u32| {
@@ -247,7 +247,7 @@ fn where_many_are_read_whole_each_slot_has_its_own_batch() {
         }
         schedule.due(Mono(1_000)).unwrap().tasks.len()
     };
-    // A tenth of both is read whole anyway.
+    // A tenth of both is read whole in any case.
     let tenth = 2 * FULL / 10;
     let most = u32::try_from(Sizes::default().joined_whole).unwrap() - tenth;
     assert_eq!([0, most, most + 1].map(joined), [2 * BATCH_TASKS, 2 * BATCH_TASKS, BATCH_TASKS]);
@@ -276,11 +276,11 @@ fn slots_that_share_a_batch_break_and_end_together() {
     assert_eq!(kinds, expected, "both are due at once; the second one is joined as any other is");
 }
 
-/// Whoever is late has the more reason to save, but a tick that was skipped is told of.
+/// A late sampler has more reason to join slots, but a skipped tick is still reported.
 #[test]
 fn slots_whose_ticks_have_passed_share_a_batch_as_well() {
     let joined = |late_ms: u64| {
-        // Hardly any is read whole, however many turns were skipped.
+        // Hardly any task is read whole, whatever the number of skipped turns.
         let sizes = Sizes { whole_every: Some(1_000), ..Sizes::default() };
         let mut schedule = Schedule::sized(tasks(CROWD), 1_000, Mono(0), sizes);
         schedule.allow_glances(true);
@@ -298,7 +298,7 @@ fn slots_whose_ticks_have_passed_share_a_batch_as_well() {
     assert_eq!((&slots[..3], skipped), (&[1, 2, 2][..], 1), "the second slot skipped one as well");
 }
 
-/// While nothing comes back, nothing is asked for twice.
+/// While no reply arrives, no task is requested twice.
 #[test]
 fn a_slot_that_is_under_way_is_not_read_with_the_one_before() {
     let mut schedule = told_of_changes(CROWD, 1_000);

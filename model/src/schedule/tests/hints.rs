@@ -1,4 +1,4 @@
-//! What a hint costs, and that it costs nothing else.
+//! The cost of a hint, and that it has no other effect.
 
 use super::*;
 use crate::schedule::Hinted;
@@ -7,8 +7,8 @@ const INTERVAL_MS: u64 = 10_000;
 
 type Sent = Vec<(u64, Batch)>;
 
-/// Runs `schedule` to `until` with these hints, at instants in order; batches take `took_ms`. Gives
-/// the batches, and when they were sent; the last ones end a little later than that.
+/// Runs `schedule` to `until` with these hints, in order of time; batches take `took_ms`. Returns
+/// the batches, and when they were sent; the last ones end slightly later than `until`.
 fn reads(
     schedule: &mut Schedule,
     until: u64,
@@ -160,7 +160,7 @@ fn a_change_of_tasks_forgets_no_hint() {
 #[test]
 fn a_change_of_tasks_allows_nothing_more() {
     let now = Mono(12_001);
-    // One hint after the other uses up the batches, all together the reads.
+    // Single hints use up the budget of batches, simultaneous ones that of reads.
     for together in [1, 500_u32] {
         let mut schedule = Schedule::new(tasks(1_000), INTERVAL_MS, Mono(0));
         let _first_sweep = reads(&mut schedule, 12_000, 1, []);
@@ -199,7 +199,8 @@ fn a_task_with_too_large_a_reply_is_left_to_its_own_pace() {
     assert!(sent.iter().all(|(_, batch)| !batch.tasks.contains(&TaskIndex(1))), "{sent:?}");
 }
 
-/// A server so slow that a sweep takes longer than the interval, and tells of changes all the time.
+/// The server is so slow that a sweep takes longer than the interval, and reports changes
+/// continuously.
 #[test]
 fn where_more_is_due_than_can_be_read_hints_wait() {
     let count = 3_000;
@@ -218,7 +219,7 @@ fn where_more_is_due_than_can_be_read_hints_wait() {
     assert_eq!(read, [100, 100], "all that can be read is read by the rhythm");
 }
 
-/// Where a hint is lost, the end of the lease is looked at as early as without any.
+/// If a hint is lost, the end of the lease is read as early as without hints.
 #[test]
 fn hints_use_up_no_read_after_a_deadline() {
     let mut schedule = Schedule::new(tasks(1), 60_000, Mono(0));
@@ -237,7 +238,7 @@ fn hints_use_up_no_read_after_a_deadline() {
     for now in (0..30_000).step_by(100) {
         observe(now);
     }
-    // The last renewal is told of, and then nothing any more.
+    // The last renewal is reported, and nothing after it.
     let last = schedule.next_hinted().unwrap();
     let batch = schedule.due_hinted(last).unwrap();
     let at = ServerTime(WORLD_MS + i64::try_from(last.0).unwrap());

@@ -1,6 +1,6 @@
 //! A cluster: each master decides about the keys in its slots. Mirrors
-//! `src/sampler/authority/cluster.rs` and, in what comes of it, `src/sampler/seeker.rs`. All that a
-//! task has beside its lock shares a slot here.
+//! `src/sampler/authority/cluster.rs` and the effects of `src/sampler/seeker.rs`. All keys that a
+//! task has beside its lock share a slot here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use crate::plan::address;
 use crate::server::Health;
 use crate::world::{Keys, World};
 
-/// Without a reason to hurry, the layout is asked for once in so many intervals.
+/// Number of intervals between two reads of the layout without a reason to hurry.
 const EVERY: u64 = 5;
-/// However many reasons to hurry there are, at most so often in an interval.
+/// Maximum number of reads of the layout per interval, whatever the reasons to hurry.
 const HURRIES: u64 = 10;
 
 /// What is known of the cluster.
 #[derive(Debug)]
 pub(super) struct Cluster {
     map: Result<SlotMap, Unknown>,
-    /// Who had a slot before, master and replicas, and until when they are looked at.
+    /// The former servers of a slot, and until when they are read.
     former: BTreeMap<u16, (Vec<usize>, Mono)>,
-    /// When the first of them is looked at no more.
+    /// When the first of them is no longer read.
     former_until: Option<Mono>,
     moved: Vec<(u16, Vec<usize>)>,
     deciding: BTreeSet<usize>,
-    /// The slot of each task's lock, and of what is beside it.
+    /// The slots of each task's lock and of the keys beside it.
     slots: Vec<(u16, u16)>,
     pub(super) hurry: bool,
     pub(super) interval_ms: u64,
@@ -56,7 +56,7 @@ impl Cluster {
         }
     }
 
-    /// How long the next question may wait after this answer.
+    /// Pause before the next request after this answer.
     pub(super) fn pause_ms(&self) -> u64 {
         let calm = self.map.as_ref().is_ok_and(|map| map.uncovered() == 0);
         if calm { self.interval_ms * EVERY } else { self.interval_ms }
@@ -66,7 +66,7 @@ impl Cluster {
         self.interval_ms / HURRIES
     }
 
-    /// What the servers that can be reached tell, and when: the layout that most of them know.
+    /// The layout that most reachable servers know, and when it is answered.
     pub(super) fn ask(&self, agent: usize, world: &World) -> (u64, Option<Vec<Reply>>) {
         let reached: Vec<usize> = (0..world.servers.len())
             .filter(|server| {
@@ -86,7 +86,7 @@ impl Cluster {
         }
     }
 
-    /// Takes in a layout. One that is not told leaves the newest in force.
+    /// Takes in a layout. A missing one leaves the newest in force.
     pub(super) fn learn(&mut self, told: Result<SlotMap, Unknown>) -> bool {
         if self.map == told || (told.is_err() && self.map.is_ok()) {
             return false;
@@ -195,7 +195,7 @@ impl Cluster {
     }
 }
 
-/// What an answer says, or why there is none.
+/// Decodes an answer, or returns why there is none.
 pub(super) fn decode(replies: Option<Vec<Reply>>) -> Result<SlotMap, Unknown> {
     cluster::decode(&replies.ok_or(Unknown::Connect)?, "10.0.0.1")
 }
@@ -204,7 +204,7 @@ fn index(task: usize) -> TaskIndex {
     TaskIndex(u32::try_from(task).unwrap_or(u32::MAX))
 }
 
-/// Who has the data of a slot.
+/// The servers with the data of a slot.
 fn servers(map: &SlotMap, slot: u16) -> impl Iterator<Item = usize> {
     map.servers(slot).filter_map(|server| number(&server.host))
 }
@@ -213,8 +213,8 @@ fn number(host: &str) -> Option<usize> {
     host.rsplit('.').next()?.parse::<usize>().ok()?.checked_sub(1)
 }
 
-/// The layout as a server knows it: `CLUSTER SHARDS` where it has that, which also tells who
-/// failed, else `CLUSTER SLOTS`.
+/// The layout as a server knows it: `CLUSTER SHARDS` if available, which also reports failed
+/// servers, otherwise `CLUSTER SLOTS`.
 fn layout(server: usize, world: &World) -> Vec<Reply> {
     let known = &world.layouts[server];
     let mut owners: Vec<usize> =

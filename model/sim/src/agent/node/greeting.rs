@@ -1,5 +1,4 @@
-//! The dial of a server: how long it takes, what comes of it, and the batch that goes out with the
-//! greeting.
+//! The dial of a server: its duration, its result, and the batch sent with the greeting.
 
 use lockwatch_model::accept::{Caps, RoleCheck};
 use lockwatch_model::input::{NodeNewsKind, Role};
@@ -12,7 +11,7 @@ use crate::queue::Event;
 use crate::server::Health;
 use crate::world::{Cut, World};
 
-/// Longest time for connecting.
+/// Maximum time for connecting, in milliseconds.
 const DIAL_MS: u64 = 1_000;
 
 impl Node {
@@ -50,7 +49,7 @@ impl Node {
             }
             _ => (delay * 4 + 1, Ok(())),
         };
-        // A greeting is a batch of replies like any other.
+        // A greeting is delivered like any batch of replies.
         let link = &mut world.links[agent][server];
         let (after, outcome) = match outcome {
             Ok(()) if link.tears && world.rng.percent(50) => (after, Err(Unknown::Closed)),
@@ -65,13 +64,13 @@ impl Node {
             other => (after, other),
         };
         match (opening, outcome) {
-            // The greeting and the first batch share their fate.
+            // The greeting and the first batch arrive or fail together.
             (Some((flight, mut request)), Ok(())) => {
                 request.connection = u64::MAX;
                 request.dial = Some(dial);
                 self.opening = Some(flight);
                 world.queue.push(now + delay * 3 + 1, Event::Request(request));
-                // Whatever the server makes of it.
+                // The result is a timeout, whatever the server does.
                 world.queue.push(now + self.timeout_ms, ended(Err(Unknown::Timeout)));
             }
             (Some((flight, _)), outcome) => {
@@ -82,7 +81,7 @@ impl Node {
         }
     }
 
-    /// A dial is over.
+    /// A dial has ended.
     pub(in crate::agent) fn greeted(
         &mut self,
         dial: u64,
