@@ -352,7 +352,7 @@ async fn a_reload_answers_how_it_went() {
             403
         );
     }
-    // Every form of origin that a browser sends to a private-network server without HTTPS.
+    // `Origin` is the only such header that browsers send to a server without HTTPS.
     for foreign in ["http://evil.example", "https://test:1", "http://tests", "null", "\u{ff}"] {
         assert_eq!(
             server.ask("POST", "/-/reload", &format!("Origin: {foreign}\r\n")).await.status,

@@ -158,7 +158,7 @@ async fn a_thousand_hostile_names_and_values_are_text() {
         );
         is_harmless(name).await;
     }
-    // The first task is the last one visited.
+    // The browser still shows the first task's page.
     hold(&hand, 0..1, "third").await;
     browser
         .until(PATIENCE, "document.querySelector('#task').textContent.includes('third')")

@@ -173,7 +173,8 @@ async fn hostile_texts_stay_texts() {
             assert_eq!(message.json()["task"], name(bytes));
         }
     }
-    // Published continuously: on a busy machine the engine would otherwise look stopped.
+    // Streaming may take so long on a busy machine that the snapshot would look too old, as from a
+    // stopped engine.
     let refresh =
         || server.published.send_modify(|published| Arc::make_mut(published).made = Instant::now());
     refresh();

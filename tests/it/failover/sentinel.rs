@@ -531,8 +531,8 @@ fn a_master_that_cannot_be_replaced() {
     });
 }
 
-/// A master that is cut off soon refuses writes. Locks taken before last until their lease ends;
-/// only those unknown to the others cause a second holder.
+/// A master that is cut off soon refuses writes. A lock that it granted before stays until its
+/// lease ends. Only a lock that it alone granted gets a second holder.
 #[test]
 fn a_master_that_needs_replicas_doubles_only_what_it_took_alone() {
     const KEPT: &str = "kept:lock";

@@ -53,7 +53,7 @@ fn a_bad_file_leaves_everything_as_it_was() {
     agent.throughout(Duration::from_secs(1), "the old one stays in force", unharmed);
     assert!(agent.log().contains("not reloaded"), "{}", agent.log());
 
-    // A missing file, or a directory in its place, is a mistake as well.
+    // A missing file is a mistake as well.
     std::fs::remove_file(agent.path("lockwatch.yml")).unwrap();
     assert_eq!(agent.post("/-/reload").status, 500);
     assert!(unharmed(&agent.view()));

@@ -92,7 +92,7 @@ fn what_is_not_served_is_unknown_and_the_rest_goes_on() {
     assert!(pages.iter().all(|page| all_splits(page) == 0.0));
 }
 
-/// Announced addresses are unreachable for clients. All nodes' addresses but one are mapped.
+/// The announced addresses are unreachable for clients; `announce_map` has the reachable ones.
 #[test]
 fn a_cluster_behind_nat_is_reached_by_the_map() {
     let options = Options { password: Some("one"), ..Options::default() };

@@ -14,7 +14,7 @@ use crate::support::agent::request;
 use crate::support::wait_until;
 
 const LOCKS: usize = 1_000;
-/// The tasks of the test, and one whose slot does not move.
+/// `LOCKS`, and one lock whose slot does not move.
 const ALL: f64 = 1_001.0;
 const RUNNING: &str = "running";
 /// Number of slots that move.
