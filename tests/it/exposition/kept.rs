@@ -155,7 +155,7 @@ async fn a_page_after_another_is_as_if_it_were_the_first() {
         vec![&c],
         vec![&c],
     ]) {
-        // At last so many redises that the series of tasks move within the exposition.
+        // At last so many Redis servers that the series of tasks move within the exposition.
         let redises =
             (0..if sequence == 19 { 129 } else { 1 }).map(|at| good_redis(&format!("redis-{at}")));
         let mut next = Published::clone(&published(vec![], redises.collect()));

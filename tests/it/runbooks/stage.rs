@@ -149,7 +149,7 @@ impl Stage {
                 let refused = |page: &Metrics| {
                     page.get("lockwatch_redis_errors_total", &[("reason", "auth")])
                 };
-                // Some dials and sweeps are enough to show for how long the redis is blind.
+                // After a dial and some sweeps, this is the reason for the whole redis.
                 let enough = refused(&self.agent.page()).unwrap_or_default() + 3.0;
                 self.server.cli(&["ACL", "SETUSER", "lockwatch", "off"]);
                 self.server.cli(&["CLIENT", "KILL", "USER", "lockwatch"]);
