@@ -1,5 +1,5 @@
-//! The dashboards against a real Prometheus: after a scenario in which everything happens, every
-//! query of every panel, variable and annotation must give what its panel needs.
+//! The dashboards against a real Prometheus. After a scenario that covers every situation, every
+//! query of every panel, variable and annotation must return what its panel needs.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 #[allow(dead_code, reason = "the static tests need more of it")]
@@ -23,8 +23,8 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_secs(1);
 const LOCK: &str = "outbound:lock";
-/// How many series a query gives at least, where that is more than one: two tasks, two redises, two
-/// agents.
+/// Minimum number of series per query, where it is more than one: there are two tasks, two Redis
+/// servers and two agents.
 const SERIES: &[(&str, &str, &str, usize)] = &[
     ("lockwatch-overview", "Redis", "A", 2),
     ("lockwatch-overview", "Agents", "A", 2),
@@ -54,7 +54,7 @@ const SERIES: &[(&str, &str, &str, usize)] = &[
     ("lockwatch-agent", "Series", "A", 2),
 ];
 
-/// What an agent says of Sentinels, clusters and replicas only.
+/// Metrics that an agent exports only for Sentinels, clusters and replicas.
 const OF_SEVERAL_SERVERS: &[&str] = &[
     "lockwatch_redis_deadline_lag_seconds",
     "lockwatch_redis_locks_behind",
@@ -62,7 +62,7 @@ const OF_SEVERAL_SERVERS: &[&str] = &[
     "lockwatch_redis_uncovered_slots",
 ];
 
-/// What Prometheus answered one query with.
+/// Prometheus' answer to one query.
 struct Answer {
     query: Query,
     series: Vec<(Labels, Vec<f64>)>,
@@ -83,15 +83,15 @@ async fn every_query_gives_what_its_panel_needs() {
     assert_eq!(complaints, "");
 }
 
-/// Two Redis servers, two agents that watch both, one of them by way of a cable that can be cut,
-/// and Prometheus.
+/// Two Redis servers, Prometheus, and two agents that watch both servers. One agent connects
+/// through a link that can be cut.
 struct Scenario {
     main: Redis,
     spare: Redis,
     cable: Link,
     agents: [Agent; 2],
     prometheus: Prometheus,
-    /// The rules, sped up.
+    /// The rules, with shortened times.
     _rules: tempfile::NamedTempFile,
 }
 
@@ -118,8 +118,8 @@ impl Scenario {
         scenario
     }
 
-    /// Everything that can happen to a task, in an order in which nothing hides anything. At the
-    /// end both tasks run.
+    /// Plays every situation that a task can be in, ordered so that none hides another. At the end
+    /// both tasks run.
     async fn play(&mut self) -> Worker {
         let mut redis = self.main.connect().await.unwrap();
         self.write_keys().await;
@@ -129,7 +129,7 @@ impl Scenario {
         self.seen("lockwatch_lock_lease_seconds == 3").await;
         self.seen("increase(lockwatch_lock_renewals_total[5s]) > 1").await;
 
-        // A crash, and a take-over after a while.
+        // A crash, and a later takeover.
         first.crash().await.unwrap();
         self.verdict("down").await;
         let mut second = self.worker().await;
@@ -162,7 +162,7 @@ impl Scenario {
         self.spare.start_again(Data::Lost).await.unwrap();
         self.hold_report().await;
 
-        // A holder that noticed at once would take the lock again before the agents see it free.
+        // Frozen, not crashed: a live holder would retake the lock before the agents see it free.
         second.freeze().await.unwrap();
         redis::cmd("FLUSHALL").exec_async(&mut redis).await.unwrap();
         self.seen("increase(lockwatch_lock_lost_total[5s]) > 0").await;
@@ -184,7 +184,7 @@ impl Scenario {
         second
     }
 
-    /// Switches, a pause that is over, and a fencing token.
+    /// Writes switches, a pause that has ended, and a fencing token.
     async fn write_keys(&self) {
         let mut redis = self.main.connect().await.unwrap();
         redis.hset_multiple("outbound:users", &[("anna", 1), ("ben", 0)]).await.unwrap();
@@ -213,7 +213,7 @@ impl Scenario {
         worker
     }
 
-    /// Says on which host the present holder runs, as workers do.
+    /// Records the host of the present holder, as workers do.
     async fn name_the_holder(&self, host: &str) {
         let mut redis = self.main.connect().await.unwrap();
         until(PATIENCE, "somebody holds the lock", async || {
@@ -275,8 +275,8 @@ tasks:
     )
 }
 
-/// The project's rules; those for availability, which need hours, think that 5 minutes are 5
-/// seconds.
+/// The project's rules with shortened times. The availability rules, which need hours, use 5
+/// seconds in place of 5 minutes.
 fn sped_up_rules() -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../alerts/lockwatch.rules.yml");
     let rules = std::fs::read_to_string(file).unwrap();
@@ -297,8 +297,8 @@ fn sped_up_rules() -> String {
     format!("{alerts}- name: lockwatch.availability{availability}")
 }
 
-/// Whether it asks for nothing but what there is of redises with several servers, which do not play
-/// here.
+/// Whether the query reads only metrics that need several servers per redis, which this scenario
+/// does not have.
 fn is_of_several_servers(query: &Query) -> bool {
     OF_SEVERAL_SERVERS.iter().any(|name| query.expr.contains(name))
 }
@@ -340,7 +340,7 @@ async fn complaints_about(board: &Board, prometheus: &Prometheus, span: (f64, f6
         let Some((selector, label)) = label_values(variable) else { continue };
         let found = prometheus.series(&replaced(selector)).await.unwrap();
         let values: BTreeSet<_> = found.iter().filter_map(|series| series.get(label)).collect();
-        // A task has one redis, and one job is enough.
+        // A task belongs to one redis, and there is one job.
         let expected = if label == "job" || (label == "redis" && board.uid() == "lockwatch-task") {
             1
         } else {
@@ -353,7 +353,7 @@ async fn complaints_about(board: &Board, prometheus: &Prometheus, span: (f64, f6
     complaints
 }
 
-/// All series with their values: of the whole span, or at its end.
+/// All series with their values: over the whole span, or at its end.
 async fn ask(
     prometheus: &Prometheus,
     expr: &str,
@@ -374,8 +374,7 @@ async fn ask(
     Ok(found.into_iter().map(|(labels, samples)| (labels, values(samples))).collect())
 }
 
-/// What Grafana would send: lists of tasks and redises as patterns where the dashboard lets choose
-/// many.
+/// The expression as Grafana would send it. Variables with multiple values become patterns.
 fn replaced(expr: &str) -> String {
     let expr = expr.replace("$__rate_interval", "5s").replace("$__range", "5m");
     let expr = expr.replace("=~\"$job\"", "=~\"lockwatch\"").replace("=\"$task\"", "=\"outbound\"");
@@ -417,7 +416,7 @@ fn about_answer(uid: &str, panel: &Value, answer: &Answer) -> Vec<String> {
     complaints
 }
 
-/// Those labels that no series has; an empty label (a host that is not known) is none.
+/// The labels that no series has. An empty label, such as an unknown host, counts as missing.
 fn missing_labels<'a>(
     series: &'a [(Labels, Vec<f64>)],
     labels: &'a [&str],
@@ -426,7 +425,7 @@ fn missing_labels<'a>(
     labels.iter().copied().filter(is_missing)
 }
 
-/// The labels that a table's queries had at any instant: not every kind of alert fires at the end.
+/// The labels that a table's queries had at any instant. Not every kind of alert fires at the end.
 async fn labels_ever(prometheus: &Prometheus, panel: &Value, span: (f64, f64)) -> BTreeSet<String> {
     let mut labels = BTreeSet::new();
     for query in queries_of(panel) {
@@ -436,7 +435,7 @@ async fn labels_ever(prometheus: &Prometheus, panel: &Value, span: (f64, f64)) -
     labels
 }
 
-/// The columns are there, and each query adds at most one row for what all queries have in common.
+/// Checks that the columns exist, and that each query adds at most one row per common label set.
 fn about_table(panel: &Value, answers: &[Answer], ever: &BTreeSet<String>) -> Vec<String> {
     let title = string(panel, "title");
     let labels_of = |answer: &Answer| -> BTreeSet<String> {

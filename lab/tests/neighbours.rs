@@ -1,5 +1,5 @@
-//! Hostile neighbours and churn, in short: the commands `hostile`, `churn` and `soak` of the lab
-//! take longer and are stricter.
+//! Short runs of the lab's commands `hostile`, `churn` and `soak`. The commands themselves run
+//! longer and are stricter.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use lockwatch_lab::churn::{self, ChurnArgs};
 use lockwatch_lab::hostile::{self, HostileArgs};
 use tokio::sync::Mutex;
 
-/// Both need all of the machine.
+/// Serializes these tests: each needs the whole machine.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn attackers_of_every_kind_keep_nobody_from_scraping() {
     let _alone = ALONE.lock().await;
-    // A machine that does much else is slow; but nobody may be refused, and nothing may grow.
+    // A loaded machine may be slow, but no client may be refused and nothing may grow.
     assert!(hostile::run(HostileArgs::short(Duration::from_secs(8))).await.unwrap());
 }
 

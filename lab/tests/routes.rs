@@ -1,5 +1,5 @@
-//! The example of Alertmanager's configuration in a real Alertmanager: who is told what, how soon,
-//! and what is muted.
+//! The example configuration in a real Alertmanager: which receiver is notified, how soon, and
+//! which alerts are muted.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
@@ -18,8 +18,8 @@ const CHAT: &str = "/chat.example.com/operations";
 const LOGISTICS_CHAT: &str = "/chat.example.com/logistics";
 const DEAD_MANS_SWITCH: &str = "/dead-mans-switch.example.com/lockwatch";
 
-/// An Alertmanager with the example's configuration; only the addresses of receivers and of their
-/// secrets are others.
+/// An Alertmanager with the example's configuration. Only the addresses of receivers and the files
+/// of their secrets differ.
 struct Trial {
     alertmanager: Alertmanager,
     receiver: Receiver,
@@ -64,7 +64,7 @@ impl Trial {
         self.alertmanager.push(&Value::from(alerts)).await.unwrap();
     }
 
-    /// The notifications that tell of this alert.
+    /// The notifications that contain this alert.
     fn told(&self, alert: &str) -> Vec<Notification> {
         let labels = labels(alert);
         let mut told = self.receiver.notifications();
@@ -77,7 +77,7 @@ impl Trial {
         self.told(alert).remove(times - 1)
     }
 
-    /// What Alertmanager says of this alert: its state, and the names of those that mute it.
+    /// Alertmanager's state of this alert, and the names of the alerts that mute it.
     async fn state(&self, alert: &str) -> (String, Vec<String>) {
         let all = self.alertmanager.alerts().await.unwrap();
         let wanted = json!(labels(alert));
@@ -113,7 +113,7 @@ async fn a_second_task_that_goes_down_does_not_wait_for_the_first() {
         let page = trial.until_told(alert, 1).await;
         assert!(page.received - pushed < Duration::from_secs(2), "{:?}", page.received - pushed);
         assert_eq!((page.path.as_str(), page.alerts.len()), (PAGER, 1));
-        // Within 2 s of each other, and once both in one push.
+        // No grouping: each alert has a notification of its own.
         assert_eq!(trial.receiver.notifications().len(), at + 1);
     }
     let both = [
@@ -166,7 +166,7 @@ async fn warnings_of_one_redis_come_in_one_message() {
     assert_eq!(trial.receiver.notifications().len(), 2);
 }
 
-/// One alert mutes another, and not the one that differs from it in one word.
+/// An alert mutes the matching one, but not one that differs in a single label.
 async fn what_is_explained_by_something_worse_is_muted() {
     let trial = Trial::start().await;
     let task = "task=a redis=main cluster=x severity=critical";
@@ -284,7 +284,7 @@ async fn what_is_explained_by_something_worse_is_muted() {
             assert_eq!((state.as_str(), by), ("active", vec![]), "{target}");
         }
     }
-    // Nothing waits longer than this warning, which comes last.
+    // This warning has the longest delay, so it comes last.
     let last = "LockwatchLockPersistent task=last redis=main severity=warning";
     trial.fire(&[last]).await;
     trial.until_told(last, 1).await;
@@ -327,7 +327,7 @@ async fn the_dead_mans_switch_hears_once_a_minute_and_of_no_end() {
     assert!(end.is_err(), "{:?}", trial.told(watchdog));
 }
 
-/// Those that wait for Alertmanager's own intervals, side by side.
+/// The cases that wait for Alertmanager's own intervals run concurrently.
 #[tokio::test]
 async fn in_the_course_of_time() {
     tokio::join!(

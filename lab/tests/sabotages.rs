@@ -1,5 +1,5 @@
-//! The sabotages are in order: each still applies, names a rule that there is, and is told of in
-//! docs/sabotages.md, caught.
+//! Each sabotage still applies, names an existing rule, and is listed in docs/sabotages.md as
+//! caught.
 
 use std::path::{Path, PathBuf};
 

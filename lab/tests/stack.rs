@@ -1,4 +1,4 @@
-//! The stack itself: what a test or bench that stands on it takes for granted.
+//! The guarantees of the stack that other tests and benches rely on.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::io::Write as _;
@@ -24,7 +24,7 @@ fn worker_of(redis: &Redis) -> WorkerSetup {
     }
 }
 
-/// Watches the lock by way of `address`.
+/// A configuration that watches the lock through `address`.
 fn config(address: std::net::SocketAddr) -> String {
     format!(
         "redis: {{main: {{url: \"redis://{address}\", interval: 200ms, timeout: 1s}}}}\n\
@@ -72,7 +72,7 @@ async fn a_crash_reaches_the_receiver_through_the_whole_chain_and_its_end_too() 
     assert_eq!(page.alerts[0].labels["task"], "outbound");
     assert_eq!(page.alerts[0].annotations["summary"], "gone");
 
-    // No restart forgets it or tells it again.
+    // A restart neither forgets a notification nor repeats it.
     alertmanager.stop().await.unwrap();
     alertmanager.start_again().await.unwrap();
     prometheus.stop().await.unwrap();
@@ -132,7 +132,7 @@ async fn workers_do_the_harm_they_are_told_to() {
     };
     until(PATIENCE, "it renews on", async || ttl_ms(data.clone()).await > 2900).await.unwrap();
     let later = progress(&mut data).await;
-    // One write may have been under way.
+    // One write may have been in flight.
     assert!(later == stuck || { progress(&mut data).await == later }, "it hangs");
     worker.work().await.unwrap();
     until(PATIENCE, "it works again", async || progress(&mut data.clone()).await != later)

@@ -1,4 +1,4 @@
-//! What `make test` says at its end, and with which code it ends, whatever cargo says.
+//! The summary and exit code of `make test`, for any output of cargo.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -6,10 +6,11 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Mutex;
 
-/// A program that is being written when another thread forks cannot be run.
+/// Serializes the tests: executing a file fails while a forked child of another thread has it open
+/// for writing.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Runs the script with a cargo that says and returns this.
+/// Runs the script with a fake cargo that prints this output and returns this exit code.
 fn tested(arguments: &[&str], cargo: &str) -> Output {
     let _alone = ONE_AT_A_TIME.lock();
     let folder = tempfile::tempdir().expect("a folder");
@@ -43,7 +44,7 @@ fn the_rule_that_broke_is_named_last_the_likeliest_first() {
         end.find("rule 7, two").expect("a rule") < end.find("rule 4, one").expect("a rule"),
         "{end}"
     );
-    // The model failed, so nothing else was tried, unless that is asked for.
+    // After a failure in the model nothing else runs, unless requested.
     assert_eq!(text.matches("of 20 timelines").count(), 2, "{text}");
     let text = said(&tested(&["--no-fail-fast"], cargo));
     assert!(text.matches("1 of 20 timelines: breaks").count() >= 2, "{text}");

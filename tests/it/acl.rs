@@ -1,4 +1,4 @@
-//! The ACL rule on a real server: everything that the agent sends is allowed, nothing else is.
+//! The ACL rule on a real server permits everything that the agent sends and nothing else.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn connect(server: &RedisServer, parameters: &str) -> Connection {
     redis::Client::open(url).unwrap().get_connection().unwrap()
 }
 
-/// Gives `line` to `redis-cli` the way a user does.
+/// Passes `line` to `redis-cli` as a user would.
 fn redis_cli(server: &RedisServer, line: &str) -> String {
     let mut command = Command::new("redis-cli");
     let mut cli = command
@@ -40,7 +40,7 @@ fn redis_cli(server: &RedisServer, line: &str) -> String {
     String::from_utf8(cli.wait_with_output().unwrap().stdout).unwrap()
 }
 
-/// Lock keys that strain globs, quoting and braces.
+/// Lock keys that are hard to quote, to escape in globs, or to put in braces.
 const LOCK_KEYS: [&[u8]; 9] = [
     b"outbound:lock",
     b"tagged{shop}:lock",
@@ -105,7 +105,7 @@ fn words(words: &[&[u8]]) -> Words {
     words.iter().map(|word| word.to_vec()).collect()
 }
 
-/// What the agent sends for one task.
+/// The commands that the agent sends for one task.
 fn commands_of(task: &Arc<TaskSpec>) -> Vec<Words> {
     let mut sent = Vec::new();
     for pexpiretime in [true, false] {
@@ -115,8 +115,8 @@ fn commands_of(task: &Arc<TaskSpec>) -> Vec<Words> {
         sent.extend(accept::footer(caps, b"nonce"));
     }
     let mut all: Vec<Words> = sent.into_iter().map(|command| command.args).collect();
-    // What only follows from the answers: the readers of a read lock, the length of a key by its
-    // type.
+    // Commands that depend on earlier replies: the readers of a read lock, the length of a key by
+    // its type.
     let mut send = |line: &[&[u8]]| all.push(words(line));
     let key = task.lock.key.as_slice();
     if task.lock.scheme == SchemeKind::Redisson {
@@ -146,7 +146,7 @@ fn is_refused(answer: &Result<Value, RedisError>) -> bool {
     answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm))
 }
 
-/// Applies the rule of `config` as a user would, and connects as its user.
+/// Applies the rule for `config` and connects as its user.
 fn watcher_of(server: &RedisServer, config: &Config, version: ServerVersion) -> Connection {
     let rules = rules(config, version);
     let [rule] = rules.as_slice() else { panic!("one redis") };
@@ -379,7 +379,7 @@ fn the_rule_for_sentinels_allows_to_ask_who_is_master_and_nothing_else() {
     );
     assert!(servers.line.starts_with("ACL SETUSER lockwatch "), "{servers}");
     assert!(sentinels.notes[0].contains("on each of x:26379"), "{sentinels}");
-    // It need not find the master to be asked for it.
+    // This Sentinel need not reach the master to be queried about it.
     let lines = vec!["sentinel monitor m 127.0.0.1 1 1".to_owned()];
     let server = RedisServer::launch(|_port| Setup {
         arguments: vec!["--sentinel".to_owned()],
@@ -413,7 +413,7 @@ fn the_rule_for_sentinels_allows_to_ask_who_is_master_and_nothing_else() {
         ],
     );
     allows(&mut watcher, vec![split("SUBSCRIBE +switch-master")]);
-    // Before 6.2 a Sentinel knows no users, so that it gets no rule.
+    // Sentinels before 6.2 have no users, so there is no rule for them.
     let report = report(&config, "6".parse().unwrap());
     assert!(
         report.contains("# Sentinels before 6.2 know no users")

@@ -1,5 +1,4 @@
-//! The whole agent as a process, beside a real Redis: what it shows, and how it takes reloads,
-//! pauses and its end.
+//! The whole agent as a process with a real Redis: its output, reloads, pauses and shutdown.
 
 use crate::support::PATIENCE;
 use std::io::Write;
@@ -14,13 +13,13 @@ use crate::support::standstill::Standstills;
 use crate::support::truth::rule;
 use crate::support::wait_until;
 
-/// An agent that watches the string lock `lock:outbound` of the task `outbound`, wanted at all
-/// times.
+/// Starts an agent that watches the string lock `lock:outbound` of the task `outbound`, wanted at
+/// all times.
 fn start(server: &RedisServer) -> Agent {
     start_with(server, |_| {})
 }
 
-/// The same; `adjust` adds arguments and environment.
+/// Like `start`; `adjust` adds arguments and environment.
 fn start_with(server: &RedisServer, adjust: impl FnOnce(&mut Command)) -> Agent {
     let agent = Agent::start_with(&configuration(server, &["outbound"]), adjust);
     wait_until(PATIENCE, "the agent is ready", || agent.get("/-/ready").status == 200);
@@ -43,7 +42,7 @@ fn configuration(server: &RedisServer, tasks: &[&str]) -> String {
     text
 }
 
-/// Waits until this is what it shows of the task's lock; `None`: nothing.
+/// Waits until the agent shows this state of the task's lock; `None`: no state.
 #[track_caller]
 fn expect_held(agent: &Agent, task: &str, expected: Option<f64>) -> Exposition {
     agent.until(PATIENCE, &format!("held is {expected:?}"), |page| {
@@ -51,7 +50,7 @@ fn expect_held(agent: &Agent, task: &str, expected: Option<f64>) -> Exposition {
     })
 }
 
-/// Waits until it says that the newest reload went so.
+/// Waits until the agent reports this result of the newest reload.
 #[track_caller]
 fn expect_reload(agent: &Agent, successful: f64) {
     let shows = |page: &Exposition| {
@@ -79,7 +78,7 @@ fn the_page_follows_the_lock() {
     assert!(!page.verdict("outbound").is_empty());
 }
 
-/// The lock vanishes right after a reading, so that the next one is a whole interval away.
+/// Releases the lock right after a reading, so that the next reading is a whole interval away.
 #[test]
 fn a_gap_over_the_grace_shows_at_once_however_long_the_interval() {
     let test = "a_gap_over_the_grace_shows_at_once_however_long_the_interval";
@@ -266,14 +265,14 @@ fn a_paused_agent_claims_nothing_false() {
     assert_eq!(page.ends("outbound", "ended_early"), 0.0);
 }
 
-/// However often somebody looks: only the sampler asks, at its own pace.
+/// However many requests come, only the sampler reads Redis, at its own interval.
 #[test]
 fn no_request_touches_redis() {
     let _rule = rule("15 read only");
     let Some(server) = RedisServer::start("no_request_touches_redis") else { return };
     let slow = configuration(&server, &["outbound"]).replace("interval: 200ms", "interval: 50s");
     let agent = Agent::start(&slow);
-    // Nobody holds it: the first look is confirmed, and the gap is looked at after its grace.
+    // The lock is free: wait for the confirmation and for the reading at the end of the grace.
     agent
         .until(PATIENCE, "it is down", |page| page.of("outbound", "task_down_seconds") > Some(2.0));
     let count = || {
@@ -281,7 +280,7 @@ fn no_request_touches_redis() {
             |field| server.info(field).and_then(|text| text.parse::<u64>().ok()).expect("a count");
         (number("total_connections_received"), number("total_commands_processed"))
     };
-    // Counting costs as much each time.
+    // The measurement itself costs the same each time.
     let (before, own) = (count(), count());
     for _ in 0..50 {
         for path in [

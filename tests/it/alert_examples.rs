@@ -1,7 +1,7 @@
-//! The examples for Prometheus and Alertmanager, and the rules in the Prometheus Operator's
-//! wrapping.
+//! The example configurations of Prometheus and Alertmanager, and the rules wrapped for the
+//! Prometheus Operator.
 //!
-//! `BLESS=1` writes that wrapping anew.
+//! `BLESS=1` regenerates the wrapped rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -35,7 +35,7 @@ fn str_of<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
     value.get(field).and_then(Value::as_str)
 }
 
-/// Every alert, with the severity that its rule gives it; a page of a task has the task's.
+/// Every alert with the severity from its rule; alerts about a task have the task's severity.
 fn all_alerts() -> BTreeMap<String, Option<String>> {
     let rules = yaml("lockwatch.rules.yml");
     let rules = list(&rules["groups"]).flat_map(|group| list(&group["rules"]));
@@ -49,7 +49,7 @@ fn all_alerts() -> BTreeMap<String, Option<String>> {
     found
 }
 
-/// Runs a program that must be content.
+/// Runs a checker, which must succeed.
 fn check(program: &str, arguments: &[&str], file: &Path) -> String {
     let output = Command::new(program).args(arguments).arg(file).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned()
@@ -75,7 +75,7 @@ fn amtool_accepts_the_example() {
     }
 }
 
-/// What an alert must meet.
+/// The receivers that an alert must reach, and how soon.
 #[derive(Debug, PartialEq, Eq)]
 struct Notification {
     receiver: String,
@@ -83,7 +83,7 @@ struct Notification {
     group_wait_ms: u64,
 }
 
-/// Who must be told of an alert, and how soon, by the words of docs and example.
+/// The expected notification of an alert, as documentation and example define it.
 fn expected(alert: &str, severity: &str, team: Option<&str>) -> Notification {
     let whose = |who: &str| team.map_or(who.to_owned(), |team| format!("{team}-{who}"));
     let told = |receiver: String, group_by: &str, group_wait_ms| Notification {
@@ -116,7 +116,7 @@ fn expected(alert: &str, severity: &str, team: Option<&str>) -> Notification {
     told(whose(if severity == "critical" { "pager" } else { "chat" }), "...", wait_ms)
 }
 
-/// Every alert as a task or Redis of each kind raises it.
+/// Every alert, as raised for a task or Redis server of each kind.
 fn cases() -> Vec<(Labels, Notification)> {
     let mut cases = Vec::new();
     for (alert, severity) in all_alerts() {
@@ -124,7 +124,7 @@ fn cases() -> Vec<(Labels, Notification)> {
             .map_or(vec!["critical".to_owned(), "warning".to_owned(), "info".to_owned()], |own| {
                 vec![own]
             });
-        // What is not about a task has no team.
+        // Alerts that are not about a task have no team.
         let is_of_a_task = !["Redis", "Agent", "Config", "Clock", "Down", "Watchdog"]
             .iter()
             .any(|subject| alert.trim_start_matches("Lockwatch").starts_with(subject));
@@ -145,7 +145,7 @@ fn cases() -> Vec<(Labels, Notification)> {
     cases
 }
 
-/// The receivers that amtool names.
+/// The receivers that amtool reports.
 fn amtool_routes(file: &Path, labels: &Labels) -> String {
     let labels = labels.iter().map(|(name, value)| format!("{name}={value}"));
     let mut amtool = Command::new("amtool");
@@ -192,8 +192,8 @@ fn amtool_says_the_same() {
     }
 }
 
-/// Matchers of every kind, old and new; each label set goes through amtool and through lockwatch's
-/// own reading.
+/// Matchers of every kind, old and new syntax. amtool and lockwatch's own reader must agree on each
+/// label set.
 #[test]
 fn routes_are_read_as_amtool_reads_them() {
     if !skip::has("alert_examples::routes_are_read_as_amtool_reads_them", &["amtool"]) {
@@ -334,7 +334,7 @@ metadata:
 spec:
 ";
 
-/// The rules as they are, two steps further in.
+/// The rules indented by two more levels.
 fn wrapped(rules: &str) -> String {
     let (_, groups) = rules.split_once("\ngroups:\n").unwrap();
     let lines = std::iter::once("groups:").chain(groups.lines());
@@ -359,7 +359,7 @@ fn the_operators_wrapping_has_the_same_rules() {
     );
 }
 
-/// What the definition of the resource allows, as far as these rules use it.
+/// The fields that the resource definition permits, as far as these rules use them.
 #[test]
 fn the_operators_wrapping_is_well_formed() {
     let resource = yaml("prometheusrule.yaml");

@@ -1,5 +1,5 @@
-//! The alerting rules: their unit tests, that each of these can fail, and what the rules promise to
-//! those who use them.
+//! The alerting rules: their unit tests, that each of these tests can fail, and the properties that
+//! users rely on.
 
 mod contract;
 mod mutants;
@@ -65,7 +65,7 @@ impl Rules {
         self.all().filter_map(|rule| Some((rule.alert.as_deref()?, rule)))
     }
 
-    /// Only the rules of these names.
+    /// Only the rules with these names.
     fn only(&self, names: &BTreeSet<&str>) -> Rules {
         let reduced = |group: &Group| Group {
             rules: group.rules.iter().filter(|rule| names.contains(rule.name())).cloned().collect(),
@@ -91,7 +91,7 @@ impl Rule {
         self.alert.as_deref().or(self.record.as_deref()).unwrap()
     }
 
-    /// Names of rules (of these) that it reads: recorded series, and alerts by way of `ALERTS`.
+    /// Names of the given rules that this rule reads: recorded series, and alerts through `ALERTS`.
     fn reads<'a>(&self, rules: &'a Rules) -> BTreeSet<&'a str> {
         rules.all().map(Rule::name).filter(|name| promql::mentions(&self.expr, name)).collect()
     }
@@ -109,10 +109,10 @@ fn test_files() -> Vec<PathBuf> {
     files
 }
 
-/// Runs `promtool`; what it says when it finds fault.
+/// Runs `promtool`; the error is its output.
 fn promtool(arguments: &[&str], files: &[PathBuf]) -> Result<(), String> {
     let mut command = Command::new(PROMTOOL);
-    // It lives for a moment: one core, and no collection of garbage.
+    // The process is short-lived: use one core and no garbage collection.
     command
         .args(arguments)
         .args(files)

@@ -1,4 +1,4 @@
-//! The API: what it takes, what it answers, and that its description is true.
+//! The API: its parameters, its answers, and the accuracy of its description.
 
 mod document;
 mod events;

@@ -1,12 +1,12 @@
-//! The arrows of ARCHITECTURE.md that the compiler does not enforce: which room may name which
-//! crate, and which other room.
+//! The dependency rules of ARCHITECTURE.md that the compiler does not enforce: which module may
+//! name which crate, and which other module.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::support::truth::rule;
 
-/// A word that may stand in code only in these files or folders of `src/`.
+/// A word that only these files or folders of `src/` may have in code.
 struct Arrow {
     word: &'static str,
     only_in: &'static [&'static str],
@@ -14,7 +14,7 @@ struct Arrow {
 }
 
 const ARROWS: &[Arrow] = &[
-    // The sampler names our own room `redis`, but nothing of the crate: see the next two.
+    // The sampler names our own module `redis`, but nothing of the crate: see the next two rules.
     Arrow {
         word: "redis::",
         only_in: &[
@@ -59,12 +59,12 @@ const ARROWS: &[Arrow] = &[
             "sampler/",
             "agent.rs",
             "main.rs",
-            // Other thresholds are read and checked as the configuration's are.
+            // Replacement thresholds are parsed and checked like the configuration.
             "replay/",
             "discover.rs",
             "discover/",
-            // A look without an agent; the arithmetic of `check-config`; how durations are written
-            // and what is a default.
+            // Reads without an agent; the arithmetic of `check-config`; the format of durations and
+            // the defaults.
             "explain/once.rs",
             "explain/alerts.rs",
             "explain/configured.rs",
@@ -119,8 +119,7 @@ const ARROWS: &[Arrow] = &[
         only_in: &["agent.rs", "agent/", "engine.rs", "discover/watch.rs", "explain/once.rs"],
         why: "outputs read the snapshot only",
     },
-    // A replay takes a recording through a state of its own: the very code that the engine runs,
-    // and no second opinion.
+    // A replay runs a recording through the engine's own code, with a state of its own.
     Arrow {
         word: "lockwatch_model::state",
         only_in: &["engine.rs", "replay/"],
@@ -141,7 +140,7 @@ const ARROWS: &[Arrow] = &[
             "explain/",
             "http.rs",
             "http/explain.rs",
-            // Nobody waits for its traces.
+            // Its trace has no readers.
             "discover/watch.rs",
         ],
         why: "what is said to Redis is shown to those who ask why, and to nobody else",
@@ -153,7 +152,7 @@ const ARROWS: &[Arrow] = &[
     },
 ];
 
-/// Arrows without which a rule of truth would not hold.
+/// The rules here that also guard a rule of docs/rules.md.
 const GUARDING: [(&str, &str); 3] = [
     ("crate::redis", "15 read only"),
     ("crate::lease", "15 read only"),
@@ -171,7 +170,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A file's code: comments may name anything.
+/// A file without its comment lines, which may name anything.
 fn code(path: &Path) -> String {
     let text = fs::read_to_string(path).expect("readable source");
     text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
@@ -207,7 +206,7 @@ fn no_room_names_what_it_must_not() {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
-/// What the model is told must be monotonic: a wall clock may be stepped.
+/// The model's instants must be monotonic, and a wall clock may step.
 #[test]
 fn the_wall_clock_is_for_people_only() {
     let _rule = rule("2 instants");
@@ -232,13 +231,12 @@ fn nothing_depends_on_the_lab() {
     assert!(lab.contains("publish = false"), "the lab must not be published");
 }
 
-/// But for serde's traits on its inputs, which cannot reach a clock or a socket either, and are left
-/// out unless they are asked for.
+/// Except for the optional serde traits on its inputs, which give no access to a clock or a socket.
 #[test]
 fn the_model_depends_on_nothing() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest = fs::read_to_string(root.join("model/Cargo.toml")).expect("the model's manifest");
-    // Not the section of what only its tests use.
+    // Excludes the dev-dependencies.
     let dependencies = manifest.split("\n[dependencies]").nth(1).expect("a dependencies section");
     let named: Vec<&str> = dependencies
         .lines()
@@ -279,8 +277,7 @@ fn the_simulator_depends_on_the_model_alone_and_nothing_but_trials_on_it() {
         "the simulator depends on the model alone"
     );
     assert!(own.contains("publish = false"), "the simulator must not be published");
-    // Before the section of what only tests use, the model does not name it; the program never
-    // does.
+    // The model may name it in its dev-dependencies only; the program never does.
     let model = manifest("model/Cargo.toml");
     let before = model.split("[dev-dependencies]").next().expect("a manifest");
     assert!(!before.contains("lockwatch-sim"), "the model's library names the simulator");
@@ -288,8 +285,8 @@ fn the_simulator_depends_on_the_model_alone_and_nothing_but_trials_on_it() {
     let dependencies = program.split("\n[dependencies]").nth(1).expect("a dependencies section");
     let dependencies = dependencies.split("\n[profile").next().expect("dependencies");
     assert!(!dependencies.contains("lockwatch-sim"), "the program names the simulator");
-    // The oracle knows of the model its instants and what it shows, and none of its judgements: of
-    // the verdicts, their names.
+    // The oracle may use the model's instants and output types and the names of its verdicts, but
+    // none of its decisions.
     let mut files = Vec::new();
     sources(&root.join("model/sim/src/oracle"), &mut files);
     files.push(root.join("model/sim/src/oracle.rs"));

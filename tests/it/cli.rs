@@ -1,4 +1,4 @@
-//! The command line as it is documented and packaged: completions in a real shell, man pages,
+//! The command line as documented and packaged: completions in a real shell, man pages,
 //! docs/commands.md.
 
 use std::collections::BTreeSet;
@@ -15,9 +15,9 @@ use crate::support::agent::program;
 use crate::support::skip;
 
 const SHELLS: [&str; 5] = ["bash", "zsh", "fish", "elvish", "powershell"];
-/// What nobody should type, and nobody is offered.
+/// Internal arguments, which neither help nor completions offer.
 const HIDDEN: [&str; 3] = ["demo-worker", "web.config.file", "--pace"];
-/// What clap adds by itself.
+/// Arguments that clap adds.
 const BY_ITSELF: [&str; 2] = ["help", "version"];
 
 fn run(arguments: &[&str]) -> Output {
@@ -30,7 +30,7 @@ fn printed(arguments: &[&str]) -> String {
     String::from_utf8(run(arguments).stdout).unwrap()
 }
 
-/// The program (whose name is empty) and its commands, each with its own arguments.
+/// The program (with an empty name) and its commands, each with its own arguments.
 fn commands() -> Vec<(String, Vec<Arg>)> {
     let program = grammar();
     let own = |command: &clap::Command| {
@@ -118,7 +118,7 @@ fn bash_completes() {
         String::from_utf8(output.stdout).unwrap()
     };
     bash("bash -n lockwatch.bash");
-    // As bash itself calls it when somebody presses Tab; `compopt` works only there.
+    // Runs in bash itself, as for the Tab key; `compopt` works only there.
     let complete = |words: &[&str]| -> BTreeSet<String> {
         let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
         let line = format!(
@@ -153,8 +153,8 @@ fn bash_completes() {
     assert!(complete(&["lockwatch", "completions", ""]).is_superset(&set(&SHELLS)));
 }
 
-/// What is freed goes back to the system soon, and few threads share few heaps, unless somebody
-/// wants it otherwise.
+/// Freed memory soon returns to the system, and few heaps serve all threads, unless the environment
+/// overrides this.
 #[test]
 fn the_allocator_is_set_up() {
     let set_up = |told: &str| {
@@ -173,7 +173,7 @@ fn the_allocator_is_set_up() {
     assert_eq!(set_up(",narenas:7"), [7, 3_000, 0]);
 }
 
-/// A page as a reader sees it, nearly: without roff's escapes.
+/// A man page approximately as displayed: without roff escapes.
 fn plain(text: &[u8]) -> String {
     let text = String::from_utf8(text.to_vec()).unwrap();
     ["\\fB", "\\fI", "\\fR", "\\&"]
@@ -256,7 +256,7 @@ fn groff_has_nothing_to_say_about_the_man_pages() {
     }
 }
 
-/// The part of docs/commands.md about a command.
+/// The section of docs/commands.md about a command.
 fn section<'a>(document: &'a str, command: &str) -> &'a str {
     let heading = format!("\n## `{}`\n", format!("lockwatch {command}").trim_end());
     let part = document

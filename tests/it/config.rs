@@ -1,7 +1,7 @@
 //! The configuration file: every good fixture loads, every bad one gives exactly its message.
 //!
-//! `BLESS=1` writes the messages that the bad fixtures give today; read the difference before
-//! committing it.
+//! `BLESS=1` writes the present messages of the bad fixtures; review the difference before
+//! committing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +25,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The files of one folder of fixtures, sorted.
+/// The files of one fixture folder, sorted.
 fn fixtures(folder: &str) -> Vec<PathBuf> {
     let folder = root().join("tests/it/config").join(folder);
     let mut files: Vec<PathBuf> =
@@ -104,7 +104,7 @@ fn every_mistake_has_a_line() {
     for file in fixtures("bad") {
         let text = fs::read_to_string(&file).unwrap();
         let errors = Config::parse(&text, &file).unwrap_err();
-        // For these the YAML parser gives no place.
+        // The YAML parser gives no position for these.
         if file.ends_with("merge_of_text.yml") || file.ends_with("two_documents.yml") {
             continue;
         }
@@ -288,7 +288,7 @@ fn a_relative_password_file_is_beside_the_configuration() {
     );
 }
 
-/// Editors of Windows put it there, and nobody sees it.
+/// Windows editors add a byte order mark, which is invisible.
 #[test]
 fn a_byte_order_mark_is_no_part_of_a_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -438,8 +438,7 @@ fn passwords_that_cannot_be_read_or_are_open_are_warned_about() {
     );
 }
 
-/// Files that a slip or a broken editor could leave behind: cut, doubled, with foreign bytes.
-/// `MUTATIONS` sets how many.
+/// Damaged files: truncated, doubled, with foreign bytes. `MUTATIONS` sets how many.
 #[test]
 fn mutilated_files_never_panic() {
     let rounds =
@@ -550,8 +549,8 @@ fn every_field_is_in_the_complete_example_and_in_the_documentation() {
     }
 }
 
-/// The history speaks of tasks for long. If each reload brought new copies of them all, it would
-/// keep one for each.
+/// The history keeps references to tasks. A reload that copied all of them would make it keep one
+/// copy per reload.
 #[test]
 fn tasks_that_a_reload_leaves_alone_are_shared() {
     let text = |grace: &str| {

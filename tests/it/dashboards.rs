@@ -1,5 +1,5 @@
-//! The dashboards, judged without a Grafana: shape, links, variables, and that every query asks for
-//! what there is.
+//! Static checks of the dashboards: structure, links, variables, and that every queried series
+//! exists.
 
 pub(crate) mod board;
 mod catalogue;
@@ -20,8 +20,8 @@ use board::{Board, string};
 use catalogue::{catalogue, rules};
 use checks::{mistakes, of_each, of_link, of_queries, urls};
 
-/// Metrics that no dashboard shows: for alerts, for whoever wonders how one server is read, or of
-/// no use to people.
+/// Metrics that no dashboard shows: used by alerts, for diagnosing how one server is read, or of no
+/// use to people.
 const NOT_SHOWN: [&str; 6] = [
     "lockwatch_log_lines_lost_total",
     "lockwatch_redis_wake_up_reconnects_total",
@@ -36,7 +36,7 @@ fn dashboards_are_sound() {
     assert_eq!(mistakes(&board::all()), "");
 }
 
-/// Each rule can fail: one wrong word in one dashboard, and what must be said about it.
+/// Each check can fail: one error in one dashboard gives the expected message.
 #[test]
 fn each_mistake_is_found() {
     let cases = [
@@ -133,8 +133,8 @@ fn each_mistake_is_found() {
     }
 }
 
-/// What a metric is called is written in one place only; here it is renamed in the agent instead of
-/// the dashboard.
+/// A metric's name is checked against the agent: here it is renamed in the agent instead of the
+/// dashboard.
 #[test]
 fn a_renamed_metric_is_missed_by_some_dashboard() {
     let missed = |name: &str| {
@@ -149,7 +149,7 @@ fn a_renamed_metric_is_missed_by_some_dashboard() {
     assert_eq!(unused, NOT_SHOWN);
 }
 
-/// Alerts lead to the dashboards, and the dashboards to their runbooks.
+/// Alerts link to the dashboards, and the dashboards to the runbooks.
 #[test]
 fn alerts_and_dashboards_know_each_other() {
     let (boards, rules) = (board::all(), rules());
@@ -169,7 +169,7 @@ fn alerts_and_dashboards_know_each_other() {
     }
 }
 
-/// promtool knows the grammar: every expression must do as one of a rule.
+/// promtool checks the grammar: every expression must be valid in a rule.
 #[test]
 fn every_expression_is_promql() {
     if !skip::has("dashboards::every_expression_is_promql", &["promtool"]) {
@@ -191,7 +191,7 @@ fn every_expression_is_promql() {
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
 }
 
-/// What lies in the repository is what its source gives.
+/// The JSON in the repository is what the sources generate.
 #[test]
 fn dashboards_are_built_from_their_source() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -217,7 +217,7 @@ fn dashboards_are_built_from_their_source() {
     }
 }
 
-/// The samples for provisioning name folders and data sources as the dashboards need them.
+/// The provisioning samples name the folders and data sources that the dashboards use.
 #[test]
 fn provisioning_is_sound() {
     let read = |file: &str| {
@@ -236,7 +236,7 @@ fn provisioning_is_sound() {
     let source = &sources["datasources"][0];
     assert_eq!(source["type"], "prometheus");
     assert!(!string(source, "uid").is_empty());
-    // $__rate_interval is made from it.
+    // `$__rate_interval` is derived from it.
     assert!(string(&source["jsonData"], "timeInterval").ends_with('s'));
 }
 

@@ -18,7 +18,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_lockwatch");
 const LOCK: &str = "outbound:lock";
 const LEASE: Duration = Duration::from_secs(3);
 
-/// Two workers and what they share, as the demo has them.
+/// Two workers and their shared parts, as in the demo.
 struct Bench {
     a: WorkerProcess,
     b: WorkerProcess,
@@ -247,7 +247,7 @@ impl Demo {
         Demo { child, lines, told: Vec::new() }
     }
 
-    /// Reads on until a line contains `text`.
+    /// Reads lines until one contains `text`.
     async fn until(&mut self, text: &str) -> String {
         let found = async {
             while let Some(line) = self.lines.next_line().await.unwrap() {
@@ -265,7 +265,7 @@ impl Demo {
             .unwrap_or_else(|| panic!("it did not say {text:?}, but:\n{}", self.told.join("\n")))
     }
 
-    /// Sends it a signal; only the shell can, without unsafe code.
+    /// Sends a signal, through the shell because that needs no unsafe code.
     async fn signal(&self, name: &str) {
         let id = self.child.id().unwrap().to_string();
         let sent = Command::new("sh")
@@ -276,7 +276,7 @@ impl Demo {
         assert!(sent.success());
     }
 
-    /// Reads to the end; whether it succeeded.
+    /// Reads to the end; returns whether the program succeeded.
     async fn end(&mut self) -> bool {
         let rest = async {
             while let Some(line) = self.lines.next_line().await.unwrap() {

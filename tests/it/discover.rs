@@ -1,5 +1,5 @@
-//! `discover` on real servers: what it finds among what, what it sends, what it prints, and that
-//! the agent is right with it.
+//! `discover` on real servers: which locks it finds among other keys, what it sends and prints, and
+//! that the agent works with the printed configuration.
 
 use crate::support::PATIENCE;
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use crate::support::skip;
 
 const ID: &str = "285475da-9152-4c83-822a-67ee2f116a79";
 
-/// Commands that discover may cause to be run, as `INFO commandstats` names them.
+/// Commands that discover may run, as `INFO commandstats` names them.
 const ALLOWED: [&str; 29] = [
     "auth",
     "client|setname",
@@ -50,19 +50,19 @@ const ALLOWED: [&str; 29] = [
     "zcard",
     "zcount",
     "zscore",
-    // Of the test itself.
+    // Sent by the test itself.
     "config|resetstat",
     "command|docs",
 ];
 
-/// Runs it with these further arguments.
+/// Runs discover with these additional arguments.
 fn discover(port: u16, arguments: &[&str]) -> Output {
     let mut command = program();
     command.args(["discover", "--redis", &format!("redis://127.0.0.1:{port}")]).args(arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap()
 }
 
-/// What it prints when it finds something; whatever it prints is harmless and a configuration.
+/// The configuration that it prints. The output must be harmless and valid.
 #[track_caller]
 fn found(port: u16, arguments: &[&str]) -> (String, Config) {
     let output = discover(port, arguments);
@@ -82,12 +82,12 @@ fn harmless(printed: &[u8]) -> String {
     text
 }
 
-/// The keys of its tasks.
+/// The lock keys of the tasks.
 fn keys(config: &Config) -> BTreeSet<String> {
     config.tasks.iter().map(|task| String::from_utf8_lossy(&task.lock.key).into_owned()).collect()
 }
 
-/// The comment that stands above a task.
+/// The comment above a task.
 #[track_caller]
 fn told(text: &str, name: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
@@ -98,7 +98,7 @@ fn told(text: &str, name: &str) -> String {
     above.into_iter().rev().collect::<Vec<_>>().join(" ")
 }
 
-/// Caches, sessions, queues, counters and data, of which none is a lock.
+/// Caches, sessions, queues, counters and data; none is a lock.
 const NOISE: &str = r#"
 for i = 1, 1500 do
     redis.call('set', 'session:' .. redis.sha1hex(i), '{"user": ' .. i .. '}', 'px', 1800000)
@@ -118,7 +118,7 @@ redis.call('set', 'huge:lock', string.rep('x', 5000000), 'px', 600000)
 return redis.call('dbsize')
 "#;
 
-/// Locks as other libraries lay them out; `ARGV[1]` is a UUID.
+/// Locks as other libraries write them; `ARGV[1]` is a UUID.
 const LAYOUTS: &str = r"
 local function lock(key, value) redis.call('set', key, value, 'px', 600000) end
 local id = ARGV[1]
@@ -172,8 +172,8 @@ fn lock_with_redis_py(test: &str, server: &RedisServer) -> Option<String> {
     taken.map(|output| String::from_utf8(output.stdout).unwrap().trim().to_owned())
 }
 
-/// The whole promise: among thousands of other keys each lock is found, told apart and learned, and
-/// the agent that is started with what was printed is right about each.
+/// The whole use case: discover finds each lock among thousands of other keys, identifies its kind
+/// and measures it, and an agent started with the printed configuration reports each correctly.
 #[test]
 fn with_the_configuration_that_it_prints_the_agent_is_right() {
     let test = "discover::with_the_configuration_that_it_prints_the_agent_is_right";
@@ -222,7 +222,7 @@ fn with_the_configuration_that_it_prints_the_agent_is_right() {
         let scheme = if is_redisson { SchemeKind::Redisson } else { SchemeKind::String };
         assert_eq!((task.lock.scheme, task.lock.lease_ms), (scheme, None), "{}", task.name);
     }
-    // Kinds, holders and leases are learned; tokens are secrets.
+    // Kinds, holders and leases are detected; tokens stay secret.
     let learned =
         |lease: &str, period: &str| format!("lease {lease} learned, renewed every {period}");
     for (name, pieces) in [
@@ -246,7 +246,8 @@ fn with_the_configuration_that_it_prints_the_agent_is_right() {
         !text.contains(&token) && !text.contains("aB3dE5gH7jK9mN1p") && !text.contains("web-1"),
         "{text}"
     );
-    // What is no task, what may be one, what is left over, and what else the task may have.
+    // Comments for keys that are no task, possible tasks, leftovers, and other keys that a task may
+    // have.
     for comment in [
         "#   30 like order:*:lock",
         "#   bull:mail:17:lock",
@@ -295,7 +296,7 @@ fn with_the_configuration_that_it_prints_the_agent_is_right() {
     });
 }
 
-/// Nothing ran but what discover may send.
+/// Only commands in `ALLOWED` ran.
 #[track_caller]
 fn only_harmless_commands(ran: &str) {
     let names = ran.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split(':').next());
@@ -328,10 +329,10 @@ fn it_is_no_faster_than_it_may_be_and_only_reads() {
         let types = ran.split_once("cmdstat_type:calls=").unwrap().1.split(',').next().unwrap();
         assert!((3_000..3_200).contains(&types.parse::<u32>().unwrap()), "{types}");
     }
-    // While the locks stay as they are, the text does.
+    // While the locks do not change, the output is identical.
     let (first, _) = found(server.port, &["--watch", "1s"]);
     assert_eq!(first, found(server.port, &["--watch", "1s"]).0);
-    // A glob leaves the rest alone.
+    // A glob excludes all other keys.
     let began = Instant::now();
     let (_, config) =
         found(server.port, &["--watch", "0s", "--match", "red*", "--keys-per-second", "3000"]);
@@ -342,7 +343,7 @@ fn it_is_no_faster_than_it_may_be_and_only_reads() {
     assert_eq!(keys(&config), ["redbeat::lock", "redlock:labels"].map(str::to_owned).into());
 }
 
-/// A waiter that may still get the lock is nothing left over.
+/// A waiter that can still get the lock is not a leftover.
 #[test]
 fn only_waiters_whose_time_is_over_are_overdue() {
     let Some(server) = RedisServer::start("discover::only_waiters_whose_time_is_over_are_overdue")
@@ -366,7 +367,7 @@ fn only_waiters_whose_time_is_over_are_overdue() {
     assert!(!text.contains("patient: held"), "{text}");
 }
 
-/// Gives `line` to `redis-cli` the way a user does.
+/// Passes `line` to `redis-cli` as a user would.
 fn redis_cli(server: &RedisServer, line: &str) -> String {
     let mut command = Command::new("redis-cli");
     let mut cli = command
@@ -436,7 +437,7 @@ fn the_rule_that_it_names_is_all_that_it_needs() {
         assert!(answer.contains("NOPERM"), "{verb}: {answer}");
     }
 
-    // A user who may read some keys only is told how many are missing.
+    // A user with access to some keys only gets the number of missing ones.
     assert_eq!(redis_cli(&server, &format!("{} resetkeys ~zombie*", rule)), "OK\n");
     let (text, config) = found(server.port, &login);
     assert_eq!(keys(&config), ["zombie:lock".to_owned()].into(), "{text}");
@@ -447,8 +448,8 @@ fn the_rule_that_it_names_is_all_that_it_needs() {
     );
 }
 
-/// A lock that goes round is told so; one of an item, which does not stay, is no task. What cannot
-/// be read may have stayed.
+/// A lock that changes hands is reported as such. A lock of one item, which does not last, is no
+/// task. An unreadable lock may have lasted.
 #[test]
 fn what_changes_while_it_is_watched_is_told() {
     let Some(server) = RedisServer::start("discover::what_changes_while_it_is_watched_is_told")
@@ -563,7 +564,7 @@ fn where_nothing_is_found_it_says_how_a_configuration_looks_and_leaves_with_1() 
     let text = harmless(&output.stdout);
     assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')), "{text}");
     assert!(text.contains("No task was found") && output.stderr.is_empty(), "{text}");
-    // Mistakes of the command line are those of the configuration.
+    // Errors in the arguments read like errors in the configuration.
     let mut command = program();
     let output = command.args(["discover", "--redis", "redis://:hunter2@x"]).output().unwrap();
     let errors = harmless(&output.stderr);
@@ -622,7 +623,7 @@ fn a_server_of_a_cluster_says_so_and_stands_for_its_cluster() {
     assert_eq!(seen, all);
 }
 
-/// The cursor of an honest server comes back to 0.
+/// An honest server's cursor returns to 0.
 #[test]
 fn a_walk_that_a_server_never_ends_is_given_up() {
     let server = Impostor::start(|client| {

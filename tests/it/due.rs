@@ -1,4 +1,4 @@
-//! What pages and warnings compare, and with which threshold; from a state that is stepped as the
+//! Which durations the alerts compare, and with which thresholds. The state is stepped as the
 //! engine does it.
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! `explain`: each verdict names what decided, nothing secret shows, and nothing more is asked of
-//! Redis because of it.
+//! `explain`: each verdict names its deciding evidence, no secret appears, and an explanation
+//! causes no additional commands to Redis.
 
 mod rules;
 
@@ -32,13 +32,13 @@ fn config(server: &RedisServer, interval: &str, tasks: &str) -> String {
     )
 }
 
-/// What the agent explains.
+/// The agent's explanation.
 #[track_caller]
 fn explained(agent: &Agent, task: &str) -> Value {
     serde_json::from_str(&agent.text(&format!("/api/v1/tasks/{task}/explain"))).unwrap()
 }
 
-/// Waits until a task has this verdict; its explanation.
+/// Waits until a task has this verdict; returns its explanation.
 #[track_caller]
 fn explained_as(agent: &Agent, task: &str, verdict: &str) -> Value {
     agent.until(PATIENCE, &format!("{task} is {verdict}"), |page| page.verdict(task) == verdict);
@@ -47,7 +47,7 @@ fn explained_as(agent: &Agent, task: &str, verdict: &str) -> Value {
     explanation
 }
 
-/// The same with what Redis said meanwhile. Where the machine stands still, nothing was said.
+/// The same with Redis' replies meanwhile. There may be none if the machine stalls.
 #[track_caller]
 fn explained_by_redis_as(agent: &Agent, task: &str, verdict: &str) -> Value {
     let mut explanation = Value::Null;
@@ -58,7 +58,7 @@ fn explained_by_redis_as(agent: &Agent, task: &str, verdict: &str) -> Value {
     explanation
 }
 
-/// What decided, as one text.
+/// The deciding evidence as one text.
 fn deciding(explanation: &Value) -> String {
     let lines = explanation["deciding"].as_array().unwrap();
     lines.iter().map(|line| line.as_str().unwrap()).collect::<Vec<_>>().join("\n")
@@ -75,7 +75,7 @@ fn assert_says(explanation: &Value, pieces: &[&str]) {
     assert_eq!(rules.last().unwrap()["gave"], explanation["verdict"]);
 }
 
-/// The program with these arguments, ended.
+/// Runs the program with these arguments to its end.
 fn run(arguments: &[&str]) -> Output {
     let output = program().args(arguments).stdout(Stdio::piped()).output().unwrap();
     assert!(!text(&output.stderr).contains("panicked"), "{output:?}");
@@ -297,7 +297,7 @@ fn explaining_sends_redis_nothing() {
             (name, new)
         });
         let grown: BTreeMap<String, u64> = grown.filter(|(_, count)| *count > 0).collect();
-        // Each batch has one ECHO, each sweep one batch.
+        // Each batch has one ECHO, and each sweep is one batch.
         let sweeps = grown.get("echo").copied().unwrap_or(0);
         let most = u64::try_from(took.as_millis() / INTERVAL.as_millis()).unwrap() + 3;
         assert!(sweeps <= most, "{sweeps} sweeps in {took:?}: {grown:?}");
@@ -324,7 +324,7 @@ fn explaining_sends_redis_nothing() {
     });
     assert_eq!(quiet.keys().collect::<Vec<_>>(), busy.keys().collect::<Vec<_>>());
     for (name, count) in &busy {
-        // As many in a sweep as before; a sweep may be cut by the look at the counters.
+        // As many per sweep as before. Reading the counters may split a sweep.
         let (per_sweep, before) =
             (*count as f64 / busy_sweeps as f64, quiet[name] as f64 / quiet_sweeps as f64);
         assert!(
@@ -589,7 +589,7 @@ fn two_masters_are_named_with_the_nodes_that_show_them() {
     servers.server(1).cli(&["del", "lock"]);
     servers.server(1).cli(&["hset", "lock", &format!("{B}:1"), "1"]);
     servers.server(1).cli(&["pexpire", "lock", "600000"]);
-    // Both go on renewing, so that neither can have been released.
+    // Both keep renewing, so neither lock can have been released.
     agent.until(PATIENCE, "there is a split", |page| {
         (0..2).for_each(|index| drop(servers.server(index).cli(&["pexpire", "lock", "600000"])));
         page.verdict("outbound") == "split"

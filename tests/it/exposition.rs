@@ -1,5 +1,5 @@
-//! The metrics page: golden files, promtool, a strict reader, hostile names, the budget of series,
-//! the reference.
+//! The exposition: golden files, promtool, a strict parser, hostile names, the limit on series, the
+//! reference.
 
 mod kept;
 
@@ -26,7 +26,7 @@ use crate::support::truth::rule;
 /// A series: its name and its labels.
 type Series = (String, BTreeMap<String, String>);
 
-/// What a strict reader finds on a page.
+/// What the strict parser finds in an exposition.
 #[derive(Default)]
 struct Read {
     samples: BTreeMap<Series, f64>,
@@ -46,7 +46,7 @@ impl Read {
         found.first().map(|series| self.samples[*series])
     }
 
-    /// All values of a label of a metric.
+    /// All values of a metric's label.
     fn labels(&self, metric: &str, label: &str) -> BTreeSet<String> {
         self.samples
             .keys()
@@ -56,8 +56,8 @@ impl Read {
     }
 }
 
-/// Reads OpenMetrics text and refuses whatever is not exactly right: duplicate series, families in
-/// pieces or without description, unknown escapes, text after the end.
+/// Parses OpenMetrics text and rejects any deviation: duplicate series, split or undescribed
+/// families, unknown escapes, text after the end.
 fn read(page: &str) -> Read {
     let mut read = Read::default();
     let body = page.strip_suffix("# EOF\n").expect("the end mark");
@@ -126,7 +126,7 @@ fn read_sample(line: &str) -> (Series, f64) {
     ((name.to_owned(), labels), number.parse().expect(line))
 }
 
-/// A label's value up to its closing quote, and what follows.
+/// A label's value up to its closing quote, and the rest.
 fn read_value(text: &str) -> (String, &str) {
     let mut value = String::new();
     let mut characters = text.char_indices();
@@ -171,7 +171,7 @@ fn fixed() -> Arc<Published> {
     )
 }
 
-/// Without what differs from run to run.
+/// The text without what differs from run to run.
 fn steady(page: &str) -> String {
     page.split_inclusive('\n').filter(|line| !line.starts_with("process_")).collect()
 }
@@ -238,7 +238,7 @@ fn the_reference_is_that_of_the_table() {
     check_golden(Path::new("docs/metrics.md"), &text);
 }
 
-/// The metrics whose series the alerting rules ask for, in the order of the table.
+/// The metrics whose series the alerting rules read, in the order of the table.
 fn needed_by_the_rules() -> Vec<&'static str> {
     let rules = std::fs::read_to_string("alerts/lockwatch.rules.yml").unwrap();
     let words: HashSet<&str> =
@@ -414,7 +414,7 @@ fn each_server_of_a_redis_has_its_own_series() {
         read.value("lockwatch_redis_locks_after_change_total", &[("fate", "overlapped")]),
         Some(3.0)
     );
-    // One figure for all that decide, in whatever order.
+    // One value for all deciding servers, in any order.
     redis.generations.reverse();
     let reversed = page(vec![], vec![redis]);
     let generation = |read: &Read| read.value("lockwatch_redis_generation", &[]).unwrap();
@@ -612,19 +612,19 @@ async fn a_big_page_is_made_while_it_is_read_and_is_the_same() {
         let whole =
             String::from_utf8(make(Arc::clone(&published), RELOAD, variant).unwrap()).unwrap();
         assert!(steady(&String::from_utf8(pieces.concat()).unwrap()) == steady(&whole));
-        // Each metric is described once, and has each task once, whatever it is cut into.
+        // Each metric is described once and has each task once, however the exposition is split.
         let count = |text: &str| whole.matches(text).count();
         assert_eq!(count("# TYPE lockwatch_task_paused "), 1);
         assert_eq!(count("# HELP lockwatch_task_paused "), 1);
         assert_eq!(count("\nlockwatch_task_paused{task=\"job-"), 5_500);
         assert!(count("\nlockwatch_task_paused{task=\"job-5499\",redis=\"main\"} ") == 1);
-        // Any piece again, as another reader takes it.
+        // Rereads one piece, as another reader does.
         let again = pieces.len() / 2;
         assert_eq!(page.piece(again).unwrap().as_ref(), pieces.get(again));
     }
 }
 
-/// A page of some metrics has what the whole page has of them, and nothing else.
+/// An exposition of selected metrics has exactly their part of the full one.
 #[tokio::test]
 async fn a_page_of_some_metrics_is_a_part_of_the_whole() {
     let published = fixed();

@@ -1,5 +1,5 @@
-//! The whole program beside real Sentinels, clusters and replicas that fail over: what it says
-//! meanwhile, and afterwards.
+//! The whole program with real Sentinels, clusters and replicas during failovers: what it reports
+//! meanwhile and afterwards.
 
 mod campaign;
 mod cluster;
@@ -29,10 +29,10 @@ const B: &str = "bbbbbbbb-2f4a-4c6e-8a1b-9d8e7f6a5b4c:12";
 /// A third one.
 const C: &str = "cccccccc-55f1-4e35-9d2b-1a7c0f6e8b90:3";
 const INTERVAL: Duration = Duration::from_millis(300);
-/// How soon two holders are told once both are visible: a hold proves nothing before it is older
-/// than a phantom (1.15 s), however short the interval. The rest is the test's own look.
+/// Deadline for reporting a split once both holders are visible. However short the interval, a hold
+/// proves nothing until it is older than a phantom (1.15 s). The rest is the test's own polling.
 const TOLD_WITHIN: Duration = INTERVAL.saturating_add(Duration::from_millis(1_250));
-/// How long a master that was replaced may take to become a replica.
+/// How long a replaced master may take to become a replica.
 const RECONFIGURED: Duration = Duration::from_secs(60);
 
 /// A configuration for Sentinels; `more`: further fields of the redis block.
@@ -77,33 +77,33 @@ fn switch_on(server: &RedisServer) {
     server.cli(&["hset", USERS, "anna", "1"]);
 }
 
-/// What a log shows of a worker: the instance without its thread.
+/// A worker's name in the log: the instance without its thread.
 fn name(holder: &str) -> &str {
     holder.split_once(':').unwrap().0
 }
 
-/// The lines about one kind of event that have all these pieces.
+/// The log lines of one kind of event that contain all these pieces.
 fn told(agent: &Agent, event: &str, pieces: &[&str]) -> Vec<String> {
     let event = format!(" event={event} ");
     agent.log_lines(&[&[event.as_str()], pieces].concat())
 }
 
-/// How many splits of a kind the task has had.
+/// Number of splits of this kind that the task has had.
 fn splits(page: &Exposition, kind: &str) -> f64 {
     page.get("lockwatch_task_splits_total", &[("task", TASK), ("kind", kind)]).unwrap()
 }
 
-/// How many splits of any kind all tasks have had.
+/// Number of splits of any kind that all tasks have had.
 fn all_splits(page: &Exposition) -> f64 {
     page.series("lockwatch_task_splits_total", &[]).into_values().sum()
 }
 
-/// How many locks fared so when a generation changed.
+/// Number of locks with this fate after a change of generation.
 fn fared(page: &Exposition, fate: &str) -> f64 {
     page.get("lockwatch_redis_locks_after_change_total", &[("fate", fate)]).unwrap()
 }
 
-/// Two sweeps: the program knows up to where each server has written.
+/// Waits for two sweeps, after which the program knows each server's write position.
 fn let_it_read() {
     std::thread::sleep(INTERVAL * 2);
 }
@@ -127,7 +127,7 @@ fn wait_demoted(server: &RedisServer) {
     });
 }
 
-/// Nothing was lost, nobody was doubled, and the verdict was this one all the time.
+/// No loss, no split, and this verdict all the time.
 #[track_caller]
 fn assert_calm(agent: &Agent, pages: &[Exposition], verdict: &str) {
     let other = pages.iter().find(|page| page.verdict(TASK) != verdict);

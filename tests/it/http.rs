@@ -24,7 +24,7 @@ use crate::snapshots::{
 };
 use crate::support::truth::rule;
 
-/// A running server and what feeds it. Ends with the test.
+/// A running server and its inputs. Ends with the test.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) published: watch::Sender<Arc<Published>>,
@@ -47,7 +47,7 @@ pub(crate) async fn start_with(
     start_as(first, |context| HttpContext { limits, enable_lifecycle, ..context }).await
 }
 
-/// A server whose context is the usual one but for what `change` says.
+/// A server whose context is the usual one with these changes.
 pub(crate) async fn start_as(
     first: Arc<Published>,
     change: impl FnOnce(HttpContext) -> HttpContext,
@@ -83,7 +83,6 @@ pub(crate) async fn start_as(
 }
 
 impl Server {
-    /// Waits until the server has stopped.
     pub(crate) async fn ended(&mut self) {
         timeout(PATIENCE, &mut self.serving).await.expect("the server stops").unwrap();
     }
@@ -177,7 +176,7 @@ fn small() -> Arc<Published> {
     published(vec![full_task("outbound"), stopped_task("in/bound")], vec![good_redis("main")])
 }
 
-/// A snapshot whose page is some megabytes long: more than the kernel's buffers take.
+/// A snapshot with an exposition of some megabytes, more than the kernel's buffers hold.
 fn big() -> Arc<Published> {
     let long = "x".repeat(180);
     published(
@@ -353,7 +352,7 @@ async fn a_reload_answers_how_it_went() {
             403
         );
     }
-    // All that a browser says to a server in the network that has no https.
+    // `Origin` is the only such header that browsers send to a server without HTTPS.
     for foreign in ["http://evil.example", "https://test:1", "http://tests", "null", "\u{ff}"] {
         assert_eq!(
             server.ask("POST", "/-/reload", &format!("Origin: {foreign}\r\n")).await.status,
@@ -406,7 +405,8 @@ async fn a_scraper_may_ask_for_some_metrics() {
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
     assert_eq!(described, ["lockwatch_build_info gauge", "lockwatch_lock_held gauge"]);
     assert!(text.contains("\nlockwatch_lock_held{"));
-    // Another selection of the same snapshot, and then all of it, are not the page that was kept.
+    // Another selection of the same snapshot, and then the full one, must not reuse the cached
+    // exposition.
     let other = server.get("/metrics?name[]=lockwatch_task_info").await;
     assert!(
         other.text().starts_with("# HELP lockwatch_task_info ")
@@ -502,7 +502,7 @@ async fn garbage_ends_the_connection_and_nothing_else() {
     ];
     for bytes in garbage {
         let mut stream = server.connect(Ipv4Addr::LOCALHOST).await;
-        // The server may close before it has read all of it.
+        // The server may close before it has read everything.
         let _ = stream.write_all(bytes).await;
         let mut answer = Vec::new();
         let _ =
@@ -567,7 +567,7 @@ async fn idle_connections_from_many_addresses_leave_room_for_the_scraper() {
     for address in 0..200_u8 {
         let mut stream = server.connect(Ipv4Addr::new(127, 0, 1, address)).await;
         let asked = stream.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n").await;
-        // Whoever asks once is answered, unless all others have come just now.
+        // A single request is answered, unless all other clients connected at the same moment.
         if asked.is_ok() && address < 64 {
             assert!(timeout(PATIENCE, stream.read(&mut [0; 1024])).await.unwrap().unwrap() > 0);
         }
@@ -596,14 +596,14 @@ async fn a_head_that_does_not_come_is_not_waited_for() {
             began.elapsed()
         );
     }
-    // A byte now and then does not help.
+    // Sending an occasional byte does not extend the timeout.
     let mut stream = server.connect(Ipv4Addr::LOCALHOST).await;
     let began = Instant::now();
     while stream.write_all(b"G").await.is_ok() {
         sleep(Duration::from_millis(50)).await;
         assert!(began.elapsed() < PATIENCE, "still open");
     }
-    // Nor is the head of a later request.
+    // Nor does the head of a later request.
     let mut stream = server.connect(Ipv4Addr::LOCALHOST).await;
     stream.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     assert!(timeout(PATIENCE, stream.read(&mut [0; 1024])).await.unwrap().unwrap() > 0);
@@ -629,8 +629,8 @@ async fn a_connection_may_idle_between_scrapes_but_not_for_ever() {
     assert!(began.elapsed() > idle / 2, "{:?}", began.elapsed());
 }
 
-/// Asks for the big page, reads it with pauses and in the end without; says how much came, and how
-/// much there was.
+/// Requests the big exposition and reads it with pauses, then without. Returns the bytes received
+/// and the length announced.
 async fn read_slowly(server: &Server, pauses: u32, pause: Duration) -> (usize, usize) {
     let mut stream = server.connect(Ipv4Addr::LOCALHOST).await;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
@@ -638,7 +638,7 @@ async fn read_slowly(server: &Server, pauses: u32, pause: Duration) -> (usize, u
     stream.read_exact(&mut bytes).await.unwrap();
     let length = parse(&bytes).header("content-length").unwrap().parse().unwrap();
     let (mut more, mut pace) = (vec![0; 4096], interval(pause));
-    // The first one is a pause, too.
+    // The first tick completes at once, so it is skipped.
     pace.reset();
     for _ in 0..pauses {
         pace.tick().await;
@@ -647,7 +647,7 @@ async fn read_slowly(server: &Server, pauses: u32, pause: Duration) -> (usize, u
         }
         bytes.extend_from_slice(&more);
     }
-    // What the kernel took before the end still comes.
+    // What the kernel had buffered still arrives.
     while bytes.len() < length {
         match timeout(PATIENCE, stream.read(&mut more)).await.expect("bytes or the end") {
             Ok(0) | Err(_) => break,
@@ -663,9 +663,10 @@ async fn a_client_that_does_not_read_is_cut_off() {
     let server = start_with(big(), limits, true).await;
     let (came, length) = read_slowly(&server, 1, Duration::from_secs(2)).await;
     assert!(came < length, "all {length} bytes came");
-    // What such clients make the kernel keep is nobody's memory, until there is none left.
+    // The kernel memory that such clients occupy is not accounted to any process, so it must be
+    // bounded.
     assert!(came < 3 << 19, "{came} bytes were kept for it");
-    // Others are served meanwhile and after.
+    // Other clients are served meanwhile and after.
     let page = server.get("/metrics").await;
     assert_eq!(
         (page.status, page.body.len().to_string().as_str()),

@@ -1,5 +1,5 @@
-//! The protocol by which a worker holds a lock, against a real Redis: what is in the keys, and who
-//! is told what.
+//! The protocol by which a worker holds a lock, with a real Redis: the contents of the keys, and
+//! the notifications.
 
 use crate::support::PATIENCE;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ async fn a_hold_is_one_field_that_counts_entries_under_a_key_with_the_lease_as_t
     assert_eq!(keys, 0, "something is left");
 }
 
-/// Redis starts the lease when it gets the request, and the answer may take as long as it likes.
+/// Redis starts the lease when it receives the request, however long the reply takes.
 #[tokio::test]
 async fn a_hold_counts_from_before_it_was_asked_for() {
     let Some(mut bench) = Bench::start("lease: slow answer").await else { return };
@@ -227,8 +227,8 @@ async fn a_watchdog_renews_every_third_of_the_lease_until_it_is_stopped() {
         }
         sleep(Duration::from_millis(10)).await;
     }
-    // Three leases have passed. Each renewal came a period after the last one; a busy machine may
-    // add to that.
+    // Three leases have passed. Each renewal came one period after the previous one; a busy machine
+    // may add to that.
     for pair in deadlines.windows(2) {
         assert!((495..1_400).contains(&(pair[1] - pair[0])), "{deadlines:?}");
     }

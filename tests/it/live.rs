@@ -1,7 +1,7 @@
-//! The whole program beside a real Redis and the real clients whose locks it watches.
+//! The whole program with a real Redis and the real clients whose locks it watches.
 //!
-//! Leases and thresholds are short so that this takes seconds; what they scale with is said in each
-//! test.
+//! Leases and thresholds are short so that the tests take seconds; each test names what they scale
+//! with.
 
 mod crash;
 mod kinds;
@@ -32,7 +32,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// `None`, with a message, on a machine that lacks a part. `tasks`: the list of tasks in YAML.
+    /// `None`, with a message, on a machine that lacks a program. `tasks`: the list of tasks in
+    /// YAML.
     fn open(test: &str, interval: &str, tasks: &str) -> Option<Scene> {
         let redisson = Redisson::start(test)?;
         let server = RedisServer::start(test)?;
@@ -72,14 +73,14 @@ fn connect(
     redisson.connect(client, &format!("port={} watchdog={watchdog_ms}", server.port))
 }
 
-/// How often Redis ran PEXPIRE since `config resetstat`, in scripts too.
+/// Number of PEXPIREs since `config resetstat`, in scripts too.
 fn pexpires(server: &RedisServer) -> u64 {
     let stats = server.cli(&["info", "commandstats"]);
     let calls = stats.split_once("cmdstat_pexpire:calls=").map_or("0", |(_, rest)| rest);
     calls.split(',').next().unwrap().parse().unwrap()
 }
 
-/// The verdicts that these pages show, without repetitions.
+/// The sequence of verdicts in these expositions, without repetitions.
 fn verdicts(pages: &[Exposition], task: &str) -> Vec<String> {
     let mut verdicts: Vec<String> =
         pages.iter().map(|page| page.verdict(task).to_owned()).collect();
@@ -87,19 +88,19 @@ fn verdicts(pages: &[Exposition], task: &str) -> Vec<String> {
     verdicts
 }
 
-/// The greatest value that a series of a task had.
+/// The maximum of a series of a task.
 fn greatest(pages: &[Exposition], task: &str, name: &str) -> f64 {
     pages.iter().filter_map(|page| page.of(task, name)).fold(0.0, f64::max)
 }
 
-/// Panics if anything in these pages is a reason to alert about this task, except for renewals, or
-/// if a gap is to be seen.
+/// Panics if these expositions have a reason to alert about this task (renewals excepted) or a
+/// visible gap.
 #[track_caller]
 fn check_calm(agent: &Agent, pages: &[Exposition], task: &str) {
     check_calm_but_for_gaps(agent, pages, task, 0.0);
 }
 
-/// The same where gaps of up to so many seconds are real.
+/// The same, with gaps of up to this many seconds permitted.
 #[track_caller]
 fn check_calm_but_for_gaps(
     agent: &Agent,
@@ -107,7 +108,7 @@ fn check_calm_but_for_gaps(
     task: &str,
     longest_gap_seconds: f64,
 ) {
-    // Winding down takes a moment; a second of it is none.
+    // Winding down takes a moment; up to a second of it is tolerated.
     let limits =
         [("down", longest_gap_seconds), ("split", 0.0), ("stalled", 0.0), ("unwanted", 1.0)];
     for (name, limit) in limits {
@@ -125,10 +126,10 @@ fn check_calm_but_for_gaps(
     }
 }
 
-/// Panics if any renewal of this task was late or overdue in these pages.
+/// Panics if any renewal of this task was late or overdue in these expositions.
 #[track_caller]
 fn check_never_late(agent: &Agent, pages: &[Exposition], task: &str) {
-    // A busy machine makes the real clients late; a wrong period makes them later than this.
+    // A busy machine delays the real clients; a wrong period would delay them more than this.
     for page in pages {
         let overdue = page.of(task, "lock_renewal_overdue_seconds").unwrap_or(0.0);
         agent.check(page, &format!("{task}: overdue"), overdue < 0.5);
@@ -141,7 +142,7 @@ fn check_never_late(agent: &Agent, pages: &[Exposition], task: &str) {
     agent.check(last, &format!("{task}: a late renewal"), count == in_time);
 }
 
-/// What Redis itself saw of its commands, line by line, since it was started.
+/// The output of `MONITOR`, line by line, since it was started.
 struct Monitor {
     lines: Arc<Mutex<Vec<String>>>,
 }
@@ -156,14 +157,14 @@ impl Monitor {
         assert_eq!(first, "+OK\r\n");
         let lines = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&lines);
-        // It ends with the server.
+        // The thread ends with the server.
         thread::spawn(move || {
             reader.lines().map_while(Result::ok).for_each(|line| kept.lock().unwrap().push(line))
         });
         Monitor { lines }
     }
 
-    /// When Redis ran PEXPIRE on this key, in whole milliseconds since the epoch, as it counts
+    /// When Redis ran PEXPIRE on this key, in whole milliseconds since the epoch, the unit of
     /// deadlines.
     fn pexpires_ms(&self, key: &str) -> Vec<f64> {
         let lines = self.lines.lock().unwrap();

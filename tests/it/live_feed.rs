@@ -1,4 +1,4 @@
-//! The live feed over real sockets: what comes, how long it may stay, and what it leaves to others.
+//! The live feed over real sockets: its contents, its time limits, and its effect on other clients.
 
 use crate::support::PATIENCE;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::snapshots::{RELOAD, full_task, good_redis, published, stopped_task};
 
-/// A running server and what feeds it. Ends with the test.
+/// A running server and its inputs. Ends with the test.
 struct Server {
     address: SocketAddr,
     boot: Arc<str>,
@@ -31,15 +31,15 @@ struct Server {
     serving: JoinHandle<()>,
 }
 
-/// A page that listens: what came of its stream.
+/// A connected page with the data of its stream.
 struct Listener {
     stream: TcpStream,
     head: String,
-    /// What came and was not looked at, without the chunks' lengths.
+    /// Received data not yet parsed, without chunk headers.
     text: String,
-    /// What came and is not a whole chunk yet.
+    /// Received bytes of an incomplete chunk.
     raw: Vec<u8>,
-    /// The last chunk came.
+    /// Whether the last chunk has arrived.
     is_complete: bool,
 }
 
@@ -91,7 +91,7 @@ impl Server {
         socket.connect(self.address).await.unwrap()
     }
 
-    /// Asks and reads the head of the answer.
+    /// Sends a request and reads the head of the answer.
     async fn ask(&self, method: &str, path: &str, from: Ipv4Addr) -> Listener {
         let mut stream = self.connect(from).await;
         stream
@@ -112,7 +112,7 @@ impl Server {
         Listener { stream, head, text: String::new(), raw: rest, is_complete: false }
     }
 
-    /// A page of the snapshot `since`.
+    /// Connects as a page that has the snapshot `since`.
     async fn listen(&self, since: u64) -> Listener {
         let page = self
             .ask("GET", &format!("/live?since={since}&boot={}", self.boot), Ipv4Addr::LOCALHOST)
@@ -152,7 +152,7 @@ impl Listener {
         }
     }
 
-    /// The next event that is no beat.
+    /// The next event that is not a heartbeat.
     async fn news(&mut self) -> Frame {
         loop {
             let frame = self.next().await.expect("an event");
@@ -178,7 +178,7 @@ impl Listener {
         true
     }
 
-    /// Reads whatever comes until the connection ends.
+    /// Reads until the connection ends.
     async fn ends(&mut self, within: Duration) -> bool {
         let end = Instant::now() + within;
         let mut bytes = vec![0; 1 << 16];
@@ -212,7 +212,7 @@ fn turned(name: &str, verdict: Verdict) -> TaskView {
     TaskView { verdict, ..stopped_task(name) }
 }
 
-/// So many tasks that everything about them is more than the kernel's buffers take.
+/// So many tasks that a full update exceeds the kernel's buffers.
 fn many(verdict: Verdict) -> Vec<TaskView> {
     let long = "x".repeat(180);
     (0..1_900).map(|n| TaskView { verdict, ..full_task(&format!("{n:04}{long}")) }).collect()
@@ -253,7 +253,7 @@ async fn a_page_hears_at_once_and_goes_on_where_it_was() {
     let mut stranger = server.ask("GET", "/live?since=2&boot=00000000", Ipv4Addr::LOCALHOST).await;
     let frame = stranger.next().await.unwrap();
     assert_eq!((frame.event.as_str(), frame.names("rows")), ("all", vec!["b"]));
-    // Nothing happens: it is told that the agent is there, but not that often.
+    // Without changes there are heartbeats, but not that often.
     let began = Instant::now();
     for _ in 0..3 {
         assert_eq!(back.next().await.unwrap().event, "beat");
@@ -381,7 +381,7 @@ async fn two_hundred_pages_from_one_address_leave_room_for_a_scrape() {
     for page in &mut pages {
         assert_eq!(page.news().await.names("rows"), ["a"]);
     }
-    // A page that goes makes room.
+    // A page that disconnects frees its place.
     drop(pages.pop());
     let deadline = Instant::now() + PATIENCE;
     while !server.ask("GET", "/live", Ipv4Addr::LOCALHOST).await.head.starts_with("http/1.1 200 ") {
@@ -401,7 +401,7 @@ async fn a_page_that_does_not_read_is_cut_off_and_one_that_reads_stays() {
     let mut deaf = server.listen(0).await;
     let mut good = server.listen(0).await;
     let began = Instant::now();
-    // Longer than any limit: everything anew, again and again.
+    // Longer than any limit: full updates, repeatedly.
     for sequence in 2..14 {
         let verdict = if sequence % 2 == 0 { Verdict::Down } else { Verdict::Running };
         server.publish(sequence, many(verdict));

@@ -1,4 +1,4 @@
-//! The one integration test binary: each module tests one border of the program with real parts.
+//! The one integration test binary: each module tests one interface of the program with real parts.
 
 mod acl;
 mod agent;

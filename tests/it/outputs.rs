@@ -304,7 +304,7 @@ fn secret() -> Holder {
     Holder { client: b"s3cr3t\n".to_vec(), thread: None, entries: None, secret: true }
 }
 
-/// One event of each kind, and how it is to be told.
+/// One event of each kind, and how it must be logged.
 pub(crate) fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
     use EventKind as E;
     let holders = vec![secret(), holder(b"evil\x1b[2J")];
@@ -535,7 +535,7 @@ fn a_line_says_who_why_and_for_how_long() {
     assert!(describe(&event(undecodable)).message.contains("kryo5"));
 }
 
-/// Collects what a subscriber writes.
+/// Collects what a tracing subscriber writes.
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 

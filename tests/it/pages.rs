@@ -1,5 +1,5 @@
-//! The pages for people and the badge: their structure, filters and groups, and that nothing of
-//! others becomes markup.
+//! The HTML pages and the badge: their structure, filters and groups, and the escaping of all
+//! untrusted text.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::snapshots::{
 use crate::support::html::Element;
 use crate::support::truth::rule;
 
-/// What others may call things: each is told apart from the others, and none is ever markup.
+/// Hostile names. They must stay distinguishable, and none may become markup.
 const HOSTILE: [&str; 9] = [
     "<script>alert(1)</script>",
     "\"><img src=x onerror=alert(1)>",
@@ -49,7 +49,7 @@ fn with_verdict(name: &str, verdict: Verdict) -> TaskView {
     TaskView { verdict, ..full_task(name) }
 }
 
-/// The names in the rows that are shown, in order.
+/// The names in the visible rows, in order.
 fn shown(page: &Element) -> Vec<String> {
     let rows = page.id("tasks").with("data-task");
     let visible = rows.iter().filter(|row| row.attribute("hidden").is_none());
@@ -66,7 +66,7 @@ fn cell(row: &Element, label: &str) -> String {
     row.all().into_iter().find(|cell| cell.attribute("data-label") == Some(label)).unwrap().text()
 }
 
-/// What a fact of a task's page says.
+/// The text of a fact on a task's page.
 fn fact(page: &Element, name: &str) -> String {
     let is_it = |div: &&Element| div.named("dt").first().is_some_and(|term| term.text() == name);
     let found = page.named("div").into_iter().find(is_it);
@@ -131,7 +131,7 @@ async fn the_list_says_what_script_and_visitors_need() {
     assert_eq!((meter.attribute("max"), meter.attribute("value")), (Some("30000"), Some("28631")));
     let since = (WALL.0 - 250 - 61_123).to_string();
     assert!(row.with("data-since").iter().any(|time| time.attribute("data-since") == Some(&since)));
-    // By the agent's clock, of which the server's is 12 ms short.
+    // By the agent's clock; the server's is 12 ms behind.
     let moved: Vec<_> =
         row.with("data-progress").iter().map(|time| time.attribute("data-ago").unwrap()).collect();
     assert_eq!(moved, ["1799999990512"]);
@@ -339,7 +339,7 @@ async fn hosts_that_cannot_be_read_are_no_secret() {
     assert_eq!(fact(&page(&server, "/tasks/nameless").await, "Hosts"), "cannot be read");
 }
 
-/// A task in which every text that others can choose is `text`.
+/// A task in which every text from outside is `text`.
 fn of_others(text: &str) -> TaskView {
     let bytes = text.as_bytes().to_vec();
     let mut task = full_task(text);
@@ -366,7 +366,7 @@ fn of_others(text: &str) -> TaskView {
     task
 }
 
-/// Events with `text` wherever others choose what is in them.
+/// Adds events with `text` in every field that comes from outside.
 fn keep_events(history: &History, task: &TaskView, text: &str) {
     let who = || vec![Holder { client: text.as_bytes().to_vec(), ..holder(b"") }];
     for (ago_s, kind) in [
@@ -410,7 +410,7 @@ async fn nothing_of_others_becomes_markup() {
         let one = page(&server, &format!("/tasks/{}", percent(text))).await;
         let badge =
             Element::parse(server.get(&format!("/badge/{}.svg", percent(text))).await.text());
-        // What the script compares is exactly what it was.
+        // The value that the script compares is unescaped.
         let own = row(&list, text);
         assert_eq!(
             (own.attribute("data-redis"), one.attribute("data-task")),
@@ -511,7 +511,7 @@ async fn the_page_of_one_task_says_all_that_is_known() {
     }
 }
 
-/// Where a bar is drawn and how long it is, in thousandths of the width.
+/// Start and length of a bar, in thousandths of the width.
 fn place(bar: &Element) -> (u32, u32) {
     let number = |name| {
         let percent: f64 = bar.attribute(name).unwrap().strip_suffix('%').unwrap().parse().unwrap();
@@ -538,13 +538,13 @@ async fn the_timeline_is_drawn_to_scale() {
         };
         ["h1", "h2", "gap", "unread"].map(of_class)
     };
-    // Ten minutes: a second is 1/600 of the width.
+    // Ten minutes, so a second is 1/600 of the width.
     let [first, second, gap, unread] = bars("/tasks/outbound").await;
     assert_eq!((first, gap, unread), (vec![(333, 167)], vec![(502, 82)], vec![(667, 83)]));
     assert_eq!(second, [(583, 417)], "it goes on until now");
     let [first, second, gap, _] = bars("/tasks/outbound?window=1h").await;
     assert_eq!((first, second, gap), (vec![(889, 28)], vec![(931, 69)], vec![(917, 14)]));
-    // Its oldest part is all that a shorter window shows of the present hold.
+    // A shorter window shows only the last part of the present hold.
     let [first, second, gap, _] = bars("/tasks/outbound?window=2m").await;
     assert_eq!((first, second, gap), (vec![(0, 1000)], vec![], vec![]));
     let page = page(&server, "/tasks/outbound").await;

@@ -1,4 +1,4 @@
-//! The driver of the real Redisson does what tests rely on.
+//! The driver of the real Redisson behaves as the tests assume.
 
 use crate::support::PATIENCE;
 use std::fs;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::support::redis::RedisServer;
 use crate::support::redisson::{Redisson, word};
 
-/// How often PEXPIRE ran since the last `config resetstat`, scripts included.
+/// Number of PEXPIREs since the last `config resetstat`, scripts included.
 fn renewals(server: &RedisServer) -> u64 {
     let stats = server.cli(&["info", "commandstats"]);
     let calls = stats.split_once("cmdstat_pexpire:calls=").map_or("0", |(_, rest)| rest);
@@ -88,7 +88,8 @@ fn a_lock_changes_hands_many_times() {
     redisson.run("unlock c2 t1 outbound:lock");
 }
 
-/// Released and retaken within a period, Redisson renews with one more timer each time.
+/// When a lock is released and retaken within a period, Redisson adds one more renewal timer each
+/// time.
 #[test]
 fn renewal_timers_pile_up() {
     let Some(mut redisson) = Redisson::start("redisson::renewal_timers_pile_up") else { return };
@@ -98,7 +99,7 @@ fn renewal_timers_pile_up() {
     server.cli(&["config", "resetstat"]);
     let began = Instant::now();
     until(|| renewals(&server) >= 22);
-    // One timer of 500 ms would take 11 s.
+    // A single timer of 500 ms would need 11 s.
     assert!(began.elapsed() < Duration::from_millis(2500), "{:?}", began.elapsed());
     assert_eq!(server.cli(&["hvals", "outbound:lock"]), "1");
 }
@@ -121,7 +122,7 @@ fn values_are_written_by_the_real_codecs() {
     assert_eq!(server.cli(&["smembers", "wanting"]), "[\"java.lang.Long\",5]");
 }
 
-/// The codec fixtures are what today's serializers write.
+/// The codec fixtures match the output of the present serializers.
 #[test]
 fn the_codec_fixtures_are_up_to_date() {
     let Some(mut redisson) = Redisson::start("redisson::the_codec_fixtures_are_up_to_date") else {

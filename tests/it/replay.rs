@@ -1,4 +1,4 @@
-//! The real program records beside a real Redis, and replays what it recorded.
+//! The real program records with a real Redis, and replays the recording.
 
 use crate::support::PATIENCE;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::support::redis::{CLIENT, RedisServer};
 
 /// The token of a string lock.
 const TOKEN: &str = "9c1b5f0e-SECRET-TOKEN";
-/// The thread of a Redisson lock: nobody would guess that a number is a secret.
+/// The thread of a Redisson lock, a secret although it is a number.
 const THREAD: &str = "90817263";
 const PROGRESS: &str = "PROGRESS-VALUE";
 const CLAIM: &str = "CLAIM-VALUE";
@@ -27,7 +27,7 @@ const TASKS: &str = r#"
      hosts: {hash: "token:hosts"}}
 "#;
 
-/// A recording of a crash, and what the agent said of it at the time.
+/// A recording of a crash, and the agent's reports at the time.
 struct Crash {
     folder: TempDir,
     /// The verdicts of `outbound` in the agent's log.
@@ -175,7 +175,7 @@ fn a_crash_is_replayed_as_it_was_seen_and_as_it_would_have_been() {
         (Some(false), 0)
     );
 
-    // A longer grace: the page is gone, and the stretch of "down" with it.
+    // A longer grace: the alert is gone, and so is the stretch of "down".
     let longer = as_json(&recordings, &["--set", "outbound.grace=1m"]);
     assert_eq!(task(&longer, "outbound"), outbound, "what is configured does not change");
     let changed = task(&longer["changed"], "outbound");
@@ -188,7 +188,7 @@ fn a_crash_is_replayed_as_it_was_seen_and_as_it_would_have_been() {
         assert!(text.contains(part), "{part}\n{text}");
     }
 
-    // A shorter one: it comes earlier and lasts longer.
+    // A shorter one: the alert comes earlier and lasts longer.
     let shorter = as_json(&recordings, &["--set", "*.grace=0s"]);
     let changed = task(&shorter["changed"], "outbound");
     assert!(seconds(&changed["pages"], "LockwatchTaskDown") > down + 0.5, "{shorter:#}");
@@ -215,7 +215,7 @@ fn a_crash_is_replayed_as_it_was_seen_and_as_it_would_have_been() {
     what_is_wrong_is_said(&crash);
 }
 
-/// Wrong questions, and files that somebody damaged.
+/// Invalid arguments and damaged files.
 fn what_is_wrong_is_said(crash: &Crash) {
     let fails = |path: &Path, arguments: &[&str], code: i32, parts: &[&str]| {
         let output = replay(path, arguments);
@@ -256,7 +256,7 @@ fn what_is_wrong_is_said(crash: &Crash) {
     fs::write(&damaged, "ts=2026 level=info\n").unwrap();
     fails(&damaged, &[], 1, &["is no recording of lockwatch"]);
 
-    // A crash while a line was written loses that line, and nothing else.
+    // A crash while a line is written loses that line, and nothing else.
     fs::write(&damaged, &whole[..whole.len() - 7]).unwrap();
     let torn = as_json(&damaged, &[]);
     assert_eq!(torn["torn"], 1);

@@ -1,5 +1,5 @@
-//! The runbooks and docs/alerting.md: whole, linked, and every command in them works on the real
-//! thing.
+//! The runbooks and docs/alerting.md are complete and linked, and every command in them works on
+//! real servers.
 
 pub(crate) mod pages;
 mod stage;
@@ -14,10 +14,10 @@ use stage::Stage;
 const SECTIONS: [&str; 6] =
     ["Meaning", "Impact", "Diagnosis", "Mitigation", "False alarm", "Prevention"];
 
-/// How the commands call `redis-cli`.
+/// The forms in which the commands call `redis-cli`.
 const CLIENTS: [&str; 4] = ["$REDIS_CLI ", "$OTHER_CLI ", "$SENTINEL_CLI ", "$CLUSTER_CLI "];
 
-/// What `redis-cli` may be asked without a warning.
+/// Read commands that runbooks may send without a warning.
 const READS: [&str; 22] = [
     "--scan ",
     "ACL GETUSER ",
@@ -43,8 +43,8 @@ const READS: [&str; 22] = [
     "GET ",
 ];
 
-/// What commands must tell in the situation that their runbook is for: page, part of the command,
-/// part of its output.
+/// What commands must print in the situation of their runbook: runbook, part of the command, part
+/// of its output.
 const TOLD: [(&str, &str, &str); 38] = [
     ("LockwatchTaskDown", "lockwatch status", "!! down"),
     ("LockwatchTaskDown", "PTTL", "-2"),
@@ -96,7 +96,7 @@ fn each_alert_has_a_runbook_and_a_line_in_the_overview() {
     for (alert, rule) in &alerts {
         let url = rule["annotations"]["runbook_url"].as_str().unwrap();
         assert!(url.ends_with(&format!("/alerts/runbooks/{alert}.md")), "{alert}: {url}");
-        // A page of a task has the task's own severity.
+        // Alerts about a task have the task's own severity.
         let section = match rule["labels"]["severity"].as_str() {
             None | Some("critical") => "Pages",
             _ => "Warnings",
@@ -193,7 +193,7 @@ fn every_series_that_is_named_exists() {
 fn every_command_works() {
     let Some(mut stage) = Stage::open("runbooks::every_command_works") else { return };
     let mut failures = Vec::new();
-    // What was said instead of what must be told; `None` once it was.
+    // The output found in place of the expected one; `None` once the expected one was found.
     let mut untold: Vec<Option<String>> = vec![Some(String::new()); TOLD.len()];
     for page in pages() {
         stage.arrange(page.name());
@@ -222,14 +222,14 @@ fn every_command_works() {
     assert!(untold.is_empty(), "{untold:#?}");
 }
 
-/// `status` tells by its exit code how the task is.
+/// The exit code of `status` depends on the state of the task, so it is no failure.
 fn has_worked(command: &Command, output: &Output) -> bool {
     let most = if command.text.starts_with("lockwatch status ") { 3 } else { 0 };
     output.status.code().is_some_and(|code| (0..=most).contains(&code))
         && (most == 0 || output.stderr.is_empty())
 }
 
-/// The first look is at what lockwatch itself says, and why.
+/// The first step is lockwatch's own status and explanation.
 #[test]
 fn the_runbook_of_a_task_begins_with_status_and_explain() {
     for page in Document::runbooks() {
@@ -246,13 +246,13 @@ fn the_runbook_of_a_task_begins_with_status_and_explain() {
     }
 }
 
-/// The runbooks and what they share.
+/// The runbooks and their common document.
 fn pages() -> Vec<Document> {
     let shared = ["docs/alerting.md", "alerts/README.md"].map(Document::read);
     shared.into_iter().chain(Document::runbooks()).collect()
 }
 
-/// All but the block that sets the variables.
+/// All commands except the block that sets the variables.
 fn commands_to_run(page: &Document) -> Vec<Command> {
     let text = match page.sections().first() {
         Some(("Before you start", variables)) => page.text.replace(sh_blocks(variables)[0], ""),

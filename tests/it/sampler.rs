@@ -1,4 +1,4 @@
-//! Connections and sampling against real servers, liars and a faulty network.
+//! Connections and sampling with real servers, malicious ones and a faulty network.
 
 mod connecting;
 mod sampling;

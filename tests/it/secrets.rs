@@ -1,8 +1,7 @@
-//! Secrets in every place where they may stand, looked for in everything that the program says, at
-//! the most talkative level.
+//! Secrets in every place where they may occur are searched in all output of the program, at the
+//! most verbose log level.
 //!
-//! A secret must not be there as it is, nor quoted, percent-encoded, in hex or base64, nor any half
-//! of it.
+//! No secret may appear as it is, quoted, percent-encoded, in hex or base64; nor may half of it.
 
 use crate::support::PATIENCE;
 use std::fs;
@@ -20,22 +19,21 @@ use crate::support::impostor::Impostor;
 use crate::support::redis::RedisServer;
 use crate::support::view::View;
 
-/// The password of a Redis, from a file. Each secret has a character that is encoded differently
-/// everywhere.
+/// The password of a Redis, from a file. Each secret has characters that every encoding changes.
 const FILE_PASSWORD: &str = "c4nary-FILE/p%+a&s\"s";
 /// The password of an ACL user, from the environment.
 const ENV_PASSWORD: &str = "c4nary-ENV/p%+a&s\"s";
-/// A password that no server wants.
+/// A password that no server accepts.
 const WRONG_PASSWORD: &str = "c4nary-WRONG/p%+a&s\"s";
 /// The password of Sentinels.
 const SENTINEL_PASSWORD: &str = "c4nary-SENTINEL/p%+a&s\"s";
-/// A password where none may be: in URLs, in fields, in values.
+/// A password in invalid places: in URLs, in fields, in values.
 const MISPLACED: &str = "c4naryMISPLACEDpassw0rd";
 /// The token of a string lock.
 const TOKEN: &str = "c4nary-TOKEN/t%+o&k\"en";
-/// The thread of a Redisson holder: with it, the client id releases the lock.
+/// The thread of a Redisson holder: together with the client id it can release the lock.
 const THREAD: &str = "9081726354";
-/// What a worker claims, and what its work changes: nobody said that they may be shown.
+/// A worker's claim and progress value, which are not configured to be shown.
 const CLAIM: &str = "c4nary-CLAIM/c%+l&a\"im";
 const PROGRESS: &str = "c4nary-PROGRESS/p%+r&o\"g";
 
@@ -51,10 +49,10 @@ const SECRETS: [&str; 9] = [
     PROGRESS,
 ];
 
-/// The client id of a Redisson holder, which is made to be shown.
+/// The client id of a Redisson holder, which is meant to be shown.
 const CLIENT: &str = "285475da-9152-4c83-822a-67ee2f116a79";
 
-/// Fails if any secret is in what was said in this place, in any form.
+/// Fails if any form of any secret is in this output.
 #[track_caller]
 fn keeps_secrets(place: &str, said: &[u8]) {
     let said_lower = said.to_ascii_lowercase();
@@ -74,12 +72,12 @@ fn keeps_secrets(place: &str, said: &[u8]) {
     }
 }
 
-/// A secret and its halves, in all the ways in which they could be written.
+/// A secret and its halves, in all encodings.
 fn forms(secret: &str) -> Vec<Vec<u8>> {
     let bytes = secret.as_bytes();
     let (first, second) = bytes.split_at(bytes.len() * 3 / 5);
     let mut forms = vec![bytes.to_vec(), first.to_vec()];
-    // The second half of a number could be anything.
+    // Half of a number is not specific enough.
     if secret != THREAD {
         forms.push(second.to_vec());
     }
@@ -87,7 +85,7 @@ fn forms(secret: &str) -> Vec<Vec<u8>> {
     forms.push(bytes.iter().flat_map(|byte| percent(*byte)).collect());
     forms.push(bytes.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect());
     forms.push(bytes.iter().flat_map(|byte| format!("\\x{byte:02x}").into_bytes()).collect());
-    // Base64 has three ways to begin; what depends on the neighbours is cut off.
+    // Base64 has three alignments; characters that depend on the neighbours are cut off.
     for shift in 0..3 {
         let shifted = [&vec![b'x'; shift], bytes].concat();
         let text = base64(&shifted);
@@ -135,7 +133,7 @@ fn the_search_finds_each_form() {
     }
 }
 
-/// Servers with secrets in them, and a folder with the files that hold passwords.
+/// Servers that hold secrets, and a folder with the password files.
 struct Scene {
     locked: RedisServer,
     users: RedisServer,
@@ -180,7 +178,7 @@ impl Scene {
         self.folder.path().join(name).to_string_lossy().into_owned()
     }
 
-    /// Runs a command to its end, and looks for secrets in all that it says.
+    /// Runs a command to its end, and searches its output for secrets.
     #[track_caller]
     fn run(&self, arguments: &[&str]) -> Output {
         let output =
@@ -246,7 +244,7 @@ tasks:
     )
 }
 
-/// What each task shows when all is as far as it gets.
+/// The final state of each task.
 fn settled(view: &View) -> bool {
     let reason = |task| view.reason(task);
     view.held("outbound") == Some(1.0)
@@ -258,7 +256,7 @@ fn settled(view: &View) -> bool {
         && reason("sentinel").is_some()
 }
 
-/// What a stream says within a second.
+/// What a stream sends within a second.
 fn streamed(port: u16, path: &str) -> Vec<u8> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
@@ -266,7 +264,7 @@ fn streamed(port: u16, path: &str) -> Vec<u8> {
     let (mut said, end) = (Vec::new(), Instant::now() + Duration::from_secs(1));
     while Instant::now() < end {
         let mut bytes = [0; 65_536];
-        // Nothing is said for a while, mostly.
+        // Most of the time the stream is silent.
         if let Ok(count) = stream.read(&mut bytes) {
             said.extend_from_slice(&bytes[..count]);
         }
@@ -311,7 +309,7 @@ fn no_output_of_an_agent_shows_a_secret() {
                 .env("RUST_LOG", "trace");
         });
         agent.until_view(PATIENCE, "all is as far as it gets", settled);
-        // Something happens to each secret.
+        // Every secret is changed or used once.
         scene.locked.cli(&["HSET", "claims", &format!("{CLIENT}:{THREAD}"), &format!("{CLAIM}-2")]);
         scene.locked.cli(&["HSET", "token:claims", TOKEN, &format!("{CLAIM}-2")]);
         scene.locked.cli(&["SET", "progress", &format!("{PROGRESS}-2")]);

@@ -1,4 +1,4 @@
-//! Snapshots made by hand, for tests of everything that reads them.
+//! Hand-made snapshots, for tests of everything that reads them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,9 +17,9 @@ use lockwatch_model::spec::{
 use lockwatch_model::time::{AgentWall, Mono, ServerTime};
 use lockwatch_model::verdict::{LockFact, Rule, Verdict, Wanted};
 
-/// The agent's wall clock of every snapshot made here.
+/// The agent's wall clock in all these snapshots.
 pub(crate) const WALL: AgentWall = AgentWall(1_800_000_000_123);
-/// The agent's own clock of every snapshot made here.
+/// The agent's monotonic clock in all these snapshots.
 pub(crate) const NOW: Mono = Mono(1_000_000);
 
 pub(crate) const RELOAD: ReloadStatus =
@@ -32,7 +32,7 @@ pub(crate) fn published(tasks: Vec<TaskView>, redises: Vec<RedisView>) -> Arc<Pu
     Arc::new(Published { snapshot, wall: WALL, made: Instant::now() })
 }
 
-/// A redis that was not asked yet.
+/// A redis that has not been read yet.
 pub(crate) fn new_redis(name: &str) -> RedisView {
     RedisView {
         spec: RedisSpec::new(name, RedisKind::Standalone, &["10.0.0.5:6379"]),
@@ -48,7 +48,7 @@ pub(crate) fn new_redis(name: &str) -> RedisView {
     }
 }
 
-/// A server that was not asked yet.
+/// A server that has not been read yet.
 fn new_node(address: &str) -> NodeView {
     NodeView {
         address: address.into(),
@@ -66,7 +66,7 @@ fn new_node(address: &str) -> NodeView {
     }
 }
 
-/// A master that decides.
+/// A deciding master.
 pub(crate) fn good_node(address: &str) -> NodeView {
     NodeView {
         up: Some(true),
@@ -86,7 +86,7 @@ pub(crate) fn good_node(address: &str) -> NodeView {
     }
 }
 
-/// A replica whose answers are evidence only.
+/// A replica, whose replies are evidence only.
 pub(crate) fn replica(address: &str) -> NodeView {
     NodeView {
         decides: false,
@@ -99,7 +99,7 @@ pub(crate) fn replica(address: &str) -> NodeView {
     }
 }
 
-/// A redis that answers.
+/// A healthy redis.
 pub(crate) fn good_redis(name: &str) -> RedisView {
     let mut totals = RedisTotals {
         reconnects: 1,
@@ -130,8 +130,8 @@ fn generation(replication_id: &[u8]) -> Arc<Generation> {
     })
 }
 
-/// A redis behind Sentinels after a failover: the old master came back as one, a replica lags,
-/// another is down, and one Sentinel has not heard of it yet.
+/// A redis with Sentinels after a failover: the old master came back as a master, a replica lags,
+/// another is down, and one Sentinel does not know of the failover yet.
 pub(crate) fn sentinel_redis(name: &str) -> RedisView {
     let says = |address: &str, master| SentinelWord { address: address.into(), master };
     let new_master = || Some(Ok("10.0.0.6:6379".into()));
@@ -184,12 +184,12 @@ pub(crate) fn cluster_redis(name: &str) -> RedisView {
     }
 }
 
-/// What another server shows of a task's lock.
+/// Another server's state of a task's lock.
 pub(crate) fn witness(node: &str, role: Role, holders: Option<Vec<Holder>>) -> WitnessView {
     WitnessView { node: node.into(), role, at: Mono(NOW.0 - 750), holders, behind_ms: None }
 }
 
-/// A task with the least configuration, of which nothing was read yet.
+/// A task with minimal configuration that has not been read yet.
 pub(crate) fn new_task(name: &str) -> TaskView {
     TaskView {
         spec: Arc::new(TaskSpec::new(
@@ -234,7 +234,7 @@ pub(crate) fn new_task(name: &str) -> TaskView {
     }
 }
 
-/// A task that is free and unwanted.
+/// A free task that is not wanted.
 pub(crate) fn stopped_task(name: &str) -> TaskView {
     TaskView {
         verdict: Verdict::Stopped,
@@ -256,7 +256,7 @@ pub(crate) fn holder(client: &[u8]) -> Holder {
     }
 }
 
-/// A task with every field set that a task can have.
+/// A task with every possible field set.
 pub(crate) fn full_task(name: &str) -> TaskView {
     let mut view = stopped_task(name);
     let spec = Arc::make_mut(&mut view.spec);

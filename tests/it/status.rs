@@ -1,5 +1,5 @@
-//! `lockwatch status` as people, scripts and monitors run it: the real program beside a real agent,
-//! and a malicious one.
+//! `lockwatch status` as used by people, scripts and monitoring: the real program with a real
+//! agent, and with a malicious one.
 
 use crate::support::PATIENCE;
 use std::io::{Read, Write};
@@ -21,10 +21,10 @@ use crate::support::{free_port, send_signal, skip, wait_until};
 const HOLDER: &str = "6f9a3c1e-8a52-4f5c-9f2e-0d3b7a1c5e42:57";
 const OTHER: &str = "0b1d5c7e-2f4a-4c6e-8a1b-9d8e7f6a5b4c:12";
 
-/// What `script` needs beside itself.
+/// Programs that a test with a pseudo-terminal needs.
 const PTY: &[&str] = &["script", "sh"];
 
-/// A task of each verdict, and the exit code for it alone.
+/// A task for each verdict, and the exit code for it alone.
 const VERDICTS: [(&str, &str, i32); 8] = [
     ("is split", "split", 2),
     ("is down", "down", 2),
@@ -36,7 +36,7 @@ const VERDICTS: [(&str, &str, i32); 8] = [
     ("is stopped", "stopped", 0),
 ];
 
-/// A Redis and an agent that has each verdict once.
+/// A Redis, and an agent with one task for each verdict.
 fn everything(test: &str) -> Option<(RedisServer, Agent)> {
     let server = RedisServer::start(test)?;
     let hold = |key: &str, holder: &str| {
@@ -82,7 +82,7 @@ fn url(port: u16) -> String {
     format!("http://127.0.0.1:{port}")
 }
 
-/// The command for this agent, with nothing of the tests' terminal.
+/// The command for this agent, independent of the tests' terminal.
 fn status(port: u16, arguments: &[&str]) -> Command {
     let mut command = program();
     command.args(["status", "--agent.url", &url(port)]).args(arguments).stdout(Stdio::piped());
@@ -105,7 +105,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// The rows of a table as their words.
+/// The rows of a table, split into words.
 fn rows(output: &Output) -> Vec<Vec<String>> {
     text(&output.stdout)
         .lines()
@@ -248,7 +248,7 @@ fn json_is_the_agents_own() {
     let shown: Value = serde_json::from_slice(&one.stdout).unwrap();
     assert_eq!((code(&one), shown["task"]["verdict"].as_str()), (2, Some("down")));
 
-    // Unchanged, byte for byte, and one line for each look.
+    // Unchanged, byte for byte, one line per request.
     let body = r#"{"tasks":[ {"name":"ü","verdict":"running","new":1e3} ],"sequence":7}"#;
     let stub = Stub::start(200, body);
     let output = status(stub.port, &["--json"]).output().unwrap();
@@ -336,7 +336,7 @@ fn nothing_of_a_malicious_agent_reaches_the_terminal() {
             }
         }
     }
-    // And it is still the same JSON.
+    // The JSON is still equal.
     let stub = Stub::start(200, &body);
     let output = status(stub.port, &["--json"]).output().unwrap();
     let (shown, sent): (Value, Value) =
@@ -361,7 +361,7 @@ fn task_of(text: &str) -> Value {
     })
 }
 
-/// As JSON in which only what must be escaped is.
+/// JSON that escapes only what must be escaped.
 fn hostile(value: &Value) -> String {
     serde_json::to_string(value).unwrap()
 }
@@ -486,7 +486,7 @@ fn a_watch_off_a_terminal_appends() {
     let stub = Stub::start(200, r#"{"tasks":[{"name":"outbound","verdict":"unwanted"}]}"#);
     let port = stub.port;
     let mut watch = Running::start(status(port, &["outbound", "--watch=100ms"]));
-    // One task has another answer than all of them.
+    // An answer for one task differs in form from one for all.
     watch.until("that it is no answer", |seen| seen.contains("no answer of an agent's"));
     drop(watch);
     let mut watch = Running::start(status(port, &["--watch=100ms"]));
@@ -507,7 +507,7 @@ fn program_with(arguments: &[&str]) -> Output {
     program().args(arguments).stdout(Stdio::piped()).output().unwrap()
 }
 
-/// A shell's line on a pseudo-terminal; its exit code is the line's.
+/// Runs a shell line on a pseudo-terminal; the exit code is that of the line.
 fn pty(line: &str) -> Command {
     let mut command = Command::new("timeout");
     command.args([
@@ -529,7 +529,7 @@ fn pty(line: &str) -> Command {
     command
 }
 
-/// A running command whose output is read as it comes. Dropping it ends exactly this process.
+/// A running command whose output is read as it comes. Dropping it kills exactly this process.
 struct Running {
     child: Child,
     output: Receiver<Vec<u8>>,
@@ -553,7 +553,7 @@ impl Running {
         Running { child, output, bytes: Vec::new(), seen: String::new() }
     }
 
-    /// Everything it has printed so far, once that fulfils the condition.
+    /// Waits until its output fulfils the condition; returns all output so far.
     #[track_caller]
     fn until(&mut self, what: &str, condition: impl Fn(&str) -> bool) -> String {
         let mut found = false;
@@ -584,7 +584,7 @@ impl Running {
         send_signal(self.child.id(), name);
     }
 
-    /// Waits until it has ended: all that it printed, and its exit code.
+    /// Waits until it has ended; returns all output and the exit code.
     #[track_caller]
     fn end(mut self) -> (String, Option<i32>) {
         let mut status = None;
@@ -608,7 +608,7 @@ impl Drop for Running {
     }
 }
 
-/// Answers every request with the same, as no honest agent would. Dropping it frees the port.
+/// Gives the same answer to every request, as no honest agent would. Dropping it frees the port.
 struct Stub {
     port: u16,
     ended: Arc<AtomicBool>,
@@ -634,7 +634,7 @@ impl Stub {
                 if told.load(Ordering::SeqCst) {
                     return;
                 }
-                // A client that has gone away is its own affair.
+                // A disconnected client is no error.
                 let _ = stream.and_then(|stream| serve(stream, &answer));
             }
         });
@@ -657,7 +657,7 @@ fn serve(mut stream: TcpStream, answer: &str) -> std::io::Result<()> {
 impl Drop for Stub {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::SeqCst);
-        // A last connection, so that it looks.
+        // A last connection wakes it up to see that it must stop.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
         if let Some(serving) = self.serving.take() {
             let _ = serving.join();

@@ -1,5 +1,5 @@
-//! The topologies that other tests stand on do what those rely on, and Redis does in them what the
-//! docs say it does.
+//! The topologies of the test suite work as other tests assume, and Redis behaves in them as the
+//! documentation says.
 
 mod cluster;
 mod redisson;

@@ -1,6 +1,6 @@
-//! Wake-ups by a server that tells of changed keys: what they bring, what they cost, and that they
-//! may fail in any way. The interval is so long that nothing that these tests wait for could have
-//! been seen by polling.
+//! Wake-ups by announced key changes (`CLIENT TRACKING`): their effect, their cost, and every way
+//! in which they may fail. The interval is so long that polling cannot cause what these tests wait
+//! for.
 
 mod changes;
 mod floods;
@@ -14,9 +14,9 @@ use crate::support::agent::Agent;
 use crate::support::exposition::Exposition;
 use crate::support::redis::RedisServer;
 
-/// No test waits so long.
+/// An interval longer than any test waits.
 const NEVER: &str = "10m";
-/// Every task is blind only after this: longer than the interval.
+/// Makes tasks blind only after a time longer than the interval.
 const BLIND: &str = "blind_after: 1h";
 
 /// A configuration of one redis with these tasks, each `name: key` of a string lock; `more`:
@@ -32,18 +32,18 @@ fn config(port: u16, interval: &str, more: &str, tasks: &[(&str, &str)]) -> Stri
     )
 }
 
-/// `lockwatch_redis_wake_ups` of the only server that is asked to tell.
+/// `lockwatch_redis_wake_ups` of the only server that announces changes.
 #[track_caller]
 fn wakes(page: &Exposition) -> Option<f64> {
     page.get("lockwatch_redis_wake_ups", &[])
 }
 
-/// `lockwatch_redis_hints_total`, all servers added up.
+/// `lockwatch_redis_hints_total`, summed over all servers.
 fn hints(page: &Exposition, outcome: &str) -> f64 {
     page.series("lockwatch_redis_hints_total", &[("outcome", outcome)]).into_values().sum()
 }
 
-/// Waits until the server tells of changes.
+/// Waits until the server announces changes.
 #[track_caller]
 fn until_listening(agent: &Agent) {
     agent.until(PATIENCE, "the server tells of changes", |page| wakes(page) == Some(1.0));
@@ -58,13 +58,13 @@ fn until_held(agent: &Agent, task: &str, held: bool) -> Exposition {
     })
 }
 
-/// How often a server was sent this command.
+/// How often a server received this command.
 fn calls(server: &RedisServer, command: &str) -> u64 {
     let [count] = calls_of(server, [command]);
     count
 }
 
-/// How often a server was sent each of these commands, all as of one moment.
+/// How often a server received each of these commands, all at the same moment.
 fn calls_of<const N: usize>(server: &RedisServer, commands: [&str; N]) -> [u64; N] {
     let stats = server.cli(&["info", "commandstats"]);
     commands.map(|command| {
@@ -75,7 +75,7 @@ fn calls_of<const N: usize>(server: &RedisServer, commands: [&str; N]) -> [u64; 
     })
 }
 
-/// The line of the connection that listens, in `CLIENT LIST`.
+/// The line of the tracking connection in `CLIENT LIST`.
 fn listener(server: &RedisServer) -> Option<String> {
     let clients = server.cli(&["client", "list"]);
     clients.lines().find(|line| line.contains("name=lockwatch-wake-ups")).map(str::to_owned)

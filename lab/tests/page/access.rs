@@ -1,4 +1,4 @@
-//! For everybody: keyboard, screen reader, dark, a phone.
+//! Accessibility: keyboard, screen reader, dark mode, small screens.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::support::{PATIENCE, assert_quiet, open_live, row, url};
 const LEASE: Duration = Duration::from_secs(600);
 const LIGHT: Media = Media { dark: false, calm: false };
 const DARK: Media = Media { dark: true, calm: true };
-/// How much the page is wider than the window when what runs on is at its longest.
+/// By how much the page is wider than the window when the running durations are at their longest.
 const TOO_WIDE: &str = "for (const time of document.querySelectorAll('time[data-since], \
     time[data-ago]')) \
         time.textContent = time.dataset.ago ? '59 min 59 s ago' : '59 min 59 s'; \
@@ -64,7 +64,7 @@ async fn axe_finds_nothing_and_nothing_is_too_wide() {
     assert!(found.is_empty(), "{}", found.join("\n"));
     assert_quiet(&browser, |_| false).await;
 
-    // What is said when it knows nothing any more can be read by everybody too.
+    // The banner of a page that lost its agent must be accessible too.
     open_live(&browser, address, "/").await;
     gallery.agent.signal(Signal::Stop).await.unwrap();
     browser
@@ -94,7 +94,7 @@ async fn a_keyboard_is_enough() {
     let browser = Browser::start().await.unwrap();
     open_live(&browser, agent.address(), "/").await;
 
-    // The first stop leads past the header.
+    // The first tab stop skips the header.
     browser.press(&[Key::Tab]).await.unwrap();
     assert_eq!(browser.value("document.activeElement.className").await.unwrap(), "skip");
     assert_eq!(browser.value("document.activeElement.checkVisibility()").await.unwrap(), true);
@@ -108,7 +108,7 @@ async fn a_keyboard_is_enough() {
     let outline = "getComputedStyle(document.activeElement).outlineStyle !== 'none'";
     assert_eq!(browser.value(outline).await.unwrap(), true, "the focus can be seen");
 
-    // What changes around it, and itself, leaves the focus where it is.
+    // Changes to this row and to others keep the focus.
     for task in ["a", "b"] {
         hand.hold(format!("{task}:lock").as_bytes(), b"second:1", LEASE).await.unwrap();
         let changed = format!("{}.cells[3].textContent.includes('second')", row(task));
@@ -125,7 +125,7 @@ async fn a_keyboard_is_enough() {
         .unwrap();
     browser.back().await.unwrap();
     browser.until(PATIENCE, "location.pathname === '/'").await.unwrap();
-    // Live again, also if the browser kept the page.
+    // The page becomes live again, also when the browser restores it from its cache.
     hand.hold(b"a:lock", b"third:1", LEASE).await.unwrap();
     browser
         .until(PATIENCE, &format!("{}.cells[3].textContent.includes('third')", row("a")))

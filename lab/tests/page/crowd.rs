@@ -1,4 +1,4 @@
-//! A thousand tasks.
+//! A page with a thousand tasks.
 
 use lockwatch_lab::page::Crowd;
 use lockwatch_lab::stack::{Browser, get};
@@ -6,13 +6,13 @@ use lockwatch_lab::stack::{Browser, get};
 use crate::support::{PATIENCE, assert_quiet, is_the_same_document, open_live};
 
 const TASKS: usize = 1000;
-/// Worst first, then by name.
+/// Whether the rows are sorted by severity, then by name.
 const SORTED: &str = "[...document.querySelectorAll('#tasks tr[data-task]')].every((row, at, \
     rows) => at === 0 || \
     Number(rows[at - 1].dataset.rank) < Number(row.dataset.rank) || \
     rows[at - 1].dataset.rank === row.dataset.rank && rows[at - 1].dataset.task < \
     row.dataset.task)";
-/// The bench measures it where nothing else runs; here other tests do, and nothing is optimised.
+/// Looser than the bench's limit: here other tests run at the same time, unoptimized.
 const FIRST_PAINT_MS: f64 = 3000.0;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! Filters and groups: by the script without asking the agent, and by the agent without the script.
+//! Filters and groups, by the script in the page and, without scripts, by the agent.
 
 use lockwatch_lab::page::Gallery;
 use lockwatch_lab::stack::{Browser, Key};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{PATIENCE, assert_quiet, is_the_same_document, open_live, url};
 
-/// The names of the rows that can be seen, in their order.
+/// The names of the visible rows, in order.
 const SHOWN: &str = "[...document.querySelectorAll('#tasks tr[data-task]')].filter(row => \
     row.checkVisibility()).map(row => row.dataset.task)";
 
@@ -53,7 +53,7 @@ async fn filters_and_groups_with_and_without_the_script() {
         "worst first"
     );
 
-    // Typed as people do.
+    // Types as a user does.
     browser.run("document.querySelector('#filter [name=q]').focus()", &[]).await.unwrap();
     browser.press(&"INVOICE".chars().map(Key::Letter).collect::<Vec<_>>()).await.unwrap();
     until_shown(&browser, &["invoice run"]).await;
@@ -104,7 +104,7 @@ async fn filters_and_groups_with_and_without_the_script() {
     assert!(is_the_same_document(&browser).await);
     assert_eq!(browser.value("location.search").await.unwrap(), "?group=label.team");
 
-    // What the script did, the agent does too, and a link to it can be sent to others.
+    // The agent renders the same result as the script, so a link to it can be shared.
     for scripts in [true, false] {
         browser.scripts(scripts).await.unwrap();
         for (query, expected) in [
@@ -119,7 +119,7 @@ async fn filters_and_groups_with_and_without_the_script() {
             assert_eq!(shown(&browser).await, expected, "{query}, scripts: {scripts}");
         }
     }
-    // Without the script the form asks the agent.
+    // Without scripts, the form sends a request to the agent.
     browser.open(&url(address, "/")).await.unwrap();
     browser.run("document.querySelector('#filter [name=q]').focus()", &[]).await.unwrap();
     browser

@@ -1,4 +1,4 @@
-//! In a team's own front end: a badge, and one task in a frame.
+//! Embedding in another site: a badge, and one task in a frame.
 
 use lockwatch_lab::page::Gallery;
 use lockwatch_lab::stack::{Browser, Site};
@@ -37,7 +37,7 @@ async fn a_badge_is_for_everybody_and_a_frame_for_those_who_may() {
             browser.value("document.querySelector('#task, #tasks') !== null").await.unwrap();
         assert_eq!(shown, may, "{path} in {}", site.url("/"));
         if may {
-            // It lives there too.
+            // The framed page is live too.
             browser
                 .until(
                     PATIENCE,

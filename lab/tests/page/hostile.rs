@@ -1,4 +1,4 @@
-//! A thousand hostile names, holders, hosts and users: they are text.
+//! A thousand hostile names, holders, hosts and users must be shown as plain text.
 
 use std::fmt::Write as _;
 
@@ -11,8 +11,8 @@ use crate::support::{PATIENCE, assert_quiet, open_live, url};
 
 const TASKS: usize = 1000;
 
-/// What a name may be: text without control characters, at most 200 bytes. `{n}` becomes the number
-/// of the task.
+/// Task names: text without control characters, at most 200 bytes. `{n}` becomes the number of the
+/// task.
 const NAMES: [&str; 16] = [
     "<script>window.harm={n}</script>",
     "</script><script>window.harm={n}</script>",
@@ -32,7 +32,7 @@ const NAMES: [&str; 16] = [
     "=HYPERLINK(\"http://x/{n}\")",
 ];
 
-/// What a holder, a user or a host may be besides: any bytes.
+/// Holders, users and hosts may be any bytes.
 const BYTES: [&[u8]; 6] = [
     b"\xff\xfe<b>",
     b"\x00\x1b[31m<script>window.harm=1</script>",
@@ -97,7 +97,7 @@ fn config(redis: &Redis) -> String {
     text
 }
 
-/// What only markup of others could have brought in.
+/// Elements that can only come from injected markup.
 const FOREIGN: &str = "document.querySelectorAll('img, svg [onload], iframe, object, #harm, b, i, \
     u, script:not([src=\"/app.js\"]), [onerror], [onload], [onmouseover], [style], base').length";
 
@@ -131,7 +131,7 @@ async fn a_thousand_hostile_names_and_values_are_text() {
     };
     is_harmless("the list").await;
 
-    // Rows that arrive live, and the same names all the time.
+    // Rows that arrive live, with the same names.
     hold(&hand, 0..TASKS, "second").await;
     let arrived = "[...document.querySelectorAll('#tasks tr[data-task]')].filter(row => \
         row.cells[3].textContent.includes('second')).length";
@@ -143,7 +143,7 @@ async fn a_thousand_hostile_names_and_values_are_text() {
         return rows.length === names.size && rows.every(row => names.has(row.dataset.task));";
     assert_eq!(browser.run(same, &[json!(names)]).await.unwrap(), true);
 
-    // Each kind's own page, by its link.
+    // The page of one task of each kind, reached by its link.
     let kinds: Vec<String> = (0..NAMES.len()).map(name).collect();
     let links = "return arguments[0].map(name => [...document.querySelectorAll('#tasks \
         tr[data-task]')] \
@@ -158,14 +158,14 @@ async fn a_thousand_hostile_names_and_values_are_text() {
         );
         is_harmless(name).await;
     }
-    // The last one was the first task's.
+    // The browser still shows the first task's page.
     hold(&hand, 0..1, "third").await;
     browser
         .until(PATIENCE, "document.querySelector('#task').textContent.includes('third')")
         .await
         .unwrap();
     is_harmless("a task's page, live").await;
-    // Filters take them as text, too.
+    // Filters treat the names as text too.
     browser
         .open(&url(
             agent.address(),

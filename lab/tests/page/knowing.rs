@@ -1,5 +1,5 @@
-//! The page never takes what it knew for what is: it says when it does not know, and recovers by
-//! itself.
+//! The page never shows outdated state as current: it reports that its state is unknown, and
+//! recovers by itself.
 
 use std::time::Duration;
 
@@ -48,7 +48,8 @@ impl Trial {
         self.hand.hold(b"outbound:lock", format!("{to}:1").as_bytes(), LEASE).await.unwrap();
     }
 
-    /// The page says so within its time, since `since_ms`.
+    /// Checks that the page reports within its time limit after `since_ms` that its state is
+    /// unknown.
     async fn says_that_it_does_not_know(&self, since_ms: f64, why: &str) {
         self.browser.until(PATIENCE, NOT_LIVE).await.unwrap();
         let seen = seen(&self.browser).await;
@@ -87,7 +88,7 @@ async fn an_agent_that_stops_is_noticed_and_one_that_is_back_too() {
     trial.agent.start_again().await.unwrap();
     trial.recovers_and_shows("third").await;
 
-    // Still live: the new agent's news arrive.
+    // The page is live: it receives changes from the new agent.
     trial.hand_over("fourth").await;
     trial.recovers_and_shows("fourth").await;
     assert_quiet(&trial.browser, |line| line.is_of_the_network()).await;
@@ -111,7 +112,7 @@ async fn a_network_that_fails_is_noticed_and_nothing_is_missed() {
 async fn a_laptop_that_slept_shows_the_present() {
     let trial = Trial::start().await;
     trial.browser.freeze().await.unwrap();
-    // Its connection is gone when it wakes up, as over night.
+    // The connection is gone when the browser wakes up, as after a night.
     trial.link.set(Traffic::Cut);
     for holder in ["second", "third"] {
         trial.hand_over(holder).await;
@@ -141,7 +142,7 @@ async fn a_blind_agent_is_told_plainly() {
     let why =
         trial.browser.value(&format!("{}.cells[2].textContent", row("outbound"))).await.unwrap();
     println!("why: {why}");
-    // The table of the servers says so too, and what to do; the page itself is live.
+    // The table of servers reports it too, with a remedy; the page itself is live.
     let servers = "document.querySelector('table.servers')";
     trial
         .browser

@@ -1,4 +1,4 @@
-//! What happens is seen at once, in the same document.
+//! Changes appear at once, without a reload of the document.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn config(redis: &Redis) -> String {
     )
 }
 
-/// When the key ends unless it is renewed, by Redis' clock.
+/// When the key expires unless it is renewed, by Redis' clock.
 async fn deadline_ms(redis: &Redis) -> i64 {
     let mut connection = redis.connect().await.unwrap();
     redis::cmd("PEXPIRETIME").arg("outbound:lock").query_async(&mut connection).await.unwrap()
@@ -70,7 +70,7 @@ async fn a_crash_turns_the_row_and_the_take_over_turns_it_back_without_a_reload(
         "the row turned {late_ms} ms after Redis' end of the key"
     );
 
-    // The gap is counted, from its beginning.
+    // The gap is counted from its beginning.
     let gap = format!("{}.cells[4].querySelector('[data-since]')", row("outbound"));
     let since_ms =
         browser.value(&format!("Number({gap}.dataset.since)")).await.unwrap().as_f64().unwrap();
@@ -97,7 +97,7 @@ async fn a_crash_turns_the_row_and_the_take_over_turns_it_back_without_a_reload(
         .await
         .unwrap();
 
-    // A renewal moves the end of the lease, though the row stays.
+    // A renewal moves the end of the lease without replacing the row.
     let deadline = format!("Number({}.querySelector('meter').dataset.deadline)", row("outbound"));
     let before_ms = browser.value(&deadline).await.unwrap().as_f64().unwrap();
     browser.until(PATIENCE, &format!("{deadline} >= {}", before_ms + 800.0)).await.unwrap();

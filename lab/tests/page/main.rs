@@ -1,4 +1,4 @@
-//! The page in a real browser, before the real agent and a real Redis.
+//! The HTML page in a real browser, with the real agent and a real Redis.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod access;

@@ -1,4 +1,4 @@
-//! A page that does not have all tasks asks for them anew, and says so when it is refused.
+//! A page that lacks some of the tasks requests them again, and reports a refusal.
 
 use lockwatch_lab::page::Crowd;
 use lockwatch_lab::stack::Browser;
@@ -6,8 +6,8 @@ use serde_json::json;
 
 use crate::support::{LIVE, PATIENCE, open_live, row};
 
-/// Frames come from the test, and pages only while it lets them. What it adds to the window must
-/// not have the name of a function of the page.
+/// Replaces `fetch`: frames come from the test, and pages only when it permits. Names added to the
+/// window must differ from the page's own functions.
 const BETWEEN: &str = "const real = window.fetch; \
     window.refused = false; \
     window.fetch = (url, options) => { \
@@ -31,7 +31,7 @@ async fn rows_that_could_not_be_fetched_are_not_shown_as_if_they_were_new() {
     let first =
         browser.value("document.querySelector('#tasks tr[data-task]').dataset.task").await.unwrap();
     let name = first.as_str().unwrap();
-    // Of more tasks than the frame has, one has changed.
+    // The frame has fewer tasks than exist, and one of them has changed.
     let script = format!(
         "window.refused = true; \
          const young = ({row}).cloneNode(true); \

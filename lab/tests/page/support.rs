@@ -1,4 +1,4 @@
-//! What these tests share.
+//! Helpers of these tests.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,17 +6,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use lockwatch_lab::stack::{Browser, ConsoleLine};
 use serde_json::{Value, json};
 
-/// How long anything may take on a busy machine that need not be quick.
+/// Timeout for steps that need not be fast, on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The page is live.
+/// Script: whether the page is live.
 pub(crate) const LIVE: &str = "document.querySelector('#connection').textContent === ''";
 
 pub(crate) fn url(address: SocketAddr, path: &str) -> String {
     format!("http://{address}{path}")
 }
 
-/// The row of a task, as an expression.
+/// Script expression: the row of a task.
 pub(crate) fn row(task: &str) -> String {
     format!(
         "[...document.querySelectorAll('#tasks tr[data-task]')].find(row => row.dataset.task === \
@@ -25,23 +25,23 @@ pub(crate) fn row(task: &str) -> String {
     )
 }
 
-/// Its verdict.
+/// Script expression: the verdict in that row.
 pub(crate) fn verdict(task: &str) -> String {
     format!("{}.dataset.verdict", row(task))
 }
 
-/// Opens a page, and marks its document.
+/// Opens a page, waits until it is live, and marks its document.
 pub(crate) async fn open_live(browser: &Browser, address: SocketAddr, path: &str) {
     browser.open(&url(address, path)).await.unwrap();
     browser.run("window.marker = 'the same document'", &[]).await.unwrap();
 }
 
-/// The document was not loaded again.
+/// Whether the document still has the mark, so was not reloaded.
 pub(crate) async fn is_the_same_document(browser: &Browser) -> bool {
     browser.value("window.marker").await.unwrap() == "the same document"
 }
 
-/// Nothing went wrong but the network, where that is to be expected.
+/// Checks that the console has no errors except expected network errors.
 pub(crate) async fn assert_quiet(
     browser: &Browser,
     mut expected: impl FnMut(&ConsoleLine) -> bool,
@@ -52,8 +52,8 @@ pub(crate) async fn assert_quiet(
     assert!(bad.is_empty(), "{bad:?}");
 }
 
-/// From now on `window.seen` gets `[epoch ms, text of #connection, verdict, holder]` of a task with
-/// each change.
+/// Records `[epoch ms, text of #connection, verdict, holder]` of a task in `window.seen` at each
+/// change from now on.
 pub(crate) async fn watch(browser: &Browser, task: &str) {
     let script = format!(
         "window.seen = []; \
@@ -73,7 +73,7 @@ pub(crate) async fn watch(browser: &Browser, task: &str) {
     browser.run(&script, &[]).await.unwrap();
 }
 
-/// What was seen since.
+/// What `watch` has recorded.
 pub(crate) async fn seen(browser: &Browser) -> Vec<Seen> {
     let seen = browser.value("window.seen").await.unwrap();
     seen.as_array().unwrap().iter().map(Seen::from).collect()

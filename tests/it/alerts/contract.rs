@@ -1,5 +1,5 @@
-//! What the rules promise to people, and what they need from the agent. Runbooks and dashboards
-//! hold the links to them to account.
+//! Labels, links and series of the rules: what they promise to users, and what they need from the
+//! agent.
 
 use crate::support::PATIENCE;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,15 +16,15 @@ use crate::support::agent::Agent;
 use crate::support::exposition::Exposition;
 use crate::support::redis::RedisServer;
 
-/// Labels of a scrape target; the first is always there.
+/// Labels of a scrape target; the first one is always present.
 const OF_TARGETS: [&str; 7] =
     ["job", "instance", "pod", "container", "endpoint", "address", "service"];
 const OF_ALERTS: [&str; 3] = ["alertname", "alertstate", "severity"];
-/// Made by Prometheus.
+/// Series that Prometheus itself generates.
 const OWN: [&str; 2] = ["up", "ALERTS"];
-/// Labels of the task in `config`.
+/// Optional fields of the task in `config`, which become labels.
 const OF_TASK: &str = "severity: critical, standby: required, team: logistics";
-/// What an agent says only of redises with several servers, which these tests do not run.
+/// Metrics that need several servers per redis, which these tests do not run.
 const OF_SEVERAL_SERVERS: [&str; 4] = [
     "lockwatch_redis_locks_behind",
     "lockwatch_redis_sentinels",
@@ -51,7 +51,7 @@ fn each_alert_says_what_people_need() {
         let description = &rule.annotations["description"];
         assert!(description.contains("{{") || rule.expr == "vector(1)", "{name}: {description}");
         let severity = rule.labels.get("severity").map(String::as_str);
-        // A page about a task has the task's own.
+        // Alerts about a task have the task's severity.
         let own = rule.expr.contains("task:lockwatch_task_info:");
         assert!(
             matches!(severity, Some("critical" | "warning" | "none")) || own && severity.is_none(),
@@ -114,7 +114,7 @@ fn every_series_and_label_that_a_rule_reads_is_on_the_real_page() {
     });
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 
-    // Whatever is renamed is missed.
+    // A renamed series would be missing from the catalogue.
     let catalogue = of_page(&agent.page());
     for name in rules.all().flat_map(|rule| promql::reads(&rule.expr).series).map(|(name, _)| name)
     {
@@ -138,8 +138,8 @@ fn config(server: &RedisServer) -> String {
     )
 }
 
-/// What can be read: the page of a real agent, what it would say of several servers, and what
-/// Prometheus adds.
+/// The available series: the exposition of a real agent, those for several servers, and Prometheus'
+/// own.
 fn of_page(page: &Exposition) -> Catalogue {
     let several = published(vec![], vec![sentinel_redis("main"), cluster_redis("spare")]);
     let plain =
@@ -163,10 +163,11 @@ fn of_targets() -> impl Iterator<Item = String> {
     OF_TARGETS.into_iter().map(str::to_owned)
 }
 
-/// What rules read that is not there: a series, or a label that none of the rule's series has.
+/// What the rules read that does not exist: a series, or a label that none of the rule's series
+/// has.
 fn mistakes(rules: &Rules, page: &Catalogue) -> Vec<String> {
     let mut catalogue = page.clone();
-    // A record may have whatever what it reads has, itself in the round before included.
+    // A record can have any label of what it reads, its own previous value included.
     let records: Vec<&Rule> = rules.all().filter(|rule| rule.record.is_some()).collect();
     for record in &records {
         catalogue.entry(record.name().to_owned()).or_default();
@@ -208,7 +209,7 @@ fn of_rule(rule: &Rule, catalogue: &Catalogue) -> Vec<String> {
     mistakes
 }
 
-/// The labels of everything that an expression reads.
+/// The labels of all series that an expression reads.
 fn labels_of(expr: &str, catalogue: &Catalogue) -> BTreeSet<String> {
     let series = promql::reads(expr).series.into_iter();
     series.filter_map(|(name, _)| catalogue.get(&name)).flatten().cloned().collect()

@@ -1,6 +1,6 @@
-//! Each place of the rules that decides something is changed, one at a time, and a unit test must
-//! notice. That takes minutes, so that only every tenth change is tried unless `LOCKWATCH_LONG` is
-//! set, as `make test ARGS=--long` does.
+//! Mutation tests of the rules: each deciding part is changed, one at a time, and a unit test must
+//! fail. All mutants take minutes, so only every tenth runs unless `LOCKWATCH_LONG` is set, as
+//! `make test ARGS=--long` does.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,8 +29,8 @@ const RECORDED: &str =
     "what is recorded of the counter grows an evaluation later, and is looked at for as long";
 const REMEMBERED: &str = "something else remembers for as long";
 
-/// Changes that no test can notice: rule, beginning of the change, a piece of what stands around
-/// it, and why.
+/// Equivalent mutants: rule, start of the change, a piece of its context, and why no test can
+/// detect it.
 #[rustfmt::skip] // one per line: a table
 const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("task:lockwatch_task_info:removed", "[1h] to [10h]", "labels»", LET_GO),
@@ -65,14 +65,14 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("redis:lockwatch_redis_generation:changed6h", "[6h] to [10h]", "generation»", "only tells how old is too old; a test of seven hours takes too long"),
 ];
 
-/// Without `LOCKWATCH_LONG` one of so many changes is tried.
+/// Without `LOCKWATCH_LONG`, one of this many mutants runs.
 const SHORT_STEP: usize = 10;
 
 /// One change of one rule.
 struct Mutant {
-    /// The rule that is changed.
+    /// Name of the changed rule.
     rule: String,
-    /// What is changed into what, and what stands around it.
+    /// Original text, replacement and context.
     change: String,
     place: String,
     rules: Rules,
@@ -84,13 +84,12 @@ impl Mutant {
     }
 }
 
-/// One scene of a file of unit tests, with the rules that it needs and no others, which makes it
-/// much faster.
+/// One test of a unit test file, with only the rules that it needs, which makes it much faster.
 struct Scene {
     file: PathBuf,
     text: String,
     needs: BTreeSet<String>,
-    /// How many mutants it has caught. What caught many is asked first.
+    /// Number of mutants caught so far. Scenes that caught many run first.
     caught: AtomicUsize,
 }
 
@@ -133,7 +132,7 @@ fn every_change_of_a_rule_fails_a_unit_test() {
     );
 }
 
-/// Whether all scenes that see the rule pass though it is changed.
+/// Whether all scenes that use the rule pass although it is changed.
 fn survives(mutant: &Mutant, scenes: &[Scene], folder: &Path) -> bool {
     fs::create_dir_all(folder.join("tests")).unwrap();
     let own = test_file(&mutant.rule);
@@ -161,7 +160,7 @@ fn scenes(rules: &Rules) -> Vec<Scene> {
         rules.all().map(|rule| (rule.name(), rule.reads(rules))).collect();
     let mut scenes = Vec::new();
     for file in test_files() {
-        // Aliases are resolved by reading it.
+        // Parsing resolves YAML aliases.
         let mut file_of_one: Value =
             serde_yaml::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
         for scene in file_of_one["tests"].as_sequence().unwrap().clone() {
@@ -177,7 +176,7 @@ fn scenes(rules: &Rules) -> Vec<Scene> {
     scenes
 }
 
-/// These rules, what they read, what that reads, and so on.
+/// These rules and their transitive dependencies.
 fn with_what_they_read<'a>(
     names: impl Iterator<Item = &'a str>,
     reads: &BTreeMap<&'a str, BTreeSet<&'a str>>,
@@ -192,7 +191,7 @@ fn with_what_they_read<'a>(
     needs
 }
 
-/// Every mutant must still be a rule: one that cannot be read fails all tests and proves nothing.
+/// Every mutant must still be valid: an unreadable rule fails all tests and proves nothing.
 fn check_syntax(mutants: &[Mutant], folder: &Path) {
     let files: Vec<PathBuf> = mutants
         .iter()
@@ -206,8 +205,7 @@ fn check_syntax(mutants: &[Mutant], folder: &Path) {
     promtool(&["check", "rules"], &files).unwrap();
 }
 
-/// Takes out what is known to change nothing; panics if something is known of which there is no
-/// mutant.
+/// Removes known equivalent mutants; panics if a known one does not exist any more.
 fn drop_equivalent(mutants: &mut Vec<Mutant>) {
     for (rule, change, place, why) in EQUIVALENT {
         let before = mutants.len();
@@ -273,7 +271,7 @@ fn places(rules: &Rules) -> impl Iterator<Item = (usize, usize)> {
         .flat_map(|(group, of)| (0..of.rules.len()).map(move |index| (group, index)))
 }
 
-/// What a piece of an expression is changed into.
+/// The replacements for a piece of an expression.
 fn changes(kind: Kind, text: &str) -> Vec<String> {
     match (kind, text) {
         (Kind::Sign, ">") => vec!["<=".to_owned()],
@@ -293,7 +291,7 @@ fn changes(kind: Kind, text: &str) -> Vec<String> {
     }
 }
 
-/// What stands around a piece of a text, which is marked.
+/// The context of a piece of text, with the piece marked.
 fn around(text: &str, at: &Range<usize>) -> String {
     const BEFORE: usize = 60;
     const AFTER: usize = 100;

@@ -1,9 +1,9 @@
-//! As much of PromQL as it takes to name what an expression reads, and to change one place of it.
+//! A partial PromQL parser: finds what an expression reads, and changes one place of it.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Words that are neither metrics nor labels, besides functions.
+/// Words, besides functions, that are neither metrics nor labels.
 const KEYWORDS: [&str; 12] = [
     "and",
     "bool",
@@ -41,7 +41,7 @@ pub(super) struct Token {
     pub(super) at: Range<usize>,
 }
 
-/// What an expression reads.
+/// The series and labels that an expression reads.
 #[derive(Debug, Default)]
 pub(super) struct Reads {
     /// Series, each with the labels by which it is selected.
@@ -59,7 +59,7 @@ pub(super) fn mentions(expr: &str, name: &str) -> bool {
     })
 }
 
-/// The pieces of an expression, without blanks and comments.
+/// The tokens of an expression, without whitespace and comments.
 pub(super) fn tokens(expr: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -100,8 +100,8 @@ fn string_length(text: &str) -> usize {
     text[1..].find('"').expect(text) + 2
 }
 
-/// What an expression reads. A word is a series unless it is a keyword, a function, or in a list of
-/// labels.
+/// Finds what an expression reads. A word is a series unless it is a keyword, a function, or in a
+/// list of labels.
 pub(super) fn reads(expr: &str) -> Reads {
     let mut reads = Reads::default();
     let tokens = tokens(expr);
@@ -152,7 +152,7 @@ pub(super) fn end_of_clause(expr: &str, tokens: &[Token], index: usize) -> Optio
     Some(expr.len())
 }
 
-/// Whether this list belongs to an operator between two series, not to an aggregation.
+/// Whether this list belongs to an operator between two series instead of an aggregation.
 fn is_joined(list: &str) -> bool {
     !["by", "without"].contains(&list)
 }

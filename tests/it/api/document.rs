@@ -1,5 +1,5 @@
-//! docs/openapi.json is true: every answer of the real program fits it, everything that it names is
-//! there, and its closed lists are those of the code.
+//! docs/openapi.json is accurate: every answer of the real program matches it, every property in it
+//! occurs, and its enumerations are those of the code.
 
 use crate::support::PATIENCE;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ use crate::support::view::View;
 
 const TEXT: &str = include_str!("../../../docs/openapi.json");
 
-/// Paths whose answers are compared, as documented; and as they are asked for.
+/// Paths whose answers are compared: as documented, and as requested.
 const ASKED: [(&str, &str); 5] = [
     ("/api/v1/tasks", "/api/v1/tasks"),
     ("/api/v1/tasks/{name}", "/api/v1/tasks/outbound"),
@@ -85,7 +85,7 @@ fn every_path_is_documented() {
     assert_eq!(documented, fixed.into_iter().chain(named).collect());
 }
 
-/// Everything that can be asked for, by the parameter's name: `label.team` for each label.
+/// All documented parameters by name; `label.team` for each label.
 fn parameters(document: &Value, path: &str) -> BTreeMap<String, String> {
     let parameters = document["paths"][path]["get"]["parameters"].as_array().unwrap();
     let in_query = parameters.iter().filter(|parameter| parameter["in"] == "query");
@@ -123,7 +123,8 @@ fn every_answer_of_the_real_program_fits() {
             stage.json(&format!("/api/v1/tasks/{}/explain", task["name"].as_str().unwrap()), 200);
         schemas.check(answer(&document, "/api/v1/tasks/{name}/explain", 200), &explained, "why");
     }
-    // A stream's message has no answer of its own: it is read as what it is said to be.
+    // A stream's message has no schema of its own, so it is checked against the one that its
+    // description names.
     let gap = super::sse::first_message(stage.agent.port, "/api/v1/events?since=00000000-0");
     assert_eq!(gap.event.as_deref(), Some("gap"));
     schemas.check(&gap_schema, &gap.json(), "gap");
@@ -159,12 +160,12 @@ fn every_answer_of_the_real_program_fits() {
     assert_eq!(only_null, NEVER_HERE);
 }
 
-/// What was `null` in each answer of this stage, as it would take a server that is not believed, or
-/// two masters; other tests make it by hand.
+/// Properties that stay `null` on this stage: they need an untrusted server or two masters. Other
+/// tests build those by hand.
 const NEVER_HERE: [&str; 2] = ["ExplainedExchange.refused", "Party.node"];
 
-/// A Redis, one with a replica behind three Sentinels of which one is dead, one that is not there,
-/// and an agent that has seen all kinds of things.
+/// A Redis server, one with a replica and three Sentinels of which one is dead, an unreachable one,
+/// and an agent that has seen many situations.
 struct Stage {
     agent: Agent,
     server: RedisServer,
@@ -195,7 +196,7 @@ impl Stage {
         Some(stage)
     }
 
-    /// Lets happen what leaves a trace.
+    /// Causes every situation that leaves a trace.
     fn play(&self) {
         let server = &self.server;
         let until = |what: &str, condition: &mut dyn FnMut(&View) -> bool| {
@@ -206,7 +207,7 @@ impl Stage {
                 && view.held("relay") == Some(1.0)
                 && view.held("till") == Some(1.0)
         });
-        // A renewal; and a lease that runs out, after which somebody else takes over.
+        // A renewal, then an expired lease and a takeover.
         server.cli(&["PEXPIRE", "outbound:lock", "60000"]);
         server.cli(&["PEXPIRE", "relay:lock", "3000"]);
         let ttl = "/lock/hold/ttl_seconds";

@@ -1,5 +1,4 @@
-//! The history of events over HTTP: as JSON, and as a stream that loses nothing and tells nothing
-//! twice.
+//! The event history over HTTP: as JSON, and as a stream that neither loses nor repeats events.
 
 use crate::support::PATIENCE;
 use std::collections::BTreeSet;
@@ -276,7 +275,7 @@ async fn a_client_that_comes_back_goes_on_where_it_was() {
     assert_eq!(stream.ids(50).await, server.ids(101..=150));
     drop(stream);
     server.happens("outbound", EventKind::GapBegan);
-    // A browser asks for the same address again.
+    // A reconnecting browser requests the same address again.
     let header = format!("Last-Event-ID: {}\r\n", server.id(150));
     let mut stream = server.stream(&format!("?since={}", server.id(100)), &header).await;
     assert_eq!(stream.ids(1).await, server.ids([151]));
@@ -319,7 +318,7 @@ async fn a_client_that_comes_back_too_late_is_told_so_once() {
         server.happens("outbound", EventKind::GapBegan);
     }
     server.happens("in/bound", EventKind::GapBegan);
-    // Of 2..=301 the newest 200 are kept: 101 is the newest that is gone.
+    // Of 2..=301 the newest 200 are kept, so 101 is the newest lost one.
     let mut stream = server.stream(&format!("?since={}", server.id(0)), "").await;
     assert_eq!(stream.message().await.event.as_deref(), Some("gap"));
     let expected = server.ids([1].into_iter().chain(102..=302));
@@ -345,7 +344,7 @@ async fn a_slow_client_catches_up_and_holds_nothing_back() {
         seen += quick.ids(100).await.len() as u64;
     }
     assert_eq!(seen, count);
-    // More than sockets buffer has come in the meantime, and all of it is still there.
+    // More came meanwhile than socket buffers hold, and nothing was lost.
     assert_eq!(slow.ids(12_000).await, server.ids(1..=12_000));
     assert!(slow.is_silent().await);
 }
@@ -395,7 +394,7 @@ async fn a_client_that_does_not_read_is_cut() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let ended = async {
         let mut blocks = 0;
-        // The last block may be cut in two.
+        // The last block may be cut.
         let reading = tokio::spawn(async move {
             while lazy.next().await.is_some() {
                 blocks += 1;
@@ -424,7 +423,7 @@ async fn silence_has_a_heartbeat_while_the_engine_lives() {
         std::sync::Arc::make_mut(published).made =
             Instant::now().checked_sub(Duration::from_secs(11)).unwrap();
     });
-    // One may be under way.
+    // One may be in flight.
     let _ = timeout(Duration::from_millis(150), stream.next()).await;
     assert!(stream.is_silent().await && stream.is_silent().await);
     assert_eq!(server.get(PATH).await.status, 503, "a list would look like the present");

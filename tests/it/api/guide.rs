@@ -1,4 +1,4 @@
-//! docs/api.md: its commands work on the real program, and it names every parameter.
+//! docs/api.md: its commands work with the real program, and it names every parameter.
 
 use crate::support::PATIENCE;
 use std::process::Command;

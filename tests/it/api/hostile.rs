@@ -1,5 +1,5 @@
-//! A thousand hostile texts as names, keys, holders, hosts, users, nodes and queries: valid JSON on
-//! one line, one message per event, and nothing that a terminal or a reader of lines would obey.
+//! A thousand hostile texts as names, keys, holders, hosts, users, nodes and queries. Output stays
+//! valid JSON on one line, one message per event, and free of terminal or line control characters.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::support::truth::rule;
 
 const COUNT: usize = 1_000;
 
-/// Pieces that mean something to somebody: JSON, HTML, terminals, readers of lines, server-sent
-/// events, readers of UTF-8.
+/// Fragments with a meaning in JSON, HTML, terminals, line-based formats, server-sent events or
+/// UTF-8.
 const PIECES: [&[u8]; 24] = [
     b"\n",
     b"\r\n",
@@ -61,7 +61,7 @@ fn texts() -> Vec<Vec<u8>> {
     (0..COUNT).map(text).collect()
 }
 
-/// A name can be any text.
+/// Task names can be any text.
 fn name(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -84,7 +84,7 @@ fn hostile_task(bytes: &[u8]) -> TaskView {
     view
 }
 
-/// Events that carry the text in all places that events have.
+/// Events with the text in every field.
 fn hostile_events(bytes: &[u8]) -> Vec<Event> {
     let holders: Vec<Holder> = vec![holder(bytes)];
     let parties = vec![Party { holder: holder(bytes), node: Some(name(bytes).into()) }];
@@ -173,7 +173,8 @@ async fn hostile_texts_stay_texts() {
             assert_eq!(message.json()["task"], name(bytes));
         }
     }
-    // On a busy machine that took so long that it would look as if the engine had stopped.
+    // Streaming may take so long on a busy machine that the snapshot would look too old, as from a
+    // stopped engine.
     let refresh =
         || server.published.send_modify(|published| Arc::make_mut(published).made = Instant::now());
     refresh();
@@ -181,7 +182,7 @@ async fn hostile_texts_stay_texts() {
     assert_harmless(events.text(), false);
     assert_eq!(events.json()["events"].as_array().unwrap().len(), 1_000);
 
-    // As questions, too; those that are no UTF-8 are refused.
+    // As query parameters too; invalid UTF-8 is refused.
     for bytes in texts.iter().step_by(7) {
         refresh();
         let escaped: String = bytes.iter().take(1_000).map(|byte| format!("%{byte:02x}")).collect();

@@ -1,19 +1,18 @@
-//! As much of JSON Schema as the description of the API uses; a keyword that is not checked here is
-//! a mistake there.
+//! The subset of JSON Schema that the API's description uses. Any other keyword is an error.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-/// Keywords that say nothing about values.
+/// Keywords that do not constrain values.
 const SILENT: [&str; 2] = ["description", "default"];
 
-/// A document, and which of its properties were met.
+/// A document, and which of its properties occurred.
 pub(super) struct Schemas<'a> {
     document: &'a Value,
-    /// `Schema.property` of every property that was there.
+    /// `Schema.property` of every property that occurred.
     pub(super) present: BTreeSet<String>,
-    /// Of them, those that were not `null`.
+    /// Those that occurred with a value other than `null`.
     pub(super) told: BTreeSet<String>,
 }
 
@@ -22,7 +21,7 @@ impl<'a> Schemas<'a> {
         Schemas { document, present: BTreeSet::new(), told: BTreeSet::new() }
     }
 
-    /// Panics unless `value` is what the schema says.
+    /// Panics unless `value` matches the schema.
     #[track_caller]
     pub(super) fn check(&mut self, schema: &'a Value, value: &Value, what: &str) {
         if let Err(why) = self.fits(schema, value, "", what) {
@@ -30,7 +29,7 @@ impl<'a> Schemas<'a> {
         }
     }
 
-    /// Every property of the schemas of objects with these names, as `Schema.property`.
+    /// Every property of the object schemas with these names, as `Schema.property`.
     pub(super) fn properties(&self) -> BTreeSet<String> {
         let schemas = self.document["components"]["schemas"].as_object().unwrap();
         let of = |(name, schema): (&String, &Value)| -> Vec<String> {
@@ -40,7 +39,7 @@ impl<'a> Schemas<'a> {
         schemas.iter().flat_map(of).collect()
     }
 
-    /// `name`: the schema that it is part of; `at`: where it is in the whole.
+    /// `name`: the schema that contains it; `at`: its place in the document.
     fn fits(
         &mut self,
         schema: &'a Value,

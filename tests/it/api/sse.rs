@@ -1,4 +1,4 @@
-//! A client of server-sent events that takes nothing for granted.
+//! A strict client of server-sent events.
 
 use crate::support::PATIENCE;
 use std::collections::VecDeque;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 use tokio::time::timeout;
 
-/// One block of lines up to an empty one.
+/// One block of lines, up to an empty line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Block {
     pub(super) id: Option<String>,
@@ -35,13 +35,13 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Opens it; `headers` are whole lines. Its receive buffer is small, so that a server soon
-    /// notices that nobody reads.
+    /// Opens it; `headers` are whole lines. The small receive buffer makes a server notice soon
+    /// that the client does not read.
     pub(super) async fn open(address: SocketAddr, path: &str, headers: &str) -> Stream {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(8 << 10).unwrap();
         let mut socket = socket.connect(address).await.unwrap();
-        // HTTP/1.0: no chunks.
+        // HTTP/1.0 avoids chunked encoding.
         let request = format!("GET {path} HTTP/1.0\r\nAccept: text/event-stream\r\n{headers}\r\n");
         socket.write_all(request.as_bytes()).await.unwrap();
         let mut stream =
@@ -93,7 +93,7 @@ impl Stream {
         ids
     }
 
-    /// Whether nothing comes for a while.
+    /// Whether no data comes within a short time.
     pub(super) async fn is_silent(&mut self) -> bool {
         self.parse();
         self.blocks.is_empty() && timeout(Duration::from_millis(150), self.read()).await.is_err()
@@ -101,7 +101,7 @@ impl Stream {
 
     async fn read(&mut self) -> bool {
         let mut buffer = [0; 4096];
-        // A stream that is cut is one that has ended.
+        // A reset stream counts as ended.
         let count = self.socket.read(&mut buffer).await.unwrap_or(0);
         self.bytes.extend_from_slice(&buffer[..count]);
         count > 0
@@ -118,7 +118,7 @@ impl Stream {
 
 fn parse_block(text: &str) -> Block {
     let mut block = Block::default();
-    // A reader of events takes a carriage return for the end of a line, too.
+    // Event stream parsers treat a carriage return as a line end too.
     for line in text.split(['\n', '\r']) {
         let (name, value) =
             line.split_once(':').unwrap_or_else(|| panic!("no field: {line:?} in {text:?}"));

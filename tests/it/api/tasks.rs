@@ -20,7 +20,7 @@ fn with_team(mut view: TaskView, team: &str) -> TaskView {
     view
 }
 
-/// Four tasks of two redises and teams.
+/// Four tasks of two Redis servers and two teams.
 fn some() -> Arc<Published> {
     let mut inbound = with_team(stopped_task("inbound"), "shop, returns");
     inbound.redis = "spare".into();

@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// The names of all dashboards, which are also those of their files.
+/// The UIDs of all dashboards, which are also their file names.
 pub(crate) const UIDS: [&str; 3] = ["lockwatch-overview", "lockwatch-task", "lockwatch-agent"];
 
-/// One dashboard.
 pub(crate) struct Board {
     pub(crate) json: Value,
 }
@@ -19,15 +18,15 @@ pub(crate) struct Board {
 pub(crate) struct Query {
     /// The title of its panel.
     pub(crate) panel: String,
-    /// Its letter.
+    /// Its reference letter.
     pub(crate) letter: String,
     pub(crate) expr: String,
     pub(crate) legend: String,
-    /// Whether it asks for one instant, not for a time range.
+    /// Whether it is an instant query instead of a range query.
     pub(crate) instant: bool,
 }
 
-/// Where the dashboards lie.
+/// The folder of the dashboards.
 pub(crate) fn folder() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     [here.join("dashboards"), here.join("../dashboards")]
@@ -36,12 +35,10 @@ pub(crate) fn folder() -> PathBuf {
         .expect("dashboards")
 }
 
-/// All dashboards.
 pub(crate) fn all() -> Vec<Board> {
     UIDS.iter().map(|uid| read(uid)).collect()
 }
 
-/// The text of one dashboard.
 pub(crate) fn text(uid: &str) -> String {
     fs::read_to_string(folder().join(format!("{uid}.json"))).expect("dashboard")
 }
@@ -59,7 +56,7 @@ impl Board {
         string(&self.json, "uid")
     }
 
-    /// All panels but the rows.
+    /// All panels except rows.
     pub(crate) fn panels(&self) -> impl Iterator<Item = &Value> {
         list(&self.json, "/panels").filter(|panel| panel["type"] != "row")
     }
@@ -76,7 +73,7 @@ impl Board {
         list(&self.json, "/annotations/list")
     }
 
-    /// Every expression: of panels, of annotations, and the selectors of variables.
+    /// Every expression: of panels and annotations, and the selectors of variables.
     pub(crate) fn expressions(&self) -> Vec<String> {
         let panels = self.queries().into_iter().map(|query| query.expr);
         let annotations =
@@ -99,7 +96,7 @@ pub(crate) fn queries_of(panel: &Value) -> Vec<Query> {
     list(panel, "/targets").map(query).collect()
 }
 
-/// The fields that a table shows, in the words of the data source: labels and `Value #A`.
+/// The fields that a table shows, by their names in the data source: labels and `Value #A`.
 pub(crate) fn columns(panel: &Value) -> Vec<&str> {
     let transformations = list(panel, "/transformations");
     let filter = transformations
@@ -112,7 +109,7 @@ pub(crate) fn columns(panel: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// The words for a query's values: of its column in a table, else of the whole panel.
+/// The value mappings for a query: of its column in a table, else of the whole panel.
 pub(crate) fn texts_of(panel: &Value, letter: &str) -> BTreeMap<String, String> {
     let organize =
         list(panel, "/transformations").find(|transformation| transformation["id"] == "organize");
@@ -136,13 +133,13 @@ pub(crate) fn texts_of(panel: &Value, letter: &str) -> BTreeMap<String, String> 
     options.map(|(value, result)| (value.clone(), string(result, "text").to_owned())).collect()
 }
 
-/// The series and the label that a variable's query asks for.
+/// The series and the label of a variable's query.
 pub(crate) fn label_values(variable: &Value) -> Option<(&str, &str)> {
     let query = variable.pointer("/query/query")?.as_str()?;
     query.strip_prefix("label_values(")?.strip_suffix(')')?.rsplit_once(", ")
 }
 
-/// The words in `{{…}}`.
+/// The labels in `{{…}}`.
 pub(crate) fn labels_in(legend: &str) -> Vec<&str> {
     legend.split("{{").skip(1).filter_map(|rest| rest.split("}}").next()).collect()
 }

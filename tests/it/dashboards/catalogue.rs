@@ -1,5 +1,5 @@
-//! What a query can ask for: the agent's metrics, what the rules record, and what Prometheus makes
-//! itself.
+//! The series that a query can read: the agent's metrics, recorded series, and those that
+//! Prometheus generates.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use super::board::{list, string};
 
-/// Labels that every target has.
+/// Labels of every target.
 const OF_TARGETS: [&str; 2] = ["job", "instance"];
 const OF_ALERTS: [&str; 7] =
     ["alertname", "alertstate", "severity", "task", "redis", "job", "instance"];
-/// Prometheus' own series for each target.
+/// Series that Prometheus generates for each target.
 const OF_SCRAPES: [&str; 5] = [
     "up",
     "scrape_duration_seconds",

@@ -1,4 +1,4 @@
-//! What can be wrong with a dashboard, a line for each mistake.
+//! The checks of a dashboard; each mistake is one line of text.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,12 @@ use super::board::{
 use super::catalogue::{Catalogue, catalogue};
 use super::promql::{Selector, selectors};
 
-/// Units of Grafana that we use.
+/// The Grafana units in use.
 const UNITS: [&str; 9] =
     ["none", "short", "s", "percentunit", "bytes", "cps", "ops", "dateTimeFromNow", "string"];
-/// Panels that every Grafana from 10 on has; `graph`, `singlestat` and `table-old` are gone.
+/// Panel types that exist since Grafana 10; `graph`, `singlestat` and `table-old` are gone.
 const PANELS: [&str; 6] = ["stat", "timeseries", "state-timeline", "table", "bargauge", "heatmap"];
-/// What Grafana itself replaces.
+/// Variables that Grafana defines itself.
 const BUILT_IN: [&str; 6] = [
     "__rate_interval",
     "__range",
@@ -25,8 +25,8 @@ const BUILT_IN: [&str; 6] = [
     "__data.fields.*",
     "__field.labels.*",
 ];
-/// Metrics that are states, to be shown as words. A state of a task is a number that the query
-/// makes.
+/// Metrics that are states and must be shown as words. A task's state is a number that the query
+/// computes.
 const STATES: [&str; 10] = [
     "up",
     "lockwatch_task_state",
@@ -42,7 +42,7 @@ const STATES: [&str; 10] = [
 /// Functions for counters.
 const RATES: [&str; 2] = ["rate", "increase"];
 
-/// Everything that is wrong, a line each.
+/// All mistakes, one per line.
 pub(super) fn mistakes(boards: &[Board]) -> String {
     let catalogue = catalogue();
     let uids = boards.iter().zip(board::UIDS).filter(|(board, uid)| board.uid() != *uid);
@@ -66,7 +66,7 @@ pub(super) fn of_each(boards: &[Board], check: impl Fn(&Board) -> Vec<String>) -
     boards.iter().flat_map(lines).collect()
 }
 
-/// The top of a dashboard.
+/// Checks the top level of a dashboard.
 fn of_shape(board: &Board) -> Vec<String> {
     let json = &board.json;
     let mut lines = Vec::new();
@@ -89,7 +89,7 @@ fn of_shape(board: &Board) -> Vec<String> {
     lines
 }
 
-/// Where the panels are, and that each is one.
+/// Checks the layout and the types of panels.
 fn of_grid(board: &Board) -> Vec<String> {
     let mut lines = Vec::new();
     let mut seen: Vec<(&str, [u64; 4])> = Vec::new();
@@ -172,7 +172,7 @@ fn of_panels(board: &Board) -> Vec<String> {
     lines
 }
 
-/// What the expressions ask for.
+/// Checks what the expressions read.
 pub(super) fn of_queries(board: &Board, catalogue: &Catalogue) -> Vec<String> {
     let queries = board.queries();
     let of_panels = queries.iter().flat_map(|query| {
@@ -215,7 +215,7 @@ fn of_annotation(annotation: &Value, catalogue: &Catalogue) -> Vec<String> {
     [of_selectors(&found, false, catalogue), of_labels(&labels, &found, catalogue)].concat()
 }
 
-/// Labels that nothing has of what is asked for.
+/// The labels that none of the queried series has.
 fn of_labels(labels: &[&str], found: &[Selector], catalogue: &Catalogue) -> Vec<String> {
     let known = |label: &str| {
         found.iter().any(|selector| labels_of(selector, catalogue).iter().any(|has| has == label))
@@ -248,7 +248,7 @@ fn of_selector(selector: &Selector, catalogue: &Catalogue) -> Vec<String> {
     lines
 }
 
-/// Over a time range the window follows Grafana's step, so that no sample is missed.
+/// In a range query the window must follow Grafana's step, so that no sample is missed.
 fn of_window(selector: &Selector, instant: bool) -> Vec<String> {
     let allowed: &[&str] =
         if instant { &["$__rate_interval", "$__range", "1d"] } else { &["$__rate_interval"] };
@@ -260,7 +260,7 @@ fn labels_of(selector: &Selector, catalogue: &Catalogue) -> Vec<String> {
     catalogue.get(&selector.metric).map(|known| known.labels.clone()).unwrap_or_default()
 }
 
-/// Every `$name` is there, and every variable keeps up with the time range.
+/// Checks that every `$name` exists and every variable updates with the time range.
 fn of_variables(board: &Board) -> Vec<String> {
     let defined: Vec<&str> = board.variables().map(|variable| string(variable, "name")).collect();
     let mut lines = Vec::new();
@@ -287,7 +287,8 @@ fn of_variables(board: &Board) -> Vec<String> {
         if !board.expressions().iter().any(|expr| expr.contains(&format!("${name}"))) {
             lines.push(format!("{name}: is not used"));
         }
-        // Many values are a pattern; of one value, signs of patterns must not count.
+        // Multiple values form a pattern; a single value must be escaped, so that pattern
+        // characters do not count.
         let (wrong, why) = if variable["multi"] == true {
             ("=", "has many values")
         } else {
@@ -309,7 +310,7 @@ fn variables_in(text: &str) -> BTreeSet<&str> {
     after.map(|rest| &rest[..name(rest)]).filter(|name| !name.is_empty()).collect()
 }
 
-/// Links lead to dashboards and variables that exist.
+/// Checks that links lead to existing dashboards and variables.
 fn of_links(board: &Board, boards: &[Board]) -> Vec<String> {
     urls(&board.json).into_iter().flat_map(|url| of_link(url, boards)).collect()
 }
@@ -333,7 +334,7 @@ pub(super) fn of_link(url: &str, boards: &[Board]) -> Vec<String> {
     missing.map(|name| format!("{uid} has no variable {name}")).collect()
 }
 
-/// All addresses, wherever they stand.
+/// All URLs, at any depth.
 pub(super) fn urls(value: &Value) -> Vec<&str> {
     match value {
         Value::Object(fields) => {
@@ -345,8 +346,8 @@ pub(super) fn urls(value: &Value) -> Vec<&str> {
     }
 }
 
-/// A table's columns are labels of its queries or their values, and its overrides and links name
-/// them.
+/// Checks that a table's columns are labels or values of its queries, and that overrides and links
+/// name columns.
 fn of_columns(board: &Board) -> Vec<String> {
     let mut lines = Vec::new();
     for panel in board.panels().filter(|panel| panel["type"] == "table") {
@@ -395,7 +396,7 @@ fn of_columns(board: &Board) -> Vec<String> {
     lines
 }
 
-/// What is a state is shown in words, and all verdicts have theirs.
+/// Checks that states are shown as words, and that all verdicts have one.
 fn of_mappings(board: &Board) -> Vec<String> {
     let mut lines = Vec::new();
     for panel in board.panels().filter(|panel| panel["type"] != "timeseries") {
@@ -419,7 +420,7 @@ fn of_mappings(board: &Board) -> Vec<String> {
     lines
 }
 
-/// Whether its values are states; a count of them is a number.
+/// Whether its values are states; a count of states is a number.
 fn is_state(query: &Query) -> bool {
     let is_count = query.expr.starts_with("sum(") || query.expr.starts_with("count(");
     !is_count
@@ -430,7 +431,7 @@ fn is_verdict(query: &Query) -> bool {
     is_state(query) && query.expr.contains(" * lockwatch_task_state")
 }
 
-/// The number that an expression gives a verdict.
+/// The number that an expression assigns to a verdict.
 fn number_of(expr: &str, verdict: &str) -> String {
     let state = expr.find(&format!("state=\"{verdict}\"")).unwrap_or_default();
     let before =

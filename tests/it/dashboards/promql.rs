@@ -1,5 +1,5 @@
-//! As much of PromQL as tells which series an expression reads, and through which functions.
-//! promtool judges its grammar.
+//! A partial PromQL parser: which series an expression reads, and through which functions. promtool
+//! checks the grammar.
 
 /// One series that an expression reads.
 #[derive(Debug, PartialEq, Eq)]
@@ -7,9 +7,9 @@ pub(super) struct Selector {
     pub(super) metric: String,
     /// The labels that its matchers name.
     pub(super) labels: Vec<String>,
-    /// What stands in its brackets.
+    /// The text in its brackets.
     pub(super) window: Option<String>,
-    /// The calls around it, the outermost first.
+    /// The calls around it, outermost first.
     pub(super) calls: Vec<Call>,
 }
 
@@ -24,7 +24,7 @@ const AGGREGATIONS: [&str; 8] = ["max", "min", "sum", "count", "avg", "topk", "b
 const WORDS: [&str; 4] = ["and", "or", "unless", "bool"];
 
 impl Selector {
-    /// The aggregation next to it that decides which agent counts.
+    /// The innermost aggregation, which decides which agent counts.
     pub(super) fn aggregation(&self) -> Option<&Call> {
         self.calls.iter().rfind(|call| AGGREGATIONS.contains(&call.name.as_str()))
     }
@@ -94,7 +94,7 @@ fn is_name(token: &str) -> bool {
     token.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
 }
 
-/// Names, numbers, texts (with their first quote, so that they are no names) and single signs.
+/// Names, numbers, strings (with their first quote, to tell them from names) and single characters.
 fn tokens(expr: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut rest = expr.trim_start();

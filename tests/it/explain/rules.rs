@@ -1,4 +1,4 @@
-//! What decided, for every rule; and the whole text of one explanation.
+//! The deciding evidence of every rule, and the full text of one explanation.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ fn explain(view: TaskView, watched: Watched) -> Explanation {
     explanation(seen)
 }
 
-/// A task to which exactly this rule applies, and what must be said of it.
+/// A task to which exactly this rule applies, and what its explanation must contain.
 fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
     let facts = Facts {
         wanted: Wanted::Yes,
@@ -220,7 +220,7 @@ fn every_rule_names_its_evidence() {
     }
 }
 
-/// The words that people read must mean what the model decided by.
+/// The explanation's text must agree with the facts that the model used.
 #[test]
 fn a_rule_applies_exactly_when_all_its_conditions_hold() {
     let facts = |wanted, lock, bits: u8| {
@@ -339,7 +339,7 @@ fn the_text_fits_and_is_harmless() {
         let expected = format!("* {:<20} ", rule.name());
         assert_eq!(page.lines().filter(|line| line.starts_with("* ")).count(), 1, "{page}");
         assert!(page.contains(&expected), "{page}");
-        // Whoever answers at the agent's address may write anything.
+        // Any server may answer at the agent's address, with any text.
         explained.task = "\x1b[2J\u{202e}".to_owned();
         explained.reason = "\x1b]0;x\x07 \u{9b}31m".to_owned();
         explained.deciding.push("a\rb\u{2066}".to_owned());
@@ -353,7 +353,7 @@ fn the_text_fits_and_is_harmless() {
     }
 }
 
-/// Only a fresh exchange tells where and when that was read.
+/// Only a fresh exchange proves where and when a value was read.
 #[test]
 fn in_a_cluster_the_place_of_a_lock_is_not_that_of_what_lives_beside_it() {
     let node_of = |kind, of: &str| {

@@ -1,4 +1,4 @@
-//! Which pages are made, and which of them others get too.
+//! Which expositions are rendered, and which are shared between readers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::support::truth::rule;
 const TEXT: Variant =
     Variant { format: Format::Classic, coding: Coding::Identity, metrics: Selection::ALL };
 
-/// A snapshot, and the next one that was made so much later.
+/// Two consecutive snapshots, `later` apart.
 fn snapshots(tasks: usize, later: Duration) -> [Arc<Published>; 2] {
     let first =
         published((0..tasks).map(|at| full_task(&format!("job-{at:04}"))).collect(), vec![]);
@@ -41,7 +41,7 @@ async fn readers_of_one_snapshot_share_a_page_also_one_after_the_other() {
     assert!(!first.ptr_eq(&Arc::downgrade(&other)), "another form");
 }
 
-/// Else many readers, who never begin together, would have many large pages made and kept.
+/// Otherwise many readers at different times would have many large expositions rendered and kept.
 #[tokio::test]
 async fn a_large_page_that_is_read_goes_to_others_for_a_quarter_of_a_second() {
     let (near, far) = (Duration::from_millis(249), Duration::from_millis(250));
@@ -83,7 +83,7 @@ async fn other_metrics_and_another_reload_are_never_joined() {
     assert!(!Arc::ptr_eq(&whole, &after), "the page would tell of the reload before");
 }
 
-/// There is no end of what can be asked for.
+/// The number of possible selections is unlimited.
 #[tokio::test]
 async fn a_page_of_some_metrics_is_kept_only_while_it_is_read() {
     let [snapshot, _] = snapshots(3, Duration::ZERO);
@@ -98,14 +98,14 @@ async fn a_page_of_some_metrics_is_kept_only_while_it_is_read() {
     assert!(whole.upgrade().is_some());
 }
 
-/// Most of it is taken from the page before: nothing must be left over from a task that has
+/// Most of an exposition is copied from the previous one. Nothing may remain of a task that has
 /// changed, moved or gone.
 #[tokio::test]
 async fn a_page_after_another_is_as_if_it_were_the_first() {
     let _rule = rule("13 series");
     let task = |name: &str| Arc::new(full_task(name));
     let (a, b, c, twin) = (task("a"), task("b"), task("c"), task("b"));
-    // What a view has in common with the one before is one copy for both.
+    // Consecutive views share their common parts.
     let changed = |change: fn(&mut TaskView)| {
         let mut view = TaskView::clone(&b);
         change(&mut view);
@@ -127,7 +127,7 @@ async fn a_page_after_another_is_as_if_it_were_the_first() {
         let spec = Arc::make_mut(&mut view.spec);
         spec.labels = vec![("team".into(), "another".into())];
     });
-    // Enough of them that their series are not copied from page to page.
+    // So many tasks that their series are not copied from the previous exposition.
     let others: Vec<Arc<TaskView>> = (0..40).map(|at| task(&format!("other-{at:02}"))).collect();
     let pages = Pages::default();
     let some = ["lockwatch_lock_held", "lockwatch_task_info", "lockwatch_task_handover_seconds"];
@@ -155,7 +155,7 @@ async fn a_page_after_another_is_as_if_it_were_the_first() {
         vec![&c],
         vec![&c],
     ]) {
-        // At last so many redises that what is of tasks stands elsewhere on the page.
+        // At last so many Redis servers that the series of tasks move within the exposition.
         let redises =
             (0..if sequence == 19 { 129 } else { 1 }).map(|at| good_redis(&format!("redis-{at}")));
         let mut next = Published::clone(&published(vec![], redises.collect()));
@@ -179,7 +179,7 @@ async fn a_page_after_another_is_as_if_it_were_the_first() {
     }
 }
 
-/// Else whoever asks again and again would have thousands of series written again for each change.
+/// Otherwise a client that polls would have thousands of series rendered again for each change.
 #[tokio::test]
 async fn what_did_not_change_is_shared_by_pages_that_follow_each_other() {
     let tasks: Vec<Arc<TaskView>> =
@@ -216,7 +216,7 @@ async fn what_did_not_change_is_shared_by_pages_that_follow_each_other() {
     );
 }
 
-/// The lines of a page. What the system tells of the process goes on.
+/// The lines of an exposition, without those about the process, which keep changing.
 fn of_tasks(page: &[u8], variant: Variant) -> Vec<String> {
     let text = match variant.coding {
         Coding::Identity => String::from_utf8(page.to_vec()).unwrap(),

@@ -1,5 +1,5 @@
-//! Many failovers of each kind, and how well they were told. `FAILOVERS=20` says how many; without
-//! it there are none.
+//! Many failovers of each kind, and how well they were reported. `FAILOVERS=20` sets how many;
+//! without it none run.
 
 use crate::support::PATIENCE;
 use std::time::Instant;
@@ -8,8 +8,7 @@ use super::*;
 use crate::support::sentinels::SentinelOptions;
 use truth::Double;
 
-/// Two holders that are seen for less than this may be the two looks that were not at the same
-/// time.
+/// Two holders visible for less than this may be an artifact of two reads at different times.
 const VISIBLE: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,18 +30,18 @@ impl Kind {
     }
 }
 
-/// What is known of one failover.
+/// Measurements of one failover.
 struct Run {
-    /// From the fault until the Sentinels named another master, and that one was it.
+    /// From the fault until the Sentinels named another master and it acted as one.
     switch: Duration,
     /// From the fault until the program read the new master.
     followed: Duration,
-    /// How long it could not be read in all.
+    /// Total time in which the master could not be read.
     blind: Duration,
-    /// The longest time during which two masters showed two holders; without a loss, one of them is
-    /// a leftover.
+    /// The longest time during which two masters showed two holders. Without a loss, one of them is
+    /// stale.
     double: Option<Duration>,
-    /// How much later that was told.
+    /// Delay until it was reported.
     delay: Option<Duration>,
     splits: f64,
     verdicts: Vec<String>,
@@ -60,7 +59,7 @@ fn a_campaign() {
             return;
         };
         switch_on(sentinels.server(0));
-        // At the default pace.
+        // With the default interval.
         let config = sentinel_config(&sentinels, "", &one_task(", grace: 5m"));
         let agent = Agent::start(
             &config.replace(&format!("interval: {}ms", INTERVAL.as_millis()), "interval: 1s"),
@@ -84,8 +83,8 @@ fn run(kind: Kind, sentinels: &mut Sentinels, agent: &Agent) -> Run {
         (0..3)
             .filter(|other| *other != old)
             .for_each(|other| sentinels.cut_replication(old, other));
-        // Whether a hold that began in the same interval was replicated nobody can tell until it is
-        // renewed.
+        // Until a hold that began in the same interval is renewed, nothing shows whether it was
+        // replicated.
         std::thread::sleep(Duration::from_millis(1_500));
     }
     let a = Worker::take(port(sentinels, old), LOCK, A, lease);
@@ -97,7 +96,7 @@ fn run(kind: Kind, sentinels: &mut Sentinels, agent: &Agent) -> Run {
         let task = view.task(TASK);
         task["node"] == *old_at && task["lock"]["hold"]["holders"][0]["holder"] == name(A)
     });
-    // Once more, so that it is known up to where the server had written.
+    // Again, so that the server's write position is known.
     std::thread::sleep(Duration::from_secs(2));
     let before = all_splits(&agent.page());
     let (watch, truth) = (agent.watch(), Truth::watch(sentinels, LOCK));

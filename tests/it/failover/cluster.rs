@@ -1,5 +1,5 @@
-//! A real Redis Cluster: keys on different nodes, slots that move, masters that die or are cut off,
-//! layouts that lie.
+//! A real Redis Cluster: keys on different nodes, moving slots, masters that die or are cut off,
+//! false layouts.
 
 mod keys;
 mod layouts;
@@ -16,7 +16,7 @@ use crate::support::network::{Options, Wiring};
 
 /// Each of the first three nodes begins with a third of the slots.
 const SHARDS: u16 = 3;
-/// Without this, nobody serves anything once one slot is not served.
+/// Without this, one uncovered slot makes the whole cluster refuse to serve.
 const PARTLY: &str = "cluster-require-full-coverage no";
 
 fn start(test: &str, replicas: usize, options: &Options) -> Option<Cluster> {
@@ -27,18 +27,18 @@ fn direct(lines: &[&'static str]) -> Options {
     Options { wiring: Wiring::Direct, lines: lines.to_vec(), ..Options::default() }
 }
 
-/// The node that has this key as long as nothing has moved.
+/// The node that has this key until slots move.
 fn first_home(key: &str) -> usize {
     usize::from(slot(key.as_bytes()) / SLOTS.div_ceil(SHARDS))
 }
 
-/// The first key with this beginning that lives on this node.
+/// The first key with this prefix that lives on this node.
 fn key_on(node: usize, beginning: &str) -> String {
     (0..).map(|number| format!("{beginning}:{number}")).find(|key| first_home(key) == node).unwrap()
 }
 
-/// A configuration that knows these nodes; `inner`: further fields of the cluster block, `more`: of
-/// the redis block.
+/// A configuration for these nodes; `inner`: further fields of the cluster block, `more`: of the
+/// redis block.
 fn config(nodes: &[String], inner: &str, more: &str, tasks: &str) -> String {
     config_every("200ms", nodes, inner, more, tasks)
 }
@@ -58,7 +58,7 @@ fn task(name: &str, lock: &str, more: &str) -> String {
     format!("  - {{name: {name}, lock: {{key: \"{lock}\", scheme: string}}{more}}}\n")
 }
 
-/// Holds a string lock for a minute, at the node that has it.
+/// Holds a string lock for a minute, on the node that owns it.
 fn hold(cluster: &Cluster, key: &str, holder: &str) {
     assert_eq!(cluster.cli(key, &["set", key, holder, "nx", "px", "60000"]), "OK", "{key}");
 }
@@ -77,7 +77,7 @@ fn until_running(agent: &Agent, tasks: &[&str]) -> Exposition {
         .until(PATIENCE, "running", |page| tasks.iter().all(|task| page.verdict(task) == "running"))
 }
 
-/// The task was running and its lock was read all the time.
+/// Checks that the task was running and its lock was read all the time.
 #[track_caller]
 fn check_undisturbed(agent: &Agent, pages: &[Exposition], task: &str) {
     for page in pages {
@@ -86,12 +86,12 @@ fn check_undisturbed(agent: &Agent, pages: &[Exposition], task: &str) {
     }
 }
 
-/// How many holds of all tasks have ended, whatever the reason.
+/// Number of holds of all tasks that have ended, for any reason.
 fn all_ends(page: &Exposition) -> f64 {
     page.series("lockwatch_lock_ends_total", &[]).into_values().sum()
 }
 
-/// How many splits of any kind all tasks have had.
+/// Number of splits of any kind that all tasks have had.
 fn all_splits(page: &Exposition) -> f64 {
     page.series("lockwatch_task_splits_total", &[]).into_values().sum()
 }

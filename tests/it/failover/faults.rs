@@ -1,4 +1,4 @@
-//! Sentinels that are gone, lie, want passwords, and name servers that must not or cannot be
+//! Sentinels that are gone, lie, require passwords, or name servers that must not or cannot be
 //! dialled.
 
 use crate::support::PATIENCE;
@@ -27,7 +27,7 @@ fn readable(page: &Exposition) -> bool {
         && page.of(TASK, "lock_held") == Some(1.0)
 }
 
-/// A server that takes connections and counts those that do not come from a Sentinel.
+/// A server that accepts connections and counts those that are not from a Sentinel.
 struct Trap {
     port: u16,
     caught: Arc<AtomicUsize>,
@@ -38,7 +38,7 @@ impl Trap {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let (port, caught) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
         let counted = Arc::clone(&caught);
-        // It lives as long as the test binary.
+        // The thread lives as long as the test binary.
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let agents = stream
@@ -98,7 +98,7 @@ fn a_majority_of_the_configured_sentinels_is_needed() {
     sentinels.sentinel_mut(1).kill();
     sentinels.sentinel_mut(2).kill();
     expect_blind(Instant::now());
-    // Long enough for pauses between dials to have grown.
+    // Long enough for the backoff between dials to have grown.
     agent.throughout(Duration::from_secs(4), "one is not enough", blind);
     sentinels.sentinel_mut(1).restart(Keep::Files);
     expect_sight(Instant::now());
@@ -113,7 +113,7 @@ fn a_majority_of_the_configured_sentinels_is_needed() {
         lost.len() == 2 && lost[0].contains("remedy="),
     );
 
-    // One that lies alone.
+    // A single lying Sentinel.
     let trap = Trap::set();
     sentinels.lie(2, trap.port);
     agent.until(PATIENCE, "one disagrees", |page| agreeing(page) == Some(2.0));
@@ -129,13 +129,13 @@ fn a_majority_of_the_configured_sentinels_is_needed() {
         .collect();
     agent.check(&view, "its word is shown", said[2] == &format!("127.0.0.1:{}", trap.port));
     assert_eq!(trap.caught.load(Ordering::SeqCst), 0, "the lie was dialled");
-    // The trap works.
+    // Checks the trap itself.
     drop(std::net::TcpStream::connect(("127.0.0.1", trap.port)).unwrap());
     wait_until(PATIENCE, "the trap catches", || trap.caught.load(Ordering::SeqCst) == 1);
     drop(worker);
 }
 
-/// No secret is anywhere in what it shows.
+/// No secret appears in any output.
 #[track_caller]
 fn assert_silent(agent: &Agent) {
     let shown = [agent.log(), agent.text("/metrics"), agent.text("/api/v1/tasks"), agent.text("/")]
@@ -145,7 +145,7 @@ fn assert_silent(agent: &Agent) {
     }
 }
 
-/// Waits until the log says this, and the tasks are unknown for this reason.
+/// Waits until the log has this text and the tasks are unknown for this reason.
 #[track_caller]
 fn expect_trouble(agent: &Agent, reason: &str, pieces: &[&str]) -> View {
     let view = agent.until_view(PATIENCE, reason, |view| {
@@ -161,7 +161,7 @@ fn expect_trouble(agent: &Agent, reason: &str, pieces: &[&str]) -> View {
 #[test]
 fn what_is_wrong_with_the_configuration_is_said() {
     let test = "failover::faults::what_is_wrong_with_the_configuration_is_said";
-    // Without ROLE: INFO tells it.
+    // Without ROLE, the role is read from INFO.
     let watcher = "user watcher on >sesame-of-the-watcher ~* +@read +@connection +info +time";
     let servers = Options { password: Some(SERVERS), lines: vec![watcher], ..Options::default() };
     let options = SentinelOptions { servers, password: Some(RIGHT), ..SentinelOptions::default() };
@@ -214,8 +214,8 @@ fn what_is_wrong_with_the_configuration_is_said() {
     );
     drop(agent);
 
-    // The Sentinels by a name, so that the address of the servers is not one that the configuration
-    // names itself.
+    // The Sentinels by host name, so that the configuration itself does not name the servers'
+    // address.
     let by_name: Vec<String> =
         sentinels.addresses().iter().map(|at| at.replace("127.0.0.1", "localhost")).collect();
     let forbidden = sentinel_config_at(
@@ -280,7 +280,7 @@ fn a_reload_keeps_what_is_known() {
         });
     };
     let config = sentinel_config(&sentinels, "", &one_task(""));
-    // Other servers: the redis begins anew, but not what is known of the task.
+    // Other servers: the state of the redis starts again, but the state of the task is kept.
     reload(&config, 1);
     agent.until(PATIENCE, "the Sentinels agree", |page| {
         page.get("lockwatch_redis_sentinels_agreeing", &[]) == Some(3.0)

@@ -1,4 +1,4 @@
-//! A master and a replica without Sentinel: whoever says master decides.
+//! A master and a replica without Sentinel: the server that reports itself as master decides.
 
 use crate::support::PATIENCE;
 use std::time::Instant;
@@ -35,7 +35,7 @@ fn the_server_that_says_master_decides() {
         page.verdict(TASK) == "running" && decides(page, &first.address())
     });
 
-    // The same holder on both: for as long as the copy lasts.
+    // Both show the same holder until the copy expires.
     replicated.promote(1);
     let promoted = Instant::now();
     agent.until(PATIENCE, "a rival", |page| page.get("lockwatch_redis_masters", &[]) == Some(2.0));
@@ -50,7 +50,7 @@ fn the_server_that_says_master_decides() {
     let page = agent.page();
     agent.check(&page, "a rival and no split", rival.len() == 1 && all_splits(&page) == 0.0);
 
-    // Another one on the rival.
+    // Another holder on the rival master.
     let b = Worker::take(second.port, LOCK, B, Duration::from_secs(3));
     let visible = Instant::now();
     agent.until(PATIENCE, "split", |page| page.verdict(TASK) == "split");
@@ -61,11 +61,11 @@ fn the_server_that_says_master_decides() {
     let began = told(&agent, "split_began", &["reason=masters", &at(A, first), &at(B, second)]);
     agent.check(&agent.page(), "both are named", began.len() == 1);
 
-    // Nobody on the one that decides: perhaps the other one is right.
+    // Free on the deciding server, but the other one may be right.
     a.release();
     agent.until_view(PATIENCE, "unknown", |view| view.reason(TASK) == Some("two_masters"));
     agent.throughout(Duration::from_secs(1), "neither held nor free", |view| {
-        // The verdict that was there before stays, the evidence does not.
+        // The previous verdict stays, without the evidence for a split.
         let over = view.of_task(TASK, "split_seconds") == 0.0
             && view.task(TASK)["splits"] == serde_json::json!([]);
         view.held(TASK).is_none() && view.verdict(TASK) == "split" && over
@@ -76,7 +76,7 @@ fn the_server_that_says_master_decides() {
         told(&agent, "split_ended", &["reason=masters"]).len() == 1,
     );
 
-    // One of them gives in.
+    // One of the masters is demoted.
     replicated.follow(0, 1);
     let followed = Instant::now();
     agent.until(PATIENCE, "the other one decides", |page| {
@@ -89,7 +89,7 @@ fn the_server_that_says_master_decides() {
     assert_eq!(told(&agent, "rival_master_gone", &[]).len(), 1, "{}", agent.log());
     replicated.wait_in_sync(1);
 
-    // A hand-over without loss, and back.
+    // A lossless handover, and back.
     let before = agent.page();
     replicated.hand_over(1, 0);
     b.follow(first.port);
@@ -103,7 +103,7 @@ fn the_server_that_says_master_decides() {
         page.verdict(TASK) == "running" && splits(&page, "masters") == 1.0,
     );
 
-    // Nobody says master.
+    // No server reports itself as master.
     replicated.follow(0, 1);
     agent.until_view(PATIENCE, "nobody decides", |view| view.reason(TASK) == Some("no_master"));
     let page = agent.page();
@@ -117,7 +117,7 @@ fn the_server_that_says_master_decides() {
     drop(b);
 }
 
-/// A replica would show a lock whose time is over.
+/// A replica may show a lock that has expired.
 #[test]
 fn a_replica_never_decides() {
     let _rule = rule("1 evidence");
@@ -143,7 +143,7 @@ fn a_replica_never_decides() {
     agent.until(PATIENCE, "the replica is up to date", |page| {
         page.get("lockwatch_redis_locks_behind", &[("address", &replica.address())]) == Some(0.0)
     });
-    // Nobody renews it any more: the replica knows when the lease ends.
+    // No renewals any more: the replica knows when the lease ends.
     let watch = agent.watch();
     master.pause();
     drop(a);
@@ -191,7 +191,7 @@ fn one_server_by_two_names_is_one() {
         told(&agent, "rival_master", &[]).is_empty() && all_splits(&page) == 0.0,
     );
 
-    // It is gone for a while, and comes back with nothing.
+    // The server is down for a moment and comes back empty.
     drop(a);
     server.kill();
     agent.until_view(PATIENCE, "nobody decides", |view| view.reason(TASK) == Some("no_master"));
@@ -204,8 +204,8 @@ fn one_server_by_two_names_is_one() {
         page.of(TASK, "task_switches_lost_seconds").unwrap() > 0.0
             && page.verdict(TASK) == "pending"
     });
-    // Whichever name answers first decides: under its own name it has restarted, else another
-    // server took over.
+    // The name that answers first decides. Under its own name the server has restarted, otherwise
+    // another server took over.
     let settled = told(&agent, "generation_settled", &["0 kept, 1 lost", "level=warn"]);
     agent.check(
         &page,

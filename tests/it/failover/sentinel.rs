@@ -11,7 +11,7 @@ use crate::support::sentinels::SentinelOptions;
 use crate::support::standstill::Standstills;
 use crate::support::truth::rule;
 
-/// Runs `body` on a fresh set whose servers have these lines more in their configuration.
+/// Runs `body` on a fresh set whose servers have these additional configuration lines.
 fn on_sentinels(test: &str, lines: &[&'static str], body: impl Fn(&mut Sentinels)) {
     let servers = Options { lines: lines.to_vec(), ..Options::default() };
     let options = SentinelOptions { servers, ..SentinelOptions::default() };
@@ -26,8 +26,8 @@ fn announced(sentinels: &Sentinels, server: usize) -> String {
     sentinels.members[server].announced()
 }
 
-/// Orderly with a change of hands in the middle, frozen and thawed, killed: the task runs all the
-/// time.
+/// The task runs through three failovers: an orderly one with a change of holder in the middle, a
+/// frozen and thawed master, a killed master.
 #[test]
 fn failovers_that_lose_nothing_are_calm() {
     on_sentinels("failovers_that_lose_nothing_are_calm", &[], |sentinels| {
@@ -39,8 +39,8 @@ fn failovers_that_lose_nothing_are_calm() {
         agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running");
         let watch = agent.watch();
 
-        // The old master says master for seconds, and shows the hold that was given back on the new
-        // one.
+        // The old master reports itself as master for seconds, and shows the hold that was released
+        // on the new one.
         let orderly = sentinels.failover();
         until_read_at(&agent, sentinels, orderly);
         worker.follow(port(sentinels, orderly));
@@ -48,8 +48,8 @@ fn failovers_that_lose_nothing_are_calm() {
         let worker = Worker::take(port(sentinels, orderly), LOCK, B, lease);
         assert_eq!(sentinels.server(0).cli(&["hkeys", LOCK]), A, "the leftover");
         let_it_read();
-        // Whoever decided before is a witness from then on, though no Sentinel lists it yet: it is
-        // not dialled anew.
+        // The former master becomes a witness at once, although no Sentinel lists it yet, and its
+        // connection is kept.
         let dials = agent.log_lines(&[" msg=connected ", &announced(sentinels, 0)]);
         assert_eq!(dials.len(), 1, "{dials:?}");
         wait_demoted(sentinels.server(0));
@@ -100,8 +100,8 @@ fn failovers_that_lose_nothing_are_calm() {
         }
         let counted = last.get("lockwatch_redis_generation_changes_total", &[]) == Some(3.0);
         agent.check(last, "three changes", counted);
-        // What the old master wrote after the promotion, if only a ping to its replicas, is lost
-        // indeed.
+        // What the old master wrote after the promotion, if only a ping to its replicas, is indeed
+        // lost.
         let lossy = told(&agent, "generation_settled", &["never had the last"]).len();
         agent.check(
             last,
@@ -132,8 +132,8 @@ fn redisson_keeps_its_lock_through_a_failover() {
             page.verdict(TASK) == "running" && renewals(page) > 0.0
         });
         let watch = agent.watch();
-        // Not an orderly one: Redisson may go on at the old master until that is demoted, and lose
-        // its lock at the new one.
+        // Not an orderly failover: Redisson may go on at the old master until its demotion, and
+        // lose its lock on the new one.
         sentinels.server_mut(0).kill();
         let new = sentinels.wait_switched(0);
         until_read_at(&agent, sentinels, new);
@@ -147,7 +147,8 @@ fn redisson_keeps_its_lock_through_a_failover() {
     });
 }
 
-/// An acknowledged lock that no replica has; once the old master goes on, once it is dead.
+/// An acknowledged lock that no replica has, in two cases: the old master resumes, and the old
+/// master is dead.
 #[test]
 fn locks_that_a_failover_lost_are_split() {
     let _rule = rule("12 two holders");
@@ -187,8 +188,8 @@ fn locks_that_a_failover_lost_are_split() {
         b.release();
         sentinels.wait_settled();
 
-        // The second time the server dies that knew of the first holder: until its lease ends, it
-        // may go on.
+        // The second time, the only server with the first hold dies: its holder may go on until its
+        // lease ends.
         let others = (0..3).filter(|server| *server != new);
         others.for_each(|other| sentinels.cut_replication(new, other));
         let_it_read();
@@ -215,7 +216,7 @@ fn locks_that_a_failover_lost_are_split() {
             &["reason=overlap", &at_old, name(B), &format!("node={new_at}")],
         );
         agent.check(&agent.page(), "both holders and both servers", began.len() == 1);
-        // Sentinel may have failed over once more meanwhile, and the second holder lost its lock as
+        // Sentinel may have failed over again meanwhile, and the second holder lost its lock as
         // well.
         agent.until(PATIENCE, "the lost lease is over", |page| page.verdict(TASK) != "split");
         let over = Instant::now();
@@ -233,7 +234,7 @@ fn locks_that_a_failover_lost_are_split() {
     });
 }
 
-/// The split was told with all names, in time, and for at least as long as it was visible after
+/// The split was reported with all names, in time, and for at least as long as it was visible after
 /// that.
 #[track_caller]
 fn check_split(
@@ -263,12 +264,12 @@ fn check_split(
     let [at_old, at_new] = parties.map(at);
     let began = told(agent, "split_began", &["level=error", "reason=masters", &at_old, &at_new]);
     agent.check(last, &format!("{at_old} and {at_new} are named once"), began.len() == 1);
-    // Where offsets prove the loss, that is evidence of its own.
+    // If offsets prove the loss, that is separate evidence.
     let counted = splits(last, "masters") == 1.0 && splits(last, "overlap") <= 1.0;
     agent.check(last, "counted once", counted && all_splits(last) <= 2.0);
 }
 
-/// The old master and its worker are cut off from everybody else; the program reaches both sides.
+/// The old master and its worker are cut off from all others; the program reaches both sides.
 #[test]
 fn a_partition_that_doubles_the_holder_is_split_in_time() {
     let _rule = rule("12 two holders");
@@ -284,7 +285,7 @@ fn a_partition_that_doubles_the_holder_is_split_in_time() {
         let new = sentinels.wait_switched(0);
         let b = Worker::take(port(sentinels, new), LOCK, B, Duration::from_secs(3));
         agent.until(PATIENCE, "split", |page| page.verdict(TASK) == "split");
-        // A while of it.
+        // For three seconds.
         agent.throughout(Duration::from_secs(3), "it stays a split", |view| {
             view.verdict(TASK) == "split"
         });
@@ -305,7 +306,7 @@ fn a_partition_that_doubles_the_holder_is_split_in_time() {
     });
 }
 
-/// The same with Redisson: one instance knows the old master only, as behind the partition, the
+/// The same with Redisson: one instance knows only the old master, as behind the partition, the
 /// other one asks Sentinel.
 #[test]
 fn a_partition_that_doubles_a_redisson_lock_is_split_in_time() {
@@ -368,7 +369,8 @@ fn phantom_holds_after_a_failover_change_nothing() {
         let down = |page: &Exposition| page.of(TASK, "task_down_seconds").unwrap();
         let (before, watch) = (down(&agent.page()), agent.watch());
 
-        // The old master says master again, and shows the first holder for another minute.
+        // The old master reports itself as master again, and shows the first holder for another
+        // minute.
         sentinels.server(0).go_on();
         let thawed = Instant::now();
         wait_until(PATIENCE, "it does what it was asked for", || {
@@ -408,10 +410,10 @@ fn phantom_holds_after_a_failover_change_nothing() {
     });
 }
 
-/// Two hundred tasks on a master that nobody can replace: it comes back empty, then it freezes.
+/// Two hundred tasks on a master that cannot be replaced: it comes back empty, then it freezes.
 #[test]
 fn a_master_that_cannot_be_replaced() {
-    /// Of the locks that are held when it freezes. What comes before that takes a part of it.
+    /// Lease of the locks held when it freezes. The steps before that use up a part of it.
     const LEASE: Duration = Duration::from_secs(8);
     on_sentinels("a_master_that_cannot_be_replaced", &["replica-priority 0"], |sentinels| {
         let names: Vec<String> = (0..200).map(|number| format!("t{number:03}")).collect();
@@ -473,7 +475,7 @@ fn a_master_that_cannot_be_replaced() {
         );
         agent.check(&page, "no split", all_splits(&page) == 0.0);
 
-        // Before the leases begin: a Sentinel may ask for ten seconds before it calls a restarted
+        // Before the leases begin: a Sentinel may need ten seconds before it considers a restarted
         // server healthy.
         sentinels.wait_settled();
         lay_out(sentinels, LEASE);
@@ -490,7 +492,7 @@ fn a_master_that_cannot_be_replaced() {
             blind > Duration::from_secs(3) && blind < Duration::from_secs(6),
             "unknown after {blind:?}"
         );
-        // Past the deadlines, of which the replicas know.
+        // After the deadlines, which the replicas know.
         let blind_for = |page: &Exposition| page.get("lockwatch_redis_blind_seconds", &[]).unwrap();
         agent.until(PATIENCE, "blind for longer than any lease", |page| {
             blind_for(page) > LEASE.as_secs_f64() + 1.0
@@ -529,8 +531,8 @@ fn a_master_that_cannot_be_replaced() {
     });
 }
 
-/// A master that is cut off soon refuses writes: what it took before is a lease until its end, and
-/// only what it alone took doubles the holder.
+/// A master that is cut off soon refuses writes. A lock that it granted before stays until its
+/// lease ends. Only a lock that it alone granted gets a second holder.
 #[test]
 fn a_master_that_needs_replicas_doubles_only_what_it_took_alone() {
     const KEPT: &str = "kept:lock";
@@ -558,7 +560,7 @@ fn a_master_that_needs_replicas_doubles_only_what_it_took_alone() {
         let successor = Worker::take(port(sentinels, new), KEPT, B, Duration::from_secs(3));
         let b = Worker::take(port(sentinels, new), LOCK, B, Duration::from_secs(3));
         agent.until(PATIENCE, "split", |page| page.verdict(TASK) == "split");
-        // Nobody can renew it: it ends with the lease.
+        // It cannot be renewed, so it ends with the lease.
         agent.until(PATIENCE, "the lease is over", |page| page.verdict(TASK) == "running");
         let over = Instant::now();
         let end = a.renewed() + LEASE;

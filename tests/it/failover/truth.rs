@@ -1,4 +1,5 @@
-//! What the servers themselves show, looked at fifty times a second beside the program.
+//! Ground truth: what the servers themselves show, read fifty times a second in parallel with the
+//! program.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,24 +12,24 @@ use super::worker::connect;
 use crate::support::sentinels::Sentinels;
 
 const LOOK: Duration = Duration::from_millis(20);
-/// What a server showed before this is not what it shows.
+/// A reply that took longer than this is discarded.
 const STALE: Duration = Duration::from_millis(200);
 
-/// Looks at one lock on several servers until it is stopped.
+/// Reads one lock on several servers until it is stopped.
 pub(super) struct Truth {
     ended: Arc<AtomicBool>,
     looking: Vec<JoinHandle<Vec<Look>>>,
 }
 
-/// What one server showed.
+/// One server's state of the lock.
 struct Look {
-    /// When it was asked, and when the answer was there.
+    /// When the request was sent, and when the reply arrived.
     at: Instant,
     is_master: bool,
     holder: Option<String>,
 }
 
-/// A time during which two masters showed different holders.
+/// An interval during which two masters showed different holders.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Double {
     pub(super) from: Instant,
@@ -36,7 +37,7 @@ pub(super) struct Double {
 }
 
 impl Truth {
-    /// Looks at the servers of a Sentinel set.
+    /// Watches the servers of a Sentinel set.
     pub(super) fn watch(sentinels: &Sentinels, lock: &'static str) -> Truth {
         let ended = Arc::new(AtomicBool::new(false));
         let ports = sentinels.members[..3].iter().map(|member| member.server.port);
@@ -47,8 +48,8 @@ impl Truth {
         Truth { looking: looking.collect(), ended }
     }
 
-    /// Ends it. All times of two holders, in order; gaps shorter than what a look can tell are
-    /// none.
+    /// Stops it. Returns all intervals with two holders, in order. Gaps below the sampling
+    /// resolution are merged.
     pub(super) fn stop(self) -> Vec<Double> {
         self.ended.store(true, Ordering::SeqCst);
         let mut all: Vec<(usize, Look)> = Vec::new();
@@ -94,7 +95,7 @@ fn look(port: u16, lock: &str, ended: &AtomicBool) -> Vec<Look> {
         let Ok(mut connection) = connected else { continue };
         let at = Instant::now();
         let Ok((holder, is_master)) = ask(&mut connection, lock) else { continue };
-        // A late answer says nothing of now.
+        // A late reply says nothing about the present.
         if at.elapsed() < STALE {
             looks.push(Look { at, is_master, holder });
         }

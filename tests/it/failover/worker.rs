@@ -1,5 +1,5 @@
-//! A worker that holds a lock as Redisson lays it out, and that goes on believing so whatever
-//! happens to the servers.
+//! A worker that holds a lock in Redisson's layout, and believes so whatever happens to the
+//! servers.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use redis::{Connection, RedisResult, cmd};
 
-/// How long one answer may take: a frozen server must not keep the worker from ending.
+/// Reply timeout: a frozen server must not keep the worker from ending.
 const ANSWER: Duration = Duration::from_millis(300);
-/// How often it looks whether it has to do something.
+/// Polling period for pending work.
 const LOOK: Duration = Duration::from_millis(10);
 /// Redisson renews three times per lease.
 const RENEWALS: u32 = 3;
@@ -30,14 +30,14 @@ pub(super) fn connect(port: u16) -> RedisResult<Connection> {
     Ok(connection)
 }
 
-/// Holds a lock and renews it until it is dropped: then it is dead, and the lease runs out.
+/// Holds a lock and renews it. Dropping it simulates a crash: the lease runs out.
 pub(super) struct Worker {
     shared: Arc<Shared>,
     renewing: Option<JoinHandle<()>>,
 }
 
 struct Shared {
-    /// The server that it takes for the master.
+    /// Port of the server that it considers the master.
     port: AtomicU16,
     lock: String,
     holder: &'static str,
@@ -63,13 +63,13 @@ fn run(
     cmd("EVAL").arg(script).arg(1).arg(lock).arg(holder).arg(lease_ms).query(connection)
 }
 
-/// Asks a frozen server for the lock: it does that when it thaws, while its client has long given
-/// up.
+/// Requests the lock from a frozen server, which executes that when it thaws, long after its client
+/// gave up.
 pub(super) fn ask_in_vain(mut connection: Connection, lock: &str, holder: &str, lease: Duration) {
     assert!(run(&mut connection, TAKE, lock, holder, lease).is_err(), "a frozen server answers");
 }
 
-/// Gives back what a frozen server took late.
+/// Releases a lock that a frozen server granted late.
 pub(super) fn give_back(port: u16, lock: &str, holder: &str) {
     let mut connection = connect(port).unwrap();
     assert_eq!(
@@ -103,17 +103,17 @@ impl Worker {
         Worker { shared, renewing: Some(renewing) }
     }
 
-    /// From now on it takes this server for the master.
+    /// Switches to another master.
     pub(super) fn follow(&self, port: u16) {
         self.shared.port.store(port, Ordering::SeqCst);
     }
 
-    /// When it last got the lock or renewed it.
+    /// When it last took or renewed the lock.
     pub(super) fn renewed(&self) -> Instant {
         *self.shared.renewed.lock().unwrap()
     }
 
-    /// Gives the lock back and ends.
+    /// Releases the lock and ends.
     pub(super) fn release(mut self) {
         self.end();
         let mut connection = connect(self.shared.port.load(Ordering::SeqCst)).unwrap();

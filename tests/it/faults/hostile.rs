@@ -1,5 +1,5 @@
-//! Servers that do harm on purpose: each blinds its own task, with the right reason, and nothing
-//! else; it is not dialled in a hurry, and costs neither memory nor time.
+//! Malicious servers: each blinds only its own task, with the right reason. It is not dialled too
+//! often, and costs neither memory nor time.
 
 use crate::support::PATIENCE;
 use std::fmt::Write as _;
@@ -16,23 +16,23 @@ use crate::support::redis::RedisServer;
 use crate::support::view::View;
 use crate::support::{wait_until, wire};
 
-/// For so long everything is looked at, after each server has had its way once.
+/// Observation time after each server has acted once.
 const WHILE: Duration = Duration::from_secs(4);
-/// Within which each server has had its way, on a machine under load.
+/// Timeout for each server to act once, on a machine under load.
 const LONG: Duration = Duration::from_secs(90);
-/// Most dials of one server in a second, as the sampler's pace allows.
+/// Maximum dials per second of one server, as the sampler's backoff allows.
 const DIALS_PER_SECOND: f64 = 2.0;
-/// The most that resident memory may grow, with all of these servers at once.
+/// Maximum growth of resident memory, with all of these servers at once.
 const GROWTH_BYTES: f64 = 64e6;
-/// Most of one processor that the agent may take, unoptimized, with all of these servers at once.
+/// Maximum share of one CPU for the agent, unoptimized, with all of these servers at once.
 const CPU_SHARE: f64 = 0.8;
 
-/// What the servers are told to log in with.
+/// The password that the agent sends to the servers.
 const PASSWORD: &str = "right-PASSWORD-of-nobody";
-/// What no log line may hold.
+/// Characters that no log line may have.
 const UNRULY: [char; 4] = ['\u{1b}', '\r', '\u{202e}', '\u{7}'];
 
-/// A server: its name, the reasons that are right, and what it does to each client.
+/// A server: its name, the acceptable reasons, and its behaviour towards each client.
 type Plot = (&'static str, &'static [&'static str], fn(&mut Client) -> Result<(), Gone>);
 
 const PLOTS: [Plot; 27] = [
@@ -165,16 +165,15 @@ const PLOTS: [Plot; 27] = [
     }),
 ];
 
-/// An error line that repeats what was asked.
+/// An error line that repeats the request.
 fn echo(error: &str, words: &[Vec<u8>]) -> Vec<u8> {
     [format!("-{error} ").as_bytes(), &words.concat(), b"\x07\r\n"].concat()
 }
 
-/// Where redirections point. Nobody may ever come.
+/// Connections to the target of the redirects. There must be none.
 static TRAP: AtomicUsize = AtomicUsize::new(0);
 
-/// Sends everybody who asks for the lock elsewhere: to an address at which clouds tell secrets, and
-/// to a trap.
+/// Redirects every command on the lock: to a cloud metadata address, and to a trap.
 fn redirect(client: &mut Client, word: &str) -> Result<(), Gone> {
     client.greet()?;
     let port = TRAP.load(Ordering::SeqCst);
@@ -189,8 +188,8 @@ fn redirect(client: &mut Client, word: &str) -> Result<(), Gone> {
     })
 }
 
-/// The configuration: a good server with a held and a free lock, and each of the others with a lock
-/// of its own.
+/// The configuration: a good server with a held and a free lock, and each of the others with one
+/// lock.
 fn config(good: u16, impostors: &[Impostor]) -> String {
     let mut redises = redis_block("good", good, "");
     let mut tasks = "  - {name: fine, redis: good, lock: {key: fine}, wanted: {hash: users}}\n  \
@@ -207,7 +206,7 @@ fn config(good: u16, impostors: &[Impostor]) -> String {
     format!("redis:\n{redises}tasks:\n{tasks}")
 }
 
-/// The tasks on the good server are exact, whatever the others do.
+/// The tasks on the good server are reported exactly, whatever the others do.
 fn fine(view: &View) -> bool {
     view.held("fine") == Some(1.0)
         && view.verdict("fine") == "running"
@@ -232,8 +231,8 @@ fn each_hostile_server_blinds_its_own_task_and_costs_little() {
             command.env("LW_HOSTILE_PASSWORD", PASSWORD);
         });
     let mut last_left = Vec::new();
-    // On a machine under load a server is also slow now and then, so the right reason is looked for
-    // among all that there were.
+    // On a loaded machine a server may also be slow, so the right reason is searched among all that
+    // occurred.
     let blind =
         |view: &View, (name, ..): &Plot| view.held(name).is_none() && view.reason(name).is_some();
     let had_its_way = |view: &View, (name, reasons, _): &Plot| {
@@ -283,11 +282,11 @@ fn each_hostile_server_blinds_its_own_task_and_costs_little() {
     assert!(!pages.contains(PASSWORD), "the password is on a page");
 }
 
-/// How often Sentinels were asked for the master.
+/// Number of times that Sentinels were asked for the master.
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
-/// A Sentinel that names an honest master, counts how often it is asked, and shouts of a new master
-/// all the time.
+/// A Sentinel that names an honest master, counts requests, and announces a new master
+/// continuously.
 fn shouting(client: &mut Client) -> Result<(), Gone> {
     loop {
         let words = client.next()?;
@@ -308,7 +307,7 @@ fn shouting(client: &mut Client) -> Result<(), Gone> {
     }
 }
 
-/// Each word of a new master is a reason to ask at once, but not to do nothing else.
+/// Each announcement of a new master triggers a request at once, but must not starve other work.
 #[test]
 fn a_sentinel_that_shouts_is_not_asked_without_end() {
     let sentinels = [shouting; 3].map(|plot| Impostor::start(plot).port);
@@ -324,7 +323,7 @@ fn a_sentinel_that_shouts_is_not_asked_without_end() {
     std::thread::sleep(WHILE);
     let seconds = began.elapsed().as_secs_f64();
     let asked = ASKED.load(Ordering::SeqCst) - before;
-    // Ten times in an interval each.
+    // Ten per interval at most.
     assert!(asked as f64 <= 30.0 * (seconds + 1.0), "asked {asked} times in {seconds} s");
     assert!(asked >= 3, "asked {asked} times in {seconds} s");
 }

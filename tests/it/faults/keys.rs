@@ -1,4 +1,4 @@
-//! Keys that are not what they should be: each blinds exactly its own task, and says why.
+//! Malformed keys: each blinds exactly its own task, and the reason is reported.
 
 use crate::support::PATIENCE;
 use std::process::{Command, Output};
@@ -11,10 +11,10 @@ use crate::support::agent::{Agent, program};
 use crate::support::redis::RedisServer;
 use crate::support::view::View;
 
-/// More than lockwatch reads, and what makes careless clients stop a server.
+/// More fields than lockwatch reads, and enough for a careless client to block the server.
 const MANY: u32 = 1_000_000;
 
-/// The key that has so many fields.
+/// The key with that many fields.
 const MANY_FIELDS: &str = "many";
 
 const TASKS: [&str; 13] = [
@@ -33,7 +33,7 @@ const TASKS: [&str; 13] = [
     r#"name: wanted-by-text, lock: {key: held-four}, wanted: {hash: text}"#,
 ];
 
-/// Tasks whose lock cannot be read, why, and a word of what to do about it.
+/// Tasks whose lock cannot be read, the reason, and a word of the remedy.
 const UNREADABLE: [(&str, &str, &str); 6] = [
     ("text", "wrong_type", "scheme"),
     ("hash", "wrong_type", "scheme"),
@@ -80,7 +80,7 @@ fn each_bad_key_blinds_exactly_its_own_task() {
     agent.throughout(std::time::Duration::from_secs(2), "only what is true", shows_only_the_truth);
     assert_eq!(slow_commands_on(MANY_FIELDS, &server), before, "the agent sent something slow");
 
-    // The moment a key is mended, so is its task.
+    // As soon as a key is repaired, its task recovers.
     let mut redis = connect(server.port);
     cmd("DEL").arg("text").exec(&mut redis).unwrap();
     take(&mut redis, b"faster", HOLDER.as_bytes());
@@ -132,8 +132,8 @@ fn lay_out(server: &RedisServer) {
     assert_eq!(cmd("HLEN").arg(MANY_FIELDS).query::<u32>(&mut redis).unwrap(), MANY);
 }
 
-/// Creates the user of `lockwatch acl`, but without the right to read one key; gives the
-/// configuration with that user.
+/// Creates the user of `lockwatch acl`, but without access to one key; returns the configuration
+/// with that user.
 fn restricted(server: &RedisServer, config: &str) -> String {
     let config = config.replace("500ms", "500ms, username: lockwatch, password_env: PASSWORD");
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -157,11 +157,11 @@ fn restricted(server: &RedisServer, config: &str) -> String {
     config
 }
 
-/// The commands on a key that Redis' own log has: each took longer than 10 ms.
+/// The commands on a key in Redis' slow log: each took longer than 10 ms.
 ///
-/// What the log has of small keys says only that the machine stood still meanwhile.
+/// Entries about small keys only show that the machine stalled.
 fn slow_commands_on(key: &str, server: &RedisServer) -> Vec<Vec<String>> {
-    // The default threshold of the log.
+    // The slow log's default threshold.
     assert_eq!(
         server.cli(&["CONFIG", "GET", "slowlog-log-slower-than"]).lines().nth(1),
         Some("10000")

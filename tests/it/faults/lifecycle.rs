@@ -1,5 +1,4 @@
-//! The process itself: how it starts, how it ends, and that it does not look alive when its engine
-//! is dead.
+//! The process itself: start, end, and that it does not look alive when its engine is dead.
 
 use crate::support::PATIENCE;
 use std::fs::File;
@@ -40,7 +39,7 @@ fn every_task_is_on_the_first_page() {
 
 #[test]
 fn it_is_ready_when_every_redis_was_tried() {
-    // Nobody answers here, so the first try takes its whole time.
+    // The listener accepts but never answers, so the first attempt runs into its timeout.
     let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = silent.local_addr().unwrap().port();
     let agent = Agent::start(&config(port, &["name: a, lock: {key: a}"]).replace("500ms", "3s"));
@@ -87,7 +86,7 @@ fn an_engine_that_stands_still_does_not_look_green() {
     std::fs::remove_file(&stall).unwrap();
     let healthy = || paths.iter().all(|path| agent.get(path).status == 200);
     crate::support::wait_until(PATIENCE, "all is served again", healthy);
-    // What was asked for meanwhile is too late to be believed.
+    // Replies to requests from before the pause are too late to be valid.
     agent.until_view(PATIENCE, "the lock is read again", |view| view.held("a") == Some(1.0));
 }
 
@@ -132,21 +131,21 @@ fn a_stop_does_not_wait_for_a_stopped_server() {
     server.go_on();
 }
 
-/// Sets a limit (`as`, `fsize`) of the agent's process, or with `unlimited` takes it back.
+/// Sets a limit (`as`, `fsize`) of the agent's process, or removes it with `unlimited`.
 fn limit(agent: &Agent, what: &str, value: &str) {
     let mut command = Command::new("prlimit");
     command.args(["--pid", &agent.process().to_string(), &format!("--{what}={value}:")]);
     assert!(command.status().unwrap().success());
 }
 
-/// The address space that the agent takes now.
+/// The address space that the agent uses now.
 fn address_space(agent: &Agent) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", agent.process())).unwrap();
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
     size.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// As where a limit of processes is reached for a moment: by others, perhaps.
+/// As when a process limit is reached temporarily, perhaps by other programs.
 #[test]
 fn a_thread_that_the_system_refuses_ends_nothing() {
     let test = "faults::lifecycle::a_thread_that_the_system_refuses_ends_nothing";
@@ -157,7 +156,7 @@ fn a_thread_that_the_system_refuses_ends_nothing() {
         command.arg("--web.enable-lifecycle");
     });
     agent.until_view(PATIENCE, "tried", |_| agent.get("/-/ready").status == 200);
-    // There is no room for the stack of one more.
+    // Leaves no room for the stack of another thread.
     limit(&agent, "as", &(address_space(&agent) + (1 << 20)).to_string());
     let refused = agent.post("/-/reload");
     assert_eq!(refused.status, 500, "{}", refused.text());
@@ -189,7 +188,7 @@ fn a_file_that_is_as_long_as_it_may_be_ends_nothing_and_is_told_once() {
     limit(&agent, "fsize", &LENGTH.to_string());
     let told = |what: &str| agent.log_lines(&[what]).len();
     agent.until_view(PATIENCE, "it is told", |_| told("cannot record") == 1);
-    // It tries again meanwhile.
+    // It retries meanwhile.
     agent.throughout(Duration::from_secs(12), "once", |_| {
         (told("cannot record"), told("recording goes on")) == (1, 0) && files() <= 2
     });
@@ -197,14 +196,13 @@ fn a_file_that_is_as_long_as_it_may_be_ends_nothing_and_is_told_once() {
     agent.until_view(PATIENCE, "it records again", |_| files() == 2);
 }
 
-/// Puts a file in the place of `name` whose readers wait for a writer that never comes, like those
-/// of a disk that hangs.
+/// Replaces `name` by a FIFO without a writer: its readers hang as on a disk that does not respond.
 fn hang(agent: &Agent, name: &str) {
     let _was_there = std::fs::remove_file(agent.path(name));
     assert!(Command::new("mkfifo").arg(agent.path(name)).status().unwrap().success());
 }
 
-/// Waits until somebody reads it; as long as the writer is there, nothing comes of it.
+/// Waits until a reader has opened it. As long as the writer exists, the reader gets no data.
 #[must_use]
 fn read_by_somebody(agent: &Agent, name: &str) -> File {
     const O_NONBLOCK: i32 = 0o4000;
@@ -226,7 +224,7 @@ fn a_stop_does_not_wait_for_a_reload_that_hangs() {
     assert_eq!(agent.ended_within(Duration::from_secs(5)).code(), Some(0), "{}", agent.log());
 }
 
-/// A resolver that does not answer holds a thread in the same way.
+/// A resolver that does not answer blocks a thread in the same way.
 #[test]
 fn a_stop_does_not_wait_for_a_password_that_cannot_be_read() {
     let folder = tempfile::TempDir::new().unwrap();
@@ -241,7 +239,7 @@ fn a_stop_does_not_wait_for_a_password_that_cannot_be_read() {
     assert_eq!(agent.ended_within(Duration::from_secs(5)).code(), Some(0), "{}", agent.log());
 }
 
-/// Runs the program to its end: exit code and what it said on standard error.
+/// Runs the program to its end: exit code and standard error.
 fn run(arguments: &[&str]) -> (Option<i32>, String) {
     let mut child = program().args(arguments).spawn().unwrap();
     let begin = Instant::now();

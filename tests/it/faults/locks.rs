@@ -1,4 +1,4 @@
-//! Locks and switches as libraries lay them out, written with plain commands.
+//! Locks and switches as libraries write them, made with plain commands.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ pub(crate) const HOLDER: &str = "6f9a3c1e-8a52-4f5c-9f2e-0d3b7a1c5e42:57";
 /// Another one.
 pub(crate) const OTHER: &str = "0b1d5c7e-2f4a-4c6e-8a1b-9d8e7f6a5b4c:12";
 
-/// A connection that may do everything.
+/// A connection with all rights.
 pub(crate) fn connect(port: u16) -> Connection {
     redis::Client::open(("127.0.0.1", port)).unwrap().get_connection().unwrap()
 }
@@ -30,12 +30,11 @@ pub(crate) fn take_for(connection: &mut Connection, key: &[u8], holder: &[u8], l
     pipeline.cmd("PEXPIRE").arg(key).arg(lease_ms).exec(connection).unwrap();
 }
 
-/// Releases a lock.
 pub(crate) fn release(connection: &mut Connection, key: &str) {
     cmd("DEL").arg(key).exec(connection).unwrap();
 }
 
-/// Switches of `users` (`name`, `value`) in a hash.
+/// Writes the switches of `users` (`name`, `value`) to a hash.
 pub(crate) fn switch(connection: &mut Connection, key: &str, users: &[(&str, &str)]) {
     cmd("HSET").arg(key).arg(users).exec(connection).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Whatever becomes of standard error, the agent goes on.
+//! The agent keeps working whatever happens to standard error.
 
 use crate::support::PATIENCE;
 use std::fmt::Write as _;
@@ -51,7 +51,7 @@ fn a_log_that_nobody_reads_any_more_ends_nothing() {
     let (agent, log) = unread(&config(server.port, &["name: a, lock: {key: a}"]));
     agent.until_view(PATIENCE, "read", |view| view.held("a") == Some(1.0));
     drop(log);
-    // Each is told in the log.
+    // Each change writes a log line.
     release(&mut connection, "a");
     agent.until_view(PATIENCE, "given back", |view| view.held("a") == Some(0.0));
     take(&mut connection, b"a", OTHER.as_bytes());
@@ -73,7 +73,7 @@ fn a_log_that_is_not_read_stops_nothing() {
     let (agent, mut log) = unread(&right);
     agent.until_view(PATIENCE, "read", |view| view.held("a") == Some(1.0));
     assert_eq!(lines_lost(&agent), 0.0);
-    // A reload says in the log all that is wrong.
+    // A failed reload logs every mistake.
     let wrong: String = (0..300).fold(String::new(), |mut text, number| {
         let _written =
             writeln!(text, "  - {{name: t{number}, lock: {{key: k{number}}}, mistaken: {number}}}");
@@ -88,7 +88,7 @@ fn a_log_that_is_not_read_stops_nothing() {
     }
     release(&mut connection, "a");
     agent.until_view(PATIENCE, "given back", |view| view.held("a") == Some(0.0));
-    // Once it is read, it tells how much is missing.
+    // Once the log is read, it reports how many lines are missing.
     let mut told = Vec::new();
     while !String::from_utf8_lossy(&told).contains("log lines were lost") {
         let mut chunk = [0; 1 << 16];
@@ -96,5 +96,5 @@ fn a_log_that_is_not_read_stops_nothing() {
         assert!(count > 0, "it ended");
         told.extend_from_slice(&chunk[..count]);
     }
-    // Dropping the agent must not wait for it either.
+    // Dropping the agent must not wait for the pipe either.
 }

@@ -1,4 +1,4 @@
-//! Switches that cannot be read, and data that is gone: a restart without persistence, a flush.
+//! Unreadable switches and lost data: a restart without persistence, a flush.
 
 use crate::support::PATIENCE;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn a_switch_that_says_neither_is_one_unknown_user() {
     };
     let mut redis = connect(server.port);
     switch(&mut redis, "users", &[("anna", "1"), ("ben", "maybe"), ("dora", "off")]);
-    // Boolean.TRUE as Java serializes it.
+    // `Boolean.TRUE` in Java serialization.
     let java = b"\xac\xed\x00\x05sr\x00\x11java.lang.Boolean\xcd \
         r\x80\xd5\x9c\xfa\xee\x02\x00\x01Z\x00\x05valuexp\x01";
     cmd("HSET").arg("users").arg("carla").arg(java).exec(&mut redis).unwrap();
@@ -49,7 +49,7 @@ fn a_switch_that_says_neither_is_one_unknown_user() {
     assert!(told("who=ben", "neither on nor off") && told("who=carla", "codec jdk"), "{log}");
     agent.until_view(PATIENCE, "the others count", |view| view.verdict("a") == "down");
 
-    // When nobody else wants it, nobody knows: that is neither wanted nor not.
+    // If no other user wants it, the result is unknown: neither wanted nor unwanted.
     switch(&mut redis, "users", &[("anna", "0")]);
     let view = agent.until_view(PATIENCE, "unknown", |view| view.verdict("a") == "unknown");
     assert_eq!(view.page.get("lockwatch_task_wanted", &[("task", "a")]), None);
@@ -78,9 +78,9 @@ fn a_flush_loses_switches() {
     });
 }
 
-/// Its holder gives a lock back, and Anna takes her switch away, after Redis has started again and
-/// before the agent looks. What the other lock shows tells whether that may have been a loss: was
-/// it renewed before or after the data were saved?
+/// After a restart of Redis and before the agent's next read, the holder releases its lock and a
+/// user removes her switch. Another lock shows whether that may have been a loss: it depends on
+/// whether that lock was renewed before or after the data were saved.
 #[test]
 fn what_is_removed_while_redis_restarts_with_its_data_is_not_lost() {
     let _rule = rule("10 lost switches");
@@ -102,7 +102,7 @@ fn what_is_removed_while_redis_restarts_with_its_data_is_not_lost() {
         if !saved_last {
             server.save();
         }
-        // What is known of a first renewal is only that it came after the first look.
+        // Of a first renewal it is only known that it came after the first read.
         for renewals in [1.0, 2.0] {
             cmd("PEXPIRE").arg("b").arg(600_000).exec(&mut redis).unwrap();
             agent.until_view(PATIENCE, "renewed", |view| {
@@ -138,7 +138,7 @@ fn what_is_removed_while_redis_restarts_with_its_data_is_not_lost() {
     }
 }
 
-/// `lose` takes all data: of a task that was wanted and held, and of two that were switched off,
+/// `lose` removes all data: of a task that was wanted and held, and of two that were switched off,
 /// one of them held.
 fn data_is_lost(test: &str, lose: impl FnOnce(&mut RedisServer)) {
     let Some(mut server) = RedisServer::start(test) else { return };
@@ -200,7 +200,7 @@ fn data_is_lost(test: &str, lose: impl FnOnce(&mut RedisServer)) {
     assert!(verdicts(&log, "on").iter().all(|line| !line.contains("-> stopped")), "{log}");
     assert_eq!(log.lines().filter(|line| line.contains("event=switches_lost")).count(), 1, "{log}");
 
-    // Somebody switches it on again: from here on, what is there is what users want.
+    // A user switches it on again: from now on the present data are what users want.
     let mut redis = connect(server.port);
     switch(&mut redis, "on-users", &[("anna", "1")]);
     let view = agent
@@ -215,7 +215,7 @@ fn data_is_lost(test: &str, lose: impl FnOnce(&mut RedisServer)) {
     agent.until_view(PATIENCE, "off", |view| view.verdict("on") == "stopped");
 }
 
-/// The log lines that tell a task's verdicts.
+/// The log lines with a task's verdicts.
 fn verdicts<'a>(log: &'a str, task: &str) -> Vec<&'a str> {
     let of_task = format!("task={task} ");
     let is_one = |line: &&str| line.contains("event=verdict") && line.contains(&of_task);
@@ -237,7 +237,7 @@ fn a_lock_that_is_deleted_is_no_loss_of_data() {
     let task = "name: a, lock: {key: a}, wanted: {hash: users}, grace: 1s, settle: 1s";
     let agent = Agent::start(&config(server.port, &[task]));
     agent.until_view(PATIENCE, "running", |view| view.verdict("a") == "running");
-    // By hand, all at once: the users took their switches away.
+    // Removed by hand in one step: the users withdrew their switches.
     cmd("DEL").arg("a").arg("users").exec(&mut redis).unwrap();
     let view = agent.until_view(PATIENCE, "stopped", |view| view.verdict("a") == "stopped");
     std::thread::sleep(Duration::from_millis(500));

@@ -1,5 +1,5 @@
-//! Hostile names: keys, holders, users, hosts and tasks of any bytes. Everything still parses, and
-//! nothing looks like something else.
+//! Hostile names: keys, holders, users, hosts and tasks of any bytes. All outputs stay parseable,
+//! and no two names look the same.
 
 use crate::support::PATIENCE;
 use std::collections::BTreeSet;
@@ -15,7 +15,8 @@ use crate::support::redis::RedisServer;
 use crate::support::truth::rule;
 use crate::support::view::View;
 
-/// Pairwise different, some by nothing but a byte that must be escaped or by an escape spelled out.
+/// Pairwise different, some only by a byte that must be escaped or by a spelled-out escape
+/// sequence.
 const HOSTILE: [&[u8]; 16] = [
     b"line\nline",
     b"line\\nline",
@@ -46,7 +47,7 @@ fn hostile_bytes_are_escaped_everywhere_and_stay_different() {
         let key = [b"lock:", *hostile].concat();
         take(&mut redis, &key, &[*hostile, b":1"].concat());
         cmd("HSET").arg("hosts").arg(*hostile).arg(*hostile).exec(&mut redis).unwrap();
-        // The first half wants, the others say neither yes nor no.
+        // The first half wants the task; the values of the others are neither yes nor no.
         let value: &[u8] = if number < HOSTILE.len() / 2 { b"1" } else { hostile };
         cmd("HSET").arg("users").arg(*hostile).arg(value).exec(&mut redis).unwrap();
         tasks.push(format!(
@@ -54,7 +55,7 @@ fn hostile_bytes_are_escaped_everywhere_and_stay_different() {
             hex(&key)
         ));
     }
-    // What a name may hold, short of control characters.
+    // Characters that a task's name may have; control characters are refused.
     let names = [r#"quote " '"#, r"back\slash\n", "{}", "<script>alert(1)</script>", "出荷 ü"];
     for (number, name) in names.iter().enumerate() {
         tasks.push(format!(
@@ -106,7 +107,7 @@ fn hostile_bytes_are_escaped_everywhere_and_stay_different() {
         );
     }
 
-    // Their ends and beginnings are told in the log, too.
+    // The log reports their ends and beginnings too.
     for hostile in HOSTILE {
         cmd("DEL").arg([b"lock:", hostile].concat()).exec(&mut redis).unwrap();
     }
@@ -126,7 +127,7 @@ fn hostile_bytes_are_escaped_everywhere_and_stay_different() {
     assert_harmless("the log", &log);
 }
 
-/// No byte that a terminal would obey or a line-based reader would trip over.
+/// Checks for bytes that control a terminal or break a line-based reader.
 fn assert_harmless(what: &str, text: &str) {
     let bad = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
     let line = text.lines().find(|line| line.chars().any(bad));
@@ -139,7 +140,6 @@ fn assert_harmless(what: &str, text: &str) {
     );
 }
 
-/// The values of a label.
 fn distinct(view: &View, name: &str, label: &str) -> BTreeSet<String> {
     view.page.series(name, &[]).into_keys().map(|labels| labels[label].clone()).collect()
 }

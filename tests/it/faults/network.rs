@@ -1,5 +1,4 @@
-//! A network that loses replies: what is seen comes later, but not much later, and nothing false is
-//! seen.
+//! A network that loses replies: changes are seen a little later, and nothing false is reported.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Processes that stand still for a while: a slow server, a stopped one, a stopped agent. Nothing
-//! false before or after.
+//! Stalled processes: a slow server, a stopped one, a stopped agent. Nothing false is reported
+//! before or after.
 
 use crate::support::PATIENCE;
 use std::time::Duration;
@@ -99,7 +99,7 @@ fn a_stopped_server_blinds_and_resolves_nothing() {
     assert_eq!((view.verdict("running"), view.verdict("down")), ("running", "down"));
     assert_eq!(view.of_task("running", "blind_seconds"), 0.0);
     assert!(view.of_task("running", "blind_time_seconds_total") > 10.0);
-    // A blind stretch longer than `blind_after` counts for nothing, and what was counted before is
+    // A blind stretch longer than `blind_after` is not counted, and what was counted before is
     // kept.
     let down = view.of_task("down", "down_seconds");
     assert!(down >= before.0 && down < before.0 + 5.0, "{down} after {}", before.0);
@@ -109,7 +109,7 @@ fn a_stopped_server_blinds_and_resolves_nothing() {
     );
 }
 
-/// Longer and shorter than the agents stand still.
+/// Longer and shorter than the time for which the agents are stopped.
 const BLIND_AFTER: [&str; 2] = ["60s", "4s"];
 
 /// An agent that has seen two renewals of the lock `a`.
@@ -121,12 +121,12 @@ fn start(port: u16, blind_after: &str) -> Agent {
     agent
 }
 
-/// After an agent's pause: nothing false, and soon everything.
+/// After an agent's pause: nothing false, and soon the full state.
 #[track_caller]
 fn expect_truth(agent: &Agent, blind_after: &str, truth: impl Fn(&View) -> bool) {
     agent.until_view(Duration::from_secs(2), "awake", |view| {
-        // Whoever has not looked for longer than `blind_after` may say so until it has looked
-        // again.
+        // An agent that has not read for longer than `blind_after` may report "blind" until its
+        // next read.
         let honest = view.verdict("a") == "running"
             || (blind_after == "4s" && view.verdict("a") == "unknown");
         assert!(honest && nothing_alert_worthy(view), "{}", agent.log());
@@ -156,7 +156,7 @@ fn a_stopped_agent_sees_nothing_false_in_a_lock_that_was_renewed_meanwhile() {
         expect_truth(agent, blind_after, |view| {
             view.of_lock("a", "ends_total") == 0.0 && view.of_lock("a", "acquisitions_total") == 0.0
         });
-        // Absent while the lock cannot be read, which a machine that stands still does as well.
+        // Absent while the lock cannot be read, which also happens when the machine stalls.
         let page = agent.until(PATIENCE, "known not to be overdue", |page| {
             let overdue_seconds = page.get("lockwatch_lock_renewal_overdue_seconds", &[]);
             agent.check(page, "not overdue", overdue_seconds.is_none_or(|seconds| seconds == 0.0));
@@ -201,7 +201,7 @@ fn a_stopped_agent_sees_nothing_false_in_a_lock_that_changed_hands_meanwhile() {
         expect_truth(agent, blind_after, other_holds);
     }
 
-    // Released and taken again by the same one.
+    // Released and retaken by the same holder.
     agents.iter().for_each(|agent| agent.signal("STOP"));
     drop(watchdog);
     release(&mut redis, "a");
@@ -214,7 +214,7 @@ fn a_stopped_agent_sees_nothing_false_in_a_lock_that_changed_hands_meanwhile() {
     }
 }
 
-/// No gap, no split, nobody lost anything, and no histogram knows of any of it.
+/// No gap, no split, no loss, and no trace of any of them in a histogram.
 fn nothing_alert_worthy(view: &View) -> bool {
     let zero = |name: &str| view.of_task("a", name) == 0.0;
     let durations = [

@@ -1,5 +1,5 @@
-//! Reloads: mistakes leave the old configuration in force; a good file keeps what is known of
-//! unchanged tasks.
+//! Reloads: a file with mistakes leaves the old configuration in force; a valid file keeps the
+//! state of unchanged tasks.
 
 use crate::support::PATIENCE;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn a_bad_file_leaves_everything_as_it_was() {
     agent.throughout(Duration::from_secs(1), "the old one stays in force", unharmed);
     assert!(agent.log().contains("not reloaded"), "{}", agent.log());
 
-    // A file that is not there, and no file at all, are mistakes as well.
+    // A missing file is a mistake as well.
     std::fs::remove_file(agent.path("lockwatch.yml")).unwrap();
     assert_eq!(agent.post("/-/reload").status, 500);
     assert!(unharmed(&agent.view()));
@@ -112,7 +112,7 @@ fn unchanged_tasks_keep_everything() {
     let series = before.page.count_of_task("down");
     assert!(before.page.count_of_task("gone") > 30 && series > 30);
 
-    // `gone` goes, `fresh` comes, thresholds and names change.
+    // `gone` is removed, `fresh` is added, thresholds and names change.
     let changed = |name: &str, grace: &str, wanted: &str| {
         format!("name: {name}, lock: {{key: down}}, wanted: {{hash: {wanted}}}, grace: {grace}")
     };
@@ -124,7 +124,7 @@ fn unchanged_tasks_keep_everything() {
     });
     assert_eq!(after.page.count_of_task("gone"), 0, "a removed task's series are dropped at once");
     assert!(after.page.count_of_task("fresh") > 30, "and a new one's are there at once");
-    // Some of them need a first sample, which may come after the first page.
+    // Some tasks need a first sample, which may come after the first snapshot.
     let after = agent.until_view(Duration::from_secs(2), "the first sample", |view| {
         view.held("fresh") == Some(0.0)
     });
@@ -143,7 +143,7 @@ fn unchanged_tasks_keep_everything() {
             && view.held("fresh") == Some(0.0)
     });
 
-    // Other switches mean another wish: its gap begins anew. What happened to the lock stays.
+    // Other switches start the gap again; the history of the lock stays.
     let down_before = agent.view().of_task("down", "down_seconds");
     agent.write_config(&config(server.port, &[kept, fresh, &changed("down", "1m", "others")]));
     assert_eq!(agent.post("/-/reload").status, 200);
@@ -183,7 +183,7 @@ fn a_rotated_password_is_picked_up() {
     let agent = Agent::start(&config);
     agent.until_view(PATIENCE, "read", |view| view.held("a") == Some(1.0));
 
-    // The old connection goes on until it is cut.
+    // The old connection stays in use until it is cut.
     server.cli(&["CONFIG", "SET", "requirepass", "second"]);
     agent.throughout(Duration::from_secs(1), "still read", |view| view.held("a") == Some(1.0));
     let authenticated = || {

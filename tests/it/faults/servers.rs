@@ -1,4 +1,4 @@
-//! Servers in trouble: all their tasks are unknown, with the right reason, and nobody else's.
+//! Servers in trouble: only their own tasks become unknown, with the right reason.
 
 use crate::support::PATIENCE;
 use std::io::{Read as _, Write as _};
@@ -15,11 +15,11 @@ use crate::support::redis::{Keep, RedisServer};
 use crate::support::truth::rule;
 use crate::support::view::View;
 
-/// For so long a trouble is looked at.
+/// Observation time for each trouble.
 const WHILE: Duration = Duration::from_millis(1_200);
 
-/// An agent that watches a task `fine` on a server in good order, and the tasks `sick` and `idle`
-/// on another port.
+/// An agent that watches the task `fine` on a healthy server, and the tasks `sick` and `idle` on
+/// another port.
 struct Ward {
     agent: Agent,
     _good: RedisServer,
@@ -47,8 +47,8 @@ impl Ward {
         Some(Ward { agent, _good: good })
     }
 
-    /// Waits until the sick server's tasks are unknown for one of these reasons, and then looks on
-    /// for a while.
+    /// Waits until the sick server's tasks are unknown for one of these reasons, and then observes
+    /// that for `WHILE`.
     #[track_caller]
     fn expect(&self, reasons: &[&str], remedy: &str) {
         let concerned =
@@ -61,7 +61,7 @@ impl Ward {
                 let unknown = &view.task(task)["switches_unknown"]["reason"];
                 view.held(task).is_none() && reasons.iter().any(|reason| unknown == reason)
             };
-            // The page is a little newer than the JSON.
+            // The exposition is a little newer than the JSON.
             self.fine(view) && concerned(view, "sick") && absent("sick") && absent("idle")
         });
         let view = self.agent.view();
@@ -101,7 +101,7 @@ fn lay_out(redis: &mut Connection, held: &str) {
     switch(redis, "users", &[("anna", "1")]);
 }
 
-/// Nothing was taken for an end of the hold, and nothing for a gap.
+/// No end of the hold and no gap was reported.
 #[track_caller]
 fn assert_nothing_happened(view: &View) {
     for counter in ["ends_total", "acquisitions_total"] {
@@ -136,7 +136,7 @@ fn a_wrong_password() {
 #[test]
 fn a_server_that_is_down_at_the_start_and_later_and_loading() {
     let test = "faults::servers::a_server_that_is_down_at_the_start_and_later_and_loading";
-    // It looks after its clients often while loading, and takes its time.
+    // While loading, it serves its clients often and loads slowly.
     let slowly = ["--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024"];
     let Some(mut server) = RedisServer::start_with(test, &slowly) else { return };
     server.kill();
@@ -200,7 +200,7 @@ fn a_master_that_becomes_a_replica() {
     lay_out(&mut connect(server.port), "sick");
     let Some(ward) = Ward::open(test, server.port, "") else { return };
     ward.expect_health();
-    // The new master has nothing: a replica that was believed would say that the lock is free.
+    // The new master is empty: a replica that was trusted would show the lock as free.
     server.cli(&["REPLICAOF", "127.0.0.1", &master.port.to_string()]);
     ward.expect(&["not_master"], "replica");
     let view = ward.agent.view();
@@ -265,7 +265,7 @@ fn peers_that_are_not_redis() {
     });
 }
 
-/// A server on a port of its own; it lives as long as the tests.
+/// A server on a port of its own, for the lifetime of the test binary.
 fn listen(peer: fn(TcpStream)) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();

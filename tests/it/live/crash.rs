@@ -11,7 +11,8 @@ use crate::support::redisson::Redisson;
 const LEASE: f64 = 3.0;
 const PERIOD: f64 = 1.0;
 
-/// Nobody waits: the lease runs out, the task is down after its grace, and up when somebody comes.
+/// Without a waiter: the lease runs out, the task is down after its grace, and up when another
+/// holder comes.
 #[test]
 fn after_a_kill_the_hold_expires_and_the_task_is_pending_then_down_then_running_again() {
     let test = "live::crash: nobody waits";
@@ -47,7 +48,7 @@ fn after_a_kill_the_hold_expires_and_the_task_is_pending_then_down_then_running_
     let gap = last.of(TASK, "task_handover_seconds_sum").unwrap();
     let outage = last.of(TASK, "task_outage_seconds_sum").unwrap();
     assert!((2.0..6.0).contains(&gap), "{gap}");
-    // From the last renewal on, most of the lease comes on top.
+    // Measured from the last renewal, so most of the lease is added.
     assert!(outage >= gap + LEASE - PERIOD && outage <= gap + LEASE + 1.0, "{outage}, {gap}");
     assert_eq!(last.ends(TASK, "expired"), 1.0);
     assert_eq!(greatest(&pages, TASK, "task_split_seconds"), 0.0);

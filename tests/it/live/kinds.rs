@@ -1,5 +1,4 @@
-//! Every kind of Redisson lock, as its real clients lay it out, and people who meddle with keys by
-//! hand.
+//! Every kind of Redisson lock, as its real clients write it, and keys changed by hand.
 
 use super::{Scene, check_calm, check_never_late, config, connect, greatest};
 use crate::support::PATIENCE;
@@ -15,8 +14,8 @@ fn tasks(names: &[&str]) -> String {
     names.iter().map(|name| format!("  - {{name: {name}, lock: {{key: {name}}}}}\n")).collect()
 }
 
-/// A write lock adds the lease at each re-entry, and its next renewal takes that back; an explicit
-/// lease is never renewed; a spin lock and a lock that refuses re-entry look like any other.
+/// A write lock adds the lease at each re-entry, and its next renewal undoes that. An explicit
+/// lease is never renewed. A spin lock and a lock that refuses re-entry look like any other.
 #[test]
 fn deadlines_that_go_back_or_run_down_are_nothing_to_alert_about() {
     let test = "live::kinds: deadlines";
@@ -34,7 +33,7 @@ fn deadlines_that_go_back_or_run_down_are_nothing_to_alert_about() {
     scene
         .agent
         .until(PATIENCE, "learned", |page| page.of("write", "lock_lease_seconds") == Some(3.0));
-    // In a reading of its own, so that the re-entry is seen as one, just after a renewal.
+    // In a separate reading right after a renewal, so that the re-entry is recognized.
     for _ in 0..2 {
         next_renewal(&scene.agent, "write");
         scene.redisson.run("lock c1 t1 write kind=write");
@@ -67,7 +66,7 @@ fn next_renewal(agent: &Agent, task: &str) {
         .until(PATIENCE, "a renewal", |page| page.of(task, "lock_renewals_total") > Some(renewals));
 }
 
-/// What only some kinds have: a queue, a token, several readers.
+/// Features of some kinds only: a queue, a token, several readers.
 #[test]
 fn fair_fenced_and_read_locks_show_their_waiters_token_and_readers() {
     let test = "live::kinds: fair, fenced, read";
@@ -136,7 +135,7 @@ fn fair_fenced_and_read_locks_show_their_waiters_token_and_readers() {
     assert_eq!(pages.last().unwrap().of("fenced", "lock_token_resets_total"), Some(0.0));
 }
 
-/// `PERSIST` by hand on a lock that nobody renews, and the next renewal of one that somebody does.
+/// `PERSIST` by hand, on a lock without renewals and on one with them, up to its next renewal.
 #[test]
 fn a_lock_without_ttl_is_persistent_until_a_renewal_gives_it_one() {
     let test = "live::kinds: persist";
@@ -170,8 +169,8 @@ fn a_lock_without_ttl_is_persistent_until_a_renewal_gives_it_one() {
     }
 }
 
-/// `getMultiLock(name, values)` keeps several locks and their leases in one hash: that is not one
-/// lock, so nothing is said of it, and the others go on.
+/// `getMultiLock(name, values)` keeps several locks and their leases in one hash. That is not one
+/// lock, so its state is unknown; other tasks are not affected.
 #[test]
 fn the_hash_of_a_faster_multi_lock_is_unknown_for_its_layout_and_costs_the_others_nothing() {
     let test = "live::kinds: faster";
@@ -206,8 +205,7 @@ fn the_hash_of_a_faster_multi_lock_is_unknown_for_its_layout_and_costs_the_other
     );
 }
 
-/// Names that end a label, a line or a string where they are not escaped, and bytes that are no
-/// text at all.
+/// Names that would end a label, a line or a string if unescaped, and bytes that are not UTF-8.
 #[test]
 fn locks_with_hostile_names_are_watched_and_told_apart() {
     let _rule = rule("14 hostile bytes");
@@ -226,7 +224,7 @@ fn locks_with_hostile_names_are_watched_and_told_apart() {
     let task = |(at, name): (usize, &&[u8])| {
         format!("  - {{name: t{at}, lock: {{key: {{hex: \"{}\"}}}}}}\n", hex(name))
     };
-    // Redisson's names are text; this one only redis-cli can write.
+    // Redisson's names are text, so redis-cli writes this one.
     let bytes = "  - {name: bytes, lock: {key: {hex: \"fffe22\"}}}\n";
     let (Some(mut redisson), Some(server)) = (Redisson::start(test), RedisServer::start(test))
     else {

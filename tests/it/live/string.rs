@@ -11,7 +11,7 @@ use crate::support::redis::RedisServer;
 use crate::support::skip;
 use crate::support::truth::rule;
 
-/// Takes and releases locks on command, a line each; answers with the token.
+/// Takes and releases locks on command, one per line; answers with the token.
 const PROGRAM: &str = r"
 import sys, redis
 client, locks = redis.Redis(port=int(sys.argv[1])), {}

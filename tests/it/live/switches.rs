@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use super::{LOCK, Scene, TASK, USERS, check_calm, greatest, one_task, verdicts};
 use crate::support::truth::rule;
 
-/// It was off for longer than any threshold; its worker needs three seconds, within the grace of
-/// six.
+/// Switched on after a time longer than any threshold. Its worker needs three seconds, within the
+/// grace of six.
 #[test]
 fn a_task_that_is_switched_on_is_pending_until_its_worker_starts_and_never_down_or_stalled() {
     let test = "live::switches: switched on";
@@ -46,8 +46,7 @@ fn a_task_that_is_switched_on_is_pending_until_its_worker_starts_and_never_down_
     );
 }
 
-/// The order of events in a service: the switch goes off, the worker sees it and releases a little
-/// later.
+/// The order of events in a service: the switch goes off, then the worker sees it and releases.
 #[test]
 fn switch_offs_with_a_release_soon_after_leave_no_gap() {
     let _rule = rule("5 order");
@@ -63,7 +62,7 @@ fn switch_offs_with_a_release_soon_after_leave_no_gap() {
     scene.agent.until(PATIENCE, "stopped", |page| page.verdict(TASK) == "stopped");
     let watch = scene.agent.watch();
     for round in 0..ROUNDS {
-        // The rounds meet the readings at all phases, and the two workers take turns.
+        // The readings fall into all phases of the rounds, and the two workers alternate.
         let client = if round % 2 == 0 { "c1" } else { "c2" };
         scene.redisson.run(&format!("lock {client} t1 {LOCK}"));
         scene.switch("anna", "1");
@@ -92,8 +91,8 @@ fn switch_offs_with_a_release_soon_after_leave_no_gap() {
     assert!(scene.agent.log_lines(&["event=gap_began"]).is_empty(), "{}", scene.agent.log());
 }
 
-/// Every hold is too short to settle, so the gap goes on, grows past the grace and never begins
-/// anew.
+/// Every hold is too short to settle, so the gap continues, grows past the grace and never starts
+/// again.
 #[test]
 fn a_holder_that_takes_the_lock_for_a_second_at_a_time_does_not_end_being_down() {
     let _rule = rule("8 settling");
@@ -147,7 +146,7 @@ fn switches_written_by_kryo_and_by_jdk_serialization_are_read_with_their_codec_a
     let Some(mut scene) = Scene::open(test, "200ms", &tasks.concat()) else { return };
     scene.connect("c1", 3_000);
     for codec in ["kryo5", "jdk"] {
-        // As a map of Redisson is written by default: the user's name goes through the codec too.
+        // As Redisson writes a map by default: the user's name goes through the codec too.
         scene.redisson.run(&format!("map-put c1 users:{codec} anna bool true {codec}"));
         scene
             .redisson

@@ -4,7 +4,7 @@ use super::{LOCK, Scene, TASK, check_calm_but_for_gaps, one_task};
 use crate::support::PATIENCE;
 use crate::support::truth::rule;
 
-/// By unlock, while the other client waits in `lock()`: milliseconds lie between the holds.
+/// By unlock, while the other client waits in `lock()`: milliseconds pass between the holds.
 #[test]
 fn a_thousand_handovers_are_neither_a_split_nor_down() {
     let _rule = rule("12 two holders");
@@ -37,7 +37,7 @@ fn a_thousand_handovers_are_neither_a_split_nor_down() {
             Some(0.0)
         );
     }
-    // On a busy machine a reading may well find the lock between two holders.
+    // On a busy machine a reading may fall between two holders.
     check_calm_but_for_gaps(&scene.agent, &pages, TASK, GRACE_SECONDS);
     for page in &pages {
         let holder = page.label(TASK, "lock_holder", "holder");

@@ -1,4 +1,4 @@
-//! Renewals: what Redisson's watchdog does, and what it looks like when it stops.
+//! Renewals by Redisson's watchdog, and what their absence looks like.
 
 use crate::support::PATIENCE;
 use std::thread::sleep;
@@ -10,7 +10,7 @@ use super::{
 use crate::support::exposition::Exposition;
 use crate::support::send_signal;
 
-/// With a lease of nine seconds and the default interval of one: the figures that the README
+/// With a lease of nine seconds and the default interval of one second: the figures that the README
 /// promises.
 #[test]
 fn a_watchdogs_hold_is_seen_at_once_and_each_renewal_is_counted_once_with_its_instant() {
@@ -53,7 +53,7 @@ fn a_watchdogs_hold_is_seen_at_once_and_each_renewal_is_counted_once_with_its_in
     check_never_late(&scene.agent, &pages, TASK);
 }
 
-/// The TTL lies between lease and lease − period, and rises exactly where a renewal is counted.
+/// The TTL lies between lease − period and lease, and rises exactly where a renewal is counted.
 fn check_saw_tooth(pages: &[Exposition]) {
     let teeth: Vec<(f64, f64)> = pages
         .iter()
@@ -73,7 +73,7 @@ fn check_saw_tooth(pages: &[Exposition]) {
     assert!((5.5..7.1).contains(&lowest) && (7.9..=9.0).contains(&highest), "{lowest}..{highest}");
 }
 
-/// Each instant on the pages is one at which Redis itself says that it ran the renewal.
+/// Each reported instant is one at which Redis itself logged the renewal.
 fn check_instants(pages: &[Exposition], monitor: &Monitor) {
     let mut shown: Vec<f64> = pages
         .iter()
@@ -88,16 +88,16 @@ fn check_instants(pages: &[Exposition], monitor: &Monitor) {
     let mut errors: Vec<f64> = shown.iter().map(|shown| nearest(*shown)).collect();
     errors.sort_by(f64::total_cmp);
     eprintln!("errors of renewal instants against MONITOR, in ms: {errors:.3?}");
-    // Redis writes the line after it has looked at the clock: a busy machine may let time pass in
-    // between, once.
+    // Redis writes the line after it has read the clock. On a busy machine that may take time,
+    // once.
     assert!(
         errors[errors.len() / 2] <= 1.0 && errors.iter().all(|error| *error < 50.0),
         "{errors:?}\n{witnessed:?}"
     );
 }
 
-/// Released and retaken within a period, Redisson renews with one more timer each time, at any
-/// phase.
+/// When a lock is released and retaken within a period, Redisson adds one more renewal timer each
+/// time, at any phase.
 #[test]
 fn renewal_timers_that_piled_up_are_neither_late_nor_a_period_and_a_watchdog_that_stops_then_is_overdue()
  {
@@ -113,8 +113,8 @@ fn renewal_timers_that_piled_up_are_neither_late_nor_a_period_and_a_watchdog_tha
     scene.agent.until(PATIENCE, "twelve renewals", |page| {
         page.of(TASK, "lock_renewals_total") >= Some(12.0)
     });
-    // More than one timer could make in that time: hints may show the first twelve as soon as they
-    // are made.
+    // More renewals than one timer can make in that time. With hints the first twelve may show as
+    // soon as they are made.
     scene.agent.until(PATIENCE, "piled up timers", |_| pexpires(&scene.server) > 15);
     let pages = watch.stop();
     let last = pages.last().unwrap();
@@ -125,8 +125,8 @@ fn renewal_timers_that_piled_up_are_neither_late_nor_a_period_and_a_watchdog_tha
     check_calm(&scene.agent, &pages, TASK);
     check_never_late(&scene.agent, &pages, TASK);
 
-    // The watchdog ends with the inner hold, though the outer one goes on. All that lies between
-    // two readings.
+    // The watchdog ends with the inner hold, although the outer one continues. All of this happens
+    // between two readings.
     scene.redisson.run(&format!("lock c1 t1 {LOCK} lease=20000"));
     scene.redisson.run(&format!("unlock c1 t1 {LOCK}"));
     let stopped = Instant::now();
@@ -137,8 +137,8 @@ fn renewal_timers_that_piled_up_are_neither_late_nor_a_period_and_a_watchdog_tha
     assert_eq!(scene.server.cli(&["hvals", LOCK]), "1");
 }
 
-/// The JVM is stopped as by a long pause: first overdue, then its lease runs out, and it does not
-/// get it back.
+/// The JVM is stopped, as by a long pause: the renewal becomes overdue, then the lease runs out,
+/// and it does not get the lock back.
 #[test]
 fn a_holder_that_is_paused_is_overdue_and_then_expired() {
     let test = "live::watchdog: paused";

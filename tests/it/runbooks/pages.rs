@@ -1,4 +1,4 @@
-//! The pages about alerts as text: their sections, links and commands.
+//! The documents about alerts as text: their sections, links and commands.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ impl Document {
         names.iter().map(|name| Document::read(&format!("alerts/runbooks/{name}"))).collect()
     }
 
-    /// The file's name without its ending.
+    /// The file's name without its extension.
     pub(crate) fn name(&self) -> &str {
         self.path.file_stem().unwrap().to_str().unwrap()
     }
@@ -54,7 +54,7 @@ impl Document {
         found.unwrap_or_else(|| panic!("{}: no section {title}", self.name())).1
     }
 
-    /// What its links point to.
+    /// The targets of its links.
     pub(crate) fn links(&self) -> Vec<&str> {
         self.text
             .split("](")

@@ -1,4 +1,4 @@
-//! What the commands of the runbooks are run on: a Redis with real holders, an agent under its
+//! The environment for the runbooks' commands: a Redis with real holders, an agent under its
 //! read-only user, a Prometheus with the shipped rules and an Alertmanager.
 
 use crate::support::PATIENCE;
@@ -21,16 +21,16 @@ const CLAIMS: &str = "outbound:claims";
 const HOSTS: &str = "lockwatch:hosts";
 const TASK: &str = "outbound";
 const PASSWORD: &str = "stage";
-/// What the Sentinel calls the server.
+/// The Sentinel's name for the master.
 const MASTER: &str = "mymaster";
-/// A client that is no more.
+/// A client that no longer exists.
 const GHOST: &str = "0d9c2f4e-1111-4222-8333-444455556666";
 /// Longer than any lease here.
 const OLD_LEASE: Duration = Duration::from_secs(60);
 
 pub(super) struct Stage {
     redisson: Redisson,
-    /// How many clients there have been.
+    /// Number of clients so far.
     clients: usize,
     agent: Agent,
     prometheus: Prometheus,
@@ -45,7 +45,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// `None`, with a message, on a machine that lacks a part.
+    /// `None`, with a message, on a machine that lacks a program.
     pub(super) fn open(test: &str) -> Option<Stage> {
         if !skip::has(test, &programs()) || !skip::has(test, &["curl", "jq"]) {
             return None;
@@ -77,7 +77,7 @@ impl Stage {
             ("ALERTMANAGER", alertmanager.url()),
             ("CONFIG", agent.path("lockwatch.yml").display().to_string()),
             ("RECORDING", recording.path().display().to_string()),
-            // -e: an error is an exit code, too.
+            // `-e`: errors set the exit code too.
             ("REDIS_CLI", format!("redis-cli -e -p {}", server.port)),
             ("OTHER_CLI", format!("redis-cli -e -p {}", other.port)),
             ("SENTINEL_CLI", format!("redis-cli -e -p {}", sentinel.port)),
@@ -105,7 +105,7 @@ impl Stage {
         Some(stage)
     }
 
-    /// Runs a command of a page in a shell that has the variables of the preamble.
+    /// Runs a command of a runbook in a shell with the variables of the preamble.
     pub(super) fn run(&self, command: &str) -> Output {
         let binaries = std::path::Path::new(env!("CARGO_BIN_EXE_lockwatch")).parent().unwrap();
         let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
@@ -114,8 +114,8 @@ impl Stage {
         shell.args(["30", "sh", "-c", &script]).env("PATH", path).current_dir("/").output().unwrap()
     }
 
-    /// Brings about what the alert is for, as far as its commands ask; else a task that is wanted
-    /// and held.
+    /// Creates the situation of the alert as far as its commands need it; otherwise a task that is
+    /// wanted and held.
     pub(super) fn arrange(&mut self, alert: &str) {
         self.clear();
         match alert {
@@ -138,8 +138,8 @@ impl Stage {
                 self.expect("lost", |page| lost(page) && page.ends(TASK, "lost") >= 1.0);
             }
             "LockwatchTaskBlind" => {
-                // A split that the pages before left lasts until the old lease is over, and is the
-                // worse verdict.
+                // A split from an earlier runbook lasts until the old lease is over, and would hide
+                // this verdict.
                 let over = |page: &Metrics| page.verdict(TASK) != "split";
                 self.agent.until(OLD_LEASE, "no split any more", over);
                 self.server.cli(&["SET", LOCK, "no hash"]);
@@ -149,7 +149,7 @@ impl Stage {
                 let refused = |page: &Metrics| {
                     page.get("lockwatch_redis_errors_total", &[("reason", "auth")])
                 };
-                // A dial and sweeps: these tell what the whole redis is blind for.
+                // After a dial and some sweeps, this is the reason for the whole redis.
                 let enough = refused(&self.agent.page()).unwrap_or_default() + 3.0;
                 self.server.cli(&["ACL", "SETUSER", "lockwatch", "off"]);
                 self.server.cli(&["CLIENT", "KILL", "USER", "lockwatch"]);
@@ -180,7 +180,7 @@ impl Stage {
         }
     }
 
-    /// What must be true after this command of this page.
+    /// Checks the effect of this command of this runbook.
     pub(super) fn after(&mut self, page: &str, command: &str) {
         match page {
             "LockwatchLockPersistent" if command.contains("PEXPIRE") => {
@@ -218,7 +218,7 @@ impl Stage {
         }
     }
 
-    /// No lock, nobody who waits for it, one switch of two on.
+    /// No lock, no waiter, one of two switches on.
     fn clear(&mut self) {
         for client in 0..self.clients {
             self.redisson.run(&format!("shutdown c{client}"));
@@ -236,7 +236,7 @@ impl Stage {
         });
     }
 
-    /// A client takes the lock for good and is renewed, and works; another one waits.
+    /// A client takes the lock for good, with renewals and progress; another one waits.
     fn hold(&mut self) {
         self.lock("");
         self.wait_for_lock();

@@ -1,4 +1,4 @@
-//! Every way in which a connection can fail to come about has its own reason.
+//! Every way in which a connection attempt can fail has its own reason.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -202,7 +202,7 @@ async fn a_full_server_says_so() {
     };
     let config = config(server.port);
     let only = loop {
-        // The test's own look at the server may still hold the only place.
+        // The test's own connection may still occupy the only place.
         if let Ok(connection) = connect(&config).await {
             break connection;
         }
@@ -241,7 +241,7 @@ async fn a_busy_server_says_so() {
 #[tokio::test]
 async fn a_loading_server_says_so() {
     let test = "a_loading_server_says_so";
-    // It looks after its clients often while loading, and takes its time.
+    // While loading, it serves its clients often and loads slowly.
     let slowly = ["--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024"];
     let Some(mut server) = RedisServer::start_with(test, &slowly) else { return };
     server.cli(&["DEBUG", "POPULATE", "2000", "key", "100"]);
@@ -252,7 +252,7 @@ async fn a_loading_server_says_so() {
 
 #[tokio::test]
 async fn nobody_there() {
-    // Bound, so that nobody else takes the port, but nobody listens.
+    // Bound, so that the port stays taken, but not listening.
     let bound = tokio::net::TcpSocket::new_v4().unwrap();
     bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let failure = refused(&config(bound.local_addr().unwrap().port())).await;
@@ -289,7 +289,7 @@ async fn a_server_that_is_killed_closes() {
     assert_eq!(failure.why, Unknown::Closed, "{failure}");
 }
 
-/// Something that is not Redis: takes one connection, reads a little, and answers with `script`.
+/// A server that is not Redis: takes one connection, reads a little, and answers with `script`.
 fn impostor(script: impl FnOnce(std::net::TcpStream) + Send + 'static) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! A sampler at work: what it hands to the engine while the server and the network misbehave.
+//! A running sampler: its samples while the server and the network misbehave.
 
 use crate::support::PATIENCE;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +38,7 @@ fn task(number: u32) -> (TaskIndex, Arc<TaskSpec>) {
     (TaskIndex(number), Arc::new(spec))
 }
 
-/// A sampler and what it hands over.
+/// A sampler and its output.
 struct Bench {
     assignments: watch::Sender<Arc<Assignment>>,
     inputs: mpsc::Receiver<Input>,
@@ -64,7 +64,7 @@ impl Bench {
         timeout(PATIENCE, self.inputs.recv()).await.expect("an input").expect("a sampler")
     }
 
-    /// All that comes within `time`.
+    /// All inputs that arrive within `time`.
     async fn all_within(&mut self, time: Duration) -> Vec<Input> {
         let (until, mut inputs) = (Instant::now() + time, Vec::new());
         while let Ok(input) = timeout_at(until, self.inputs.recv()).await {
@@ -73,7 +73,7 @@ impl Bench {
         inputs
     }
 
-    /// The next batch that was believed.
+    /// The next valid batch.
     async fn next_read(&mut self) -> Sample {
         loop {
             if let Input::Sample(sample @ Sample { outcome: Outcome::Read { .. }, .. }) =
@@ -118,7 +118,7 @@ fn readings(sample: &Sample) -> Vec<(u32, &LockReading)> {
     }
 }
 
-/// Whether `lock` is held by the one that holds the lock of task `number` in these tests.
+/// Whether `lock` is held by the holder that these tests give to task `number`.
 fn is_own(number: u32, lock: &LockReading) -> bool {
     matches!(lock, LockReading::Held(held) if held.holders.iter().all(|holder| holder.client == owner(number).as_bytes()))
 }
@@ -238,8 +238,8 @@ async fn replies_are_never_attributed_to_another_question() {
     bench.next_read().await;
     assert!(read > TASKS * 50, "only {read} readings");
     assert!(failed.contains(&Unknown::Timeout) && failed.contains(&Unknown::Closed), "{failed:?}");
-    // On a busy machine a reply that was not quite too slow is handled too late: said of this very
-    // reply, not of another.
+    // On a busy machine a reply just below the timeout may be processed too late. The reason must
+    // be about this reply, not about another one.
     let network = [Unknown::Timeout, Unknown::Closed, Unknown::Late];
     assert!(failed.iter().all(|why| network.contains(why)), "{failed:?}");
 }
@@ -295,8 +295,8 @@ async fn where_every_second_reply_is_lost_the_others_still_count() {
     where_half_is_lost(&proxy, &mut bench, Fault::DropEverySecondReply).await;
 }
 
-/// Where each greeting passes and the first batch after it is lost, sending them apart would read
-/// nothing for ever.
+/// A network that passes each greeting and drops the next batch. If greeting and batch were sent
+/// separately, nothing would ever be read.
 #[tokio::test]
 async fn where_every_second_answer_is_lost_greetings_included_the_others_still_count() {
     let test = "where_every_second_answer_is_lost_greetings_included_the_others_still_count";
@@ -322,7 +322,7 @@ async fn where_half_is_lost(proxy: &Proxy, bench: &mut Bench, fault: Fault) {
             other => panic!("{other:?}"),
         }
     }
-    // A lost reply costs the timeout, then the redial is immediate.
+    // A lost reply costs the timeout; the redial is immediate.
     assert!((8..=14).contains(&read), "{read} read, {failed} failed");
     assert!((8..=14).contains(&failed), "{read} read, {failed} failed");
 }
@@ -424,7 +424,7 @@ async fn a_new_assignment_keeps_the_connection_if_it_can() {
     timeout(PATIENCE, bench.sampler).await.expect("the sampler ends with its assignments").unwrap();
 }
 
-/// Redis looks for idle clients each second or so, so that this takes some.
+/// Redis checks for idle clients about once a second, so this takes some time.
 #[tokio::test]
 async fn a_server_that_closes_idle_connections_closes_none_however_long_the_interval_is() {
     let _rule = rule("3 connection");

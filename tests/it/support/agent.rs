@@ -1,4 +1,4 @@
-//! The real program: started with a configuration, looked at over HTTP, and stopped by its handle.
+//! The real program: started with a configuration, read over HTTP, and stopped by its handle.
 
 use super::PATIENCE;
 use std::fs::{self, File};
@@ -18,9 +18,9 @@ use super::exposition::Exposition;
 use super::view::View;
 use super::{send_signal, wait_until};
 
-/// How often a condition is looked at.
+/// Polling interval of `until` and similar waits.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often a watch looks.
+/// Polling interval of a watch.
 const WATCH: Duration = Duration::from_millis(50);
 
 /// A running agent. Dropping it ends exactly this process, and fails the test if it ever panicked.
@@ -37,11 +37,11 @@ pub(crate) struct Response {
     pub(crate) body: Vec<u8>,
 }
 
-/// Something that the program shows, and that can be waited for.
+/// A form of output that tests can wait for.
 pub(crate) trait Shown {
-    /// What it shows now.
+    /// The present output.
     fn look(agent: &Agent) -> Self;
-    /// For whoever must find out why a test failed.
+    /// A description for the message of a failed test.
     fn describe(&self) -> String;
 }
 
@@ -63,13 +63,13 @@ impl Agent {
         Agent::start_with(config, |_| {})
     }
 
-    /// The same; `adjust` adds arguments and environment.
+    /// Like `start`; `adjust` adds arguments and environment.
     #[track_caller]
     pub(crate) fn start_with(config: &str, adjust: impl FnOnce(&mut Command)) -> Agent {
         Agent::start_logging(config, "debug", "logfmt", adjust)
     }
 
-    /// The same with this level and format of its log.
+    /// Like `start_with`, with this level and format of the log.
     #[track_caller]
     pub(crate) fn start_logging(
         config: &str,
@@ -100,7 +100,7 @@ impl Agent {
             let told = listens.iter().find_map(|listens| Some(log.split_once(listens)?.1));
             let port =
                 told.and_then(|rest| rest.split(|letter: char| !letter.is_ascii_digit()).next());
-            // Its digits may be on their way.
+            // The last digits of the port may still be missing.
             let whole = told.is_some_and(|rest| rest.contains('\n'));
             agent.port = port.filter(|_| whole).map_or(0, |port| port.parse().unwrap());
             agent.port != 0
@@ -113,25 +113,25 @@ impl Agent {
         self.folder.path().join(name)
     }
 
-    /// Replaces the configuration file; nothing is reloaded.
+    /// Replaces the configuration file, without a reload.
     pub(crate) fn write_config(&self, config: &str) {
         fs::write(self.path("lockwatch.yml"), config).unwrap();
     }
 
-    /// The metrics now; they must be there and be valid.
+    /// The current metrics, which must be available and valid.
     #[track_caller]
     pub(crate) fn page(&self) -> Exposition {
         scrape(self.port)
     }
 
-    /// Exposition and JSON now.
+    /// The current exposition and JSON.
     #[track_caller]
     pub(crate) fn view(&self) -> View {
         View::look(self)
     }
 
-    /// Waits until a page fulfils the condition and returns it; panics with the page and the log if
-    /// none does in time.
+    /// Waits until an exposition fulfils the condition and returns it; panics with the exposition
+    /// and the log on timeout.
     #[track_caller]
     pub(crate) fn until(
         &self,
@@ -142,7 +142,7 @@ impl Agent {
         self.until_shown(within, what, condition)
     }
 
-    /// The same for page and JSON.
+    /// The same for exposition and JSON.
     #[track_caller]
     pub(crate) fn until_view(
         &self,
@@ -175,7 +175,7 @@ impl Agent {
         }
     }
 
-    /// Looks again and again for `time`; panics unless everything it shows fits.
+    /// Polls for `time`; panics unless the condition holds every time.
     #[track_caller]
     pub(crate) fn throughout(
         &self,
@@ -191,7 +191,7 @@ impl Agent {
         }
     }
 
-    /// Panics with what it shows and the log unless the condition is true.
+    /// Panics with the output and the log unless the condition is true.
     #[track_caller]
     pub(crate) fn check(&self, shown: &impl Shown, what: &str, condition: bool) {
         if !condition {
@@ -199,13 +199,13 @@ impl Agent {
         }
     }
 
-    /// Panics with what it shows and the log.
+    /// Panics with the output and the log.
     #[track_caller]
     pub(crate) fn fail(&self, what: &str, shown: &impl Shown) -> ! {
         panic!("{what}\nit shows:\n{}\nthe log:\n{}", shown.describe(), self.log());
     }
 
-    /// One task as the API tells it.
+    /// The API's JSON of one task.
     #[track_caller]
     pub(crate) fn task(&self, name: &str) -> Value {
         let mut answer: Value =
@@ -213,13 +213,13 @@ impl Agent {
         answer["task"].take()
     }
 
-    /// The answer to this path.
+    /// The answer for this path.
     #[track_caller]
     pub(crate) fn get(&self, path: &str) -> Response {
         request(self.port, "GET", path)
     }
 
-    /// The body of the answer to this path, which must be 200.
+    /// The body of the answer for this path, whose status must be 200.
     #[track_caller]
     pub(crate) fn text(&self, path: &str) -> String {
         self.get(path).expect_ok()
@@ -230,12 +230,12 @@ impl Agent {
         request(self.port, "POST", path)
     }
 
-    /// What it has logged so far.
+    /// The log so far.
     pub(crate) fn log(&self) -> String {
         String::from_utf8(fs::read(self.path("log")).unwrap()).expect("the log is UTF-8")
     }
 
-    /// The lines of the log that have all these pieces.
+    /// The log lines that contain all these pieces.
     pub(crate) fn log_lines(&self, pieces: &[&str]) -> Vec<String> {
         let log = self.log();
         log.lines()
@@ -244,7 +244,6 @@ impl Agent {
             .collect()
     }
 
-    /// The id of its process.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
@@ -254,7 +253,7 @@ impl Agent {
         send_signal(self.child.id(), name);
     }
 
-    /// How it ended; panics unless it did within `timeout`.
+    /// Waits until the process ends and returns its status; panics on timeout.
     #[track_caller]
     pub(crate) fn ended_within(&mut self, timeout: Duration) -> ExitStatus {
         let mut ended = None;
@@ -265,7 +264,7 @@ impl Agent {
         ended.unwrap()
     }
 
-    /// Looks at the metrics all the time from now on.
+    /// Starts to poll the metrics in a thread.
     pub(crate) fn watch(&self) -> Watch {
         let ended = Arc::new(AtomicBool::new(false));
         let pages = Arc::new(Mutex::new(Vec::<(Instant, Exposition)>::new()));
@@ -316,7 +315,7 @@ impl Response {
     }
 }
 
-/// A thread that scrapes all the time, and finds any counter or histogram that falls.
+/// A thread that scrapes continuously and detects any counter or histogram that decreases.
 pub(crate) struct Watch {
     ended: Arc<AtomicBool>,
     pages: Arc<Mutex<Vec<(Instant, Exposition)>>>,
@@ -324,7 +323,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Waits until it saw such a page too: what one scrape sees can be over before the next.
+    /// Waits for an exposition of the watch that fulfils the condition: a short state may be over
+    /// before a separate scrape.
     #[track_caller]
     pub(crate) fn until_seen(&self, what: &str, condition: impl Fn(&Exposition) -> bool) {
         wait_until(PATIENCE, &format!("the watch sees {what}"), || {
@@ -332,12 +332,12 @@ impl Watch {
         });
     }
 
-    /// Ends it with a last look; everything that it saw, in order.
+    /// Stops it after a last scrape; returns all expositions in order.
     pub(crate) fn stop(self) -> Vec<Exposition> {
         self.stop_timed().into_iter().map(|(_, page)| page).collect()
     }
 
-    /// The same, each page with the instant at which it was there.
+    /// Like `stop`, with the instant of each exposition.
     pub(crate) fn stop_timed(self) -> Vec<(Instant, Exposition)> {
         self.ended.store(true, Ordering::SeqCst);
         self.looking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -345,7 +345,7 @@ impl Watch {
     }
 }
 
-/// The program, with nothing of the tests' environment that could change it.
+/// The program, without the tests' environment variables that could affect it.
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockwatch"));
     command
@@ -371,7 +371,7 @@ pub(crate) fn request(port: u16, method: &str, path: &str) -> Response {
 pub(crate) fn try_request(port: u16, method: &str, path: &str) -> io::Result<Response> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    // HTTP/1.0: the response ends with the connection, and is in one piece.
+    // HTTP/1.0: the response ends with the connection, and is not chunked.
     write!(stream, "{method} {path} HTTP/1.0\r\n\r\n")?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;

@@ -9,15 +9,15 @@ use super::replicas::{fed_replicas, password_lines};
 use super::wait_until;
 
 const MASTERS: usize = 3;
-/// How long a silent node is not yet failing.
+/// How long a silent node is not considered failing (`cluster-node-timeout`).
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long nodes may take to agree.
+/// Timeout for agreement between nodes.
 const AGREE: Duration = Duration::from_secs(40);
-/// How long one attempt at a manual failover may take.
+/// Timeout of one attempt at a manual failover.
 const ATTEMPT: Duration = Duration::from_secs(6);
-/// How long a node may take to answer.
+/// Timeout of a node's reply.
 const ANSWER: Duration = Duration::from_millis(500);
-/// How many keys one step of a migration moves.
+/// Number of keys that one step of a migration moves.
 const STEP: &str = "100";
 
 /// The nodes: 0 to 2 are the first masters; with replicas, 3 to 5 are those.
@@ -27,7 +27,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Three masters with `replicas` (0 or 1) each, all agreeing; `None`, with a message, on a
+    /// Three masters with `replicas` (0 or 1) each, in agreement; `None`, with a message, on a
     /// machine without Redis.
     pub(crate) fn start(test: &str, replicas: usize, options: &Options) -> Option<Cluster> {
         if !RedisServer::can_start(test) {
@@ -63,19 +63,18 @@ impl Cluster {
         self.members.iter().map(Member::announced).collect()
     }
 
-    /// The id by which the nodes know this one.
+    /// The node's cluster id.
     pub(crate) fn id(&self, index: usize) -> String {
         self.node(index).cli(&["cluster", "myid"])
     }
 
-    /// The slot of a key.
     pub(crate) fn slot(&self, key: &str) -> u16 {
         let node = self.members.iter().find(|member| member.server.runs()).unwrap();
         node.server.cli(&["cluster", "keyslot", key]).parse().unwrap()
     }
 
-    /// The master that says it owns this slot; of two, as in a partition, the one with the newer
-    /// claim.
+    /// The master that claims this slot. If two do, as in a partition, the one with the higher
+    /// epoch.
     pub(crate) fn owner_of_slot(&self, slot: u16) -> Option<usize> {
         let claims = (0..self.members.len()).filter_map(|index| {
             let own = Own::of(self.node(index))?;
@@ -91,7 +90,7 @@ impl Cluster {
             .unwrap_or_else(|| panic!("nobody owns the slot of {key}"))
     }
 
-    /// Runs a command at the master that owns this key.
+    /// Runs a command on the master that owns this key.
     pub(crate) fn cli(&self, key: &str, arguments: &[&str]) -> String {
         self.node(self.owner(key)).cli(arguments)
     }
@@ -111,8 +110,8 @@ impl Cluster {
         self.end_move(slot, to);
     }
 
-    /// The slot is about to move: from now on its owner answers `ASK` for keys that are not there
-    /// any more.
+    /// Starts the migration of a slot: from now on its owner answers `ASK` for keys that it no
+    /// longer has.
     pub(crate) fn begin_move(&self, slot: u16, to: usize) {
         let from = self.owner_of_slot(slot).unwrap();
         let number = slot.to_string();
@@ -126,7 +125,7 @@ impl Cluster {
         );
     }
 
-    /// Moves some keys of a slot that is about to move, and returns how many.
+    /// Migrates some keys of such a slot, and returns how many.
     pub(crate) fn move_keys(&self, slot: u16, to: usize) -> usize {
         let from = self.node(self.owner_of_slot(slot).unwrap());
         let keys = from.cli(&["cluster", "getkeysinslot", &slot.to_string(), STEP]);
@@ -143,12 +142,12 @@ impl Cluster {
         keys.len()
     }
 
-    /// The slot has moved: all masters are told.
+    /// Ends the migration: all masters get the new owner.
     pub(crate) fn end_move(&self, slot: u16, to: usize) {
         let id = self.id(to);
         let is_master = |index: &usize| Own::of(self.node(*index)).is_some_and(|own| own.is_master);
         let masters: Vec<usize> = (0..self.members.len()).filter(is_master).collect();
-        // The new owner first: else its old owner sends clients there and it sends them back.
+        // The new owner first; otherwise both owners would redirect clients to each other.
         for index in std::iter::once(to).chain(masters.into_iter().filter(|index| *index != to)) {
             assert_eq!(
                 self.node(index).cli(&["cluster", "setslot", &slot.to_string(), "node", &id]),
@@ -157,7 +156,7 @@ impl Cluster {
         }
     }
 
-    /// Moves so many slots with their keys by `redis-cli --cluster reshard`.
+    /// Moves this many slots with their keys by `redis-cli --cluster reshard`.
     pub(crate) fn reshard(&self, from: usize, to: usize, slots: usize) {
         let arguments = [
             "reshard",
@@ -172,12 +171,12 @@ impl Cluster {
         );
     }
 
-    /// The failover that loses nothing: `CLUSTER FAILOVER` at a replica, for which its master
-    /// pauses writes.
+    /// The lossless failover: `CLUSTER FAILOVER` on a replica, during which its master pauses
+    /// writes.
     pub(crate) fn fail_over(&self, replica: usize) {
         let mut begun: Option<Instant> = None;
         wait_until(AGREE, "the replica takes over", || {
-            // An attempt may end in nothing, after some seconds.
+            // An attempt may fail silently after some seconds.
             if begun.is_none_or(|begun| begun.elapsed() > ATTEMPT) {
                 let answer = self.node(replica).cli(&["cluster", "failover"]);
                 begun = (answer == "OK").then(Instant::now);
@@ -186,7 +185,7 @@ impl Cluster {
         });
     }
 
-    /// Waits until one of `replicas`, which followed a master that is gone, has taken over from it.
+    /// Waits until one of `replicas` has taken over from its dead master.
     pub(crate) fn wait_taken_over(&self, replicas: &[usize]) -> usize {
         let mut new = None;
         wait_until(AGREE, "a replica takes over", || {
@@ -198,7 +197,7 @@ impl Cluster {
         new.unwrap()
     }
 
-    /// Takes a slot away from every node: nobody covers it any more.
+    /// Removes a slot from every node, so that it is uncovered.
     pub(crate) fn uncover(&self, slot: u16) {
         for member in &self.members {
             member.server.cli(&["cluster", "delslots", &slot.to_string()]);
@@ -216,7 +215,7 @@ impl Cluster {
         }
     }
 
-    /// Makes a node forget all others, and its keys: `CLUSTER RESET`.
+    /// Makes a node forget all others and its keys: `CLUSTER RESET`.
     pub(crate) fn reset(&self, index: usize) {
         self.node(index).cli(&["flushall"]);
         assert_eq!(self.node(index).cli(&["cluster", "reset"]), "OK");
@@ -232,18 +231,18 @@ impl Cluster {
         network::cut(&self.members[one], &self.members[other]);
     }
 
-    /// Mends all links.
+    /// Restores all links.
     pub(crate) fn heal(&self) {
         network::heal_all(&self.members);
     }
 
-    /// Makes the announced ports dead for clients until `heal`: they must map them to the real
-    /// ones.
+    /// Makes the announced ports unreachable for clients until `heal`: they must map them to the
+    /// real ones.
     pub(crate) fn hide_announced(&self) {
         network::hide_announced(&self.members);
     }
 
-    /// Waits until every running node says that all slots are covered and all nodes are known, and
+    /// Waits until every running node reports that all slots are covered and all nodes known, and
     /// every replica follows.
     pub(crate) fn wait_agreed(&self) {
         let count = self.members.len().to_string();
@@ -282,7 +281,7 @@ impl Cluster {
     }
 }
 
-/// What a node says of itself.
+/// A node's own entry in `CLUSTER NODES`.
 struct Own {
     is_master: bool,
     /// The id of its master, or `-`.
@@ -317,7 +316,7 @@ fn slot_range(text: &str) -> Option<(u16, u16)> {
     Some((from.parse().ok()?, to.parse().ok()?))
 }
 
-/// Whether this node says that all slots are covered.
+/// Whether this node reports that all slots are covered.
 fn claims_covered(node: &RedisServer) -> bool {
     node.cli(&["cluster", "info"]).contains("cluster_slots_assigned:16384")
 }
@@ -327,13 +326,13 @@ fn node_setup(place: Place, options: &Options) -> Setup {
         place.source_line(),
         "cluster-enabled yes".to_owned(),
         format!("cluster-node-timeout {}", NODE_TIMEOUT.as_millis()),
-        // A replica may take over however long it was cut off: tests choose what it lacks.
+        // A replica may take over however long it was cut off: tests decide what it lacks.
         "cluster-replica-validity-factor 0".to_owned(),
         "cluster-announce-ip 127.0.0.1".to_owned(),
         format!("cluster-announce-port {}", place.port),
         format!("cluster-announce-bus-port {}", place.bus_port),
         "repl-diskless-sync-delay 0".to_owned(),
-        // Members call from addresses that are not 127.0.0.1, which Redis takes for strangers.
+        // Members connect from addresses other than 127.0.0.1, which protected mode would refuse.
         "protected-mode no".to_owned(),
     ];
     lines.extend(password_lines(options));

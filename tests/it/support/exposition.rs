@@ -1,11 +1,11 @@
-//! A strict reader of the classic text format: what it accepts, any scraper accepts.
+//! A strict parser of the classic text format: any scraper can read what it accepts.
 
 use std::collections::{BTreeMap, HashMap};
 
 /// The labels of one series.
 pub(crate) type Labels = BTreeMap<String, String>;
 
-/// How many verdicts there are; each has a series.
+/// Number of verdicts; each has a series.
 const VERDICTS: usize = 8;
 
 /// One scrape.
@@ -17,11 +17,12 @@ pub(crate) struct Exposition {
 }
 
 impl Exposition {
-    /// Reads a whole page.
+    /// Parses an exposition.
     ///
     /// # Errors
-    /// The first line that breaks a rule of the format, and which; so does a control character or a
-    /// value that is not finite, which no page of this program has.
+    ///
+    /// The first line that violates the format, and how. Control characters and values that are not
+    /// finite count as violations too, since this program never writes them.
     pub(crate) fn parse(text: &str) -> Result<Exposition, String> {
         let mut page = Exposition { text: text.to_owned(), ..Exposition::default() };
         let body = text.strip_suffix('\n').ok_or("the last line does not end")?;
@@ -45,13 +46,13 @@ impl Exposition {
     }
 
     /// The value of the series with this name whose labels include these; `None` if there is none.
-    /// Panics if there are several: then the question was not precise.
+    /// Panics if there are several.
     #[track_caller]
     pub(crate) fn get(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         self.only(name, labels).map(|(_, value)| value)
     }
 
-    /// The same without the common prefix, of one task.
+    /// Like `get` for one task, without the common prefix.
     #[track_caller]
     pub(crate) fn of(&self, task: &str, name: &str) -> Option<f64> {
         self.get(&format!("lockwatch_{name}"), &[("task", task)])
@@ -84,7 +85,7 @@ impl Exposition {
         labels["state"].as_str()
     }
 
-    /// How many holds of a task ended so.
+    /// Number of holds of a task that ended for this reason.
     #[track_caller]
     pub(crate) fn ends(&self, task: &str, reason: &str) -> f64 {
         self.get("lockwatch_lock_ends_total", &[("task", task), ("reason", reason)])
@@ -98,7 +99,7 @@ impl Exposition {
             .flat_map(|(name, all)| all.keys().map(move |labels| (name.as_str(), labels)))
     }
 
-    /// How many series name this task.
+    /// Number of series with this task.
     pub(crate) fn count_of_task(&self, task: &str) -> usize {
         self.series
             .values()
@@ -107,7 +108,7 @@ impl Exposition {
             .count()
     }
 
-    /// The first series that must only grow and is smaller than in `before`.
+    /// The first counter that is smaller than in `before`.
     pub(crate) fn fallen_since(&self, before: &Exposition) -> Option<String> {
         let only_grows = |name: &str| {
             let of = |suffix: &str| {
@@ -125,7 +126,7 @@ impl Exposition {
             .find_map(|(name, labels, value)| fallen(name, labels, value))
     }
 
-    /// As it was scraped.
+    /// The text as scraped.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -222,7 +223,7 @@ fn sample(line: &str) -> Result<(String, Labels, f64), String> {
     Ok((name.to_owned(), labels, value))
 }
 
-/// Labels up to and with the closing brace, and what comes after them.
+/// Parses labels up to and including the closing brace; returns them and the rest.
 fn labels(mut rest: &str) -> Result<(Labels, &str), String> {
     let mut labels = Labels::new();
     loop {
@@ -241,7 +242,7 @@ fn labels(mut rest: &str) -> Result<(Labels, &str), String> {
     }
 }
 
-/// A value up to and with its closing quote, and what comes after it.
+/// Parses a value up to and including its closing quote; returns it and the rest.
 fn label_value(text: &str) -> Result<(String, &str), String> {
     let mut value = String::new();
     let mut rest = text.char_indices();
@@ -260,7 +261,7 @@ fn label_value(text: &str) -> Result<(String, &str), String> {
     Err("a value that does not end".to_owned())
 }
 
-/// A decimal number, or the one infinite number that a bound may be.
+/// A decimal number, or `+Inf`, which only a bucket's bound may be.
 fn number(text: &str) -> Result<f64, String> {
     let plain = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
     if text != "+Inf" && !text.bytes().all(plain) {

@@ -1,15 +1,14 @@
-//! A strict reader of HTML and SVG as this program writes them: what it accepts means to any parser
-//! what it means here.
+//! A strict parser of HTML and SVG as this program writes them. Any parser reads what it accepts in
+//! the same way.
 
 use std::collections::HashSet;
 
-/// Elements without contents.
+/// Void elements.
 const VOID: [&str; 4] = ["meta", "link", "input", "br"];
-/// References to characters that text may have.
+/// Character references that text may contain.
 const REFERENCES: [(&str, char); 5] =
     [("amp", '&'), ("lt", '<'), ("gt", '>'), ("quot", '"'), ("#39", '\'')];
 
-/// An element.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Element {
     pub(crate) name: String,
@@ -17,7 +16,7 @@ pub(crate) struct Element {
     pub(crate) children: Vec<Node>,
 }
 
-/// What is in an element.
+/// The content of an element.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
     Element(Element),
@@ -25,7 +24,7 @@ pub(crate) enum Node {
 }
 
 impl Element {
-    /// Reads a whole document, or a fragment with one element at its root.
+    /// Parses a whole document, or a fragment with one root element.
     #[track_caller]
     pub(crate) fn parse(text: &str) -> Element {
         let text = text.strip_prefix("<!doctype html>").unwrap_or(text);
@@ -43,7 +42,7 @@ impl Element {
         self.attributes.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 
-    /// This element and all below it, in the order of the text.
+    /// This element and all its descendants, in document order.
     pub(crate) fn all(&self) -> Vec<&Element> {
         let mut found = vec![self];
         for child in &self.children {
@@ -54,12 +53,12 @@ impl Element {
         found
     }
 
-    /// All with this name.
+    /// All descendants, itself included, with this name.
     pub(crate) fn named(&self, name: &str) -> Vec<&Element> {
         self.all().into_iter().filter(|element| element.name == name).collect()
     }
 
-    /// All with this attribute.
+    /// The same with this attribute.
     pub(crate) fn with(&self, attribute: &str) -> Vec<&Element> {
         self.all().into_iter().filter(|element| element.attribute(attribute).is_some()).collect()
     }
@@ -71,7 +70,7 @@ impl Element {
         found.unwrap_or_else(|| panic!("no #{id}"))
     }
 
-    /// Its text, with that of everything in it.
+    /// Its text, with that of its descendants.
     pub(crate) fn text(&self) -> String {
         let text = |child: &Node| match child {
             Node::Text(text) => text.clone(),

@@ -1,5 +1,5 @@
-//! A server that answers like an honest Redis until it does not: for tests of what the program
-//! makes of the lie.
+//! A server that behaves like an honest Redis until it lies, for tests of how the program handles
+//! false replies.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -12,18 +12,18 @@ use std::time::Duration;
 use super::honest;
 use super::wire;
 
-/// One client of it.
+/// A connected client.
 pub(crate) struct Client {
     stream: TcpStream,
     received: Vec<u8>,
     asked: VecDeque<Vec<Vec<u8>>>,
 }
 
-/// The client has gone: there is nobody to lie to.
+/// The client has disconnected.
 pub(crate) struct Gone;
 
-/// A server on a port of its own, which does to each client what it is told; it lives as long as
-/// the tests.
+/// A server on a port of its own that treats each client as a function prescribes; it lives as long
+/// as the test binary.
 pub(crate) struct Impostor {
     pub(crate) port: u16,
     clients: Arc<AtomicUsize>,
@@ -39,7 +39,7 @@ impl Impostor {
             for stream in listener.incoming().map_while(Result::ok) {
                 count.fetch_add(1, Ordering::SeqCst);
                 thread::spawn(move || {
-                    // Answers are written one by one.
+                    // Replies are written one by one.
                     stream.set_nodelay(true).unwrap();
                     let mut client =
                         Client { stream, received: Vec::new(), asked: VecDeque::new() };
@@ -50,7 +50,7 @@ impl Impostor {
         Impostor { port, clients }
     }
 
-    /// How often somebody connected.
+    /// Number of connections so far.
     pub(crate) fn clients(&self) -> usize {
         self.clients.load(Ordering::SeqCst)
     }
@@ -61,7 +61,7 @@ impl Client {
         self.stream.write_all(bytes).map_err(|_| Gone)
     }
 
-    /// The next command; waits for it.
+    /// Waits for the next command and takes it.
     pub(crate) fn next(&mut self) -> Result<Vec<Vec<u8>>, Gone> {
         loop {
             while let Some((words, length)) = wire::command(&self.received) {
@@ -79,20 +79,20 @@ impl Client {
         }
     }
 
-    /// The next command, which stays the next one; waits for it.
+    /// Waits for the next command without taking it.
     pub(crate) fn peek(&mut self) -> Result<Vec<Vec<u8>>, Gone> {
         let words = self.next()?;
         self.asked.push_front(words.clone());
         Ok(words)
     }
 
-    /// Says this instead of the answer to the next command.
+    /// Sends this instead of the reply to the next command.
     pub(crate) fn instead(&mut self, bytes: &[u8]) -> Result<(), Gone> {
         self.next()?;
         self.say(bytes)
     }
 
-    /// Answers one command honestly, and says which it was.
+    /// Answers one command honestly, and returns it.
     pub(crate) fn answer(&mut self) -> Result<Vec<Vec<u8>>, Gone> {
         let words = self.next()?;
         let mut bytes = Vec::new();
@@ -115,7 +115,7 @@ impl Client {
         Ok(())
     }
 
-    /// Answers everything, but with `lie` in the place of each answer that it is given for.
+    /// Answers everything honestly, except for the replies that `lie` replaces.
     pub(crate) fn answer_but(
         &mut self,
         lie: impl Fn(&[Vec<u8>]) -> Option<Vec<u8>>,
@@ -131,7 +131,7 @@ impl Client {
         }
     }
 
-    /// Says the same for ever.
+    /// Sends the same bytes without end.
     pub(crate) fn flood(&mut self, bytes: &[u8]) -> Result<(), Gone> {
         let block = bytes.repeat(65_536 / bytes.len());
         loop {
@@ -139,14 +139,14 @@ impl Client {
         }
     }
 
-    /// Says nothing until the client goes.
+    /// Sends nothing until the client disconnects.
     pub(crate) fn hang(&mut self) -> Result<(), Gone> {
         loop {
             self.next()?;
         }
     }
 
-    /// Says one byte after the other.
+    /// Sends these bytes one by one.
     pub(crate) fn drip(&mut self, bytes: &[u8], pause: Duration) -> Result<(), Gone> {
         for byte in bytes {
             self.say(&[*byte])?;

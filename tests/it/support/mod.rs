@@ -1,4 +1,4 @@
-//! What the tests share: real servers, a faulty network, and waiting for conditions.
+//! Shared helpers: real servers, a faulty network, and waiting for conditions.
 #![allow(dead_code, reason = "shared by tests that each use a part of it")]
 
 pub(crate) mod agent;
@@ -27,9 +27,9 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long a test waits for what must come. Long, because many tests run at a time.
+/// Timeout for an expected event. Long, because many tests run at the same time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// How often a condition is looked at.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// A port of 127.0.0.1 that was free a moment ago.
@@ -47,7 +47,7 @@ pub(crate) fn wait_until(timeout: Duration, what: &str, mut condition: impl FnMu
     }
 }
 
-/// The same for tests in which the runtime must go on meanwhile.
+/// Like `wait_until`, for tests in which the runtime must go on meanwhile.
 pub(crate) async fn eventually(timeout: Duration, what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + timeout;
     while !condition() {
@@ -56,8 +56,8 @@ pub(crate) async fn eventually(timeout: Duration, what: &str, mut condition: imp
     }
 }
 
-/// Sends a signal (`STOP`, `CONT`, `TERM`, …) to exactly this process. By the shell's own `kill`: a
-/// small Debian has no other.
+/// Sends a signal (`STOP`, `CONT`, `TERM`, …) to exactly this process. Uses the shell's built-in
+/// `kill`: a small Debian has no other.
 pub(crate) fn send_signal(process: u32, name: &str) {
     let sent = Command::new("sh")
         .args(["-c", r#"kill -s "$0" "$1""#, name, &process.to_string()])

@@ -1,10 +1,10 @@
-//! Servers that reach each other only over links that a test can cut, while its clients reach them
-//! all.
+//! Servers that reach each other only over links that a test can cut, while clients reach all of
+//! them.
 //!
-//! Each member announces a port of its own at which a proxy listens, and calls the others from a
-//! source address of its own, by which the proxies know who calls. Clients call from 127.0.0.1 and
-//! are let through, on announced and on real ports alike; so a member that is cut off from all
-//! others still serves the clients that know it.
+//! Each member announces a port where a proxy listens, and connects to the others from a source
+//! address of its own, by which the proxies identify it. Clients connect from 127.0.0.1 and always
+//! pass, on announced and on real ports. So a member that is cut off from all others still serves
+//! its clients.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -17,7 +17,7 @@ const CLIENTS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// How members reach each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Wiring {
-    /// Through proxies: links can be cut, and the announced ports differ from the real ones as
+    /// Through proxies: links can be cut, and the announced ports differ from the real ones, as
     /// behind NAT.
     #[default]
     Proxied,
@@ -25,29 +25,29 @@ pub(crate) enum Wiring {
     Direct,
 }
 
-/// What the servers of a topology have in common.
+/// Options common to all servers of a topology.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     pub(crate) wiring: Wiring,
-    /// Of the default user, for clients and replicas.
+    /// The default user's password, for clients and replicas.
     pub(crate) password: Option<&'static str>,
-    /// More lines of each server's configuration file, such as `min-replicas-to-write 1` or `user
-    /// …`.
+    /// Additional lines of each server's configuration file, such as `min-replicas-to-write 1` or
+    /// `user …`.
     pub(crate) lines: Vec<&'static str>,
 }
 
-/// One server with its way in.
+/// One server with its proxies.
 pub(crate) struct Member {
     pub(crate) server: RedisServer,
     /// The port that it announces.
     pub(crate) port: u16,
-    /// Where its calls to other members come from.
+    /// The source address of its connections to other members.
     source: IpAddr,
-    /// Proxies to its port and, in a cluster, to its bus port; none when wired directly.
+    /// Proxies to its port and, in a cluster, to its bus port; none if wired directly.
     gates: Vec<Proxy>,
 }
 
-/// How a member is reached, for its configuration.
+/// A member's announced ports, for its configuration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     /// The announced port.
@@ -58,14 +58,14 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Makes the server call from its own address.
+    /// The configuration line that sets the server's source address.
     pub(crate) fn source_line(&self) -> String {
         format!("bind-source-addr {}", self.source)
     }
 }
 
 impl Member {
-    /// Starts the member number `index` of its topology, set up for its place.
+    /// Starts the member number `index` of its topology, configured for its place.
     pub(crate) fn start(
         index: usize,
         wiring: Wiring,
@@ -104,14 +104,14 @@ impl Member {
     }
 }
 
-/// Cuts the link between two members, both ways: bytes neither pass nor get lost, connections stay
-/// open, as when a network has lost the route.
+/// Cuts the link between two members in both directions, as a network without a route: bytes wait
+/// but are not lost, and connections stay open.
 pub(crate) fn cut(one: &Member, other: &Member) {
     one.hold(other.source);
     other.hold(one.source);
 }
 
-/// Ends `cut`: what waited arrives now.
+/// Ends `cut`: waiting bytes arrive now.
 pub(crate) fn heal(one: &Member, other: &Member) {
     one.let_go(other.source);
     other.let_go(one.source);
@@ -130,8 +130,8 @@ pub(crate) fn heal_all(members: &[Member]) {
     }
 }
 
-/// Makes the announced ports dead for clients, as addresses inside a NAT are: they must map them to
-/// the real ones.
+/// Makes the announced ports unreachable for clients, as addresses inside a NAT are: clients must
+/// map them to the real ones.
 pub(crate) fn hide_announced(members: &[Member]) {
     members.iter().for_each(|member| member.hold(CLIENTS));
 }

@@ -17,15 +17,15 @@ pub(crate) fn programs() -> [&'static str; 4] {
     ["prometheus", "promtool", alertmanager(), "amtool"]
 }
 
-/// Debian's name of it, if it is there.
+/// Debian's name of the program if it exists, otherwise the original name.
 fn alertmanager() -> &'static str {
     const DEBIAN: &str = "prometheus-alertmanager";
     if Command::new(DEBIAN).arg("--version").output().is_ok() { DEBIAN } else { "alertmanager" }
 }
 
-/// How long one may take to start.
+/// Timeout for a start.
 const START: Duration = Duration::from_secs(30);
-/// How often another port is tried: somebody may have taken the free one.
+/// Number of ports to try: another process may have taken the free one.
 const ATTEMPTS: usize = 5;
 
 /// A server that answers on its port.
@@ -38,11 +38,11 @@ struct Server {
 /// A Prometheus that scrapes and evaluates each second.
 pub(crate) struct Prometheus(Server);
 
-/// An Alertmanager that tells nobody.
+/// An Alertmanager without receivers.
 pub(crate) struct Alertmanager(Server);
 
 impl Prometheus {
-    /// Scrapes this agent, under the shipped rules, and tells this Alertmanager.
+    /// Scrapes this agent, evaluates the shipped rules, and notifies this Alertmanager.
     pub(crate) fn start(agent: u16, alertmanager: &Alertmanager) -> Prometheus {
         let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("alerts/lockwatch.rules.yml");
         let config = format!(
@@ -55,8 +55,8 @@ impl Prometheus {
         );
         Prometheus(Server::start("prometheus", &config, |command, folder| {
             command.arg(format!("--storage.tsdb.path={}", folder.join("data").display()));
-            // What fires before it knows the Alertmanager is dropped, and would be sent again after
-            // a minute.
+            // Alerts that fire before it knows the Alertmanager are dropped, and would only be sent
+            // again after a minute.
             command.arg("--rules.alert.resend-delay=1s");
         }))
     }
@@ -79,7 +79,6 @@ impl Prometheus {
 }
 
 impl Alertmanager {
-    /// Starts it.
     pub(crate) fn start() -> Alertmanager {
         let config = "route: {receiver: nobody, group_wait: 1s}\nreceivers: [{name: nobody}]\n";
         Alertmanager(Server::start(alertmanager(), config, |command, folder| {
@@ -93,7 +92,7 @@ impl Alertmanager {
         self.0.url()
     }
 
-    /// Whether it has been told of this alert.
+    /// Whether it has received this alert.
     pub(crate) fn knows(&self, alert: &str) -> bool {
         request(self.0.port, "GET", "/api/v2/alerts").text().contains(alert)
     }

@@ -1,4 +1,4 @@
-//! A TCP proxy that makes the faults of a network, on command.
+//! A TCP proxy that simulates network faults on command.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -11,34 +11,31 @@ use std::time::Duration;
 /// What happens to the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// They pass.
     #[default]
     None,
-    /// Replies come this much later.
+    /// Replies are delayed by this time.
     Delay(Duration),
-    /// Replies come byte by byte, with this pause after each.
+    /// Replies arrive byte by byte, with this pause after each.
     Dribble(Duration),
-    /// The reply to every second batch is swallowed. A batch is what asks for an `ECHO`, as
-    /// greetings do not.
+    /// Drops the reply to every second batch. Batches are recognized by their `ECHO`, which
+    /// greetings lack.
     DropEverySecondReply,
-    /// What answers every second request is swallowed, greetings included.
+    /// Drops the reply to every second request, greetings included.
     DropEverySecondAnswer,
-    /// Replies are cut off after this many bytes (of each connection), and the connection is
-    /// closed.
+    /// Replies are cut off after this many bytes of each connection, and the connection is closed.
     Truncate(usize),
     /// Requests pass, replies do not.
     SwallowReplies,
     /// Replies pass, requests do not.
     SwallowRequests,
-    /// Nothing passes on connections on which the server was asked to tell of changes; everything
-    /// on the others.
+    /// Nothing passes on connections with `CLIENT TRACKING`; everything passes on the others.
     SwallowTracking,
 }
 
-/// How often held bytes look whether they may go on.
+/// Polling interval of held bytes.
 const HELD_LOOK: Duration = Duration::from_millis(2);
 
-/// A proxy to one address. Dropping it closes everything.
+/// A proxy to one address. Dropping it closes all connections.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     shared: Arc<Shared>,
@@ -48,14 +45,14 @@ pub(crate) struct Proxy {
 struct Shared {
     upstream: SocketAddr,
     fault: Mutex<Fault>,
-    /// Who is held: no byte from or to these addresses passes.
+    /// Addresses whose bytes are held in both directions.
     held: Mutex<HashSet<IpAddr>>,
     ended: AtomicBool,
-    /// Connections so far.
+    /// Number of connections so far.
     connections: AtomicUsize,
-    /// Batches so far.
+    /// Number of batches so far.
     batches: AtomicUsize,
-    /// Requests so far while every second answer is dropped.
+    /// Number of requests while every second reply is dropped.
     requests: AtomicUsize,
     open: Mutex<Vec<TcpStream>>,
 }
@@ -82,30 +79,30 @@ impl Proxy {
         Proxy { port: own_port, shared, accepting: Some(accepting) }
     }
 
-    /// From now on, this happens.
+    /// Sets the fault from now on.
     pub(crate) fn set(&self, fault: Fault) {
         *self.shared.fault.lock().unwrap() = fault;
     }
 
-    /// Lets no byte pass between this source address and the server, in either direction, as a
-    /// network does that has lost the route: nothing is closed, and what is on its way waits.
+    /// Holds all bytes between this source address and the server in both directions, as a network
+    /// without a route: nothing is closed, and bytes in flight wait.
     pub(crate) fn hold(&self, source: IpAddr) {
         self.shared.held.lock().unwrap().insert(source);
     }
 
-    /// Ends `hold`: what waited arrives now.
+    /// Ends `hold`: waiting bytes arrive now.
     pub(crate) fn let_go(&self, source: IpAddr) {
         self.shared.held.lock().unwrap().remove(&source);
     }
 
-    /// Closes all connections, but takes new ones.
+    /// Closes all connections, but accepts new ones.
     pub(crate) fn cut(&self) {
         for stream in self.shared.open.lock().unwrap().drain(..) {
             let _closed_before = stream.shutdown(Shutdown::Both);
         }
     }
 
-    /// How many connections there were so far.
+    /// Number of connections so far.
     pub(crate) fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::SeqCst)
     }
@@ -116,7 +113,7 @@ impl Shared {
         self.ended.load(Ordering::SeqCst)
     }
 
-    /// Returns when bytes from or to this address may pass.
+    /// Waits until bytes from or to this address may pass.
     fn wait_while_held(&self, source: IpAddr) {
         while self.held.lock().unwrap().contains(&source) && !self.has_ended() {
             std::thread::sleep(HELD_LOOK);
@@ -150,7 +147,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         }
         // Whether the newest request on this connection is an even batch.
         let even = Arc::new(AtomicBool::new(false));
-        // Whether the server was asked to tell of changes.
+        // Whether this connection uses `CLIENT TRACKING`.
         let tracks = Arc::new(AtomicBool::new(false));
         let pairs = [
             (client.try_clone(), server.try_clone(), Way::Requests),

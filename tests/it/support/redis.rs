@@ -1,5 +1,5 @@
-//! A real redis-server for one test: its own port, its own directory, nothing kept unless asked
-//! for.
+//! A real redis-server for one test, with its own port and its own directory. Nothing is kept
+//! unless requested.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -16,15 +16,15 @@ const PROGRAM: &str = "redis-server";
 pub(crate) const CLIENT: &str = "redis-cli";
 /// The configuration file, which a server may rewrite.
 const FILE: &str = "server.conf";
-/// Where its log is.
+/// The log file.
 const LOG: &str = "log";
-/// What a cluster node adds to its port for the bus.
+/// Offset of a cluster node's bus port.
 pub(crate) const BUS: u16 = 10_000;
-/// How long a server may take to start.
+/// Timeout for a start.
 const START: Duration = Duration::from_secs(20);
-/// How long `info` waits for an answer.
+/// Timeout of `info`.
 const ANSWER: Duration = Duration::from_secs(1);
-/// How often another port is tried: somebody may have taken the free one.
+/// Number of ports to try: another process may have taken the free one.
 const ATTEMPTS: usize = 5;
 
 /// A server. Dropping it kills it.
@@ -35,15 +35,15 @@ pub(crate) struct RedisServer {
     setup: Setup,
 }
 
-/// What a server is started with.
+/// How a server is started.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Setup {
-    /// More arguments, such as `["--maxclients", "1"]`.
+    /// Additional arguments, such as `["--maxclients", "1"]`.
     pub(crate) arguments: Vec<String>,
-    /// The lines of its configuration file, if it is to have one: what it rewrites itself holds
-    /// after a restart.
+    /// The lines of its configuration file, if it has one: changes that the server writes there
+    /// survive a restart.
     pub(crate) lines: Option<Vec<String>>,
-    /// What `cli` logs in with.
+    /// The password that `cli` uses.
     pub(crate) password: Option<String>,
 }
 
@@ -55,30 +55,30 @@ impl Setup {
 }
 
 impl RedisServer {
-    /// A server without persistence; `None`, with a message, on a machine that has none.
+    /// A server without persistence; `None`, with a message, on a machine without Redis.
     pub(crate) fn start(test: &str) -> Option<RedisServer> {
         RedisServer::start_with(test, &[])
     }
 
-    /// The same with more arguments, such as `["--maxclients", "1"]`.
+    /// The same with additional arguments, such as `["--maxclients", "1"]`.
     pub(crate) fn start_with(test: &str, arguments: &[&str]) -> Option<RedisServer> {
         RedisServer::can_start(test)
             .then(|| RedisServer::launch(|_port| Setup::of(arguments, None)))
     }
 
-    /// The same with a password, which `cli` knows.
+    /// The same with a password, which `cli` uses.
     pub(crate) fn start_with_password(test: &str, password: &str) -> Option<RedisServer> {
         let setup = Setup::of(&["--requirepass", password], Some(password));
         RedisServer::can_start(test).then(|| RedisServer::launch(|_port| setup.clone()))
     }
 
-    /// Whether this machine has Redis; says that `test` is skipped if not.
+    /// Whether this machine has Redis; if not, reports that `test` is skipped.
     pub(crate) fn can_start(test: &str) -> bool {
         skip::has(test, &[PROGRAM, CLIENT])
     }
 
-    /// A server that is set up for the port it gets; `setup` is asked again if somebody takes that
-    /// port first.
+    /// Starts a server that is configured for its port. `setup` is called again if another process
+    /// takes that port first.
     pub(crate) fn launch(mut setup: impl FnMut(u16) -> Setup) -> RedisServer {
         for _ in 0..ATTEMPTS {
             let port = free_port_with_bus();
@@ -121,7 +121,7 @@ impl RedisServer {
         !ended
     }
 
-    /// What it wrote to its log so far.
+    /// The log so far.
     pub(crate) fn log(&self) -> String {
         let bytes = std::fs::read(self.directory.path().join(LOG)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -132,7 +132,7 @@ impl RedisServer {
         self.directory.path().join("redis.sock")
     }
 
-    /// Where it keeps its files.
+    /// The directory of its files.
     pub(crate) fn directory(&self) -> &std::path::Path {
         self.directory.path()
     }
@@ -142,14 +142,13 @@ impl RedisServer {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Runs `redis-cli` over the Unix socket and gives what it prints, without the line end.
+    /// Runs `redis-cli` over the Unix socket and returns its output, without the line end.
     pub(crate) fn cli(&self, arguments: &[&str]) -> String {
         let output = self.cli_in_background(arguments).wait_with_output().unwrap();
         String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned()
     }
 
-    /// The same for a server that may not answer, such as a frozen one: `None` if it does not in
-    /// time.
+    /// The same for a server that may not answer, such as a frozen one: `None` on timeout.
     pub(crate) fn try_cli(&self, arguments: &[&str], timeout: Duration) -> Option<String> {
         let mut client = self.cli_in_background(arguments);
         let deadline = Instant::now() + timeout;
@@ -168,7 +167,8 @@ impl RedisServer {
             .then(|| String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned())
     }
 
-    /// One field of `INFO`, such as `master_repl_offset`; `None` if there is none or no answer.
+    /// One field of `INFO`, such as `master_repl_offset`; `None` without the field or without a
+    /// reply.
     pub(crate) fn info(&self, field: &str) -> Option<String> {
         let text = self.try_cli(&["info", "everything"], ANSWER)?;
         let value =
@@ -176,9 +176,9 @@ impl RedisServer {
         text.lines().find_map(value)
     }
 
-    /// Writes its data to a file, from which `restart` reads it.
+    /// Saves its data to a file, from which `restart` reads it.
     pub(crate) fn save(&self) {
-        // A replica that is being synchronized may be in the way.
+        // The save fails while a replica is synchronizing.
         wait_until(START, "the data is saved", || self.cli(&["save"]) == "OK");
     }
 
@@ -187,7 +187,7 @@ impl RedisServer {
         self.child.is_some()
     }
 
-    /// Makes it a replica of this address, or with `None` a master, and keeps that for a restart.
+    /// Makes it a replica of this address, or a master with `None`; a restart keeps that.
     pub(crate) fn replicate(&self, master: Option<&str>) {
         let (host, port) =
             master.map_or(("no", "one"), |address| address.rsplit_once(':').unwrap());
@@ -205,17 +205,17 @@ impl RedisServer {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
     }
 
-    /// Stops the process in the middle of whatever it does.
+    /// Freezes the process.
     pub(crate) fn pause(&self) {
         send_signal(self.process(), "STOP");
     }
 
-    /// Lets a paused process go on.
+    /// Resumes a frozen process.
     pub(crate) fn go_on(&self) {
         send_signal(self.process(), "CONT");
     }
 
-    /// Kills the process: nothing is saved, clients see the connection break.
+    /// Kills the process: nothing is saved, and connections break.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ended_before = child.kill();
@@ -223,8 +223,8 @@ impl RedisServer {
         }
     }
 
-    /// Starts a killed or running server again on the same port; without its data unless `keep`
-    /// says so.
+    /// Restarts a killed or running server on the same port, without its data unless `keep` says
+    /// so.
     pub(crate) fn restart(&mut self, keep: Keep) {
         self.kill();
         if keep == Keep::Nothing {
@@ -244,16 +244,15 @@ impl RedisServer {
         assert!(self.spawn(), "{PROGRAM} does not start again");
     }
 
-    /// The process id.
     pub(crate) fn process(&self) -> u32 {
         self.child.as_ref().expect("a running server").id()
     }
 }
 
-/// What a server finds when it starts again.
+/// What a server finds when it restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// An empty directory, but for its configuration file.
+    /// An empty directory, except for its configuration file.
     Nothing,
     /// The files that it wrote.
     Files,
@@ -272,7 +271,7 @@ fn free_port_with_bus() -> u16 {
     std::iter::repeat_with(free_port).find(has_bus).unwrap()
 }
 
-/// Whether something answers there as Redis does, if only with an error.
+/// Whether a Redis answers on this port, even with an error.
 pub(crate) fn answers(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
     stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();

@@ -1,5 +1,5 @@
-//! Real Redisson clients on command: starts the program below `tests/redisson` (its README has the
-//! commands), talks to it in lines, and ends it. All calls block.
+//! Real Redisson clients on command: starts the program in `tests/redisson` (its README lists the
+//! commands), exchanges lines with it, and ends it. All calls block.
 
 use super::PATIENCE;
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::skip;
 
-/// How much of the program's log a failure shows.
+/// Number of lines of the program's log in a failure message.
 const LOG_LINES: usize = 40;
 /// Flags for a small process that starts fast and leaves no file behind when it is killed.
 const JVM_FLAGS: [&str; 5] =
@@ -27,7 +27,7 @@ pub(crate) struct Redisson {
     child: Child,
     stdin: ChildStdin,
     lines: Receiver<Value>,
-    /// Events that came before somebody asked for them.
+    /// Events not yet requested.
     events: VecDeque<Value>,
     log: Log,
 }
@@ -35,8 +35,8 @@ pub(crate) struct Redisson {
 type Log = Arc<Mutex<VecDeque<String>>>;
 
 impl Redisson {
-    /// Builds the program if it is stale and starts it. Without Java or Maven: says that `test` is
-    /// skipped, and `None`.
+    /// Builds the program if it is out of date and starts it. Without Java or Maven: reports that
+    /// `test` is skipped, and returns `None`.
     pub(crate) fn start(test: &str) -> Option<Redisson> {
         static BUILT: OnceLock<()> = OnceLock::new();
         if !skip::has(test, &["java", "mvn"]) {
@@ -58,7 +58,7 @@ impl Redisson {
         Some(Redisson { child, stdin, lines, events: VecDeque::new(), log })
     }
 
-    /// Sends a command and returns its answer; panics unless it succeeds in time.
+    /// Sends a command and returns its answer; panics if it fails or times out.
     pub(crate) fn run(&mut self, command: &str) -> Value {
         self.send(command);
         match self.answer(PATIENCE) {
@@ -75,10 +75,11 @@ impl Redisson {
         }
     }
 
-    /// The answer to the command that was sent last.
+    /// The answer to the last command.
     ///
     /// # Errors
-    /// Why it failed.
+    ///
+    /// The reason why it failed.
     pub(crate) fn answer(&mut self, timeout: Duration) -> Result<Value, String> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -93,8 +94,8 @@ impl Redisson {
         }
     }
 
-    /// The next event of this name about this lock, which may have come already; panics unless it
-    /// comes in time.
+    /// The next event of this name about this lock, which may have arrived already; panics on
+    /// timeout.
     pub(crate) fn event(&mut self, name: &str, lock: &str, timeout: Duration) -> Value {
         let is_it = |line: &Value| line["event"] == name && line["lock"] == lock;
         if let Some(event) =
@@ -112,7 +113,7 @@ impl Redisson {
         }
     }
 
-    /// Connects a client (`options` as in the README, beginning with the port) and returns its id.
+    /// Connects a client (`options` as in the README, starting with the port) and returns its id.
     pub(crate) fn connect(&mut self, client: &str, options: &str) -> String {
         self.run(&format!("connect {client} {options}"));
         self.run(&format!("id {client}"))["id"].as_str().unwrap().to_owned()
@@ -124,7 +125,7 @@ impl Redisson {
         self.child.wait().unwrap()
     }
 
-    /// The process, for signals.
+    /// The process id, for signals.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -155,7 +156,7 @@ impl Drop for Redisson {
     }
 }
 
-/// Text as one word of a command.
+/// Quotes a text as one word of a command.
 pub(crate) fn word(text: &str) -> String {
     if text.is_empty() {
         return "%".to_owned();
@@ -172,7 +173,7 @@ fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/redisson")
 }
 
-/// Whether the program is there; builds it if its sources are newer. Panics when the build fails.
+/// Builds the program if its sources are newer. Panics when the build fails.
 fn build() {
     let stamp = project().join("target/built");
     if fs::metadata(&stamp)

@@ -1,4 +1,4 @@
-//! A master and its replicas without any Sentinel: failover is what the test does.
+//! A master and its replicas without Sentinel: the test itself performs failovers.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use super::network::{self, Member, Options, Place};
 use super::redis::{RedisServer, Setup};
 use super::wait_until;
 
-/// How long replicas may take to follow.
+/// Timeout for replicas to follow.
 const FOLLOW: Duration = Duration::from_secs(20);
-/// Without waiting for more replicas to come.
+/// A full synchronization starts at once, without a wait for more replicas.
 const FULL_SYNC: &str = "repl-diskless-sync-delay 0";
 
-/// A master, at first number 0, and replicas of it.
+/// A master, number 0 at first, and its replicas.
 pub(crate) struct Replicated {
     pub(crate) members: Vec<Member>,
 }
@@ -32,13 +32,13 @@ impl Replicated {
         &self.members[index].server
     }
 
-    /// `REPLICAOF NO ONE`: from now on this replica is a master too.
+    /// `REPLICAOF NO ONE`: makes this replica a master too.
     pub(crate) fn promote(&self, index: usize) {
         self.server(index).replicate(None);
     }
 
-    /// The failover that loses nothing: the master pauses writes (`FAILOVER`), and the two change
-    /// places. Other replicas follow the new one.
+    /// The lossless failover: the master pauses writes (`FAILOVER`), and the two change places.
+    /// Other replicas follow the new master.
     pub(crate) fn hand_over(&self, master: usize, replica: usize) {
         let port = self.members[replica].port.to_string();
         assert_eq!(self.server(master).cli(&["failover", "to", "127.0.0.1", &port]), "OK");
@@ -55,23 +55,22 @@ impl Replicated {
         self.server(replica).replicate(Some(&self.members[master].announced()));
     }
 
-    /// Cuts the link between two servers, both ways; clients still reach both.
+    /// Cuts the link between two servers in both directions; clients still reach both.
     pub(crate) fn cut(&self, one: usize, other: usize) {
         network::cut(&self.members[one], &self.members[other]);
     }
 
-    /// Mends all links.
+    /// Restores all links.
     pub(crate) fn heal(&self) {
         network::heal_all(&self.members);
     }
 
-    /// Waits until all other running servers follow this one and have all that it wrote.
+    /// Waits until all other running servers follow this one and have all its writes.
     pub(crate) fn wait_in_sync(&self, master: usize) {
         wait_in_sync(&self.members, master);
     }
 }
 
-/// Starts a master and replicas of it.
 pub(crate) fn start_servers(count: usize, options: &Options) -> Vec<Member> {
     let mut members: Vec<Member> = Vec::new();
     for index in 0..count {
@@ -96,14 +95,14 @@ fn server_setup(place: Place, master: Option<u16>, options: &Options) -> Setup {
     Setup { lines: Some(lines), password: options.password.map(str::to_owned), ..Setup::default() }
 }
 
-/// What makes servers ask for the password and give it to each other.
+/// Configuration lines that require the password, and use it for replication.
 pub(crate) fn password_lines(options: &Options) -> Vec<String> {
     let lines =
         |password| vec![format!("requirepass {password}"), format!("masterauth {password}")];
     options.password.map(lines).unwrap_or_default()
 }
 
-/// Waits until all other running members follow this one and have all that it wrote.
+/// Waits until all other running members follow this one and have all its writes.
 pub(crate) fn wait_in_sync(members: &[Member], master: usize) {
     let others = members.iter().enumerate().filter(|(index, _)| *index != master);
     for (index, replica) in others.filter(|(_, member)| member.server.runs()) {
@@ -113,7 +112,7 @@ pub(crate) fn wait_in_sync(members: &[Member], master: usize) {
     }
 }
 
-/// Whether this server follows that master and has all that it wrote.
+/// Whether this server follows that master and has all its writes.
 pub(crate) fn follows(replica: &Member, master: &Member) -> bool {
     let is_at = |server: &RedisServer, field: &str, value: &str| {
         server.info(field).as_deref() == Some(value)
@@ -126,8 +125,8 @@ pub(crate) fn follows(replica: &Member, master: &Member) -> bool {
             <= offset(&replica.server, "slave_repl_offset")
 }
 
-/// Whether the master sends its writes to the replica with this port: it waits with that until the
-/// replica has acknowledged the first state.
+/// Whether the master sends its writes to the replica with this port, which it only does after the
+/// replica has acknowledged the initial synchronization.
 fn is_fed(replica_port: u16, master: &RedisServer) -> bool {
     let port = format!("port={replica_port},");
     fed_replicas(master)
@@ -135,7 +134,7 @@ fn is_fed(replica_port: u16, master: &RedisServer) -> bool {
         .any(|replica| replica.contains(&port) && replica.contains("state=online"))
 }
 
-/// What a master says of its replicas, one line each.
+/// A master's `INFO` lines about its replicas.
 pub(crate) fn fed_replicas(master: &RedisServer) -> Vec<String> {
     (0..).map_while(|number| master.info(&format!("slave{number}"))).collect()
 }

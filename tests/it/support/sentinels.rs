@@ -1,4 +1,4 @@
-//! A master, two replicas and three Sentinels, all real, that fail over by themselves.
+//! A real master, two replicas and three Sentinels, with automatic failover.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -9,31 +9,31 @@ use super::network::{self, Member, Options, Place};
 use super::redis::{RedisServer, Setup};
 use super::replicas::{self, follows, wait_in_sync};
 
-/// The name under which the Sentinels know the master.
+/// The Sentinels' name for the master.
 pub(crate) const MASTER: &str = "mymaster";
-/// How long a silent server is not yet down.
+/// How long a silent server is not considered down (`down-after-milliseconds`).
 pub(crate) const DOWN_AFTER: Duration = Duration::from_secs(1);
 const FAILOVER_TIMEOUT_MS: u32 = 3_000;
 const SERVERS: usize = 3;
 const SENTINELS: usize = 3;
 const QUORUM: usize = 2;
-/// How long Sentinels may take to know each other.
+/// Timeout for Sentinels to discover each other.
 const MEET: Duration = Duration::from_secs(30);
-/// How long a failover may take, a failed attempt and a Sentinel's 30 s of `TILT` on a busy machine
-/// included.
+/// Timeout for a failover, including a failed attempt and a Sentinel's 30 s of `TILT` on a busy
+/// machine.
 const SWITCH: Duration = Duration::from_secs(60);
-/// How often a test is tried on a machine that stands still now and then.
+/// Number of attempts of a test on a machine that stalls now and then.
 const ATTEMPTS: usize = 3;
-/// How long a Sentinel may take to answer.
+/// Timeout of a Sentinel's reply.
 const ANSWER: Duration = Duration::from_millis(500);
 
-/// What the Sentinels differ in.
+/// Options of the Sentinels.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SentinelOptions {
     pub(crate) servers: Options,
-    /// What Sentinels ask for, of clients and of each other.
+    /// The Sentinels' password, for clients and for each other.
     pub(crate) password: Option<&'static str>,
-    /// More lines of each Sentinel's configuration file, such as `user …`.
+    /// Additional lines of each Sentinel's configuration file, such as `user …`.
     pub(crate) lines: Vec<&'static str>,
 }
 
@@ -43,8 +43,8 @@ pub(crate) struct Sentinels {
 }
 
 impl Sentinels {
-    /// All of them, in sync and knowing each other; `None`, with a message, on a machine without
-    /// Redis.
+    /// The whole set, in sync and with all Sentinels discovered; `None`, with a message, on a
+    /// machine without Redis.
     pub(crate) fn start(test: &str, options: &SentinelOptions) -> Option<Sentinels> {
         if !RedisServer::can_start(test) {
             return None;
@@ -63,8 +63,8 @@ impl Sentinels {
         Some(sentinels)
     }
 
-    /// Runs `body` on a fresh set; again if it fails while the Sentinels themselves say that the
-    /// machine stood still: a failover then takes longer than any lease that a test can wait for.
+    /// Runs `body` on a fresh set, and again if it fails while the Sentinels' logs show that the
+    /// machine stalled: a failover then takes longer than any lease that a test can wait for.
     pub(crate) fn undisturbed(
         test: &str,
         options: &SentinelOptions,
@@ -83,8 +83,8 @@ impl Sentinels {
         }
     }
 
-    /// The lines in which Sentinels say that they did not get to run, or that an election came to
-    /// nothing.
+    /// The lines in which Sentinels report that they were not scheduled, or that an election
+    /// failed.
     fn disturbances(&self) -> String {
         let logs = self.members[SERVERS..].iter().map(|member| member.server.log());
         let disturbed = |line: &&str| {
@@ -116,12 +116,12 @@ impl Sentinels {
         &mut self.members[SERVERS + index].server
     }
 
-    /// The announced addresses of the Sentinels, as a client is configured.
+    /// The announced addresses of the Sentinels, as clients configure them.
     pub(crate) fn addresses(&self) -> Vec<String> {
         self.members[SERVERS..].iter().map(Member::announced).collect()
     }
 
-    /// Which server a majority of all Sentinels calls the master.
+    /// The server that a majority of all Sentinels names as master.
     pub(crate) fn master(&self) -> Option<usize> {
         let mut votes: HashMap<u16, usize> = HashMap::new();
         for port in (0..SENTINELS).filter_map(|index| self.master_port_at(index)) {
@@ -131,7 +131,7 @@ impl Sentinels {
         self.members[..SERVERS].iter().position(|server| server.port == port)
     }
 
-    /// The port at which one Sentinel says the master is.
+    /// The master's port according to one Sentinel.
     pub(crate) fn master_port_at(&self, sentinel: usize) -> Option<u16> {
         let answer = self
             .sentinel(sentinel)
@@ -139,8 +139,8 @@ impl Sentinels {
         answer.lines().nth(1)?.parse().ok()
     }
 
-    /// Says `SENTINEL FAILOVER` and waits for the new master. The old one, which nobody told, goes
-    /// on as a master for about ten seconds: what is written there is lost.
+    /// Sends `SENTINEL FAILOVER` and waits for the new master. The old one does not know and acts
+    /// as a master for about ten seconds: writes to it are lost.
     pub(crate) fn failover(&self) -> usize {
         let old = self.master().unwrap();
         self.wait(SWITCH, "a Sentinel begins a failover", || {
@@ -151,8 +151,8 @@ impl Sentinels {
         self.wait_switched(old)
     }
 
-    /// Waits until a majority of the Sentinels and the server itself say that another one than
-    /// `old` is the master.
+    /// Waits until a majority of the Sentinels names a master other than `old`, and that server
+    /// acts as one.
     pub(crate) fn wait_switched(&self, old: usize) -> usize {
         let mut new = None;
         self.wait(SWITCH, "another server is the master", || {
@@ -169,7 +169,7 @@ impl Sentinels {
         self.wait_in_sync();
     }
 
-    /// Waits until all running servers have what the master has.
+    /// Waits until all running servers have all the master's writes.
     pub(crate) fn wait_in_sync(&self) {
         wait_in_sync(&self.members[..SERVERS], self.master().unwrap());
     }
@@ -185,24 +185,24 @@ impl Sentinels {
         network::isolate(&self.members, SERVERS + index);
     }
 
-    /// Cuts the link between two servers only: the Sentinels still see both.
+    /// Cuts only the link between two servers: the Sentinels still see both.
     pub(crate) fn cut_replication(&self, one: usize, other: usize) {
         network::cut(&self.members[one], &self.members[other]);
     }
 
-    /// Mends all links.
+    /// Restores all links.
     pub(crate) fn heal(&self) {
         network::heal_all(&self.members);
     }
 
-    /// Makes the announced ports dead for clients until `heal`: they must map them to the real
-    /// ones.
+    /// Makes the announced ports unreachable for clients until `heal`: they must map them to the
+    /// real ones.
     pub(crate) fn hide_announced(&self) {
         network::hide_announced(&self.members);
     }
 
-    /// Makes one Sentinel, alone, say that the master is at this port, where some Redis must run.
-    /// It is cut off from the others, which would correct it.
+    /// Makes a single Sentinel report a master at this port, where some Redis must run. It is cut
+    /// off from the others, which would correct it.
     pub(crate) fn lie(&self, sentinel: usize, port: u16) {
         self.isolate_sentinel(sentinel);
         let liar = self.sentinel(sentinel);
@@ -213,8 +213,7 @@ impl Sentinels {
         );
     }
 
-    /// How many failovers there have been. A machine that is very busy makes Sentinels begin one by
-    /// themselves.
+    /// Number of failovers so far. On a very busy machine Sentinels start one by themselves.
     pub(crate) fn failovers(&self) -> usize {
         let answer = self.sentinel(0).cli(&["sentinel", "master", MASTER]);
         let lines: Vec<&str> = answer.lines().collect();
@@ -222,7 +221,7 @@ impl Sentinels {
         epoch.and_then(|pair| pair[1].parse().ok()).unwrap()
     }
 
-    /// Waits until the old master follows the new one, which Sentinel sees to some ten seconds
+    /// Waits until the old master follows the new one, which Sentinel ensures about ten seconds
     /// after it is back. On a busy machine there may have been another failover by then.
     pub(crate) fn wait_follows(&self, old: usize) {
         self.wait(SWITCH, "the old master follows the new one", || {
@@ -231,7 +230,7 @@ impl Sentinels {
         });
     }
 
-    /// `wait_until` that says how things stand if it fails.
+    /// `wait_until` that reports the state of all servers if it fails.
     fn wait(&self, timeout: Duration, what: &str, mut condition: impl FnMut() -> bool) {
         let deadline = Instant::now() + timeout;
         while !condition() {
@@ -244,7 +243,7 @@ impl Sentinels {
         }
     }
 
-    /// What each party says, one line each.
+    /// The state that each server reports, one line each.
     fn describe(&self) -> String {
         let ask = |member: &Member, question: &[&str]| match member.server.runs() {
             true => {
@@ -275,8 +274,8 @@ impl Sentinels {
     }
 }
 
-/// Whether this Sentinel sees a healthy master, at least so many healthy replicas, and at least so
-/// many other Sentinels.
+/// Whether this Sentinel sees a healthy master, at least this many healthy replicas and other
+/// Sentinels.
 fn knows(sentinel: &RedisServer, replicas: usize, sentinels: usize) -> bool {
     let healthy = |command: &str, flag: &str| {
         let answer = sentinel.try_cli(&["sentinel", command, MASTER], ANSWER).unwrap_or_default();
@@ -288,7 +287,7 @@ fn knows(sentinel: &RedisServer, replicas: usize, sentinels: usize) -> bool {
         && healthy("sentinels", "sentinel") >= sentinels
 }
 
-/// Whether this server says that it is a master.
+/// Whether this server reports itself as master.
 pub(crate) fn says_master(server: &RedisServer) -> bool {
     server.try_cli(&["role"], ANSWER).is_some_and(|role| role.starts_with("master"))
 }

@@ -1,9 +1,9 @@
-//! Leaving a test out on a machine that lacks what it needs, so that it can be counted.
+//! Skips a test on a machine that lacks its requirements, with a line that can be counted.
 
 use std::io::Write;
 
-/// Whether all of `programs` are on `PATH`. If not, says that `test` is skipped, past the harness
-/// that would keep the line to itself.
+/// Whether all of `programs` are on `PATH`. If not, reports that `test` is skipped, bypassing the
+/// harness, which would capture the line.
 pub(crate) fn has(test: &str, programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |program: &&&str| {
@@ -16,7 +16,7 @@ pub(crate) fn has(test: &str, programs: &[&str]) -> bool {
     missing.is_empty()
 }
 
-/// Says that `test` is skipped because `missing` is not there.
+/// Reports that `test` is skipped because `missing` is not available.
 pub(crate) fn say(test: &str, missing: &str) {
     let _ = writeln!(std::io::stderr(), "\nSKIPPED: {test}: needs {missing}");
 }

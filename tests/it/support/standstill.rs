@@ -1,19 +1,19 @@
-//! What the machine took from a test: the time in which nothing of it could run. A limit for how
-//! soon something must happen is a limit for the time in which it could.
+//! Measures the time in which the machine did not run a test at all. Time limits of tests exclude
+//! it.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How often it is noted that something runs.
+/// Interval between two beats.
 const BEAT: Duration = Duration::from_millis(10);
-/// Between two beats that are further apart nothing ran.
+/// A longer pause between two beats counts as a standstill.
 const LONGEST: Duration = Duration::from_millis(60);
 
-/// Notes standstills from now on.
+/// Records standstills from now on.
 pub(crate) struct Standstills {
     beats: Arc<Mutex<Beats>>,
-    /// The beats end with it.
+    /// Dropping it ends the thread.
     _wanted: Sender<()>,
 }
 
@@ -34,7 +34,7 @@ impl Standstills {
         self.ran(from, Instant::now())
     }
 
-    /// For how long it ran between two instants that have passed.
+    /// For how long it ran between two past instants.
     pub(crate) fn ran(&self, from: Instant, to: Instant) -> Duration {
         to.saturating_duration_since(from).saturating_sub(self.stood_still(from, to))
     }
@@ -51,7 +51,7 @@ impl Standstills {
     }
 }
 
-/// When nothing ran, found by the pauses between beats.
+/// The standstills, found by the pauses between beats.
 struct Beats {
     newest: Instant,
     stood_still: Vec<(Instant, Instant)>,

@@ -1,15 +1,15 @@
-//! What the program shows at about one instant: its metrics and its JSON.
+//! The program's metrics and JSON at about the same instant.
 
 use serde_json::Value;
 
 use super::agent::{Agent, Shown};
 use super::exposition::Exposition;
 
-/// How often page and JSON are asked for until no event falls between them.
+/// Maximum number of requests until no event falls between exposition and JSON.
 const LOOKS: usize = 5;
 
-/// Exposition and JSON; the page is a little newer, but knows of no event of which the JSON does not
-/// know, unless events never pause.
+/// Exposition and JSON. The exposition is a little newer, but reflects no event that the JSON
+/// lacks, unless events never pause.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) page: Exposition,
@@ -64,14 +64,14 @@ impl View {
         self.task(task)["lock"]["unknown"]["reason"].as_str()
     }
 
-    /// A duration or counter of a task by the middle of its name: `down_seconds`.
+    /// A duration or counter of a task by the middle of its name, such as `down_seconds`.
     #[track_caller]
     pub(crate) fn of_task(&self, task: &str, name: &str) -> f64 {
         let value = self.page.of(task, &format!("task_{name}"));
         value.unwrap_or_else(|| panic!("lockwatch_task_{name} of {task} is absent"))
     }
 
-    /// A counter of a lock, all its series added up: `ends_total`.
+    /// A counter of a lock, summed over all its series, such as `ends_total`.
     #[track_caller]
     pub(crate) fn of_lock(&self, task: &str, name: &str) -> f64 {
         let series = self.page.series(&format!("lockwatch_lock_{name}"), &[("task", task)]);

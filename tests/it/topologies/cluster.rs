@@ -1,4 +1,5 @@
-//! Cluster: keys move with their deadlines, a replica takes over, a node in the minority gives up.
+//! Cluster: keys move with their deadlines, a replica takes over, a node in the minority stops
+//! serving.
 
 use crate::support::PATIENCE;
 use std::ops::RangeInclusive;
@@ -12,7 +13,8 @@ use crate::support::wait_until;
 
 const LOCK: &str = "{outbound}:lock";
 
-/// How far a move puts a deadline off: it takes what is left of the TTL along, so the way counts.
+/// By how much a move may extend a deadline: `MIGRATE` transfers the remaining TTL, so transfer
+/// time adds to it.
 const MOVE_MS: RangeInclusive<i64> = 0..=2_000;
 
 fn deadline_ms(cluster: &Cluster, key: &str) -> i64 {
@@ -63,7 +65,7 @@ fn a_moved_slot_takes_its_keys_and_their_deadlines_along() {
 fn redis_cli_reshards() {
     let options = Options { wiring: Wiring::Direct, ..Options::default() };
     let Some(cluster) = start("redis_cli_reshards", 0, &options) else { return };
-    // Slot 0 is the first of node 0's, and the first to be moved.
+    // Slot 0 is node 0's first slot, and the first to be moved.
     let key =
         (0..).map(|number| format!("lock:{number}")).find(|key| cluster.slot(key) < 100).unwrap();
     let from = cluster.owner(&key);
@@ -118,7 +120,7 @@ fn a_manual_failover_loses_nothing() {
     wait_until(PATIENCE, "the old one follows", || cluster.replicas_of(new) == [old]);
 }
 
-/// It goes on for about its node timeout; then it refuses, unlike a master of Sentinel.
+/// It serves for about its node timeout, then it refuses, unlike a master with Sentinel.
 #[test]
 fn a_master_in_the_minority_loses_what_it_acknowledged() {
     let test = "a_master_in_the_minority_loses_what_it_acknowledged";

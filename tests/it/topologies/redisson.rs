@@ -11,7 +11,7 @@ use crate::support::sentinels::{SentinelOptions, Sentinels};
 use crate::support::wait_until;
 
 const LOCK: &str = "outbound:lock";
-/// Renewed every 7 s: long enough to live through a failover on a busy machine.
+/// Renewed every 7 s: long enough to survive a failover on a busy machine.
 const WATCHDOG: &str = "watchdog=21000";
 
 fn deadline_ms(server: &RedisServer) -> i64 {
@@ -37,7 +37,7 @@ fn take(redisson: &mut Redisson, options: &str) -> String {
 fn a_lock_lives_through_a_failover_of_sentinel() {
     let test = "topologies::redisson::a_lock_lives_through_a_failover_of_sentinel";
     let Some(mut redisson) = Redisson::start(test) else { return };
-    // Redisson gives Sentinels their password only if the servers have one too.
+    // Redisson sends Sentinels their password only if the servers have one too.
     let servers = Options { password: Some("one"), ..Options::default() };
     let options = SentinelOptions { servers, password: Some("two"), ..SentinelOptions::default() };
     let Some(mut sentinels) = Sentinels::start(test, &options) else { return };

@@ -1,4 +1,4 @@
-//! Plain replication: what offsets and replication ids say after a promotion or a restart.
+//! Plain replication: offsets and replication ids after a promotion or a restart.
 
 use crate::support::PATIENCE;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ fn offset(server: &RedisServer, field: &str) -> u64 {
     server.info(field).unwrap().parse().unwrap()
 }
 
-/// One pipeline that asks for all keys and then for the offset, as lockwatch does.
+/// A pipeline that reads all keys and then the offset, as lockwatch does.
 struct Observer {
     stream: BufReader<TcpStream>,
 }
@@ -41,7 +41,7 @@ impl Observer {
         let role: Vec<String> = (0..5).map(|_| self.line()).collect();
         let [_, _, _, offset, replicas] = role.as_slice() else { unreachable!() };
         let count: usize = replicas.strip_prefix('*').unwrap().parse().unwrap();
-        // Each is an array of three: address, port, offset.
+        // Each reply is an array of three: address, port, offset.
         (0..count * 7).for_each(|_| drop(self.line()));
         (seen, offset.strip_prefix(':').unwrap().parse().unwrap())
     }
@@ -72,8 +72,8 @@ impl Writer {
     }
 }
 
-/// The rule by which lost is told from kept: a key that was seen in a batch at offset `o`, and not
-/// yet in the one before at `p`, was written in (p, o]. A promoted replica has exactly the bytes
+/// The rule that separates lost from kept: a key that was seen in a batch at offset `o`, and not
+/// yet in the previous one at `p`, was written in (p, o]. A promoted replica has exactly the bytes
 /// before its `second_repl_offset`.
 #[test]
 fn offsets_tell_which_writes_a_promoted_replica_has() {
@@ -95,7 +95,7 @@ fn offsets_tell_which_writes_a_promoted_replica_has() {
             late.iter().for_each(|key| writer.write(key));
         });
         while written.len() < keys.len() {
-            // In the middle of the early ones: some were applied, some may be on their way.
+            // Among the early ones: some were applied, some may be in flight.
             if !is_cut.load(Ordering::SeqCst)
                 && offset(replicated.server(1), "slave_repl_offset") > begin + 200
             {
@@ -197,7 +197,7 @@ fn a_restart_keeps_what_was_saved_and_says_up_to_where() {
     assert_eq!(master.cli(&["dbsize"]), "0");
 }
 
-/// Without replicas there is no replication stream: offsets say nothing there.
+/// Without replicas there is no replication stream, so offsets prove nothing.
 #[test]
 fn the_offset_of_a_single_server_stands_still() {
     let Some(server) =

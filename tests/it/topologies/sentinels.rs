@@ -1,4 +1,4 @@
-//! Sentinel: who is master after which fault, and what is lost.
+//! Sentinel: which server is master after which fault, and which data are lost.
 
 use crate::support::PATIENCE;
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use crate::support::redis::{Keep, RedisServer, answers};
 use crate::support::sentinels::{MASTER, SentinelOptions, Sentinels, says_master};
 use crate::support::wait_until;
 
-/// How long two masters must be seen at least: Sentinel leaves one that comes back alone for so
-/// long.
+/// Minimum time for which two masters must be seen: Sentinel does not demote a returning master
+/// earlier.
 const BOTH: Duration = Duration::from_secs(3);
 const LOCK: &str = "outbound:lock";
 
@@ -21,8 +21,7 @@ fn lock(server: &RedisServer, holder: &str) -> String {
     server.cli(&["set", LOCK, holder, "px", "60000"])
 }
 
-/// The old master is told to follow only seconds later: until then its clients write to a master
-/// that is none.
+/// The old master is demoted only seconds later: until then its clients write to a stale master.
 #[test]
 fn an_orderly_failover_leaves_two_masters_for_seconds() {
     let test = "an_orderly_failover_leaves_two_masters_for_seconds";
@@ -40,7 +39,7 @@ fn an_orderly_failover_leaves_two_masters_for_seconds() {
     sentinels.wait_settled();
     assert_eq!(sentinels.server(0).cli(&["get", LOCK]), "new");
 
-    // Once more, back and forth: the set is as good as new.
+    // A second failover back and forth: the set still works.
     let third = sentinels.failover();
     assert_ne!(third, new);
     assert_eq!(sentinels.server(third).cli(&["get", LOCK]), "new");
@@ -56,13 +55,13 @@ fn a_killed_master_is_replaced_and_follows_when_it_is_back() {
     let new = sentinels.wait_switched(0);
     assert_eq!(sentinels.server(new).cli(&["get", LOCK]), "one");
 
-    // It does not know yet, and is empty.
+    // The restarted server does not know of the failover, and is empty.
     sentinels.server_mut(0).restart(Keep::Files);
     assert!(says_master(sentinels.server(0)));
     assert_eq!(sentinels.server(0).cli(&["exists", LOCK]), "0");
     sentinels.wait_follows(0);
 
-    // Sentinel has it rewrite its configuration: from now on it starts as a replica.
+    // Sentinel made it rewrite its configuration: from now on it starts as a replica.
     sentinels.server_mut(0).restart(Keep::Files);
     assert!(!says_master(sentinels.server(0)));
     sentinels.wait_settled();
@@ -87,7 +86,7 @@ fn a_frozen_master_is_replaced_and_says_master_when_it_thaws() {
     assert_eq!(sentinels.server(0).cli(&["get", LOCK]), "two");
 }
 
-/// An acknowledged lock is not there after the failover, and the offsets say so.
+/// An acknowledged lock is missing after the failover, and the offsets prove it.
 #[test]
 fn a_lossy_failover_loses_the_lock() {
     let Some(mut sentinels) = start("a_lossy_failover_loses_the_lock", &SentinelOptions::default())
@@ -201,7 +200,7 @@ fn a_sentinel_may_lie_or_be_gone() {
     };
     sentinels.lie(2, other.port);
     assert_eq!((sentinels.master_port_at(2), sentinels.master()), (Some(other.port), Some(0)));
-    // The two others are enough for a failover, and do not convince the liar.
+    // The two others suffice for a failover, and do not convince the lying one.
     let new = sentinels.failover();
     assert_ne!(new, 0);
     assert_eq!(sentinels.master_port_at(2), Some(other.port));
@@ -229,7 +228,7 @@ fn announced_ports_can_be_dead_for_clients() {
     assert!(answers(member.port) && answers(member.server.port));
     sentinels.hide_announced();
     assert!(!answers(member.port) && answers(member.server.port));
-    // The members go on as before.
+    // The members still work.
     assert_ne!(sentinels.failover(), 0);
     sentinels.heal();
     assert!(answers(member.port));

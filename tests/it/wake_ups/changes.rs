@@ -1,4 +1,4 @@
-//! What a change brings.
+//! The effects of a change.
 
 use crate::support::PATIENCE;
 use std::process::Stdio;
@@ -30,7 +30,7 @@ fn a_change_is_seen_long_before_the_next_sweep() {
     agent.check(&page, "an early end", page.ends("one", "ended_early") == 1.0);
 }
 
-/// Each hold is over long before the next sweep: without hints none would be seen.
+/// Each hold ends long before the next sweep: without hints none would be seen.
 #[test]
 fn short_holds_are_counted() {
     let Some(server) = RedisServer::start("short_holds_are_counted") else { return };
@@ -48,7 +48,7 @@ fn short_holds_are_counted() {
     }
 }
 
-/// Renewals at an even pace, and a change of hands between two of them.
+/// Renewals at a regular period, and a change of holder between two of them.
 #[test]
 fn no_renewal_is_forgotten() {
     let Some(server) = RedisServer::start("no_renewal_is_forgotten") else { return };
@@ -82,7 +82,7 @@ fn an_expiry_is_seen_when_it_is_told() {
     agent.until(PATIENCE, "the end", |page| page.ends("one", "expired") == 1.0);
 }
 
-/// The switches and the pause are told of too, the progress is not.
+/// Changes of switches and of the pause are announced too, those of the progress are not.
 #[test]
 fn the_keys_beside_a_lock_wake_too() {
     let Some(server) = RedisServer::start("the_keys_beside_a_lock_wake_too") else { return };
@@ -126,8 +126,8 @@ fn when_everything_is_deleted_everything_is_read() {
     names.iter().for_each(|name| drop(until_held(&agent, name, false)));
 }
 
-/// Keys that begin with each other, bytes that are no text, hash tags: the server takes the
-/// prefixes, and each key wakes its task and no other.
+/// Keys that are prefixes of each other, bytes that are not UTF-8, hash tags: the server accepts
+/// the prefixes, and each key wakes its task and no other.
 #[test]
 fn any_keys_can_be_told_of() {
     let Some(server) = RedisServer::start("any_keys_can_be_told_of") else { return };
@@ -201,7 +201,7 @@ fn a_reload_adds_a_task_and_wakes_it() {
     wait_until(PATIENCE, "nobody listens", || listener(&server).is_none());
 }
 
-/// A replay of what was recorded needs no server and says the same.
+/// A replay of the recording needs no server and gives the same results.
 #[test]
 fn what_was_seen_by_hints_is_recorded_and_replayed() {
     let Some(server) = RedisServer::start("what_was_seen_by_hints_is_recorded_and_replayed") else {

@@ -1,4 +1,4 @@
-//! Keys that change without a pause, and an agent that does not read.
+//! Keys that change continuously, and an agent that does not read.
 
 use crate::support::PATIENCE;
 use std::io::{Read as _, Write as _};
@@ -41,7 +41,7 @@ fn a_hot_key_is_read_now_and_then() {
     let seconds = began.elapsed().as_secs();
     let batches = calls(&server, "echo") - before;
     eprintln!("{changes} changes, {batches} batches in {seconds} s");
-    // What was left of the sweep when it began to listen, four at once, four a second, and the
+    // The rest of the sweep from when tracking began, a burst of four, four a second, and the
     // confirmation of the end.
     assert!(
         changes > 100 && batches <= 4 + 4 * (seconds + 1) + 4,
@@ -53,8 +53,8 @@ fn a_hot_key_is_read_now_and_then() {
     });
 }
 
-/// Telling of a change costs the server more than reading does: if there are too many, it is asked
-/// to stop.
+/// Announcing a change costs the server more than a read: if there are too many, tracking is
+/// switched off.
 #[test]
 fn a_flood_ends_in_polling() {
     let Some(server) = RedisServer::start("a_flood_ends_in_polling") else { return };
@@ -62,7 +62,7 @@ fn a_flood_ends_in_polling() {
     let agent = Agent::start(&config(server.port, "200ms", "", &[("one", "lock:one")]));
     until_listening(&agent);
     let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
-    // Keys that begin like the lock's: told of, though nobody watches them.
+    // Keys with the lock's prefix: announced, though not watched.
     let keys: String = (0..200).map(|number| format!(" lock:one:{number} x")).collect();
     let request = format!("MSET{keys}\r\n");
     wait_until(PATIENCE, "it is left alone", || {
@@ -76,8 +76,8 @@ fn a_flood_ends_in_polling() {
     assert_eq!(listener(&server), None, "it is left alone for a minute");
 }
 
-/// An agent that stands still must not cost the server memory: it is cut off, and listens again
-/// when it goes on.
+/// A stalled agent must not cost the server memory: it is disconnected, and tracks again when it
+/// resumes.
 #[test]
 fn an_agent_that_stands_still_is_cut_off() {
     let Some(server) = RedisServer::start("an_agent_that_stands_still_is_cut_off") else { return };
@@ -90,7 +90,7 @@ fn an_agent_that_stands_still_is_cut_off() {
     ));
     until_listening(&agent);
     agent.signal("STOP");
-    // As long as any key of ours, so that the network's buffers are soon full.
+    // As long as any of our keys, so that the network's buffers fill soon.
     let request = format!("SET lock:one:{} x\r\n", "x".repeat(900));
     let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
     let began = Instant::now();

@@ -1,11 +1,10 @@
-//! Where there are many locks, and the server tells of changes, most sweeps only look at the
-//! deadlines.
+//! With many locks, and a server that announces changes, most sweeps only read the deadlines.
 
 use super::*;
 use crate::support::PATIENCE;
 use crate::support::wait_until;
 
-/// So many that they are read in three batches, and whole in each third sweep.
+/// So many that they are read in three batches, and in full every third sweep.
 const TASKS: usize = 600;
 const WHOLE_EVERY: u64 = 3;
 
@@ -27,7 +26,8 @@ fn all_are_held(page: &Exposition) -> bool {
     page.series("lockwatch_lock_held", &[]).into_values().sum::<f64>() == TASKS as f64
 }
 
-/// How many locks were read whole, and at how many a glance was enough, during so many more sweeps.
+/// How many locks were read in full, and of how many only the deadline, during this many more
+/// sweeps.
 fn reads(server: &RedisServer, sweeps: u64) -> (u64, u64) {
     let now = || calls_of(server, ["getrange", "pexpiretime"]);
     let before = now();
@@ -35,7 +35,7 @@ fn reads(server: &RedisServer, sweeps: u64) -> (u64, u64) {
     wait_until(PATIENCE, "it goes on reading", || {
         let [values, deadlines] = now();
         let whole = values - before[0];
-        // A whole reading asks for the deadline twice.
+        // A full reading requests the deadline twice.
         since = (whole, (deadlines - before[1]).saturating_sub(2 * whole));
         since.0 + since.1 >= sweeps * TASKS as u64
     });
@@ -57,8 +57,7 @@ fn most_sweeps_over_many_locks_only_look_at_the_deadlines() {
     let page = agent.page();
     agent.check(&page, "all are held", all_are_held(&page));
     agent.check(&page, "nobody else", page.of("t300", "lock_acquisitions_total") == Some(0.0));
-    // Whoever asks why is shown a whole reading. Where the machine stands still, nothing is read
-    // meanwhile.
+    // An explanation always shows a full reading. If the machine stalls, nothing is read meanwhile.
     let mut shown = 0;
     wait_until(PATIENCE, "it was read meanwhile", || {
         let said = agent.text("/api/v1/tasks/t300/explain");
@@ -67,7 +66,7 @@ fn most_sweeps_over_many_locks_only_look_at_the_deadlines() {
         shown += u64::from(value);
         shown == 2 * WHOLE_EVERY
     });
-    // Another holder with the same deadline, another deadline of the same holder, and nobody.
+    // Another holder with the same deadline, another deadline of the same holder, and no holder.
     server.cli(&["set", "lock:300", "another", "keepttl"]);
     agent.until(PATIENCE, "the change of hands", |page| page.ends("t300", "replaced") == 1.0);
     server.cli(&["pexpire", "lock:301", "700000"]);
@@ -77,7 +76,7 @@ fn most_sweeps_over_many_locks_only_look_at_the_deadlines() {
     until_held(&agent, "t302", false);
 }
 
-/// Without being told, a value that changes while its deadline stays would be seen late.
+/// Without announcements, a value that changes while its deadline stays would be detected late.
 #[test]
 fn where_nothing_is_told_every_lock_is_read_whole() {
     let Some(server) = RedisServer::start("where_nothing_is_told_every_lock_is_read_whole") else {
@@ -85,7 +84,7 @@ fn where_nothing_is_told_every_lock_is_read_whole() {
     };
     let agent = many(&server, ", wake_ups: false");
     let (whole, glances) = reads(&server, 2 * WHOLE_EVERY);
-    // A batch may be under way.
+    // A batch may be in flight.
     assert!(glances <= whole / 10, "{whole} whole, {glances} glances");
     server.cli(&["set", "lock:300", "another", "keepttl"]);
     agent.until(PATIENCE, "the change of hands", |page| page.ends("t300", "replaced") == 1.0);

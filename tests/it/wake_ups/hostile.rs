@@ -1,5 +1,5 @@
-//! Servers that tell without end: they cost neither memory nor time, and the locks of others are
-//! read as ever.
+//! Servers that announce changes without end: they cost neither memory nor time, and other locks
+//! are read as usual.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,20 +7,19 @@ use std::time::Duration;
 use super::*;
 use crate::support::impostor::{Client, Gone, Impostor};
 
-/// For so long everything is looked at, after each server has been given up once.
+/// Observation time after each server has been given up once.
 const WHILE: Duration = Duration::from_secs(4);
-/// On a machine under load.
+/// Timeout on a machine under load.
 const LONG: Duration = Duration::from_secs(90);
-/// The most that resident memory may grow, with all of these servers at once.
+/// Maximum growth of resident memory, with all of these servers at once.
 const GROWTH_BYTES: f64 = 16e6;
-/// Most of one processor that the agent may take then, unoptimized.
+/// Maximum share of one CPU for the agent, unoptimized.
 const CPU_SHARE: f64 = 0.5;
 
-/// What the servers are told to log in with.
+/// The password that the agent sends to the servers.
 const PASSWORD: &str = "right-PASSWORD-of-nobody";
 
-/// A server: its name, and what it says on the connection on which it shall tell of changes, once
-/// that is asked for.
+/// A server: its name, and what it sends on the tracking connection once tracking is requested.
 type Plot = (&'static str, fn(&mut Client) -> Result<(), Gone>);
 
 const PLOTS: [Plot; 10] = [
@@ -55,14 +54,14 @@ const PLOTS: [Plot; 10] = [
     ("no_resp3", |client| listened(client)?.flood(b"HTTP/1.1 200 OK\r\n")),
 ];
 
-/// Answers honestly whoever asks for anything else; gives the client who asks to be told, once it
-/// is answered.
+/// Answers all other requests honestly; returns the client that requests tracking, after the reply
+/// to it.
 fn listened(client: &mut Client) -> Result<&mut Client, Gone> {
     asked_to_track(client)?.say(b"+OK\r\n+PONG\r\n")?;
     Ok(client)
 }
 
-/// The same, before it is answered.
+/// The same, before the reply.
 fn asked_to_track(client: &mut Client) -> Result<&mut Client, Gone> {
     loop {
         let words = client.peek()?;

@@ -1,4 +1,4 @@
-//! Several servers: whoever decides is listened to.
+//! Several servers: the agent listens to those that decide.
 
 use super::*;
 use crate::support::PATIENCE;
@@ -6,7 +6,7 @@ use crate::support::cluster::Cluster;
 use crate::support::network::{Options, Wiring};
 use crate::support::sentinels::{MASTER, SentinelOptions, Sentinels};
 
-/// The servers that tell, by their address.
+/// The addresses of the servers that announce changes.
 fn telling(page: &Exposition) -> Vec<String> {
     let series = page.series("lockwatch_redis_wake_ups", &[]);
     series
@@ -47,7 +47,8 @@ fn after_a_failover_the_new_master_is_listened_to() {
     agent.until(PATIENCE, "by a hint", |page| read(page) > before);
 }
 
-/// Each master tells of its own keys; a change of switches wakes the lock that lives elsewhere.
+/// Each master announces its own keys; a change of switches wakes the lock that lives on another
+/// one.
 #[test]
 fn in_a_cluster_every_master_tells() {
     let options = Options { wiring: Wiring::Direct, ..Options::default() };

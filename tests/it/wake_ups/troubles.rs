@@ -1,4 +1,4 @@
-//! Servers that refuse, connections that die: polling goes on, and it is said once.
+//! Servers that refuse, connections that die: polling goes on, and one log line reports it.
 
 use crate::support::PATIENCE;
 use std::io::Write as _;
@@ -11,12 +11,12 @@ use crate::support::proxy::{Fault, Proxy};
 use crate::support::redis::Setup;
 use crate::support::wait_until;
 
-/// What a test may need itself to see what can be seen.
+/// Time that the test itself may need to observe a change.
 const LOOKING: Duration = Duration::from_millis(200);
 
 const SAID: &str = "does not tell of changes";
 
-/// What changed while nobody listened is read when somebody listens again.
+/// Changes while not tracking are read when tracking resumes.
 #[test]
 fn a_killed_connection_is_made_anew_and_everything_is_read() {
     let Some(server) =
@@ -31,7 +31,7 @@ fn a_killed_connection_is_made_anew_and_everything_is_read() {
     for round in 1..=3 {
         let line = listener(&server).expect("somebody listens");
         let id = line.split([' ', '=']).nth(1).unwrap();
-        // In one go, so that nobody is told of the change.
+        // In one write, so that the change is not announced.
         let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
         stream.write_all(format!("CLIENT KILL ID {id}\r\nDEL lock:one\r\n").as_bytes()).unwrap();
         until_held(&agent, "one", false);
@@ -46,7 +46,7 @@ fn a_killed_connection_is_made_anew_and_everything_is_read() {
     assert_eq!(agent.log_lines(&[SAID]).len(), 0, "a break that is mended at once is no news");
 }
 
-/// A network that has lost the way: nothing is closed, nothing comes.
+/// A network without a route: nothing is closed, nothing arrives.
 #[test]
 fn a_silent_connection_is_given_up() {
     let Some(server) = RedisServer::start("a_silent_connection_is_given_up") else { return };
@@ -63,15 +63,15 @@ fn a_silent_connection_is_given_up() {
     until_held(&agent, "one", true);
 }
 
-/// Polling does not lean on being told: a listening connection that dies without a word costs
-/// nothing but the earliness.
+/// Polling does not depend on announcements: a tracking connection that dies silently only makes
+/// changes be seen later.
 #[test]
 fn while_a_listening_connection_is_silent_changes_are_seen_at_the_pace_of_polling() {
     let test = "while_a_listening_connection_is_silent_changes_are_seen_at_the_pace_of_polling";
     let Some(server) = RedisServer::start(test) else { return };
     let proxy = Proxy::start(server.port);
     let interval = Duration::from_millis(500);
-    // Nobody finds out within this test that the connection is dead.
+    // The agent cannot detect within this test that the connection is dead.
     let config = config(proxy.port, "500ms", "", &[("one", "lock:one")])
         .replace("timeout: 2s", "timeout: 60s");
     let agent = Agent::start(&config);
@@ -100,11 +100,11 @@ fn while_a_listening_connection_is_silent_changes_are_seen_at_the_pace_of_pollin
         hints(&page, "read") == told && wakes(&page) == Some(1.0),
     );
     eprintln!("seen after {slowest:?} at most");
-    // Looking takes its time too, on a machine under load above all.
+    // The observation takes time too, above all on a machine under load.
     assert!(slowest <= interval + Duration::from_millis(50) + LOOKING, "seen after {slowest:?}");
 }
 
-/// Users who may not: the locks are read as ever.
+/// Users without the right to track: the locks are read as usual.
 #[test]
 fn a_user_without_the_right_is_polled() {
     let Some(server) = RedisServer::start("a_user_without_the_right_is_polled") else { return };
@@ -140,7 +140,7 @@ fn a_user_without_the_right_is_polled() {
     }
 }
 
-/// Somebody may have given the right; and behind the same name there may be another server by now.
+/// The right may have been granted since, or another server may have taken over the name.
 #[test]
 fn who_refused_is_asked_again_after_a_reconnect() {
     let Some(server) = RedisServer::start("who_refused_is_asked_again_after_a_reconnect") else {
@@ -159,8 +159,7 @@ fn who_refused_is_asked_again_after_a_reconnect() {
     until_listening(&agent);
 }
 
-/// It answers, and says that it cannot serve at present: that passes, however often it was asked
-/// meanwhile.
+/// A server that temporarily cannot serve: that passes, however often it was asked meanwhile.
 #[test]
 fn a_server_that_was_busy_is_listened_to_soon_again() {
     let test = "a_server_that_was_busy_is_listened_to_soon_again";
@@ -207,7 +206,7 @@ fn the_printed_rule_lets_it_listen() {
     assert!(!refused.contains("wake-ups"), "{refused}");
 }
 
-/// Redis before 6.0, and proxies that know RESP2 only.
+/// Redis before 6.0, and proxies without RESP3.
 #[test]
 fn a_server_without_resp3_is_polled() {
     if !RedisServer::can_start("a_server_without_resp3_is_polled") {
@@ -225,7 +224,7 @@ fn a_server_without_resp3_is_polled() {
     assert!(said.len() == 1 && said[0].contains("Redis 6.0"), "{said:?}");
 }
 
-/// A hint is a reason to ask, not an answer: what a demoted master tells of changes nothing.
+/// A hint only triggers a read: what a demoted master announces changes nothing.
 #[test]
 fn a_hint_of_a_demoted_master_proves_nothing() {
     let Some(server) = RedisServer::start("a_hint_of_a_demoted_master_proves_nothing") else {

@@ -8,8 +8,8 @@ use super::*;
 use crate::support::redis::Keep;
 use crate::support::redisson::Redisson;
 
-/// All parts of a task beside its lock live on other nodes; another has everything in one slot; a
-/// third is held by the real Redisson, for which another one waits.
+/// Three tasks: one has every key on another node than its lock, one has all keys in one slot, and
+/// one is held by the real Redisson, with a waiter.
 #[test]
 fn lock_and_switches_on_different_nodes_make_one_verdict() {
     let test = "lock_and_switches_on_different_nodes_make_one_verdict";
@@ -41,7 +41,7 @@ fn lock_and_switches_on_different_nodes_make_one_verdict() {
     set("{tagged}:ben", &["set", "off"]);
     let agent = Agent::start(&config(&[cluster.node(2).address()], "", "", &tasks));
 
-    // Before it is stalled: nothing moves its progress.
+    // Before it is stalled: its progress does not move.
     agent.until(PATIENCE, "it runs and is wanted", |page| {
         page.verdict("apart") == "running" && page.of("apart", "task_wanted") == Some(1.0)
     });
@@ -55,7 +55,7 @@ fn lock_and_switches_on_different_nodes_make_one_verdict() {
         let runs = |task| page.verdict(task) == "running";
         runs("tagged") && runs("work") && page.of("work", "lock_waiters") == Some(1.0)
     });
-    // As Redisson before 3.22 waits, also in a cluster whose messages can stay within a shard.
+    // Redisson before 3.22 waits like this, also in a cluster with sharded pub/sub.
     let braced = if work.contains('{') { work.clone() } else { format!("{{{work}}}") };
     let mut older = TcpStream::connect(cluster.node(1).address()).unwrap();
     write!(older, "SUBSCRIBE redisson_lock__channel:{braced}\r\n").unwrap();
@@ -77,7 +77,7 @@ fn lock_and_switches_on_different_nodes_make_one_verdict() {
     set(&pause, &["set", "2099-01-01T00:00:00Z"]);
     agent.until(PATIENCE, "paused", |page| page.of("apart", "task_paused") == Some(1.0));
 
-    // A gap, and a handover that ends it.
+    // A gap, ended by a handover.
     set(&lock, &["del"]);
     agent.until(PATIENCE, "down", |page| page.verdict("apart") == "down");
     hold(&cluster, &lock, "worker-3");
@@ -87,7 +87,7 @@ fn lock_and_switches_on_different_nodes_make_one_verdict() {
     let gap = page.of("apart", "task_handover_seconds_sum").unwrap();
     assert!((2.0..5.0).contains(&gap), "{gap}");
     assert_eq!(page.of("apart", "lock_acquisitions_total"), Some(1.0));
-    // Switched off: first it winds down, then the free lock is as it should be.
+    // Switched off: first it winds down, then the free lock is the desired state.
     set(&users, &["hset", "anna", "0"]);
     set(&lock, &["del"]);
     agent.until(PATIENCE, "stopped", |page| page.verdict("apart") == "stopped");
@@ -131,7 +131,7 @@ fn switches_on_a_node_that_restarts_empty_are_lost_and_on_a_dead_one_unknown() {
         ("running", 0.0),
         "the lock's node is fine"
     );
-    // "On" stays in force: without a holder it is a gap.
+    // The last known "on" stays in force, so a free lock is a gap.
     cluster.cli(&lock, &["del", &lock]);
     agent.until(PATIENCE, "down", |page| page.verdict("outbound") == "down");
     cluster.cli(&users, &["hset", &users, "anna", "0"]);
@@ -140,7 +140,7 @@ fn switches_on_a_node_that_restarts_empty_are_lost_and_on_a_dead_one_unknown() {
             && page.of("outbound", "task_switches_lost_seconds") == Some(0.0)
     });
 
-    // Down: nobody knows whether the free lock is wanted.
+    // The node with the switches is down, so it is unknown whether the free lock is wanted.
     cluster.node_mut(1).kill();
     let page = agent.until(PATIENCE, "blind", |page| page.verdict("outbound") == "unknown");
     assert_eq!(page.of("outbound", "lock_held"), Some(0.0));
@@ -148,7 +148,7 @@ fn switches_on_a_node_that_restarts_empty_are_lost_and_on_a_dead_one_unknown() {
     assert!(page.of("outbound", "task_blind_seconds") >= Some(2.0));
     assert_eq!(page.of("outbound", "task_down_seconds"), Some(0.0));
     assert_eq!(page.verdict("other"), "running");
-    // Whoever holds it runs it, wanted or not.
+    // A held lock means that the task runs, wanted or not.
     hold(&cluster, &lock, "worker-3");
     agent.until(PATIENCE, "held again", |page| page.verdict("outbound") == "running");
     cluster.node_mut(1).restart(Keep::Files);

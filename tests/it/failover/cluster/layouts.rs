@@ -1,4 +1,4 @@
-//! Slots that nobody serves, nodes that tell nonsense, and addresses that nobody should dial.
+//! Uncovered slots, nodes with false layouts, and addresses that must not be dialled.
 
 use crate::support::PATIENCE;
 use std::net::TcpListener;
@@ -8,10 +8,10 @@ use super::*;
 use crate::support::redis::Keep;
 use crate::support::wait_until;
 
-/// Further fields of a task that is soon blind.
+/// Further fields of a task that soon becomes blind.
 const BLIND_SOON: &str = ", settle: 1s, blind_after: 2s";
 
-/// A dead shard, an uncovered slot and a node that forgot itself hurt their own tasks only.
+/// A dead shard, an uncovered slot and a node without a cluster affect only their own tasks.
 #[test]
 fn what_is_not_served_is_unknown_and_the_rest_goes_on() {
     let Some(mut cluster) = start("what_is_not_served_is_unknown", 0, &direct(&[PARTLY])) else {
@@ -78,7 +78,7 @@ fn what_is_not_served_is_unknown_and_the_rest_goes_on() {
     });
     cluster.wait_agreed();
 
-    // A node that forgot itself tells that nobody serves anything. The others know better.
+    // A reset node reports that no slot is covered. The other nodes outvote it.
     let watch = agent.watch();
     cluster.reset(1);
     agent.until(PATIENCE, "its tasks are blind", |page| page.verdict("task-1") == "unknown");
@@ -92,7 +92,7 @@ fn what_is_not_served_is_unknown_and_the_rest_goes_on() {
     assert!(pages.iter().all(|page| all_splits(page) == 0.0));
 }
 
-/// Announced addresses are dead ends for clients, except one node's that is mapped nowhere.
+/// The announced addresses are unreachable for clients; `announce_map` has the reachable ones.
 #[test]
 fn a_cluster_behind_nat_is_reached_by_the_map() {
     let options = Options { password: Some("one"), ..Options::default() };
@@ -117,7 +117,8 @@ fn a_cluster_behind_nat_is_reached_by_the_map() {
     assert_eq!(view.task("task-2")["node"], cluster.node(2).address());
 }
 
-/// One node names a host that the configuration does not allow, in its layout and in every `MOVED`.
+/// One node announces a host that the configuration does not allow, in its layout and in every
+/// `MOVED`.
 #[test]
 fn a_foreign_host_gets_no_connection_and_no_password() {
     const FOREIGN: &str = "127.0.0.99";
@@ -151,8 +152,7 @@ fn a_foreign_host_gets_no_connection_and_no_password() {
     agent.until_view(PATIENCE, "unknown, with the reason", |view| {
         view.verdict("task-2") == "unknown" && view.reason("task-2") == Some("foreign_address")
     });
-    // A slot that is served at an allowed address moves there: each answer now says MOVED to the
-    // foreign one.
+    // A slot moves from an allowed address to the foreign one: each reply is now a MOVED to it.
     let watch = agent.watch();
     cluster.move_slot(slot(keys[1].as_bytes()), 2);
     agent.until_view(PATIENCE, "it went there", |view| {
@@ -168,7 +168,7 @@ fn a_foreign_host_gets_no_connection_and_no_password() {
     assert!(!told.is_empty() && told.len() < 10, "{told:#?}");
 }
 
-/// Host names are preferred, and nobody has one: each node then tells `?` and its address.
+/// Host names are preferred but not set: each node then reports `?` and its address.
 #[test]
 fn nodes_without_the_preferred_host_name_are_reached_by_their_addresses() {
     let options = direct(&["cluster-preferred-endpoint-type hostname"]);

@@ -11,7 +11,7 @@ use crate::support::wait_until;
 
 const SPAN: Duration = Duration::from_secs(40);
 
-/// Waits until the replica of a node has everything.
+/// Waits until the replica of a node has received everything.
 fn wait_replicated(cluster: &Cluster, master: usize) -> usize {
     let replica = cluster.replicas_of(master)[0];
     wait_until(SPAN, "it is replicated", || {
@@ -89,7 +89,7 @@ fn a_replica_takes_over_from_a_killed_master_and_nobody_else_notices() {
     assert_eq!(all_ends(&agent.page()), 0.0);
 }
 
-/// It neither answers nor breaks its connections; when it wakes up it knows nothing of its
+/// A frozen master neither answers nor closes connections. When it resumes, it does not know of its
 /// successor.
 #[test]
 fn a_frozen_master_holds_up_nobody_and_says_nothing_that_counts() {
@@ -127,7 +127,7 @@ fn a_frozen_master_holds_up_nobody_and_says_nothing_that_counts() {
     }
 }
 
-/// The old master is alive on the small side and goes on showing what it acknowledged there.
+/// The old master is alive on the minority side and still shows what it acknowledged there.
 #[test]
 fn a_lock_taken_on_both_sides_of_a_partition_is_a_split_of_masters() {
     let test = "a_lock_taken_on_both_sides";
@@ -140,8 +140,8 @@ fn a_lock_taken_on_both_sides_of_a_partition_is_a_split_of_masters() {
     let tasks = outbound + &task("other", &other, "");
     hold(&cluster, &other, "worker-0");
     let replica = wait_replicated(&cluster, 0);
-    // Whoever takes a lock on the small side cannot renew it there for long. So it only counts if
-    // neither the agent nor the machine stood still just then, for two and a half intervals.
+    // A lock taken on the minority side cannot be renewed there for long. The attempt only counts
+    // if neither the agent nor the machine stalled within these two and a half intervals.
     let agent = Agent::start(&config_every("1s", &cluster.addresses(), "", "", &tasks));
     agent.until(PATIENCE, "free", |page| page.of("outbound", "lock_held") == Some(0.0));
     until_running(&agent, &["other"]);
@@ -168,12 +168,12 @@ fn a_lock_taken_on_both_sides_of_a_partition_is_a_split_of_masters() {
         "both nodes are named: {told:#?}"
     );
 
-    // The old one hears of it, and drops what it acknowledged.
+    // The old master learns of the new one and discards what it acknowledged.
     cluster.heal();
     agent.until(PATIENCE, "one master again", |_| {
         !agent.log_lines(&["event=split_ended", "reason=masters"]).is_empty()
     });
-    // Whoever believes in the old lease may go on until it would have ended.
+    // A client that trusts the old lease may go on until the lease would have ended.
     agent.until(SPAN, "the split is over", |page| {
         page.verdict("outbound") == "running"
             && page.of("outbound", "task_split_seconds") == Some(0.0)
@@ -185,7 +185,7 @@ fn a_lock_taken_on_both_sides_of_a_partition_is_a_split_of_masters() {
     assert!(last.label("outbound", "lock_holder", "holder").is_some());
 }
 
-/// All nodes at once, with their data; and a reload meanwhile changes nothing.
+/// Restarts all nodes at once, with their data. A reload meanwhile changes nothing.
 #[test]
 fn a_restart_of_the_whole_cluster_with_its_data_keeps_all_locks() {
     let test = "a_restart_of_the_whole_cluster";
@@ -207,8 +207,8 @@ fn a_restart_of_the_whole_cluster_with_its_data_keeps_all_locks() {
     until_running(&agent, &names);
     let watch = agent.watch();
 
-    // A change of the thresholds keeps what is known; so does the move of a task's switches to no
-    // other place.
+    // A change of thresholds keeps the state, and so does one that leaves the switches where they
+    // are.
     agent.write_config(&config(&cluster.addresses(), "", "", &tasks("11s")));
     agent.signal("HUP");
     agent.until(PATIENCE, "reloaded", |page| page.of(names[0], "task_grace_seconds") == Some(11.0));

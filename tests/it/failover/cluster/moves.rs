@@ -14,16 +14,15 @@ use crate::support::agent::request;
 use crate::support::wait_until;
 
 const LOCKS: usize = 1_000;
-/// They and a calm one.
+/// `LOCKS`, and one lock whose slot does not move.
 const ALL: f64 = 1_001.0;
-/// How many tasks are running.
 const RUNNING: &str = "running";
-/// Slots whose locks move.
+/// Number of slots that move.
 const MOVED: usize = 20;
 const LEASE_MS: u64 = 15_000;
 const RENEW_EVERY: Duration = Duration::from_secs(5);
 
-/// A client of the whole cluster that holds locks and renews them, following wherever they go.
+/// A cluster client that holds and renews locks, and follows them to other nodes.
 struct Holder {
     ended: Arc<AtomicBool>,
     renewing: JoinHandle<BTreeMap<String, u32>>,
@@ -32,7 +31,7 @@ struct Holder {
 struct Connections(BTreeMap<u16, BufReader<TcpStream>>);
 
 impl Connections {
-    /// The one-line reply to some commands sent in one write; the last one's.
+    /// Sends commands in one write; returns the last one-line reply.
     fn ask(&mut self, port: u16, commands: &[String]) -> String {
         let connect = || BufReader::new(TcpStream::connect(("127.0.0.1", port)).unwrap());
         let connection = self.0.entry(port).or_insert_with(connect);
@@ -45,7 +44,7 @@ impl Connections {
         reply.trim_end().to_owned()
     }
 
-    /// Sends a command to whoever has its key now, and returns the reply.
+    /// Sends a command to the node that owns its key, and returns the reply.
     fn run(&mut self, home: &mut u16, command: &str) -> String {
         let mut reply = self.ask(*home, &[command.to_owned()]);
         for _ in 0..200 {
@@ -100,15 +99,15 @@ impl Holder {
         Holder { ended, renewing }
     }
 
-    /// How often each lock was renewed.
+    /// Stops it; returns the number of renewals per lock.
     fn stop(self) -> BTreeMap<String, u32> {
         self.ended.store(true, Ordering::SeqCst);
         self.renewing.join().unwrap()
     }
 }
 
-/// The sums of all series of a name at one instant: a whole page of a thousand tasks takes long to
-/// read.
+/// The sums of all series of a name at one instant. Parsing the full exposition of a thousand tasks
+/// takes too long.
 struct Look {
     at: Duration,
     sums: BTreeMap<String, f64>,
@@ -136,7 +135,7 @@ impl Look {
     }
 }
 
-/// Looks all the time.
+/// Polls the metrics continuously.
 struct Looks {
     ended: Arc<AtomicBool>,
     looking: JoinHandle<Vec<Look>>,
@@ -163,7 +162,7 @@ impl Looks {
     }
 }
 
-/// Tags whose slots are the first node's.
+/// Tags whose slots belong to the first node.
 fn tags(count: usize) -> Vec<String> {
     (0..)
         .map(|number| format!("tag{number}"))
@@ -207,8 +206,7 @@ fn a_thousand_held_locks_move_and_nothing_ends() {
     let moved = began.elapsed();
     until("all are held again", &all_held);
     let seen = began.elapsed();
-    // And more of them, by the tool that people use: the first slots of node 1, whatever is in
-    // them.
+    // More slots, by the usual tool: the first slots of node 1, whatever they contain.
     cluster.reshard(1, 2, 50);
     until("and again", &all_held);
     thread::sleep(RENEW_EVERY + Duration::from_secs(1));
@@ -262,7 +260,7 @@ fn a_thousand_held_locks_move_and_nothing_ends() {
     }
 }
 
-/// A slot on the move for seconds: what has gone already is answered with `ASK`.
+/// A slot that takes seconds to move: keys that have moved are answered with `ASK`.
 #[test]
 fn a_key_on_the_move_is_unknown_until_it_has_arrived() {
     let Some(cluster) = start("a_key_on_the_move", 0, &direct(&[])) else { return };
@@ -300,7 +298,7 @@ fn a_key_on_the_move_is_unknown_until_it_has_arrived() {
     let took = ended.elapsed();
     eprintln!("known {took:?} after the end of the move");
     agent.check(&view, "at once", took < Duration::from_millis(900));
-    // Without a warning: the map is read again at once, not in its turn.
+    // Unannounced: the layout is read again at once, without waiting for its interval.
     cluster.move_slot(number, from);
     let back = cluster.node(from).address();
     let ended = Instant::now();
