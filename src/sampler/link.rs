@@ -131,7 +131,7 @@ impl Link {
     }
 }
 
-/// Pings until the connection breaks; the next batch then reports that.
+/// Sends an `ECHO` after each [`IDLE`] until the connection breaks; the next batch then fails.
 async fn keep_alive(connection: Arc<redis::Connection>) {
     let nothing = [Command::new(["ECHO", ""])];
     loop {

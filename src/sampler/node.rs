@@ -32,8 +32,8 @@ use crate::config::{Endpoint, RedisConfig, ms};
 
 /// A replica's locks are read once in this many intervals.
 const REPLICA_EVERY: u64 = 5;
-/// A connection is given up after this many timeouts without any answer, even if no single request
-/// timed out.
+/// A server counts as silent once reloads have dropped requests that waited for more than this many
+/// timeouts in total, although no single request timed out.
 const PATIENCE: u64 = 2;
 
 /// One server.
@@ -55,8 +55,8 @@ pub(super) struct Node {
     link: Link,
     /// Batches in flight, in the order in which they were sent; replies come in the same order.
     flights: VecDeque<Flight>,
-    /// Time spent waiting for answers before reloads dropped the requests, in milliseconds, if none
-    /// came since.
+    /// Total age of the unanswered requests that reloads dropped, in milliseconds; any answer resets
+    /// it.
     unanswered_ms: u64,
     /// That time exceeded the limit: the server counts as unreadable.
     is_silent: bool,

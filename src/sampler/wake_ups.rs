@@ -96,7 +96,7 @@ impl WakeUps {
         listening.signal.poll_recv(context).map(|_| listening.inbox.take())
     }
 
-    /// Counts the announcements that led to no hint.
+    /// Adds the counters that came with the hints.
     pub(super) fn count(&mut self, hints: &Hints) {
         self.news.state = hints.news.state;
         self.news.connects += hints.news.connects;
