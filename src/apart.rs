@@ -1,28 +1,28 @@
-//! Work that may wait for a disk or a resolver, away from the threads that must not.
+//! Runs blocking work, such as disk access and name resolution, on threads of its own.
 //!
-//! The runtime's own way ends the program where the system refuses a thread (a limit of processes
-//! that is reached for a moment). Here that is an error like any other. Nothing waits for a thread
-//! that hangs, not even the end of the program.
+//! The runtime's blocking pool panics when the system refuses a new thread, for example at a
+//! temporary process limit. Here that is an ordinary error. Nothing waits for a thread that hangs,
+//! not even the end of the program.
 
 use std::io;
 use std::thread;
 
 use tokio::sync::oneshot;
 
-/// Does `work` on a thread of its own.
+/// Runs `work` on a new thread and returns its result.
 ///
 /// # Errors
-/// There is no thread to be had.
+/// The thread could not be started.
 pub async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     let (told, outcome) = oneshot::channel();
     start(move || drop(told.send(work())))?;
     outcome.await.map_err(io::Error::other)
 }
 
-/// Begins `work` on a thread of its own.
+/// Starts `work` on a new thread, without waiting for it.
 ///
 /// # Errors
-/// There is no thread to be had.
+/// The thread could not be started.
 pub fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let refused = |error: io::Error| {
         let remedy = "raise the limit of processes or of memory";

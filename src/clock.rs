@@ -6,12 +6,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use lockwatch_model::time::{AgentWall, Mono};
 use tokio::time::Instant;
 
-/// Both clocks are read within so many milliseconds,
+/// Maximum time between the two clock readings of a pair, in milliseconds.
 const APART_MS: u64 = 1;
-/// unless that fails so often: on such a machine nothing is exact.
+/// Maximum number of attempts to read both clocks within [`APART_MS`]. A machine that fails so
+/// often cannot give an exact pair.
 const TRIES: usize = 8;
 
-/// Turns instants of the runtime into the model's: milliseconds since the agent started.
+/// Converts instants of the runtime to the model's [`Mono`]: milliseconds since the agent started.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Instant,
@@ -35,11 +36,11 @@ impl Clock {
         self.origin + Duration::from_millis(at.0).min(self.origin.elapsed() + far)
     }
 
-    /// Both clocks at one instant, to tell the one by the other.
+    /// Reads both clocks at one instant, to convert between them.
     pub fn both(self) -> (Mono, AgentWall) {
         let mut pair = (self.now(), self.wall());
         for _ in 0..TRIES {
-            // A thread that was put aside in between has the wall clock of another instant.
+            // If the thread was preempted between the readings, they are of different instants.
             if self.now().since_ms(pair.0) <= APART_MS {
                 break;
             }
@@ -48,7 +49,7 @@ impl Clock {
         pair
     }
 
-    /// The wall clock, for people to read.
+    /// The wall clock, only for display.
     pub fn wall(self) -> AgentWall {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         AgentWall(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))

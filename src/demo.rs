@@ -1,6 +1,6 @@
-//! `lockwatch demo`: a private Redis, two workers that contend for one lock, three users' switches,
-//! and the agent that watches them. Everything runs on this machine, as real processes, and ends
-//! with the demo.
+//! `lockwatch demo`: a private Redis, two workers that contend for one lock, the switches of three
+//! users, and the agent that watches them. Everything runs on this machine as real processes, and
+//! ends with the demo.
 
 mod agent;
 mod board;
@@ -27,17 +27,17 @@ pub use worker::{WorkerArgs, run as run_worker};
 
 /// The task's name.
 const TASK: &str = "outbound";
-/// The lock that guards it.
+/// The key of the lock that guards the task.
 const LOCK: &str = "outbound:lock";
-/// A switch per user.
+/// The key of the hash with one switch per user.
 const USERS: &str = "outbound:users";
-/// What the script writes while it works, and the field.
+/// The key and field to which the script writes its progress.
 const PROGRESS: (&str, &str) = ("outbound:stats", "last_run");
-/// The workers' statements that they run the task: instance id to a number that grows.
+/// The key of the workers' claims that they run the task: instance id to an increasing number.
 const CLAIMS: &str = "lockwatch:claims:outbound";
-/// Instance id to host name.
+/// The key that maps instance ids to host names.
 const HOSTS: &str = "lockwatch:hosts";
-/// Holds the name of the worker whose script shall die without anybody noticing.
+/// The key with the name of the worker whose script is to die silently.
 const HANG: &str = "demo:hang";
 
 /// What `lockwatch demo` takes.
@@ -62,13 +62,13 @@ pub struct DemoArgs {
 /// started.
 ///
 /// # Errors
-/// When a part cannot be started, ends by itself, or the story does not go as told.
+/// When a part cannot be started or ends by itself, or when the story does not go as expected.
 pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     let program = std::env::current_exe()
         .context("cannot find the running program, which the workers need")?;
     let mut stop = Stop::listen()?;
     let set_up = tokio::select! {
-        // Parts that were already started are killed when the unfinished set-up is dropped.
+        // Dropping the unfinished set-up kills the parts that were already started.
         () = stop.told() => return Ok(()),
         set_up = Stage::set_up(program, args.redis_server.as_deref(), args.listen) => set_up,
     };
@@ -86,7 +86,7 @@ async fn play(stage: &mut Stage, args: &DemoArgs) -> anyhow::Result<()> {
     if args.story { story::play(stage, args.pace).await } else { supervise::run(stage).await }
 }
 
-/// Prints a line. That nobody reads any more is no reason to leave processes behind in a panic.
+/// Prints a line. A closed pipe is ignored, because a panic would leave processes behind.
 fn say(line: &str) {
     use std::io::Write;
     let mut out = std::io::stdout().lock();

@@ -1,9 +1,8 @@
-//! `lockwatch discover`: looks for locks in a Redis and prints a configuration that is ready to
-//! use.
+//! `lockwatch discover`: finds locks in a Redis and prints a configuration that is ready to use.
 //!
-//! It walks over the keys with a capped rate, recognises what lock libraries lay out, watches that
-//! for a while as the agent would, reads what is beside the locks, and prints. It never writes to
-//! Redis, and no value leaves it.
+//! It scans the keys at a limited rate, recognises the layouts of lock libraries, watches the locks
+//! for the given time as the agent would, reads the keys beside them, and prints. It never writes
+//! to Redis, and prints no values.
 
 mod findings;
 mod groups;
@@ -37,28 +36,28 @@ use plan::Plan;
 use scan::{Pace, Walked};
 use server::Server;
 
-/// What was asked for.
+/// The options of the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoverOptions {
-    /// Where to look.
+    /// The URL of the server.
     pub redis_url: String,
     /// ACL user.
     pub username: Option<String>,
     /// Its password.
     pub password: Option<PasswordSource>,
-    /// Only keys that match this glob.
+    /// Only keys that match this glob pattern.
     pub pattern: Option<String>,
-    /// Most keys looked at in a second.
+    /// Maximum number of keys that are read in a second.
     pub keys_per_second: u32,
-    /// How long to watch what was found, to learn leases.
+    /// How long to watch the locks that were found, to learn their leases, in milliseconds.
     pub watch_ms: u64,
 }
 
-/// Looks, and prints the configuration on stdout. The code is the program's: 0 if there is a task
-/// in it, 1 if none was found.
+/// Runs the command and prints the configuration on stdout. The exit code is 0 if it has a task, 1
+/// if no lock was found.
 ///
 /// # Errors
-/// For a person.
+/// Any failure; the error text is for display.
 pub async fn run(options: DiscoverOptions) -> anyhow::Result<ExitCode> {
     let asked = redis(&options)?;
     let at = asked.servers.configured().first().cloned().context("no server")?;
@@ -96,12 +95,12 @@ pub async fn run(options: DiscoverOptions) -> anyhow::Result<ExitCode> {
     Ok(if report.tasks.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What a walk over all keys of `redis` shows, through a connection to the server `at`: the
-/// configuration as [`run`] prints it, without what watching the locks and looking beside them
-/// would add.
+/// Scans all keys of `redis` through a connection to the server `at`. Returns the configuration as
+/// [`run`] prints it, without what [`run`] learns by watching the locks and reading keys beside
+/// them.
 ///
 /// # Errors
-/// Why the walk was cut short.
+/// Why the scan was aborted.
 pub async fn glance(
     connection: &Connection,
     at: HostPort,
@@ -119,8 +118,8 @@ pub async fn glance(
     Ok(text)
 }
 
-/// The server as the configuration would name it: the same rules hold, and the same mistakes are
-/// told.
+/// The server as a configuration would name it, so that the same rules apply and the same errors
+/// are reported.
 fn redis(options: &DiscoverOptions) -> anyhow::Result<RedisConfig> {
     let lock = SingleLock {
         redis_url: options.redis_url.clone(),
@@ -155,15 +154,15 @@ fn explained(failure: Failure, redis: &RedisConfig, version: Option<&str>) -> an
     }
 }
 
-/// Watches the locks as the agent would, and gives a view of each task; none where they are not
-/// watched.
+/// Watches the locks as the agent would, and returns a view of each task; `None` for each if they
+/// are not watched.
 async fn watch(
     redis: &RedisConfig,
     server: &Server,
     plan: &Plan,
     watch_ms: u64,
 ) -> anyhow::Result<Vec<Option<Arc<TaskView>>>> {
-    // A replica is not believed, so nothing would be learned.
+    // A replica's answers are not believed, so watching would show nothing.
     if plan.tasks.is_empty() || watch_ms == 0 || server.is_replica() {
         return Ok(vec![None; plan.tasks.len()]);
     }
@@ -174,7 +173,7 @@ async fn watch(
     Ok(watch::watch_for(config, watch_ms).await)
 }
 
-/// What stands above the configuration.
+/// The comment above the configuration.
 fn heading(
     options: &DiscoverOptions,
     redis: &RedisConfig,
@@ -219,7 +218,7 @@ fn heading(
     told
 }
 
-/// What stands below it.
+/// The comment below the configuration.
 fn remarks(
     findings: &Findings,
     possible_tokens: u64,
@@ -258,7 +257,7 @@ fn remarks(
     told
 }
 
-/// What is printed must be a configuration.
+/// Checks that the printed text is a valid configuration.
 fn check(text: &str) -> anyhow::Result<Config> {
     Config::parse(text, Path::new(""))
         .map_err(|mistakes| anyhow!("the configuration that was made is none: {mistakes}"))

@@ -1,6 +1,6 @@
-//! Holding a lock under Redisson's `RLock` protocol: same key, field, count and channel, so that
-//! Java services and these workers can contend for one lock. This writes to Redis; nothing of the
-//! agent uses it.
+//! Takes and holds a lock under Redisson's `RLock` protocol: same key, field, count and channel, so
+//! that Java services and these workers can contend for one lock. This module writes to Redis; the
+//! agent does not use it.
 
 mod access;
 mod holder;
@@ -22,14 +22,15 @@ pub use holder::Holder;
 pub use waiter::{Waiter, Woken};
 pub use watchdog::{Lost, Watchdog};
 
-/// A lease cannot be shorter: its third, the watchdog's period, would be nothing.
+/// Minimum lease. The watchdog renews every third of a lease, so a shorter one would leave a period
+/// of less than 1 ms.
 const SHORTEST_LEASE: Duration = Duration::from_millis(3);
 
-/// Why something could not be done with a lock.
+/// Why an operation on a lock failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
-    /// Redis could not be reached, or it refused. After an acquisition that failed so, the lock may
-    /// still have been taken: then it stays until its lease runs out.
+    /// Redis could not be reached, or it refused the command. If an acquisition failed this way,
+    /// the lock may still have been taken: then it stays until its lease runs out.
     #[error("redis: {0}")]
     Redis(#[from] RedisError),
     /// The subscription to the lock's channel ended.
@@ -37,15 +38,15 @@ pub enum LeaseError {
     SubscriptionEnded,
 }
 
-/// One lock as one holder sees it. Clones share the holder and the connection.
+/// One lock from the point of view of one holder. Clones share the holder and the connection.
 #[derive(Clone)]
 pub struct Lock {
     access: Access,
     key: Arc<[u8]>,
     holder: Holder,
     lease: Duration,
-    /// Dialled when first needed, and again after any failure: no late reply may ever match another
-    /// question.
+    /// Connected on first use, and again after any failure, so that no late reply can match another
+    /// request.
     connection: Arc<Mutex<Option<MultiplexedConnection>>>,
 }
 
@@ -55,14 +56,15 @@ impl fmt::Debug for Lock {
     }
 }
 
-/// The answer to an attempt to take a lock.
+/// The result of an attempt to take a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// The lock is ours.
+    /// This holder has the lock.
     Acquired(Acquired),
-    /// Somebody else holds it.
+    /// Another holder has the lock.
     Busy {
-        /// What is left of that hold, unless it is renewed; `None`: it has no TTL.
+        /// Remaining time of that hold in milliseconds, unless it is renewed; `None`: it has no
+        /// TTL.
         ttl_ms: Option<u64>,
     },
 }
@@ -70,30 +72,30 @@ pub enum Attempt {
 /// A lock that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acquired {
-    /// How often this holder has taken it and not yet released it, this time included.
+    /// Number of times this holder has taken the lock without releasing it, including this one.
     pub entries: u64,
-    /// Until when it is certainly held, unless somebody deletes it: counted from before the request
-    /// was sent.
+    /// The lock is certainly held until this instant, unless the key is deleted. Counted from
+    /// before the request was sent.
     pub held_until: Instant,
 }
 
-/// The answer to a release.
+/// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// The lock is free now, and waiters were told.
+    /// The lock is free, and waiters were notified.
     Freed,
-    /// It was taken several times; so many releases are still due.
+    /// The lock was taken several times; more releases are due.
     StillHeld {
-        /// Entries that are left, at least 1.
+        /// Remaining entries, at least 1.
         entries: u64,
     },
-    /// It was not ours (any more).
+    /// This holder does not hold the lock (any more).
     NotOurs,
 }
 
 impl Lock {
-    /// The lock under `key`, to be held by `holder` for `lease` from each acquisition or renewal
-    /// on. Sends nothing yet. A lease below 3 ms counts as 3 ms.
+    /// Makes a handle for the lock under `key`, held by `holder` for `lease` after each acquisition
+    /// or renewal. Sends nothing yet. A lease below 3 ms counts as 3 ms.
     pub fn new(access: Access, key: &[u8], holder: Holder, lease: Duration) -> Lock {
         Lock {
             access,
@@ -104,14 +106,14 @@ impl Lock {
         }
     }
 
-    /// The full lifetime of a hold.
+    /// The lifetime of a hold after an acquisition or renewal.
     pub fn lease(&self) -> Duration {
         self.lease
     }
 
-    /// Takes the lock if it is free or already ours, and starts its lease anew.
+    /// Takes the lock if it is free or already held by this holder, and restarts its lease.
     ///
-    /// Not to be cancelled half-way: the lock may then have been taken without anybody knowing,
+    /// Do not cancel this future: the lock may then have been taken without the caller knowing,
     /// until its lease runs out.
     ///
     /// # Errors
@@ -120,8 +122,8 @@ impl Lock {
         let sent = Instant::now();
         let (taken, number): (bool, i64) =
             self.ask(&scripts::acquire(&self.key, &self.holder, self.lease)).await?;
-        // Taken: the number of entries, at least 1. Not taken: its PTTL, where a negative one means
-        // that there is none.
+        // Taken: the number of entries, at least 1. Not taken: the PTTL of the key, which is
+        // negative if it has none.
         let number = u64::try_from(number).ok();
         Ok(if taken {
             Attempt::Acquired(Acquired {
@@ -133,8 +135,8 @@ impl Lock {
         })
     }
 
-    /// Starts the lease anew; `false` if the lock is not ours (any more), and then nothing was
-    /// changed.
+    /// Restarts the lease. Returns `false`, and changes nothing, if this holder does not hold the
+    /// lock (any more).
     ///
     /// # Errors
     /// [`LeaseError::Redis`].
@@ -142,7 +144,7 @@ impl Lock {
         self.ask(&scripts::renew(&self.key, &self.holder, self.lease)).await
     }
 
-    /// Takes back one acquisition; the last one frees the lock and wakes whoever waits for it.
+    /// Undoes one acquisition; the last release frees the lock and notifies its waiters.
     ///
     /// # Errors
     /// [`LeaseError::Redis`]; the lock is then free at the latest when its lease has run out.
@@ -155,7 +157,7 @@ impl Lock {
         })
     }
 
-    /// Subscribes to the lock's channel, to be told of its release. Try the lock once more before
+    /// Subscribes to the lock's channel to learn of its release. Try the lock once more before
     /// waiting: it may have been released just before the subscription.
     ///
     /// # Errors
@@ -166,8 +168,8 @@ impl Lock {
 
     async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, LeaseError> {
         let mut slot = self.connection.lock().await;
-        // Taken out, so that a failure or a cancellation leaves no connection behind that still
-        // owes a reply.
+        // Taken out, so that a failure or a cancellation never leaves a connection behind that
+        // still owes a reply.
         let mut connection = match slot.take() {
             Some(connection) => connection,
             None => self.access.connect().await?,

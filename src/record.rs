@@ -1,8 +1,8 @@
-//! Keeps the model's inputs in files, bounded and rotated, without secrets.
+//! Records the model's inputs in rotated files of bounded size, without secrets.
 //!
-//! The engine must never wait for a disk: it hands each input to a thread of its own through a
-//! bounded queue, and what finds that full is left out. How much is missing is written down, so
-//! that a replay can say so.
+//! The engine must never wait for a disk. It passes each input to a writer thread through a bounded
+//! queue and drops the input if the queue is full. The recording counts dropped inputs, so that a
+//! replay can report them.
 
 mod pack;
 pub(crate) mod reader;
@@ -28,14 +28,15 @@ use lockwatch_model::time::{AgentWall, Mono};
 use wire::Missing;
 use writer::Writer;
 
-/// Most bytes of inputs that may wait for the disk, about.
+/// Maximum size of the inputs in the queue in bytes, approximately. It bounds the agent's memory
+/// while the disk is slow.
 const QUEUED_BYTES_MAX: u64 = 32 << 20;
-/// What an input weighs at least, and each reading of it.
+/// Estimated minimum size in bytes of an input, and of each reading in it.
 const INPUT_BYTES: u64 = 256;
 const READING_BYTES: u64 = 320;
-/// What each entry of a list in a reading weighs.
+/// Estimated size in bytes of each list entry in a reading.
 const ENTRY_BYTES: u64 = 96;
-/// How long the end of the agent may wait for a disk.
+/// Maximum time that the agent waits for the disk when it ends.
 const DRAIN: Duration = Duration::from_secs(3);
 
 /// Where and how much to record.
@@ -43,35 +44,35 @@ const DRAIN: Duration = Duration::from_secs(3);
 pub struct RecordOptions {
     /// The folder.
     pub folder: PathBuf,
-    /// Most bytes of all files in it together.
+    /// Maximum size of all files in the folder together, in bytes.
     pub max_bytes: u64,
 }
 
-/// What the thread that writes is told.
+/// A message to the writer thread.
 #[derive(Debug)]
 struct Message {
     at: Mono,
     wall: AgentWall,
-    /// What found the queue full just before.
+    /// The inputs that were dropped because the queue was full.
     missing: Option<Missing>,
-    /// Of that, what stays in force: it comes late, but it comes.
+    /// The dropped inputs that stay in force, such as a configuration: they are delivered late.
     late: Vec<Input>,
     input: Input,
     weight: u64,
 }
 
-/// Writes inputs to files. Dropping it writes the rest.
+/// Writes inputs to files. Dropping it writes what is still queued.
 #[derive(Debug)]
 pub struct Recorder {
     queue: Option<Sender<Message>>,
-    /// Weight of what waits.
+    /// Estimated size of the queue in bytes.
     queued: Arc<AtomicU64>,
     backlog: Backlog,
-    /// Is closed when all is written.
+    /// Closed when everything is written.
     done: Receiver<()>,
 }
 
-/// What found the queue full.
+/// What was dropped because the queue was full.
 #[derive(Debug, Default)]
 struct Backlog {
     missing: Option<Missing>,
@@ -80,10 +81,10 @@ struct Backlog {
 }
 
 impl Recorder {
-    /// Makes the folder, if there is none, and begins to record in it.
+    /// Creates the folder if needed, and starts to record in it.
     ///
     /// # Errors
-    /// The folder cannot be written; the text is for a person.
+    /// The folder cannot be written; the error text is for display.
     pub fn start(options: &RecordOptions) -> anyhow::Result<Recorder> {
         let mut writer = Writer::new(options)?;
         let (queue, messages) = mpsc::channel::<Message>();
@@ -97,7 +98,7 @@ impl Recorder {
         Ok(Recorder { queue: Some(queue), queued, backlog: Backlog::default(), done })
     }
 
-    /// Keeps `input`, which the state takes in at `now` (`wall` on the agent's wall clock).
+    /// Records `input`, which the state takes in at `now` (`wall` on the agent's wall clock).
     pub fn keep(&mut self, now: Mono, wall: AgentWall, input: &Input) {
         let weight = weight(input);
         if self.queued.load(Ordering::Relaxed).saturating_add(weight) > QUEUED_BYTES_MAX {
@@ -108,7 +109,7 @@ impl Recorder {
         let (missing, late) = std::mem::take(&mut self.backlog).take();
         let message = Message { at: now, wall, missing, late, input: input.clone(), weight };
         if let Some(queue) = &self.queue {
-            // Without a thread that writes nothing can be kept; it ends only with the agent.
+            // Fails only if the writer thread is gone; it normally lives as long as the agent.
             let _ended = queue.send(message);
         }
     }
@@ -144,7 +145,7 @@ impl Backlog {
     }
 }
 
-/// About how many bytes a copy of `input` takes.
+/// Estimated size of a copy of `input` in bytes.
 fn weight(input: &Input) -> u64 {
     let Input::Sample(sample) = input else { return INPUT_BYTES };
     let readings = match &sample.outcome {

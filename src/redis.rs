@@ -1,9 +1,8 @@
-//! Talking to a Redis server. Only the files below this one know the redis crate; everything else
-//! sees the model's [`Command`](lockwatch_model::reply::Command) and
+//! The Redis client. Only this module uses the redis crate; all other code uses the model's
 //! [`Reply`](lockwatch_model::reply::Reply).
 //!
-//! A connection belongs to one sampler. It is never repaired: after any timeout or IO error its
-//! owner drops it and dials again, so that no late reply can ever answer another question.
+//! A connection belongs to one sampler and is never repaired: after any timeout or IO error its
+//! owner drops it and dials again, so that no late reply can answer another request.
 
 mod connect;
 mod connection;
@@ -23,12 +22,12 @@ pub use connection::Connection;
 pub use listener::Listener;
 pub use tracking::{Push, Tracking};
 
-/// Why a connection could not be made, or is of no use any more.
+/// Why a connection could not be made, or is no longer usable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The reason, as one of a closed list.
     pub why: Unknown,
-    /// What exactly happened, for the log. Holds no secret and no control character.
+    /// The details for the log. They hold no secret and no control character.
     pub detail: String,
 }
 

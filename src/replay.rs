@@ -1,8 +1,8 @@
-//! `lockwatch replay`: a recording through the model once more, as configured and with other
-//! thresholds.
+//! `lockwatch replay`: runs a recording through the model again, as configured and optionally with
+//! other thresholds.
 //!
-//! The state is the agent's own, and it takes in what the agent's took in, at the same instants:
-//! there is no second opinion.
+//! The replay uses the agent's own state and feeds it the same inputs at the same instants, so both
+//! reach the same verdicts.
 
 mod changes;
 mod chronicle;
@@ -27,36 +27,36 @@ use changes::Change;
 use chronicle::{Chronicle, Story};
 use pager::When;
 
-/// What is asked for is wrong; clap uses the same.
+/// Exit code for wrong arguments, the same as clap's.
 const USAGE: u8 = 2;
-/// Most holes that are told.
+/// Maximum number of holes that are reported.
 const HOLES_MAX: usize = 1_000;
 
-/// What was asked for.
+/// The options of the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayOptions {
-    /// The recordings, or folders of them, oldest first.
+    /// The recordings, or folders with recordings.
     pub files: Vec<PathBuf>,
     /// `task.field=value`.
     pub set: Vec<String>,
-    /// JSON instead of text.
+    /// Whether to print JSON instead of text.
     pub json: bool,
 }
 
-/// Does it; the code is the program's.
+/// Runs the command and returns the exit code of the program.
 ///
 /// # Errors
-/// For a person.
+/// Any failure; the error text is for display.
 pub async fn run(options: ReplayOptions) -> anyhow::Result<ExitCode> {
     tokio::task::spawn_blocking(move || write(&options, &mut io::stdout().lock()))
         .await
         .context("cannot replay")?
 }
 
-/// The same with its report to `out`.
+/// Like [`run`], but writes the report to `out`.
 ///
 /// # Errors
-/// For a person.
+/// Any failure; the error text is for display.
 pub fn write(options: &ReplayOptions, out: &mut impl io::Write) -> anyhow::Result<ExitCode> {
     let changes: Result<Vec<Change>, String> =
         options.set.iter().map(|text| changes::parse(text)).collect();
@@ -96,7 +96,7 @@ fn usage(mistake: &str) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-/// Writes; who closed the other end of a pipe has read enough.
+/// Writes text. A closed pipe is not an error: its reader has read enough.
 fn put(out: &mut impl io::Write, text: &str) -> anyhow::Result<()> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -106,7 +106,7 @@ fn put(out: &mut impl io::Write, text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// One run, played.
+/// The results of replaying one run.
 struct Section {
     run: String,
     lockwatch: String,
@@ -118,17 +118,17 @@ struct Section {
     torn: u64,
     holes: Vec<Hole>,
     as_configured: Chronicle,
-    /// With the changes, which are these.
+    /// The pass with the changed thresholds.
     changed: Option<Chronicle>,
     set: Vec<String>,
 }
 
-/// A time of which nothing is known.
+/// A period without recorded inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hole {
     from: AgentWall,
     to: AgentWall,
-    /// So many inputs are missing; `None`: nobody knows.
+    /// Number of missing inputs; `None`: unknown.
     inputs: Option<u64>,
 }
 
@@ -180,7 +180,7 @@ impl Section {
         self.as_configured.step(when, input);
     }
 
-    /// What happened to each task and redis in both passes.
+    /// Pairs the stories of both passes for each task and Redis.
     fn pairs<'a>(
         &'a self,
         changed: &'a Chronicle,

@@ -1,8 +1,8 @@
-//! One task per redis: keeps a connection to each of its servers, knows which of them decide, asks
-//! when the schedules say so, and hands everything that comes of it to the engine.
+//! One task for each configured Redis: connects to its servers, tracks which of them decide, sends
+//! reads when the schedules are due, and passes all results to the engine.
 //!
-//! Failure is data: a batch that fails, and each tick without a connection or without anybody who
-//! decides, is reported for exactly the tasks concerned.
+//! Failures are data: a batch that fails, and each tick without a connection or without a deciding
+//! server, is reported for exactly the tasks concerned.
 
 mod authority;
 mod link;
@@ -34,16 +34,16 @@ use authority::{Authority, Plan};
 use node::{Heard, News, Node};
 use wake_ups::{Filter, Hints};
 
-/// What a sampler has to do.
+/// The work of one sampler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
-    /// The epoch of the configuration that this comes from.
+    /// The epoch of the configuration that this belongs to.
     pub epoch: u32,
     /// Which redis this is.
     pub redis: RedisIndex,
-    /// How to reach it.
+    /// The configuration of the Redis.
     pub config: RedisConfig,
-    /// The tasks whose keys live there, sorted by index.
+    /// The tasks with keys in it, sorted by index.
     pub tasks: Vec<(TaskIndex, Arc<TaskSpec>)>,
 }
 
@@ -53,9 +53,9 @@ type Tasks = Arc<Vec<(TaskIndex, Arc<TaskSpec>)>>;
 /// The address of a server, or why there is none.
 type Server = Result<Arc<str>, Unknown>;
 
-/// Samples one redis until `assignments` is closed or the engine is gone. A new assignment keeps
-/// the connections if the servers and the logins are the same. What is said about tasks that are
-/// armed on `traces` is put there.
+/// Samples one Redis until `assignments` is closed or the engine is gone. A new assignment keeps
+/// the connections if servers and logins are unchanged. Exchanges about tasks that are armed on
+/// `traces` are put there.
 pub async fn run(
     mut assignments: watch::Receiver<Arc<Assignment>>,
     inputs: mpsc::Sender<Input>,
@@ -84,10 +84,10 @@ pub async fn run(
     }
 }
 
-/// The engine is gone.
+/// The engine's channel is closed.
 struct Gone;
 
-/// What a redis' samples have in common, and where they go.
+/// What all samples of a Redis share, and where they are sent.
 struct Out {
     epoch: u32,
     redis: RedisIndex,
@@ -98,23 +98,24 @@ struct Out {
 
 struct Sampler {
     assignment: Arc<Assignment>,
-    /// The assignment's tasks, as all servers share them: a plan is made several times a second.
+    /// The tasks of the assignment, shared by all servers because a plan is made several times a
+    /// second.
     tasks: Tasks,
-    /// Which keys concern which of them; none where the servers are not asked to tell of changes.
+    /// Maps keys to tasks; `None` if the servers are not asked to announce changes.
     filter: Option<Arc<Filter>>,
     authority: Authority,
     /// The plan in force.
     plan: Plan,
     nodes: Vec<Node>,
-    /// What the engine was told of the servers.
+    /// The topology that was reported to the engine last.
     told: Option<Topology>,
-    /// When it is told next that nobody decides about the tasks without a server.
+    /// When to report again that nobody decides about the tasks without a server.
     orphans_at: Mono,
     out: Out,
 }
 
-/// Waits for a server's dial to end or its oldest batch to land: the position of the server, and
-/// what came.
+/// Waits for a dial to end or the oldest batch of a server to complete; returns the server's
+/// position and the news.
 async fn next_news(nodes: &mut [Node]) -> (usize, News) {
     poll_fn(|context| {
         for (position, node) in nodes.iter_mut().enumerate() {
@@ -149,7 +150,7 @@ impl Sampler {
         }
     }
 
-    /// Does all that is due now.
+    /// Sends everything that is due now.
     async fn launch(&mut self) -> Result<(), Gone> {
         self.follow_authority().await?;
         for node in &mut self.nodes {
@@ -178,14 +179,14 @@ impl Sampler {
             .min()
     }
 
-    /// Puts the plan in force that follows from what is known of the servers.
+    /// Applies the plan that follows from what is known of the servers.
     async fn follow_authority(&mut self) -> Result<(), Gone> {
         let now = self.out.clock.now();
         let Some(plan) = self.authority.plan(now, &self.assignment.config, &self.tasks) else {
             return Ok(());
         };
         if plan.knows_nothing() {
-            // After a reload the servers stay connected until it is known again who decides.
+            // After a reload the servers stay connected until it is known which of them decide.
             return Ok(());
         }
         self.plan = plan;
@@ -212,7 +213,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Something came from the server at this position.
+    /// Handles news of the server at this position.
     async fn heard(&mut self, position: usize, news: News) -> Result<(), Gone> {
         let Some(node) = self.nodes.get_mut(position) else { return Ok(()) };
         let heard = node.take(news, &self.out).await?;
@@ -226,8 +227,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// The locks of some tasks were read at `address`: what lives beside them on other servers is
-    /// asked now.
+    /// Locks were read at `address`: reads what lives beside them on other servers.
     async fn read_beside(&mut self, address: &Arc<str>, read: &[TaskIndex]) -> Result<(), Gone> {
         if self.plan.beside.is_empty() {
             return Ok(());
@@ -263,7 +263,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// The schedule of a lock's server must know of switches that live elsewhere.
+    /// Passes switches that live on another server to the schedule of the lock's server.
     fn observe_switches(&mut self, heard: &Heard) {
         for (of, sent, task, switches) in &heard.switches {
             if let Some(node) = self.nodes.iter_mut().find(|node| node.address() == of) {
@@ -272,7 +272,8 @@ impl Sampler {
         }
     }
 
-    /// Keys of tasks have changed, as a server says: whoever reads their locks reads them at once.
+    /// A server announced changed keys: the servers that have the locks of these tasks read them at
+    /// once.
     fn follow_hints(&mut self, hints: &Hints) {
         let now = self.out.clock.now();
         for node in &mut self.nodes {
@@ -285,8 +286,7 @@ impl Sampler {
         }
     }
 
-    /// Takes over another assignment. What is under way was asked for under the old one and is
-    /// dropped.
+    /// Applies a new assignment. Batches in flight belong to the old one and are dropped.
     fn reassign(&mut self, assignment: Arc<Assignment>) {
         self.out.epoch = assignment.epoch;
         self.out.redis = assignment.redis;
@@ -332,7 +332,7 @@ impl Out {
     }
 }
 
-/// What the servers are asked to tell of, if they are.
+/// The keys that the servers are asked to announce, if that is enabled.
 fn filter(config: &RedisConfig, tasks: &Tasks) -> Option<Arc<Filter>> {
     let wanted = config.wake_ups && !tasks.is_empty();
     wanted.then(|| Arc::new(Filter::new(tasks, ms(config.interval))))
@@ -343,7 +343,7 @@ fn spec(tasks: &[(TaskIndex, Arc<TaskSpec>)], task: TaskIndex) -> Option<Arc<Tas
     tasks.get(position).map(|(_, spec)| Arc::clone(spec))
 }
 
-/// What is beside the locks of some tasks, when it cannot be read.
+/// The readings to report when the keys beside some locks cannot be read.
 fn unreadable(
     parts: &[(TaskIndex, Scope)],
     spec: impl Fn(TaskIndex) -> Option<Arc<TaskSpec>>,

@@ -1,4 +1,4 @@
-//! The signals that ask a command to end.
+//! Waits for the signals that end a command.
 
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -16,7 +16,7 @@ impl Stop {
         ]))
     }
 
-    /// Returns when one of them came.
+    /// Returns when one of the signals arrives.
     pub(crate) async fn told(&mut self) {
         let Stop([interrupt, terminate, hangup]) = self;
         tokio::select! {

@@ -1,10 +1,10 @@
-//! What the sampler and Redis said to each other about a few tasks, for whoever wants a verdict
-//! explained.
+//! Traces of the commands that the sampler sends about a few tasks, and of Redis' replies, to
+//! explain a verdict.
 //!
-//! Nothing is kept of a task unless somebody waits for it. Who does arms it on the [`Traces`]; the
-//! sampler, when it reads that task anyway, puts the commands and their replies there. No command
-//! is ever sent because of it, and while nobody waits it costs one look at a number per batch. What
-//! arrives here is redacted already: see `trace/redact`.
+//! Nothing is kept of a task unless a client waits for its trace. The client arms the task on the
+//! [`Traces`]; the sampler, when it reads that task anyway, adds the commands and their replies. No
+//! command is ever sent because of a trace, and while no task is armed a batch costs one atomic
+//! load. Traces are redacted before they get here: see `trace/redact`.
 
 mod reading;
 mod redact;
@@ -23,40 +23,40 @@ pub use reading::{Fact, decoded};
 pub(crate) use reading::{holder_name, none_or};
 pub use redact::{Said, said};
 
-/// Most tasks that are armed at a time.
+/// Maximum number of armed tasks, which bounds memory and work.
 const ARMED_MAX: usize = 64;
-/// Most exchanges that are kept of a task; the oldest go first.
+/// Maximum number of exchanges kept for one task; the oldest are dropped first.
 const KEPT_MAX: usize = 16;
 
-/// One part of a batch: what a server was asked about one task, and what it answered.
+/// The part of a batch about one task: what a server was asked, and what it answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// The server, `host:port`.
+    /// The server's address, `host:port`.
     pub node: Arc<str>,
-    /// Why it was asked.
+    /// Why the server was asked.
     pub asked: Asked,
-    /// Which round of the reading it is, from 1.
+    /// The round of the reading, from 1.
     pub round: u8,
     /// When the batch was sent.
     pub sent: Mono,
-    /// How long the answer took.
+    /// Time until the answer, in milliseconds.
     pub took_ms: u64,
-    /// The commands about this task, each with its reply, without secrets.
+    /// The commands about this task with their replies, without secrets.
     pub said: Vec<Said>,
-    /// What the batch is worth, or why nothing of it was believed.
+    /// The standing of an accepted batch, or why it was rejected.
     pub outcome: Result<Worth, Unknown>,
 }
 
-/// What an accepted batch is worth.
+/// The standing of an accepted batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Worth {
-    /// The role that the server gave after its answers.
+    /// The role that the server reported after its answers.
     pub role: Role,
-    /// Whether it said so itself.
+    /// Whether the server reported the role itself.
     pub role_verified: bool,
-    /// Its clock before the first answer.
+    /// The server's clock before the first answer.
     pub clock: ServerTime,
-    /// The reading as decoded, in words; `None`: another round follows.
+    /// The decoded reading in words; `None`: another round follows.
     pub reading: Option<Vec<Fact>>,
 }
 
@@ -65,7 +65,7 @@ pub struct Worth {
 pub enum Asked {
     /// It decides about the lock.
     Decides,
-    /// It has what lives beside the lock, in a cluster.
+    /// It has keys beside the lock, in a cluster.
     Beside,
     /// It is a witness.
     Witness,
@@ -83,35 +83,35 @@ impl Asked {
 }
 
 impl Exchange {
-    /// Whether the reading that it belongs to is over, one way or the other.
+    /// Whether this is the last exchange of its reading, successful or not.
     pub fn is_last(&self) -> bool {
         self.outcome.as_ref().map_or(true, |worth| worth.reading.is_some())
     }
 }
 
-/// Where those who wait and the samplers meet; clones share it.
+/// The armed tasks and their exchanges. Clones share them.
 #[derive(Clone, Default)]
 pub struct Traces(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    /// How many tasks are armed.
+    /// Number of armed tasks; lets a sampler skip the lock while there are none.
     armed: AtomicUsize,
     orders: Mutex<BTreeMap<Arc<str>, Order>>,
 }
 
-/// What is kept of an armed task.
+/// The trace of an armed task.
 struct Order {
-    /// How many wait for it.
+    /// Number of tickets for it.
     waiting: usize,
     kept: VecDeque<Arc<Exchange>>,
-    /// How many exchanges there ever were.
+    /// Number of exchanges so far, including dropped ones.
     count: watch::Sender<u64>,
 }
 
 impl Traces {
-    /// Arms a task for as long as the ticket lives, together with others who wait for it; `None`:
-    /// too many tasks are armed.
+    /// Arms a task for the lifetime of the ticket; several tickets may share a task. `None`: too
+    /// many tasks are armed.
     pub fn arm(&self, task: &str) -> Option<Ticket> {
         let mut orders = self.orders();
         if !orders.contains_key(task) && orders.len() >= ARMED_MAX {
@@ -130,7 +130,7 @@ impl Traces {
         Some(Ticket { traces: self.clone(), task, from, news })
     }
 
-    /// The tasks that somebody waits for; `None`: nobody does, as nearly always.
+    /// The armed tasks; `None` if there are none, which is the usual case.
     pub fn wanted(&self) -> Option<BTreeSet<Arc<str>>> {
         if self.0.armed.load(Ordering::Relaxed) == 0 {
             return None;
@@ -138,7 +138,7 @@ impl Traces {
         Some(self.orders().keys().cloned().collect())
     }
 
-    /// Puts down what was said about a task; dropped if nobody waits any more.
+    /// Adds an exchange about a task; dropped if the task is not armed.
     pub fn put(&self, task: &str, exchange: Exchange) {
         if let Some(order) = self.orders().get_mut(task) {
             if order.kept.len() == KEPT_MAX {
@@ -149,7 +149,7 @@ impl Traces {
         }
     }
 
-    /// Each change leaves the orders whole, so a panic elsewhere is no reason to stop.
+    /// The map is consistent after every change, so a poisoned lock may be used.
     fn orders(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Order>> {
         self.0.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -161,18 +161,18 @@ impl fmt::Debug for Traces {
     }
 }
 
-/// Somebody waits for a task; when the last of them goes, nothing is kept of it any more.
+/// Keeps a task armed. When the last ticket of a task is dropped, its exchanges are dropped too.
 #[derive(Debug)]
 pub struct Ticket {
     traces: Traces,
     task: Arc<str>,
-    /// How many exchanges there were before.
+    /// Number of exchanges before this ticket.
     from: u64,
     news: watch::Receiver<u64>,
 }
 
 impl Ticket {
-    /// What was said since it was armed by this ticket, oldest first.
+    /// The exchanges since this ticket armed the task, oldest first.
     pub fn exchanges(&self) -> Vec<Arc<Exchange>> {
         let orders = self.traces.orders();
         let Some(order) = orders.get(&self.task) else { return Vec::new() };
@@ -181,9 +181,9 @@ impl Ticket {
         order.kept.iter().skip(old).cloned().collect()
     }
 
-    /// Waits until something more was said.
+    /// Waits for another exchange.
     pub async fn changed(&mut self) {
-        // The sender lives as long as this ticket.
+        // Never fails: the sender lives as long as this ticket.
         let _always = self.news.changed().await;
     }
 }

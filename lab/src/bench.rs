@@ -1,5 +1,5 @@
-//! The benchmarks: what watching costs and how late it is, each figure beside its peer in the same
-//! run. Rows of docs/benchmarks.md.
+//! The benchmarks: the cost and latency of watching, each compared with a peer in the same run.
+//! They produce the tables of docs/benchmarks.md.
 
 mod bed;
 mod census;
@@ -77,10 +77,10 @@ impl Row {
     }
 }
 
-/// Runs the benchmarks. A goal that is missed is no failure: it is said in the table.
+/// Runs the benchmarks. A missed goal is shown in the table and is not a failure.
 ///
 /// # Errors
-/// When something cannot be measured, after all rows that can be.
+/// When a row cannot be measured; reported after all others have run.
 pub async fn run(args: BenchArgs) -> anyhow::Result<bool> {
     let rows =
         if args.rows.is_empty() { Row::value_variants().to_vec() } else { args.rows.clone() };

@@ -1,6 +1,6 @@
-//! The fault campaign: real servers, real Sentinels, real agents, hundreds of locks with candidates
-//! that contend for them, and faults of all kinds. A second witness writes down what was true, a
-//! collector what the agents said, and a checker that shares no code with the agents judges the
+//! The fault campaign: real servers, Sentinels and agents, hundreds of locks with candidates that
+//! contend for them, and faults of all kinds. A second witness records what was true, a collector
+//! records what the agents reported, and a checker that shares no code with the agents judges the
 //! logs afterwards.
 
 mod checker;
@@ -44,9 +44,9 @@ use crate::stack::{enter_own_network, has_own_network};
 
 pub use host::{HostArgs, run as run_host};
 
-/// Faults are injected until so long before the end.
+/// Length of the end of a run without new faults.
 const QUIET_END: u64 = 5 * SECOND;
-/// All is quiet for so long after the scripts began.
+/// Length of the beginning of a run without faults, counted from the start of the scripts.
 const QUIET_BEGINNING: u64 = 20 * SECOND;
 
 /// What the command `campaign` takes.
@@ -84,10 +84,10 @@ fn kind(text: &str) -> Result<Kind, String> {
         .map_err(|_| "there is no such kind of fault; docs/reliability.md lists them".to_owned())
 }
 
-/// Runs a campaign and judges it, or judges one again.
+/// Runs a campaign and judges it, or judges the logs of an earlier one.
 ///
 /// # Errors
-/// When it could not be run; that says nothing about the agents.
+/// When the campaign could not be run; that is not a verdict on the agents.
 pub async fn run(args: CampaignArgs) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &args.check {
         return judge(folder);
@@ -175,13 +175,13 @@ async fn play(args: &CampaignArgs, seed: u64, folder: &Path) -> anyhow::Result<(
     users.iter().for_each(tokio::task::JoinHandle::abort);
     for client in java {
         client.abort();
-        // It goes on until it is told not to.
+        // The client runs until it is stopped.
         if let Ok(Err(error)) = client.await {
             return Err(error.context("the real Redisson"));
         }
     }
     lag.stop(folder)?;
-    // For people: the checker does not read them.
+    // For display: the checker does not read them.
     for (index, agent) in stage.agents.iter().enumerate() {
         std::fs::copy(
             agent.lock().await.log_file(),

@@ -1,6 +1,6 @@
-//! The churn: locks whose holders are replaced continuously, and agents that must never show one
-//! hold's holder with another hold's deadline. Each deadline tells by its milliseconds which hold
-//! it belongs to, so a single shown pair can be judged.
+//! The churn: locks whose holders are replaced continuously, and agents that must never show the
+//! holder of one hold with the deadline of another. The milliseconds of each deadline identify its
+//! hold, so that a single displayed pair can be judged.
 
 mod hold;
 mod segments;
@@ -23,9 +23,9 @@ use segments::Segments;
 use shown::{Live, Tally};
 use writer::Writers;
 
-/// How often each page is looked at.
+/// How often each output is read.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Fewer pairs prove nothing.
+/// Minimum number of pairs; fewer prove nothing.
 const PAIRS_MIN: f64 = 1_000.0;
 
 /// What `churn` takes.
@@ -46,13 +46,13 @@ pub struct ChurnArgs {
 }
 
 impl ChurnArgs {
-    /// 500 locks for so long.
+    /// 500 locks for this time.
     pub fn lasting(time: Duration) -> ChurnArgs {
         ChurnArgs { minutes: time.as_secs_f64() / 60.0, locks: 500, writers: 32, report: None }
     }
 }
 
-/// Runs the churn; whether no wrong pair was shown.
+/// Runs the churn; returns whether no wrong pair was shown.
 ///
 /// # Errors
 /// When it cannot be run.
@@ -71,7 +71,7 @@ async fn measure(args: &ChurnArgs) -> anyhow::Result<Vec<Figure>> {
     Ok([new, old].concat())
 }
 
-/// By which commands an agent can read deadlines.
+/// The commands with which an agent can read deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Server {
     /// `PEXPIRETIME`.
@@ -80,7 +80,7 @@ enum Server {
     Old,
 }
 
-/// A server with writers, and an agent that watches it.
+/// Starts a server with writers and an agent that watches it, and judges its outputs.
 async fn watch(args: &ChurnArgs, server: Server) -> anyhow::Result<Vec<Figure>> {
     let redis = Redis::start().await?;
     let mut connection = redis.connect().await?;
@@ -141,7 +141,7 @@ fn of(tally: &Tally, how: &str) -> Vec<Figure> {
     places.into_iter().flat_map(of_place).collect()
 }
 
-/// How often a command was sent: it must have been.
+/// The number of calls of a command, which must not be zero.
 async fn calls(connection: &mut MultiplexedConnection, command: &str) -> anyhow::Result<String> {
     let stats: String = redis::cmd("INFO").arg("commandstats").query_async(connection).await?;
     let calls =

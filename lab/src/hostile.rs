@@ -1,6 +1,6 @@
-//! The hostile neighbours: attackers of many kinds against the HTTP server of a real agent, from
-//! other addresses and from the scraper's own, while it is scraped each second and a person opens
-//! its page.
+//! Hostile clients: attacks of many kinds on the HTTP server of a real agent, from other addresses
+//! and from the scraper's own, while the agent is scraped each second and a person opens its web
+//! page.
 
 mod attack;
 mod neighbour;
@@ -20,7 +20,7 @@ use phase::{Outcome, Phase};
 
 pub use attack::{AttackArgs, attack};
 
-/// Where attackers come from: other networks than the scraper's.
+/// The addresses of attackers in other networks than the scraper's.
 const ELSEWHERE: [IpAddr; 8] = [
     loopback(2),
     loopback(3),
@@ -31,9 +31,9 @@ const ELSEWHERE: [IpAddr; 8] = [
     loopback(8),
     loopback(9),
 ];
-/// Where the scraper comes from.
+/// The address of the scraper.
 const SCRAPER: IpAddr = loopback(1);
-/// A scrape's usual limit.
+/// The usual timeout of a scrape.
 const PATIENCE: Duration = Duration::from_secs(10);
 const MB: f64 = 1e6;
 
@@ -68,8 +68,8 @@ pub struct HostileArgs {
 }
 
 impl HostileArgs {
-    /// All attacks at once, from elsewhere than the scraper: from its own address it may be refused
-    /// now and then. On a machine that does much else.
+    /// All attacks at once, but none from the scraper's address, from which it may be refused now
+    /// and then. For a busy machine.
     pub fn short(time: Duration) -> HostileArgs {
         let minutes = time.as_secs_f64() / 60.0;
         HostileArgs {
@@ -84,7 +84,7 @@ impl HostileArgs {
     }
 }
 
-/// Runs all attacks; whether the agent withstood them.
+/// Runs all attacks; returns whether the agent withstood them.
 ///
 /// # Errors
 /// When they cannot be run, or the agent ended.
@@ -127,7 +127,7 @@ async fn measure(args: &HostileArgs) -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// What attacks, one after the other.
+/// The attacks in order.
 fn phases(args: &HostileArgs) -> Vec<Phase> {
     let (elsewhere, many) = (ELSEWHERE.as_slice(), args.clients);
     let alone = Attack::ALL.into_iter().map(|attack| Phase {

@@ -1,5 +1,5 @@
-//! Trials of lockwatch with real parts. Nothing of lockwatch depends on this. The map is in
-//! ARCHITECTURE.md.
+//! Tests of lockwatch with real servers, networks and browsers. lockwatch does not depend on this
+//! crate. ARCHITECTURE.md has the overview.
 #![cfg_attr(
     not(test),
     warn(

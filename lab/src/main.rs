@@ -17,7 +17,7 @@ use lockwatch_lab::stack::{self, WorkerArgs};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The agent's: parts of it are measured in here.
+/// The same allocator as the agent, because parts of the agent are measured in this process.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -67,10 +67,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Success if all is right.
+/// Runs a command; returns success if everything is right.
 fn run(line: Line) -> anyhow::Result<ExitCode> {
     match line {
-        // There are many, so each has one thread only.
+        // There are many workers, so each gets only one thread.
         Line::Worker(args) => {
             let runtime = Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(stack::run_worker(args)).map(|()| ExitCode::SUCCESS)
@@ -96,7 +96,7 @@ fn code(all_is_right: bool) -> ExitCode {
     if all_is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Parts that still run when it is stopped are killed with the runtime.
+/// Runs on a runtime whose end kills the parts that are still running.
 fn bench(run: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {

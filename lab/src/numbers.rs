@@ -1,9 +1,8 @@
-//! Medians, quantiles, slopes, and how figures are written.
+//! Medians, quantiles and slopes, and the formatting of numbers.
 
 use std::time::Duration;
 
-/// The value below or at which `share` (0 to 1) of the values are; not a number when there are
-/// none.
+/// The value at or below which `share` (0 to 1) of the values are; NaN if there are none.
 pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -16,13 +15,13 @@ pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     sorted.get(position.saturating_sub(1)).copied().unwrap_or(f64::NAN)
 }
 
-/// The middle one.
+/// The median; NaN if there are no values.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     quantile(&values.into_iter().collect::<Vec<_>>(), 0.5)
 }
 
-/// How a cost grows: the slope of the best line through the logarithms of (size, cost). 1: as the
-/// size does. Points without a cost that can be measured are left out; `None` with fewer than two
+/// The growth of a cost: the slope of the best-fit line through the logarithms of (size, cost); 1
+/// is linear growth. Points whose cost is below `smallest` are left out; `None` with fewer than two
 /// others.
 pub(crate) fn growth(points: &[(f64, f64)], smallest: f64) -> Option<f64> {
     let logs: Vec<(f64, f64)> = points
@@ -38,19 +37,19 @@ pub(crate) fn growth(points: &[(f64, f64)], smallest: f64) -> Option<f64> {
     (logs.len() > 1 && square > 0.0).then(|| both / square)
 }
 
-/// How often a server was sent `command`, as its `INFO commandstats` says; `None`: never.
+/// Number of calls of `command` according to a server's `INFO commandstats`; `None`: never called.
 pub(crate) fn calls(stats: &str, command: &str) -> Option<u64> {
     let line =
         stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")))?;
     line.split(',').next()?.parse().ok()
 }
 
-/// Milliseconds.
+/// A duration in milliseconds.
 pub(crate) fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
 
-/// A figure with three digits at least, and its unit.
+/// A value with at least three digits, and its unit.
 pub(crate) fn shown(value: f64, unit: &str) -> String {
     let digits = match value.abs() {
         size if size >= 100.0 => 0,
@@ -85,7 +84,7 @@ mod tests {
         let square: Vec<(f64, f64)> =
             [1.0, 10.0, 100.0].map(|size: f64| (size, 3.0 * size * size)).to_vec();
         assert!((growth(&square, 0.0).unwrap() - 2.0).abs() < 1e-9);
-        // What cannot be measured does not count.
+        // Points too small to measure do not count.
         assert!((growth(&[(0.1, 0.0), (1.0, 5.0), (10.0, 50.0)], 0.1).unwrap() - 1.0).abs() < 1e-9);
         assert_eq!(growth(&[(1.0, 5.0)], 0.0), None);
         assert_eq!(growth(&[], 0.0), None);

@@ -1,4 +1,4 @@
-//! The page bench: the page in a real browser. How late it is, how heavy, and what it costs.
+//! The page bench: the web page in a real browser. Measures its latency, its size and its cost.
 
 mod cost;
 mod crowd;
@@ -23,10 +23,10 @@ pub use hand::Hand;
 
 const TASKS: usize = 1000;
 const PAGES: usize = 200;
-/// How often the page is opened.
+/// How many times the page is opened.
 const OPENED: usize = 7;
 const CHANGES: usize = 300;
-/// How long the use of a core is measured.
+/// How long CPU usage is measured.
 const DURING: Duration = Duration::from_secs(30);
 
 /// What `page` takes.
@@ -43,10 +43,10 @@ pub struct PageArgs {
     screenshots: Option<PathBuf>,
 }
 
-/// Runs the bench; whether everything was reached.
+/// Runs the bench; returns whether all goals were reached.
 ///
 /// # Errors
-/// When it cannot be run.
+/// When the bench cannot be run.
 pub async fn run(args: PageArgs) -> anyhow::Result<bool> {
     if let Some(folder) = &args.screenshots {
         return pictures::take(folder).await.map(|()| true);

@@ -1,5 +1,5 @@
-//! The pager bench: plays scenarios whose truth is known on real parts, and compares the pages that
-//! come out with the ones that must.
+//! The pager bench: plays scenarios with known truth on real servers, and compares the resulting
+//! alerts with the expected ones.
 
 mod ledger;
 mod plan;
@@ -55,10 +55,10 @@ fn duration(text: &str) -> Result<Duration, String> {
     lockwatch::config::parse_duration_ms(text).map(Duration::from_millis)
 }
 
-/// Runs the bench; whether every page was right.
+/// Runs the bench; returns whether every alert was right.
 ///
 /// # Errors
-/// When it cannot be run.
+/// When the bench cannot be run.
 pub async fn run(args: PagerArgs) -> anyhow::Result<bool> {
     let chosen = choose(&args)?;
     if args.list {
@@ -86,7 +86,7 @@ pub async fn run(args: PagerArgs) -> anyhow::Result<bool> {
     Ok(report.all_right())
 }
 
-/// All at once.
+/// Plays all stages concurrently.
 async fn play(stages: Vec<StagePlan>, timing: &Timing) -> anyhow::Result<Vec<Outcome>> {
     let mut playing = JoinSet::new();
     for stage in stages {
@@ -114,7 +114,8 @@ fn choose(args: &PagerArgs) -> anyhow::Result<Vec<Scenario>> {
     Ok(all.into_iter().filter(wanted).collect())
 }
 
-/// Scenarios that hurt only their own tasks share a stage; each other one has a stage of its own.
+/// Scenarios that affect only their own tasks share a stage; every other one gets a stage of its
+/// own.
 fn stages(scenarios: Vec<Scenario>, agents: usize) -> Vec<StagePlan> {
     let (shared, own): (Vec<Scenario>, Vec<Scenario>) =
         scenarios.into_iter().partition(|scenario| scenario.place == Place::Shared);

@@ -1,4 +1,4 @@
-//! What was measured beside what was to be reached, as a Markdown table.
+//! Formats measurements with their goals as a Markdown table.
 
 use std::fmt;
 
@@ -7,17 +7,17 @@ use std::fmt;
 pub(crate) struct Figure {
     what: String,
     measured: String,
-    /// What is to be reached, and whether it was.
+    /// The goal, and whether it was reached.
     goal: Option<(String, bool)>,
 }
 
 impl Figure {
-    /// Something to know.
+    /// A figure without a goal.
     pub(crate) fn told(what: impl Into<String>, measured: impl Into<String>) -> Figure {
         Figure { what: what.into(), measured: measured.into(), goal: None }
     }
 
-    /// Something that is to be `limit` at most.
+    /// A figure with an upper limit.
     pub(crate) fn at_most(
         what: impl Into<String>,
         measured: f64,
@@ -31,7 +31,7 @@ impl Figure {
         }
     }
 
-    /// Something that is to be `limit` at least.
+    /// A figure with a lower limit.
     pub(crate) fn at_least(
         what: impl Into<String>,
         measured: f64,
@@ -45,14 +45,14 @@ impl Figure {
         }
     }
 
-    /// With more beside what was measured.
+    /// Adds text to the measured value.
     pub(crate) fn with(mut self, more: &str) -> Figure {
         self.measured = format!("{} ({more})", self.measured);
         self
     }
 }
 
-/// All of them.
+/// All lines of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Report(pub(crate) Vec<Figure>);
 

@@ -1,5 +1,5 @@
-//! Sabotages: deliberate mistakes in our own code, and which check of the suite catches each. A
-//! mistake that nothing catches is a hole in the suite.
+//! Sabotages: deliberate mistakes in the project's own code, and which check of the suite catches
+//! each. A mistake that no check catches is a hole in the suite.
 
 mod catch;
 mod copy;
@@ -53,11 +53,11 @@ pub struct SabotageArgs {
     list: bool,
 }
 
-/// Those of `--short`: a different rule each, all caught by the timelines.
+/// The sabotages of `--short`: each breaks a different rule, and all are caught by the timelines.
 const SHORT: [&str; 4] =
     ["no-confirmation", "handover-called-split", "phantom-ends-the-gap", "long-blindness-counts"];
 
-/// What came of one sabotage.
+/// The result of one sabotage.
 #[derive(Debug)]
 struct Outcome<'a> {
     patch: &'a Patch,
@@ -65,23 +65,23 @@ struct Outcome<'a> {
     seconds: u64,
 }
 
-/// What the suite made of it.
+/// How the suite reacted.
 #[derive(Debug)]
 enum Fate {
-    /// A check failed: the layers that did, and what they said. The first is the one that counts.
+    /// A check failed: the layers with failures, and their messages. The first layer counts.
     Caught(Vec<(Layer, catch::Catch)>),
-    /// Everything passed.
+    /// All checks passed.
     Survived,
-    /// It applies; more was not asked.
+    /// The patch applies; nothing else was requested.
     Applies,
-    /// It is no sabotage: it does not apply, or what it makes does not compile.
+    /// The patch does not apply, or the result does not compile.
     Invalid(String),
 }
 
-/// Tries the sabotages; whether each was caught.
+/// Tries the sabotages; returns whether each was caught.
 ///
 /// # Errors
-/// When they cannot be tried, or the suite fails without any sabotage.
+/// When they cannot be tried, or the suite fails without a sabotage.
 pub async fn run(args: SabotageArgs) -> anyhow::Result<bool> {
     let root =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().context("the work tree")?;
@@ -117,10 +117,10 @@ pub async fn run(args: SabotageArgs) -> anyhow::Result<bool> {
     Ok(good == outcomes.len())
 }
 
-/// Every sabotage of lab/sabotages, in order.
+/// All sabotages in lab/sabotages, in order.
 ///
 /// # Errors
-/// When one cannot be read or has no proper head.
+/// When one cannot be read or has an invalid head.
 pub fn all(root: &Path) -> anyhow::Result<Vec<Patch>> {
     let folder = root.join("lab/sabotages");
     let entries =
@@ -135,17 +135,17 @@ pub fn all(root: &Path) -> anyhow::Result<Vec<Patch>> {
     files.iter().map(|file| Patch::with_head(file)).collect()
 }
 
-/// The number that a file's name begins with.
+/// The number at the start of a file's name.
 fn number(file: &Path) -> u32 {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let end = name.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(name.len());
     name[..end].parse().unwrap_or(u32::MAX)
 }
 
-/// Whether a patch applies to a copy of the work tree.
+/// Checks that all patches apply to a copy of the work tree.
 ///
 /// # Errors
-/// Why it does not.
+/// Which patch does not apply, and why.
 pub async fn check_applies(root: &Path, patches: &[Patch]) -> anyhow::Result<()> {
     let copy = Copy::apart(root)?;
     for patch in patches {
@@ -192,7 +192,7 @@ fn wanted_layers(args: &SabotageArgs) -> anyhow::Result<Vec<Layer>> {
     Ok(layers)
 }
 
-/// A suite that fails anyway catches nothing.
+/// Checks that the suite passes without a sabotage; otherwise its failures prove nothing.
 async fn baseline(suite: &Suite<'_>) -> anyhow::Result<()> {
     for layer in suite.layers_of_all() {
         match suite.run(layer, None).await? {

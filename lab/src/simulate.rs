@@ -1,5 +1,5 @@
-//! Runs the simulator of the model: seed after seed, each failure made small, the inputs of one
-//! written as a recording.
+//! Runs the simulator of the model for many seeds, minimises each failure, and writes the inputs of
+//! one as a recording.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,11 +15,11 @@ use lockwatch::record::{RecordOptions, Recorder};
 use lockwatch_model::spec::RedisKind;
 use lockwatch_sim::{Coverage, Outcome, Plan, Shape, Violation, minimise, run as simulate};
 
-/// Inputs after which the recorder's queue is given time to empty.
+/// Number of inputs after which the recorder's queue gets time to empty.
 const BURST: usize = 5_000;
-/// How long: a disk takes so many inputs in less.
+/// Duration of that pause: a disk writes so many inputs in less.
 const BREATH: Duration = Duration::from_millis(60);
-/// Whoever waits hears so often how far it is.
+/// Interval of progress reports.
 const TOLD_EVERY: Duration = Duration::from_secs(30);
 
 /// What to run.
@@ -55,10 +55,10 @@ pub struct SimulateArgs {
     minimise: bool,
 }
 
-/// Runs them; whether all is right.
+/// Runs the seeds; returns whether all passed.
 ///
 /// # Errors
-/// The recording cannot be written.
+/// When the recording cannot be written.
 pub fn run(args: &SimulateArgs) -> anyhow::Result<bool> {
     if let Some(file) = args.record.as_ref().filter(|file| file.exists()) {
         bail!("{} is there already: name another file", file.display());
@@ -119,13 +119,13 @@ fn kind_named(name: &str) -> Result<RedisKind, String> {
     named.ok_or_else(|| format!("one of {}", kinds.map(RedisKind::name).join(", ")))
 }
 
-/// What came of one seed.
+/// The result of one seed.
 struct Trial {
     coverage: Coverage,
     task_hours: f64,
-    /// How it failed, to be printed.
+    /// The description of the failure, to be printed.
     failure: Option<String>,
-    /// What is worth a recording, and of which agent.
+    /// The plan to record, and the index of the agent.
     to_record: Option<(Plan, usize)>,
 }
 
@@ -143,8 +143,8 @@ fn trial(seed: u64, args: &SimulateArgs) -> Trial {
     Trial { coverage: outcome.coverage, task_hours: outcome.task_hours, failure, to_record }
 }
 
-/// Does `work` for each seed on so many threads, and hands what came of it to `take` in the order
-/// of the seeds.
+/// Does `work` for each seed on several threads, and passes the results to `take` in the order of
+/// the seeds.
 fn each<T: Send>(
     seeds: &[u64],
     jobs: Option<NonZeroU32>,
@@ -177,7 +177,7 @@ fn each<T: Send>(
     });
 }
 
-/// As many as were asked for, else one for each processor; never more than there is work for.
+/// The number of threads: as requested, or one for each processor, but not more than there is work.
 fn threads(jobs: Option<NonZeroU32>, work: usize) -> u32 {
     let processors = || {
         std::thread::available_parallelism()
@@ -187,7 +187,7 @@ fn threads(jobs: Option<NonZeroU32>, work: usize) -> u32 {
     jobs.map_or_else(processors, NonZeroU32::get).min(most)
 }
 
-/// How a plan fails, in words; and what of it is worth a recording, of which agent.
+/// Describes how a plan fails; also returns the plan to record, and the index of the agent.
 fn tell(plan: &Plan, violation: &Violation, args: &SimulateArgs) -> (String, (Plan, usize)) {
     let Violation { at_ms, agent, check, what, .. } = violation;
     let (seed, hours) = (plan.seed, args.hours);
@@ -220,7 +220,7 @@ fn text(lines: &[String]) -> String {
     lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect()
 }
 
-/// Writes what an agent took in as the agent itself would have.
+/// Records the inputs of an agent as the agent itself would have.
 fn record(outcome: &Outcome, agent: usize, file: &Path) -> anyhow::Result<()> {
     let folder = file.with_extension("recording");
     let mut recorder =

@@ -1,5 +1,5 @@
-//! The soak: an agent for hours under a mild life, with memory and open files sampled all the time.
-//! What grows is found by a straight line through the samples after the warm-up.
+//! The soak: an agent runs for hours under mild faults while memory and open files are sampled.
+//! Growth is the slope of a straight line through the samples after the warm-up.
 
 mod faults;
 mod fit;
@@ -18,21 +18,20 @@ use faults::Faults;
 use fit::{Line, line};
 use load::Load;
 
-/// How often memory and files are looked at. Not in step with sweeps and scrapes: each takes some
-/// MB for a moment, and samples of always the same moment would show a slow wave where there is a
-/// quick one.
+/// Interval of the samples. It is not in step with sweeps and scrapes, each of which needs some MB
+/// for a moment: samples in step with them would show a slow wave instead of a fast one.
 const SAMPLE_EVERY: Duration = Duration::from_millis(870);
-/// How often a sample is told.
+/// Number of samples between two progress lines.
 const TELL_EVERY: usize = 345;
 const FAULT_EVERY: Duration = Duration::from_secs(60);
-/// Share of the time that is not judged: caches fill.
+/// Share of the time that is not judged, because caches fill.
 const WARM_UP: f64 = 0.2;
-/// The history of events is filled first, as it would fill within days. It keeps 20,000. Then come
-/// so many faults at once, so that events of all kinds are in it, as they will be: they are not of
-/// one size.
+/// Number of rounds that fill the event history first, as it would fill within days. The history
+/// keeps 20,000 events. This many faults follow at once, so that events of all kinds, which differ
+/// in size, are in it.
 const ROUNDS: usize = 12;
 const FAULTS_FIRST: usize = 30;
-/// Longer than the agent's interval, so that each round is seen.
+/// Duration of a round: longer than the agent's interval, so that each round is seen.
 const ROUND: Duration = Duration::from_millis(1_500);
 const MB: f64 = 1e6;
 
@@ -62,17 +61,17 @@ fn hours(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What was seen at an instant.
+/// One sample.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at_hours: f64,
     footprint: Footprint,
 }
 
-/// Runs the soak; whether nothing grew and everybody was answered.
+/// Runs the soak; returns whether nothing grew and all requests were answered.
 ///
 /// # Errors
-/// When it cannot be run, or the agent ended.
+/// When the soak cannot be run, or the agent ended.
 pub async fn run(args: SoakArgs) -> anyhow::Result<bool> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     println!("{} tasks for {} hours, seed {seed}", args.tasks, args.hours);
@@ -91,8 +90,8 @@ pub async fn run(args: SoakArgs) -> anyhow::Result<bool> {
     Ok(report.all_reached())
 }
 
-/// Each lock changes hands again and again, until the oldest events must go; then everything
-/// happens that can happen.
+/// Hands each lock over repeatedly until the oldest events are dropped; then injects all kinds of
+/// faults.
 async fn fill_history(crowd: &Crowd, faults: &mut Faults) -> anyhow::Result<()> {
     for round in 0..ROUNDS {
         for at in 0..crowd.count() {
@@ -163,7 +162,7 @@ fn figures(
             .with(&about(rss)),
         Figure::at_most("the same in proportion (Pss)", pss.slope, 1.0, "MB per hour")
             .with(&about(pss)),
-        // Pages come and go; one more per hour would be a leak.
+        // Connections come and go, but a growth by one file per hour would be a leak.
         Figure::at_most("open files grow by", files.slope, 1.0, "per hour")
             .with(&format!("± {:.2}, {least} to {most}", files.slope_error)),
         Figure::at_most("requests that were not answered", failed as f64, 0.0, "")

@@ -1,6 +1,7 @@
-//! Real parts, each started on a private port of 127.0.0.1 in a folder of its own, waited for until
-//! it is ready, and killed when dropped: Redis, workers, agents, Prometheus, Alertmanager, a
-//! receiver of its notifications, a browser, another site, and faulty networks between them.
+//! Real servers and clients, each started on a private port of 127.0.0.1 in a folder of its own,
+//! waited for until ready, and killed when dropped: Redis, workers, agents, Prometheus,
+//! Alertmanager, a receiver of its notifications, a browser, another web site, and faulty networks
+//! between them.
 //!
 //! Programs are found on `PATH`, or where `REDIS_SERVER`, `PROMETHEUS`, `ALERTMANAGER`, `PROMTOOL`,
 //! `AMTOOL`, `CHROMEDRIVER` and `LOCKWATCH` point.

@@ -1,4 +1,4 @@
-//! A client of the agent's HTTP server that comes from an address of its choice.
+//! An HTTP client of the agent with a selectable source address.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -8,11 +8,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-/// A longer head is no answer of the agent.
+/// Maximum size of a response head in bytes.
 const HEAD_MAX: usize = 64 << 10;
 const PIECE: usize = 64 << 10;
 
-/// Somebody at an address.
+/// A client at one address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visitor {
     agent: SocketAddr,
@@ -20,12 +20,12 @@ pub(crate) struct Visitor {
     patience: Duration,
 }
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
-    /// From the first attempt to connect to the last byte.
+    /// From the first attempt to connect until the last byte.
     pub(crate) took: Duration,
 }
 
@@ -37,17 +37,17 @@ impl Answer {
 }
 
 impl Visitor {
-    /// Somebody who gives up after `patience`.
+    /// A client that gives up after `patience`.
     pub(crate) fn new(agent: SocketAddr, from: IpAddr, patience: Duration) -> Visitor {
         Visitor { agent, from, patience }
     }
 
-    /// A connection.
+    /// Opens a connection.
     pub(crate) async fn connect(&self) -> anyhow::Result<TcpStream> {
         connect(self.agent, self.from, None).await
     }
 
-    /// Asks once, on a connection of its own; `headers` are whole lines.
+    /// Sends one request on a new connection; `headers` are complete lines.
     pub(crate) async fn get(&self, path: &str, headers: &str) -> anyhow::Result<Answer> {
         let asked = Instant::now();
         let answer = async {
@@ -76,8 +76,8 @@ impl Visitor {
     }
 }
 
-/// Asks again and again on one connection, as Prometheus does: if the server has closed it
-/// meanwhile, on a new one.
+/// A client that sends its requests on one connection, as Prometheus does, and reconnects if the
+/// server has closed it.
 #[derive(Debug)]
 pub(crate) struct Regular {
     visitor: Visitor,
@@ -89,7 +89,7 @@ impl Regular {
         Regular { visitor, kept: None }
     }
 
-    /// Asks for `path`; `headers` are whole lines.
+    /// Requests `path`; `headers` are complete lines.
     pub(crate) async fn get(&mut self, path: &str, headers: &str) -> anyhow::Result<Answer> {
         let (asked, patience) = (Instant::now(), self.visitor.patience);
         let answer = async {
@@ -113,7 +113,8 @@ impl Regular {
     }
 }
 
-/// Connects from an address; `buffer` bounds what the kernel takes for somebody who does not read.
+/// Connects from an address; `buffer` limits the kernel's receive buffer, for a client that does
+/// not read.
 pub(crate) async fn connect(
     agent: SocketAddr,
     from: IpAddr,
@@ -127,8 +128,8 @@ pub(crate) async fn connect(
     Ok(socket.connect(agent).await?)
 }
 
-/// The next answer, whose length must be given; `None` if the server closed the connection before
-/// its first byte.
+/// Reads the next response, which must have a length; `None` if the server closed the connection
+/// before its first byte.
 async fn read_sized(stream: &mut TcpStream, asked: Instant) -> anyhow::Result<Option<Answer>> {
     let mut bytes = Vec::new();
     let end = loop {
@@ -138,7 +139,7 @@ async fn read_sized(stream: &mut TcpStream, asked: Instant) -> anyhow::Result<Op
         let mut piece = vec![0; PIECE];
         let count = match stream.read(&mut piece).await {
             Ok(count) => count,
-            // It was closed while the request was under way.
+            // The server closed the connection while the request was in flight.
             Err(_) if bytes.is_empty() => 0,
             Err(error) => return Err(error.into()),
         };

@@ -1,4 +1,4 @@
-//! The agent in the demo: the same program as a child process, started as a user would start it.
+//! The agent in the demo: this program as a child process, started as a user would start it.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{CLAIMS, HOSTS, LOCK, PROGRESS, TASK, USERS, look, server};
 
-/// How long the agent may take until it is ready.
+/// Maximum time until the agent is ready.
 const READY_WITHIN: Duration = Duration::from_secs(15);
 
 /// A running agent; killed when dropped.
@@ -32,13 +32,13 @@ impl Agent {
         &self.log
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the agent ends by itself.
     pub(super) async fn ended(&mut self) {
         let _ = self.child.wait().await;
     }
 
     pub(super) async fn stop(mut self) {
-        // It keeps nothing.
+        // The agent stores nothing, so it may be killed.
         let _ = self.child.kill().await;
     }
 }
@@ -80,7 +80,7 @@ pub(super) async fn start_agent(
     }
 }
 
-/// The agent's configuration. Times are short, so that one can watch.
+/// The agent's configuration. Times are short, so that the demo is quick to watch.
 pub(super) fn configuration(redis: SocketAddr) -> String {
     let (progress, field) = PROGRESS;
     format!(

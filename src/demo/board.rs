@@ -1,4 +1,4 @@
-//! The front end's side of the demo: the users' switches, and who holds the lock.
+//! The front end of the demo: sets the users' switches, and reads who holds the lock.
 
 use anyhow::Context;
 use redis::AsyncTypedCommands;
@@ -40,7 +40,7 @@ impl Board {
         Ok(self.0.hvals(USERS).await?.iter().any(|value| value == Position::On.text()))
     }
 
-    /// The host of whoever holds the lock.
+    /// The host of the worker that holds the lock.
     ///
     /// # Errors
     /// When the server cannot be reached.
@@ -50,7 +50,7 @@ impl Board {
         Ok(self.0.hget(HOSTS, instance).await?)
     }
 
-    /// Lets the script of `worker` die without anybody noticing, now or when it runs next.
+    /// Makes the script of `worker` die silently, now or when it runs next.
     ///
     /// # Errors
     /// When the server cannot be reached.
@@ -60,12 +60,12 @@ impl Board {
     }
 }
 
-/// Where a switch stands.
+/// The position of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
     /// The user wants the task to run.
     On,
-    /// The user does not.
+    /// The user does not want the task to run.
     Off,
 }
 

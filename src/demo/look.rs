@@ -1,14 +1,14 @@
-//! Looking at the agent as Prometheus does: the lines of `/metrics`.
+//! Reads the agent's `/metrics` as Prometheus does.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::http::client::{self, Answer};
 
-/// How long one answer may take.
+/// Maximum time for one response.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// Asks for `path`.
+/// Sends a GET request for `path`.
 pub(super) async fn get(address: SocketAddr, path: &str) -> anyhow::Result<Answer> {
     client::get_within(&format!("http://{address}"), path, ANSWER_WITHIN).await
 }
@@ -18,8 +18,8 @@ pub(super) async fn get(address: SocketAddr, path: &str) -> anyhow::Result<Answe
 pub(super) struct Exposition(pub(super) String);
 
 impl Exposition {
-    /// The first series called `name` that has all of `labels`, as its whole line. Good enough for
-    /// the demo's own names, in which nothing is escaped.
+    /// The first series called `name` that has all of `labels`, as a whole line. Does not handle
+    /// escaped characters, which the demo's names never contain.
     pub(super) fn line(&self, name: &str, labels: &[(&str, &str)]) -> Option<&str> {
         self.0.lines().find(|line| {
             line.strip_prefix(name)
@@ -28,7 +28,7 @@ impl Exposition {
         })
     }
 
-    /// Its value.
+    /// The value of that series.
     pub(super) fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         self.line(name, labels)?.rsplit(' ').next()?.parse().ok()
     }

@@ -1,4 +1,4 @@
-//! A worker as a child process, so that a crash is a real one.
+//! A worker as a child process, so that its crash is a real one.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,7 +9,7 @@ use anyhow::Context;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
-/// How long a worker may take to release its lock and end.
+/// Maximum time for a worker to release its lock and end.
 const STOP_WITHIN: Duration = Duration::from_secs(3);
 
 /// A running worker; killed when dropped.
@@ -17,13 +17,13 @@ const STOP_WITHIN: Duration = Duration::from_secs(3);
 pub struct WorkerProcess {
     name: &'static str,
     child: Child,
-    /// When this closes, the worker ends: it also does so when the demo itself is killed.
+    /// The worker ends when this closes, which also happens when the demo itself is killed.
     stdin: Option<ChildStdin>,
 }
 
 impl WorkerProcess {
-    /// Starts the worker `name` on the pretended server `host`, to hold its lock for `lease` at a
-    /// time; `program` is this program.
+    /// Starts the worker `name` on the simulated server `host`; each hold of its lock lasts
+    /// `lease`. `program` is the path of this program.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -64,7 +64,7 @@ impl WorkerProcess {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Kills it as a crash would: by SIGKILL, so that it can release nothing.
+    /// Kills it with SIGKILL, as in a crash, so that it releases nothing.
     ///
     /// # Errors
     /// When the signal cannot be sent.

@@ -1,4 +1,4 @@
-//! A directory of our own for as long as it is needed.
+//! A temporary directory that is removed when dropped.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -16,7 +16,7 @@ impl Scratch {
     pub(super) fn new() -> anyhow::Result<Scratch> {
         let name = format!("lockwatch-demo-{}-{:016x}", std::process::id(), fastrand::u64(..));
         let path = std::env::temp_dir().join(name);
-        // `create` fails if it exists, so nobody can have put something there before us.
+        // `create` fails if the directory exists, so no other user can have prepared it.
         DirBuilder::new()
             .mode(0o700)
             .create(&path)
@@ -24,7 +24,7 @@ impl Scratch {
         Ok(Scratch(path))
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub(super) fn path(&self) -> &Path {
         &self.0
     }

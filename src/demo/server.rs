@@ -1,4 +1,4 @@
-//! A real `redis-server` of our own: free port on 127.0.0.1, own directory, nothing kept.
+//! A private `redis-server`: a free port on 127.0.0.1, its own directory, and no persistence.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -14,11 +14,11 @@ use tokio::time::{Instant, sleep};
 use super::scratch::Scratch;
 use crate::lease::Access;
 
-/// How long the server may take until it answers.
+/// Maximum time until the server answers.
 const START_WITHIN: Duration = Duration::from_secs(10);
-/// How often another port is tried when somebody takes the free one first.
+/// Maximum number of ports to try, because another process may take a free port first.
 const TRIES: u32 = 5;
-/// Bound of each wait for a reply; generous, for a busy machine.
+/// Maximum wait for a reply; generous, for a busy machine.
 const REPLY_WITHIN: Duration = Duration::from_secs(5);
 
 /// A running `redis-server`; killed when dropped.
@@ -26,7 +26,7 @@ const REPLY_WITHIN: Duration = Duration::from_secs(5);
 pub struct PrivateRedis {
     child: Child,
     address: SocketAddr,
-    /// Last, so that the directory goes after the server.
+    /// Last, so that the directory is removed after the server has ended.
     _directory: Scratch,
 }
 
@@ -34,7 +34,8 @@ impl PrivateRedis {
     /// Starts `program`, by default the `redis-server` on `PATH`, and waits until it answers.
     ///
     /// # Errors
-    /// When there is none, with the remedy, or it does not come up, with the end of its log.
+    /// When there is no `redis-server` (the error says what to do), or it does not start (the error
+    /// ends with the end of its log).
     pub async fn start(program: Option<&Path>) -> anyhow::Result<PrivateRedis> {
         let program = program.map_or_else(|| PathBuf::from("redis-server"), Path::to_path_buf);
         let mut failure = None;
@@ -51,24 +52,24 @@ impl PrivateRedis {
         )
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Access to its database 0.
+    /// Access to database 0.
     pub fn access(&self) -> anyhow::Result<Access> {
         access(self.address)
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the server ends by itself.
     pub async fn ended(&mut self) {
         let _ = self.child.wait().await;
     }
 
     /// Stops it.
     pub async fn stop(mut self) {
-        // It has nothing to save.
+        // The server has nothing to save.
         let _ = self.child.kill().await;
     }
 }
@@ -79,7 +80,7 @@ pub(super) fn access(address: SocketAddr) -> anyhow::Result<Access> {
     Ok(Access::new(server, REPLY_WITHIN))
 }
 
-/// It ended instead of coming up, perhaps because its port was taken meanwhile.
+/// The server ended during start-up, perhaps because another process took its port.
 struct Died {
     log: String,
 }
@@ -99,7 +100,8 @@ async fn try_start(program: &Path) -> anyhow::Result<Result<PrivateRedis, Died>>
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // Ctrl-C is for the demo, which then stops its parts in order.
+        // Its own process group, so that Ctrl-C reaches only the demo, which then stops its parts
+        // in order.
         .process_group(0)
         .kill_on_drop(true)
         .spawn();
@@ -135,7 +137,7 @@ async fn try_start(program: &Path) -> anyhow::Result<Result<PrivateRedis, Died>>
 }
 
 impl PrivateRedis {
-    /// Whether this very process answers, not another one that was faster to take the port.
+    /// Whether this process answers, and not another one that took the port first.
     async fn answers(&self) -> bool {
         let Ok(access) = self.access() else { return false };
         let Ok(mut connection) = access.connect().await else { return false };
@@ -146,7 +148,8 @@ impl PrivateRedis {
     }
 }
 
-/// An address on which nobody listens at the moment; with a port other than 0, that one.
+/// An address on which no process listens at the moment, with the port of `wanted` unless that is
+/// 0.
 pub(super) fn free_address(wanted: SocketAddr) -> anyhow::Result<SocketAddr> {
     let listener =
         TcpListener::bind(wanted).with_context(|| format!("cannot listen on {wanted}"))?;

@@ -1,4 +1,4 @@
-//! Everything that the demo starts, and the order in which it ends.
+//! Starts all parts of the demo, and stops them in order.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use super::board::{EVERYBODY, Position};
 use super::scratch::Scratch;
 use super::{Board, PrivateRedis, USERS, WorkerProcess, say};
 
-/// The workers and the servers that they pretend to run on.
+/// The workers, and the simulated servers on which they run.
 const WORKERS: [(&str, &str); 2] = [("worker-a", "server-a"), ("worker-b", "server-b")];
 
-/// How long a hold lasts unless it is renewed: short, so that one can watch.
+/// The lifetime of a hold without renewal: short, so that the demo is quick to watch.
 const LEASE: Duration = Duration::from_secs(9);
 
-/// The running parts. Fields are dropped from first to last: whoever uses a part before the part.
+/// The running parts. Fields are dropped in order, so a part comes before the parts that it uses.
 pub struct Stage {
     program: PathBuf,
     pub(super) board: Board,
@@ -29,11 +29,11 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Starts Redis, the agent and the workers, all switches off. `program` is this program, for
-    /// the child processes.
+    /// Starts Redis, the agent and the workers, with all switches off. `program` is the path of
+    /// this program, for the child processes.
     ///
     /// # Errors
-    /// When a part cannot be started; those that were are killed.
+    /// When a part cannot be started; the parts already started are killed.
     pub async fn set_up(
         program: PathBuf,
         redis_server: Option<&Path>,
@@ -57,7 +57,7 @@ impl Stage {
         Ok(Stage { program, board, workers, agent, redis, config, _directory: directory })
     }
 
-    /// Says what runs where.
+    /// Prints the addresses of the parts.
     pub(super) fn introduce(&self) {
         let redis = self.redis.address();
         say("lockwatch demo: everything below runs on this machine and ends with the demo \
@@ -76,7 +76,7 @@ impl Stage {
         }
     }
 
-    /// The agent's address.
+    /// The agent's URL.
     pub(super) fn url(&self) -> String {
         format!("http://{}", self.agent.address())
     }
@@ -93,7 +93,7 @@ impl Stage {
         }
     }
 
-    /// Starts again every worker that has ended. It gets a new instance id, as a real one would.
+    /// Restarts every worker that has ended. Each gets a new instance id, as after a real restart.
     ///
     /// # Errors
     /// When one cannot be started.
@@ -108,7 +108,7 @@ impl Stage {
 
     /// Stops everything.
     pub async fn tear_down(mut self) {
-        // All at once, so that none takes over from another.
+        // All at once, so that no worker takes over from another.
         self.workers.iter_mut().for_each(WorkerProcess::tell_to_stop);
         for worker in self.workers {
             worker.stop().await;

@@ -1,5 +1,5 @@
-//! The demo's story: what can happen to a task, told step by step, each checked against what the
-//! agent says.
+//! The demo's story: shows step by step what can happen to a task, and checks each step against
+//! what the agent reports.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use super::look::{self, Exposition};
 use super::stage::Stage;
 use super::{HOSTS, LOCK, PROGRESS, TASK, say};
 
-/// The state of the task, one series per verdict.
+/// The metric with the state of the task, one series per verdict.
 const STATE: &str = "lockwatch_task_state";
-/// How often the agent is asked while a change is awaited.
+/// How often the agent is read while a change is awaited.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
-/// Plays the story `pace` times as fast as a reader wants it; leases and thresholds keep their
+/// Plays the story with its reading pauses divided by `pace`; leases and thresholds keep their real
 /// time.
 ///
 /// # Errors
-/// When the agent does not say what the story expects.
+/// When the agent does not report what the story expects.
 pub(super) async fn play(stage: &mut Stage, pace: u16) -> anyhow::Result<()> {
     let mut story = Story { stage, began: Instant::now(), pace: u32::from(pace.max(1)) };
     story.opening().await?;
@@ -258,7 +258,7 @@ impl Story<'_> {
         }
     }
 
-    /// Prints series as they are on `/metrics` now.
+    /// Prints series as they are in `/metrics` now.
     async fn show(&self, series: &[(&str, &[(&str, &str)])]) -> anyhow::Result<()> {
         let page = self.page().await?;
         for (name, labels) in series {
@@ -279,12 +279,12 @@ impl Story<'_> {
         say(&format!("{:>5} s  {sentence}", self.began.elapsed().as_secs()));
     }
 
-    /// Time for the reader.
+    /// Pauses for the reader; divided by the pace.
     async fn let_read(&self, seconds: u64) {
         sleep(Duration::from_secs(seconds) / self.pace).await;
     }
 
-    /// Time that the world needs.
+    /// Pauses for the system under watch; not divided by the pace.
     async fn let_pass(&self, seconds: u64) {
         sleep(Duration::from_secs(seconds)).await;
     }

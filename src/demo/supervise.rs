@@ -1,4 +1,4 @@
-//! The demo without a story: it runs, and whoever watches can do the harm.
+//! The demo without a story: it runs, and the user can cause failures.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use super::board::Position;
 use super::stage::Stage;
 use super::{HANG, USERS, say};
 
-/// How often the workers are looked at.
+/// How often the workers are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// After a crash, the "server" is back so much later: longer than a lease, so that a take-over can
-/// be seen.
+/// How long after a crash a worker is restarted: longer than a lease, so that the other one takes
+/// over first.
 const BACK_AFTER: Duration = Duration::from_secs(15);
 
-/// Runs until it is dropped, or something ends that should not.
+/// Runs until it is dropped, or until a part ends unexpectedly.
 pub(super) async fn run(stage: &mut Stage) -> anyhow::Result<()> {
     stage.board.switch("anna", Position::On).await?;
     invite(stage);

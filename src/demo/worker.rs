@@ -1,5 +1,5 @@
-//! One demo worker: contends for the lock while anybody wants the task, and runs the script while
-//! it holds it.
+//! One demo worker: contends for the lock while any user wants the task, and runs the script while
+//! it holds the lock.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,13 +13,13 @@ use tokio_util::sync::CancellationToken;
 use super::{Board, CLAIMS, HANG, HOSTS, LOCK, PROGRESS, say, server};
 use crate::lease::{Acquired, Attempt, Holder, Lock, Lost, Waiter, Watchdog};
 
-/// How often the switches are looked at.
+/// How often the switches are read.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How often the script writes its progress.
 const WORK_EVERY: Duration = Duration::from_millis(500);
-/// How often a worker states that it runs the task.
+/// How often a worker claims that it runs the task.
 const CLAIM_EVERY: Duration = Duration::from_secs(2);
-/// The worker has one thread that takes locks.
+/// The thread id of the worker, which takes locks on one thread.
 const THREAD: i64 = 1;
 
 /// What `lockwatch demo-worker` takes; `demo` starts it.
@@ -39,10 +39,10 @@ pub struct WorkerArgs {
     pub lease_ms: u64,
 }
 
-/// Runs a worker until its standard input ends.
+/// Runs a worker until its standard input closes.
 ///
 /// # Errors
-/// When Redis fails. What it held then stays until the lease runs out.
+/// When Redis fails. A lock that it held then stays until the lease runs out.
 pub async fn run(args: WorkerArgs) -> anyhow::Result<()> {
     let told_to_stop = when_stdin_ends();
     let access = server::access(args.redis)?;
@@ -99,7 +99,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The first time subscribes only, so that the lock is tried once more before waiting.
+    /// The first call only subscribes, so that the lock is tried once more before waiting.
     async fn wait(
         &mut self,
         waiter: &mut Option<Waiter>,
@@ -154,7 +154,7 @@ impl Worker {
     }
 }
 
-/// Something that goes on beside the watchdog.
+/// A background task beside the watchdog.
 struct Background(JoinHandle<()>);
 
 impl Background {
@@ -162,15 +162,15 @@ impl Background {
         Background(tokio::spawn(work))
     }
 
-    /// Ends it; when this returns, it does nothing any more.
+    /// Aborts the task and waits for its end.
     async fn end(self) {
         self.0.abort();
         let _ = self.0.await;
     }
 }
 
-/// The work: writes its progress, until somebody lets it die. Its death is not noticed, as that of
-/// a real thread.
+/// The work: writes its progress until it is made to die. Its death has no other effect, like that
+/// of a real thread.
 async fn script(mut data: MultiplexedConnection, name: String) {
     let (key, field) = PROGRESS;
     let mut work = interval(WORK_EVERY);
@@ -185,7 +185,7 @@ async fn script(mut data: MultiplexedConnection, name: String) {
     }
 }
 
-/// States again and again that this instance runs the task: the worker does so, not the script.
+/// Claims repeatedly that this instance runs the task. The worker does this, not the script.
 async fn claim(mut data: MultiplexedConnection, instance: String) {
     let mut due = interval(CLAIM_EVERY);
     loop {
@@ -210,7 +210,8 @@ async fn pause(stop: &CancellationToken, time: Duration) {
     }
 }
 
-/// A thread, because a read from standard input cannot be cancelled.
+/// Cancels the token when standard input closes. Uses a thread, because a read from standard input
+/// cannot be cancelled.
 fn when_stdin_ends() -> CancellationToken {
     let ended = CancellationToken::new();
     let tell = ended.clone();

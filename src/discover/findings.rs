@@ -1,4 +1,4 @@
-//! What a walk over all keys found, kept in bounded memory.
+//! The results of a scan, kept in bounded memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,32 +6,32 @@ use super::groups::Groups;
 use super::hints::{is_of_progress, may_be_switches};
 use super::library::{Content, Guess, Laid, Role, Seen, recognise};
 
-/// Most keys that are kept for suggestions; of more, the first by name.
+/// Maximum number of keys kept for suggestions; the first by name are kept.
 const HINTS_MAX: usize = 10_000;
-/// Longer names are nobody's switches.
+/// Maximum length of such a key in bytes: switches do not have longer names.
 const HINT_BYTES_MAX: usize = 200;
 
-/// Everything that was recognised.
+/// Everything that the scan recognised.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     /// Locks.
     pub(super) locks: Groups<Laid>,
-    /// Perhaps locks, and why not surely.
+    /// Possible locks, and why they are doubtful.
     pub(super) doubtful: Groups<(Laid, &'static str)>,
-    /// Locks that lockwatch does not read, and why.
+    /// Locks that lockwatch cannot read, and why.
     pub(super) unreadable: Groups<&'static str>,
-    /// Locks of jobs and items.
+    /// Locks of single jobs and items.
     pub(super) per_item: Groups<&'static str>,
-    /// What Redisson keeps beside locks, by the part of its name that names the lock. Those that go
-    /// by themselves are left out.
+    /// Keys that Redisson keeps beside locks, grouped by the part of their name that names the
+    /// lock. Keys that expire by themselves are left out.
     pub(super) companions: Groups<Role>,
-    /// Strings that could be tokens, whatever they are called.
+    /// Strings that may be tokens, whatever their names are.
     pub(super) possible_tokens: Groups<()>,
-    /// How many of those there are, bare numbers among them.
+    /// Number of those, including bare numbers.
     pub(super) possible_token_count: u64,
-    /// Small hashes that could be switches or tell of progress, with their sizes.
+    /// Small hashes that may hold switches or progress, with their sizes.
     pub(super) hashes: BTreeMap<Vec<u8>, u64>,
-    /// Strings whose name tells of progress.
+    /// Strings whose name suggests progress.
     pub(super) progress: BTreeSet<Vec<u8>>,
 }
 
@@ -80,7 +80,7 @@ impl Findings {
         }
     }
 
-    /// Keys that were recognised but are one pattern too many.
+    /// Number of recognised keys beyond the maximum number of patterns.
     pub(super) fn dropped(&self) -> u64 {
         self.locks.dropped + self.doubtful.dropped + self.unreadable.dropped + self.per_item.dropped
     }

@@ -1,51 +1,51 @@
-//! Many keys that differ only in an id are one pattern: kept as a few of them and a count, so that
-//! memory stays bounded however many there are.
+//! Groups keys that differ only in an id into one pattern with a count and a few examples, so that
+//! memory stays bounded.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::shape::is_uuid;
 
-/// From so many keys on, that differ only in ids, they are locks of items and no tasks.
+/// From this many keys on that differ only in ids, they count as locks of items, not as tasks.
 pub(super) const SAME_BUT_IDS: usize = 5;
-/// The same for keys that differ only in one word: a team may have many tasks, but hardly so many
-/// of one kind.
+/// The same limit for keys that differ only in one word: a team may have many tasks, but rarely
+/// this many of one kind.
 pub(super) const SAME_BUT_ONE_WORD: usize = 100;
-/// Most patterns that are kept; of more, the first by name.
+/// Maximum number of patterns kept; the first by name are kept.
 const PATTERNS_MAX: usize = 20_000;
-/// A shorter run of digits may be a number in a name.
+/// Minimum length of digits that count as an id; shorter ones may be a number in a name.
 const ID_DIGITS: usize = 3;
-/// A shorter run of hex digits may be a word.
+/// Minimum length of hex digits that count as an id; shorter ones may be a word.
 const ID_HEX_DIGITS: usize = 8;
-/// A longer run of letters and digits is no word.
+/// Maximum length of letters and digits that count as a word.
 const WORD_LETTERS: usize = 20;
 
-/// Keys by what they are and by their pattern.
+/// Keys grouped by kind and pattern.
 #[derive(Clone, Debug)]
 pub(super) struct Groups<K> {
     groups: BTreeMap<(K, Vec<u8>), Group>,
-    /// Keys whose pattern was one too many.
+    /// Number of keys beyond [`PATTERNS_MAX`].
     pub(super) dropped: u64,
 }
 
 /// Keys of one pattern.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
-    /// How many there are.
+    /// Number of keys.
     pub(super) count: u64,
     /// The first of them by name.
     pub(super) keys: Vec<Vec<u8>>,
 }
 
-/// Keys of one kind: alone, or as a pattern.
+/// The keys of one kind: a single key, or a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Sorted {
     /// A key of its own.
     Single(Vec<u8>),
-    /// Many, and what they have in common.
+    /// Several keys with a common pattern.
     Pattern {
-        /// With `*` for what differs.
+        /// The name with `*` for the parts that differ.
         pattern: Vec<u8>,
-        /// How many.
+        /// Number of keys.
         count: u64,
     },
 }
@@ -57,7 +57,7 @@ impl<K> Default for Groups<K> {
 }
 
 impl<K: Ord + Clone + std::hash::Hash> Groups<K> {
-    /// Takes in a key. Of many, one that the scan gives twice may be counted twice.
+    /// Adds a key. A key that the scan returns twice may be counted twice in a large group.
     pub(super) fn insert(&mut self, kind: K, key: Vec<u8>) {
         let group = self.groups.entry((kind, pattern(&key))).or_default();
         if let Err(at) = group.keys.binary_search(&key) {
@@ -123,7 +123,7 @@ impl Sorted {
     }
 }
 
-/// Whether a name has an id in it that hardly is a number of a few things.
+/// Whether a name contains an id, as opposed to a small number.
 pub(super) fn has_id(key: &[u8]) -> bool {
     runs(key).into_iter().any(|run| match run {
         Run::Word(word) => is_id(word),
@@ -131,7 +131,7 @@ pub(super) fn has_id(key: &[u8]) -> bool {
     })
 }
 
-/// The name with `*` for each id or number in it.
+/// The name with `*` in place of each id or number.
 pub(super) fn pattern(key: &[u8]) -> Vec<u8> {
     let mut pattern = Vec::with_capacity(key.len());
     for run in runs(key) {
@@ -165,7 +165,7 @@ fn is_id(word: &[u8]) -> bool {
 enum Run<'a> {
     /// Letters and digits, or a whole UUID.
     Word(&'a [u8]),
-    /// What is between words.
+    /// The characters between words.
     Between(&'a [u8]),
 }
 
@@ -188,14 +188,14 @@ fn runs(key: &[u8]) -> Vec<Run<'_>> {
     runs
 }
 
-/// A word's stretches of digits (`true`) and of others.
+/// Splits a word into digits (`true`) and other characters.
 fn chunks(word: &[u8]) -> Vec<(bool, &[u8])> {
     word.chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit())
         .map(|part| (part.first().is_some_and(u8::is_ascii_digit), part))
         .collect()
 }
 
-/// For each word of a name, the name with `*` instead of it.
+/// The name with `*` in place of one word, for each of its words.
 fn without_each_word(key: &[u8]) -> Vec<Vec<u8>> {
     let runs = runs(key);
     let words = runs.iter().enumerate().filter(|(_, run)| matches!(run, Run::Word(_)));

@@ -1,5 +1,5 @@
-//! What else a task may have: keys that are called like its lock and look like switches or
-//! progress. Only ever suggested.
+//! Suggests further settings of a task: keys whose names resemble its lock's and that look like
+//! switches or progress.
 
 use std::collections::BTreeMap;
 
@@ -15,26 +15,27 @@ use super::scan::{ask_all, scan_hash};
 use super::shape::{is_lock_word, words};
 use crate::redis::{Connection, Failure};
 
-/// A hash with more fields is no list of a team's switches.
+/// Maximum number of fields of a hash of switches; a team has no more users.
 const SWITCHES_MAX: u64 = 64;
-/// A longer value says neither on nor off.
+/// Maximum length of a switch's value in bytes.
 const VALUE_BYTES_MAX: i64 = 64;
-/// Most hashes that are looked into for one task, and for all of them.
+/// Maximum number of hashes that are read for one task; the next constant is for all tasks
+/// together.
 const HASHES_PER_TASK: usize = 4;
 const HASHES_MAX: usize = 400;
-/// What a shorter name has in common with others means nothing.
+/// Minimum length of the common part of two names in bytes; a shorter one is a coincidence.
 const STEM_BYTES_MIN: usize = 3;
 
-/// Words of a field or key that the work changes as it goes on.
+/// Words in the name of a field or key that suggest progress.
 const PROGRESS_WORDS: [&[u8]; 5] =
     [b"heartbeat", b"progress", b"processed", b"lastrun", b"lastsuccess"];
 
-/// Whether a hash of this size could be switches.
+/// Whether a hash of this size may hold switches.
 pub(super) fn may_be_switches(length: u64) -> bool {
     (1..=SWITCHES_MAX).contains(&length)
 }
 
-/// Whether a name says that the work changes what it names.
+/// Whether a name suggests progress.
 pub(super) fn is_of_progress(name: &[u8]) -> bool {
     let words = words(name);
     let mut endings =
@@ -42,7 +43,7 @@ pub(super) fn is_of_progress(name: &[u8]) -> bool {
     endings.any(|ending| PROGRESS_WORDS.contains(&ending.as_slice()))
 }
 
-/// For each lock, lines that could stand in its task, each as a comment.
+/// For each lock, the lines that could be added to its task, each as a comment.
 pub(super) async fn suggest(
     connection: &Connection,
     findings: &Findings,
@@ -85,7 +86,7 @@ fn relatives<'a>(
     })
 }
 
-/// What the names of a task's keys have in common: that of its lock without the word that says so.
+/// The common part of the names of a task's keys: the lock's name without the word for "lock".
 fn stem(lock: &[u8]) -> Option<Vec<u8>> {
     let is_separator = |byte: &u8| !byte.is_ascii_alphanumeric();
     let last = lock.iter().rposition(is_separator);
@@ -101,8 +102,8 @@ fn stem(lock: &[u8]) -> Option<Vec<u8>> {
     (stem.len() >= STEM_BYTES_MIN).then(|| stem.to_vec())
 }
 
-/// What a small hash could be for; its values are fetched only where all are short, and never
-/// shown.
+/// What a small hash may be used for. Its values are read only if all are short, and are never
+/// printed.
 async fn look_into(connection: &Connection, key: &[u8]) -> Result<Vec<String>, Failure> {
     let names = connection.exec(&[command!("HRANDFIELD", key, SWITCHES_MAX.to_string())]).await?;
     let names: Vec<&[u8]> = match names.as_slice() {
@@ -143,7 +144,7 @@ async fn look_into(connection: &Connection, key: &[u8]) -> Result<Vec<String>, F
     Ok(lines)
 }
 
-/// The codec by which every value of a scanned hash says on or off, and how many there are.
+/// The codec that reads every value of the scanned hash as on or off, and the number of values.
 fn switches(scanned: &Reply) -> Option<(Codec, usize)> {
     let [_, Reply::Array(items)] = scanned.as_array()? else { return None };
     let values: Vec<&[u8]> =

@@ -1,5 +1,5 @@
-//! What is beside the locks, and what is left of locks: read after the watch, so that what was only
-//! passing is gone.
+//! Reads keys beside locks, and finds leftovers of locks. It runs after the watch, so that
+//! short-lived keys are gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,60 +16,60 @@ use crate::config::acl::quoted;
 use crate::output::identity::escape;
 use crate::redis::{Connection, Failure};
 
-/// Locks that are asked about at once: each takes some commands.
+/// Maximum number of locks in one batch: each needs several commands.
 const LOCKS_PER_BATCH: usize = 50;
-/// Most names whose lock was not found that are followed.
+/// Maximum number of names that are followed to a lock that the scan did not find.
 const ORPHANS_MAX: usize = 500;
-/// Most leftovers of one kind that are listed.
+/// Maximum number of leftovers of one kind that are listed.
 const LISTED_MAX: usize = 20;
 
-/// A lock and what is beside it, as it is now.
+/// A lock and the keys beside it, as they are now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Beside {
-    /// It is held.
+    /// Whether it is held.
     pub(super) exists: bool,
-    /// It is held and has no TTL.
+    /// Whether it is held without a TTL.
     pub(super) forever: bool,
-    /// Waiters in its queue.
+    /// Number of waiters in its queue.
     queued: i64,
-    /// Waiters with a timeout.
+    /// Number of waiters with a timeout.
     waiting: i64,
-    /// Of those, how many have waited longer than they wanted.
+    /// Number of those whose timeout has passed.
     overdue: i64,
-    /// It has a counter of fencing tokens.
+    /// Whether it has a counter of fencing tokens.
     fenced: bool,
 }
 
-/// Something that is left over, or may be.
+/// A key, or part of one, that is or may be left over.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Leftover {
-    /// What it means.
+    /// The kind, which determines the explanation.
     pub(super) kind: Kind,
-    /// What exactly.
+    /// The description of this case.
     pub(super) what: String,
-    /// A command that shows more, for `redis-cli`; nothing is changed by it.
+    /// A read-only `redis-cli` command that shows more.
     pub(super) look: Option<String>,
 }
 
 /// The kinds of leftovers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// A lock that never runs out.
+    /// A lock without a TTL.
     NoTtl,
-    /// A queue whose head is dead.
+    /// A queue whose first waiter is dead.
     StaleQueue,
-    /// One of queue and timeouts without the other.
+    /// A queue without timeouts, or timeouts without a queue.
     Unpaired,
-    /// A reader that is gone.
+    /// A reader that no longer exists.
     Ghost,
     /// A fencing counter of a lock that is free.
     Token,
-    /// A helper key that should have gone by itself.
+    /// A helper key that should have expired.
     Helper,
 }
 
 impl Kind {
-    /// What it means and what to do, in sentences.
+    /// The explanation and the remedy, in sentences.
     pub(super) fn meaning(self) -> &'static str {
         match self {
             Kind::NoTtl => {
@@ -108,7 +108,7 @@ impl Kind {
     }
 }
 
-/// What is beside these locks.
+/// Reads the keys beside these locks.
 pub(super) async fn look(
     connection: &Connection,
     locks: &[(&[u8], SchemeKind)],
@@ -161,7 +161,7 @@ fn server_ms(time: &Reply) -> Option<u64> {
 }
 
 impl Beside {
-    /// What the lock is, as far as what is beside it tells.
+    /// The kind of the lock, as far as the keys beside it show.
     pub(super) fn kind(&self, laid: Laid) -> &'static str {
         match laid.what {
             "Redisson RLock" if self.queued > 0 || self.waiting > 0 => "Redisson RFairLock",
@@ -170,7 +170,7 @@ impl Beside {
         }
     }
 
-    /// What is left over at this lock.
+    /// The leftovers of this lock.
     pub(super) fn leftovers(&self, key: &[u8]) -> Vec<Leftover> {
         let shown = escape(key);
         let mut left = Vec::new();
@@ -198,16 +198,17 @@ impl Beside {
     }
 }
 
-/// Locks that were not found though something of them was, and leftovers of whole patterns.
+/// Locks that the scan did not find although keys beside them exist, and leftovers that form a
+/// pattern.
 #[derive(Debug, Default)]
 pub(super) struct Orphans {
-    /// Names that the locks may have, of which one is right; the first is the likely one.
+    /// Possible names of the locks, of which one is right; the most likely first.
     pub(super) candidates: Vec<(Vec<Vec<u8>>, BTreeSet<Role>)>,
     pub(super) leftovers: Vec<Leftover>,
 }
 
 impl Orphans {
-    /// Those of whom no candidate is among `known`.
+    /// The orphans of which no candidate is in `known`.
     pub(super) fn of(findings: &Findings, known: &BTreeSet<&[u8]>) -> Orphans {
         let mut orphans = Orphans::default();
         let mut by_name: BTreeMap<Vec<u8>, BTreeSet<Role>> = BTreeMap::new();
@@ -265,7 +266,7 @@ pub(super) fn ghosts(key: &[u8], count: u32) -> Leftover {
     Leftover { kind: Kind::Ghost, what, look: Some(format!("HLEN {}", quoted(key))) }
 }
 
-/// The leftovers by kind, each kind cut to a bearable length; and how many there are in all.
+/// The leftovers by kind with their total number, each list limited to [`LISTED_MAX`].
 pub(super) fn by_kind(mut leftovers: Vec<Leftover>) -> Vec<(Kind, usize, Vec<Leftover>)> {
     leftovers.sort();
     leftovers.dedup();

@@ -1,5 +1,5 @@
-//! Which library laid out a key: a table of pure functions, asked in order. The first that knows
-//! the key is believed.
+//! Recognises which library created a key: a table of pure functions, tried in order. The first
+//! match counts.
 
 mod jobs;
 mod redisson;
@@ -10,100 +10,100 @@ use lockwatch_model::spec::SchemeKind;
 
 pub(super) use redisson::{locks_of, may_be_lock, queue, timeouts, token};
 
-/// What was seen of one key.
+/// What the scan read of one key.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Seen {
     /// Its name.
     pub(super) key: Vec<u8>,
-    /// What is left of its life; `None`: it has no TTL.
+    /// Its remaining TTL in milliseconds; `None`: it has none.
     pub(super) ttl_ms: Option<u64>,
-    /// What is in it.
+    /// Its content.
     pub(super) content: Content,
 }
 
-/// What is in a key, as far as it was looked at.
+/// The content of a key, as far as it was read.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Content {
     /// A string.
     Text {
-        /// All of its bytes.
+        /// Its length in bytes.
         length: u64,
-        /// The first of them.
+        /// The first bytes.
         start: Vec<u8>,
     },
     /// A hash.
     Hash {
-        /// All of its fields.
+        /// Number of fields.
         length: u64,
-        /// The names of some of them.
+        /// Some of the fields' names.
         names: Vec<Vec<u8>>,
-        /// The answer to a scan of all, where the names could be those of a lock.
+        /// The reply to a full scan, if the names may be those of a lock.
         scanned: Option<Reply>,
     },
     /// A sorted set.
     Sorted {
-        /// It has the member that symfony/lock gives to an exclusive lock.
+        /// Whether it has the member that symfony/lock gives to an exclusive lock.
         has_writer: bool,
     },
     /// A list.
     List,
     /// A set.
     Set,
-    /// Anything else, or nothing any more.
+    /// Another type, or the key is gone.
     Other,
 }
 
-/// What a key is taken for.
+/// The classification of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Guess {
-    /// A lock of one name: a task.
+    /// A lock with a name of its own: a task.
     Lock(Laid),
-    /// Perhaps one.
+    /// A possible lock, and why it is doubtful.
     Doubtful(Laid, &'static str),
-    /// A lock that lockwatch does not read; what it is, and why not.
+    /// A lock that lockwatch cannot read: what it is, and why.
     Unreadable(&'static str),
-    /// One of many locks for jobs or items; whose.
+    /// One of many locks for jobs or items, and which library's.
     PerItem(&'static str),
-    /// A key that a library keeps beside the locks of these names, of which one is right.
+    /// A key that a library keeps beside a lock, with the possible names of that lock.
     Companion(Role, Vec<Vec<u8>>),
-    /// A string that lives for a while and could be a token, but nothing in its name says so. A
-    /// bare number hardly is one.
+    /// A string with a TTL that may be a token, although its name does not suggest a lock. A bare
+    /// number is rarely a token.
     PossibleToken {
-        /// It is a number.
+        /// Whether it is a number.
         number: bool,
     },
-    /// Nothing to do with locks.
+    /// Not related to locks.
     Nothing,
 }
 
-/// How a lock is laid out, and by whom.
+/// The layout of a lock, and the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Laid {
-    /// What reads it.
+    /// The scheme that reads it.
     pub(super) scheme: SchemeKind,
-    /// The library, for people.
+    /// The library's name, for display.
     pub(super) what: &'static str,
 }
 
-/// What a companion is for.
+/// The purpose of a key beside a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Role {
     /// The queue of a fair lock.
     Queue,
-    /// Until when each of those in the queue waits.
+    /// The timeouts of the waiters in the queue.
     Timeouts,
     /// The counter of a fenced lock.
     Token,
-    /// What an unlock answered, kept for a retry.
+    /// The result of an unlock, kept for a retry.
     Latch,
-    /// A reader's own lease.
+    /// The lease of a single reader.
     Reader,
 }
 
-/// One row: what it knows, if it knows this key.
+/// One row: returns a guess if it recognises the key.
 type Row = fn(&Seen) -> Option<Guess>;
 
-/// The most particular first.
+/// The most specific first.
 const TABLE: [Row; 18] = [
     redisson::companion,
     redisson::hash,
@@ -125,7 +125,7 @@ const TABLE: [Row; 18] = [
     tokens::possible,
 ];
 
-/// What `seen` is taken for.
+/// Classifies `seen`.
 pub(super) fn recognise(seen: &Seen) -> Guess {
     TABLE.iter().find_map(|row| row(seen)).unwrap_or(Guess::Nothing)
 }

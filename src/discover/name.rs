@@ -1,4 +1,4 @@
-//! Names of tasks made from keys, and keys as YAML.
+//! Makes names of tasks from keys, and writes keys as YAML.
 
 use std::collections::BTreeSet;
 
@@ -6,17 +6,17 @@ use super::shape::is_lock_word;
 use crate::output::identity::{digest, escape};
 use crate::output::json;
 
-/// Longest name that is made.
+/// Maximum length of a task's name in characters.
 const NAME_CHARS: usize = 60;
 
-/// Hands out names that no other task has.
+/// Makes unique names of tasks.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     taken: BTreeSet<String>,
 }
 
 impl Names {
-    /// A name for the lock `key`: its own without the word "lock" at either end.
+    /// A name for the lock `key`: the key's own without the word "lock" at either end.
     pub(super) fn of(&mut self, key: &[u8]) -> String {
         let name = name(key);
         let numbered = (2_u32..).map(|number| format!("{name}-{number}"));
@@ -42,7 +42,7 @@ fn name(key: &[u8]) -> String {
     if name.is_empty() { format!("lock-{}", digest(key)) } else { name.to_owned() }
 }
 
-/// What is left of a name without the word "lock" at its end, or else at its beginning.
+/// The name without the word "lock" at its end, or else at its beginning.
 fn without_lock(name: &str) -> Option<&str> {
     const SEPARATORS: [char; 4] = [':', '-', '.', '_'];
     let says_lock = |part: &str| {
@@ -56,8 +56,8 @@ fn without_lock(name: &str) -> Option<&str> {
     before.or_else(after)
 }
 
-/// Bytes as a YAML scalar that reads back as exactly them: quoted text where every character can be
-/// shown, else `{hex: …}`.
+/// Bytes as a YAML scalar that reads back as the same bytes: quoted text if every character is
+/// printable, else `{hex: …}`.
 pub(super) fn yaml(bytes: &[u8]) -> String {
     let ascii = bytes.iter().all(|byte| matches!(byte, b' '..=b'~'));
     let shown = escape(bytes);
@@ -67,7 +67,7 @@ pub(super) fn yaml(bytes: &[u8]) -> String {
     }
 }
 
-/// Text in double quotes: in YAML, those of JSON mean the same.
+/// Text in double quotes: a JSON string is valid YAML.
 pub(super) fn yaml_text(text: &str) -> String {
     json::text(&text)
 }

@@ -1,4 +1,4 @@
-//! What becomes of what was found: a task, a doubt, a line of a list, or a leftover.
+//! Sorts the findings into tasks, doubtful locks, list entries and leftovers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use super::watch;
 use crate::config::KEY_BYTES_MAX;
 use crate::redis::{Connection, Failure};
 
-/// Most tasks that are printed.
+/// Maximum number of tasks that are printed.
 const TASKS_MAX: usize = 1_000;
-/// So many strings that could be tokens are listed; where there are more, they are sessions or
-/// caches.
+/// Maximum number of possible tokens that are listed; if there are more, they are probably sessions
+/// or caches.
 const POSSIBLE_TOKENS_MAX: usize = 20;
-/// Why those are no tasks.
+/// Why possible tokens are not printed as tasks.
 const NAMELESS: &str =
     "nothing in its name says that it is a lock; a session or a cache may look the same";
-/// What the only trace of a lock says of it.
+/// The description of a lock of which only a fencing counter exists.
 const FREE_FENCED: &str =
     "free while it was looked at: only its fencing counter is left, which Redisson never deletes";
 const FREE_FAIR: &str = "free while it was looked at: only its queue is left";
 
-/// What was found, sorted out.
+/// The sorted findings.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// Sorted by key.
@@ -40,7 +40,7 @@ pub(super) struct Plan {
     items: Vec<(String, Sorted)>,
     unreadable: Vec<(String, Sorted)>,
     leftovers: Vec<Leftover>,
-    /// Strings that could be tokens, and are not listed.
+    /// Number of possible tokens that are not listed.
     pub(super) possible_tokens: u64,
 }
 
@@ -91,8 +91,8 @@ impl Plan {
         plan
     }
 
-    /// Few strings of their own that could be tokens are told one by one: locks of libraries that
-    /// leave names to their users (redlock, redsync, Spring Integration) are among them.
+    /// Lists possible tokens if there are few. Some are locks of libraries that leave the key's
+    /// name to the user (redlock, redsync, Spring Integration).
     fn list_possible_tokens(&mut self, findings: &Findings) {
         let sorted = findings.possible_tokens.sorted().into_iter();
         let single = |((), sorted)| if let Sorted::Single(key) = sorted { Some(key) } else { None };
@@ -106,8 +106,8 @@ impl Plan {
         }
     }
 
-    /// Takes in what was learned by watching, a view for each task. A lock with an id in its name
-    /// that went meanwhile was one of an item.
+    /// Adds what the watch showed, a view for each task. A lock with an id in its name that
+    /// disappeared during the watch was a lock of an item.
     pub(super) fn learn(&mut self, views: &[Option<Arc<TaskView>>], watch_ms: u64) {
         let mut kept = Vec::with_capacity(self.tasks.len());
         for (mut task, view) in std::mem::take(&mut self.tasks).into_iter().zip(views) {
@@ -129,7 +129,7 @@ impl Plan {
         self.tasks = kept;
     }
 
-    /// Reads what is beside the locks by now, and what of other locks is left.
+    /// Reads the keys beside the locks, and the leftovers of other locks.
     pub(super) async fn look_beside(
         &mut self,
         connection: &Connection,
@@ -149,7 +149,7 @@ impl Plan {
         self.follow_orphans(connection, findings, pace).await
     }
 
-    /// Follows keys that Redisson keeps beside locks to locks that were not found.
+    /// Follows Redisson's side keys to locks that the scan did not find.
     async fn follow_orphans(
         &mut self,
         connection: &Connection,
@@ -168,7 +168,8 @@ impl Plan {
         let beside = leftovers::look(connection, &names, pace).await?;
         let beside: BTreeMap<&[u8], _> = names.iter().map(|(name, _)| *name).zip(beside).collect();
         for (names, roles) in &orphans.candidates {
-            // What a lock without braces and one with them keep beside them has the same name.
+            // The side keys of a lock without braces have the same names as those of the lock with
+            // braces.
             let held = names
                 .iter()
                 .find(|name| beside.get(name.as_slice()).is_some_and(|beside| beside.exists));
@@ -190,7 +191,7 @@ impl Plan {
         Ok(())
     }
 
-    /// What is printed.
+    /// Makes the report to print.
     pub(super) fn report(mut self) -> Report {
         self.doubts.sort();
         self.doubts.dedup();
@@ -229,7 +230,7 @@ mod tests {
         findings
     }
 
-    /// Two words that differ, so that no pattern covers them.
+    /// Pairs of words that differ in both, so that no pattern covers them.
     fn distinct(count: usize) -> impl Iterator<Item = String> {
         let word = |n: usize| {
             [n / 26, n % 26]
@@ -270,7 +271,7 @@ mod tests {
                 .chain(["s:123".to_owned()]),
         );
         let plan = Plan::new(&findings);
-        // The values are redis-py's own, which are told for themselves.
+        // The values are redis-py's own, which are listed separately.
         assert_eq!((plan.doubts.len(), plan.possible_tokens), (POSSIBLE_TOKENS_MAX + 1, 0));
         findings = Findings::default();
         for n in 0..=POSSIBLE_TOKENS_MAX {

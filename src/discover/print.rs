@@ -1,6 +1,5 @@
-//! The configuration as it is printed. Pure: the same findings give the same text. Nothing in it is
-//! raw: keys are quoted or in hex, everything else that comes from Redis is escaped, and no value
-//! or token is shown.
+//! Prints the configuration. Pure: equal findings give equal text. Keys are quoted or in hex, all
+//! other text from Redis is escaped, and values and tokens are never shown.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -14,23 +13,23 @@ use super::name::{Names, yaml, yaml_text};
 use crate::config::{KEY_BYTES_MAX, PasswordSource, RedisConfig, Servers};
 use crate::output::identity::escape;
 
-/// Most lines of one kind of what is no task.
+/// Maximum number of listed keys of one kind that are not tasks.
 const LISTED_MAX: usize = 50;
-/// The longest line of a comment.
+/// Maximum length of a comment line.
 const WIDTH: usize = 118;
 
-/// A lock with a task of its own.
+/// A lock that gets a task.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     pub(super) key: Vec<u8>,
     pub(super) laid: Laid,
-    /// What was learned, a sentence each.
+    /// What the watch showed, one sentence each.
     pub(super) learned: Vec<String>,
-    /// Lines that could be in the task.
+    /// Lines that could be added to the task.
     pub(super) suggested: Vec<String>,
 }
 
-/// Perhaps a task.
+/// A possible task.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Doubt {
     pub(super) key: Vec<u8>,
@@ -38,28 +37,28 @@ pub(super) struct Doubt {
     pub(super) why: String,
 }
 
-/// Everything that is printed.
+/// Everything to print.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Report {
     /// Sentences at the top.
     pub(super) heading: Vec<String>,
     /// Sorted by key.
     pub(super) tasks: Vec<Task>,
-    /// Locks beyond the limit.
+    /// Number of locks beyond the limit.
     pub(super) tasks_left_out: usize,
     /// Sorted by key.
     pub(super) doubts: Vec<Doubt>,
-    /// Locks of jobs and items: whose, and the key or pattern.
+    /// Locks of jobs and items: the library, and the key or pattern.
     pub(super) items: Vec<(String, Sorted)>,
-    /// Locks that are not read: why, and the key or pattern.
+    /// Locks that cannot be read: why, and the key or pattern.
     pub(super) unreadable: Vec<(String, Sorted)>,
-    /// What is left over, with the number of each kind.
+    /// The leftovers, with the total number of each kind.
     pub(super) leftovers: Vec<(Kind, usize, Vec<Leftover>)>,
     /// Sentences at the end.
     pub(super) remarks: Vec<String>,
 }
 
-/// The block `redis` and the tasks only: what is watched.
+/// Only the block `redis` and the tasks: the configuration for the watch.
 pub(super) fn configuration(redis: &RedisConfig, tasks: &[Task]) -> String {
     let mut names = Names::default();
     let mut text = redis_block(redis);
@@ -70,7 +69,7 @@ pub(super) fn configuration(redis: &RedisConfig, tasks: &[Task]) -> String {
     text
 }
 
-/// The whole text. Without a task there is no configuration, so that all of it is a comment.
+/// The whole text. Without tasks there is no valid configuration, so all of it is a comment.
 pub(super) fn text(redis: &RedisConfig, report: &Report) -> String {
     let mut names = Names::default();
     let mut text = String::new();
@@ -131,7 +130,7 @@ fn redis_block(redis: &RedisConfig) -> String {
         let _always_fits = writeln!(text, "    username: {}", yaml_text(username));
     }
     match &redis.login.password {
-        // The configuration may lie elsewhere than where this was typed.
+        // An absolute path, because the configuration may be stored in another folder.
         Some(PasswordSource::File(path)) => {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
             let _always_fits =
@@ -145,7 +144,7 @@ fn redis_block(redis: &RedisConfig) -> String {
     text
 }
 
-/// A task's own lines.
+/// The first two lines of a task.
 fn task_lines(names: &mut Names, key: &[u8], scheme: SchemeKind, indent: &str) -> [String; 2] {
     let name = yaml_text(&names.of(key));
     let lock = format!("{indent}  lock: {{key: {}, scheme: {}}}\n", yaml(key), scheme.name());
@@ -160,7 +159,7 @@ fn sentences(what: &str, learned: &[String]) -> String {
         .join(" ")
 }
 
-/// What may be a task after all: a comment that becomes one when its `# ` is taken away.
+/// Possible tasks, as comments that become tasks when the leading `# ` is removed.
 fn doubts(text: &mut String, names: &mut Names, report: &Report) {
     if report.doubts.is_empty() {
         return;
@@ -184,7 +183,7 @@ fn doubts(text: &mut String, names: &mut Names, report: &Report) {
     more(text, "  ", report.doubts.len());
 }
 
-/// A key in a comment, where an empty one could not be seen.
+/// A key in a comment, with an empty one made visible.
 fn shown(key: &[u8]) -> Cow<'_, str> {
     if key.is_empty() { Cow::Borrowed("\"\"") } else { escape(key) }
 }
@@ -242,7 +241,7 @@ fn more(text: &mut String, indent: &str, count: usize) {
     }
 }
 
-/// A sentence as lines of a comment; what is longer than a line goes on in the next.
+/// A sentence as comment lines, wrapped at [`WIDTH`].
 fn comment(text: &mut String, indent: &str, sentence: &str) {
     let inner = sentence.len() - sentence.trim_start().len();
     let mut line = format!("{indent}# {}", sentence.get(..inner).unwrap_or_default());
@@ -334,7 +333,7 @@ mod tests {
         let bare =
             Config::parse(&configuration(&redis(), &report.tasks), Path::new("x.yml")).unwrap();
         assert_eq!(bare, config);
-        // Taking the marks away makes tasks of the doubts.
+        // Removing the comment marks turns the doubtful locks into tasks.
         let opened = printed.replace("  # - name", "  - name").replace("  #   lock:", "    lock:");
         let opened = opened
             .replace("    # wanted", "    wanted")

@@ -1,5 +1,5 @@
-//! The walk over all keys: in small pages, no faster than allowed, with commands whose cost and
-//! answer are bounded whatever a key holds.
+//! Scans all keys in small pages at a limited rate, with commands of bounded cost and reply size
+//! whatever a key holds.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -13,25 +13,25 @@ use super::library::{Content, Seen, may_be_lock};
 use super::server::Server;
 use crate::redis::{Connection, Failure};
 
-/// Pages in a second at full speed: a page is short, and others get in between.
+/// Number of pages in a second at full speed: short pages let other clients' commands in between.
 const PAGES_PER_SECOND: u32 = 50;
-/// Most keys that are asked for at once.
+/// Maximum number of keys in a page.
 const PAGE_MAX: u32 = 100;
-/// How much of a string is looked at; longer ones are no tokens.
+/// The offset of the last byte of a string that is read; tokens are shorter.
 const LAST_BYTE: &str = "127";
-/// Names of fields that are looked at before a hash is read.
+/// Number of field names that are read before a hash is scanned.
 const NAMES: &str = "8";
-/// A lock has no more fields.
+/// Maximum number of fields of a lock's hash.
 pub(super) const FIELDS_MAX: u64 = 128;
-/// A walk passes fewer keys than this times as many as the server has, whatever it adds meanwhile
-/// and however sparse its table is,
+/// Together with [`PASSED_FREE`], the maximum length of a scan: this many times the number of keys
+/// on the server. It ends scans that writes or a sparse hash table prolong.
 const PASSES_MAX: u64 = 20;
-/// and so many more.
+/// Number of keys added to that maximum.
 const PASSED_FREE: u64 = 100_000;
-/// How often progress is told.
+/// How often progress is printed.
 const TOLD_EVERY: Duration = Duration::from_millis(250);
 
-/// No more than so many keys in a second.
+/// Limits the number of keys per second.
 #[derive(Debug)]
 pub(super) struct Pace {
     keys_per_second: u32,
@@ -43,17 +43,17 @@ impl Pace {
         Pace { keys_per_second: keys_per_second.max(1), next: Instant::now() }
     }
 
-    /// Keys of one page.
+    /// Number of keys in one page.
     fn page(&self) -> u32 {
         (self.keys_per_second / PAGES_PER_SECOND).clamp(1, PAGE_MAX)
     }
 
-    /// Waits until the next page may be asked for.
+    /// Waits until the next page is due.
     pub(super) async fn wait(&self) {
         sleep_until(self.next).await;
     }
 
-    /// So many keys were looked at since then. Time that was lost is not made up for.
+    /// Counts keys that were read since `began`. Lost time is not caught up.
     pub(super) fn spent(&mut self, began: Instant, keys: usize) {
         let keys = u32::try_from(keys).unwrap_or(u32::MAX);
         self.next =
@@ -61,20 +61,20 @@ impl Pace {
     }
 }
 
-/// What a walk came to.
+/// The summary of a scan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Walked {
-    /// Keys that were looked at.
+    /// Number of keys read.
     pub(super) keys: u64,
-    /// Keys that this user may not look at.
+    /// Number of keys that this user may not read.
     pub(super) forbidden: u64,
-    /// Keys of which the server refused to tell for another reason.
+    /// Number of keys that the server refused for another reason.
     pub(super) refused: u64,
-    /// The newest such reason.
+    /// The newest of these reasons.
     pub(super) refused_why: Option<Unknown>,
 }
 
-/// Walks over all keys that match, and gives each to `take`.
+/// Scans all keys that match, and passes each to `take`.
 pub(super) async fn walk(
     connection: &Connection,
     server: &Server,
@@ -89,7 +89,7 @@ pub(super) async fn walk(
         pace.wait().await;
         let began = Instant::now();
         let (next, keys) = page(connection, &cursor, glob, pace.page()).await?;
-        // Keys that do not match cost the server as much.
+        // Keys that do not match cost the server as much as others.
         let passed = keys.len().max(usize::try_from(pace.page()).unwrap_or(usize::MAX));
         pace.spent(began, passed);
         walked.keys += keys.len() as u64;
@@ -108,7 +108,7 @@ pub(super) async fn walk(
     }
 }
 
-/// A walk that passes more keys than this on a server with `keys` does not end.
+/// The maximum number of keys that a scan may pass on a server with `keys` keys.
 fn passed_max(keys: u64) -> u64 {
     keys.saturating_mul(PASSES_MAX).saturating_add(PASSED_FREE)
 }
@@ -119,7 +119,7 @@ fn endless(passed: u64) -> Failure {
     Failure { why: Unknown::Protocol, detail }
 }
 
-/// One step of the scan: where it goes on, and its keys.
+/// One step of the scan: the next cursor, and the keys.
 async fn page(
     connection: &Connection,
     cursor: &[u8],
@@ -155,8 +155,8 @@ fn no_scan() -> Failure {
     Failure { why: Unknown::Protocol, detail: "the answer to SCAN cannot be read".to_owned() }
 }
 
-/// Looks at some keys: type and TTL, then what the type allows, then the fields of hashes that
-/// could be locks.
+/// Reads some keys: type and TTL, then what the type allows, then the fields of hashes that may be
+/// locks.
 async fn look(
     connection: &Connection,
     keys: &[Vec<u8>],
@@ -193,7 +193,7 @@ async fn look(
     Ok(())
 }
 
-/// Reads the hashes whose fields are named like those of a lock.
+/// Reads the hashes whose fields are named like a lock's.
 async fn read_hashes(connection: &Connection, found: &mut [Seen]) -> Result<(), Failure> {
     let mut hashes: Vec<&mut Seen> =
         found.iter_mut().filter(|seen| is_worth_reading(&seen.content)).collect();
@@ -210,7 +210,7 @@ async fn read_hashes(connection: &Connection, found: &mut [Seen]) -> Result<(), 
     Ok(())
 }
 
-/// One bounded step that is whole for small hashes.
+/// One bounded step, which is complete for small hashes.
 pub(super) fn scan_hash(key: &[u8]) -> Command {
     command!("HSCAN", key, "0", "COUNT", FIELDS_MAX.to_string())
 }
@@ -219,7 +219,7 @@ fn is_worth_reading(content: &Content) -> bool {
     matches!(content, Content::Hash { length, names, .. } if *length <= FIELDS_MAX && may_be_lock(names))
 }
 
-/// What is asked of a key of this type.
+/// The commands for a key of this type.
 fn questions(key: &[u8], kind: &[u8], ttl_ms: Option<u64>) -> Vec<Command> {
     match kind {
         b"string" => vec![command!("STRLEN", key), command!("GETRANGE", key, "0", LAST_BYTE)],
@@ -250,7 +250,7 @@ fn content(kind: &[u8], answers: &[Reply]) -> Content {
     }
 }
 
-/// Sends all questions at once; the answers come as they were asked.
+/// Sends all commands at once; the replies are in the same order.
 pub(super) async fn ask_all(
     connection: &Connection,
     asked: Vec<Vec<Command>>,
@@ -266,7 +266,7 @@ pub(super) async fn ask_all(
 
 fn refusal(reply: &Reply) -> Option<Unknown> {
     match reply {
-        // The key has become another one between two questions.
+        // The key's type changed between two commands.
         Reply::Error(error) => Some(Unknown::from(error)).filter(|why| *why != Unknown::WrongType),
         _ => None,
     }
@@ -288,9 +288,9 @@ impl Walked {
     }
 }
 
-/// How far the walk is, for whoever sits before a terminal.
+/// The progress of the scan, printed if stderr is a terminal.
 struct Progress {
-    /// Keys in all, as far as that is known.
+    /// Total number of keys, if known.
     total: Option<u64>,
     passed: u64,
     shown: bool,
@@ -306,7 +306,7 @@ impl Progress {
         self.passed += passed;
         if self.shown && self.told.elapsed() >= TOLD_EVERY {
             self.told = Instant::now();
-            // A page is counted in full though the last ones may be shorter.
+            // Pages are counted in full although the last ones may be shorter.
             let passed = self.passed.min(self.total.unwrap_or(u64::MAX));
             let total = self.total.map(|total| format!(" of about {total}")).unwrap_or_default();
             eprint!("\rpassed {passed}{total} keys");

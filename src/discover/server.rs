@@ -1,5 +1,4 @@
-//! What the server says of itself before anything is looked at, and the rule that a user needs to
-//! look.
+//! Reads the server's own description before the scan, and names the ACL rule that the scan needs.
 
 use std::fmt;
 
@@ -14,25 +13,25 @@ use crate::config::{ClusterConfig, HostPort, Peers, RedisConfig, Servers};
 use crate::output::identity::escape;
 use crate::redis::{Connection, Failure};
 
-/// The server that is looked at.
+/// The server that is scanned.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
-    /// Where it is.
+    /// Its address.
     pub(super) at: HostPort,
-    /// Its version, as it says.
+    /// The version that it reports.
     pub(super) version: Option<String>,
-    /// Its role, as it says.
+    /// The role that it reports.
     pub(super) role: Option<Role>,
-    /// Where its master is, if it is a replica.
+    /// The address of its master, if it is a replica.
     pub(super) master: Option<String>,
-    /// It is one server of a cluster.
+    /// Whether it belongs to a cluster.
     pub(super) in_cluster: bool,
-    /// Keys in this database; `None` where it does not tell.
+    /// Number of keys in this database; `None` if it is not reported.
     pub(super) keys: Option<u64>,
 }
 
 impl Server {
-    /// Asks it.
+    /// Reads the description.
     pub(super) async fn ask(connection: &Connection, at: HostPort) -> Result<Server, Failure> {
         let commands =
             [command!("INFO", "replication"), command!("INFO", "cluster"), command!("DBSIZE")];
@@ -78,7 +77,7 @@ impl fmt::Display for Server {
     }
 }
 
-/// The redis of the configuration that is printed: a server of a cluster stands for its cluster.
+/// The `redis` block to print: a server of a cluster stands for its cluster.
 pub(super) fn redis_of(redis: &RedisConfig, server: &Server) -> RedisConfig {
     if !server.in_cluster {
         return redis.clone();
@@ -88,12 +87,12 @@ pub(super) fn redis_of(redis: &RedisConfig, server: &Server) -> RedisConfig {
     RedisConfig { servers, db: 0, ..redis.clone() }
 }
 
-/// Whether a failure may be one of permission.
+/// Whether a failure may be due to missing permission.
 pub(super) fn is_refusal(why: Unknown) -> bool {
     matches!(why, Unknown::NoPermission | Unknown::RoleRefused)
 }
 
-/// The ACL rule that looking needs, as a hint below an error.
+/// The ACL rule that the scan needs, as a hint below an error.
 pub(super) fn rule(redis: &RedisConfig, version: Option<&str>) -> String {
     let version = version.and_then(|version| version.parse().ok()).unwrap_or_default();
     let rule = acl::discovery(redis, ServerVersion::min(version, ServerVersion::V7_2));

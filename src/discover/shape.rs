@@ -1,8 +1,7 @@
-//! What bytes look like: tokens of lock libraries, names of locks, ids of items. Pure, and wrong in
-//! neither direction is harmless: what is taken for a lock becomes a task, what is not is never
-//! seen again.
+//! Recognises byte patterns: tokens of lock libraries, names of locks, ids of items. Pure. An error
+//! in either direction does harm: a false match becomes a task, and a missed lock is never printed.
 
-/// What a string's value looks like, as far as lock libraries write such values.
+/// The form of a string's value, as far as lock libraries write such values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// `ADDED:<time>@<host>`: ShedLock.
@@ -17,22 +16,22 @@ pub(super) enum Shape {
     TimeUuidHex,
     /// Other hex digits of a usual length.
     Hex,
-    /// 22 to 44 characters of base64, of all kinds.
+    /// 22 to 44 characters of base64 of mixed kinds.
     Base64,
     /// 16 letters and digits, as Laravel writes them.
     Letters16,
-    /// 20 or 24 bytes that are no text: rslock, redlock, rueidislock.
+    /// 20 or 24 bytes that are not text: rslock, redlock, rueidislock.
     Bytes,
-    /// A number of nine digits or more.
+    /// A number of at least nine digits.
     Number,
-    /// A word without blanks: perhaps the name of a host or a worker.
+    /// A word without spaces: perhaps the name of a host or a worker.
     Word,
     /// Anything else.
     Other,
 }
 
 impl Shape {
-    /// Of a value of `length` bytes, of which `start` is the beginning.
+    /// The form of a value of `length` bytes that begins with `start`.
     pub(super) fn of(start: &[u8], length: u64) -> Shape {
         if start.len() as u64 != length || start.is_empty() {
             return Shape::Other;
@@ -69,13 +68,13 @@ impl Shape {
         }
     }
 
-    /// Whether the value tells one holder from another.
+    /// Whether the value identifies a holder.
     pub(super) fn is_token(self) -> bool {
         !matches!(self, Shape::Word | Shape::Other)
     }
 }
 
-/// Words of a name that say "lock".
+/// Words in a name that mean "lock".
 const LOCK_WORDS: [&[u8]; 12] = [
     b"lock",
     b"locks",
@@ -90,26 +89,26 @@ const LOCK_WORDS: [&[u8]; 12] = [
     b"lease",
     b"leases",
 ];
-/// Words that end in "lock" and say something else.
+/// Words that end in "lock" and mean something else.
 const NO_LOCK_WORDS: [&[u8]; 8] =
     [b"block", b"unblock", b"clock", b"unlock", b"airlock", b"interlock", b"gridlock", b"deadlock"];
 
-/// Whether a word of the name says that this is a lock.
+/// Whether a word of the name means "lock".
 pub(super) fn names_a_lock(key: &[u8]) -> bool {
     words(key).iter().any(|word| is_lock_word(word))
 }
 
-/// Whether the last word does: `lock:timeout` is a setting, `timeout:lock` is a lock.
+/// Whether the last word means "lock": `lock:timeout` is a setting, `timeout:lock` is a lock.
 pub(super) fn ends_as_a_lock(key: &[u8]) -> bool {
     words(key).last().is_some_and(|word| is_lock_word(word))
 }
 
-/// Whether a word, in small letters, says "lock".
+/// Whether a word in lower case means "lock".
 pub(super) fn is_lock_word(word: &[u8]) -> bool {
     LOCK_WORDS.contains(&word) || word.ends_with(b"lock") && !NO_LOCK_WORDS.contains(&word)
 }
 
-/// The words of a name in small letters: `user:outboundLock_2` is user, outbound, lock, 2.
+/// The words of a name in lower case: `user:outboundLock_2` is user, outbound, lock, 2.
 pub(super) fn words(key: &[u8]) -> Vec<Vec<u8>> {
     let mut words: Vec<Vec<u8>> = Vec::new();
     let mut before = b' ';
@@ -152,7 +151,7 @@ pub(super) fn is_number(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit)
 }
 
-/// `s:16:"…";`: what PHP's serializer makes of a text.
+/// `s:16:"…";`: a string as PHP's serializer writes it.
 fn without_php_quotes(value: &[u8]) -> Option<&[u8]> {
     let rest = value.strip_prefix(b"s:")?.strip_suffix(b"\";")?;
     let quote = rest.iter().position(|byte| *byte == b'"')?;
@@ -172,7 +171,7 @@ fn is_uuid_and_number(value: &[u8]) -> bool {
     split_last(value, b':').is_some_and(|(uuid, number)| is_uuid(uuid) && is_number(number))
 }
 
-/// The digit of the version and that of the variant are where they belong.
+/// Whether the digits of version and variant are in the right positions.
 fn is_time_uuid_hex(value: &[u8]) -> bool {
     value.len() == 32
         && value.iter().all(u8::is_ascii_hexdigit)
@@ -188,7 +187,7 @@ fn is_of_a_word(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b".:@/_-#".contains(byte)
 }
 
-/// Random characters are hardly ever all of one kind.
+/// Whether the characters are of several kinds, as random ones nearly always are.
 fn is_mixed(value: &[u8]) -> bool {
     let has = |fits: fn(&u8) -> bool| usize::from(value.iter().any(fits));
     has(u8::is_ascii_uppercase) + has(u8::is_ascii_lowercase) + has(u8::is_ascii_digit) > 1

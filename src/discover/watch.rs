@@ -1,5 +1,4 @@
-//! Watches the locks that were found for a while, as the agent would: the same sampler, the same
-//! model.
+//! Watches the locks that were found as the agent would: with the same sampler and the same model.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,19 +18,18 @@ use crate::published::Unanswered;
 use crate::sampler::{self, Assignment};
 use crate::trace::Traces;
 
-/// Readings this close together leave room for only one whole second, which is the lease.
+/// Interval between readings. It is short enough that only one whole second fits as the lease.
 const INTERVAL: Duration = Duration::from_millis(400);
-/// The same for many locks, which shall not keep the server busy.
+/// Interval for many locks, to limit the load on the server.
 const INTERVAL_OF_MANY: Duration = Duration::from_millis(900);
-/// From so many locks on.
+/// Number of locks from which [`INTERVAL_OF_MANY`] is used.
 const MANY: usize = 200;
-/// How long the engine may take to say what is known in the end.
+/// Maximum time for the engine to publish the final state.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Most holders that are named.
+/// Maximum number of holders that are named.
 const NAMED_MAX: usize = 3;
 
-/// Watches the tasks of `config`, which has one redis, and tells what was learned of each, in their
-/// order.
+/// Watches the tasks of `config`, which has one Redis, and returns the view of each task, in order.
 pub(super) async fn watch_for(mut config: Config, watch_ms: u64) -> Vec<Option<Arc<TaskView>>> {
     let interval = if config.tasks.len() < MANY { INTERVAL } else { INTERVAL_OF_MANY };
     config.redises.iter_mut().for_each(|redis| redis.interval = interval);
@@ -62,8 +60,8 @@ pub(super) async fn watch_for(mut config: Config, watch_ms: u64) -> Vec<Option<A
     names.iter().map(view).collect()
 }
 
-/// What was learned of a lock, in a sentence. Nothing in it is a token, and nothing depends on when
-/// exactly it was looked at.
+/// What the watch showed of a lock, in a sentence. It contains no token, and does not depend on the
+/// exact times of the readings.
 pub(super) fn learned(view: &TaskView, watch_ms: u64) -> String {
     let mut told = match (&view.hold, view.held) {
         (Some(hold), _) => held(view, hold, watch_ms),

@@ -1,4 +1,4 @@
-//! How a worker reaches Redis: with its own credentials, every wait bounded.
+//! How a worker reaches Redis: with its own credentials and a timeout on every wait.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, ProtocolVersion, PushInfo, RedisError};
 use tokio::sync::mpsc;
 
-/// A server and the way to talk to it.
+/// A server and how to connect to it.
 #[derive(Clone, Debug)]
 pub struct Access {
     server: ConnectionInfo,
@@ -15,7 +15,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Access to `server`; connecting, and each reply, may take `timeout`.
+    /// Access to `server`; connecting and each reply may take up to `timeout`.
     pub fn new(server: ConnectionInfo, timeout: Duration) -> Access {
         let server = server.set_tcp_settings(TcpSettings::default().set_nodelay(true));
         Access { server, timeout }
@@ -31,8 +31,7 @@ impl Access {
             .await
     }
 
-    /// A new connection for subscriptions, and what the server sends unasked. Needs RESP3 (Redis
-    /// 6).
+    /// Opens a connection that receives pushes, for subscriptions. Needs RESP3 (Redis 6).
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.

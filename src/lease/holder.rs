@@ -1,4 +1,4 @@
-//! Who holds a lock: an instance and one of its threads.
+//! The id of a lock's holder: an instance and one of its threads.
 
 use std::fmt;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Holder {
 }
 
 impl fmt::Debug for Holder {
-    /// Without the thread: who knows the whole field can release the lock.
+    /// Omits the thread, because a client that knows the whole field can release the lock.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Holder({})", self.instance)
     }

@@ -1,5 +1,5 @@
-//! The three changes of a lock, each one script and so one atomic step, with the effect on keys
-//! that Redisson's have.
+//! The three Lua scripts that change a lock. Each is one atomic step and changes the keys as
+//! Redisson's scripts do.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use redis::Cmd;
 
 use super::Holder;
 
-/// Replies `{1, entries}` when taken, `{0, PTTL of the other's hold}` when not.
+/// Replies `{1, entries}` if taken, else `{0, PTTL of the current hold}`.
 const ACQUIRE: &str = "
 local ours = redis.call('hexists', KEYS[1], ARGV[1]) == 1
 if ours or redis.call('exists', KEYS[1]) == 0 then
@@ -18,14 +18,14 @@ end
 return {0, redis.call('pttl', KEYS[1])}
 ";
 
-/// Replies 1 when renewed, 0 when the lock is not ours.
+/// Replies 1 if renewed, 0 if the lock is not held by this holder.
 const RENEW: &str = "
 if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return 0 end
 return redis.call('pexpire', KEYS[1], ARGV[2])
 ";
 
-/// Replies with the entries that are left, −1 when the lock is not ours. `0` is what waiters of an
-/// `RLock` listen for.
+/// Replies with the remaining entries, or −1 if the lock is not held by this holder. Publishes `0`,
+/// the message that waiters of an `RLock` expect.
 const RELEASE: &str = "
 if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return -1 end
 local entries = redis.call('hincrby', KEYS[1], ARGV[1], -1)
@@ -50,7 +50,7 @@ pub(super) fn release(key: &[u8], holder: &Holder, lease: Duration) -> Cmd {
     eval(RELEASE, &[key, &channel(key)], holder, lease)
 }
 
-/// The channel on which a release is told: in the same slot of a cluster as the lock.
+/// The channel on which a release is published. It is in the same cluster slot as the lock.
 pub(super) fn channel(key: &[u8]) -> Vec<u8> {
     let prefix = b"redisson_lock__channel:".as_slice();
     if key.contains(&b'{') { [prefix, key].concat() } else { [prefix, b"{", key, b"}"].concat() }

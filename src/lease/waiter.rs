@@ -1,5 +1,5 @@
-//! Waiting for somebody else's lock: told by its channel, or by the clock when nobody is left to
-//! tell.
+//! Waits for a lock that another client holds: until a message on its channel, or until a timeout,
+//! because a holder that died publishes nothing.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use tokio::sync::mpsc;
 
 use super::{Access, LeaseError, scripts};
 
-/// A subscription to a lock's channel. It ends when this is dropped.
+/// A subscription to a lock's channel. Dropping it unsubscribes.
 pub struct Waiter {
-    /// Never used again, but the subscription lives as long as it does.
+    /// Kept because the subscription ends with the connection.
     _connection: MultiplexedConnection,
     pushes: mpsc::UnboundedReceiver<PushInfo>,
 }
 
-/// What ended a wait. The lock may be taken again already: try it.
+/// What ended a wait. The lock may already be taken again, so try it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
     /// The lock was released.
     Released,
-    /// The time was up.
+    /// The timeout passed.
     TimeUp,
 }
 
@@ -32,8 +32,8 @@ impl Waiter {
         Ok(Waiter { _connection: connection, pushes })
     }
 
-    /// Waits until the lock is released, at most for `at_most`: what is left of the other's hold,
-    /// because a holder that died tells nobody. May be cancelled; no release is missed by that.
+    /// Waits until the lock is released, at most for `at_most`. Pass the remaining time of the
+    /// other hold, because a holder that died publishes nothing. Cancel-safe: no release is missed.
     ///
     /// # Errors
     /// [`LeaseError::SubscriptionEnded`].
@@ -45,8 +45,8 @@ impl Waiter {
         }
     }
 
-    /// `None` when the connection is gone. Confirmations of the subscription are no news; any
-    /// message is, whatever it says.
+    /// The next message on the channel, whatever its content; confirmations of the subscription are
+    /// skipped. `None` if the connection is gone.
     async fn next_message(&mut self) -> Option<()> {
         while let Some(push) = self.pushes.recv().await {
             match push.kind {

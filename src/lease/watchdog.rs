@@ -1,5 +1,4 @@
-//! Renewing a hold every third of its lease, for as long as it is wanted, and noticing when it is
-//! lost.
+//! Renews a hold every third of its lease until it is stopped, and reports when the hold is lost.
 
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -7,43 +6,42 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Acquired, Lock};
 
-/// Renewals per lease.
+/// Number of renewals per lease. Redisson's watchdog uses the same number.
 const RENEWALS: u32 = 3;
 
-/// Renews a hold in the background until it is stopped or dropped, or the hold is lost.
+/// Renews a hold in the background until it is stopped or dropped, or until the hold is lost.
 pub struct Watchdog {
     task: JoinHandle<Option<Lost>>,
     stop: CancellationToken,
 }
 
-/// Why a hold must be regarded as gone.
+/// Why a hold counts as lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// Redis says that it is not ours (any more).
+    /// Redis reports that this holder does not hold the lock (any more).
     NotOurs,
-    /// It could not be renewed before the lease ran out on our own clock.
+    /// It could not be renewed before the lease ran out on the local clock.
     RanOut,
 }
 
 impl Watchdog {
-    /// Starts to renew `lock`, which was taken as `acquired` says.
+    /// Starts to renew `lock`, whose acquisition returned `acquired`.
     pub fn start(lock: Lock, acquired: Acquired) -> Watchdog {
         let stop = CancellationToken::new();
         let task = tokio::spawn(renew_until_lost(lock, acquired.held_until, stop.clone()));
         Watchdog { task, stop }
     }
 
-    /// Waits until the hold is lost: then the work must stop at once. May be cancelled.
+    /// Waits until the hold is lost: the work must then stop at once. Cancel-safe.
     pub async fn lost(&mut self) -> Lost {
         match (&mut self.task).await {
             Ok(Some(lost)) => lost,
-            // It was not stopped, for that needs `self`; so its task ended in a way that nobody
-            // foresaw.
+            // `stop` needs `self`, so the task was not stopped here: it panicked or was aborted.
             Ok(None) | Err(_) => Lost::RanOut,
         }
     }
 
-    /// Ends the renewals; when this returns, none is under way.
+    /// Stops the renewals; when this returns, none is in flight.
     pub async fn stop(mut self) {
         self.stop.cancel();
         if !self.task.is_finished() {
@@ -58,7 +56,7 @@ impl Drop for Watchdog {
     }
 }
 
-/// `None`: it was stopped.
+/// Returns `None` if it was stopped.
 async fn renew_until_lost(
     lock: Lock,
     mut held_until: Instant,

@@ -1,8 +1,8 @@
-//! From the model's inputs to the lines of a file and back. What is as in the same server's batch
-//! before is left out.
+//! Converts the model's inputs to lines of a file and back. Values that equal those of the same
+//! server's previous batch are left out.
 //!
-//! Both sides remember the same things in the same order, from the first line of a file on: a file
-//! needs no other one.
+//! Packer and unpacker keep the same state from the first line of a file, so each file can be read
+//! alone.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -19,10 +19,11 @@ use serde_json::{Map, Value};
 use super::redact::Redactor;
 use super::wire::{Batch, Runs, What};
 
-/// Which server's batches are compared with each other, and whether they are of locks or beside.
+/// The key under which batches are compared: the server, and whether the batch is of locks or of
+/// what lives beside them.
 type Source = (RedisIndex, Option<Arc<str>>, bool);
 
-/// What one server said last.
+/// The previous values of one server.
 struct Memory {
     tasks: Vec<TaskIndex>,
     attestation: Attestation,
@@ -36,7 +37,7 @@ impl Default for Memory {
     }
 }
 
-/// What is expected of a task of which nothing was read.
+/// The assumed previous reading of a task that was not read before.
 fn nothing() -> TaskReading {
     beside_alone(Beside::default())
 }
@@ -69,7 +70,7 @@ impl Packer {
         &self.redactor
     }
 
-    /// A new file begins: everything that it needs of before.
+    /// Starts a new file and returns the inputs in force that it must repeat.
     pub(crate) fn begin(&mut self) -> Vec<What> {
         self.memories.clear();
         let topologies = self.topologies.values().cloned().map(Input::Topology);
@@ -79,7 +80,7 @@ impl Packer {
             .collect()
     }
 
-    /// What is in force from now on, whether it is written or not.
+    /// Takes note of what is in force from now on, whether it is written or not.
     pub(crate) fn note(&mut self, input: &Input) {
         match input {
             Input::Config(config) => {
@@ -94,8 +95,8 @@ impl Packer {
         }
     }
 
-    /// What is to be written of an input that was noted; `None`: the state does not take it in, for
-    /// it belongs to a configuration that is no longer in force.
+    /// The line for an input that was noted. `None` if the state ignores the input because its
+    /// configuration is no longer in force.
     pub(crate) fn pack(&mut self, input: Input) -> serde_json::Result<Option<What>> {
         match input {
             Input::Sample(sample) if sample.epoch == self.config.epoch => {
@@ -144,8 +145,8 @@ impl Packer {
             if has_extras(&reading) {
                 extras.push(task);
             } else {
-                // What was read in the task's last turn is remembered, so that it is written only
-                // when it changes.
+                // Extras are read only in some batches. The previous ones are kept, so that they
+                // are written only when they change.
                 reading.extras = before.extras;
                 reading.beside.hosts.clone_from(&before.beside.hosts);
             }
@@ -179,7 +180,7 @@ impl Packer {
     }
 }
 
-/// Waiters, fencing token and hosts are asked for only in some batches.
+/// Waiters, fencing token and hosts are read only in some batches.
 fn has_extras(reading: &TaskReading) -> bool {
     reading.extras != Extras::default() || reading.beside.hosts.is_some()
 }
@@ -191,7 +192,7 @@ pub(crate) struct Unpacker {
 }
 
 impl Unpacker {
-    /// What an input was; `None` for what is none.
+    /// The input of a line; `None` if the line holds none.
     pub(crate) fn unpack(&mut self, what: What) -> anyhow::Result<Option<Input>> {
         match what {
             What::Input(input) => {
@@ -248,7 +249,8 @@ impl Unpacker {
     }
 }
 
-/// Most tasks of one batch: a list of more than any configuration has would only fill the memory.
+/// Maximum number of tasks in one batch. A corrupt file could otherwise fill the memory with a list
+/// longer than any configuration.
 const TASKS_MAX: usize = 1 << 20;
 
 fn runs(tasks: &[TaskIndex]) -> Runs {
@@ -270,21 +272,21 @@ fn listed(runs: &[(u32, u32)]) -> anyhow::Result<Vec<TaskIndex>> {
     Ok(tasks)
 }
 
-/// How `new` differs from `old`, in JSON; `None`: not at all.
+/// The difference from `old` to `new`, in JSON; `None` if they are equal.
 fn change<T: Serialize>(old: &T, new: &T) -> serde_json::Result<Option<Value>> {
     Ok(difference(&serde_json::to_value(old)?, serde_json::to_value(new)?))
 }
 
-/// What `old` becomes by what [`change`] said.
+/// Applies a difference that [`change`] returned to `old`.
 fn changed_by<T: Serialize + DeserializeOwned>(old: &T, change: Value) -> serde_json::Result<T> {
     let mut value = serde_json::to_value(old)?;
     apply(&mut value, change);
     serde_json::from_value(value)
 }
 
-/// The fields that differ, of objects with the same ones; else all of `new`. An object that lacks
-/// some of the fields before is not among the model's: a struct always has all, a variant of an enum
-/// another one.
+/// The fields that differ, for objects with the same fields; otherwise all of `new`. The model has
+/// no objects that merely lack a field: a struct always has all its fields, and another enum
+/// variant has another one.
 fn difference(old: &Value, new: Value) -> Option<Value> {
     if *old == new {
         return None;

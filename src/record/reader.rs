@@ -1,8 +1,8 @@
-//! Reads recordings back: which files belong together, and what they say, input by input.
+//! Reads recordings back: groups files by run and returns their entries in order.
 //!
-//! A file is read line by line, so that the memory it takes does not grow with it. A last line
-//! without an end was torn by a crash and is left out; anything else that cannot be understood is a
-//! mistake with a file and a line.
+//! A file is read line by line, so that memory use does not grow with its size. A last line without
+//! a newline was torn by a crash and is skipped; any other invalid content is an error with file
+//! and line.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,51 +20,52 @@ use super::wire::{Begin, FORMAT, Line, Version, What};
 use super::writer::recordings;
 use crate::terminal::safe;
 
-/// No line of ours is longer.
+/// Maximum length of a line in bytes. The writer never produces a longer one; the limit bounds
+/// memory use for other files.
 const LINE_BYTES_MAX: u64 = 1 << 30;
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// What one process recorded, as far as it is there.
+/// The recording of one process, as far as its files exist.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
-    /// What its files have in common.
+    /// The id that all its files share.
     pub(crate) id: String,
     /// The version of the program.
     pub(crate) lockwatch: String,
-    /// Its files in their order.
+    /// Its files in order.
     files: Vec<(PathBuf, Begin)>,
 }
 
-/// What a run tells.
+/// An entry of a run.
 #[derive(Debug)]
 pub(crate) enum Entry {
-    /// The state took this in.
+    /// An input that the state took in.
     Input(Input),
-    /// This is in force, and has been for longer than the recording lasts.
+    /// An input that was in force before the recording, or this file, began.
     Context(Input),
-    /// So many inputs are missing, from this instant on (`None`: nobody knows how many).
+    /// Inputs that are missing from this instant on, and their number if known.
     Missing { inputs: Option<u64>, since: Mono },
     /// The end of a file was lost in a crash.
     Torn,
 }
 
-/// The instant of something told, on both clocks of the agent.
+/// The instant of an entry, on both clocks of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instant {
     pub(crate) at: Mono,
-    /// Wall clock minus the other one.
+    /// Wall clock minus monotonic clock, in milliseconds.
     offset: i64,
 }
 
 impl Instant {
-    /// The wall clock at `instant`, which is about now.
+    /// The wall clock at `instant`, which must be close to this one.
     pub(crate) fn wall(self, instant: Mono) -> AgentWall {
         AgentWall(self.offset.saturating_add_unsigned(instant.0))
     }
 }
 
 impl Run {
-    /// Nothing is known of what came before its first file.
+    /// Whether the run's first file is missing, so that its earlier state is unknown.
     pub(crate) fn begins_in_the_middle(&self) -> bool {
         self.files.first().is_some_and(|(_, begin)| begin.file > 0)
     }
@@ -74,10 +75,10 @@ impl Run {
         self.files.iter().map(|(path, _)| path.as_path())
     }
 
-    /// Every configuration that was in force, without a look at anything else.
+    /// Every configuration that was in force; other entries are skipped.
     ///
     /// # Errors
-    /// A file cannot be read, or understood.
+    /// A file cannot be read or parsed.
     pub(crate) fn configs(&self) -> anyhow::Result<Vec<Arc<WatchSpec>>> {
         let mut configs: Vec<Arc<WatchSpec>> = Vec::new();
         for (path, _) in &self.files {
@@ -105,10 +106,10 @@ impl Run {
         Ok(configs)
     }
 
-    /// Tells everything in its order; an error of `listener` ends it.
+    /// Passes all entries to `listener` in order, and stops at its first error.
     ///
     /// # Errors
-    /// A file cannot be read, or understood.
+    /// A file cannot be read or parsed, or `listener` failed.
     pub(crate) fn tell(
         &self,
         mut listener: impl FnMut(Instant, Entry) -> anyhow::Result<()>,
@@ -135,7 +136,8 @@ fn offset(wall: i64, at: u64) -> i64 {
     wall.saturating_sub_unsigned(at)
 }
 
-/// Tells one file; says when its last line was. `known`: what was in force when it began.
+/// Reads one file and returns the instant of its last line. `known`: the inputs in force when it
+/// began.
 fn tell_file(
     path: &Path,
     begin: &Begin,
@@ -185,21 +187,21 @@ fn tell_file(
 }
 
 fn mistake(path: &Path, line: u64, error: &serde_json::Error) -> anyhow::Error {
-    // The parser counts lines too, but sees only one.
+    // The parser also counts lines, but it sees only one at a time.
     let text = error.to_string();
     let text = text.split(" at line ").next().unwrap_or(&text);
-    // It may name a field of the file, which may be anything.
+    // The message may quote a field of the file, which may hold anything.
     anyhow!("{}, line {line}, column {}: {}", path.display(), error.column(), safe(text))
 }
 
-/// The lines of a file that have an end.
+/// The complete lines of a file.
 struct Lines {
     reader: BufReader<File>,
     path: PathBuf,
     line: Vec<u8>,
-    /// Of the newest line.
+    /// The number of the newest line.
     number: u64,
-    /// There is something after the last end of a line.
+    /// Whether data follows the last newline.
     torn: bool,
 }
 
@@ -221,17 +223,17 @@ impl Lines {
     }
 }
 
-/// The runs in these files and folders, oldest first, and the files of which there is nothing but a
-/// torn beginning.
+/// The runs in these files and folders, oldest first, and the files that hold only a torn first
+/// line.
 ///
 /// # Errors
-/// One cannot be read, or is no recording that this version knows.
+/// A path cannot be read, or is not a recording in a known format.
 pub(crate) fn find(paths: &[PathBuf]) -> anyhow::Result<(Vec<Run>, Vec<PathBuf>)> {
     let mut runs: BTreeMap<String, BTreeMap<u64, (PathBuf, Begin)>> = BTreeMap::new();
     let mut empty = Vec::new();
     for (path, named) in expand(paths)? {
         match begin(&path) {
-            // The same file twice is told once.
+            // A file that is named twice is read once.
             Ok(Some(begin)) => {
                 drop(runs.entry(begin.run.clone()).or_default().insert(begin.file, (path, begin)))
             }
@@ -250,7 +252,7 @@ pub(crate) fn find(paths: &[PathBuf]) -> anyhow::Result<(Vec<Run>, Vec<PathBuf>)
     Ok((runs, empty))
 }
 
-/// All files, and whether they were named themselves.
+/// All files, each with whether it was named explicitly.
 fn expand(paths: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, bool)>> {
     let mut files = Vec::new();
     for path in paths {
@@ -269,7 +271,7 @@ fn expand(paths: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, bool)>> {
     Ok(files)
 }
 
-/// A file's first line; `None` when even that is torn.
+/// A file's first line; `None` if that is torn.
 fn begin(path: &Path) -> anyhow::Result<Option<Begin>> {
     let mut lines = Lines::open(path)?;
     let Some(first) = lines.next()?.map(<[u8]>::to_vec) else {
@@ -298,7 +300,8 @@ fn begins_like_ours(line: &[u8]) -> bool {
     line.iter().zip(BEGINNING).all(|(a, b)| a == b)
 }
 
-/// An agent that still records removes its oldest file now and then.
+/// Whether the file was removed: an agent that is recording removes its oldest file when it
+/// rotates.
 fn is_gone(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::NotFound)
 }

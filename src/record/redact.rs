@@ -1,10 +1,10 @@
-//! Takes the secrets out of what is recorded: each is replaced by a digest, for the model only ever
-//! asks whether two are equal.
+//! Removes secrets from recorded inputs: each is replaced by a digest, because the model only
+//! compares secrets for equality.
 //!
-//! The digests are salted with a number that is drawn anew in every process and kept in its memory
-//! only: a thread's number or a counter could otherwise be found by trying them all. So the same
-//! secret has the same digest in all files of one run, and another one in the next run, on the
-//! pages and in the log.
+//! The digests are salted with a random number that exists only in the memory of this process;
+//! otherwise short secrets, such as thread numbers and counters, could be found by brute force. The
+//! same secret has the same digest in all files of one run. Its digest differs in the next run, in
+//! the web pages and in the log.
 
 use lockwatch_model::input::{Attestation, Fork, Generation};
 use lockwatch_model::reading::{
@@ -15,13 +15,13 @@ use lockwatch_model::scheme;
 use lockwatch_model::spec::SchemeKind;
 use sha2::{Digest, Sha256};
 
-/// Bytes of a digest: two secrets of one run look alike once in 10¹⁹ pairs.
+/// Length of a digest in bytes. Two secrets of one run collide once in 10¹⁹ pairs.
 const DIGEST_BYTES: usize = 8;
 
-/// What a secret is. Equal bytes of different kinds have different digests.
+/// The kind of a secret. Equal bytes of different kinds have different digests.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// A holder's token, and what claims and hosts call an instance: these are compared with each
+    /// A holder's token, and the ids of instances in claims and hosts, which are compared with each
     /// other.
     Instance = 1,
     Thread,
@@ -43,7 +43,7 @@ impl Redactor {
         Redactor { salt }
     }
 
-    /// A digest of `secret`; nothing stays nothing, for that means something of its own.
+    /// A digest of `secret`. Empty stays empty, because the model treats that as a case of its own.
     fn digest(&self, kind: Kind, secret: &[u8]) -> Vec<u8> {
         if secret.is_empty() {
             return Vec::new();
@@ -57,7 +57,7 @@ impl Redactor {
         hex.into_bytes()
     }
 
-    /// The digest of a thread as a number.
+    /// The digest of a thread, as a decimal number.
     fn number(&self, thread: &[u8]) -> Vec<u8> {
         let digits = self.digest(Kind::Thread, thread);
         let number = std::str::from_utf8(&digits)
@@ -66,7 +66,7 @@ impl Redactor {
         number.unwrap_or_default().to_string().into_bytes()
     }
 
-    /// `scheme` is that of the task's lock.
+    /// Redacts a reading. `scheme` is the scheme of the task's lock.
     pub(crate) fn reading(&self, reading: &TaskReading, scheme: SchemeKind) -> TaskReading {
         let TaskReading { lock, extras, beside } = reading;
         let beside = self.beside(beside, scheme);
@@ -88,7 +88,7 @@ impl Redactor {
         match lock {
             LockReading::Held(held) => LockReading::from(Held {
                 mode: held.mode,
-                // Their order is part of what is compared, so it stays.
+                // Their order is compared too, so it is kept.
                 holders: held.holders.iter().map(|holder| self.holder(holder)).collect(),
                 ghosts: held.ghosts,
                 deadline: held.deadline,
@@ -98,7 +98,7 @@ impl Redactor {
         }
     }
 
-    /// What is left is no secret any more, and may be shown as it is.
+    /// Redacts a holder. The result holds no secret, so it may be displayed unchanged.
     fn holder(&self, holder: &Holder) -> Holder {
         let Holder { client, thread, entries, secret } = holder;
         Holder {
@@ -109,7 +109,7 @@ impl Redactor {
         }
     }
 
-    /// Only what neither codec nor closed list knows is written out, and that could be anything.
+    /// Redacts only values outside the codec and the closed lists: those could be anything.
     fn switches(&self, switches: &SwitchesReading) -> SwitchesReading {
         let SwitchesReading::Read { switches, key_exists, counted, whole } = switches else {
             return switches.clone();
@@ -159,13 +159,12 @@ impl Redactor {
         Ok(hosts.iter().map(|(id, host)| (self.instance(id, scheme), host.clone())).collect())
     }
 
-    /// What claims and hosts call an instance is what the lock calls its holder.
+    /// Redacts the id of an instance in claims and hosts as the lock's holder is redacted.
     fn instance(&self, id: &[u8], scheme: SchemeKind) -> Vec<u8> {
         match scheme {
             SchemeKind::Redisson => match scheme::of(scheme).claimant(id) {
-                // It named itself as the lock does, with the thread that could release it. What
-                // takes its place is a number again, so that whoever reads this finds the same
-                // client in it.
+                // The id has the lock's form, including the thread that could release it. The
+                // replacement keeps that form, so that a reader finds the same client in it.
                 Holder { client, thread: Some(thread), .. } => {
                     [client, self.number(&thread)].join(&b':')
                 }
@@ -185,7 +184,7 @@ impl Redactor {
         }
     }
 
-    /// Who knows a run id or a replication id can feign a replica.
+    /// Replaces run ids and replication ids: a client that knows one can pose as a replica.
     fn generation(&self, generation: &Generation) -> Generation {
         let Generation { run_id, replication_id, forked_from, flushes, evictions, started_empty } =
             generation;

@@ -1,5 +1,5 @@
-//! What goes into a recording comes out of it, but for the secrets; and whatever happens to the
-//! files, the reader says so.
+//! A recording gives back what was recorded, except for secrets, and the reader reports every kind
+//! of damage to its files.
 
 use std::fs;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use super::{Backlog, Message, QUEUED_BYTES_MAX, RecordOptions, Recorder, wire};
 
 const TASKS: u32 = 6;
 
-/// Random inputs. Short lists of values make equal ones likely, so that "as before" happens.
+/// Random inputs. They are drawn from short lists, so that values often repeat and are left out.
 struct Source {
     random: Rng,
     config: Arc<WatchSpec>,
@@ -323,7 +323,7 @@ impl Source {
     }
 }
 
-/// What an input is once its secrets are taken out.
+/// The expected input after redaction.
 fn redacted(redactor: &Redactor, config: &WatchSpec, input: &Input) -> Input {
     let Input::Sample(sample) = input else { return input.clone() };
     let scheme = |task: TaskIndex| config.tasks[task.0 as usize].lock.scheme;
@@ -398,7 +398,7 @@ fn options(folder: &TempDir, max_bytes: u64) -> RecordOptions {
     RecordOptions { folder: folder.path().join("recordings"), max_bytes }
 }
 
-/// Everything in a folder, told.
+/// All entries of a folder.
 fn told(options: &RecordOptions) -> Vec<(Mono, Entry)> {
     let (runs, _) = reader::find(std::slice::from_ref(&options.folder)).unwrap();
     let mut all = Vec::new();
@@ -484,7 +484,7 @@ fn a_folder_that_goes_and_comes_back_leaves_a_hole_that_is_told() {
     fs::remove_dir_all(&options.folder).unwrap();
     writer.take(message(1_000, Input::Tick));
     writer.flush();
-    // A configuration that nobody could write down must be known afterwards.
+    // A configuration that was dropped must still be known afterwards.
     writer.take(message(2_000, config(2)));
     writer.take(message(3_000, Input::Tick));
     fs::create_dir(&options.folder).unwrap();
@@ -502,7 +502,7 @@ fn a_folder_that_goes_and_comes_back_leaves_a_hole_that_is_told() {
     assert_eq!((spec.epoch, *inputs, *since, *at), (2, Some(3), Mono(1_000), Mono(4_000)));
 }
 
-/// As on a disk that is full for days: the folder fills with nothing.
+/// As on a disk that stays full for days: the folder must not fill with empty files.
 #[test]
 fn a_disk_that_takes_nothing_gets_no_file_for_each_attempt() {
     let folder = TempDir::new().unwrap();

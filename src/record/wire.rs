@@ -1,7 +1,7 @@
-//! What a recording looks like in a file: JSON, a line for each input.
+//! The file format of a recording: JSON, one line for each input.
 //!
-//! The first line of a file is a [`Begin`], every other one a [`Line`]. A reader refuses what it
-//! does not know: whoever changes an input of the model raises [`FORMAT`].
+//! The first line of a file is a [`Begin`], every other line a [`Line`]. A reader refuses unknown
+//! formats, so a change to an input of the model must raise [`FORMAT`].
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use lockwatch_model::time::Mono;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The version of the format; any other one is refused.
+/// The version of the format. The reader refuses any other.
 pub(crate) const FORMAT: u32 = 2;
 
-/// Just enough of a file's first line to know whether the rest can be understood.
+/// The part of a file's first line that says whether the rest can be parsed.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Version {
     pub(crate) lockwatch_recording: u32,
@@ -28,37 +28,37 @@ pub(crate) struct Begin {
     pub(crate) lockwatch_recording: u32,
     /// The version of the program that wrote it.
     pub(crate) lockwatch: String,
-    /// The same in all files of one process, and in no other.
+    /// The id of the run: the same in all files of one process, and unique to it.
     pub(crate) run: String,
     /// Counts the run's files from 0.
     pub(crate) file: u64,
-    /// The instant, on the agent's clock.
+    /// The instant on the agent's monotonic clock, in milliseconds.
     pub(crate) at: u64,
-    /// The same instant on the agent's wall clock.
+    /// The same instant on the agent's wall clock, in milliseconds since the Unix epoch.
     pub(crate) wall: i64,
-    /// Nothing is missing between the file before and this one.
+    /// Whether nothing is missing between the previous file and this one.
     pub(crate) continues: bool,
-    /// So many of the lines that follow repeat what was in force when the file began: new only for
-    /// who lacks the file before.
+    /// Number of following lines that repeat what was in force when the file began. A reader needs
+    /// them only if it lacks the previous file.
     pub(crate) context: u32,
 }
 
-/// Any other line: the instant on the agent's clock, and what it brought.
+/// Any other line: the instant on the agent's monotonic clock, and its content.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Line(pub(crate) u64, pub(crate) What);
 
-/// What a line tells.
+/// The content of a line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum What {
-    /// Anything but a sample that was read.
+    /// Any input except a sample that was read.
     Input(Input),
     /// A sample that was read.
     Batch(Batch),
-    /// Inputs before this line could not be kept.
+    /// Inputs before this line that were dropped.
     Missing(Missing),
-    /// The agent's wall clock at this line's instant; told when it does not follow from the one
-    /// told before.
+    /// The agent's wall clock at this line's instant. Written only when it does not follow from the
+    /// previous offset.
     Wall(i64),
 }
 
@@ -67,11 +67,11 @@ pub(crate) enum What {
 pub(crate) struct Missing {
     /// How many.
     pub(crate) inputs: u64,
-    /// The instant of the first of them.
+    /// The instant of the first of them, in milliseconds.
     pub(crate) since: u64,
 }
 
-/// A sample, without what is as in the batch before of the same server.
+/// A sample, without the values that equal those of the same server's previous batch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Batch {
@@ -81,24 +81,24 @@ pub(crate) struct Batch {
     pub(crate) standing: Standing,
     pub(crate) sent: Mono,
     pub(crate) took_ms: u64,
-    /// What is read beside the locks, not the locks.
+    /// Whether this is a sample of keys beside the locks, not of the locks.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) beside: bool,
-    /// How what the server says of itself differs from before; absent where it says nothing.
+    /// How the server's attestation differs from the previous one; absent if there is none.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) attestation: Option<Value>,
-    /// Which tasks; absent: as before.
+    /// The tasks; absent: the same as before.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) tasks: Option<Runs>,
-    /// Of these, whose waiters, fencing token or hosts were read, which happens in turn.
+    /// Those whose waiters, fencing token or hosts were read, which happens in turn.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) extras: Runs,
-    /// How those differ that are not as before, in the order of the tasks.
+    /// The differences of the readings that changed, in the order of the tasks.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) changed: Vec<(TaskIndex, Value)>,
 }
 
-/// Tasks: the first of each run, and how many follow each other.
+/// A set of tasks: the first index of each run, and its length.
 pub(crate) type Runs = Vec<(u32, u32)>;
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

@@ -1,8 +1,8 @@
-//! The files of a recording: rotated, bounded, and never in the way of the agent.
+//! Writes a recording's files: rotated, of bounded total size, and without blocking the agent.
 //!
-//! After any error the file is left as it is (its last line may be torn), or removed if nothing
-//! whole is in it, and a new one is begun some seconds later: what was to be written meanwhile is
-//! counted. Nothing is ever appended to a file that an error, or another process, has left.
+//! After an error the file is left as it is (its last line may be torn), or removed if it holds no
+//! complete line. A new one is started after [`RETRY`], and the inputs in between are counted. The
+//! writer never appends to a file that an error, or another process, has left.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -23,22 +23,23 @@ use super::wire::{Begin, FORMAT, Line, Missing, What};
 use super::{Message, RecordOptions};
 use crate::output::clock::rfc3339;
 
-/// A folder holds about so many files, so that as big a part of the past goes at once.
+/// Approximate number of files in a folder. Removing the oldest one removes this fraction of the
+/// past.
 const FILES: u64 = 8;
-/// Lines wait no longer for the disk.
+/// Maximum time that lines wait before they are written.
 const FLUSH: Duration = Duration::from_millis(500);
-/// And no more of them.
+/// Maximum size of the lines that wait, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
-/// After an error, the disk is left alone for so long.
+/// Pause after an error before the next attempt, so that a full disk is not written to constantly.
 const RETRY: Duration = Duration::from_secs(10);
-/// A wall clock that differs by less than this from what follows from the lines before has not
-/// moved.
+/// Wall clock differences up to this are noise of the measurement, in milliseconds; larger ones are
+/// recorded as a step.
 const WALL_NOISE_MS: u64 = 20;
-/// What a recording's name begins and ends with. In between are the instant at which it begins, the
-/// run, and its number in that.
+/// Prefix and suffix of a recording's file name. In between are its start, the run, and its number
+/// in the run.
 const NAME: (&str, &str) = ("lockwatch-", ".jsonl");
 
-/// Writes what it is told; owned by a thread of its own.
+/// Writes the messages that it receives, on a thread of its own.
 pub(super) struct Writer {
     folder: PathBuf,
     max_bytes: u64,
@@ -46,19 +47,19 @@ pub(super) struct Writer {
     packer: Packer,
     next_file: u64,
     retry: Duration,
-    /// Names must not go back with the clock.
+    /// Start of the newest file: file names must stay in order when the wall clock goes back.
     newest_wall: i64,
     state: State,
-    /// That it cannot record was told, and nothing could be written since.
+    /// The failure was logged, and nothing could be written since.
     is_failing: bool,
     missing: Option<Missing>,
 }
 
 enum State {
-    /// The next line begins a file.
+    /// The next line starts a file.
     Ready,
     Writing(Box<Open>),
-    /// Something went wrong: no file until then.
+    /// An error occurred: no new file until this instant.
     Broken {
         until: Instant,
     },
@@ -69,12 +70,12 @@ struct Open {
     path: PathBuf,
     file: File,
     written: u64,
-    /// It is full at this length.
+    /// The file is full at this length, in bytes.
     limit: u64,
     lines: Vec<u8>,
-    /// How many inputs are in them, or told in them to be missing, and the instant of the first.
+    /// The inputs in the buffer, including those reported as missing, and the instant of the first.
     waiting: Option<Missing>,
-    /// The agent's wall clock minus its other one, as told.
+    /// The agent's wall clock minus its monotonic clock, as recorded last.
     offset: i64,
 }
 
@@ -100,7 +101,7 @@ impl Writer {
         })
     }
 
-    /// Writes until nobody has anything more to write.
+    /// Writes until all senders are gone.
     pub(super) fn run(&mut self, messages: &Receiver<Message>, queued: &AtomicU64) {
         let mut flushed = Instant::now();
         loop {
@@ -139,7 +140,7 @@ impl Writer {
         }
     }
 
-    /// Whether there is a file; begins one where there should be.
+    /// Whether a file is open; starts one if it is time.
     fn ready(&mut self, at: Mono, wall: AgentWall, input: &Input) -> bool {
         match &self.state {
             State::Writing(open) if open.length() < open.limit => return true,
@@ -164,9 +165,9 @@ impl Writer {
         }
     }
 
-    /// A file with its first lines. They are written with the next ones.
+    /// Creates a file with its first lines, which are written with the next ones.
     fn begin(&mut self, at: Mono, wall: AgentWall, input: &Input) -> io::Result<Open> {
-        // A first line that puts everything in force needs no other ones before.
+        // The first lines repeat everything in force, so that the file can be read alone.
         let context = self.packer.begin();
         let context = if matches!(input, Input::Config(_)) { Vec::new() } else { context };
         self.newest_wall = self.newest_wall.max(wall.0);
@@ -194,7 +195,7 @@ impl Writer {
             self.folder.join(format!("{first}{stamp}-{}-{:06}{last}", self.run, self.next_file));
         let file = create(&path)?;
         self.next_file += 1;
-        // What every file begins with must stay a small part of it.
+        // The first lines of a file must stay a small part of it.
         let limit = (self.max_bytes / FILES).max(4 * lines.len() as u64).min(self.max_bytes / 2);
         Ok(Open {
             path,
@@ -219,7 +220,7 @@ impl Writer {
         let told = moved.then_some(What::Wall(wall.0));
         open.offset = if moved { offset } else { open.offset };
         let missing = self.missing.take();
-        // As long as it is not on the disk, what is missing before it is not told either.
+        // Until the buffer is on the disk, the gap before it is not recorded either.
         let before = missing.as_ref().map_or((0, at.0), |missing| (missing.inputs, missing.since));
         let waiting = open.waiting.get_or_insert(Missing { inputs: 0, since: before.1 });
         waiting.inputs += before.0 + 1;
@@ -252,9 +253,9 @@ impl Writer {
         }
     }
 
-    /// Lets go of the file.
+    /// Closes the file after an error.
     fn fail(&mut self, error: &io::Error) {
-        // A full disk may well take an empty file, but that is no end of the trouble.
+        // A full disk may accept an empty file, so creating one does not end the failure.
         if !std::mem::replace(&mut self.is_failing, true) {
             let (folder, seconds) = (self.folder.display(), self.retry.as_secs());
             tracing::error!(%folder, %error, "cannot record; it is tried again every {seconds} s");
@@ -264,8 +265,8 @@ impl Writer {
             State::Broken { until: Instant::now() + self.retry },
         );
         if let State::Writing(open) = state {
-            // On a disk that stays full there would be one more each time, without anything whole
-            // in it.
+            // On a disk that stays full, each attempt would leave another file without a complete
+            // line.
             if open.written == 0 && fs::remove_file(&open.path).is_ok() {
                 self.next_file -= 1;
             }
@@ -297,7 +298,7 @@ fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// A file that somebody removed takes bytes as before, and keeps none.
+/// Fails if the file was removed: writes to it would succeed, and be lost.
 fn still_there(path: &Path) -> io::Result<()> {
     fs::metadata(path).map(|_| ())
 }
@@ -339,7 +340,7 @@ pub(super) fn recordings(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Bytes that nobody can guess.
+/// Random bytes from the system.
 fn random<const COUNT: usize>() -> io::Result<[u8; COUNT]> {
     use std::io::Read as _;
     let mut bytes = [0; COUNT];
@@ -349,7 +350,7 @@ fn random<const COUNT: usize>() -> io::Result<[u8; COUNT]> {
 
 #[cfg(test)]
 impl Writer {
-    /// The same, but for tests that cannot wait so long after an error.
+    /// A writer without the pause after an error, for tests.
     pub(super) fn retrying_at_once(options: &RecordOptions) -> Writer {
         Writer { retry: Duration::ZERO, ..Writer::new(options).unwrap() }
     }

@@ -1,4 +1,4 @@
-//! Dialling: from a configured redis to a greeted connection, within bounded time.
+//! Dialling: connects to a configured server and completes the greeting, within bounded time.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,44 +22,45 @@ use crate::apart::apart;
 use crate::clock::Clock;
 use crate::config::{Endpoint, PasswordSource, Secret};
 
-/// Longest wait for the name to be resolved, and for connecting to one address.
+/// Maximum time for resolving a name, and for connecting to one address.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
-/// Most addresses of one name that are tried.
+/// Maximum number of addresses of one name that are tried in one dial.
 const ADDRESSES: usize = 4;
-/// How long a connection may be silent before the kernel looks whether the peer is still there.
+/// How long a connection may be idle before the kernel probes the peer.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// A first batch that goes out in one write with the greeting.
+/// A first batch that is sent in one write with the greeting.
 ///
-/// After a reply was lost, this makes the greeting and the batch share their fate. A network that
-/// loses, say, every second reply would otherwise let each greeting pass and swallow each first
-/// batch.
+/// It is used after a reply was lost, so that greeting and batch succeed or fail together. A
+/// network that loses every second reply, for example, would otherwise let each greeting pass and
+/// drop each first batch.
 #[derive(Clone, Debug)]
 pub struct Opening {
-    /// The commands, made for the caps of the connection before.
+    /// The commands, made for the capabilities of the previous connection.
     pub commands: Vec<Command>,
-    /// What the instants are told by.
+    /// The clock for the instants in [`Opened`].
     pub clock: Clock,
 }
 
 /// The replies to an [`Opening`], and the instants around it.
 #[derive(Clone, Debug)]
 pub struct Opened {
-    /// When it was sent.
+    /// When the commands were sent.
     pub sent: Mono,
     /// The agent's wall clock at that instant.
     pub sent_wall: AgentWall,
-    /// When the last reply had come.
+    /// When the last reply was received.
     pub received: Mono,
-    /// As many as there were commands.
+    /// One reply for each command.
     pub replies: Vec<Reply>,
 }
 
-/// Connects to a server, logs in, chooses the database and finds out what the user may do. Asks
-/// `opening` as well, if there is one. `in_vain` says how many attempts there were since the last
+/// Connects to a server, logs in, selects the database and determines what the user may do. Sends
+/// `opening` with it, if there is one. `in_vain` is the number of attempts since the last useful
+/// one.
 /// one that was of use.
 ///
-/// # Errors
+/// Why no connection was made.
 /// Why there is no connection.
 pub async fn connect(
     endpoint: &Endpoint,
@@ -71,10 +72,10 @@ pub async fn connect(
     greet_over(stream, endpoint, password.as_ref(), opening).await
 }
 
-/// The same over a stream that is open already, with this password.
+/// Like [`connect`], but over an open stream and with this password.
 ///
 /// # Errors
-/// Why there is no connection.
+/// Why no connection was made.
 pub async fn greet_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     endpoint: &Endpoint,
@@ -110,7 +111,7 @@ pub async fn greet_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     if !all {
         return Err(ended);
     }
-    // The greeting is over: the crate shall add nothing to it.
+    // The greeting is complete: the crate must not add commands to it.
     let nothing = RedisConnectionInfo::default().set_skip_set_lib_name();
     let unlimited =
         AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
@@ -125,8 +126,8 @@ pub async fn greet_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     Ok((Connection::new(inner, driver, ledger, endpoint.timeout, greeting), opened))
 }
 
-/// Opens a TCP connection to the first address that accepts one; after attempts in vain another is
-/// the first.
+/// Opens a TCP connection to the first address that accepts one. After failed attempts it starts
+/// with another address.
 pub(super) async fn dial(endpoint: &Endpoint, in_vain: usize) -> Result<TcpStream, Failure> {
     let limit = endpoint.timeout.min(DIAL_TIMEOUT);
     let mut addresses = resolve(&endpoint.at, limit).await?;
@@ -134,7 +135,8 @@ pub(super) async fn dial(endpoint: &Endpoint, in_vain: usize) -> Result<TcpStrea
     dial_any(addresses.into_iter(), limit).await
 }
 
-/// Whoever takes a connection may still be of no use: a proxy whose server is gone, or a replica.
+/// Rotates the addresses: a peer that accepts the connection may still be useless, for example a
+/// proxy whose server is gone, or a replica.
 fn take_turns(addresses: &mut [SocketAddr], in_vain: usize) {
     if let Some(first) = in_vain.checked_rem(addresses.len()) {
         addresses.rotate_left(first);
@@ -170,10 +172,10 @@ async fn dial_address(address: SocketAddr, limit: Duration) -> Result<TcpStream,
     Ok(stream)
 }
 
-/// Sends the greeting and collects the replies, as far as they come; says why there are no more.
+/// Sends the greeting and collects the replies until the last one or an error, which it returns.
 ///
-/// This is done before the redis crate gets the stream: a server that is full refuses a client
-/// unasked and hangs up, and the crate would drop that refusal.
+/// This happens before the redis crate gets the stream: a server at its limit of clients sends an
+/// error unasked and closes the connection, and the crate would drop that error.
 async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut Guarded<S>,
     handshake: &Handshake<'_>,
@@ -182,7 +184,7 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> (Vec<Reply>, Failure) {
     let mut request = handshake.bytes();
     request.extend(more.iter().flat_map(|command| redis::pack_command(&command.args)));
-    // If the peer has hung up already, what it said before is more telling than this error.
+    // If the peer has closed the connection, its last message explains more than this error.
     let written = stream.write_all(&request).await;
     let mut bytes = Vec::new();
     while stream.passed().0 < handshake.len() + more.len() {
@@ -205,7 +207,7 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// Parses `count` whole replies: as one list, because the crate parses one value at a time.
+/// Parses `count` complete replies, as one list because the crate parses one value at a time.
 fn parse(count: usize, replies: Vec<u8>) -> Option<Vec<Reply>> {
     let list = [format!("*{count}\r\n").into_bytes(), replies].concat();
     match convert::reply(redis::parse_redis_value(&list).ok()?) {
@@ -214,10 +216,10 @@ fn parse(count: usize, replies: Vec<u8>) -> Option<Vec<Reply>> {
     }
 }
 
-/// The password as of now, so that a rotated one is picked up.
+/// Reads the password on each dial, so that a rotated one is picked up.
 pub(super) async fn password(source: Option<&PasswordSource>) -> Result<Option<Secret>, Failure> {
     let Some(source) = source.cloned() else { return Ok(None) };
-    // A secret may lie on a network file system.
+    // Done on a thread, because the file may be on a network file system.
     let read = apart(move || source.read()).await;
     let read = read.map_err(|error| Failure::new(Unknown::Auth, error))?;
     read.map(Some).map_err(|error| Failure::new(Unknown::Auth, error))
@@ -230,8 +232,7 @@ mod tests {
     use super::*;
     use crate::config::{HostPort, Login};
 
-    /// What is read is evidence for the instant at which it was asked for, not for that of the
-    /// answer.
+    /// A reading is evidence for the instant of the request, not of the answer.
     #[tokio::test]
     async fn a_batch_that_goes_with_the_greeting_counts_from_when_it_was_sent() {
         let _rule = crate::truth::rule("1 evidence");

@@ -1,4 +1,4 @@
-//! One connection: batches out, replies in, in order.
+//! One connection: sends batches and returns their replies in order.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::guard::{Fault, Ledger};
 use super::{Failure, convert};
 
-/// A connection that has been greeted. Dropping it closes it at once, whatever is under way.
+/// A connection after its greeting. Dropping it closes it at once, whatever is in flight.
 #[derive(Debug)]
 pub struct Connection {
     inner: MultiplexedConnection,
@@ -26,7 +26,7 @@ pub struct Connection {
     _driver: AbortOnDropHandle<()>,
 }
 
-/// What a server said of itself when it was greeted.
+/// What a server reported in its greeting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Greeting {
     pub(super) caps: Caps,
@@ -43,7 +43,7 @@ impl Connection {
         greeting: Greeting,
     ) -> Connection {
         let Greeting { caps, version, role } = greeting;
-        // The crate's driver would wait for replies that never come; it must not outlive the
+        // The crate's driver would wait for replies that never come, so it must end with the
         // connection.
         let driver = AbortOnDropHandle::new(tokio::spawn(driver));
         Connection { inner, ledger, timeout, caps, version, role, _driver: driver }
@@ -54,21 +54,21 @@ impl Connection {
         self.caps
     }
 
-    /// The server's version, where it tells.
+    /// The server's version, if it reports one.
     pub fn version(&self) -> Option<&Arc<str>> {
         self.version.as_ref()
     }
 
-    /// The role that the server gave when it was greeted, where it tells.
+    /// The server's role at the greeting, if it reports one.
     pub fn role(&self) -> Option<Role> {
         self.role
     }
 
     /// Sends `commands` in one write and waits for exactly as many replies, in order. Several
-    /// batches may be under way. A command that the server refuses is a [`Reply::Error`].
+    /// batches may be in flight. A command that the server refuses yields a [`Reply::Error`].
     ///
     /// # Errors
-    /// Why there are no replies. The connection is of no use after that: drop it.
+    /// Why there are no replies. The connection is then unusable: drop it.
     pub async fn exec(&self, commands: &[Command]) -> Result<Vec<Reply>, Failure> {
         let pipeline = convert::pipeline(commands);
         let mut inner = self.inner.clone();
@@ -86,12 +86,13 @@ impl Connection {
     }
 }
 
-/// Nothing, or not everything, came in time.
+/// The failure for replies that are missing at the timeout.
 pub(super) fn no_reply(timeout: Duration) -> Failure {
     Failure::new(Unknown::Timeout, format_args!("no complete reply within {timeout:?}"))
 }
 
-/// The connection ended: `fault` says why, if it was our own filter; otherwise `error` does.
+/// The failure for a connection that ended: because of `fault`, if our filter ended it, else
+/// because of `error`.
 pub(super) fn broken(fault: Option<Fault>, error: &dyn std::fmt::Display) -> Failure {
     match fault {
         Some(Fault::NotRedis) => {

@@ -1,10 +1,10 @@
-//! From the redis crate's values to the model's replies, and from a server's refusal to a reason.
+//! Converts the redis crate's values to the model's replies, and a server's refusals to reasons.
 
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::reply::{Command, Reply, ServerError};
 use redis::Value;
 
-/// One reply. Types that only RESP3 has do not occur: no connection of ours speaks it.
+/// Converts one reply. RESP3 types do not occur, because these connections speak RESP2.
 pub(super) fn reply(value: Value) -> Reply {
     match value {
         Value::Int(value) => Reply::Int(value),
@@ -20,7 +20,7 @@ pub(super) fn reply(value: Value) -> Reply {
     }
 }
 
-/// The commands as one pipeline, so that they leave in one write.
+/// Puts the commands into one pipeline, so that they are sent in one write.
 pub(super) fn pipeline(commands: &[Command]) -> redis::Pipeline {
     let mut pipeline = redis::Pipeline::with_capacity(commands.len());
     for command in commands {
@@ -34,8 +34,8 @@ pub(super) fn pipeline(commands: &[Command]) -> redis::Pipeline {
     pipeline
 }
 
-/// Why a server refused a command of the greeting: as everywhere, and for the many ways in which a
-/// login can be refused.
+/// Why a server refused a command of the greeting. A login can be refused in many more ways than
+/// other commands.
 pub(super) fn refusal(error: &ServerError) -> Unknown {
     let says = |part: &str| {
         error.detail.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()))

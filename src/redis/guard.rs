@@ -1,9 +1,9 @@
-//! What a server may send: a filter between the socket and the redis crate's parser.
+//! Limits what a server may send: a filter between the socket and the redis crate's parser.
 //!
-//! The crate reads whatever comes: it allocates as much as the peer sends, drops replies that
-//! nobody asked for, speaks RESP3, and loses its place over an error line that is not UTF-8. Behind
-//! this filter it sees only well-formed RESP2 replies that were asked for, of bounded size.
-//! Anything else ends the connection, and the reason is kept.
+//! The crate's parser allocates as much as the peer sends, drops unsolicited replies, accepts
+//! RESP3, and loses its place over an error line that is not UTF-8. Behind this filter it sees only
+//! well-formed, solicited RESP2 replies of bounded size. Anything else ends the connection, and the
+//! reason is kept.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,43 +13,43 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Longest line: a status, an error, an integer, a length.
+/// Maximum length of a line (status, error, integer or length) in bytes.
 const LINE_BYTES: u32 = 64 << 10;
-/// Longest string.
+/// Maximum length of a bulk string in bytes.
 const BULK_BYTES: u64 = 1 << 20;
-/// Most items of one list.
+/// Maximum number of items in one array.
 const ARRAY_ITEMS: u64 = 65_536;
-/// Deepest nesting of lists.
+/// Maximum nesting depth of arrays.
 const DEPTH: usize = 8;
-/// Most bytes that the replies of one batch may take, with [`ITEM_BYTES`] added for each item.
+/// Maximum size of the replies to one batch in bytes, plus [`ITEM_BYTES`] for each item. It bounds
+/// what a server can make the agent allocate.
 const BATCH_BYTES: u64 = 32 << 20;
-/// What an item costs in memory beside its bytes.
+/// Memory overhead of an item in bytes, besides its content.
 const ITEM_BYTES: u64 = 64;
 
 /// Why the filter ended the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// This is not RESP2.
+    /// The data is not RESP2.
     NotRedis,
-    /// A reply that nobody asked for.
+    /// An unsolicited reply.
     Unasked,
-    /// A reply beyond the limits.
+    /// A reply that exceeds the limits.
     TooLarge,
     /// The peer closed the connection, or it broke.
     Closed,
 }
 
-/// What the two ends of a connection tell each other: how many replies are expected, and what went
-/// wrong.
+/// Shared by the two halves of a connection: how many replies are expected, and what failed.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// How many replies each batch that was sent will bring.
+    /// The number of replies expected for each batch.
     batches: Mutex<VecDeque<usize>>,
     fault: OnceLock<Fault>,
 }
 
 impl Ledger {
-    /// Announces a batch; to be called before it is sent.
+    /// Registers a batch; call it before the batch is sent.
     pub(super) fn expect(&self, replies: usize) {
         self.batches.lock().unwrap_or_else(PoisonError::into_inner).push_back(replies);
     }
@@ -64,7 +64,7 @@ impl Ledger {
     }
 }
 
-/// A stream whose incoming side is filtered.
+/// A stream that filters what it receives.
 #[derive(Debug)]
 pub(super) struct Guarded<S> {
     stream: S,
@@ -77,7 +77,7 @@ impl<S> Guarded<S> {
         Guarded { stream, scanner: Scanner::default(), ledger }
     }
 
-    /// How many whole replies have passed so far, and how many bytes they took.
+    /// Number of complete replies so far, and their size in bytes.
     pub(super) fn passed(&self) -> (usize, usize) {
         (self.scanner.replies, self.scanner.reply_end)
     }
@@ -102,7 +102,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
         }
         let Err(fault) = this.scanner.feed(fresh, &this.ledger) else { return Poll::Ready(Ok(())) };
         this.ledger.fault.get_or_init(|| fault);
-        // The whole replies before the fault still count: only what follows is to blame for it.
+        // The complete replies before the fault are still valid.
         let whole = this.scanner.reply_end.saturating_sub(seen);
         buf.set_filled(before + whole);
         match whole {
@@ -130,34 +130,34 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
     }
 }
 
-/// Follows the structure of replies through any cutting of the bytes, without keeping them.
+/// Tracks the structure of replies across arbitrary read boundaries, without buffering.
 #[derive(Debug, Default)]
 struct Scanner {
     state: State,
-    /// Items still to come of each list that is open.
+    /// Remaining items of each open array.
     open: Vec<u64>,
-    /// Replies still to come of the present batch.
+    /// Remaining replies of the current batch.
     batch_left: usize,
-    /// Bytes that the present batch has taken.
+    /// Size of the current batch so far, in bytes.
     batch_bytes: u64,
-    /// Whole replies so far.
+    /// Number of complete replies so far.
     replies: usize,
-    /// Bytes so far.
+    /// Number of bytes so far.
     bytes: usize,
-    /// Where the newest whole reply ended.
+    /// Offset of the end of the newest complete reply.
     reply_end: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 enum State {
-    /// The next byte says what follows.
+    /// The next byte is the type of an item.
     #[default]
     Start,
-    /// Within a status or an error.
+    /// Inside a status or an error.
     Text { length: u32, carriage: bool },
-    /// Within a number.
+    /// Inside a number.
     Number { use_as: NumberUse, negative: bool, value: Option<u64>, carriage: bool },
-    /// Within a string, its line end included.
+    /// Inside a bulk string, including its line end.
     Body { left: u64 },
 }
 
@@ -174,7 +174,7 @@ impl Scanner {
         let mut at = 0;
         while let Some(byte) = bytes.get_mut(at) {
             let step = match self.state {
-                // A long stretch in a string, but for its line end, is skipped at once.
+                // The content of a bulk string is skipped at once, without its line end.
                 State::Body { left } if left > 2 => {
                     let skip = (left - 2).min((bytes.len() - at) as u64);
                     self.state = State::Body { left: left - skip };
@@ -221,7 +221,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// The first byte of an item.
+    /// Handles the first byte of an item.
     fn start(&mut self, byte: u8, ledger: &Ledger) -> Result<(), Fault> {
         let number =
             |use_as| State::Number { use_as, negative: false, value: None, carriage: false };
@@ -245,7 +245,7 @@ impl Scanner {
     fn number_done(&mut self, use_as: NumberUse, negative: bool, value: u64) -> Result<(), Fault> {
         match use_as {
             NumberUse::Integer => self.item_done(),
-            // A length of -1 says that there is no value.
+            // A length of -1 is a null value.
             NumberUse::BulkLength | NumberUse::ArrayLength if negative => match value {
                 1 => self.item_done(),
                 _ => return Err(Fault::NotRedis),
@@ -264,7 +264,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// An item is complete, and with it perhaps the lists around it.
+    /// Completes an item, and the arrays that it completes.
     fn item_done(&mut self) {
         self.state = State::Start;
         while let Some(left) = self.open.last_mut() {
@@ -279,7 +279,7 @@ impl Scanner {
     }
 }
 
-/// The next byte of a number, up to the carriage return.
+/// Handles the next byte of a number, up to the carriage return.
 fn number_byte(
     byte: u8,
     use_as: NumberUse,
@@ -309,8 +309,8 @@ fn number_byte(
 mod tests {
     use super::*;
 
-    /// Feeds `bytes` in pieces of `cut`, with `expected` replies asked for; gives what passed and
-    /// the end of it.
+    /// Feeds `bytes` in pieces of `cut` with `expected` replies registered; returns how much
+    /// passed, and the result.
     fn scan(bytes: &[u8], cut: usize, expected: usize) -> Result<(usize, usize), Fault> {
         let (mut scanner, ledger) = (Scanner::default(), Ledger::default());
         ledger.expect(expected);

@@ -1,5 +1,5 @@
-//! The greeting of a server: log in, choose the database, and find out what this user may do, in
-//! one round trip.
+//! The greeting: logs in, selects the database, and determines what this user may do, in one round
+//! trip.
 
 use lockwatch_model::accept::{self, Caps, RoleCheck};
 use lockwatch_model::reading::Unknown;
@@ -8,13 +8,13 @@ use lockwatch_model::reply::{Command, Reply, ServerError};
 use super::connection::Greeting;
 use super::{Failure, convert};
 
-/// One command of the greeting, and what its reply is for.
+/// One command of the greeting, named by the purpose of its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Auth,
     Select,
-    /// For people who look at `CLIENT LIST`; and, where the server can, leave no trace in the keys'
-    /// idle times.
+    /// Sets the name that `CLIENT LIST` shows and, where the server can, `NO-TOUCH`, so that reads
+    /// leave the keys' idle times unchanged.
     Courtesy,
     Role,
     InfoServer,
@@ -25,7 +25,7 @@ enum Step {
 /// A name and a password.
 pub(super) struct Login<'a> {
     pub(super) username: Option<&'a str>,
-    /// Without one, the greeting logs in only if there is a `username`.
+    /// If absent, the greeting logs in only if there is a `username`.
     pub(super) password: Option<&'a str>,
 }
 
@@ -60,14 +60,14 @@ impl<'a> Handshake<'a> {
         Handshake { login, assume_master, in_cluster: false, steps }
     }
 
-    /// Of a server of a cluster, whose replicas answer only after this.
+    /// Adds `READONLY`: replicas in a cluster refuse reads without it.
     pub(super) fn with_readonly(mut self) -> Handshake<'a> {
         self.in_cluster = true;
         self.steps.push((Step::Courtesy, Command::new(["READONLY"])));
         self
     }
 
-    /// How many replies there will be.
+    /// Number of replies expected.
     pub(super) fn len(&self) -> usize {
         self.steps.len()
     }
@@ -77,7 +77,7 @@ impl<'a> Handshake<'a> {
         self.steps.iter().flat_map(|(_, command)| redis::pack_command(&command.args)).collect()
     }
 
-    /// Judges the replies, as far as they came. `ended` says why there are no more.
+    /// Judges the replies received. `ended` is the reason why there are no more.
     pub(super) fn judge(&self, replies: &[Reply], ended: Failure) -> Result<Greeting, Failure> {
         let mut caps =
             Caps { pexpiretime: false, role: RoleCheck::Assumed, info: false, sharded: false };
@@ -140,7 +140,7 @@ impl<'a> Handshake<'a> {
     }
 }
 
-/// Refusals that are shown as they are, though a password may have a word in common with them.
+/// Refusals that are shown unchanged, although a password may share a word with them.
 const REFUSALS: [&str; 5] = [
     "NOAUTH Authentication required.",
     "WRONGPASS invalid username-password pair or user is disabled.",
@@ -149,12 +149,12 @@ const REFUSALS: [&str; 5] = [
      your configuration is correct?",
     "ERR max number of clients reached",
 ];
-/// So many characters of a password in a row are never shown.
+/// Length in characters from which a part of a password is masked.
 const PART: usize = 4;
 
-/// `said` without any part of `secret`: a server that does not know `AUTH` repeats its arguments,
-/// perhaps cut off; and whoever is no Redis may repeat them anywhere. What is not ASCII is `?` by
-/// now.
+/// `said` without any part of `secret`. A server that does not know `AUTH` repeats its arguments,
+/// perhaps truncated, and a peer that is not Redis may repeat them anywhere. Non-ASCII characters
+/// are already `?` here.
 fn masked(said: &str, secret: &str) -> String {
     let secret: Vec<u8> =
         secret.bytes().map(|byte| if byte.is_ascii() { byte } else { b'?' }).collect();
@@ -178,17 +178,17 @@ fn masked(said: &str, secret: &str) -> String {
     shown
 }
 
-/// What stands for a password.
+/// The replacement for a password.
 const MASK: &str = "***";
 
-/// Whether `PEXPIRETIME` exists and this user may send it. A refusal of the probed *key* says that
-/// it may.
+/// Whether `PEXPIRETIME` exists and this user may use it. A refusal of only the probed *key* means
+/// yes.
 fn may_ask_pexpiretime(reply: &Reply) -> bool {
     match reply {
         Reply::Int(_) => true,
         Reply::Error(error) => match convert::refusal(error) {
             Unknown::NoPermission => !error.detail.windows(7).any(|window| window == b"command"),
-            // Where a key lives is asked after whether there is such a command.
+            // The server checks the command first, and then which server has the key.
             Unknown::NotMaster | Unknown::Moved | Unknown::ClusterDown => true,
             _ => false,
         },
@@ -196,7 +196,7 @@ fn may_ask_pexpiretime(reply: &Reply) -> bool {
     }
 }
 
-/// A version that is fit to be shown.
+/// The version, if it is safe to display.
 fn tame(version: &[u8]) -> Option<&str> {
     let version = str::from_utf8(version).ok()?;
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".-+_".contains(&byte);

@@ -1,5 +1,5 @@
-//! A connection that only listens to one channel. What comes is not read, for it is not evidence of
-//! anything: it says that it is worth asking now.
+//! A connection that subscribes to one channel. Messages are not parsed, because they are not
+//! evidence: each one only means that a read is worthwhile now.
 
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::reply::Command;
@@ -11,10 +11,10 @@ use super::Failure;
 use super::connect::{dial, password};
 use crate::config::{Endpoint, Secret};
 
-/// Bytes that are taken at once.
+/// Size of the read buffer in bytes.
 const CHUNK_BYTES: usize = 4 << 10;
 
-/// Listens to one channel.
+/// A subscription to one channel.
 #[derive(Debug)]
 pub struct Listener {
     stream: TcpStream,
@@ -25,7 +25,7 @@ impl Listener {
     /// Connects, logs in, and subscribes to `channel`.
     ///
     /// # Errors
-    /// Why it cannot listen.
+    /// Why the subscription failed.
     pub async fn subscribe(endpoint: &Endpoint, channel: &str) -> Result<Listener, Failure> {
         let password = password(endpoint.login.password.as_ref()).await?;
         let mut stream = dial(endpoint, 0).await?;
@@ -51,11 +51,11 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Waits for the confirmation of the subscription, after so many statuses.
+    /// Waits for `statuses` status replies and then for the confirmation of the subscription.
     async fn greeting(&mut self, statuses: usize) -> Result<(), Failure> {
         loop {
             let lines = self.buffer.split(|byte| *byte == b'\n');
-            // An error is never repeated: it may name what we sent.
+            // Errors are never logged verbatim: they may quote what we sent.
             if lines.clone().any(|line| line.starts_with(b"-")) {
                 return Err(Failure::new(
                     Unknown::NoPermission,
@@ -75,7 +75,7 @@ impl Listener {
         }
     }
 
-    /// Waits until something comes.
+    /// Waits for data on the channel.
     ///
     /// # Errors
     /// The connection broke.

@@ -1,6 +1,7 @@
-//! Names to addresses. The system's resolver may take long or hang, and cannot be stopped. So a
-//! name is looked up by one thread at a time, however often it is dialled meanwhile; and an answer
-//! that comes too late for one dial serves the next: where the first of two name servers is dead,
+//! Resolves names to addresses. The system's resolver may hang and cannot be cancelled. So each
+//! name is looked up by one thread at a time, however often it is dialled, and an answer that is
+//! too late for one dial serves the next. Where the first of two name servers is dead, every answer
+//! takes five seconds.
 //! every answer takes five seconds.
 
 use std::collections::BTreeMap;
@@ -17,11 +18,11 @@ use super::Failure;
 use crate::apart;
 use crate::config::HostPort;
 
-/// An answer for which nobody waited is good for so long: longer than the longest pause between two
-/// dials.
+/// How long an answer that came too late for its dial stays valid: longer than the longest pause
+/// between two dials.
 const GOOD_FOR: Duration = Duration::from_secs(10);
 
-/// The addresses of `at`. A lookup that takes longer than `limit` goes on, for whoever asks next.
+/// The addresses of `at`. A lookup that takes longer than `limit` continues for the next call.
 pub(super) async fn resolve(at: &HostPort, limit: Duration) -> Result<Vec<SocketAddr>, Failure> {
     static RESOLVER: Resolver = Resolver(Mutex::new(BTreeMap::new()));
     if let Ok(address) = at.host.parse::<IpAddr>() {
@@ -39,19 +40,19 @@ pub(super) async fn resolve(at: &HostPort, limit: Duration) -> Result<Vec<Socket
     Ok(addresses)
 }
 
-/// What a name stands for, or why that is not known.
+/// The addresses of a name, or why they are unknown.
 type Found = Result<Vec<SocketAddr>, String>;
 
-/// A lookup: nothing until it has ended, then when it did and what was found.
+/// A lookup: `None` until it has ended, then when it ended and its result.
 type Lookup = watch::Receiver<Option<(Instant, Found)>>;
 
-/// The lookups under way, and those that have ended and were of no use yet.
+/// The lookups in flight, and those whose result was not used yet.
 #[derive(Debug, Default)]
 struct Resolver(Mutex<BTreeMap<Arc<str>, Lookup>>);
 
 impl Resolver {
-    /// What `look_up` finds for `host`, or the lookup before it that has not ended yet, or was not
-    /// waited for to its end.
+    /// What `look_up` finds for `host`. Joins a lookup that is in flight, or uses one that ended
+    /// after its caller gave up.
     async fn find(&self, host: &str, look_up: fn(&str) -> io::Result<Vec<SocketAddr>>) -> Found {
         let mut lookup = self.join(host, look_up).map_err(|error| error.to_string())?;
         let ended = lookup.wait_for(Option::is_some).await.map(|ended| ended.clone());
@@ -122,7 +123,7 @@ mod tests {
         tokio::time::sleep(SLOW).await;
         let found = timeout(IMPATIENT, resolver.find("main", slow)).await.unwrap();
         assert_eq!((found.map(|found| found[0].port()), BEGUN.load(Ordering::SeqCst)), (Ok(0), 1));
-        // What was used once may be old by the next time.
+        // An answer that was used once may be outdated by the next dial.
         assert!(timeout(IMPATIENT, resolver.find("main", slow)).await.is_err());
         assert_eq!(resolver.find("main", slow).await.map(|found| found[0].port()), Ok(1));
         assert_eq!(resolver.lookups().len(), 0);

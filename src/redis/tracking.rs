@@ -1,5 +1,6 @@
-//! A connection on which a server tells of changed keys (`CLIENT TRACKING … BCAST`, RESP3). What it
-//! tells is not evidence of anything: it says that it is worth asking now. Nothing is kept.
+//! A connection on which a server announces changed keys (`CLIENT TRACKING … BCAST`, RESP3). The
+//! announcements are not evidence: each one only means that a read is worthwhile now. They are not
+//! stored.
 
 mod wire;
 
@@ -17,14 +18,13 @@ use super::connect::{dial, password};
 use super::{Failure, convert};
 use crate::config::{Endpoint, Secret};
 
-/// A channel on which nobody ever speaks. A client that has subscribed to one counts as a
-/// subscriber, and a server bounds what it keeps for a subscriber that does not read
-/// (`client-output-buffer-limit pubsub`); for any other client it would keep everything, for as
-/// long as an agent stands still.
+/// A channel that is never used. A client with a subscription counts as a subscriber, so the server
+/// bounds its output buffer for it (`client-output-buffer-limit pubsub`). For other clients the
+/// buffer is unbounded, and would grow while the agent is paused.
 const CHANNEL: &str = crate::config::acl::WAKE_UPS_CHANNEL;
 
-/// Most bytes that may come before the greeting is answered: the answers are short, but the server
-/// may tell of changes already.
+/// Maximum size of what the server may send before the greeting is complete, in bytes. The replies
+/// are short, but announcements may already be among them.
 const GREETING_BYTES: usize = 4 << 20;
 
 /// One step of the greeting.
@@ -32,25 +32,25 @@ const GREETING_BYTES: usize = 4 << 20;
 enum Step {
     Auth,
     Hello,
-    /// For people who look at `CLIENT LIST`.
+    /// Sets the name that `CLIENT LIST` shows.
     Name,
     Subscribe,
     Track,
     Ping,
 }
 
-/// What a server tells.
+/// A message of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Push<'a> {
-    /// This key changed, expired or was deleted, in whatever database.
+    /// This key changed, expired or was deleted, in any database.
     Changed(&'a [u8]),
-    /// Any key may have changed: everything was deleted.
+    /// Any key may have changed: all keys were deleted.
     AllChanged,
-    /// It answers a ping.
+    /// The reply to a ping.
     Alive,
 }
 
-/// A server that tells of changes.
+/// A server that announces changed keys.
 #[derive(Debug)]
 pub struct Tracking<S = TcpStream> {
     stream: S,
@@ -60,12 +60,12 @@ pub struct Tracking<S = TcpStream> {
 }
 
 impl Tracking {
-    /// Connects, logs in, and asks to be told of all keys that begin with one of `prefixes`. Any
-    /// change from now on will be told.
+    /// Connects, logs in, and turns on tracking for all keys that begin with one of `prefixes`. The
+    /// server announces every change from now on.
     ///
     /// # Errors
-    /// Why the server will not tell: a [`Unknown::NoPermission`] or [`Unknown::ServerError`] is a
-    /// refusal.
+    /// Why tracking is not available. [`Unknown::NoPermission`] and [`Unknown::ServerError`] are
+    /// refusals.
     pub async fn start(endpoint: &Endpoint, prefixes: &[Vec<u8>]) -> Result<Tracking, Failure> {
         let password = password(endpoint.login.password.as_ref()).await?;
         let stream = dial(endpoint, 0).await?;
@@ -74,10 +74,10 @@ impl Tracking {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Tracking<S> {
-    /// The same over a stream that is open already, with this password.
+    /// Like [`Tracking::start`], but over an open stream and with this password.
     ///
     /// # Errors
-    /// Why the server will not tell.
+    /// Why tracking is not available.
     pub async fn over(
         stream: S,
         endpoint: &Endpoint,
@@ -104,7 +104,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Tracking<S> {
         Ok(tracking)
     }
 
-    /// Waits until each step has its answer.
+    /// Waits for the reply to each step.
     async fn greeted(&mut self, steps: Vec<Step>) -> Result<(), Failure> {
         let mut steps = steps.into_iter();
         let mut bytes = 0;
@@ -119,7 +119,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Tracking<S> {
             let mut failure = None;
             self.scan(|item| {
                 let answered = match item {
-                    // What is told while the greeting goes on is told too early to matter.
+                    // Announcements during the greeting are ignored: the tasks are read after it
+                    // anyway.
                     Item::Changed(_) | Item::AllChanged | Item::Other => return,
                     Item::Subscribed => (steps.next() == Some(Step::Subscribe)).then_some(()),
                     Item::Pong => (steps.next() == Some(Step::Ping)).then_some(()),
@@ -143,7 +144,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Tracking<S> {
         Ok(())
     }
 
-    /// Asks for a sign of life.
+    /// Sends a ping; the reply arrives as [`Push::Alive`].
     ///
     /// # Errors
     /// The connection broke.
@@ -153,8 +154,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Tracking<S> {
         sent.map_err(|_| Failure::new(Unknown::Timeout, "cannot send"))?
     }
 
-    /// Waits until something comes, which is to be taken then; says how many bytes. May be dropped
-    /// while it waits.
+    /// Waits for data, to be read with [`Tracking::take`], and returns its size in bytes.
+    /// Cancel-safe.
     ///
     /// # Errors
     /// The connection broke.
@@ -162,10 +163,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Tracking<S> {
         self.fill().await
     }
 
-    /// Shows to `each` what has come, in order.
+    /// Passes the received messages to `each`, in order.
     ///
     /// # Errors
-    /// The connection is of no use any more.
+    /// The connection is no longer usable.
     pub fn take(&mut self, mut each: impl FnMut(Push<'_>)) -> Result<(), Failure> {
         let mut failure = None;
         self.scan(|item| match item {
@@ -184,7 +185,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Tracking<S> {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Shows whole items to `each`.
+    /// Passes complete items to `each`.
     fn scan(&mut self, each: impl FnMut(Item)) -> Result<(), Failure> {
         let scanned = self.scanner.scan(&self.buffer, each);
         self.buffer.clear();
@@ -230,8 +231,8 @@ fn greeting(
     steps
 }
 
-/// Why the server refused a step. What it says is never repeated: it may name what was sent, the
-/// password too.
+/// Why the server refused a step. Its text is not logged, because it may quote what was sent,
+/// including the password.
 fn refused(step: Step, error: ServerError) -> Failure {
     let why = match convert::reply(Value::ServerError(error)) {
         Reply::Error(error) => convert::refusal(&error),

@@ -1,4 +1,4 @@
-//! What would have been with another threshold: `--set outbound.grace=40s`.
+//! Changes of thresholds for a second pass: `--set outbound.grace=40s`.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -10,25 +10,25 @@ use crate::config::threshold::{self, Threshold};
 use crate::output::identity::{escape, list};
 use crate::output::nearest::nearest;
 
-/// All tasks.
+/// The name that stands for all tasks.
 const ALL_TASKS: &str = "*";
-/// Most names that a message lists.
+/// Maximum number of names in an error message.
 const LISTED_MAX: usize = 10;
 
-/// One change.
+/// One change of a threshold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
-    /// As it was typed.
+    /// The text of the argument.
     pub(super) text: String,
     task: String,
     threshold: Threshold,
     ms: u64,
 }
 
-/// Reads one `TASK.FIELD=VALUE`. Names of tasks may have dots, and anything else, in them.
+/// Parses `TASK.FIELD=VALUE`. The names of tasks may contain dots and any other characters.
 ///
 /// # Errors
-/// What is wrong with it, for a person.
+/// What is wrong with it, for display.
 pub(super) fn parse(text: &str) -> Result<Change, String> {
     let wrong = |what: &str| format!("--set {text}: {what}");
     let shape =
@@ -49,10 +49,10 @@ pub(super) fn parse(text: &str) -> Result<Change, String> {
     Ok(Change { text: text.to_owned(), task: task.to_owned(), threshold, ms })
 }
 
-/// Says what does not fit to a recording in which these configurations were in force.
+/// Checks the changes against the configurations of a recording.
 ///
 /// # Errors
-/// What is wrong, for a person.
+/// What does not match, for display.
 pub(super) fn check(changes: &[Change], configs: &[Arc<WatchSpec>]) -> Result<(), String> {
     let tasks = || configs.iter().flat_map(|config| &config.tasks);
     for change in changes {
@@ -86,13 +86,13 @@ pub(super) fn check(changes: &[Change], configs: &[Arc<WatchSpec>]) -> Result<()
     Ok(())
 }
 
-/// `config` with the changes in force, the later over the earlier.
+/// `config` with the changes applied in order.
 pub(super) fn apply(changes: &[Change], config: &WatchSpec) -> WatchSpec {
     let mut config = config.clone();
     for task in &mut config.tasks {
         let name = Arc::clone(&task.name);
         for change in changes.iter().filter(|change| change.concerns(&name)) {
-            // A task without such a threshold stays as it is.
+            // A task without this threshold is left unchanged.
             let _has_it = change.threshold.set(Arc::make_mut(task), change.ms);
         }
     }

@@ -1,5 +1,4 @@
-//! One pass of a recording through the model, and what there is to tell of it: verdicts, what
-//! happened, and pages.
+//! One pass of a recording through the model, and its results: verdicts, events and alerts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,12 +15,13 @@ use crate::alerts;
 use crate::output::events::describe;
 use crate::output::reason;
 
-/// Most lines that are kept of all tasks and redises together.
+/// Maximum number of entries kept for all tasks and Redis servers together.
 const ENTRIES_MAX: usize = 200_000;
-/// Looks, a second each, over which the rules average whether a redis was readable.
+/// Number of looks, one each second, over which the alert rules average whether a Redis was
+/// readable.
 const LOOKS: u32 = 120;
 
-/// What happened in one pass.
+/// The results of one pass.
 pub(super) struct Chronicle {
     state: State,
     /// By name.
@@ -34,38 +34,39 @@ pub(super) struct Chronicle {
     readable: BTreeMap<Arc<str>, Readable>,
 }
 
-/// What happened to one task or redis.
+/// The results for one task or Redis.
 #[derive(Debug, Default)]
 pub(super) struct Story {
-    /// The newest configuration of a task, in a sentence.
+    /// The newest configuration of a task, in one sentence.
     pub(super) about: String,
-    /// What happened, in order.
+    /// Events in order.
     pub(super) entries: Vec<Entry>,
-    /// So many more.
+    /// Number of further events.
     pub(super) left_out: u64,
     /// Verdicts.
     pub(super) verdicts: Spans,
-    /// Why, for each of them.
+    /// The reason of each verdict.
     pub(super) reasons: Vec<String>,
-    /// Pages and warnings.
+    /// Alerts and warnings.
     pub(super) pages: Spans,
     pager: Pager,
-    /// The present verdict, where in the list.
+    /// The position of the current verdict in `verdicts`.
     verdict: Option<usize>,
-    /// The lock is free, or was lost, against somebody's will: who gets it next matters.
+    /// Whether the lock was lost or is free although wanted, so that its next holder is of
+    /// interest.
     troubled: bool,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) wall: AgentWall,
-    /// A closed list.
+    /// The kind, from a closed list.
     pub(super) kind: &'static str,
     pub(super) text: String,
 }
 
-/// Whether a redis was readable in the newest looks, newest first.
+/// Whether a Redis was readable in the newest looks, newest first.
 #[derive(Clone, Copy, Debug, Default)]
 struct Readable {
     looks: u32,
@@ -85,7 +86,7 @@ impl Chronicle {
         }
     }
 
-    /// Takes in what the agent's state took in, at the same instant.
+    /// Feeds an input to the state at its recorded instant.
     pub(super) fn step(&mut self, when: When, input: Input) {
         let tick = matches!(input, Input::Tick);
         let config = match &input {
@@ -104,8 +105,7 @@ impl Chronicle {
         }
     }
 
-    /// Tasks that left the configuration have no verdict any more, and page nobody; nor does a
-    /// redis that left it.
+    /// Ends the verdicts and alerts of tasks, and of Redis servers, that left the configuration.
     fn configure(&mut self, when: When, config: Arc<WatchSpec>) {
         for task in &config.tasks {
             let redis = config.redises.get(usize::from(task.redis.0));
@@ -165,7 +165,7 @@ impl Chronicle {
         story.entries.push(Entry { wall: instant.wall, kind: line.kind, text });
     }
 
-    /// What the outputs of the agent would have shown now.
+    /// Evaluates what the agent's outputs would have shown now.
     fn look(&mut self, when: When, tick: bool, events: &[Event]) {
         let snapshot = self.state.snapshot(when.at);
         for redis in &snapshot.redises {
@@ -195,7 +195,7 @@ impl Chronicle {
         };
         let own = self.config.tasks.iter().filter(is_of);
         let Some(blind_after_ms) = own.map(|task| task.blind_after_ms).min() else {
-            // What was paged of it before its last task left goes on until it is readable.
+            // An alert that fired before its last task left lasts until the Redis is readable.
             let story =
                 self.redises.get_mut(&redis.spec.name).filter(|_| redis.readable == Some(true));
             return story.into_iter().for_each(|story| story.pager.end(when, &mut story.pages));
@@ -215,7 +215,7 @@ impl Chronicle {
         }
         let mut all = alerts::of_task(view);
         if self.readable.get(&view.redis).is_some_and(Readable::hardly) {
-            // That has a page of its own.
+            // That has an alert of its own.
             all.iter_mut()
                 .filter(|page| page.alert == "LockwatchTaskBlind")
                 .for_each(|page| page.value_ms = 0);
@@ -225,7 +225,7 @@ impl Chronicle {
         story.pager.warnings(when, &alerts::warnings_of_task(view), &mut story.pages);
     }
 
-    /// Gives a new verdict the words that the agent's outputs have for it.
+    /// Adds the reason of a new verdict, in the words of the agent's outputs.
     fn explain(&mut self, event: &Event, snapshot: &Snapshot) {
         let (Subject::Task(task), EventKind::Verdict { to, rule, .. }) =
             (&event.subject, &event.kind)
@@ -245,7 +245,7 @@ impl Chronicle {
 }
 
 impl Story {
-    /// What a person wants to see of what happened; verdicts are told apart from that.
+    /// Whether an event is worth an entry. Verdicts are reported separately.
     fn is_notable(&mut self, kind: &EventKind) -> bool {
         use EventKind as E;
         match kind {
@@ -258,7 +258,7 @@ impl Story {
                 self.troubled |= lost;
                 lost
             }
-            // Who takes over after trouble; every other change of hands would hide that.
+            // Only the new holder after trouble: routine changes of the holder would hide it.
             E::Acquired { .. } => std::mem::take(&mut self.troubled),
             E::Verdict { .. } | E::Shortened { .. } | E::LeaseLearned { .. } => false,
             _ => true,
@@ -274,7 +274,7 @@ impl Readable {
         self.bits = self.bits << 1 | u128::from(readable);
     }
 
-    /// Not at all now, or not in more than half of the newest looks.
+    /// Whether it is unreadable now, or was in at least half of the newest looks.
     fn hardly(&self) -> bool {
         let mask = (1_u128 << self.looks) - 1;
         self.looks > 0 && (self.bits & 1 == 0 || (self.bits & mask).count_ones() * 2 <= self.looks)
@@ -321,7 +321,7 @@ mod tests {
         When { at: Mono(seconds * 1000), wall: AgentWall(i64::try_from(seconds).unwrap() * 1000) }
     }
 
-    /// A configuration of these redises, of which the first has the only task.
+    /// A configuration of these Redis servers, with a single task on the first.
     fn config(epoch: u32, redises: &[&str]) -> Input {
         let lock = LockSpec::new(b"lock", SchemeKind::Redisson);
         Input::Config(Arc::new(WatchSpec {

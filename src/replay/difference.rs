@@ -1,20 +1,20 @@
-//! What another threshold changes: which verdicts and pages would be gone, new, earlier or later.
+//! Compares two passes: which verdicts and alerts disappear, appear, or move in time.
 
 use super::pager::{Span, SpanKind};
 
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Difference {
-    /// It was, and would not be.
+    /// Only in the first pass.
     Gone(Span),
-    /// It was not, and would be.
+    /// Only in the second pass.
     New(Span),
-    /// It would begin or end at another time.
+    /// In both passes, at different times.
     Moved { was: Span, would_be: Span },
 }
 
 impl Difference {
-    /// What it is about, for their order.
+    /// The span by which differences are sorted.
     pub(super) fn span(&self) -> &Span {
         match self {
             Difference::Gone(span)
@@ -24,7 +24,7 @@ impl Difference {
     }
 }
 
-/// How `would_be` differs from `was`, by time. Both are in the order of their beginnings.
+/// The differences from `was` to `would_be`, by time. Both must be sorted by their beginnings.
 pub(super) fn between(was: &[Span], would_be: &[Span]) -> Vec<Difference> {
     let mut kinds: Vec<(SpanKind, &str)> =
         was.iter().chain(would_be).map(|span| (span.kind, span.name)).collect();
@@ -43,7 +43,7 @@ pub(super) fn between(was: &[Span], would_be: &[Span]) -> Vec<Difference> {
     differences
 }
 
-/// Spans of one kind that overlap are the same.
+/// Pairs the spans of one kind: spans that overlap count as the same.
 fn pair(was: Vec<Span>, would_be: Vec<Span>, differences: &mut Vec<Difference>) {
     let (mut was, mut would_be) = (was.into_iter().peekable(), would_be.into_iter().peekable());
     loop {

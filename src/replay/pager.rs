@@ -1,5 +1,5 @@
-//! Which alerts of one task or redis would be in force, over time. Without the time that scrape,
-//! evaluation and Alertmanager take.
+//! Determines which alerts of one task or Redis would fire over time. It leaves out the delays of
+//! scrape, evaluation and Alertmanager.
 
 use std::collections::BTreeMap;
 
@@ -7,29 +7,29 @@ use lockwatch_model::time::{AgentWall, Mono};
 
 use crate::alerts::{Condition, EVENT_MS, EventCondition};
 
-/// Something that lasted.
+/// A period with a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Span {
-    /// An alert or a verdict.
+    /// The name of an alert or a verdict.
     pub(super) name: &'static str,
     pub(super) kind: SpanKind,
     pub(super) from: AgentWall,
-    /// `None`: it was still so when the recording ended.
+    /// `None`: it lasted until the end of the recording.
     pub(super) to: Option<AgentWall>,
 }
 
-/// What kind of thing lasted.
+/// The kind of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SpanKind {
     Verdict,
-    /// Somebody would be paged.
+    /// An alert that would fire.
     Page,
-    /// A page that a pause held back all the time.
+    /// An alert that a pause suppressed for its whole duration.
     HeldBack,
     Warning,
 }
 
-/// An instant on both clocks.
+/// An instant on both clocks of the agent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct When {
     pub(super) at: Mono,
@@ -37,14 +37,14 @@ pub(super) struct When {
 }
 
 impl When {
-    /// The wall clock at an instant not long ago.
+    /// The wall clock at a recent instant.
     pub(super) fn wall(self, at: Mono) -> AgentWall {
         let ago_ms = self.at.since_ms(at);
         AgentWall(self.wall.0.saturating_sub_unsigned(ago_ms))
     }
 }
 
-/// Follows alerts.
+/// The state of all alerts.
 #[derive(Debug, Default)]
 pub(super) struct Pager {
     alerts: BTreeMap<&'static str, Alert>,
@@ -52,9 +52,9 @@ pub(super) struct Pager {
 
 #[derive(Debug, Default)]
 struct Alert {
-    /// What was counted last.
+    /// The last value of the event counter.
     count: u64,
-    /// The newest event pages until then.
+    /// An alert for an event fires until this instant.
     until: Option<Mono>,
     now: Now,
 }
@@ -63,19 +63,19 @@ struct Alert {
 enum Now {
     #[default]
     Quiet,
-    /// A pause holds it back.
+    /// A pause suppresses it.
     Waits { since: AgentWall },
-    /// It pages: where in the list of spans.
+    /// It fires; `span` is its position in the list.
     Fires { span: Option<usize> },
 }
 
 impl Pager {
-    /// Whether something ends by itself when time passes.
+    /// Whether any alert ends merely by the passing of time.
     pub(super) fn expects(&self) -> bool {
         self.alerts.values().any(|alert| alert.until.is_some())
     }
 
-    /// Takes in what the alerts look at now. `spans` gets what begins, and learns what ends.
+    /// Evaluates the alerts. New spans are added to `spans`, and finished ones get their end.
     pub(super) fn pages(
         &mut self,
         when: When,
@@ -100,7 +100,7 @@ impl Pager {
         }
     }
 
-    /// The same for warnings, which no pause holds back.
+    /// Like [`Pager::pages`], for warnings, which no pause suppresses.
     pub(super) fn warnings(&mut self, when: When, warnings: &[Condition], spans: &mut Spans) {
         for warning in warnings {
             let alert = self.alerts.entry(warning.alert).or_default();
@@ -108,7 +108,7 @@ impl Pager {
         }
     }
 
-    /// What it looked at is gone.
+    /// Ends all alerts, because their task or Redis is gone.
     pub(super) fn end(&mut self, when: When, spans: &mut Spans) {
         for alert in std::mem::take(&mut self.alerts).into_values() {
             if let Now::Fires { span } = alert.now {
@@ -129,7 +129,7 @@ impl Alert {
         spans: &mut Spans,
     ) {
         let ended = self.until.filter(|until| *until <= when.at);
-        // What waits for the end of a pause does not grow old meanwhile.
+        // The duration of an event's alert starts when the pause ends.
         let waits = matches!(self.now, Now::Waits { .. }) && self.until.is_some();
         let active = due || waits || self.until.is_some_and(|until| when.at < until);
         let end = ended.filter(|_| !due).map_or(when.wall, |until| when.wall(until));
@@ -160,19 +160,19 @@ impl Alert {
     }
 }
 
-/// Spans in the order of their beginnings, bounded.
+/// A bounded list of spans, sorted by their beginnings.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
     pub(super) spans: Vec<Span>,
-    /// So many did not fit.
+    /// Number of spans that were not kept.
     pub(super) left_out: u64,
 }
 
-/// Most spans of one task: whatever flaps more often than that is told by the first of them.
+/// Maximum number of spans of one task, which bounds the report when an alert flaps.
 const SPANS_MAX: usize = 10_000;
 
 impl Spans {
-    /// Something begins; the answer ends it.
+    /// Starts a span; pass the result to `end`.
     pub(super) fn begin(
         &mut self,
         name: &'static str,
@@ -255,7 +255,7 @@ mod tests {
         step(700, 2, false);
         step(1_599, 2, false);
         step(1_700, 2, false);
-        // What happens in a pause waits for its end, however long.
+        // An event in a pause waits for its end, however long that takes.
         step(2_000, 3, true);
         step(9_000, 3, true);
         step(9_500, 3, false);

@@ -1,4 +1,4 @@
-//! What a replay says: text for people, JSON for programs.
+//! Formats the results of a replay as text or JSON.
 
 use std::fmt::Write as _;
 
@@ -12,10 +12,10 @@ use super::{Hole, Section};
 use crate::output::clock::{rfc3339, seconds};
 use crate::output::identity::escape;
 
-/// What comes on top of every page's instant.
+/// The delays that are not part of an alert's instant.
 const ON_TOP: &str = "scrape, evaluation and group_wait come on top";
 
-/// The text of one run.
+/// The results of one run as text.
 pub(super) fn text(section: &Section) -> String {
     let mut text = String::new();
     head(section, &mut text);
@@ -52,7 +52,7 @@ pub(super) fn text(section: &Section) -> String {
     text
 }
 
-/// The same as JSON.
+/// The results of one run as JSON.
 pub(super) fn json(section: &Section) -> Value {
     let stories = |kind: &str,
                    stories: &std::collections::BTreeMap<std::sync::Arc<str>, Story>|
@@ -139,8 +139,8 @@ fn tell(story: &Story, text: &mut String) {
     for entry in &story.entries {
         lines.push((entry.wall, lines.len(), format!("{}: {}", entry.kind, entry.text)));
     }
-    // Verdicts and what happened are each in their order already; at one instant, what happened
-    // explains the verdict.
+    // The verdicts and the events are each sorted already. At equal instants the events come first,
+    // because they explain the verdict.
     lines.sort_by_key(|(wall, position, _)| {
         (*wall, std::cmp::Reverse(*position >= story.verdicts.spans.len()), *position)
     });

@@ -1,5 +1,5 @@
-//! Who decides: from what Sentinels, a cluster or the servers themselves say, the plan of who is
-//! asked what.
+//! Determines which servers decide, from what Sentinels, a cluster or the servers themselves
+//! report, and plans which server is asked for what.
 
 mod cluster;
 
@@ -25,30 +25,31 @@ use super::{Server, Tasks};
 use crate::clock::Clock;
 use crate::config::{Endpoint, HostPort, Peers, RedisConfig, SentinelConfig, Servers, ms};
 
-/// An answer of a Sentinel counts for so many intervals after it was asked for.
+/// How many intervals after its request an answer of a Sentinel counts.
 const QUORUM_INTERVALS: u64 = 2;
-/// A server that decided before is looked at for so long: it may go on as if it still did.
+/// How long a server that decided before is still read, in milliseconds: it may act as if it still
+/// decided.
 const FORMER_MS: u64 = 300_000;
-/// Words that may wait to be taken in.
+/// Maximum number of Sentinel answers in the queue.
 const WORDS: usize = 64;
 
-/// Who is asked what.
+/// Which server is asked for what.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) nodes: Vec<Planned>,
-    /// Tasks about which nobody decides, and why.
+    /// Tasks about which nobody decides, each with the reason.
     pub(super) orphans: Vec<(Tasks, Unknown)>,
-    /// What lives beside locks on other servers: for each task, which server (or why none) and
-    /// which parts.
+    /// Keys that live on another server than their lock: for each task, the server (or why there is
+    /// none) and the parts that it has.
     pub(super) beside: BTreeMap<TaskIndex, Vec<(Server, Scope)>>,
-    /// The engine must be told.
+    /// Whether the topology must be reported to the engine.
     pub(super) is_told: bool,
     masters: Option<Result<Vec<Arc<str>>, Unknown>>,
     sentinels: Vec<SentinelWord>,
     uncovered_slots: u32,
 }
 
-/// One server and its duty.
+/// One server of the plan and its duty.
 #[derive(Debug)]
 pub(super) struct Planned {
     pub(super) at: HostPort,
@@ -56,15 +57,15 @@ pub(super) struct Planned {
     pub(super) duty: Duty,
 }
 
-/// What a server is asked for.
+/// What one server is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Duty {
     pub(super) standing: Standing,
-    /// Tasks whose lock is read here.
+    /// Tasks whose lock this server reads.
     pub(super) own: Tasks,
-    /// All tasks of the redis, so that what lives beside other servers' locks can be read here.
+    /// All tasks of the Redis, so that keys beside other servers' locks can be read here.
     pub(super) all: Tasks,
-    /// Tasks of which not everything lives here.
+    /// Tasks of which only parts live here.
     scopes: Arc<BTreeMap<TaskIndex, Scope>>,
 }
 
@@ -84,12 +85,12 @@ impl Duty {
 }
 
 impl Plan {
-    /// Nobody has said yet which servers there are.
+    /// Whether no server or Sentinel has reported yet which servers there are.
     pub(super) fn knows_nothing(&self) -> bool {
         self.nodes.is_empty() && !self.is_told
     }
 
-    /// What the engine is told.
+    /// The topology to report to the engine.
     pub(super) fn topology(&self, epoch: u32, redis: RedisIndex) -> Topology {
         Topology {
             epoch,
@@ -102,10 +103,10 @@ impl Plan {
     }
 }
 
-/// Who knows who decides.
+/// The source from which it is known which servers decide.
 pub(super) struct Authority {
     kind: Kind,
-    /// Something changed since the newest plan.
+    /// Whether anything changed since the last plan.
     changed: bool,
 }
 
@@ -117,7 +118,7 @@ enum Kind {
 }
 
 impl Authority {
-    /// Knows nothing yet, and begins to ask.
+    /// Starts without knowledge, and begins to ask.
     pub(super) fn new(config: &RedisConfig, clock: Clock) -> Authority {
         let kind = match &config.servers {
             Servers::One(_) => Kind::Standalone,
@@ -128,13 +129,13 @@ impl Authority {
         Authority { kind, changed: true }
     }
 
-    /// The next plan must be made anew.
+    /// Forces a new plan.
     pub(super) fn forget_plan(&mut self) {
         self.changed = true;
     }
 
-    /// Waits until something was learned that no server of the plan told; for ever where nobody
-    /// else is asked.
+    /// Waits until something is learned from another source than the servers of the plan. Never
+    /// returns where there is no such source.
     pub(super) async fn changed(&mut self) {
         match &mut self.kind {
             Kind::Standalone | Kind::Replicated(_) => std::future::pending().await,
@@ -154,7 +155,7 @@ impl Authority {
         self.changed = true;
     }
 
-    /// A server of the plan told something, or failed to.
+    /// Takes in what a server of the plan reported, or that it failed.
     pub(super) fn heard(&mut self, address: &str, heard: &Heard, now: Mono) {
         match &mut self.kind {
             Kind::Standalone => {}
@@ -169,7 +170,7 @@ impl Authority {
         }
     }
 
-    /// When the plan may change although nothing is heard.
+    /// When the plan may change without any report.
     pub(super) fn next_wake(&self) -> Option<Mono> {
         match &self.kind {
             Kind::Standalone => None,
@@ -179,7 +180,7 @@ impl Authority {
         }
     }
 
-    /// The plan, if it may differ from the newest one.
+    /// The new plan, if it may differ from the last one.
     pub(super) fn plan(&mut self, now: Mono, config: &RedisConfig, all: &Tasks) -> Option<Plan> {
         let due = self.next_wake().is_some_and(|at| at <= now);
         if !std::mem::take(&mut self.changed) && !due {
@@ -205,7 +206,7 @@ fn planned(at: HostPort, duty: Duty) -> Planned {
     Planned { at, address, duty }
 }
 
-/// Whether connections made for one configuration serve the other too.
+/// Whether connections made for one configuration can be used for the other.
 pub(super) fn same_servers(a: &RedisConfig, b: &RedisConfig) -> bool {
     let RedisConfig {
         name: _,
@@ -225,11 +226,11 @@ pub(super) fn same_servers(a: &RedisConfig, b: &RedisConfig) -> bool {
 struct Replicated {
     nodes: Vec<HostPort>,
     lead: Lead,
-    /// When each of them gave its role last.
+    /// When each server reported its role last.
     answered: Vec<Option<Mono>>,
-    /// The lead is out of reach once it has been silent for so long.
+    /// How long the lead must be silent until it counts as unreachable, in milliseconds.
     silence_ms: u64,
-    /// It does not answer at present.
+    /// Whether the lead currently fails to answer.
     failing: bool,
 }
 
@@ -244,7 +245,7 @@ impl Replicated {
         }
     }
 
-    /// Says whether somebody else may decide now.
+    /// Returns whether another server may decide now.
     fn heard(&mut self, address: &str, heard: &Heard, now: Mono) -> bool {
         let Some(node) = self.nodes.iter().position(|at| at.to_string() == address) else {
             return false;
@@ -257,7 +258,7 @@ impl Replicated {
             self.lead.heard(node, now, Some(role));
             self.failing &= before != Ok(node);
         } else if heard.failed.is_some() {
-            // A reply that is lost now and then does not depose the lead.
+            // A single lost reply does not depose the lead.
             if before == Ok(node) { self.failing = true } else { self.lead.heard(node, now, None) }
         }
         self.lead.master() != before
@@ -301,26 +302,25 @@ fn foreign(announced: &Announced) {
         allowed");
 }
 
-/// All tasks, where nobody decides.
+/// All tasks as orphans, if nobody decides.
 fn orphans(all: &Tasks, why: Option<Unknown>) -> Vec<(Tasks, Unknown)> {
     why.map(|why| (Arc::clone(all), why)).into_iter().collect()
 }
 
-/// Servers that Sentinels watch.
+/// Servers that are watched by Sentinels.
 struct Sentinels {
     quorum: Quorum,
     words: mpsc::Receiver<Word>,
     urge: Urge,
     configured: Vec<HostPort>,
     peers: Peers,
-    /// Who decides by the newest plan.
+    /// The master of the last plan.
     master: Result<Arc<str>, Unknown>,
-    /// Who decided last.
+    /// The newest known master.
     newest: Option<HostPort>,
-    /// Who decided before that, and until when they are looked at: Sentinels list them as replicas
-    /// only later.
+    /// Earlier masters, and until when they are read. Sentinels list them as replicas only later.
     former: BTreeMap<HostPort, Mono>,
-    /// The servers of the newest plan.
+    /// The servers of the last plan.
     known: Vec<HostPort>,
     _asking: Vec<AbortOnDropHandle<()>>,
 }
@@ -337,7 +337,7 @@ impl Sentinels {
                 db: 0,
                 login: sentinel.login.clone(),
                 timeout: config.timeout,
-                // A Sentinel has no role to attest.
+                // A Sentinel has no master role to report.
                 assume_master: true,
                 readonly: false,
             };
@@ -380,7 +380,7 @@ impl Sentinels {
         });
         let unheard =
             (0..self.configured.len()).any(|sentinel| self.quorum.word(sentinel).is_none());
-        // At the start, no quorum is no news yet.
+        // At the start, a missing quorum is not worth reporting yet.
         let early = matches!(self.master, Err(Unknown::NotReadYet))
             && unheard
             && master == Err(Unknown::Quorum);
@@ -391,7 +391,7 @@ impl Sentinels {
         }
         known.extend(self.former.keys().cloned());
         if master.is_err() {
-            // Whoever is known stays a witness.
+            // Known servers stay witnesses.
             known.append(&mut self.known);
         }
         let mut seen = BTreeSet::new();
@@ -417,7 +417,7 @@ impl Sentinels {
         }
     }
 
-    /// Remembers who decided before `master`.
+    /// Remembers the master before `master`.
     fn follow_former(&mut self, master: &HostPort, now: Mono) {
         let before = self.newest.replace(master.clone()).filter(|before| before != master);
         self.former.extend(before.map(|before| (before, now.plus_ms(FORMER_MS))));
@@ -425,9 +425,9 @@ impl Sentinels {
         self.former.retain(|_, until| *until > now);
     }
 
-    /// When the plan may change although no Sentinel says anything.
+    /// When the plan may change without an answer of a Sentinel.
     fn next_wake(&self) -> Option<Mono> {
-        // Without a master, whoever is known stays.
+        // Without a master, the known servers stay.
         let ends = || self.quorum.ends().into_iter().chain(self.former.values().copied()).min();
         self.master.is_ok().then(ends).flatten()
     }
@@ -454,7 +454,7 @@ mod tests {
         HostPort { host: host.to_owned(), port: 6379 }
     }
 
-    /// Three Sentinels of a redis that is read each second; nobody is there.
+    /// Three Sentinels of a Redis that is read each second; none of them is reachable.
     fn sentinels() -> Sentinels {
         let nowhere = HostPort { host: "127.0.0.1".to_owned(), port: 1 };
         let sentinel = SentinelConfig {

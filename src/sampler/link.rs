@@ -1,4 +1,5 @@
-//! The sampler's one connection: there, being dialled, or waiting to be dialled.
+//! The connection of a sampler to one server, in one of three states: connected, dialling, or
+//! waiting to dial.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,14 +16,14 @@ use super::pace::Pace;
 use crate::config::{Endpoint, ms};
 use crate::redis;
 
-/// A server that says for so long that it cannot serve is dialled anew: its name may mean another
-/// server by now.
+/// How long a server may report that it cannot serve until it is dialled again, in milliseconds:
+/// its name may resolve to another server by now.
 const PATIENCE_MS: u64 = 30_000;
-/// A connection is not idle for longer: servers may close those that are, after a second at the
+/// Maximum idle time of a connection. Servers may close idle connections, after one second at the
 /// earliest (`timeout`).
 const IDLE: Duration = Duration::from_secs(1);
 
-/// What comes of a dial.
+/// The result of a dial.
 pub(super) type Dialled = Result<(redis::Connection, Option<redis::Opened>), redis::Failure>;
 
 pub(super) struct Link {
@@ -44,7 +45,7 @@ enum State {
 }
 
 impl Link {
-    /// To be dialled at once.
+    /// A link that is due to dial at once.
     pub(super) fn new(now: Mono) -> Link {
         Link { state: State::Waiting { until: now }, pace: Pace::default() }
     }
@@ -70,7 +71,7 @@ impl Link {
         self.next_dial().is_some_and(|at| at <= now)
     }
 
-    /// Begins to dial.
+    /// Starts to dial.
     pub(super) fn dial(&mut self, endpoint: &Endpoint, opening: Option<redis::Opening>, now: Mono) {
         let endpoint = endpoint.clone();
         let in_vain = self.pace.in_vain();
@@ -79,7 +80,7 @@ impl Link {
         self.state = State::Dialling(AbortOnDropHandle::new(dial));
     }
 
-    /// Whether the dial has ended, if there is one. What came of it must go to [`Link::made`] or
+    /// Whether the dial has ended, if there is one. Pass its result to [`Link::made`] or
     /// [`Link::give_up`].
     pub(super) fn poll_dialled(&mut self, context: &mut Context<'_>) -> Poll<Dialled> {
         match &mut self.state {
@@ -93,7 +94,7 @@ impl Link {
         }
     }
 
-    /// The dial made a connection, on which something is asked each `interval_ms`.
+    /// The dial made a connection, on which a batch is sent each `interval_ms`.
     pub(super) fn made(&mut self, connection: redis::Connection, interval_ms: u64, now: Mono) {
         let connection = Arc::new(connection);
         let idles = interval_ms > ms(IDLE);
@@ -102,7 +103,7 @@ impl Link {
         self.state = State::Up { connection, useful_at: now, is_believed: false, _alive: alive };
     }
 
-    /// A batch was believed.
+    /// A batch was accepted.
     pub(super) fn succeeded(&mut self, now: Mono) {
         self.pace.succeeded();
         if let State::Up { useful_at, is_believed, .. } = &mut self.state {
@@ -111,7 +112,7 @@ impl Link {
         }
     }
 
-    /// Whether there is a connection on which a batch was believed.
+    /// Whether a batch was accepted on the current connection.
     pub(super) fn is_believed(&self) -> bool {
         matches!(self.state, State::Up { is_believed: true, .. })
     }
@@ -130,7 +131,7 @@ impl Link {
     }
 }
 
-/// Until the connection breaks, which whoever asks next will find.
+/// Sends an `ECHO` after each [`IDLE`] until the connection breaks; the next batch then fails.
 async fn keep_alive(connection: Arc<redis::Connection>) {
     let nothing = [Command::new(["ECHO", ""])];
     loop {
@@ -164,8 +165,7 @@ mod tests {
         redis::greet_over(here, &endpoint, None, None).await.unwrap().0
     }
 
-    /// Its name may mean another server by now: a new master, behind the address of a managed
-    /// Redis.
+    /// Behind the address of a managed Redis there may be a new master by now.
     #[tokio::test]
     async fn a_server_that_cannot_serve_for_long_is_dialled_anew() {
         let _rule = crate::truth::rule("3 connection");

@@ -1,8 +1,9 @@
-//! One server of a redis: its connection, when it is asked what, and what comes of that.
+//! One server of a Redis: its connection, the schedule of its reads, and the handling of their
+//! results.
 //!
-//! A server that decides is asked for everything that its tasks need, at the configured pace. A
-//! witness is asked for the locks alone: at the same pace while it says that it is master, else at
-//! a slower one, with a pulse between that tells its role.
+//! A server that decides is asked for everything that its tasks need, at the configured interval. A
+//! witness is asked only for the locks: at the same interval while it reports that it is master,
+//! else less often, with requests for its role in between.
 
 mod answers;
 mod asking;
@@ -29,10 +30,10 @@ use super::{Gone, Out, spec};
 use crate::clock::Clock;
 use crate::config::{Endpoint, RedisConfig, ms};
 
-/// A replica's locks are read once in so many intervals.
+/// A replica's locks are read once in this many intervals.
 const REPLICA_EVERY: u64 = 5;
-/// A connection on which nothing is answered for so many timeouts is given up, though no question
-/// was waited for so long.
+/// A server counts as silent once reloads have dropped requests that waited for more than this many
+/// timeouts in total, although no single request timed out.
 const PATIENCE: u64 = 2;
 
 /// One server.
@@ -41,36 +42,37 @@ pub(super) struct Node {
     endpoint: Endpoint,
     redis: Arc<str>,
     interval_ms: u64,
-    /// Other servers may show other holders.
+    /// Whether other servers may show other holders.
     has_others: bool,
     duty: Duty,
     schedule: Schedule,
-    /// The role that it gave last.
+    /// The role that it reported last.
     role: Option<Role>,
     /// When a witness is asked for its role next.
     pulse_at: Mono,
-    /// What is to be read beside locks of other servers, and which servers those are.
+    /// Reads to do of keys beside locks of other servers, and which servers those are.
     beside: VecDeque<BesideRead>,
     link: Link,
-    /// Batches under way, in the order in which they were sent; replies come in the same order.
+    /// Batches in flight, in the order in which they were sent; replies come in the same order.
     flights: VecDeque<Flight>,
-    /// How long answers were waited for that reloads did not wait for, if none came since.
+    /// Total age of the unanswered requests that reloads dropped, in milliseconds; any answer resets
+    /// it.
     unanswered_ms: u64,
-    /// That was too long: nothing can be read there.
+    /// That time exceeded the limit: the server counts as unreadable.
     is_silent: bool,
-    /// Why there is no connection; `None` before the first dial ended, and while there is one.
+    /// Why there is no connection; `None` before the first dial has ended, and while connected.
     lost: Option<Unknown>,
-    /// What the newest connection could do.
+    /// The capabilities of the newest connection.
     caps: Option<Caps>,
-    /// The commands that were found to be answered with an error of no known kind.
+    /// The commands that this server answered with an error of no known kind.
     refused: BTreeSet<String>,
-    /// The batch that goes out with the greeting of the dial under way.
+    /// The batch that is sent with the greeting of the current dial.
     opening: Option<Flying>,
     nonces: u64,
     wake_ups: WakeUps,
 }
 
-/// What comes from a server.
+/// A result from a server.
 pub(super) enum News {
     Dialled(Dialled),
     Landed(Result<Landing, JoinError>),
@@ -78,26 +80,26 @@ pub(super) enum News {
     Silent,
 }
 
-/// What others have to know of it.
+/// What other servers' nodes must know of a result.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
-    /// The role that it gave.
+    /// The role that the server reported.
     pub(super) role: Option<Role>,
-    /// Why it gave none.
+    /// Why it reported none.
     pub(super) failed: Option<Unknown>,
-    /// A key is not where it was thought to be.
+    /// Whether a key is not on the expected server.
     pub(super) moved: bool,
-    /// Tasks whose lock was read by a server that decides.
+    /// Tasks whose lock was read by a deciding server.
     pub(super) read: Option<Vec<TaskIndex>>,
-    /// Switches of locks that live on another server: which, when they were asked for, of which
-    /// task.
+    /// Switches whose lock lives on another server: that server, the instant of the request, the
+    /// task and the reading.
     pub(super) switches: Vec<(Arc<str>, Mono, TaskIndex, SwitchesReading)>,
-    /// It told of changes.
+    /// Changes that it announced.
     pub(super) hints: Option<Hints>,
 }
 
 impl Node {
-    /// A server that has no duty yet.
+    /// A server without a duty yet.
     pub(super) fn new(
         address: Arc<str>,
         endpoint: Endpoint,
@@ -136,8 +138,8 @@ impl Node {
         &self.endpoint
     }
 
-    /// Gives it a duty. With another standing than before, what is under way is dropped and
-    /// everything is due now; with other tasks, those that stay are not disturbed.
+    /// Assigns a duty. If the standing changes, batches in flight are dropped and everything is due
+    /// now; if only the tasks change, those that stay are not disturbed.
     pub(super) fn assign(&mut self, duty: &Duty, now: Mono) {
         if self.duty == *duty {
             return;
@@ -157,9 +159,9 @@ impl Node {
         }
     }
 
-    /// The configuration changed: what is under way was asked for under the old one and is dropped.
-    /// Not so how long it was waited for: else a server that hangs would look well for as long as
-    /// reloads come more often than its timeout.
+    /// Applies a new configuration. Batches in flight belong to the old one and are dropped, but
+    /// the time spent waiting for them is kept: otherwise a server that hangs would look healthy
+    /// while reloads come more often than its timeout.
     pub(super) fn configure(&mut self, config: &RedisConfig, now: Mono) {
         let oldest = self.flights.front().map_or(now, |flight| flight.flying.launched);
         self.unanswered_ms = self.unanswered_ms.saturating_add(now.since_ms(oldest));
@@ -192,14 +194,13 @@ impl Node {
         self.duty.own.iter().map(watched).collect()
     }
 
-    /// Has the server tell of changes that `filter` lets through, if it decides.
+    /// Asks the server to announce changes that `filter` lets through, if it decides.
     pub(super) fn listen(&mut self, filter: Option<&Arc<Filter>>, clock: Clock) {
         let filter = filter.filter(|_| self.duty.standing == Standing::Decides);
         self.wake_ups.follow(&self.endpoint, filter, self.link.is_believed(), clock);
     }
 
-    /// A key of `task` has changed, as some server says: if its lock is read here, it is read at
-    /// once.
+    /// Some server announced a changed key of `task`: if its lock is read here, it is read at once.
     pub(super) fn hint(&mut self, task: TaskIndex, now: Mono) {
         if self.duty.standing == Standing::Decides && self.owns(task) {
             let hinted = self.schedule.hint(task, now);
@@ -214,7 +215,7 @@ impl Node {
         }
     }
 
-    /// Takes in switches of one of its locks that live on another server.
+    /// Takes in switches of one of its locks that were read on another server.
     pub(super) fn observe_switches(
         &mut self,
         task: TaskIndex,
@@ -224,7 +225,7 @@ impl Node {
         self.schedule.observe_switches(task, sent, Some(switches));
     }
 
-    /// Does all that is due now.
+    /// Sends everything that is due now.
     pub(super) async fn launch(&mut self, out: &Out) -> Result<(), Gone> {
         let now = out.clock.now();
         if let Some(news) = self.wake_ups.take_news(now) {
@@ -251,7 +252,7 @@ impl Node {
         Ok(())
     }
 
-    /// Without a connection, each tick that passes is reported.
+    /// Without a connection, reports each tick that passes.
     async fn miss(&mut self, now: Mono, out: &Out) -> Result<(), Gone> {
         let tasks = self.schedule.missed(now);
         let Some(why) = self.lost else { return Ok(()) };
@@ -265,7 +266,7 @@ impl Node {
             .await
     }
 
-    /// When to look again.
+    /// When to call [`Node::launch`] again.
     pub(super) fn next_wake(&self) -> Option<Mono> {
         match self.link.connection() {
             Some(_) if self.flights.len() >= FLIGHTS => None,
@@ -280,8 +281,7 @@ impl Node {
         }
     }
 
-    /// Whether a dial has ended or the oldest batch has landed. What comes must go to
-    /// [`Node::take`].
+    /// Whether a dial has ended or the oldest batch is complete. Pass the news to [`Node::take`].
     pub(super) fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<News> {
         if let Poll::Ready(dialled) = self.link.poll_dialled(context) {
             return Poll::Ready(News::Dialled(dialled));
@@ -297,7 +297,7 @@ impl Node {
         self.wake_ups.poll_hints(context).map(News::Hinted)
     }
 
-    /// Takes in what came; says what others have to know of it.
+    /// Takes in news; returns what other nodes must know.
     pub(super) async fn take(&mut self, news: News, out: &Out) -> Result<Heard, Gone> {
         let heard = match news {
             News::Dialled(dialled) => self.greeted(dialled, out).await?,

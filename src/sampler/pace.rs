@@ -1,22 +1,22 @@
-//! How often a server is dialled: at once after a loss, then with growing pauses, and never more
-//! than twice a second.
+//! Paces the dials of a server: at once after a loss, then with growing pauses, and never more than
+//! twice a second.
 
 use lockwatch_model::time::Mono;
 
-/// Longest first pause.
+/// Upper limit of the first pause, in milliseconds.
 const FIRST_MS: u64 = 100;
-/// Longest pause.
+/// Upper limit of all pauses, in milliseconds.
 const LONGEST_MS: u64 = 5_000;
-/// No more than [`DIALS`] dials within this time.
+/// Period in which at most [`DIALS`] dials are made, in milliseconds.
 const WINDOW_MS: u64 = 1_000;
 const DIALS: usize = 2;
 
-/// Decides when to dial. Pure: instants and random numbers come from outside.
+/// Decides when to dial. Pure: instants and random numbers are passed in.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pace {
-    /// Dials since the last success.
+    /// Number of dials since the last success.
     failures: u32,
-    /// The newest dials, the newest last.
+    /// The last dials, newest last.
     dials: [Option<Mono>; DIALS],
 }
 
@@ -30,17 +30,17 @@ impl Pace {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// Dials since the last success.
+    /// Number of dials since the last success.
     pub(super) fn in_vain(&self) -> usize {
         usize::try_from(self.failures).unwrap_or(usize::MAX)
     }
 
-    /// A batch was believed: the next loss is a new one.
+    /// A batch was accepted, so the next loss starts with no pause again.
     pub(super) fn succeeded(&mut self) {
         self.failures = 0;
     }
 
-    /// When to dial next, if it is lost at `now`; `random` is anything within 0..1.
+    /// When to dial next after a loss at `now`; `random` is between 0 and 1.
     pub(super) fn next_dial(&self, now: Mono, random: f64) -> Mono {
         let jittered = now.plus_ms(jittered_ms(longest_pause_ms(self.failures), random));
         let allowed =
@@ -49,7 +49,8 @@ impl Pace {
     }
 }
 
-/// The longest pause after so many dials without a success: none, none again, then doubling.
+/// The longest pause after this many dials without a success: none for the first two, then
+/// doubling.
 fn longest_pause_ms(failures: u32) -> u64 {
     match failures {
         0 | 1 => 0,
@@ -57,7 +58,7 @@ fn longest_pause_ms(failures: u32) -> u64 {
     }
 }
 
-/// Full jitter: anything from no pause to the longest.
+/// Full jitter: a random pause between zero and the longest.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,5 +1,5 @@
-//! One batch as it goes over the wire: what frames it, whose commands it holds, and what the
-//! replies say. Pure.
+//! One batch on the wire: what frames it, which commands it holds, and how its replies are read.
+//! Pure.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use lockwatch_model::reading::{TaskReading, Unknown};
 use lockwatch_model::reply::{Command, Reply};
 use lockwatch_model::spec::TaskIndex;
 
-/// What a batch asks, without the commands themselves.
+/// What a batch requests, without the commands themselves.
 #[derive(Debug)]
 pub struct Question {
     caps: Caps,
@@ -18,20 +18,20 @@ pub struct Question {
     nonce: Vec<u8>,
     header: usize,
     parts: Vec<TaskPart>,
-    /// What somebody wants to see of it; nearly always nothing.
+    /// The parts that are kept for a trace; nearly always none.
     kept: Vec<Kept>,
 }
 
-/// The commands about one task, kept for somebody who wants to see them.
+/// The commands about one task, kept for a trace.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) task: TaskIndex,
     pub(super) commands: Vec<Command>,
-    /// Where their replies are among those of the batch.
+    /// The position of their replies in those of the batch.
     pub(super) replies: Range<usize>,
 }
 
-/// One task's part of it.
+/// The part of the batch about one task.
 #[derive(Debug)]
 struct TaskPart {
     task: TaskIndex,
@@ -39,14 +39,14 @@ struct TaskPart {
     commands: usize,
 }
 
-/// What came of it, if it may be believed.
+/// The result of a batch that may be accepted.
 #[derive(Debug)]
 pub struct Answer {
-    /// What the server said of itself.
+    /// What the server reported of itself.
     pub attestation: Attestation,
     /// Tasks whose reading is complete.
     pub done: Vec<(TaskIndex, TaskReading)>,
-    /// Tasks of which more must be asked.
+    /// Tasks that need another round.
     pub again: Vec<(TaskIndex, TaskRead)>,
 }
 
@@ -58,7 +58,7 @@ impl Answer {
 }
 
 impl Question {
-    /// The question for `reads`, and its commands. `nonce` must never have been used before.
+    /// Makes a batch for `reads`, and its commands. `nonce` must never have been used before.
     pub fn new(
         reads: Vec<(TaskIndex, TaskRead)>,
         caps: Caps,
@@ -77,7 +77,7 @@ impl Question {
         (Question { caps, standing, nonce, header, parts, kept: Vec::new() }, commands)
     }
 
-    /// The tasks that it asks about.
+    /// The tasks in the batch.
     pub fn tasks(&self) -> Vec<TaskIndex> {
         self.parts.iter().map(|part| part.task).collect()
     }
@@ -95,15 +95,15 @@ impl Question {
         }
     }
 
-    /// What was kept of it.
+    /// Takes out what was kept.
     pub(super) fn take_kept(&mut self) -> Vec<Kept> {
         std::mem::take(&mut self.kept)
     }
 
-    /// Reads the replies.
+    /// Decodes the replies.
     ///
     /// # Errors
-    /// Why none of them may be believed.
+    /// Why none of the replies may be accepted.
     pub fn decode(self, timing: Timing, replies: &[Reply]) -> Result<Answer, Unknown> {
         let (header, rest) = replies.split_at_checked(self.header).ok_or(Unknown::Protocol)?;
         let body: usize = self.parts.iter().map(|part| part.commands).sum();
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::truth::rule;
 
-    /// What attests the answers must have been said after them.
+    /// The server must send what attests its answers after them.
     #[test]
     fn role_and_nonce_are_asked_for_last() {
         let _rule = rule("1 evidence");

@@ -1,9 +1,9 @@
-//! Asks servers of a cluster for its layout, again and again, and hands over the layout that most
-//! of them tell.
+//! Asks servers of a cluster for its layout repeatedly, and publishes the layout that most of them
+//! report.
 //!
-//! A server that has forgotten the others, or was left on the small side of a partition, tells a
-//! layout of its own: several are asked, and those in whose eyes the cluster serves are heard
-//! first. Of two layouts that as many tell, the one that serves more slots is taken.
+//! A server that has lost its state, or is in the minority of a partition, reports a layout of its
+//! own. So several are asked, and those that see the cluster as serving are preferred. Of two
+//! layouts with as many votes, the one that serves more slots wins.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use super::urgency::Turn;
 use crate::config::{ClusterConfig, Endpoint, HostPort, RedisConfig};
 use crate::redis;
 
-/// Most servers that are asked at once.
+/// Maximum number of servers that are asked in one round.
 const ASKED: usize = 5;
-/// Without a reason to hurry, the layout is asked for once in so many intervals.
+/// Number of intervals between two rounds without a reason to hurry.
 const EVERY: u32 = 5;
-/// However many reasons to hurry there are, it is asked for at most so often in an interval.
+/// Maximum number of rounds in one interval, however many reasons to hurry there are.
 const HURRIES: u32 = 10;
 
-/// Asks until nobody listens to `maps`.
+/// Asks until the receiver of `maps` is gone.
 pub(super) async fn seek(
     config: RedisConfig,
     cluster: ClusterConfig,
@@ -59,29 +59,30 @@ struct Seeker {
     cluster: ClusterConfig,
     /// Connections that are not in use.
     idle: BTreeMap<HostPort, Arc<redis::Connection>>,
-    /// Questions without an answer yet. A slow one holds up nothing; whoever owes an answer is not
-    /// asked again.
+    /// Requests in flight. A slow server delays nothing, and is not asked again until it has
+    /// answered.
     asking: JoinSet<Answered>,
     asked: BTreeSet<HostPort>,
-    /// The number of this round of questions: what comes later than that is no vote.
+    /// The number of this round: answers to earlier rounds are no votes.
     round: u64,
-    /// The servers of the newest layout: those that serve slots, then the others.
+    /// The servers of the newest layout: those that serve slots first.
     known: Vec<HostPort>,
-    /// How many of them are passed over, because those before do not see the cluster serve.
+    /// Number of known servers to skip, because the ones before them do not see the cluster as
+    /// serving.
     skip: usize,
 }
 
-/// The round of a question, whom it went to, and what came of it.
+/// The round of a request, the server, and the result.
 type Answered = (u64, HostPort, Result<LayoutReply, redis::Failure>);
 
-/// What a server told, and the connection over which it did.
+/// A server's answer, and the connection that it came over.
 struct LayoutReply {
     connection: Arc<redis::Connection>,
     map: Result<SlotMap, Unknown>,
     serves: bool,
 }
 
-/// A layout, and whether the cluster serves in the eyes of who told it.
+/// A layout, and whether the server that reported it sees the cluster as serving.
 type Vote = (SlotMap, bool);
 
 impl Seeker {
@@ -98,7 +99,7 @@ impl Seeker {
         }
     }
 
-    /// Asks once.
+    /// Asks one round.
     async fn ask(&mut self) -> Result<SlotMap, Unknown> {
         let whom = candidates(&self.cluster.nodes, &self.known, self.skip);
         while let Some(answered) = self.asking.try_join_next() {
@@ -114,7 +115,7 @@ impl Seeker {
         }
         let (votes, why) = self.hear(&whom).await;
         let Some((map, serves)) = most_told(&votes) else { return Err(why) };
-        // A configured server stays in, so that one less is passed over.
+        // One configured server stays in each round, so one less is skipped.
         self.skip = if *serves { 0 } else { self.skip.saturating_add(ASKED - 1) };
         let (mut known, masters) = (map.masters(), map.masters());
         known.extend(map.nodes().into_iter().filter(|node| !masters.contains(node)));
@@ -128,8 +129,8 @@ impl Seeker {
         Ok(map.clone())
     }
 
-    /// Hears those who were asked: all of them, or as many as settle it. Once one has answered, the
-    /// others have an interval.
+    /// Collects the answers: all of them, or enough to settle the vote. After the first answer, the
+    /// others have one interval.
     async fn hear(&mut self, whom: &[HostPort]) -> (Vec<Vote>, Unknown) {
         let (mut votes, mut why) = (Vec::new(), Unknown::Connect);
         let patience = self.config.interval.min(self.config.timeout);
@@ -153,14 +154,14 @@ impl Seeker {
         (votes, why)
     }
 
-    /// Takes in an answer; what it says, if that was asked for in this round.
+    /// Takes in an answer; returns its vote if it belongs to this round.
     fn take(&mut self, answered: Result<Answered, JoinError>) -> Option<Result<Vote, Unknown>> {
         let (round, at, answer) = match answered {
             Ok(answered) => answered,
             Err(error) => {
                 tracing::error!(redis = &*self.config.name, %error, "a question for the layout \
                     was dropped");
-                // Whose it was is not known.
+                // A task that panicked does not name its server.
                 self.asking = JoinSet::new();
                 self.asked.clear();
                 return None;
@@ -182,8 +183,8 @@ impl Seeker {
     }
 }
 
-/// Whether whatever the others say changes nothing: more than half of those who were asked tell the
-/// same, and see it serve.
+/// Whether further answers cannot change the result: more than half of those asked report the same
+/// layout, and see it as serving.
 fn is_settled(votes: &[Vote], asked: usize) -> bool {
     let agree = |map: &SlotMap| {
         votes.iter().filter(|(other, serves)| *serves && map.same_owners(other)).count()
@@ -191,12 +192,12 @@ fn is_settled(votes: &[Vote], asked: usize) -> bool {
     votes.iter().any(|(map, serves)| *serves && agree(map) * 2 > asked)
 }
 
-/// Whom to ask: those that belonged to the cluster last, after the first `skip` of them, then those
-/// configured.
+/// The servers to ask: those of the newest layout after the first `skip` of them, then the
+/// configured ones.
 fn candidates(configured: &[HostPort], known: &[HostPort], skip: usize) -> Vec<HostPort> {
     let mut all: Vec<HostPort> = Vec::new();
     let newest = known.iter().skip(skip).chain(known).take(ASKED - 1);
-    // A configured one stays in, or a cluster whose every server has moved would never be found
+    // One configured server stays in, so that a cluster whose servers have all moved can be found
     // again.
     for at in newest.chain(configured).chain(known) {
         if !all.contains(at) && all.len() < ASKED {
@@ -206,7 +207,7 @@ fn candidates(configured: &[HostPort], known: &[HostPort], skip: usize) -> Vec<H
     all
 }
 
-/// Asks one server, over the connection that there is or a new one.
+/// Asks one server, over an idle connection or a new one.
 async fn question(
     endpoint: &Endpoint,
     open: Option<Arc<redis::Connection>>,
@@ -221,8 +222,8 @@ async fn question(
     Ok(LayoutReply { connection, map, serves: state.first().is_some_and(cluster::serves) })
 }
 
-/// The layout that most tell of those in whose eyes the cluster serves, if there are any; of those
-/// that as many tell, the one that serves most slots.
+/// The layout with the most votes, preferably of servers that see the cluster as serving; of
+/// equals, the one that serves most slots.
 fn most_told(votes: &[Vote]) -> Option<&Vote> {
     let count = |map: &SlotMap| votes.iter().filter(|(other, _)| map.same_owners(other)).count();
     votes
@@ -290,7 +291,7 @@ mod tests {
         let config = config(Vec::new());
         let (here, mut there) = tokio::io::duplex(1 << 16);
         let role = "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n";
-        // The last one: a cluster's servers are asked for READONLY, too.
+        // The last reply is to READONLY, which is sent to servers of a cluster.
         let greeting = format!("+OK\r\n+OK\r\n{role}-NOPERM no\r\n-NOPERM no\r\n:-2\r\n+OK\r\n");
         there.write_all(greeting.as_bytes()).await.unwrap();
         Arc::new(redis::greet_over(here, &config.endpoint(at("any")), None, None).await.unwrap().0)
@@ -313,8 +314,7 @@ mod tests {
         ClusterConfig { nodes, peers: Peers { allowed: None, announce_map: BTreeMap::new() } }
     }
 
-    /// One that was left on the small side of a partition does not know that, and may well be the
-    /// quickest.
+    /// A server in the minority of a partition does not know that, and may be the fastest.
     #[tokio::test]
     async fn whoever_answers_first_does_not_decide() {
         let _rule = crate::truth::rule("1 evidence");

@@ -1,5 +1,6 @@
-//! Asks one Sentinel again and again who is master, and hands over what it says. Beside that it
-//! listens for the Sentinel's word of a change, which only means: ask now.
+//! Asks one Sentinel for the current master repeatedly, and publishes its answers. It also
+//! subscribes to the Sentinel's announcements; an announcement only means that a request is
+//! worthwhile now.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,26 +17,26 @@ use crate::clock::Clock;
 use crate::config::Endpoint;
 use crate::redis;
 
-/// The channel on which Sentinels tell of a new master.
+/// The channel on which Sentinels announce a new master.
 const CHANNEL: &str = "+switch-master";
-/// Longest pause between two attempts to reach a Sentinel.
+/// Maximum pause between two attempts to reach a Sentinel.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// However many reasons to hurry there are, it is asked at most so often in an interval: a Sentinel
-/// may shout without end.
+/// Maximum number of requests in one interval, however many reasons to hurry there are: a Sentinel
+/// may announce without end.
 const HURRIES: u32 = 10;
-/// Pause after the channel was refused or broke.
+/// Pause after the subscription was refused or broke.
 const LISTEN_AGAIN: Duration = Duration::from_secs(5);
 
-/// What one Sentinel said.
+/// The answer of one Sentinel.
 pub(super) struct Word {
-    /// Its position among those configured.
+    /// Its position in the configured list.
     pub(super) sentinel: usize,
     pub(super) asked: Mono,
     pub(super) answer: Result<Answer, Unknown>,
 }
 
-/// Asks `endpoint` about `master` each `interval`, and whenever it is urgent, until nobody listens
-/// to `words`.
+/// Asks `endpoint` about `master` each `interval`, and at once when urged, until the receiver of
+/// `words` is gone.
 pub(super) async fn ask(
     sentinel: usize,
     endpoint: Endpoint,
@@ -65,27 +66,27 @@ pub(super) async fn ask(
         if words.send(Word { sentinel, asked, answer }).await.is_err() {
             return;
         }
-        // After a late answer the next question is due sooner, so that it does not get too old.
+        // After a late answer the next request is sent sooner, so that the answer does not expire.
         let late = Duration::from_millis(clock.now().since_ms(asked));
         if !turn.wait(interval.saturating_sub(late)).await {
             return;
         }
         tokio::time::sleep_until(began + interval / HURRIES).await;
         if connection.is_none() {
-            // However urgent it is.
+            // The pause holds however urgent the request is.
             tokio::time::sleep(pause(&pace, clock)).await;
         }
     }
 }
 
-/// How long a Sentinel that was lost is left alone.
+/// How long to wait after a Sentinel was lost.
 fn pause(pace: &Pace, clock: Clock) -> Duration {
     let next = clock.instant(pace.next_dial(clock.now(), fastrand::f64()));
-    // A whole redis may be blind until it is back.
+    // All tasks of the Redis may be unreadable until the Sentinel is back.
     next.saturating_duration_since(tokio::time::Instant::now()).min(LONGEST_PAUSE)
 }
 
-/// What a person can do about a Sentinel that names no master.
+/// Advice for the log if a Sentinel names no master.
 fn remedy(why: Unknown, master: &str) -> String {
     match why {
         Unknown::NoMaster => {
@@ -99,8 +100,8 @@ fn remedy(why: Unknown, master: &str) -> String {
     }
 }
 
-/// Asks over the connection, which is made if there is none and given up after any doubt. Says when
-/// it asked.
+/// Asks over the connection, which is made if needed and given up after any doubt. Returns the
+/// instant of the request too.
 async fn question(
     connection: &mut Option<redis::Connection>,
     endpoint: &Endpoint,
@@ -129,7 +130,8 @@ async fn question(
     (asked, replies)
 }
 
-/// Says to hurry whenever the Sentinel tells of a new master. The message itself is not believed.
+/// Urges a request whenever the Sentinel announces a new master. The announcement itself is not
+/// evidence.
 pub(super) async fn listen(endpoint: Endpoint, urge: Urge) {
     loop {
         match redis::Listener::subscribe(&endpoint, CHANNEL).await {
@@ -153,7 +155,7 @@ mod tests {
     use crate::config::{HostPort, Login, RedisConfig, Servers};
     use tokio::io::AsyncWriteExt as _;
 
-    /// Its word is as old as the question: what it said late may be over.
+    /// An answer is as old as its request: what it reports may be over.
     #[tokio::test]
     async fn a_word_counts_from_when_it_was_asked_for() {
         let _rule = crate::truth::rule("2 instants");

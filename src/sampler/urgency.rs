@@ -1,37 +1,37 @@
-//! How those who ask for the layout are told to ask at once, and how what they learned comes back.
+//! Signals to the tasks that ask for the layout that they should ask at once.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// Tells any number of askers to hurry.
+/// Tells any number of waiting tasks to hurry.
 #[derive(Debug)]
 pub(super) struct Urge(watch::Sender<u64>);
 
-/// Waits for the next regular turn, or until it is urgent.
+/// Waits for the next regular turn, or until a task is urged.
 #[derive(Clone, Debug)]
 pub(super) struct Turn(watch::Receiver<u64>);
 
-/// A pair of them.
+/// Makes a connected pair.
 pub(super) fn urgency() -> (Urge, Turn) {
     let (sender, receiver) = watch::channel(0);
     (Urge(sender), Turn(receiver))
 }
 
 impl Urge {
-    /// Ask at once.
+    /// Wakes all waiting tasks.
     pub(super) fn hurry(&self) {
         self.0.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// Another one who tells the same askers.
+    /// Another handle that wakes the same tasks.
     pub(super) fn another(&self) -> Urge {
         Urge(self.0.clone())
     }
 }
 
 impl Turn {
-    /// Returns after `pause`, or when somebody says to hurry; false: whoever could say so is gone.
+    /// Returns after `pause` or when urged; `false`: all [`Urge`]s are gone.
     pub(super) async fn wait(&mut self, pause: Duration) -> bool {
         tokio::select! {
             () = tokio::time::sleep(pause) => true,

@@ -1,9 +1,9 @@
-//! Server-assisted wake-ups of one server: asks it to tell of changed keys, and collects which
-//! tasks that concerns.
+//! Server-assisted wake-ups of one server (`CLIENT TRACKING`): subscribes to its changed keys, and
+//! collects the tasks that they concern.
 //!
-//! All of it may fail at any moment, and then the tasks are read at their pace, as they are anyway.
-//! What is told is a hint that makes a read due, with all the checks of any other read; it is never
-//! evidence.
+//! Any part of this may fail at any time; the tasks are then read at their interval, as they are
+//! anyway. An announcement is a hint that makes a read due, with all the checks of any other read.
+//! It is never evidence.
 
 mod filter;
 mod inbox;
@@ -25,14 +25,14 @@ use self::listen::{Gate, listen};
 use crate::clock::Clock;
 use crate::config::Endpoint;
 
-/// What was counted is told no more often than this.
+/// Minimum time between two reports of counters to the engine, in milliseconds.
 const NEWS_EVERY_MS: u64 = 1_000;
 
-/// The wake-ups of one server: listening, or not wanted.
+/// The wake-ups of one server; idle if they are turned off.
 #[derive(Default)]
 pub(super) struct WakeUps {
     listening: Option<Listening>,
-    /// What the engine has not been told yet.
+    /// What was not reported to the engine yet.
     news: lockwatch_model::input::WakeUps,
     is_told: Option<WakeUpState>,
     told_at: Mono,
@@ -46,8 +46,8 @@ struct Listening {
 }
 
 impl WakeUps {
-    /// Listens to `endpoint` for what concerns the tasks of `filter` from now on, while `is_up`:
-    /// while the server gives answers that can be believed. Without a filter it does not listen.
+    /// Listens to `endpoint` for keys of `filter` while `is_up`, that is, while the server gives
+    /// answers that are accepted. Without a filter it does not listen.
     pub(super) fn follow(
         &mut self,
         endpoint: &Endpoint,
@@ -75,7 +75,7 @@ impl WakeUps {
         }
     }
 
-    /// The server gives answers that can be believed, or not.
+    /// Sets whether the server gives answers that are accepted.
     pub(super) fn is_up(&self, is_up: bool) {
         if let Some(listening) = &self.listening {
             listening
@@ -84,19 +84,19 @@ impl WakeUps {
         }
     }
 
-    /// Whether the server tells of changes, as far as is known.
+    /// Whether the server announces changes, as far as known.
     pub(super) fn are_on(&self) -> bool {
         self.listening.is_some() && self.news.state == WakeUpState::On
     }
 
-    /// Waits for hints, or for another state.
+    /// Waits for hints, or for a change of state.
     pub(super) fn poll_hints(&mut self, context: &mut Context<'_>) -> Poll<Hints> {
         let Some(listening) = &mut self.listening else { return Poll::Pending };
-        // The inbox itself keeps the other end.
+        // Never closed: the inbox keeps the other end.
         listening.signal.poll_recv(context).map(|_| listening.inbox.take())
     }
 
-    /// Counts what came beside the hints themselves.
+    /// Adds the counters that came with the hints.
     pub(super) fn count(&mut self, hints: &Hints) {
         self.news.state = hints.news.state;
         self.news.connects += hints.news.connects;
@@ -104,7 +104,7 @@ impl WakeUps {
         self.news.foreign += hints.news.foreign;
     }
 
-    /// Counts what became of a hint.
+    /// Counts the result of a hint.
     pub(super) fn count_hint(&mut self, hinted: Hinted) {
         match hinted {
             Hinted::Planned => self.news.read += 1,
@@ -113,7 +113,7 @@ impl WakeUps {
         }
     }
 
-    /// When the engine is to be told what was counted.
+    /// When to report the counters to the engine.
     pub(super) fn next_news(&self) -> Option<Mono> {
         (self.listening.is_some() && self.has_counted())
             .then(|| self.told_at.plus_ms(NEWS_EVERY_MS))
@@ -124,8 +124,8 @@ impl WakeUps {
             != self.news
     }
 
-    /// What the engine is to be told now: at once of another state, now and then of what was
-    /// counted.
+    /// What to report to the engine now: a new state at once, counters at most once per
+    /// [`NEWS_EVERY_MS`].
     pub(super) fn take_news(&mut self, now: Mono) -> Option<NodeNewsKind> {
         let state = self.listening.is_some().then_some(self.news.state);
         let is_due = self.has_counted() && now.since_ms(self.told_at) >= NEWS_EVERY_MS;
@@ -179,7 +179,7 @@ mod tests {
         config.endpoint(HostPort { host: "one".to_owned(), port: 6379 })
     }
 
-    /// That the server told of changes the last time says nothing.
+    /// That the server announced changes over an earlier connection proves nothing.
     #[tokio::test]
     async fn whoever_listens_anew_is_not_told_of_changes_yet() {
         let filter = Arc::new(Filter::new(&Tasks::default(), 1_000));
@@ -205,7 +205,7 @@ mod tests {
         let filter = Arc::new(Filter::new(&Tasks::default(), 1_000));
         let mut wake_ups = WakeUps::default();
         let mut told = |filter: Option<&Arc<Filter>>, hints: &[Hinted], now: u64| {
-            // The gate is shut: nothing is dialled.
+            // The gate is closed, so nothing is dialled.
             wake_ups.follow(&endpoint, filter, false, Clock::start());
             hints.iter().for_each(|hinted| wake_ups.count_hint(*hinted));
             match wake_ups.take_news(Mono(now)) {

@@ -1,4 +1,4 @@
-//! A reading in words: what the replies were taken for.
+//! Describes a reading in words: how the replies were decoded.
 
 use std::borrow::Cow;
 
@@ -15,19 +15,19 @@ use super::redact::holder_field;
 use crate::output::clock::rfc3339;
 use crate::output::identity::{digest, escape, holder_label, list};
 
-/// Most names in a row.
+/// Maximum number of names in a list.
 const NAMED_MAX: usize = 20;
 
-/// One part of a reading, in words.
+/// One part of a reading in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
     /// Which part: `lock`, `switches`, …
     pub of: String,
-    /// What was read.
+    /// The value that was read.
     pub says: String,
 }
 
-/// `reading` in words: the parts that were asked for.
+/// The parts of `reading` that were asked for, in words.
 pub fn decoded(spec: &TaskSpec, reading: &TaskReading, asked: Asked) -> Vec<Fact> {
     let TaskReading { lock, extras, beside } = reading;
     let parts = [
@@ -46,8 +46,8 @@ pub fn decoded(spec: &TaskSpec, reading: &TaskReading, asked: Asked) -> Vec<Fact
         .collect()
 }
 
-/// How an instance is called that names itself in the claims or the hosts: where the lock's value
-/// is a secret, an instance may name itself by it.
+/// The display name of an instance in the claims or the hosts. If the lock's value is a secret, an
+/// instance may use it as its name.
 pub(super) fn instance_label<'a>(spec: &TaskSpec, instance: &'a [u8]) -> Cow<'a, str> {
     match spec.lock.scheme {
         SchemeKind::String => Cow::Owned(digest(instance)),
@@ -74,7 +74,7 @@ fn lock_words(lock: &LockReading) -> String {
     }
 }
 
-/// A holder in a sentence: as in labels, but a digest says that it is one.
+/// The display name of a holder in a sentence: as in labels, but a digest is marked as one.
 pub(crate) fn holder_name(holder: &Holder) -> Cow<'_, str> {
     match holder.secret {
         true => Cow::Owned(format!("digest {}", holder_label(holder))),

@@ -1,8 +1,8 @@
-//! Commands and replies as `redis-cli` would show them, without anything that could release a lock,
-//! and harmless in a terminal. Pure.
+//! Formats commands and replies as `redis-cli` does, without anything that could release a lock,
+//! and safe for a terminal. Pure.
 //!
-//! What is not known to be harmless is shown by its length and digest: whatever a new command asks
-//! for, too.
+//! Values that are not known to be harmless are replaced by their length and digest. That includes
+//! the replies to commands that this module does not know.
 
 use lockwatch_model::reply::{Command, Reply};
 use lockwatch_model::scheme;
@@ -12,23 +12,24 @@ use serde::{Deserialize, Serialize};
 use super::reading::instance_label;
 use crate::output::identity::{digest, escape};
 
-/// Most items of a list that are shown.
+/// Maximum number of items of a list that are shown.
 const ITEMS_MAX: usize = 40;
-/// Where a holder's thread would be: with it, the client id releases the lock.
+/// The replacement for a holder's thread: a client that knows client id and thread can release the
+/// lock.
 const HIDDEN: &str = "…";
-/// Types that `TYPE` tells.
+/// The replies of `TYPE`.
 const TYPES: [&[u8]; 6] = [b"string", b"list", b"set", b"zset", b"hash", b"stream"];
 
-/// A command and its reply, as they may be shown.
+/// A command and its reply in a form that is safe to show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Said {
-    /// The command, as one would type it.
+    /// The command as it would be typed.
     pub command: String,
     /// The lines of the reply; empty when there was none.
     pub reply: Vec<String>,
 }
 
-/// `command`, sent about the task `spec`, and its reply.
+/// Formats `command`, which was sent about the task `spec`, and its reply.
 pub fn said(spec: &TaskSpec, command: &Command, reply: Option<&Reply>) -> Said {
     let words: Vec<&[u8]> = command.args.iter().map(Vec::as_slice).collect();
     let kind = kind(spec, &words);
@@ -36,34 +37,34 @@ pub fn said(spec: &TaskSpec, command: &Command, reply: Option<&Reply>) -> Said {
     Said { command: command_line(kind, spec, &words), reply: lines }
 }
 
-/// What a command asks for.
+/// What a command reads, which determines how its reply is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A number that says nothing but how many, how long or until when.
+    /// A number without identity: a count, a duration or an instant.
     Number,
     /// The server's clock.
     Clock,
     /// The fields of Redisson's lock.
     Holders,
-    /// Which of a reader's own keys exist; their names tell the thread.
+    /// Which of the readers' own keys exist; their names contain the thread.
     Readers,
-    /// The number that grows with each hold.
+    /// The counter that grows with each hold.
     FencingToken,
-    /// Who listens for a release.
+    /// The number of subscribers that wait for a release.
     Listeners,
-    /// Text that users write for others to read: a switch, a pause.
+    /// Text that users write for display: a switch, a pause.
     Text,
     /// A scan of such text.
     Texts,
-    /// Instances and what they wrote.
+    /// Instances and their claims.
     Claims,
     /// Instances and their hosts.
     Hosts,
     /// The type of a key.
     Type,
-    /// Bytes that may be anything, under a configured key.
+    /// Arbitrary bytes under a configured key.
     Bytes,
-    /// A command that is not known here.
+    /// An unknown command.
     Other,
 }
 
@@ -90,7 +91,7 @@ fn kind(spec: &TaskSpec, words: &[&[u8]]) -> Kind {
     }
 }
 
-/// Of a key that is configured for several things, the one with most to hide counts.
+/// If a key is configured for several purposes, the most secret one counts.
 fn scan_kind(spec: &TaskSpec, key: &[u8]) -> Kind {
     let wanted = matches!(source(spec), Some(WantedSource::Hash(hash)) if hash == key);
     match spec.lock.scheme {
@@ -148,7 +149,7 @@ fn command_line(kind: Kind, spec: &TaskSpec, words: &[&[u8]]) -> String {
     words.iter().enumerate().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// A word of a command, in quotes where a shell would want them.
+/// A word of a command, quoted where a shell needs it.
 fn plain(word: &[u8]) -> String {
     quoted(&escape(word))
 }
@@ -177,7 +178,7 @@ fn reader_parts(spec: &TaskSpec, word: &[u8]) -> Option<String> {
         .then(|| format!("{}:{field}:rwlock_timeout:{}", escape(beginning), escape(entry)))
 }
 
-/// A reply, ready to be shown.
+/// A reply in its displayed form.
 enum Shown {
     Line(String),
     List { items: Vec<Shown>, more: usize },
@@ -189,7 +190,7 @@ fn shown(kind: Kind, spec: &TaskSpec, words: &[&[u8]], reply: &Reply) -> Shown {
     };
     match (kind, reply) {
         (_, Reply::Nil) => line("(nil)"),
-        // A refusal may repeat the words of the command.
+        // An error may quote the words of the command.
         (Kind::Readers | Kind::Other, Reply::Error(error)) => {
             Shown::Line(format!("(error) {}", escape(&error.code)))
         }
@@ -230,7 +231,7 @@ fn shown(kind: Kind, spec: &TaskSpec, words: &[&[u8]], reply: &Reply) -> Shown {
     }
 }
 
-/// A scan: its cursor, and its items by what they are at their position.
+/// The reply to a scan: its cursor, and its items formatted by `item` with their position.
 fn scanned(reply: &Reply, item: &dyn Fn(usize, &Reply) -> String) -> Option<Shown> {
     let [Reply::Bytes(cursor), Reply::Array(items)] = reply.as_array()? else { return None };
     let cursor = if is_number(cursor) { in_quotes(cursor) } else { weighed(cursor) };
@@ -246,7 +247,7 @@ fn list(items: &[Reply], item: &dyn Fn(usize, &Reply) -> String) -> Shown {
     Shown::List { items: shown.collect(), more: items.len().saturating_sub(ITEMS_MAX) }
 }
 
-/// Fields and values of Redisson's lock in turn.
+/// Formats the fields and values of Redisson's lock, which alternate.
 fn holders(position: usize, item: &Reply) -> String {
     let Some(bytes) = item.as_bytes() else { return weighed_reply(item) };
     let is_field = position.is_multiple_of(2);
@@ -259,8 +260,8 @@ fn holders(position: usize, item: &Reply) -> String {
     }
 }
 
-/// A holder's field, `<client id>:<thread>`, without the thread and what follows it; `None` where
-/// it cannot be told which part that is.
+/// A holder's field, `<client id>:<thread>`, without the thread and what follows it; `None` if the
+/// thread cannot be located.
 pub(super) fn holder_field(field: &[u8]) -> Option<String> {
     let (field, suffix) = match field.strip_suffix(b":write") {
         Some(field) => (field, ":write"),
@@ -275,7 +276,7 @@ pub(super) fn holder_field(field: &[u8]) -> Option<String> {
         .then(|| format!("{}:{HIDDEN}{suffix}", escape(client)))
 }
 
-/// Instances and values in turn.
+/// Formats instances and values, which alternate.
 fn instances(
     spec: &TaskSpec,
     position: usize,
@@ -311,7 +312,7 @@ fn weighed_reply(reply: &Reply) -> String {
     }
 }
 
-/// What can be said of bytes that are not shown.
+/// Length and digest of bytes that are not shown.
 fn weighed(bytes: &[u8]) -> String {
     match bytes.len() {
         0 => "\"\"".to_owned(),

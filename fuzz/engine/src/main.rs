@@ -1,4 +1,4 @@
-//! libFuzzer around one target: the one that `LOCKWATCH_FUZZ_TARGET` names.
+//! The libFuzzer entry point; runs the target that `LOCKWATCH_FUZZ_TARGET` names.
 #![no_main]
 
 use std::sync::OnceLock;

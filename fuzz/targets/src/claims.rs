@@ -1,4 +1,4 @@
-//! What may never be in anything that is shown.
+//! Assertions on all displayed text.
 
 /// Whether a character moves a cursor, changes a colour or turns the direction of text.
 fn is_unruly(character: char) -> bool {
@@ -6,7 +6,7 @@ fn is_unruly(character: char) -> bool {
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Nothing in `text` but line ends could surprise a terminal.
+/// `text` contains no control characters except line ends.
 #[track_caller]
 pub(crate) fn harmless(text: &str) {
     if let Some(character) =
@@ -16,14 +16,14 @@ pub(crate) fn harmless(text: &str) {
     }
 }
 
-/// The same, without line ends.
+/// Like [`harmless`], but without line ends.
 #[track_caller]
 pub(crate) fn harmless_line(text: &str) {
     harmless(text);
     assert!(!text.contains('\n'), "a line end in {text:?}");
 }
 
-/// The password is not in `text`.
+/// `text` does not contain the password.
 #[track_caller]
 pub(crate) fn keeps_secret(secret: &str, text: &str) {
     assert!(!text.contains(secret), "the password would be shown: {text:?}");

@@ -1,7 +1,8 @@
-//! Values of switches: any bytes are decoded or refused, and what the serializers write reads back.
+//! Values of switches: arbitrary bytes are decoded or rejected, and what the serializers write is
+//! read back.
 //!
-//! The first byte chooses a codec, and whether the rest is what Redis holds or a value that is to
-//! be written first.
+//! The first byte selects a codec, and whether the rest is the value in Redis or a scalar to
+//! serialize first.
 
 use lockwatch_model::codec::{Scalar, decode, display_text, switch};
 use lockwatch_model::reading::Switch;
@@ -63,7 +64,7 @@ fn scalar(kind: u8, bytes: &[u8]) -> Option<Scalar> {
     }
 }
 
-/// What the serializer writes.
+/// The bytes that the serializer writes.
 fn encode(codec: Codec, scalar: &Scalar) -> Option<Vec<u8>> {
     match codec {
         Codec::Raw => match scalar {
@@ -140,8 +141,8 @@ fn kryo5(scalar: &Scalar) -> Option<Vec<u8>> {
         }
         Scalar::Text(text) => {
             let mut bytes = vec![3];
-            // Without references nobody can tell a text that begins with U+0001 from a reference's
-            // mark.
+            // Without reference tracking, text that begins with U+0001 cannot be told from the mark
+            // of a reference.
             if text.starts_with('\u{1}') {
                 return None;
             }

@@ -1,4 +1,4 @@
-//! A configuration: any text is one, or a list of mistakes.
+//! Configurations: arbitrary text is parsed, or rejected with a list of errors.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use lockwatch_model::time::Mono;
 
 use crate::claims::{harmless, harmless_line};
 
-/// Most bytes that are said about one text.
+/// Maximum size of all messages about one text, in bytes.
 const TOLD_BYTES_MAX: usize = 256 << 10;
 
 pub(crate) fn run(data: &[u8]) {

@@ -1,7 +1,6 @@
-//! `lockwatch discover` walks over the keys of a hostile server: what it prints is a configuration,
-//! or it says why there is none.
+//! `lockwatch discover` against a hostile server: it prints a valid configuration, or an error.
 //!
-//! All bytes are the server's script.
+//! The whole input is the server's script.
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,7 +22,7 @@ pub(crate) fn run(data: &[u8]) {
         .unwrap();
     runtime.block_on(async {
         let (near, far) = duplex(4_096);
-        // The greeting is the session's business.
+        // The target `session` covers the greeting.
         let script = [b"<A>", data].concat();
         let server = tokio::spawn(Server::new(far, Said::default()).play(script, PASSWORD));
         look(near).await;
@@ -38,7 +37,7 @@ async fn look(near: tokio::io::DuplexStream) {
     let at = redis.servers.configured()[0].clone();
     let endpoint = redis.endpoint(at.clone());
     let Ok((connection, _)) = greet_over(near, &endpoint, None, None).await else { return };
-    // Each step waits no longer than the timeout, and a script has only so many answers.
+    // Each step is bounded by the timeout, and a script has a bounded number of answers.
     let walk = glance(&connection, at, redis);
     match tokio::time::timeout(Duration::from_secs(60), walk).await.expect("the walk ends") {
         Ok(text) => harmless(&text),

@@ -1,11 +1,10 @@
-//! What an honest Redis answers to each command of ours, so that a hostile script can lie about one
-//! thing at a time.
+//! The correct answers to the agent's commands, so that a hostile script can falsify one at a time.
 
 use lockwatch_model::reply::{Reply, ServerError};
 
 /// The server's clock in seconds.
 pub(crate) const NOW_S: i64 = 1_800_000_000;
-/// Who holds the locks of the scheme redisson.
+/// The holder of the locks of the scheme redisson.
 pub(crate) const HOLDER: &str = "285475da-9152-4c83-822a-67ee2f116a79:42";
 /// The token of the locks of the scheme string.
 pub(crate) const TOKEN: &str = "a-token";

@@ -1,9 +1,8 @@
-//! Requests through the real server over a stream in memory: any bytes are answered by whole
-//! responses with all the headers that keep a browser from being fooled, or by hanging up; and in
-//! time.
+//! Requests to the real server over an in-memory stream: arbitrary bytes are answered in bounded
+//! time, by complete responses with all security headers or by closing the connection.
 //!
-//! The first byte says whether the client closes its side, and what it does meanwhile; the rest are
-//! its bytes.
+//! The first byte selects whether the client closes its side, and what it does meanwhile; the rest
+//! is its request.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -20,10 +19,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::outputs::{check_html, world};
 
-/// Nothing takes longer: a head, an answer that waits for a reading, an idle connection, and all of
-/// it again.
+/// Maximum duration of a session: the sum of all the server's timeouts, with room to spare.
 const LONGEST: Duration = Duration::from_secs(600);
-/// A stream is listened to for so long.
+/// How long the client reads a stream.
 const STREAMED: Duration = Duration::from_secs(40);
 
 thread_local! {
@@ -34,7 +32,7 @@ pub(crate) fn run(data: &[u8]) {
     let [choice, request @ ..] = data else { return };
     let (published, history) =
         WORLD.with_borrow_mut(|kept| kept.get_or_insert_with(|| world(b"outbound")).clone());
-    // The snapshot is of now, or the server would say that the engine has stopped.
+    // The snapshot must be recent, or the server would report that the engine has stopped.
     let published = Arc::new(Published { made: std::time::Instant::now(), ..(*published).clone() });
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -47,7 +45,7 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// The body of the answer to this path.
+/// The body of the response to this path.
 pub(crate) fn get(published: Arc<Published>, history: History, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.0\r\n\r\n").into_bytes();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -62,7 +60,7 @@ pub(crate) fn get(published: Arc<Published>, history: History, path: &str) -> St
     String::from_utf8(answer[end + 4..].to_vec()).expect("a body of text")
 }
 
-/// What the server answers; `None` where it was cut off in the middle of a stream.
+/// The server's response; `None` if a stream was cut off.
 async fn ask(
     published: Arc<Published>,
     history: History,
@@ -103,7 +101,7 @@ async fn ask(
             }
         }
         if closes {
-            // The other side may have hung up first.
+            // The server may have closed the connection first.
             let _closed = write.shutdown().await;
         } else {
             std::future::pending::<()>().await;
@@ -133,7 +131,7 @@ async fn ask(
     ended.then_some(answer)
 }
 
-/// Each response is whole and has its headers.
+/// Each response is complete and has its headers.
 fn check(mut bytes: &[u8]) {
     while !bytes.is_empty() {
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a whole head");
@@ -150,7 +148,7 @@ fn check(mut bytes: &[u8]) {
             (values.next(), values.next())
         };
         assert!((200..600).contains(&status), "{first}");
-        // What hyper itself refuses has no body and no headers of ours.
+        // Responses that hyper generates itself have no body and none of our headers.
         if header("content-length").0 == Some("0") && header("content-security-policy").0.is_none()
         {
             assert!(status >= 400, "{head}");
@@ -160,8 +158,8 @@ fn check(mut bytes: &[u8]) {
             assert!(matches!(header(name), (Some(_), None)), "{name} is not there once: {head}");
         }
         let kind = header("content-type").0.unwrap_or_default();
-        // The answer to HEAD has the headers of GET and no body; after it, or a stream, nothing can
-        // be told apart here.
+        // A response to HEAD has the headers of GET and no body. After it, or after a stream, the
+        // end of a response cannot be determined here.
         let Some(length) =
             header("content-length").0.and_then(|length| length.parse::<usize>().ok())
         else {

@@ -1,9 +1,9 @@
-//! Everything in lockwatch that eats foreign bytes, as functions that take any bytes.
+//! Fuzz targets for every part of lockwatch that parses external data, as functions of bytes.
 //!
-//! A target panics when a promise is broken: the code under it panicked, hung, or showed what it
-//! must not. What a target returns is of no interest. `fuzz/engine` calls them with inputs that it
-//! makes up, guided by coverage; `tests/corpus.rs` calls them with what was collected in
-//! `fuzz/corpus`, so that a mistake that was found once fails `cargo test`.
+//! A target panics when an invariant is broken: the code panicked, hung, or displayed something
+//! forbidden. Its return value does not matter. `fuzz/engine` calls the targets with generated
+//! inputs, guided by coverage. `tests/corpus.rs` calls them with the inputs in `fuzz/corpus`, so
+//! that a mistake found once fails `cargo test` from then on.
 
 mod claims;
 mod codecs;
@@ -33,11 +33,12 @@ mod worlds;
 /// One target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name: that of its folder in `fuzz/corpus`, and of its dictionary, if it has one.
+    /// Its name, which is also the name of its folder in `fuzz/corpus` and of its dictionary, if
+    /// any.
     pub name: &'static str,
-    /// Calls it.
+    /// The function that runs one input.
     pub run: fn(&[u8]),
-    /// Longer inputs find nothing more.
+    /// Maximum length of its inputs in bytes; longer ones find nothing more.
     pub bytes_max: usize,
 }
 

@@ -1,6 +1,6 @@
-//! Everything that is shown of a task whose key, holders, users, hosts, claims and progress are
-//! these bytes: it parses, says what it should, holds nothing that a terminal or a browser would
-//! obey, and no token.
+//! All displays of a task whose key, holders, users, hosts, claims and progress are the input: they
+//! can be parsed, show the right values, and contain no token and nothing that a terminal or
+//! browser would execute.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -84,12 +84,12 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// The token of the second task's lock: nobody may see it.
+/// The token of the second task's lock, which must never be shown.
 fn token(data: &[u8]) -> String {
     format!("token-{}-of-nobody", digest(data))
 }
 
-/// A snapshot in which two tasks have a past, and what happened in it.
+/// A snapshot in which two tasks have a history, and the events in it.
 pub(crate) fn world(data: &[u8]) -> (Arc<Published>, History) {
     let named = TaskSpec { labels: vec![("team".into(), escape(data).into())], ..worlds::task(0) };
     let named = TaskSpec {
@@ -128,7 +128,8 @@ pub(crate) fn world(data: &[u8]) -> (Arc<Published>, History) {
     (Arc::new(Published { snapshot, wall: AgentWall(WALL + 5_500), made: Instant::now() }), history)
 }
 
-/// Held by these bytes, by them and another, by nobody, and by them again.
+/// A lock that is held by the input, by the input and another holder, by nobody, and by the input
+/// again.
 fn named_reading(turn: u64, data: &[u8]) -> TaskReading {
     let holder = |client: &[u8]| Holder {
         client: client.to_vec(),
@@ -211,7 +212,7 @@ fn sample(at: u64, readings: Vec<(TaskIndex, TaskReading)>) -> Sample {
     }
 }
 
-/// Both formats are read back; what they say of key and holder is the escaped bytes.
+/// Reads both formats back; they contain the escaped key and holder.
 fn check_metrics(published: &Arc<Published>, data: &[u8]) -> String {
     let variant = |format| Variant { format, coding: Coding::Identity, metrics: Selection::ALL };
     let page =
@@ -220,7 +221,7 @@ fn check_metrics(published: &Arc<Published>, data: &[u8]) -> String {
     let read = Exposition::parse(&text).unwrap_or_else(|why| panic!("{why}\n{text}"));
     let shown = Some(escape(data).into_owned());
     assert_eq!(read.label(NAMES[0], "task_info", "key"), shown);
-    // What was configured is text that is escaped like any other.
+    // Configured text is escaped like any other.
     let team = shown.as_ref().map(|text| escape(text.as_bytes()).into_owned());
     assert_eq!(read.label(NAMES[0], "task_info", "team"), team);
     assert_eq!(read.label(NAMES[0], "lock_holder", "holder"), shown);
@@ -244,7 +245,7 @@ fn events(history: &History) -> String {
     excerpt.events.iter().map(|kept| json::event(history.boot(), kept)).collect()
 }
 
-/// What `explain` shows of commands and replies.
+/// The commands and replies that `explain` shows.
 fn check_said(data: &[u8], token: &str) -> String {
     let mut shown = String::new();
     let bytes = Reply::Bytes(data.to_vec());
@@ -276,7 +277,7 @@ fn check_said(data: &[u8], token: &str) -> String {
     shown
 }
 
-/// A page or a picture that any parser reads alike.
+/// A page or picture is well-formed HTML, so that all parsers read it alike.
 #[track_caller]
 pub(crate) fn check_html(text: &str) {
     let _root = Element::parse(text);

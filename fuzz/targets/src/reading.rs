@@ -1,7 +1,7 @@
-//! Any replies to the questions about one task: schemes, switches, progress, claims, pauses; and
-//! what the state makes of it.
+//! Arbitrary replies to the commands about one task (schemes, switches, progress, claims, pauses),
+//! and their effect on the state.
 //!
-//! Two bytes choose what is configured; the rest are replies, read leniently.
+//! Two bytes select the configuration; the rest are replies, parsed leniently.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use lockwatch_model::time::{Mono, ServerTime};
 use crate::wire;
 use crate::worlds::{caps, task};
 
-/// Most rounds in which a task is read.
+/// Maximum number of rounds in which a task is read.
 const ROUNDS: usize = 3;
-/// Readings of one run.
+/// Number of readings in one run.
 const READINGS: u64 = 4;
 
 pub(crate) fn run(data: &[u8]) {
@@ -40,7 +40,7 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// Reads a task in as many rounds as it takes.
+/// Reads a task in as many rounds as needed.
 fn rounds(mut read: TaskRead, replies: &mut impl Iterator<Item = Reply>) -> TaskReading {
     for _ in 0..ROUNDS {
         let mut commands: Vec<Command> = Vec::new();
@@ -59,7 +59,7 @@ fn check(reading: &TaskReading) {
     if let LockReading::Held(held) = &reading.lock {
         assert!(!held.holders.is_empty() || held.mode == Mode::Read, "held by nobody");
         assert!(held.holders.is_sorted(), "holders are not sorted");
-        // Only a token may be empty: `SET key ""` is a lock.
+        // Only tokens may be empty: `SET key ""` is a lock.
         assert!(
             held.holders.iter().all(|holder| holder.secret || !holder.client.is_empty()),
             "a holder without a name"

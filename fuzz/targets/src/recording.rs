@@ -1,6 +1,6 @@
-//! `lockwatch replay` reads a file that may be anything.
+//! `lockwatch replay` with an arbitrary file.
 //!
-//! The first byte chooses how it is told; the rest is the file.
+//! The first byte selects the report; the rest is the file.
 
 use std::cell::RefCell;
 use std::fs;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::claims::harmless;
 
-/// Most bytes that are told about one file.
+/// Maximum size of the report on one file, in bytes.
 const TOLD_BYTES_MAX: usize = 4 << 20;
 
 thread_local! {

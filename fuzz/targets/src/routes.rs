@@ -1,6 +1,6 @@
 //! The files of Prometheus and Alertmanager that `check-config` reads.
 //!
-//! The first byte says whose file the rest is.
+//! The first byte selects the format of the rest.
 
 use std::cell::RefCell;
 use std::fs;
@@ -46,14 +46,14 @@ pub(crate) fn run(data: &[u8]) {
         let labels: Labels =
             page.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         for labels in [labels, Labels::new()] {
-            // Whatever the top route says: what no child takes ends there, unless the top route
-            // takes only some.
+            // An alert that no child route takes ends at the top route, unless the top route has
+            // matchers of its own.
             let _somewhere = routes.destinations(&labels);
         }
     }
 }
 
-/// A file of this text, the same one for each run.
+/// Writes the text to a file, the same one in each run.
 fn write(text: &[u8]) -> PathBuf {
     FOLDER.with_borrow_mut(|folder| {
         let path = folder.get_or_insert_with(|| TempDir::new().unwrap()).path().join("file.yml");

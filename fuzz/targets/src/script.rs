@@ -1,4 +1,4 @@
-//! A server that does what a script says: bytes as they are, and between them marks.
+//! A server that plays a script: bytes that it sends unchanged, and marks between them.
 //!
 //! | mark | what the server does |
 //! |---|---|
@@ -20,7 +20,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
 use crate::{honest, wire};
 
-/// What a server has said so far, for the oracle.
+/// The bytes that a server has sent so far, for the oracle.
 pub(crate) type Said = Arc<Mutex<Vec<u8>>>;
 
 /// Plays a script.
@@ -32,14 +32,14 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server at its end of a stream, which writes down what it says.
+    /// A server at its end of a stream, which records what it sends.
     pub(crate) fn new(stream: DuplexStream, said: Said) -> Server {
         Server { stream, received: Vec::new(), waiting: VecDeque::new(), said }
     }
 
     /// Plays `script` and closes the connection.
     pub(crate) async fn play(mut self, script: Vec<u8>, password: &'static str) {
-        // The client hung up: there is nobody to play for.
+        // The client closed the connection, so the rest of the script does not matter.
         let _ended = self.perform(&script, password).await;
     }
 
@@ -77,7 +77,7 @@ impl Server {
         self.stream.write_all(bytes).await.ok()
     }
 
-    /// Answers one command; whether it was an `ECHO`.
+    /// Answers one command; returns whether it was an `ECHO`.
     async fn answer(&mut self) -> Option<bool> {
         let words = self.next().await?;
         let mut bytes = Vec::new();
@@ -107,7 +107,7 @@ impl Server {
         }
     }
 
-    /// The next command; waits for it.
+    /// Waits for the next command.
     async fn next(&mut self) -> Option<Vec<Vec<u8>>> {
         loop {
             self.parse();

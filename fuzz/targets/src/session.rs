@@ -1,6 +1,6 @@
-//! A whole session with a hostile server: the real greeting and batches over a stream in memory.
+//! A whole session with a hostile server: the real greeting and batches over an in-memory stream.
 //!
-//! The first two bytes choose what is configured; the rest is the server's script.
+//! The first two bytes select the configuration; the rest is the server's script.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +23,14 @@ use crate::script::{Said, Server};
 use crate::wire;
 use crate::worlds::{PASSWORD, bare_task, caps, task};
 
-/// Longest wait for replies.
+/// Maximum wait for replies.
 const TIMEOUT: Duration = Duration::from_millis(500);
-/// Sweeps of one session.
+/// Number of sweeps in one session.
 const SWEEPS: usize = 3;
-/// Most rounds in which a task is read.
+/// Maximum number of rounds in which a task is read.
 const ROUNDS: u8 = 4;
-/// What the stream holds: less than a batch, so that both sides must wait for each other now and
-/// then.
+/// Capacity of the stream in bytes: less than a batch, so that both sides sometimes wait for each
+/// other.
 const STREAM_BYTES: usize = 2_048;
 
 pub(crate) fn run(data: &[u8]) {
@@ -43,15 +43,15 @@ pub(crate) fn run(data: &[u8]) {
     runtime.block_on(Session::new(*options, *choice).play(script.to_vec()));
 }
 
-/// What one session is configured to be.
+/// The configuration of one session.
 struct Session {
     endpoint: Endpoint,
     password: Option<Secret>,
     standing: Standing,
-    /// Whether the first sweep goes out with the greeting.
+    /// Whether the first sweep is sent with the greeting.
     opens: bool,
     choice: u8,
-    /// Batches so far, for the nonces.
+    /// Number of batches so far, for the nonces.
     batches: u32,
 }
 
@@ -80,7 +80,7 @@ impl Session {
         let said = Said::default();
         let server = tokio::spawn(Server::new(far, Arc::clone(&said)).play(script, PASSWORD));
         let began = Instant::now();
-        // The caps of the connection before: the opening is made for them.
+        // The opening is made for the capabilities of a previous connection.
         let old_caps = caps(self.choice);
         let first = self.opens.then(|| self.question(old_caps, self.reads(old_caps)));
         let opening = first
@@ -100,7 +100,7 @@ impl Session {
         server.abort();
     }
 
-    /// Reads the tasks again and again, until something goes wrong.
+    /// Reads the tasks repeatedly until an error.
     async fn sweep(&mut self, connection: &Connection, said: &Said) {
         let caps = connection.caps();
         if let Some(version) = connection.version() {
@@ -135,7 +135,7 @@ impl Session {
         }
     }
 
-    /// The replies that came with the greeting are judged like any others.
+    /// Judges the replies that came with the greeting like any others.
     fn judge_opened(
         &self,
         caps: Caps,
@@ -184,7 +184,7 @@ impl Session {
     }
 }
 
-/// A batch that was asked, for the oracle.
+/// A batch that was sent, for the oracle.
 struct Batch<'a> {
     caps: Caps,
     standing: Standing,
@@ -210,9 +210,9 @@ impl Batch<'_> {
         question.decode(timing, replies)
     }
 
-    /// An answer was believed: the bytes must bear it out, read by the letter.
+    /// Checks an accepted answer against the bytes that were sent, parsed strictly.
     fn check_said(&self, said: &[u8], answer: &Answer, round: u8) {
-        // Error lines reach the product as ASCII; here they are not looked into.
+        // The product sees error lines as ASCII; their text is not compared here.
         let mut rest = said;
         let mut replies = Vec::new();
         while replies.len() < self.commands.len() {
@@ -242,7 +242,7 @@ impl Batch<'_> {
         }
     }
 
-    /// The first task's lock, by its one reply that tells holders.
+    /// Checks the first task's lock against the reply that lists its holders.
     fn check_lock(&self, lock: &LockReading, command: &Command, reply: &Reply) {
         let scanned = command.args.first().is_some_and(|name| name == b"HSCAN");
         let items = match reply.as_array() {

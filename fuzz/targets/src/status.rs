@@ -1,6 +1,6 @@
-//! `lockwatch status` reads what calls itself an agent: whatever it answers, the terminal is safe.
+//! `lockwatch status` against a hostile agent: its output is safe for a terminal whatever it reads.
 //!
-//! The first byte chooses what was asked for; the rest is the body of the answer.
+//! The first byte selects the options; the rest is the body of the response.
 
 use lockwatch::status::{StatusOptions, printed_for};
 

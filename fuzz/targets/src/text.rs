@@ -1,4 +1,4 @@
-//! How foreign bytes are shown, each way by itself, and small readers of text.
+//! The ways to display external bytes, each by itself, and small parsers of text.
 
 use lockwatch::config::{duration_text, parse_duration_ms};
 use lockwatch::output::clock::rfc3339;
@@ -8,7 +8,7 @@ use lockwatch::terminal::{cut, safe, safe_json, width, wrap};
 
 use crate::claims::harmless_line;
 
-/// Longest text that is shown whole.
+/// Maximum length in bytes of text that is shown in full.
 const SHOWN_BYTES_MAX: usize = 200;
 
 pub(crate) fn run(data: &[u8]) {
@@ -28,7 +28,7 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// Bytes are shown in one line, and read back unless they are cut.
+/// Bytes are shown on one line, and can be read back unless they are truncated.
 fn check_escape(data: &[u8]) {
     let shown = escape(data);
     harmless_line(&shown);
@@ -85,7 +85,7 @@ fn check_widths(text: &str) {
     }
 }
 
-/// A JSON document stays the same document.
+/// Formatting keeps a JSON document equal.
 fn check_json(text: &str) {
     let Ok(value) = serde_json::from_str::<serde_json::Value>(text) else { return };
     let safe = safe_json(text);

@@ -1,6 +1,6 @@
-//! What Sentinels, a cluster and the servers themselves say of who decides.
+//! Reports of Sentinels, a cluster and the servers themselves on which servers decide.
 //!
-//! The first byte chooses who is asked; the rest are replies, read leniently.
+//! The first byte selects the source; the rest are replies, parsed leniently.
 
 use lockwatch_model::accept::{self, Timing};
 use lockwatch_model::reading::Unknown;
@@ -14,7 +14,7 @@ use crate::wire;
 use crate::worlds::caps;
 
 const SENTINELS: usize = 3;
-/// For so long an answer counts.
+/// How long an answer counts, in milliseconds.
 const FRESH_MS: u64 = 2_000;
 
 pub(crate) fn run(data: &[u8]) {

@@ -1,8 +1,8 @@
-//! A connection on which a hostile server tells of changed keys: the real greeting and the real
-//! reader over a stream in memory.
+//! A connection on which a hostile server announces changed keys: the real greeting and the real
+//! parser over an in-memory stream.
 //!
-//! The first byte chooses what is configured and whether the server greets honestly first; the rest
-//! is its script.
+//! The first byte selects the configuration and whether the server answers the greeting honestly;
+//! the rest is its script.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::claims::{harmless_line, keeps_secret};
 use crate::script::{Said, Server};
 use crate::worlds::PASSWORD;
 
-/// Longest wait for the greeting.
+/// Maximum wait for the greeting.
 const TIMEOUT: Duration = Duration::from_millis(500);
-/// A server that says nothing for so long says nothing any more.
+/// How long a server must be silent until it counts as done.
 const QUIET: Duration = Duration::from_secs(5);
-/// Deepest nesting.
+/// Maximum nesting depth.
 const DEPTH: usize = 100;
-/// What the stream holds: no less than the greeting, which nobody may read, and less than many
-/// scripts, which then come in pieces.
+/// Capacity of the stream in bytes: at least the greeting, which may stay unread, and less than
+/// many scripts, which then arrive in pieces.
 const STREAM_BYTES: usize = 512;
 /// What a real server answers to the greeting, without a login.
 const GREETED: &[u8] = b"%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n+OK\r\n\
@@ -46,7 +46,7 @@ async fn play(options: u8, script: &[u8]) {
     let password = (options & 1 != 0).then(|| Secret::new(PASSWORD));
     let login = if password.is_some() { b"+OK\r\n".as_slice() } else { b"" };
     let greeted = options & 2 != 0;
-    // What comes at once after the greeting may be refused together with it.
+    // Bytes right after the greeting may be rejected together with it.
     let honest = greeted && script.is_empty();
     let script = if greeted { [login, GREETED, script].concat() } else { script.to_vec() };
     let endpoint = Endpoint {
@@ -68,7 +68,7 @@ async fn play(options: u8, script: &[u8]) {
         Ok(tracking) => {
             let told = follow(tracking, password.is_some()).await;
             let real = changes(&said.lock().unwrap());
-            // What is told during the greeting does not count.
+            // Announcements during the greeting do not count.
             let borne_out =
                 told.is_empty() || real.windows(told.len()).any(|window| window == told);
             assert!(borne_out, "told {told:?}, the server said {real:?}");
@@ -81,7 +81,7 @@ async fn play(options: u8, script: &[u8]) {
     server.abort();
 }
 
-/// All that is told until the server is done.
+/// Collects the announcements until the server is done.
 async fn follow(mut tracking: Tracking<tokio::io::DuplexStream>, secret: bool) -> Vec<Change> {
     let mut told = Vec::new();
     loop {
@@ -109,7 +109,7 @@ fn check(failure: &Failure, secret: bool) {
     }
 }
 
-/// The changes in `said`, by the letter of the protocol, up to where it is none.
+/// The changes in `said`, parsed strictly up to the first invalid byte.
 fn changes(said: &[u8]) -> Vec<Change> {
     let (mut rest, mut found) = (said, Vec::new());
     while let Some(item) = item(&mut rest, 0) {
@@ -136,12 +136,12 @@ enum Item {
     Null,
     Text(Vec<u8>),
     String(Vec<u8>),
-    /// By the byte that it begins with.
+    /// A list, with the byte that marks its type.
     List(u8, Vec<Item>),
     Other,
 }
 
-/// Takes one item off `rest`.
+/// Parses one item of `rest`.
 fn item(rest: &mut &[u8], depth: usize) -> Option<Item> {
     let end = rest.windows(2).position(|two| two == b"\r\n")?;
     let (kind, line) = rest[..end].split_first()?;

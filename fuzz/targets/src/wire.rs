@@ -1,18 +1,16 @@
-//! Redis' protocol once more, written for the targets alone: what the product's own reader says is
-//! held against it.
+//! An independent implementation of Redis' protocol, to compare the product's parser with.
 
 use lockwatch_model::reply::{Reply, ServerError};
 
-/// Deepest nesting.
+/// Maximum nesting depth.
 const DEPTH: usize = 12;
 
-/// The first whole reply, by the letter of the protocol, and what follows it.
+/// The first complete reply, parsed strictly, and the rest.
 pub(crate) fn strict(bytes: &[u8]) -> Option<(Reply, &[u8])> {
     item(bytes, DEPTH)
 }
 
-/// As many replies as can be made of any bytes: what is no reply is a string up to the next line
-/// end.
+/// Makes replies of arbitrary bytes: what is not a reply is a string up to the next line end.
 pub(crate) fn lenient(mut bytes: &[u8]) -> Vec<Reply> {
     let mut replies = Vec::new();
     while !bytes.is_empty() {
@@ -70,7 +68,7 @@ fn number(line: &[u8]) -> Option<i64> {
     std::str::from_utf8(line).ok()?.parse().ok()
 }
 
-/// `reply` as bytes.
+/// Writes `reply` as bytes.
 pub(crate) fn write(reply: &Reply, out: &mut Vec<u8>) {
     match reply {
         Reply::Nil => out.extend_from_slice(b"$-1\r\n"),
@@ -94,7 +92,7 @@ pub(crate) fn write(reply: &Reply, out: &mut Vec<u8>) {
     }
 }
 
-/// The words of the first whole command that a client sent, and how many bytes it took.
+/// The words of the first complete command of a client, and its length in bytes.
 pub(crate) fn command(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     let (reply, rest) = strict(bytes)?;
     let words =

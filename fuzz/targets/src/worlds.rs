@@ -1,4 +1,4 @@
-//! Small configurations for the targets, chosen by a byte.
+//! Small configurations for the targets, selected by a byte.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use lockwatch_model::spec::{
 /// The password of every session.
 pub(crate) const PASSWORD: &str = "p4ssw0rd-of-nobody";
 
-/// A task of which everything is configured; the byte chooses how.
+/// A task with every optional setting; the byte selects the variants.
 pub(crate) fn task(choice: u8) -> TaskSpec {
     let scheme = if choice & 1 == 0 { SchemeKind::Redisson } else { SchemeKind::String };
     let source = match choice >> 1 & 3 {
@@ -38,12 +38,12 @@ pub(crate) fn task(choice: u8) -> TaskSpec {
     }
 }
 
-/// A task of which only the lock is configured.
+/// A task with only a lock.
 pub(crate) fn bare_task(scheme: SchemeKind) -> Arc<TaskSpec> {
     Arc::new(TaskSpec::new("bare", RedisIndex(0), LockSpec::new(b"bare:lock", scheme)))
 }
 
-/// What a server can do; the byte chooses.
+/// The capabilities of a server, selected by the byte.
 pub(crate) fn caps(choice: u8) -> Caps {
     let role = match choice >> 1 & 3 {
         0 | 1 => RoleCheck::Role,

@@ -1,6 +1,5 @@
-//! Everything in `fuzz/corpus` once more, without a fuzzing engine: what was found once is found
-//! again by `cargo test`. Each input is also damaged in a few ways, the same ones each time: the
-//! short form of `make fuzz`.
+//! Runs all of `fuzz/corpus` without a fuzzing engine, so that `cargo test` repeats every finding.
+//! Each input is also damaged in a few deterministic ways: the short form of `make fuzz`.
 
 use std::fs;
 use std::panic::catch_unwind;
@@ -9,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use lockwatch_fuzz_targets::{TARGETS, Target};
 
-/// No input takes a machine under load longer.
+/// Maximum time for one input, also on a machine under load.
 const LONGEST: Duration = Duration::from_secs(20);
-/// So many damaged inputs are made of each file.
+/// Number of damaged inputs made of each file.
 const DAMAGED: u64 = 10;
-/// Most bytes of all files together.
+/// Maximum size of all files together, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
 fn corpus() -> PathBuf {
@@ -30,7 +29,8 @@ fn inputs(target: &Target) -> Vec<PathBuf> {
     files
 }
 
-/// Runs all inputs of a target; what fails is named with the command that repeats it, or shown.
+/// Runs all inputs of a target. A failure is reported with the command that repeats it, or with the
+/// input.
 fn run(name: &str) {
     let target = lockwatch_fuzz_targets::target(name).unwrap();
     let files = inputs(&target);
@@ -52,13 +52,13 @@ fn run(name: &str) {
     assert!(failed.is_empty(), "a promise was broken; repeat it by\n{}", failed.join("\n"));
 }
 
-/// Whether the target keeps its promises, in time.
+/// Whether the target passes in time.
 fn keeps(target: &Target, data: &[u8]) -> bool {
     let began = Instant::now();
     catch_unwind(|| (target.run)(data)).is_ok() && began.elapsed() <= LONGEST
 }
 
-/// `data` with some bytes changed, a piece left out, and another input's end.
+/// `data` with some bytes changed, a piece removed, and the end of another input added.
 fn damage(data: &[u8], others: &[Vec<u8>], seed: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed ^ data.len() as u64);
     let mut damaged = data.to_vec();

@@ -1,4 +1,4 @@
-//! Many locks on one Redis, and what that says of itself.
+//! Many locks on one Redis, and the counters of that server.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -12,13 +12,13 @@ use super::load::{LEASE_MS, hold, key, name};
 use super::wire::{Wire, number};
 use crate::stack::{Agent, Redis, until};
 
-/// How long an agent may take until it has read everything.
+/// Maximum time until an agent has read all locks.
 const READ_WITHIN: Duration = Duration::from_secs(120);
 
-/// Lease of a lock that nobody renews.
+/// Lease of locks that are not renewed, in milliseconds: longer than any benchmark.
 const AT_REST_MS: u64 = 3_600_000;
 
-/// Held locks on a Redis of its own.
+/// Held locks on a private Redis.
 #[derive(Debug)]
 pub(super) struct Bed {
     pub(super) redis: Redis,
@@ -29,26 +29,26 @@ pub(super) struct Bed {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counters {
     pub(super) commands: f64,
-    /// Entries ever written to the slow log.
+    /// Number of entries ever written to the slow log.
     pub(super) slow: f64,
 }
 
 impl Bed {
-    /// Starts a Redis with so many locks that somebody must renew.
+    /// Starts a Redis with this many locks, which the caller must renew.
     pub(super) async fn start(count: usize) -> anyhow::Result<Bed> {
         Bed::with_lease(count, LEASE_MS).await
     }
 
-    /// The same with locks that nobody needs to renew.
+    /// Like [`Bed::start`], with locks that need no renewal.
     pub(super) async fn at_rest(count: usize) -> anyhow::Result<Bed> {
         Bed::with_lease(count, AT_REST_MS).await
     }
 
-    /// The same with locks of this lease.
+    /// Like [`Bed::start`], with locks of this lease.
     pub(super) async fn with_lease(count: usize, lease_ms: u64) -> anyhow::Result<Bed> {
         let redis = Redis::start().await?;
         block_in_place(|| {
-            // Its slow log shall forget nothing.
+            // The slow log must keep all entries.
             Wire::connect(redis.address())?.ask(&[
                 "CONFIG",
                 "SET",
@@ -64,27 +64,26 @@ impl Bed {
         self.redis.address()
     }
 
-    /// The process that is Redis.
+    /// The process id of the Redis.
     pub(super) fn id(&self) -> anyhow::Result<u32> {
         self.redis.id().context("redis-server does not run")
     }
 
-    /// Starts an agent that watches all of them, and waits until it has read each.
+    /// Starts an agent that watches all locks, and waits until it has read each.
     pub(super) async fn agent(&self, interval: &str) -> anyhow::Result<Agent> {
         let agent = self.busy_agent(interval).await?;
         all_read(&agent, self.count).await?;
         Ok(agent)
     }
 
-    /// The same without wake-ups.
+    /// Like [`Bed::agent`], without wake-ups.
     pub(super) async fn polling_agent(&self, interval: &str) -> anyhow::Result<Agent> {
         let agent = self.start_agent(interval, ", wake_ups: false").await?;
         all_read(&agent, self.count).await?;
         Ok(agent)
     }
 
-    /// Starts one that may have more to do than it can, so that it is not told when it has read all
-    /// of them, if ever.
+    /// Starts an agent that may be overloaded, without waiting until it has read all locks.
     pub(super) async fn busy_agent(&self, interval: &str) -> anyhow::Result<Agent> {
         self.start_agent(interval, "").await
     }
@@ -94,7 +93,7 @@ impl Bed {
         Agent::start_with(&config(&servers, interval, self.count), &["--log.level", "error"]).await
     }
 
-    /// Ends the connections by which Redis tells of changed keys: a frozen agent shall cost it
+    /// Closes the connections on which Redis announces changed keys, so that a frozen agent costs
     /// nothing.
     pub(super) fn tell_nobody(&self) -> anyhow::Result<()> {
         block_in_place(|| {
@@ -106,7 +105,7 @@ impl Bed {
         })
     }
 
-    /// How many connections it tells of changed keys.
+    /// Number of connections on which Redis announces changed keys.
     pub(super) fn told(&self) -> anyhow::Result<usize> {
         block_in_place(|| {
             Ok(tracking(&Wire::connect(self.address())?.ask(&["CLIENT", "LIST"])?).len())
@@ -122,7 +121,7 @@ impl Bed {
     }
 }
 
-/// The numbers of the clients that are told of changed keys, of a `CLIENT LIST`.
+/// The ids of the tracking clients in a `CLIENT LIST`.
 fn tracking(list: &str) -> Vec<String> {
     let told = list.lines().filter(|line| {
         let flags = line.split(' ').find_map(|field| field.strip_prefix("flags="));
@@ -133,7 +132,7 @@ fn tracking(list: &str) -> Vec<String> {
         .collect()
 }
 
-/// Writes locks as Redisson lays them out.
+/// Writes locks in Redisson's layout.
 pub(super) fn lay_out(
     redis: SocketAddr,
     locks: impl IntoIterator<Item = usize>,
@@ -145,7 +144,7 @@ pub(super) fn lay_out(
     wire.send(&commands)
 }
 
-/// A configuration for so many locks.
+/// A configuration for this many locks.
 pub(super) fn config(servers: &str, interval: &str, count: usize) -> String {
     let mut text = format!(
         "redis:\n  main: {{{servers}, interval: {interval}}}\nmax_tasks: {}\ntasks:\n",
@@ -157,10 +156,10 @@ pub(super) fn config(servers: &str, interval: &str, count: usize) -> String {
     text
 }
 
-/// Waits until so many locks are seen held.
+/// Waits until this many locks are shown as held.
 pub(super) async fn all_read(agent: &Agent, count: usize) -> anyhow::Result<()> {
     let address = agent.address();
-    // A page tells it at once for few, and costs too much for many.
+    // Scraping shows this at once for few locks, and costs too much for many.
     if count <= 1000 {
         return until(READ_WITHIN, "the agent has read all locks", async || {
             block_in_place(|| {
@@ -183,7 +182,7 @@ pub(super) async fn all_read(agent: &Agent, count: usize) -> anyhow::Result<()> 
         .unwrap_or(false)
     })
     .await?;
-    // The others are read within the same interval.
+    // The remaining ones are read within the same interval.
     tokio::time::sleep(Duration::from_secs(2)).await;
     Ok(())
 }

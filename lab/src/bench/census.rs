@@ -1,5 +1,5 @@
-//! The same locks, watched by nobody, by lockwatch and by its peer in turn: what each costs itself,
-//! Redis and a bystander.
+//! Compares the same locks without a watcher, with lockwatch, and with its peer in turn: the cost
+//! to the watcher, to Redis, and to another client.
 
 use std::time::Duration;
 
@@ -14,48 +14,48 @@ use super::usage::{Usage, peak_mb, resident_mb};
 use crate::numbers::{median, ms};
 use crate::stack::{Agent, Exporter, ExporterSetup, Signal};
 
-/// How long everything is left alone after something began or ended.
+/// Pause after something was started or stopped.
 const SETTLE: Duration = Duration::from_secs(2);
-/// How long lockwatch watches before it is measured: it learns the pace of renewals from three of
-/// them.
+/// How long lockwatch watches before it is measured: it learns the interval of renewals from three
+/// of them.
 const STEADY: Duration = Duration::from_secs(35);
-/// The peer reads Redis when it is scraped: as often as lockwatch does by itself.
+/// The peer reads Redis when it is scraped, so it is scraped at lockwatch's interval.
 const SCRAPED_EVERY: Duration = Duration::from_secs(1);
-/// Scrapes of lockwatch whose cost is measured.
+/// Number of scrapes of lockwatch whose cost is measured.
 const SCRAPES: usize = 3;
-/// By then there is a new one, and no page that was made already.
+/// Pause between two scrapes, so that each one needs a new snapshot and no cached exposition.
 const NEW_SNAPSHOT: Duration = Duration::from_millis(1_100);
-/// A scrape of two series for each lock, as the peer has them: what is left of the lease, and who
-/// holds it where the peer has a size.
+/// A scrape of two series for each lock, like the peer's: the remaining lease, and the holder where
+/// the peer has a size.
 const SOME: &str = "/metrics?name[]=lockwatch_lock_ttl_seconds&name[]=lockwatch_lock_holder";
 
 /// How long to measure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
-    /// Of each in turn.
+    /// Duration of one measurement.
     pub(super) stretch: Duration,
-    /// How often all take their turn.
+    /// Number of rounds; each measures everything once.
     pub(super) rounds: usize,
 }
 
-/// What was measured of one watcher, or of none; over all rounds.
+/// The measurements with one watcher, or without any, over all rounds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cost {
-    /// CPU of the watcher, of Redis in all, commands per second, entries in the slow log per
-    /// minute: for each round.
+    /// For each round: CPU of the watcher, total CPU of Redis, commands per second, and slow log
+    /// entries per minute.
     rounds: Vec<[f64; 4]>,
     pub(super) waits: Waits,
     pub(super) memory_mb: f64,
     pub(super) peak_mb: f64,
-    /// Median time of a scrape in milliseconds, and how many series it has.
+    /// Median duration of a scrape in milliseconds, and its number of series.
     pub(super) scrape_ms: f64,
     pub(super) series: usize,
-    /// The same of a scrape of what the peer shows as well.
+    /// The same for a scrape of only what the peer also shows.
     pub(super) some_ms: f64,
     pub(super) some_series: usize,
-    /// CPU of the watcher for one scrape, in milliseconds.
+    /// CPU time of the watcher for one scrape, in milliseconds.
     pub(super) scrape_cpu_ms: f64,
-    /// Why there are no figures.
+    /// Why there are no measurements.
     pub(super) missing: Option<String>,
 }
 
@@ -64,12 +64,12 @@ impl Cost {
         median(self.rounds.iter().filter_map(|round| round.get(at).copied()))
     }
 
-    /// CPU of the watcher, in percent of a core.
+    /// CPU of the watcher, in percent of one core.
     pub(super) fn own(&self) -> f64 {
         self.middle(0)
     }
 
-    /// CPU of Redis, in percent of a core.
+    /// CPU of Redis, in percent of one core.
     pub(super) fn redis(&self) -> f64 {
         self.middle(1)
     }
@@ -83,7 +83,7 @@ impl Cost {
     }
 }
 
-/// What so many locks cost.
+/// The cost of watching one number of locks.
 #[derive(Clone, Debug)]
 pub(super) struct Census {
     pub(super) count: usize,
@@ -94,13 +94,13 @@ pub(super) struct Census {
 }
 
 impl Census {
-    /// CPU that a watcher adds to Redis.
+    /// CPU that a watcher adds to Redis, in percent of one core.
     pub(super) fn added(&self, cost: &Cost) -> f64 {
         cost.redis() - self.alone.redis()
     }
 }
 
-/// Lets each watch `count` locks in turn.
+/// Measures each watcher with `count` locks in turn.
 pub(super) async fn take(count: usize, effort: Effort) -> anyhow::Result<Census> {
     let bed = Bed::start(count).await?;
     let (_renewals, _) = block_in_place(|| renewals(bed.address(), count, RENEWED_EVERY))?;
@@ -120,7 +120,7 @@ pub(super) async fn take(count: usize, effort: Effort) -> anyhow::Result<Census>
     };
     for _ in 0..effort.rounds {
         lockwatch(&bed, &agent, &bystander, effort.stretch, &mut census.lockwatch).await?;
-        // Frozen, it costs nothing, and its turn comes without a start.
+        // A frozen agent costs nothing, and needs no start when its turn comes.
         agent.signal(Signal::Stop).await?;
         bed.tell_nobody()?;
         sleep(SETTLE).await;
@@ -189,7 +189,7 @@ async fn lockwatch(
     Ok(())
 }
 
-/// How long a page took, in milliseconds, and how many series it has.
+/// Duration of a scrape in milliseconds, and its number of series.
 fn scrape(agent: &Agent, path: &str) -> anyhow::Result<(f64, usize)> {
     block_in_place(|| {
         let mut client = Client::connect(agent.address())?;
@@ -256,7 +256,7 @@ fn note(
     let redis = percent.last().copied().unwrap_or(f64::NAN);
     let own = if has_watcher { percent.first().copied().unwrap_or(f64::NAN) } else { 0.0 };
     let slow = (after.slow - before.slow) / took * 60.0;
-    // The bystander's own are fewer when it has to wait.
+    // Without the bystander's own commands, which are fewer when it has to wait.
     let commands = after.commands - before.commands - waits.0.len() as f64;
     cost.rounds.push([own, redis, commands / took, slow]);
     cost.waits.0.extend(waits.0);

@@ -1,5 +1,5 @@
-//! The same locks on one server and in a cluster of six nodes, sampled as often as the
-//! configuration allows.
+//! The same locks on one server and in a cluster of six nodes, sampled at the shortest interval
+//! that the configuration allows.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -79,7 +79,7 @@ async fn measure(
     Ok(Rate { locks, agent, redis })
 }
 
-/// Puts each lock on its master.
+/// Writes each lock to its master.
 fn fill(masters: &[SocketAddr]) -> anyhow::Result<()> {
     for (at, master) in masters.iter().enumerate() {
         let here = |lock: &usize| slot(key(*lock).as_bytes()) * masters.len() / SLOTS == at;
@@ -88,14 +88,14 @@ fn fill(masters: &[SocketAddr]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Locks that these servers were read so far: a glance asks for the deadline once, a whole reading
-/// before and after the holder.
+/// Number of locks read on these servers so far. A glance reads the deadline once, a full reading
+/// reads it before and after the holder.
 fn read(masters: &[SocketAddr]) -> anyhow::Result<f64> {
     let mut locks = 0.0;
     for master in masters {
         let info = Wire::connect(*master)?.ask(&["INFO", "commandstats"])?;
         let calls = |command| numbers::calls(&info, command).unwrap_or(0) as f64;
-        // Before Redis 7.0 a deadline is what is left.
+        // Before Redis 7.0 the deadline is read as a remaining time.
         locks += calls("pexpiretime") + calls("pttl") - calls("hscan");
     }
     Ok(locks)

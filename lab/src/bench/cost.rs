@@ -1,4 +1,5 @@
-//! What it costs to watch 10, 1,000, 10,000 and 100,000 locks, beside the peer, and how that grows.
+//! The cost of watching 10, 1,000, 10,000 and 100,000 locks, compared with the peer, and its
+//! growth.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,10 +8,10 @@ use super::census::{Census, Cost, Effort, take};
 use super::report::{Figure, Table};
 use crate::numbers::{growth, shown};
 
-/// What can be told apart from nothing: CPU time is counted in hundredths of a second.
+/// The smallest measurable difference in percent: CPU time is counted in hundredths of a second.
 const SMALLEST_PERCENT: f64 = 0.2;
 
-/// How many locks, and for how long.
+/// Numbers of locks, and for how long each is measured.
 const PLAN: [(usize, Effort); 4] = [
     (10, Effort { stretch: Duration::from_secs(8), rounds: 1 }),
     (1_000, Effort { stretch: Duration::from_secs(8), rounds: 3 }),
@@ -44,7 +45,7 @@ pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     Ok(Table { figures, more: grown(&all) })
 }
 
-/// Both modes of the peer: by a pattern, and in brackets by a Lua script.
+/// Both modes of the peer: by a pattern and, in brackets, by a Lua script.
 fn both(census: &Census, of: impl Fn(&Cost) -> f64, unit: &str) -> String {
     let one = |cost: &Cost| match &cost.missing {
         Some(why) => format!("not measured: {why}"),
@@ -93,8 +94,8 @@ fn ten_thousand(census: &Census) -> [Figure; 2] {
     ]
 }
 
-/// How much faster a scrape is than the pattern peer's: the whole page, what the peer shows as
-/// well, and by the series.
+/// How much faster a scrape is than that of the peer with a pattern: in full, of only what the peer
+/// shows, and per series.
 fn scrape(census: &Census) -> [Figure; 3] {
     let (cost, peer) = (&census.lockwatch, &census.pattern);
     let each = |cost: &Cost| 1000.0 * cost.scrape_ms / cost.series as f64;
@@ -128,7 +129,7 @@ fn scrape(census: &Census) -> [Figure; 3] {
     ]
 }
 
-/// `beyond`: the maximum counts as well.
+/// `beyond`: also compare the maximum.
 fn bystander(census: &Census, beyond: bool) -> Vec<Figure> {
     let (cost, alone, count) = (&census.lockwatch, &census.alone, census.count);
     let more = cost.waits.p99() - alone.waits.p99();
@@ -220,7 +221,7 @@ fn grown(all: &[Census]) -> String {
     text
 }
 
-/// What a census says of one who watches.
+/// Selects the measurements of one watcher.
 type OfWatcher = fn(&Census) -> &Cost;
 
 fn watchers() -> [(&'static str, OfWatcher); 3] {

@@ -1,5 +1,5 @@
-//! A client for pages of any size that says how long they took: blocking, one connection, a buffer
-//! that is used again.
+//! A blocking HTTP client that measures responses of any size: one connection, and one buffer that
+//! is reused.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-/// Bound of each wait.
+/// Maximum duration of each wait.
 const WITHIN: Duration = Duration::from_secs(60);
 const READ_BYTES: usize = 16 << 10;
 
@@ -16,21 +16,21 @@ const READ_BYTES: usize = 16 << 10;
 pub(super) struct Client {
     stream: TcpStream,
     address: SocketAddr,
-    /// What was read and not used yet is from `used` to `end`.
+    /// Received data; the unused part is from `used` to `end`.
     raw: Vec<u8>,
     used: usize,
     end: usize,
     body: Vec<u8>,
 }
 
-/// A page.
+/// A response.
 #[derive(Debug)]
 pub(super) struct Exposition<'a> {
     /// The status code.
     pub(super) status: u16,
-    /// From before the request was written to the last byte of the body.
+    /// From before the request was written until the last byte of the body.
     pub(super) took: Duration,
-    /// When the last byte had come.
+    /// When the last byte was received.
     pub(super) complete: Instant,
     /// The body.
     pub(super) body: &'a [u8],
@@ -46,7 +46,7 @@ impl Client {
         Ok(Client { stream, address, raw: vec![0; READ_BYTES], used: 0, end: 0, body: Vec::new() })
     }
 
-    /// Asks for a page, in the text format that both lockwatch and its peer know.
+    /// Requests a path in the text format that both lockwatch and its peer support.
     pub(super) fn get(&mut self, path: &str) -> anyhow::Result<Exposition<'_>> {
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: {}\r\nAccept: text/plain;version=0.0.4\r\n\r\n",
@@ -105,7 +105,7 @@ impl Client {
         }
     }
 
-    /// Adds so many bytes to the body; what was not read yet is read to where it belongs.
+    /// Appends this many bytes to the body; data that is not buffered is read directly into it.
     fn take(&mut self, length: usize) -> anyhow::Result<()> {
         let unused = self.raw.get(self.used..self.end).unwrap_or_default();
         let some = unused.get(..length.min(unused.len())).unwrap_or_default();
@@ -126,7 +126,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads what there is.
+    /// Reads what is available.
     fn more(&mut self) -> anyhow::Result<()> {
         self.raw.copy_within(self.used..self.end, 0);
         self.end -= self.used;
@@ -158,14 +158,14 @@ fn header<'a>(head: &'a str, wanted: &str) -> Option<&'a str> {
         .next()
 }
 
-/// How many series a page has.
+/// Number of series in an exposition.
 pub(super) fn series(page: &[u8]) -> usize {
     page.split(|byte| *byte == b'\n')
         .filter(|line| !line.is_empty() && !line.starts_with(b"#"))
         .count()
 }
 
-/// How many of its lines begin so.
+/// Number of lines that begin with `start`.
 pub(super) fn lines_of(page: &[u8], start: &str) -> usize {
     page.split(|byte| *byte == b'\n').filter(|line| line.starts_with(start.as_bytes())).count()
 }

@@ -1,5 +1,4 @@
-//! From a change in Redis to the answer that shows it: by polling, and as fast as the agent knows
-//! how to.
+//! The latency from a change in Redis to the response that shows it: by polling, and with wake-ups.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,21 +19,21 @@ use crate::stack::{Agent, Exporter, ExporterSetup};
 
 const FEW: usize = 100;
 const MANY: usize = 10_000;
-/// The whole page of metrics, and the part of it that the changes are on.
+/// All metrics, and the subset that contains the changes.
 const ALL: &str = "/metrics";
 const HOLDERS: &str = "/metrics?name[]=lockwatch_lock_holder";
-/// The agent's interval: changes are spread over all of it.
+/// The agent's interval; changes are spread evenly over it.
 const INTERVAL: Duration = Duration::from_secs(1);
 const LEASE_MS: u64 = 3_600_000;
 /// Mean pause between two changes.
 const CHANGE_EVERY: Duration = Duration::from_millis(60);
-/// Pause between two questions: a breath for the others on the machine, too short to count as
-/// lateness. The peer is asked without any.
+/// Pause between two requests: it leaves CPU time to the other processes, and is too short to
+/// matter as latency. The peer is scraped without a pause.
 const ASK_EVERY: Duration = Duration::from_micros(50);
-/// A change that is not shown by then is none that was shown.
+/// Maximum time until a change must be shown; later ones count as never shown.
 const SHOWN_WITHIN: Duration = Duration::from_secs(10);
 
-/// By polling alone: the agent is refused what it would be woken up by.
+/// By polling alone: the agent is denied the commands for wake-ups.
 pub(super) async fn polling(short: bool) -> anyhow::Result<Table> {
     let bed = Bed::at_rest(FEW).await?;
     refuse_tracking(&bed)?;
@@ -56,7 +55,7 @@ pub(super) async fn polling(short: bool) -> anyhow::Result<Table> {
     })
 }
 
-/// However the agent learns of it.
+/// With wake-ups.
 pub(super) async fn wake_ups(short: bool) -> anyhow::Result<Table> {
     let mut figures = Vec::new();
     for (count, p50, p99) in [(FEW, 1.5, 5.0), (MANY, 15.0, 40.0)] {
@@ -99,45 +98,44 @@ fn refuse_tracking(bed: &Bed) -> anyhow::Result<()> {
         let mut wire = Wire::connect(bed.address())?;
         match wire.ask(&["ACL", "SETUSER", "default", "-client|tracking"]) {
             Ok(_) => Ok(()),
-            // Before Redis 7.0 nothing below a command can be refused.
+            // Before Redis 7.0, ACLs cannot deny a subcommand.
             Err(_) => wire.ask(&["ACL", "SETUSER", "default", "-client"]).map(drop),
         }
     })
 }
 
-/// A change, when it was written, and what shows it.
+/// A change, when it was written, and how it is recognised.
 struct Change {
     holder: String,
     written: Instant,
 }
 
-/// Somebody else takes a lock over, again and again, at instants that follow no rhythm.
+/// Replaces the holder of a lock repeatedly, at random instants.
 fn changes(redis: SocketAddr, count: usize, told: Sender<Change>) -> anyhow::Result<Background> {
     let mut wire = Wire::connect(redis)?;
     let mut number = 0_usize;
     Ok(Background::start(move || {
-        // As rare events come: the pauses are spread exponentially.
+        // The pauses are distributed exponentially, as for rare events.
         std::thread::sleep(CHANGE_EVERY.mul_f64(-(1.0 - fastrand::f64()).ln()));
         number += 1;
         let holder = format!("change-{number:08}");
-        // Told before it is done, so that no answer can come before the word.
+        // Sent before the change is written, so that no response can precede it.
         let _nobody_may_listen_any_more =
             told.send(Change { holder: holder.clone(), written: Instant::now() });
         take_over(&mut wire, fastrand::usize(..count), &holder)
     }))
 }
 
-/// In one transaction.
+/// Replaces the holder in one transaction.
 fn take_over(wire: &mut Wire, at: usize, holder: &str) -> anyhow::Result<()> {
     let [set, expire] = hold(at, &format!("{holder}:1"), LEASE_MS);
     let delete = command(&[b"DEL", key(at).as_bytes()]);
     wire.send(&[[command(&[b"MULTI"]), delete, set, expire, command(&[b"EXEC"])].concat()])?;
-    // Beside the first line: three are queued, and a list of three numbers comes.
+    // After the first line: three `QUEUED`, and a list of three numbers.
     wire.lines(7)
 }
 
-/// Asks for a page of metrics again and again; how long each change took to be on it, in
-/// milliseconds.
+/// Scrapes repeatedly; returns the time until each change was shown, in milliseconds.
 fn by_metrics(
     bed: &Bed,
     agent: SocketAddr,
@@ -162,7 +160,7 @@ fn by_metrics(
     Ok(watch.delays)
 }
 
-/// The part of a page that says who holds what.
+/// The part of an exposition that shows the holders.
 fn holders(page: &[u8]) -> &str {
     let start = memmem::find(page, b"\n# TYPE lockwatch_lock_holder ").unwrap_or(0);
     let part = page.get(start + 1..).unwrap_or_default();
@@ -170,7 +168,7 @@ fn holders(page: &[u8]) -> &str {
     std::str::from_utf8(part.get(..end).unwrap_or_default()).unwrap_or_default()
 }
 
-/// Changes that were not seen yet, and how long those took that were.
+/// Changes that were not shown yet, and the latencies of those that were.
 #[derive(Default)]
 struct Watch {
     open: HashMap<String, Instant>,
@@ -187,18 +185,18 @@ impl Watch {
                 self.delays.push(ms(complete.saturating_duration_since(written)));
             }
         }
-        // A lock that was taken over twice at once may never have shown the first one.
+        // If a lock changes twice in a row, the first change may never be shown.
         self.open.retain(|_, written| written.elapsed() < SHOWN_WITHIN);
     }
 }
 
-/// Asks for one task until it shows the change, and then changes another.
+/// Reads one task until it shows the change, and then changes another.
 fn by_api(bed: &Bed, agent: &Agent, stretch: Duration) -> anyhow::Result<Vec<f64>> {
     let (mut wire, mut client) = (Wire::connect(bed.address())?, Client::connect(agent.address())?);
     let (began, mut delays, mut number) = (Instant::now(), Vec::new(), 0);
     while began.elapsed() < stretch {
-        // Of any length: after an answer that came with a tick, a short pause would always end just
-        // behind it.
+        // A random pause: after a response that a tick triggered, a short fixed one would always
+        // end right after that tick.
         std::thread::sleep((INTERVAL / 2).mul_f64(fastrand::f64()));
         number += 1;
         let (at, holder) = (fastrand::usize(..bed.count), format!("asked-{number:08}"));
@@ -221,7 +219,7 @@ fn by_api(bed: &Bed, agent: &Agent, stretch: Duration) -> anyhow::Result<Vec<f64
     Ok(delays)
 }
 
-/// The peer, scraped as hard as it can be: a lock disappears from its page, and comes back.
+/// Scrapes the peer without pauses while a lock is removed and added again.
 async fn peer(bed: &Bed, stretch: Duration) -> String {
     let measured = async {
         let exporter =
@@ -246,7 +244,7 @@ fn by_exporter(bed: &Bed, exporter: SocketAddr, stretch: Duration) -> anyhow::Re
         let (sender, receiver) = channel();
         let redis = bed.address();
         size += 1;
-        // It is written while a scrape is under way or between two, as chance will have it.
+        // The change is written at a random time, during a scrape or between two.
         let pause = Duration::from_millis(100).mul_f64(fastrand::f64());
         let writer = std::thread::spawn(move || {
             std::thread::sleep(pause);

@@ -1,4 +1,4 @@
-//! What wake-ups cost Redis beside the rhythm: pushes, and the reads that follow them.
+//! The cost of wake-ups for Redis, compared with polling: pushes, and the reads that follow them.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::numbers::{median, shown};
 use crate::stack::{Agent, Signal};
 
 const COUNT: usize = 100_000;
-/// How long everything is left alone after something began or ended.
+/// Pause after something was started or stopped.
 const SETTLE: Duration = Duration::from_secs(4);
 
-/// How often each lock is renewed, and which share of what polling costs the wake-ups may cost.
+/// How often each lock is renewed, and the maximum cost of the wake-ups as a share of polling.
 const RATES: [(Duration, f64); 2] =
     [(Duration::from_secs(10), 0.5), (Duration::from_secs(100), 0.15)];
 
@@ -58,8 +58,8 @@ pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     Ok(Table { figures, more: String::new() })
 }
 
-/// CPU of Redis while this agent is the only one that runs, in percent of a core; `told`: by so
-/// many connections it is told of keys.
+/// CPU of Redis while this agent is the only one that runs, in percent of one core. `told`: the
+/// number of connections on which Redis announces keys.
 async fn while_it_runs(
     bed: &Bed,
     agent: Option<&Agent>,

@@ -1,5 +1,5 @@
-//! What goes on in Redis while it is watched: locks that are renewed, and a bystander who wants an
-//! answer.
+//! The load on Redis while it is watched: locks that are renewed, and a bystander that measures its
+//! latency.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 use super::wire::{Wire, command};
 use crate::numbers::quantile;
 
-/// As of Redisson's default.
+/// Redisson's default lease.
 pub(super) const LEASE_MS: u64 = 30_000;
-/// Each lock is renewed once in this time, as Redisson does it.
+/// Interval at which each lock is renewed, as by Redisson.
 pub(super) const RENEWED_EVERY: Duration = Duration::from_secs(10);
-/// Renewals are spread: some in each of these.
+/// Renewals are spread evenly over steps of this length.
 const STEP: Duration = Duration::from_millis(10);
 const PING_EVERY: Duration = Duration::from_millis(1);
-/// Workers that share the locks.
+/// Number of workers that share the locks.
 const WORKERS: usize = 7;
 
-/// The key of a lock: as long as what redis-benchmark makes of `bench:__rand_int__:lock`.
+/// The key of a lock, as long as what redis-benchmark makes of `bench:__rand_int__:lock`.
 pub(super) fn key(at: usize) -> String {
     format!("bench:{at:012}:lock")
 }
@@ -30,13 +30,13 @@ pub(super) fn name(at: usize) -> String {
     format!("job-{at}")
 }
 
-/// Who holds it at first.
+/// The first holder.
 pub(super) fn holder(at: usize) -> String {
     let worker = at % WORKERS;
     format!("{worker:08x}-0000-4000-8000-{worker:012x}:{at}")
 }
 
-/// The commands that lay out the lock `at`, held by `holder`.
+/// The commands that write the lock `at`, held by `holder`.
 pub(super) fn hold(at: usize, holder: &str, lease_ms: u64) -> [Vec<u8>; 2] {
     let (key, lease) = (key(at), lease_ms.to_string());
     [
@@ -45,7 +45,7 @@ pub(super) fn hold(at: usize, holder: &str, lease_ms: u64) -> [Vec<u8>; 2] {
     ]
 }
 
-/// A thread that goes on until it is dropped.
+/// A thread that runs until it is dropped.
 #[derive(Debug)]
 pub(super) struct Background {
     stop: Arc<AtomicBool>,
@@ -53,7 +53,7 @@ pub(super) struct Background {
 }
 
 impl Background {
-    /// Starts one: `work` is called again and again.
+    /// Starts the thread, which calls `work` repeatedly.
     pub(super) fn start(
         mut work: impl FnMut() -> anyhow::Result<()> + Send + 'static,
     ) -> Background {
@@ -68,7 +68,7 @@ impl Background {
         Background { stop, thread: Some(thread) }
     }
 
-    /// What ended it, if it did not just go on until now.
+    /// Stops the thread and returns its error, if any.
     pub(super) fn end(mut self) -> anyhow::Result<()> {
         self.finish()
     }
@@ -86,8 +86,8 @@ impl Drop for Background {
     }
 }
 
-/// Renews each of `count` locks `every` so often for three times as long, spread evenly. Counts
-/// what it wrote.
+/// Renews each of `count` locks once per `every`, spread evenly, for three times as long. Counts
+/// the writes.
 pub(super) fn renewals(
     redis: SocketAddr,
     count: usize,
@@ -112,14 +112,14 @@ pub(super) fn renewals(
     Ok((background, written))
 }
 
-/// Somebody else on the same Redis, who sends a PING each millisecond and waits for it.
+/// Another client of the same Redis, which sends a PING each millisecond and waits for the reply.
 #[derive(Debug)]
 pub(super) struct Bystander {
     waited: Arc<Mutex<Vec<f64>>>,
     _background: Background,
 }
 
-/// How long a bystander waited, in milliseconds.
+/// The bystander's waits, in milliseconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waits(pub(super) Vec<f64>);
 
@@ -140,7 +140,7 @@ impl Bystander {
         Ok(Bystander { waited, _background: background })
     }
 
-    /// All since the last time.
+    /// Takes all waits since the last call.
     pub(super) fn take(&self) -> Waits {
         Waits(std::mem::take(&mut *self.waited.lock().unwrap_or_else(PoisonError::into_inner)))
     }

@@ -1,10 +1,10 @@
-//! On what the figures were measured.
+//! Describes the machine of the measurements.
 
 use tokio::process::Command;
 
 use crate::stack::{Exporter, Program};
 
-/// Day, machine and versions, as a sentence.
+/// Date, machine and versions, in one sentence.
 pub(super) async fn machine() -> String {
     let day = said("date", &["-u", "+%Y-%m-%d %H:%M UTC"]).await;
     let model = file("/proc/cpuinfo", "model name");

@@ -1,5 +1,5 @@
-//! The metrics page of 100,000 series: how long from the request to its last byte, of a new
-//! snapshot and of the same one again, beside writing the same text by hand and beside hyper
+//! The exposition of 100,000 series: time from the request to its last byte, for a new snapshot and
+//! for a repeated request. It is compared with formatting the same text by hand, and with hyper
 //! sending the same bytes.
 
 use std::convert::Infallible;
@@ -39,7 +39,7 @@ use super::report::{Figure, Table};
 use crate::numbers::{ms, quantile, shown};
 
 const SERIES: usize = 100_000;
-/// Tasks by which it is found how many series one has.
+/// Number of tasks used to find out how many series one task has.
 const FEW: usize = 100;
 const READ_WITHIN: Duration = Duration::from_secs(60);
 const RELOAD: ReloadStatus = ReloadStatus { successful: true, success_at: AgentWall(0) };
@@ -82,7 +82,7 @@ pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     Ok(Table { figures: new.into_iter().chain(same).chain([told]).collect(), more: String::new() })
 }
 
-/// Each in milliseconds.
+/// Durations in milliseconds.
 #[derive(Default)]
 struct Times {
     writing: Vec<f64>,
@@ -92,7 +92,7 @@ struct Times {
     same: Vec<f64>,
 }
 
-/// All in turn, so that a busy moment hits all.
+/// Takes the measurements in turn, so that a busy moment affects all of them.
 async fn measure(
     published: &Arc<Published>,
     lines: &Lines<'_>,
@@ -133,7 +133,7 @@ async fn measure(
     Ok(times)
 }
 
-/// What the agent's own sampler and engine publish of so many held locks.
+/// The snapshot that the agent's own sampler and engine publish for this many held locks.
 async fn read(count: usize) -> anyhow::Result<Arc<Published>> {
     let bed = Bed::at_rest(count).await?;
     let text = config(&format!("url: \"redis://{}\"", bed.address()), "1s", count);
@@ -165,7 +165,7 @@ async fn listen() -> anyhow::Result<(TcpListener, SocketAddr)> {
     Ok((listener, address))
 }
 
-/// The agent's server, before these snapshots.
+/// The agent's server, serving these snapshots.
 async fn listen_with_lockwatch(
     published: watch::Receiver<Arc<Published>>,
     serving: &mut JoinSet<()>,
@@ -189,7 +189,7 @@ async fn listen_with_lockwatch(
     Ok(address)
 }
 
-/// hyper with nothing around it, and the same bytes each time.
+/// hyper alone, with the same bytes for each request.
 async fn listen_with_hyper(bytes: Bytes, serving: &mut JoinSet<()>) -> anyhow::Result<SocketAddr> {
     let (listener, address) = listen().await?;
     serving.spawn(async move {
@@ -210,7 +210,7 @@ async fn listen_with_hyper(bytes: Bytes, serving: &mut JoinSet<()>) -> anyhow::R
     Ok(address)
 }
 
-/// A page taken apart into what a program would have in its hands before it writes it.
+/// An exposition split into the values that a program has before it formats them.
 struct Lines<'a>(Vec<Line<'a>>);
 
 enum Line<'a> {
@@ -250,7 +250,7 @@ impl<'a> Lines<'a> {
         Ok(Lines(lines))
     }
 
-    /// The same text by pushing strings, without anything around it.
+    /// Formats the same text by pushing strings, and nothing else.
     fn write(&self, size: usize) -> String {
         let (mut text, mut integer, mut number) =
             (String::with_capacity(size), itoa::Buffer::new(), dtoa::Buffer::new());

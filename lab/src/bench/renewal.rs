@@ -1,5 +1,5 @@
-//! The instant of a renewal as it is shown, against the clock of who renewed; and whether each
-//! renewal was counted.
+//! Compares the displayed instants of renewals with the clock of the client that renewed, and
+//! checks that each renewal was counted.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -20,23 +20,24 @@ use crate::stack::{Exporter, ExporterSetup};
 
 const LOCKS: usize = 500;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Longer than the second by which an instant may be before the first renewal.
+/// Pause before the first renewal: longer than the second by which a displayed instant may precede
+/// it.
 const BEFORE: Duration = Duration::from_secs(2);
-/// After the last renewal, everything is read once more.
+/// Pause after the last renewal, in which everything is read once more.
 const AFTER: Duration = Duration::from_secs(3);
 
-/// A writer who waited longer for the reply does not know better when it was.
+/// Maximum duration of a renewal whose instant counts as known, in milliseconds.
 const KNOWN_WITHIN_MS: f64 = 0.5;
 
-/// A renewal: the middle between request and reply in milliseconds of the writer's clock, and how
-/// long they were apart.
+/// A renewal: the middle between request and reply on the writer's clock, and their distance, both
+/// in milliseconds.
 #[derive(Clone, Copy, Debug)]
 struct Renewal {
     at: f64,
     took: f64,
 }
 
-/// When each lock was renewed.
+/// The renewals of each lock.
 type Written = Arc<Mutex<HashMap<usize, Vec<Renewal>>>>;
 
 pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
@@ -46,7 +47,7 @@ pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     let exporter =
         Exporter::start(bed.address(), &ExporterSetup::Script(Exporter::script("renewals.lua")))
             .await;
-    // What was written when the locks were laid out is no renewal.
+    // The initial writes of the locks are not renewals.
     sleep(BEFORE).await;
     let written = Written::default();
     let writing = block_in_place(|| writer(bed.address(), Arc::clone(&written)))?;
@@ -90,7 +91,7 @@ pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     })
 }
 
-/// Renews one lock after the other, each every 10 s, by itself.
+/// Renews one lock after the other, each every 10 s.
 fn writer(redis: SocketAddr, written: Written) -> anyhow::Result<Background> {
     let mut wire = Wire::connect(redis)?;
     let (lease, mut at, began) = (LEASE_MS.to_string(), 0_usize, Instant::now());
@@ -114,7 +115,7 @@ fn writer(redis: SocketAddr, written: Written) -> anyhow::Result<Background> {
     }))
 }
 
-/// Every instant that was shown, by lock; and how many renewals were counted.
+/// The displayed instants of each lock, and its number of counted renewals.
 #[derive(Default)]
 struct Seen {
     instants: HashSet<(usize, u64)>,
@@ -160,8 +161,8 @@ impl Seen {
         self.instants.insert((lock, ms.round() as u64));
     }
 
-    /// How far each instant is from the nearest renewal of that lock, where the writer knows when
-    /// that was; what was before the first is none.
+    /// The distance of each instant from the nearest renewal of its lock, if the writer knows when
+    /// that was. Instants before the first renewal are skipped.
     fn errors(&self, written: &HashMap<usize, Vec<Renewal>>) -> Vec<f64> {
         let error = |(lock, shown): &(usize, u64)| {
             let shown = *shown as f64;
@@ -175,7 +176,7 @@ impl Seen {
     }
 }
 
-/// The labels and values of all series that begin so.
+/// The labels and values of all series that begin with `start`.
 fn lines<'a>(page: &'a str, start: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
     page.lines().filter_map(move |line| line.strip_prefix(start)?.rsplit_once("} "))
 }

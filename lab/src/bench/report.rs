@@ -1,5 +1,5 @@
-//! What was measured, beside what is to be reached and beside its peer: as tables in a page whose
-//! other parts are written by hand.
+//! Formats measurements with their goals and the peer's values as tables, and puts them into a
+//! Markdown file whose other parts are written by hand.
 
 use std::fmt::Write as _;
 
@@ -11,51 +11,51 @@ pub(super) struct Figure {
     what: String,
     measured: String,
     peer: String,
-    /// What is to be reached, and whether it was; `None` beside it: it could not be told.
+    /// The goal, and whether it was reached; `None`: it could not be determined.
     goal: Option<(String, Option<bool>)>,
 }
 
-/// All that one row of the benchmarks has to say.
+/// The table of one row of the benchmarks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     pub(super) figures: Vec<Figure>,
-    /// More, already in Markdown.
+    /// Additional Markdown.
     pub(super) more: String,
 }
 
 impl Figure {
-    /// Something to know.
+    /// A figure without a goal.
     pub(super) fn told(what: impl Into<String>, measured: impl Into<String>) -> Figure {
         Figure { what: what.into(), measured: measured.into(), peer: String::new(), goal: None }
     }
 
-    /// Something that is to be `limit` at most; the limit may be a figure of the same run.
+    /// A figure with an upper limit, which may be another figure of the same run.
     pub(super) fn at_most(what: impl Into<String>, value: f64, limit: f64, unit: &str) -> Figure {
         let goal =
             Some((format!("≤ {}", shown(limit, unit)), compare(value, limit, value <= limit)));
         Figure { goal, ..Figure::told(what, shown(value, unit)) }
     }
 
-    /// Something that is to be `limit` at least.
+    /// A figure with a lower limit.
     pub(super) fn at_least(what: impl Into<String>, value: f64, limit: f64, unit: &str) -> Figure {
         let goal =
             Some((format!("≥ {}", shown(limit, unit)), compare(value, limit, value >= limit)));
         Figure { goal, ..Figure::told(what, shown(value, unit)) }
     }
 
-    /// With more beside what was measured.
+    /// Adds text to the measured value.
     pub(super) fn with(mut self, more: impl AsRef<str>) -> Figure {
         let _written = write!(self.measured, " ({})", more.as_ref());
         self
     }
 
-    /// With what the peer showed in the same run.
+    /// Adds the peer's value from the same run.
     pub(super) fn beside(mut self, peer: impl Into<String>) -> Figure {
         self.peer = peer.into();
         self
     }
 
-    /// With words for the goal.
+    /// Sets the wording of the goal.
     pub(super) fn goal(mut self, words: &str) -> Figure {
         if let Some((goal, _)) = &mut self.goal {
             *goal = format!("{words}: {goal}");
@@ -64,19 +64,19 @@ impl Figure {
     }
 }
 
-/// A comparison with something that was not measured says nothing.
+/// Comparing with a value that was not measured gives `None`.
 fn compare(value: f64, limit: f64, holds: bool) -> Option<bool> {
     (!value.is_nan() && !limit.is_nan()).then_some(holds)
 }
 
 impl Table {
-    /// What was missed.
+    /// The missed goals.
     pub(super) fn missed(&self) -> impl Iterator<Item = &str> {
         let missed = |figure: &&Figure| matches!(figure.goal, Some((_, Some(false))));
         self.figures.iter().filter(missed).map(|figure| figure.what.as_str())
     }
 
-    /// As Markdown.
+    /// The table in Markdown.
     pub(super) fn markdown(&self) -> String {
         let mut text =
             String::from("| what | lockwatch | beside it | goal | |\n|---|---|---|---|---|\n");
@@ -97,8 +97,7 @@ impl Table {
     }
 }
 
-/// Puts `text` into the part of `page` that belongs to the row `name`; a page without such a part
-/// gets one at its end.
+/// Replaces the part of `page` for the row `name`; appends it if there is none.
 pub(super) fn splice(page: &str, name: &str, text: &str) -> String {
     let (begin, end) = (format!("<!-- bench:{name} -->"), format!("<!-- /bench:{name} -->"));
     let part = format!("{begin}\n{}\n{end}", text.trim_end());

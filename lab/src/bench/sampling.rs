@@ -1,6 +1,6 @@
-//! Commands per second while 10,000 locks are sampled: the very code that the agent reads with,
-//! from the commands of each task to its reading, as fast as it can; beside redis-benchmark with
-//! the same commands, which decodes nothing.
+//! Commands per second while sampling 10,000 locks: the agent's own code, from the commands of each
+//! task to its reading, as fast as possible. It is compared with redis-benchmark, which sends the
+//! same commands and decodes nothing.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -28,9 +28,9 @@ use crate::numbers::{median, shown};
 use crate::stack::Program;
 
 const LOCKS: usize = 10_000;
-/// As many as the agent has under way on one connection.
+/// Number of batches in flight on one connection, as in the agent.
 const FLIGHTS: usize = 4;
-/// How long an agent with too much to do is left alone before it is measured.
+/// How long an overloaded agent runs before it is measured.
 const BUSY: Duration = Duration::from_secs(3);
 const NONCE: &[u8] = b"0123456789abcdef-1";
 
@@ -93,7 +93,7 @@ fn batch(tasks: &[Arc<TaskSpec>], connection: &Connection) -> Batch {
     Batch { reads, commands, header }
 }
 
-/// Reads all tasks so many times; commands per second in the middle sweep.
+/// Reads all tasks `sweeps` times; returns the commands per second of the median sweep.
 async fn sample(config: &Config, sweeps: usize) -> anyhow::Result<f64> {
     let redis = config.redises.first().context("no redis")?;
     let Servers::One(server) = &redis.servers else { bail!("not one server") };
@@ -124,7 +124,7 @@ async fn sample(config: &Config, sweeps: usize) -> anyhow::Result<f64> {
 type Replies = Result<Vec<lockwatch_model::reply::Reply>, lockwatch::redis::Failure>;
 type Flight = (Vec<(TaskRead, usize)>, usize, JoinHandle<Replies>);
 
-/// Reads what a batch brought.
+/// Decodes the replies to a batch.
 async fn land(flight: Option<Flight>) -> anyhow::Result<()> {
     let Some((reads, header, reply)) = flight else { return Ok(()) };
     let replies = reply.await??;
@@ -140,8 +140,8 @@ async fn land(flight: Option<Flight>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// redis-benchmark with the commands of one task, each by itself, on as many keys: the rate of
-/// their mixture.
+/// Runs redis-benchmark with each command of one task, on as many keys; returns the rate for the
+/// mix.
 async fn benchmark(
     redis: SocketAddr,
     pipeline: usize,
@@ -196,7 +196,7 @@ async fn rate(
     let said = command.kill_on_drop(true).output().await?;
     let text = String::from_utf8_lossy(&said.stdout).into_owned();
     let line = text.lines().last().unwrap_or_default();
-    // The command comes first, in quotes, and then the rate.
+    // The line begins with the quoted command, followed by the rate.
     let rate = line.split("\",\"").nth(1).and_then(|rate| rate.trim_matches('"').parse().ok());
     rate.with_context(|| format!("redis-benchmark says nothing that is understood: {text}"))
 }

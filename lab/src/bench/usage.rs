@@ -1,4 +1,4 @@
-//! What processes use: CPU time over a stretch, and memory.
+//! Resource usage of processes: CPU time over a period, and memory.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use anyhow::Context;
 
 use crate::stack::cpu_time;
 
-/// Processes, and what they had used at an instant.
+/// Processes, and their CPU time at an instant.
 #[derive(Debug)]
 pub(super) struct Usage {
     began: Instant,
@@ -14,14 +14,14 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// Begins to measure processes.
+    /// Starts to measure processes.
     pub(super) fn of(processes: &[u32]) -> anyhow::Result<Usage> {
         let before =
             processes.iter().map(|id| Ok((*id, used(*id)?))).collect::<anyhow::Result<_>>()?;
         Ok(Usage { began: Instant::now(), before })
     }
 
-    /// What each has used since, in percent of a core.
+    /// The CPU time of each since then, in percent of one core.
     pub(super) fn percent(&self) -> anyhow::Result<Vec<f64>> {
         let took = self.began.elapsed().as_secs_f64();
         let percent = |(id, before): &(u32, Duration)| {
@@ -41,7 +41,7 @@ pub(super) fn resident_mb(process: u32) -> anyhow::Result<f64> {
     memory_mb(process, "smaps_rollup", "Rss:")
 }
 
-/// The most resident memory so far, in MB.
+/// Peak resident memory, in MB.
 pub(super) fn peak_mb(process: u32) -> anyhow::Result<f64> {
     memory_mb(process, "status", "VmHWM:")
 }

@@ -1,5 +1,5 @@
-//! As much of Redis' protocol as a load needs: many commands in one write, replies counted, on a
-//! thread that blocks.
+//! A minimal blocking Redis client for load: many commands in one write, and replies that are only
+//! counted.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-/// Bound of each wait.
+/// Maximum duration of each wait.
 const WITHIN: Duration = Duration::from_secs(30);
-/// Commands in one write.
+/// Number of commands in one write.
 const AT_ONCE: usize = 1000;
 
 /// A connection.
@@ -19,7 +19,7 @@ pub(super) struct Wire {
     replies: BufReader<TcpStream>,
 }
 
-/// One command as it goes over the wire.
+/// One command in wire format.
 pub(super) fn command(words: &[&[u8]]) -> Vec<u8> {
     let mut packed = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -41,7 +41,7 @@ impl Wire {
         Ok(Wire { stream, replies })
     }
 
-    /// Sends commands whose replies are one line each, and waits for all of them.
+    /// Sends commands whose replies are one line each, and waits for all replies.
     pub(super) fn send(&mut self, commands: &[Vec<u8>]) -> anyhow::Result<()> {
         for some in commands.chunks(AT_ONCE) {
             self.stream.write_all(&some.concat())?;
@@ -55,12 +55,12 @@ impl Wire {
         Ok(())
     }
 
-    /// Waits for so many more lines.
+    /// Waits for this many lines.
     pub(super) fn lines(&mut self, count: usize) -> anyhow::Result<()> {
         (0..count).try_for_each(|_| self.line().map(drop))
     }
 
-    /// The reply to one command, as text; of a list, only its first line.
+    /// The reply to one command as text; of a list only its first line.
     pub(super) fn ask(&mut self, words: &[&str]) -> anyhow::Result<String> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         self.stream.write_all(&command(&words))?;
@@ -87,7 +87,7 @@ impl Wire {
     }
 }
 
-/// A number in what `INFO` says.
+/// A number in the reply to `INFO`.
 pub(super) fn number(info: &str, name: &str) -> f64 {
     let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.and_then(|value| value.trim().parse().ok()).unwrap_or(f64::NAN)

@@ -1,5 +1,5 @@
-//! Judges a run by its logs alone: a pure function of them, which shares no code with the agents or
-//! their model.
+//! Judges a run by its logs alone: a pure function that shares no code with the agents or their
+//! model.
 
 mod bound;
 mod judge;
@@ -19,7 +19,7 @@ pub(super) use report::Report;
 /// Judges the logs in a folder.
 ///
 /// # Errors
-/// When they cannot be read or are not whole.
+/// When the logs cannot be read or are incomplete.
 pub(super) fn check(folder: &Path) -> anyhow::Result<Report> {
     Ok(judged(&read::read(folder)?))
 }

@@ -1,6 +1,5 @@
-//! Scrapes each agent several times a second and writes down, task by task, when a value becomes
-//! one that pages, and when it does not any more: the comparisons of the alert rules. How long the
-//! agent had to wait for a core is written down too.
+//! Scrapes each agent several times a second. It logs for each task when a value starts and stops
+//! to meet an alert rule's condition, and how long the agent waited for a core.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -16,11 +15,10 @@ use super::clock::{Micros, now};
 use super::header::{Header, Times};
 use super::log::Log;
 
-/// Bound of a scrape.
+/// Maximum duration of a scrape.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
-/// A value of a task that the alert rules compare, its letter in the log, and what it is compared
-/// with.
+/// A metric that the alert rules compare, its letter in the log, and the threshold.
 type Measure = (&'static str, char, fn(&Times) -> u64);
 
 const MEASURES: [Measure; 7] = [
@@ -30,21 +28,21 @@ const MEASURES: [Measure; 7] = [
     ("lockwatch_task_blind_seconds{", 'b', |times| times.blind_after),
     ("lockwatch_task_split_seconds{", 'x', |_| 0),
     ("lockwatch_task_switches_lost_seconds{", 'o', |_| 0),
-    // Whether it is held: 1, 0, or absent.
+    // Whether the lock is held: 1, 0, or absent.
     ("lockwatch_lock_held{", 'h', |_| 0),
 ];
 
-/// The collectors; they end when this is stopped.
+/// The collectors; they run until this is stopped.
 #[derive(Debug)]
 pub(super) struct Collectors {
     ended: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    /// The agents' process ids, 0 while there is none.
+    /// The process ids of the agents, 0 while there is none.
     pub(super) ids: Vec<Arc<AtomicU32>>,
 }
 
 impl Collectors {
-    /// Begins to scrape.
+    /// Starts to scrape.
     ///
     /// # Errors
     /// When the logs cannot be written.
@@ -118,7 +116,7 @@ fn collect(header: &Header, address: SocketAddr, id: &AtomicU32, log: &Log, ende
     }
 }
 
-/// `1`: it pages, or the lock is held; `0`: not.
+/// `1`: the alert condition holds, or the lock is held; `0`: it does not.
 fn shown(letter: char, value: &str, times: &Times) -> char {
     let Some((_, _, threshold)) = MEASURES.iter().find(|(_, of, _)| *of == letter) else {
         return '?';
@@ -136,7 +134,7 @@ fn measure<'a>(line: &'a str, tasks: &HashMap<&str, usize>) -> Option<((char, us
     Some(((*letter, *tasks.get(task)?), value))
 }
 
-/// Asks for these metrics only: all of them would take the agents' time from what is to be seen.
+/// Requests only these metrics: a full scrape would take CPU time from the agents under test.
 fn request(address: SocketAddr) -> String {
     let names: Vec<String> = MEASURES
         .iter()
@@ -165,7 +163,7 @@ struct Waits {
 }
 
 impl Waits {
-    /// The longest wait of one of its threads since the last look, in microseconds.
+    /// The longest wait of one thread since the last call, in microseconds.
     fn longest(&mut self, id: u32) -> Micros {
         if self.of != id {
             *self = Waits { of: id, waited: HashMap::new() };

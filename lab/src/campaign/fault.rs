@@ -1,4 +1,4 @@
-//! Faults, and the log of them: what was meant, that it really took effect, and when it was over.
+//! Faults and their log: what was intended, that it took effect, and when it was over.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use super::clock::Micros;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {
-    // A server that decides.
+    // Of the deciding server.
     Freeze,
     KillEmpty,
     KillKept,
@@ -25,23 +25,23 @@ pub(super) enum Kind {
     Flush,
     NoAuth,
     NoPerm,
-    // A failover.
+    // Failovers.
     Failover,
     KillMaster,
     FreezeMaster,
-    // The network of its machine.
+    // Of the network of its machine.
     PartitionMaster,
     PartitionMasterIn,
     PartitionMasterOut,
     PartitionMasterPeers,
     PartitionReplica,
-    // The others of a set with Sentinels.
+    // Of the other servers of a set with Sentinels.
     FreezeReplica,
     KillReplica,
     KillSentinel,
     KillSentinels,
     FreezeSentinel,
-    // Between one agent and one redis.
+    // Between one agent and one Redis.
     Cut,
     Reset,
     Hang,
@@ -54,16 +54,16 @@ pub(super) enum Kind {
     Dribble,
     Half,
     ClockStep,
-    // An agent.
+    // Of an agent.
     AgentKill,
     AgentFreeze,
-    // A worker process.
+    // Of a worker process.
     HostKill,
     HostFreeze,
 }
 
 impl Kind {
-    /// As written in logs and tables.
+    /// The name in logs and tables.
     pub(super) fn name(self) -> String {
         serde_json::to_string(&self).unwrap_or_default().trim_matches('"').to_owned()
     }
@@ -73,34 +73,34 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Line {
     pub(super) at_us: Micros,
-    /// Which fault.
+    /// The id of the fault.
     pub(super) id: u64,
     #[serde(flatten)]
     pub(super) word: Word,
 }
 
-/// What it says.
+/// What a line reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "what")]
 pub(super) enum Word {
-    /// About to be done.
+    /// The fault is about to be injected.
     Meant {
         kind: Kind,
-        /// The redis that it is about, if it is about one.
+        /// The Redis concerned, if there is one.
         #[serde(skip_serializing_if = "Option::is_none")]
         redis: Option<usize>,
-        /// The only agent that it is about.
+        /// The agent concerned, if it is only one.
         #[serde(skip_serializing_if = "Option::is_none")]
         agent: Option<usize>,
-        /// The server, Sentinel or worker process.
+        /// The server, Sentinel or worker process concerned.
         #[serde(skip_serializing_if = "Option::is_none")]
         target: Option<String>,
         lasts_ms: u64,
     },
-    /// Its effect was seen, and how.
+    /// Its effect was observed, and how.
     Verified { how: String },
-    /// It was done, but no effect was seen.
+    /// It was injected, but no effect was observed.
     Unverified { why: String },
-    /// It was taken back, and everything around it is well again.
+    /// It was undone, and everything concerned is healthy again.
     Healed,
 }

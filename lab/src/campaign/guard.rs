@@ -1,5 +1,5 @@
-//! One candidate's hand on one lock, whatever its layout: Redisson's by the program's own `lease`,
-//! and plain strings.
+//! One candidate's handle on one lock, for both layouts: Redisson's through the program's own
+//! `lease`, and plain strings.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use redis::{ConnectionInfo, IntoConnectionInfo};
 
 use super::header::Scheme;
 
-/// Bound of each wait for a reply: shorter than the lease, as in every sensible program.
+/// Maximum wait for a reply: shorter than the lease, as in every correct program.
 const REPLY_WITHIN: Duration = Duration::from_millis(900);
 const RENEW_TEXT: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return \
     redis.call('pexpire', KEYS[1], ARGV[2]) end return 0";
 const RELEASE_TEXT: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
 
-/// What came of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Try {
     Taken,
-    /// Somebody has it, for so long unless it is renewed.
+    /// Another holder has it, for this time unless it is renewed.
     Busy(Duration),
 }
 
@@ -31,13 +31,13 @@ pub(super) fn access(address: SocketAddr) -> anyhow::Result<Access> {
     Ok(Access::new(server, REPLY_WITHIN))
 }
 
-/// A lock as one candidate sees it on one server.
+/// A lock on one server from the point of view of one candidate.
 pub(super) enum Guard {
     Redisson(Lock),
     Text(Text),
 }
 
-/// A string that holds its owner's token.
+/// A string that contains its owner's token.
 pub(super) struct Text {
     access: Access,
     connection: Option<MultiplexedConnection>,
@@ -81,7 +81,7 @@ impl Guard {
         }
     }
 
-    /// Whether it is still ours.
+    /// Renews the lock; returns whether it is still held by this candidate.
     pub(super) async fn renew(&mut self) -> anyhow::Result<bool> {
         match self {
             Guard::Redisson(lock) => Ok(lock.renew().await?),
@@ -89,10 +89,10 @@ impl Guard {
         }
     }
 
-    /// Whether it was ours.
+    /// Releases the lock; returns whether it was held by this candidate.
     pub(super) async fn release(&mut self) -> anyhow::Result<bool> {
         match self {
-            // An attempt that timed out may have been one entry more.
+            // An attempt that timed out may have added an entry.
             Guard::Redisson(lock) => loop {
                 match lock.release().await? {
                     Release::Freed => return Ok(true),
@@ -130,7 +130,7 @@ impl Text {
         Ok(done == 1)
     }
 
-    /// Taken out, so that one on which an answer is still due is never used again.
+    /// Taken out, so that a connection that still owes an answer is never reused.
     async fn connection(&mut self) -> anyhow::Result<MultiplexedConnection> {
         Ok(match self.connection.take() {
             Some(connection) => connection,

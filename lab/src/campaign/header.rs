@@ -1,5 +1,5 @@
-//! What a run is: its figures, its tasks and where its parts are. The first file of its logs, and
-//! the only one that all parts read.
+//! The description of a run: its parameters, its tasks and the addresses of its parts. It is the
+//! first of the log files, and the only one that all parts read.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,26 +10,26 @@ use serde::{Deserialize, Serialize};
 /// The file's name.
 const FILE: &str = "run.json";
 
-/// A run.
+/// The description of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
-    /// Everything random follows from it.
+    /// The seed of all random decisions.
     pub(super) seed: u64,
-    /// When the scripts of the tasks begin, by the monotonic clock.
+    /// When the scripts of the tasks begin, on the monotonic clock.
     pub(super) began_us: u64,
-    /// How far the wall clock is ahead of the monotonic one.
+    /// Wall clock minus monotonic clock.
     pub(super) wall_ahead_us: u64,
     pub(super) times: Times,
     pub(super) redises: Vec<RedisEntry>,
     pub(super) tasks: Vec<TaskEntry>,
-    /// How many agents watch.
+    /// Number of agents.
     pub(super) agents: usize,
-    /// How many worker processes there are, each with a candidate for every lock.
+    /// Number of worker processes, each with a candidate for every lock.
     pub(super) hosts: usize,
 }
 
-/// All times in milliseconds. What the agents are configured with, and how often the witnesses
-/// look.
+/// All times in milliseconds: the configuration of the agents, and the intervals of witness and
+/// collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Times {
     pub(super) interval: u64,
@@ -40,14 +40,14 @@ pub(super) struct Times {
     pub(super) wind_down: u64,
     pub(super) blind_after: u64,
     pub(super) stale_after: u64,
-    /// Between two looks of the second witness at each server.
+    /// Interval of the second witness on each server.
     pub(super) look: u64,
-    /// Between two looks at the agents' metrics.
+    /// Interval of the collector.
     pub(super) scrape: u64,
 }
 
 impl Times {
-    /// Compressed, so that an hour has hundreds of faults.
+    /// Short times, so that an hour has hundreds of faults.
     pub(super) const COMPRESSED: Times = Times {
         interval: 500,
         timeout: 1_000,
@@ -62,7 +62,7 @@ impl Times {
     };
 }
 
-/// A redis and its servers. With Sentinels they fail over.
+/// A Redis and its servers. With Sentinels they fail over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RedisEntry {
     pub(super) name: String,
@@ -73,10 +73,10 @@ pub(super) struct RedisEntry {
 /// A server or a Sentinel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ServerEntry {
-    /// Unique in the run.
+    /// The name, unique in the run.
     pub(super) name: String,
     pub(super) address: SocketAddr,
-    /// Its Unix socket, which no fault of a network reaches.
+    /// Its Unix socket, which no network fault affects.
     pub(super) socket: PathBuf,
 }
 
@@ -84,17 +84,17 @@ pub(super) struct ServerEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TaskEntry {
     pub(super) name: String,
-    /// Index of its redis.
+    /// Index of its Redis.
     pub(super) redis: usize,
     pub(super) scheme: Scheme,
-    /// Its work writes progress and claims.
+    /// Whether its work writes progress and claims.
     pub(super) progress: bool,
-    /// Of its candidates two are threads of the real Redisson client and of the last worker
-    /// process, instead of one in each.
+    /// Whether two of its candidates are threads of the real Redisson client and of the last worker
+    /// process, instead of one in each process.
     pub(super) redisson: bool,
 }
 
-/// How the lock is laid out.
+/// The layout of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Scheme {
@@ -135,7 +135,7 @@ impl Header {
             .with_context(|| format!("{} is no run of a campaign", file.display()))
     }
 
-    /// All servers that hold keys, with the index of their redis.
+    /// All servers that hold keys, with the index of their Redis.
     pub(super) fn servers(&self) -> impl Iterator<Item = (usize, &ServerEntry)> {
         let of =
             |(at, redis): (usize, &'_ RedisEntry)| -> Vec<usize> { vec![at; redis.servers.len()] };
@@ -143,7 +143,7 @@ impl Header {
         indices.zip(self.redises.iter().flat_map(|redis| &redis.servers))
     }
 
-    /// The tasks of a redis, with their indices.
+    /// The tasks of a Redis, with their indices.
     pub(super) fn tasks_of(&self, redis: usize) -> impl Iterator<Item = (usize, &TaskEntry)> {
         self.tasks.iter().enumerate().filter(move |(_, task)| task.redis == redis)
     }

@@ -1,5 +1,5 @@
-//! A worker process: a candidate for every lock of the run, each following the script of its task,
-//! and a log of what they did.
+//! A worker process: a candidate for every lock of the run, each following the script of its task
+//! and logging its actions.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -19,13 +19,13 @@ use super::log::Log;
 use super::master;
 use super::script::{Ending, Play, Script, Step, StepKind, between};
 
-/// Renewals per lease.
+/// Number of renewals per lease.
 const RENEWALS: u32 = 3;
 /// How often progress and claim are written.
 const WORK_EVERY: Duration = Duration::from_millis(400);
-/// A busy lock is tried at least so often.
+/// Maximum pause between two attempts to take a busy lock.
 const TRY_EVERY: Duration = Duration::from_millis(900);
-/// And Redis, when it cannot be reached.
+/// Pause before the next attempt to reach Redis.
 const AGAIN: Duration = Duration::from_millis(300);
 
 /// What the command `host` takes; the campaign starts it.
@@ -39,10 +39,10 @@ pub struct HostArgs {
     index: usize,
 }
 
-/// Runs the candidates until standard input ends.
+/// Runs the candidates until standard input closes.
 ///
 /// # Errors
-/// When the run cannot be read.
+/// When the description of the run cannot be read.
 pub async fn run(args: HostArgs) -> anyhow::Result<()> {
     let header = Header::read(&args.dir)?;
     let log = Log::open(&args.dir, &format!("host-{}.log", args.index))?;
@@ -72,7 +72,7 @@ pub async fn run(args: HostArgs) -> anyhow::Result<()> {
         };
         tokio::spawn(candidate.live());
     }
-    // Not as a task: the runtime would wait for it.
+    // A thread and not a task, because the runtime would wait for a task.
     let (tell, ended) = oneshot::channel();
     std::thread::spawn(move || {
         let _rest = std::io::stdin().read_to_end(&mut Vec::new());
@@ -128,7 +128,7 @@ impl Candidate {
                     }
                     continue;
                 }
-                // A little after the lease may have run out, each candidate at another moment.
+                // Shortly after the lease may have expired, with a random delay for each candidate.
                 Some(Try::Busy(ttl)) => {
                     hand = Some(guard);
                     ttl.min(TRY_EVERY) + Duration::from_millis(self.random.u64(1..200))
@@ -154,7 +154,7 @@ impl Candidate {
         came
     }
 
-    /// Until the script or Redis ends it.
+    /// Holds the lock until the script or Redis ends the hold.
     async fn hold(&mut self, mut guard: Guard) -> Ended {
         let mut master = self.master.clone();
         let mut believed_until = now() + clock::micros(self.lease);
@@ -217,7 +217,7 @@ impl Candidate {
         let sent = now();
         match ending {
             Ending::Crash => self.say("crashed", sent),
-            // Where Redis cannot be reached, the lease runs out.
+            // If Redis cannot be reached, the lease runs out.
             Ending::Release => match guard.release().await {
                 Ok(true) => self.say("released", sent),
                 Ok(false) => self.say("lost", sent),
@@ -226,7 +226,7 @@ impl Candidate {
         }
     }
 
-    /// Puts a second holder beside itself into the lock, and takes it out when the step is over.
+    /// Adds a second holder to the lock, and removes it when the step is over.
     async fn intrude(&self, step: Step) {
         let Some(address) = *self.master.borrow() else { return };
         let Ok(access) = access(address) else { return };
@@ -241,7 +241,7 @@ impl Candidate {
                 return;
             }
             log.line(format_args!("{} {index} intruder acquired {sent}", now()));
-            // Before the step is over, lest it outlives the lock.
+            // Before the step is over, so that it does not outlive the lock.
             clock::sleep_until(step.to.saturating_sub(300_000)).await;
             let sent = now();
             let _gone: Result<(), _> =
@@ -265,7 +265,7 @@ impl Candidate {
     }
 }
 
-/// What a holder writes beside the lock.
+/// What a holder writes besides the lock.
 struct Work {
     master: watch::Receiver<Option<SocketAddr>>,
     connection: Option<(SocketAddr, MultiplexedConnection)>,
@@ -286,8 +286,8 @@ impl Work {
             },
         };
         let Some(mut connection) = connection else { return };
-        // Not a bare number: it would look like one of the server's instants, which a clock's step
-        // moves.
+        // Not a bare number: that would look like an instant of the server, which a clock fault
+        // changes.
         let value = format!("at {}", now());
         let mut pipe = redis::pipe();
         pipe.cmd("HSET").arg(&self.claims).arg(&self.instance).arg(&value).ignore();

@@ -1,5 +1,5 @@
-//! Injects faults: which, where and how long follows from the seed; each is logged with its intent
-//! and its verified effect, taken back, and waited for until everything around it is well.
+//! Injects faults. Kind, target and duration follow from the seed. Each fault is logged with its
+//! intent and its verified effect, undone, and followed by a wait until everything is healthy.
 
 mod agents;
 mod network;
@@ -19,22 +19,22 @@ use super::log::Log;
 use super::server::breathe;
 use super::stage::{Stage, is_settled};
 
-/// How long everything may take to be well again after a fault; a Sentinel that saw the machine
-/// hesitate waits for 30 s by itself.
+/// Maximum time until everything is healthy after a fault; a Sentinel that detects a pause of the
+/// machine waits for 30 s on its own.
 const HEALS_WITHIN: Duration = Duration::from_secs(90);
-/// After it, so that agents that wait before they dial again are seen to see.
+/// Pause after each fault, so that agents that wait before they dial again are seen to recover.
 const CALM: Micros = 9 * SECOND;
 
-/// Where the faults of a lane strike.
+/// The target of the faults of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// One redis, and what leads to it.
+    /// One Redis, and the network to it.
     Redis(usize),
     /// The agents and the worker processes.
     Processes,
 }
 
-/// What all lanes share.
+/// The state that all lanes share.
 pub(super) struct Injector {
     stage: Arc<Stage>,
     log: Log,
@@ -44,7 +44,7 @@ pub(super) struct Injector {
     verified: AtomicUsize,
 }
 
-/// One fault that is about to be done.
+/// A fault that is about to be injected.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
     id: u64,
@@ -70,12 +70,12 @@ impl Injector {
         })
     }
 
-    /// How many faults were meant, and how many of them were verified.
+    /// Number of intended faults, and of those verified.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.meant.load(Ordering::SeqCst), self.verified.load(Ordering::SeqCst))
     }
 
-    /// Injects until `until`; everything is healed when the task ends.
+    /// Injects faults until `until`; everything is healed when the task ends.
     pub(super) fn start(
         self: &Arc<Self>,
         lane: Lane,
@@ -89,19 +89,19 @@ impl Injector {
         };
         let seed =
             this.stage.header.seed.rotate_left(17) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // Parts are started and stopped by futures that stay on their thread.
+        // Parts are started and stopped by futures that are not `Send`.
         spawn_local(async move {
             let mut random = fastrand::Rng::with_seed(seed);
             let menu = menu(lane, &this.stage, &only);
             let mut bag: Vec<Kind> = Vec::new();
             while !menu.is_empty() {
                 let pause = pause(lane, &mut random);
-                // The longest fault and its end must fit.
+                // The longest fault and its recovery must fit.
                 if now() + pause + 45 * SECOND > until {
                     return Ok(());
                 }
                 clock::sleep_until(now() + pause).await;
-                // Each kind of the menu once in a random order, then again.
+                // Each kind of the menu once in random order, then all again.
                 if bag.is_empty() {
                     bag.clone_from(&menu);
                     random.shuffle(&mut bag);
@@ -170,7 +170,7 @@ impl Injector {
         self.say(fault.id, Word::Verified { how: how.into() });
     }
 
-    /// Waits until everything that the fault may have struck is well.
+    /// Waits until everything that the fault may have affected is healthy.
     async fn heal(&self, fault: &Fault) -> anyhow::Result<()> {
         if let Some(redis) = fault.redis {
             partition::heal(self, redis).await?;
@@ -203,7 +203,7 @@ fn pause(lane: Lane, random: &mut fastrand::Rng) -> Micros {
     clock::micros(Duration::from_secs_f64(seconds))
 }
 
-/// Which kinds a lane has.
+/// The kinds of faults of a lane.
 fn menu(lane: Lane, stage: &Stage, only: &[Kind]) -> Vec<Kind> {
     let all = match lane {
         Lane::Processes => agents::KINDS.to_vec(),

@@ -1,5 +1,5 @@
-//! How late this process itself is: what it did not get a core for, it cannot have injected, passed
-//! on or seen in time.
+//! Measures how late this process runs: without a core it could not inject, forward or observe
+//! anything in time.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use super::log::Log;
 
 const FILE: &str = "lag.log";
 const TICK: Duration = Duration::from_millis(20);
-/// Less is not worth a line.
+/// Minimum delay that is logged, in microseconds.
 const NOTABLE: Micros = 50_000;
 
-/// Measures until it is stopped.
+/// The measurement; it runs until it is stopped.
 #[derive(Debug)]
 pub(super) struct Lag(JoinHandle<()>);
 
-/// Begins to measure.
+/// Starts to measure.
 pub(super) fn start(folder: &Path) -> anyhow::Result<Lag> {
     let log = Log::open(folder, FILE)?;
     log.line(format_args!("begin {} {}", now(), wall_ahead()));
@@ -36,7 +36,7 @@ pub(super) fn start(folder: &Path) -> anyhow::Result<Lag> {
 }
 
 impl Lag {
-    /// Ends it and writes down when that was, and where the wall clock is now.
+    /// Stops and logs the instant, and the wall clock at it.
     pub(super) fn stop(self, folder: &Path) -> anyhow::Result<()> {
         self.0.abort();
         Log::open(folder, FILE)?.line(format_args!("end {} {}", now(), wall_ahead()));

@@ -1,4 +1,4 @@
-//! A log that several tasks write into, a line at a time: nothing is lost when the process is
+//! A log file to which several tasks write one line at a time. No line is lost when the process is
 //! killed.
 
 use std::fmt::Display;
@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 
-/// A file of lines. Clones write into the same.
+/// A file of lines. Clones write to the same file.
 #[derive(Clone, Debug)]
 pub(super) struct Log(Arc<Mutex<File>>);
 
 impl Log {
-    /// Opens the log `name` in `folder`; what is there stays.
+    /// Opens the log `name` in `folder` for appending.
     pub(super) fn open(folder: &Path, name: &str) -> anyhow::Result<Log> {
         let path = folder.join(name);
         let file = OpenOptions::new().create(true).append(true).open(&path);
@@ -23,7 +23,7 @@ impl Log {
         ))))
     }
 
-    /// Adds a line. A disk that is full must not end the run: the checker finds what is missing.
+    /// Appends a line. A full disk must not end the run: the checker reports missing lines.
     pub(super) fn line(&self, line: impl Display) {
         let text = format!("{line}\n");
         let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Which server is the master of each redis, as a client sees it: the one that most Sentinels name.
+//! Finds the master of each Redis as a client does: the server that most Sentinels name.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,12 +10,12 @@ use tokio::time::{sleep, timeout};
 use super::guard::access;
 use super::header::RedisEntry;
 
-/// The name under which the Sentinels know the master.
+/// The name of the master in the Sentinels' configuration.
 pub(super) const MASTER: &str = "cell";
 const ASK_EVERY: Duration = Duration::from_millis(200);
 const ANSWER_WITHIN: Duration = Duration::from_millis(300);
 
-/// The master of a redis, whenever it is another one. Without Sentinels it is the only server.
+/// The master of a Redis, updated on each change. Without Sentinels it is the only server.
 pub(super) fn follow(redis: &RedisEntry) -> watch::Receiver<Option<SocketAddr>> {
     let first = redis.servers.first().map(|server| server.address);
     let (tell, master) = watch::channel(first);
@@ -34,7 +34,7 @@ pub(super) fn follow(redis: &RedisEntry) -> watch::Receiver<Option<SocketAddr>> 
     master
 }
 
-/// Whom more than half of these Sentinels name.
+/// The server that more than half of these Sentinels name.
 pub(super) async fn majority(sentinels: &[SocketAddr]) -> Option<SocketAddr> {
     let mut votes: BTreeMap<SocketAddr, usize> = BTreeMap::new();
     for sentinel in sentinels {

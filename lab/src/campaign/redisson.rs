@@ -1,5 +1,5 @@
-//! Part of the load by the real Redisson client: a Java process for each redis, told by lines what
-//! its threads shall do.
+//! A part of the load from the real Redisson client: one Java process for each Redis, which gets
+//! commands for its threads line by line.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,22 +20,22 @@ use super::log::Log;
 use super::master::MASTER;
 use super::script::{Play, Script};
 
-/// A small process that starts fast and leaves no file behind when it is killed.
+/// Flags for a small process that starts fast and leaves no file behind when it is killed.
 const JVM_FLAGS: [&str; 5] =
     ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", "-Xshare:auto", "-XX:-UsePerfData"];
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// A hold is looked after, and a busy lock tried, this often.
+/// How often a hold is checked, and a busy lock tried.
 const TRY_EVERY: Micros = SECOND;
 const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
-/// As this candidate its words are logged.
+/// The name of this candidate in the log.
 const CLIENT: &str = "java";
 
-/// Where the program is.
+/// The folder of the Java program.
 fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/redisson")
 }
 
-/// Builds the program if it is not there.
+/// Builds the program if it is missing.
 ///
 /// # Errors
 /// When Java or Maven is missing or it cannot be built.
@@ -54,7 +54,7 @@ pub(super) async fn build() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Begins to hold the locks of one redis that are Redisson's.
+/// Starts to hold the Redisson locks of one Redis.
 pub(super) fn start(
     header: &Arc<Header>,
     redis: usize,
@@ -128,13 +128,13 @@ impl Java {
         Ok(java)
     }
 
-    /// Whether the answer to a command says so in this field; `None` when it has none: Redis could
-    /// not be asked.
+    /// The boolean in this field of the answer to a command; `None` if it is missing, because Redis
+    /// could not be reached.
     async fn yes(&mut self, command: &str, field: &str) -> anyhow::Result<Option<bool>> {
         Ok(self.ask(command).await?.get(field).and_then(Value::as_bool))
     }
 
-    /// The answer to a command; what is an event in between is no answer.
+    /// The answer to a command; events that arrive before it are skipped.
     async fn ask(&mut self, command: &str) -> anyhow::Result<Value> {
         self.stdin
             .write_all(format!("{command}\n").as_bytes())
@@ -156,7 +156,7 @@ struct Thread {
     index: usize,
     lock: String,
     play: Play,
-    /// The step in which it was taken.
+    /// The start of the step in which the lock was taken.
     held_since: Option<Micros>,
     next: Micros,
 }
@@ -170,7 +170,7 @@ impl Thread {
         };
         let sent = now();
         match self.held_since {
-            // It cannot die alone, so it lets go where others crash.
+            // A thread cannot die alone, so it releases the lock where other candidates crash.
             Some(since) if since != step.from && step.kind.ends_hold().is_some() => {
                 let released = java.yes(&format!("unlock {name}"), "ok").await? == Some(true);
                 say(if released { "released" } else { "lost" }, sent);

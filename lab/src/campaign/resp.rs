@@ -1,5 +1,5 @@
-//! As much of Redis' protocol as a witness needs: blocking, over a Unix socket, sharing nothing
-//! with the program that is judged.
+//! A minimal blocking Redis client over a Unix socket for the witness. It shares no code with the
+//! program under test.
 
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write};
 use std::os::unix::net::UnixStream;
@@ -30,12 +30,12 @@ impl Socket {
         Socket { stream: BufReader::with_capacity(64 * 1024, stream) }
     }
 
-    /// Sends commands that were encoded before.
+    /// Sends encoded commands.
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<()> {
         self.stream.get_mut().write_all(bytes)
     }
 
-    /// The next reply.
+    /// Reads the next reply.
     pub(super) fn reply(&mut self) -> Result<Value> {
         let mut line = Vec::with_capacity(32);
         self.stream.read_until(b'\n', &mut line)?;
@@ -68,7 +68,7 @@ impl Socket {
         })
     }
 
-    /// One command and its reply.
+    /// Sends one command and reads its reply.
     pub(super) fn ask(&mut self, words: &[&str]) -> Result<Value> {
         let mut bytes = Vec::new();
         encode(&mut bytes, words);
@@ -77,7 +77,7 @@ impl Socket {
     }
 }
 
-/// Adds a command.
+/// Appends an encoded command.
 pub(super) fn encode(bytes: &mut Vec<u8>, words: &[&str]) {
     bytes.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {
@@ -86,7 +86,7 @@ pub(super) fn encode(bytes: &mut Vec<u8>, words: &[&str]) {
 }
 
 impl Value {
-    /// Text as it is, or nothing.
+    /// The bytes of a text reply, else `None`.
     pub(super) fn text(&self) -> Option<&[u8]> {
         match self {
             Value::Text(text) => Some(text),

@@ -1,21 +1,20 @@
-//! What happens to a task, by plan: when candidates contend, when the holder lets go or crashes,
-//! when users flip the switch, when the work stands still. A pure function of the seed, so that all
-//! processes of a run have the same plan without talking.
+//! The planned events of a task: when candidates contend, when the holder releases or crashes, when
+//! users flip the switch, when the work stalls. A pure function of the seed, so that all processes
+//! of a run follow the same plan without communication.
 
 use std::time::Duration;
 
 use super::clock::{Micros, SECOND};
 use super::header::{TaskEntry, Times};
 
-/// The first of a task's steps is a hold of this length, so that all is known before anything
-/// happens.
+/// Length of each task's first hold, so that the agents know everything before the first event.
 const FIRST: Micros = 12 * SECOND;
-/// The holder notices a switch that is off after this time.
+/// How long the holder takes to notice that the switch is off.
 pub(super) const NOTICES: Micros = 300_000;
-/// The one who let go stands back for so long.
+/// How long the holder that released does not contend.
 const STANDS_BACK: Micros = 1_500_000;
 
-/// A part of a task's life.
+/// A step in the life of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) from: Micros,
@@ -23,26 +22,26 @@ pub(super) struct Step {
     pub(super) kind: StepKind,
 }
 
-/// What is so during a step.
+/// The conditions during a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepKind {
     /// Wanted, and all candidates contend.
     Run,
-    /// The same, but who holds it lets go at the beginning and stands back for a moment.
+    /// Like `Run`, but the holder releases at the start and does not contend for [`STANDS_BACK`].
     Handover,
     /// Wanted; the holder releases at the beginning and nobody contends.
     Gap,
     /// Wanted; the holder dies at the beginning and nobody contends: the lease runs out first.
     Crash,
-    /// Wanted and nobody's; somebody takes it and soon lets go.
+    /// Wanted and free; a candidate takes the lock and soon releases it.
     Blink,
-    /// Switched off; the holder soon releases, and nobody contends.
+    /// Switched off; the holder soon releases, and no candidate contends.
     Off,
     /// Switched off, but the holder stays.
     Unwanted,
-    /// Held, wanted, and the work stands still.
+    /// Held and wanted, but the work makes no progress.
     Stall,
-    /// Held, and a second holder is in the same lock.
+    /// Held, with a second holder in the same lock.
     Intruder,
 }
 
@@ -64,7 +63,7 @@ impl StepKind {
         )
     }
 
-    /// What the holder does when such a step begins, and how much later.
+    /// What the holder does when such a step begins, and after which delay.
     pub(super) fn ends_hold(self) -> Option<(Ending, Micros)> {
         match self {
             StepKind::Handover | StepKind::Gap => Some((Ending::Release, 0)),
@@ -78,22 +77,21 @@ impl StepKind {
         }
     }
 
-    /// Who let go when the step began stands back until this.
+    /// Until when the holder that released at the start of the step does not contend.
     pub(super) fn stands_back_until(self, from: Micros) -> Micros {
         if self == StepKind::Handover { from + STANDS_BACK } else { from }
     }
 }
 
-/// How a hold ends by plan.
+/// How the plan ends a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     Release,
-    /// The holder dies and releases nothing.
+    /// The holder dies without a release.
     Crash,
 }
 
-/// A task's steps, endlessly, in order and without a hole. Instants are relative to the beginning
-/// of the run.
+/// An endless sequence of steps without gaps. Instants are relative to the start of the run.
 #[derive(Clone, Debug)]
 pub(super) struct Script {
     random: fastrand::Rng,
@@ -105,7 +103,7 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// The script of the task number `index`.
+    /// The script of task `index`.
     pub(super) fn new(seed: u64, index: usize, task: &TaskEntry, times: Times) -> Script {
         let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)
             ^ (index as u64).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -121,7 +119,7 @@ impl Script {
         }
     }
 
-    /// An episode and the calm after it.
+    /// Plans an episode and the calm period after it.
     fn plan(&mut self) {
         let ms = |ms: u64| ms * 1_000;
         let (grace, lease) = (self.times.grace, self.times.lease);
@@ -130,7 +128,7 @@ impl Script {
         match self.random.u32(0..100) {
             0..=24 => self.queue.push_back((StepKind::Gap, gap)),
             25..=39 => self.queue.push_back((StepKind::Crash, ms(lease) + gap)),
-            // The others take over as soon as the lease is over.
+            // The other candidates take over when the lease ends.
             40..=49 => self.queue.push_back((StepKind::Crash, ms(lease / 2))),
             50..=59 => self.queue.push_back((StepKind::Handover, 2 * SECOND)),
             60..=67 => {
@@ -187,7 +185,7 @@ impl Iterator for Script {
     }
 }
 
-/// A script and where it is.
+/// A script and the current position in it.
 #[derive(Clone, Debug)]
 pub(super) struct Play {
     script: Script,
@@ -201,7 +199,7 @@ impl Play {
         Play { script, began, step: Step { from: began, to: began, kind: StepKind::Run } }
     }
 
-    /// The step of the instant `now`, which never goes back.
+    /// The step at the instant `now`, which must not go back.
     pub(super) fn at(&mut self, now: Micros) -> Step {
         while self.step.to <= now {
             let Some(next) = self.script.next() else { break };
@@ -212,7 +210,7 @@ impl Play {
     }
 }
 
-/// The time between two instants, nothing if the second is earlier.
+/// The time between two instants; zero if the second is earlier.
 pub(super) fn between(from: Micros, to: Micros) -> Duration {
     Duration::from_micros(to.saturating_sub(from))
 }

@@ -1,5 +1,5 @@
-//! A redis-server or Sentinel of the campaign: with a Unix socket for the witness and the injector,
-//! and a user for the agents.
+//! A redis-server or Sentinel of the campaign, with a Unix socket for the witness and the injector,
+//! and an ACL user for the agents.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,21 +13,21 @@ use super::header::ServerEntry;
 use super::resp::{Socket, Value};
 use crate::stack::{Door, Process, Program, Signal};
 
-/// The user that the agents log in as, and its password.
+/// The user with which the agents log in, and its password.
 pub(super) const USER: &str = "lockwatch";
 pub(super) const PASSWORD: &str = "campaign";
 const DUMP: &str = "dump.rdb";
-/// How long a question to the server itself may take.
+/// Maximum wait for a reply of the server.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
-/// A server that may be stopped, killed and started again on the same port.
+/// A server that may be stopped, killed and restarted on the same port.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) entry: ServerEntry,
     folder: PathBuf,
     process: Option<Process>,
     kind: Kind,
-    /// To its machine, if that is another one than this.
+    /// The namespace of its machine, if it does not run on this one.
     door: Option<Door>,
 }
 
@@ -37,19 +37,19 @@ enum Kind {
     Sentinel,
 }
 
-/// What is left of the data when it starts.
+/// The data with which a server starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
     /// All that was saved.
     WithDump,
     /// Nothing.
     Empty,
-    /// All, but so slowly that it says `LOADING` for a while: so many microseconds for each key.
+    /// All data, loaded slowly so that it replies `LOADING`: microseconds for each key.
     Slowly(u64),
 }
 
 impl Server {
-    /// A server that holds keys; `master` is the one that it follows.
+    /// A server that holds keys, as a replica of `master` if given.
     pub(super) fn data(
         folder: &Path,
         entry: &ServerEntry,
@@ -71,7 +71,7 @@ impl Server {
         Server::new(folder, entry, door, lines, Kind::Data)
     }
 
-    /// A Sentinel of three that watches the server there.
+    /// One of three Sentinels that watch the server at this address.
     pub(super) fn sentinel(
         folder: &Path,
         entry: &ServerEntry,
@@ -110,7 +110,7 @@ impl Server {
         Ok(Server { entry: entry.clone(), folder, process: None, kind, door })
     }
 
-    /// Starts the process; it may still be loading when this returns.
+    /// Starts the process, which may still be loading when this returns.
     pub(super) async fn start(&mut self, start: Start) -> anyhow::Result<()> {
         if start == Start::Empty {
             let _there_may_be_none = std::fs::remove_file(self.folder.join(DUMP));
@@ -147,7 +147,7 @@ impl Server {
         }
     }
 
-    /// Asks it to end by SIGTERM; it writes what it has if it is told to save.
+    /// Terminates it by SIGTERM; it saves its data if so configured.
     pub(super) async fn end(&mut self) -> anyhow::Result<()> {
         match self.process.take() {
             Some(mut process) => process.end().await,
@@ -163,12 +163,12 @@ impl Server {
         self.process.as_ref().and_then(Process::id)
     }
 
-    /// Asks it by its Unix socket, which no fault of a network reaches.
+    /// Sends a command over its Unix socket, which no network fault affects.
     pub(super) async fn ask(&self, words: &[&str]) -> anyhow::Result<Value> {
         ask_at(&self.entry.socket, words).await
     }
 
-    /// The same, where any refusal is an error.
+    /// Like [`Server::ask`], but an error reply is an error.
     pub(super) async fn tell(&self, words: &[&str]) -> anyhow::Result<Value> {
         match self.ask(words).await? {
             Value::Error(error) => {
@@ -187,7 +187,7 @@ impl Server {
     }
 }
 
-/// Asks the server at this socket on a connection of its own.
+/// Sends a command to the server at this socket, on a new connection.
 pub(super) async fn ask_at(socket: &Path, words: &[&str]) -> anyhow::Result<Value> {
     let (socket, words) =
         (socket.to_owned(), words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
@@ -200,7 +200,7 @@ pub(super) async fn ask_at(socket: &Path, words: &[&str]) -> anyhow::Result<Valu
     Ok(timeout(ANSWERS_WITHIN * 2, asked).await???)
 }
 
-/// Waits a moment between two looks at something.
+/// A short pause between two checks of a condition.
 pub(super) async fn breathe() {
     sleep(Duration::from_millis(50)).await;
 }

@@ -1,4 +1,4 @@
-//! All parts of a run: servers, Sentinels, cables, agents, worker processes.
+//! Starts and stops all parts of a run: servers, Sentinels, cables, agents, worker processes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,50 +18,50 @@ use super::master::MASTER;
 use super::server::{PASSWORD, Server, Start, USER, breathe};
 use crate::stack::{Agent, Cable, Machines, Program, Signal, free_address, has_own_network};
 
-/// How many agents watch.
+/// Number of agents.
 pub(super) const AGENTS: usize = 2;
-/// How many worker processes there are.
+/// Number of worker processes.
 pub(super) const HOSTS: usize = 3;
-/// Where there is a network for it, each server of a set with Sentinels has a machine of its own
-/// together with one of the Sentinels.
+/// The Redis setups. Where network namespaces are available, each server of the set with Sentinels
+/// has a machine of its own, shared with one Sentinel.
 const REDISES: [Cast; 3] = [
     Cast { name: "alpha", servers: 1, sentinels: 0, tenths: 4, quiet: QUIET },
     Cast { name: "beta", servers: 1, sentinels: 0, tenths: 3, quiet: 0 },
     Cast { name: "gamma", servers: 3, sentinels: 3, tenths: 3, quiet: QUIET },
 ];
-/// So many that an agent only glances at the other locks of the redis, two times out of three,
-/// where it is told of changes.
+/// Number of locks that are never taken: enough that an agent with wake-ups only glances at the
+/// other locks of this Redis in two of three sweeps.
 const QUIET: usize = 500;
-/// How many of them the largest redis needs.
+/// Number of machines that the largest setup needs.
 const MACHINES: u8 = 3;
-/// How long servers and Sentinels may take to know each other.
+/// Maximum time until servers and Sentinels know each other.
 const SETTLES_WITHIN: Duration = Duration::from_secs(60);
 
-/// What a redis consists of.
+/// The setup of one Redis.
 #[derive(Debug)]
 struct Cast {
     name: &'static str,
     servers: usize,
     sentinels: usize,
-    /// Its share of the tasks.
+    /// Its share of the tasks, in tenths.
     tenths: usize,
-    /// Tasks beside those, whose lock nobody ever takes, and of which nothing is judged.
+    /// Number of additional tasks whose lock is never taken; they are not judged.
     quiet: usize,
 }
 
-/// A running run. Everything ends when it is dropped.
+/// The parts of a run. All end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) header: Arc<Header>,
-    /// By name; Sentinels too.
+    /// Servers and Sentinels by name.
     pub(super) servers: BTreeMap<String, Mutex<Server>>,
     pub(super) agents: Vec<Mutex<Agent>>,
-    /// What no fault changes: where agents serve.
+    /// The addresses of the agents, which no fault changes.
     pub(super) agent_addresses: Vec<SocketAddr>,
     /// By agent and server.
     pub(super) cables: BTreeMap<(usize, String), Cable>,
     pub(super) hosts: Vec<Mutex<Host>>,
-    /// On which the servers are of the redis that has Sentinels, in their order.
+    /// The machines of the servers of the Redis with Sentinels, in their order.
     pub(super) machines: Option<Machines>,
     _sockets: TempDir,
 }
@@ -100,7 +100,7 @@ impl Host {
 }
 
 impl Stage {
-    /// Starts everything but the workers.
+    /// Starts everything except the workers.
     pub(super) async fn start(
         folder: &Path,
         seed: u64,
@@ -171,7 +171,7 @@ impl Stage {
         names.filter_map(|key| self.cables.get(&key)).collect()
     }
 
-    /// Asks everything to end, so that nothing is left behind.
+    /// Stops everything, so that nothing is left behind.
     pub(super) async fn end(&self) -> anyhow::Result<()> {
         for host in &self.hosts {
             host.lock().await.kill().await?;
@@ -211,8 +211,8 @@ fn redis_entry(
     })
 }
 
-/// The tasks, in turn on the redises by their shares; a fifth are plain strings, a quarter write
-/// progress and claims, and a twentieth are held by the real Redisson too.
+/// The tasks, distributed over the Redis setups by their shares. A fifth are plain strings, a
+/// quarter write progress and claims, and a twentieth are also held by the real Redisson client.
 fn task_entries(count: usize, redisson: bool) -> Vec<TaskEntry> {
     let turns: Vec<usize> = REDISES
         .iter()
@@ -226,7 +226,7 @@ fn task_entries(count: usize, redisson: bool) -> Vec<TaskEntry> {
             name: format!("task{index}"),
             redis: turns.get(index * 7 % turns.len().max(1)).copied().unwrap_or_default(),
             scheme,
-            // Redisson's threads hold, and work at nothing.
+            // Redisson's threads hold the lock without working.
             progress: index.is_multiple_of(4) && !redisson,
             redisson,
         }
@@ -267,8 +267,8 @@ async fn start_servers(
     Ok(all)
 }
 
-/// Whether all servers of a redis run, all replicas follow the one that most Sentinels name, and
-/// all Sentinels know all others: then it is ready for the next fault.
+/// Whether a Redis is ready for the next fault: all servers run, all replicas follow the master
+/// that most Sentinels name, and all Sentinels know all others.
 pub(super) async fn is_settled(
     redis: &RedisEntry,
     servers: &BTreeMap<String, Mutex<Server>>,
@@ -300,7 +300,7 @@ pub(super) async fn is_settled(
     true
 }
 
-/// The only server of a redis that says it is master, if all the others follow it.
+/// The only server of a Redis that reports to be master, if all others follow it.
 async fn settled_master<'a>(
     redis: &'a RedisEntry,
     servers: &BTreeMap<String, Mutex<Server>>,

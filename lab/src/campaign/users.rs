@@ -1,4 +1,4 @@
-//! Users who flip switches as the scripts say, and who notice after a while that a switch of theirs
+//! Users who flip switches as the scripts say, and who notice with a delay that a switch of theirs
 //! is gone.
 
 use std::net::SocketAddr;
@@ -17,12 +17,12 @@ use super::master;
 use super::script::{Play, Script};
 
 const LOOK_EVERY: Duration = Duration::from_millis(150);
-/// Everybody's name.
+/// The name of all users.
 const USER: &str = "anna";
-/// A user notices within this time, and up to as much more, that a switch is not as it was left.
+/// Minimum time until a user notices that a switch was lost; the maximum is twice as long.
 const NOTICES: Micros = 9 * SECOND;
 
-/// Begins to flip the switches of one redis.
+/// Starts to flip the switches of one Redis.
 pub(super) fn start(header: &Arc<Header>, redis: usize, log: Log) -> Option<JoinHandle<()>> {
     let header = Arc::clone(header);
     let master = master::follow(header.redises.get(redis)?);
@@ -45,9 +45,9 @@ struct User {
     index: usize,
     key: String,
     play: Play,
-    /// How it was left.
+    /// The value that the user wrote last.
     left: Option<bool>,
-    /// Since when it is not so any more.
+    /// Since when the value differs.
     differs_since: Option<Micros>,
     patience: Micros,
 }
@@ -76,7 +76,7 @@ async fn flip(
     }
 }
 
-/// Looks at all switches, and writes those that are to be flipped or that were lost for long
+/// Checks all switches, and writes those that are due to be flipped or that have been lost for long
 /// enough.
 async fn round(
     users: &mut [User],

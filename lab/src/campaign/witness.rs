@@ -1,6 +1,6 @@
-//! The second witness: looks at all locks of every server by its Unix socket, which no fault of a
-//! network reaches, and writes down what changed. It never gives up waiting for an answer: what a
-//! stopped server says when it goes on is evidence too.
+//! The second witness: reads all locks of every server over its Unix socket, which no network fault
+//! affects, and logs the changes. It never gives up on an answer: what a stopped server replies
+//! when it continues is evidence too.
 
 use std::io::Result;
 use std::path::{Path, PathBuf};
@@ -15,9 +15,9 @@ use super::log::Log;
 use super::master::MASTER;
 use super::resp::{Socket, Value, encode};
 
-/// Every so many looks it also reads switches and progress.
+/// Switches and progress are read once in this many looks.
 const SLOW_EVERY: u64 = 5;
-/// How often it asks the Sentinels.
+/// How often the Sentinels are asked.
 const SENTINELS_EVERY: Duration = Duration::from_millis(100);
 const SENTINEL_ANSWERS_WITHIN: Duration = Duration::from_millis(50);
 
@@ -29,7 +29,7 @@ pub(super) struct Witnesses {
 }
 
 impl Witnesses {
-    /// Begins to look.
+    /// Starts to look.
     ///
     /// # Errors
     /// When the logs cannot be written.
@@ -53,7 +53,7 @@ impl Witnesses {
         Ok(Witnesses { ended, threads })
     }
 
-    /// Ends them, once no server is stopped any more.
+    /// Stops them; no server may be stopped at this time.
     pub(super) fn stop(mut self) {
         self.ended.store(true, Ordering::SeqCst);
         for thread in self.threads.drain(..) {
@@ -62,7 +62,7 @@ impl Witnesses {
     }
 }
 
-/// What one witness of a server knows.
+/// The state of the witness of one server.
 struct Watch {
     socket: PathBuf,
     tasks: Vec<(usize, TaskEntry)>,
@@ -70,7 +70,7 @@ struct Watch {
     log: Log,
     fast: Vec<u8>,
     slow: Vec<u8>,
-    /// What was written down of each task: lock, switches, progress.
+    /// What was logged last of each task: lock, switches, progress.
     known: Vec<[String; 3]>,
 }
 
@@ -225,7 +225,7 @@ fn word(value: &Value) -> String {
     text.replace([' ', '\n', ','], "_")
 }
 
-/// Whom most Sentinels name, whenever that changes, and each second that they were asked.
+/// Logs the server that most Sentinels name on each change, and each second that they were asked.
 fn watch_sentinels(
     servers: &[ServerEntry],
     sentinels: &[ServerEntry],
@@ -249,7 +249,7 @@ fn watch_sentinels(
     }
 }
 
-/// The address of the server that one Sentinel calls the master.
+/// The address that one Sentinel reports as the master.
 fn vote(socket: &Path) -> Result<Option<String>> {
     let stream = std::os::unix::net::UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(SENTINEL_ANSWERS_WITHIN))?;

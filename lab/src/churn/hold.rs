@@ -1,10 +1,10 @@
-//! Holds whose deadlines tell which they are.
+//! Holds that are identified by their deadlines.
 
-/// Deadlines of one hold are the same modulo this.
+/// Deadlines of one hold are equal modulo this, in milliseconds.
 const CYCLE_MS: i64 = 400_000;
-/// Those of two holds with different marks differ by so much at least, modulo the cycle.
+/// Minimum distance of the deadlines of two holds with different marks, modulo the cycle.
 const STEP_MS: i64 = 4_000;
-/// Coprime to the marks that there are, so that holds that follow each other are far apart.
+/// Coprime to the number of marks, so that successive holds are far apart.
 const STRIDE: i64 = 37;
 const LEASE_MS: i64 = 20_000;
 
@@ -18,23 +18,23 @@ pub(super) fn key(at: usize) -> String {
     format!("{}:lock", task(at))
 }
 
-/// The instance id of the hold of this number.
+/// The instance id of the hold `number`.
 pub(super) fn instance(number: i64) -> String {
     format!("hold-{number}")
 }
 
-/// The number of the hold of this instance id.
+/// The number of the hold with this instance id.
 pub(super) fn number(instance: &str) -> Option<i64> {
     instance.strip_prefix("hold-")?.parse().ok()
 }
 
-/// A deadline for it, about a lease after `now`.
+/// A deadline for the hold, about one lease after `now_ms`.
 pub(super) fn deadline_ms(number: i64, now_ms: i64) -> i64 {
     let about = now_ms + LEASE_MS;
     about + (mark(number) - about).rem_euclid(CYCLE_MS)
 }
 
-/// How much later a deadline is than one of a hold; negative: earlier.
+/// How much later a deadline is than one of the hold; negative if it is earlier.
 pub(super) fn later_ms(number: i64, deadline_ms: i64) -> i64 {
     let after = (deadline_ms - mark(number)).rem_euclid(CYCLE_MS);
     if after > CYCLE_MS / 2 { after - CYCLE_MS } else { after }

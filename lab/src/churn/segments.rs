@@ -1,6 +1,6 @@
-//! A network between agent and Redis: what the agent sends arrives in segments, as on a real one,
-//! and Redis serves writers between them. Over loopback a batch would arrive at once, and no
-//! reading could ever be torn.
+//! A network between agent and Redis that delivers requests in segments, so that Redis serves
+//! writers between them. Over loopback a batch would arrive at once, and no reading could ever be
+//! torn.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -10,11 +10,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 
-/// A few locks' commands; every segment ends within some lock's.
+/// Size of a segment in bytes: a few locks' commands, so that every segment ends in the middle of
+/// some lock.
 const SEGMENT_BYTES: usize = 700;
 const BETWEEN: Duration = Duration::from_millis(1);
 
-/// The network; until it is dropped.
+/// The network; it ends when dropped.
 #[derive(Debug)]
 pub(super) struct Segments {
     address: SocketAddr,
@@ -22,7 +23,7 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    /// A way to `redis`.
+    /// Starts a network in front of `redis`.
     pub(super) async fn to(redis: SocketAddr) -> anyhow::Result<Segments> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -35,7 +36,7 @@ impl Segments {
         Ok(Segments { address, running: running.abort_handle() })
     }
 
-    /// Where the agent connects to.
+    /// The address to which the agent connects.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }

@@ -1,4 +1,4 @@
-//! What an agent shows of holders and deadlines, in each of its outputs, and whether they belong
+//! Collects the holders and deadlines in each output of an agent, and checks whether they belong
 //! together.
 
 use std::collections::HashMap;
@@ -14,10 +14,10 @@ use tokio::task::JoinHandle;
 
 use super::hold::{later_ms, number};
 
-/// Without `PEXPIRETIME` a deadline is a sum of two instants in milliseconds.
+/// Tolerance with `PTTL`: the deadline is then a sum of two rounded values, in milliseconds.
 const EXACT_MS: RangeInclusive<i64> = -3..=3;
-/// The pages show deadlines by the agent's clock: too early by as long as the question was under
-/// way, which is the agent's timeout at most. Two holds differ by more.
+/// Tolerance of the web pages: they show deadlines on the agent's clock, which are too early by the
+/// duration of the request, at most the agent's timeout. Two holds differ by more.
 const BY_AGENT_MS: RangeInclusive<i64> = -3_000..=50;
 
 /// The pairs of one output.
@@ -25,7 +25,7 @@ const BY_AGENT_MS: RangeInclusive<i64> = -3_000..=50;
 pub(super) struct Pairs {
     pub(super) right: usize,
     pub(super) wrong: Vec<String>,
-    /// Holders that were shown without a deadline, as they must be where none is known for sure.
+    /// Number of holders without a deadline, which is right when none is known for sure.
     pub(super) bare: usize,
 }
 
@@ -60,7 +60,7 @@ impl Pairs {
 }
 
 impl Tally {
-    /// Judges a page of metrics.
+    /// Judges an exposition.
     pub(super) fn metrics(&mut self, page: &str) {
         let value = |line: &str| line.rsplit_once(' ').map(|(_, value)| value.to_owned());
         let mut deadlines = HashMap::new();
@@ -88,7 +88,7 @@ impl Tally {
         }
     }
 
-    /// Judges the answer of the API.
+    /// Judges a response of the API.
     pub(super) fn api(&mut self, answer: &Value) {
         for task in answer["tasks"].as_array().into_iter().flatten() {
             let hold = &task["lock"];
@@ -103,7 +103,7 @@ impl Tally {
     }
 }
 
-/// Somebody who reads `/live`.
+/// A reader of `/live`.
 #[derive(Debug)]
 pub(super) struct Live {
     reading: JoinHandle<anyhow::Result<()>>,
@@ -111,7 +111,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Begins to read.
+    /// Starts to read.
     pub(super) async fn listen(agent: SocketAddr) -> anyhow::Result<Live> {
         let mut stream = TcpStream::connect(agent).await?;
         stream.write_all(b"GET /live HTTP/1.0\r\nHost: agent\r\n\r\n").await?;
@@ -119,7 +119,7 @@ impl Live {
         let shared = Arc::clone(&pairs);
         let reading = tokio::spawn(async move {
             let mut lines = BufReader::new(stream).lines();
-            // Who holds the lock of each task, as far as was told.
+            // The holder of each task as received so far.
             let mut holders = HashMap::new();
             while let Some(line) = lines.next_line().await? {
                 let Some(data) = line.strip_prefix("data: ") else { continue };
@@ -143,7 +143,7 @@ impl Live {
     }
 }
 
-/// Takes in one frame: rows first, then deadlines that moved on rows that stay.
+/// Processes one frame: first rows, then deadlines that changed in unchanged rows.
 fn take(data: &Value, holders: &mut HashMap<String, String>, pairs: &mut Pairs) {
     for row in data["rows"].as_array().into_iter().flatten() {
         let (Some(task), Some(html)) = (row[0].as_str(), row[1].as_str()) else { continue };
@@ -164,7 +164,7 @@ fn take(data: &Value, holders: &mut HashMap<String, String>, pairs: &mut Pairs) 
     }
 }
 
-/// What stands between `before` and the next `end`.
+/// The text between `before` and the next `end`.
 fn between<'a>(text: &'a str, before: &str, end: char) -> Option<&'a str> {
     text.split_once(before)?.1.split(end).next()
 }
@@ -173,13 +173,13 @@ fn label<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     between(line, &format!("{name}=\""), '"')
 }
 
-/// The first value of this name, however deep.
+/// The first value of this name, at any depth.
 fn find<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     let object = value.as_object()?;
     object.get(name).or_else(|| object.values().find_map(|value| find(value, name)))
 }
 
-/// The milliseconds of an instant within its day: holds are told apart by less.
+/// The milliseconds of an instant within its day, which is enough to identify a hold.
 fn instant_ms(text: &str) -> Option<i64> {
     let time = text.split_once('T')?.1.strip_suffix('Z')?;
     let mut parts = time.split(':');

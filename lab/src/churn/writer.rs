@@ -1,4 +1,4 @@
-//! Who replaces holders, as fast as Redis lets them.
+//! Clients that replace holders as fast as Redis allows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -12,21 +12,21 @@ use tokio::task::JoinSet;
 use super::hold::{deadline_ms, instance, key};
 use crate::stack::Redis;
 
-/// Until they are dropped.
+/// The writers; they end when dropped.
 #[derive(Debug)]
 pub(super) struct Writers {
     writing: JoinSet<anyhow::Result<()>>,
     written: Arc<AtomicU64>,
 }
 
-/// What a writer does to a lock.
+/// An action of a writer on a lock.
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    /// Another holder at once, as where one releases and the other takes it between two readings.
+    /// Another holder at once, as after a release and an acquisition between two readings.
     Replace,
-    /// Nobody for a moment, then another holder.
+    /// Free for a moment, then another holder.
     ReleaseAndTake,
-    /// The deadline moves, the holder stays.
+    /// The deadline changes, the holder stays.
     Renew,
 }
 
@@ -34,7 +34,7 @@ const ACTS: [Act; 6] =
     [Act::Replace, Act::Replace, Act::Replace, Act::Replace, Act::ReleaseAndTake, Act::Renew];
 
 impl Writers {
-    /// Starts so many; each has locks of its own. Every lock is held once they return.
+    /// Starts `count` writers, each with locks of its own. Every lock is held when this returns.
     pub(super) async fn start(
         redis: &Redis,
         locks: usize,
@@ -63,14 +63,14 @@ impl Writers {
         Ok(Writers { writing, written })
     }
 
-    /// Stops them; how often they wrote.
+    /// Stops them; returns the number of writes.
     pub(super) fn stop(mut self) -> u64 {
         self.writing.abort_all();
         self.written.load(Ordering::Relaxed)
     }
 }
 
-/// Does it; the number of the hold that there is then.
+/// Performs the action; returns the number of the resulting hold.
 async fn act(
     connection: &mut MultiplexedConnection,
     key: &str,

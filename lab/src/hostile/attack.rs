@@ -1,4 +1,4 @@
-//! How clients can hurt a server.
+//! The attacks of hostile clients on an HTTP server.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use tokio::time::{sleep, timeout};
 use crate::page::Crowd;
 use crate::visitor::connect;
 
-/// What the kernel takes for a client that does not read.
+/// Receive buffer of a client that does not read, in bytes.
 const SMALL: u32 = 8 << 10;
-/// How long a client waits at most until it comes back.
+/// Maximum pause until a client connects again.
 const PAUSE: Duration = Duration::from_secs(5);
 const BYTE_EVERY: Duration = Duration::from_secs(1);
-/// Longer than the server's patience with anybody.
+/// How long a client stays: longer than any timeout of the server.
 const STAYS: Duration = Duration::from_secs(120);
-/// Requests that are sent at once.
+/// Number of requests that are sent at once.
 const PIPELINED: usize = 32;
-/// Clients that ask as fast as they can; more only wait for the machine.
+/// Number of clients that send as fast as they can; more would only wait for the CPU.
 const FLOODERS: usize = 128;
 
 /// A kind of attack.
@@ -100,12 +100,12 @@ impl Attack {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// Whether a few clients do as much as they can, instead of many a little.
+    /// Whether few clients send as much as they can, instead of many a little.
     fn floods(self) -> bool {
         self.clients(usize::MAX) == FLOODERS
     }
 
-    /// How many clients it takes, of as many as there may be.
+    /// The number of clients that it takes, out of `many`.
     pub(super) fn clients(self, many: usize) -> usize {
         match self {
             Attack::HalfOpen | Attack::Idle => many,
@@ -122,8 +122,7 @@ impl Attack {
     }
 }
 
-/// Attacks for a while, then says how many connections and requests there were, and how many
-/// answers.
+/// Attacks for the given time, then prints the numbers of connections, requests and responses.
 ///
 /// # Errors
 /// Never.
@@ -142,10 +141,10 @@ pub async fn attack(args: AttackArgs) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Comes again and again.
+/// Connects repeatedly.
 async fn client(args: Arc<AttackArgs>, at: usize, tally: Arc<Tally>) {
     let Some(from) = args.from.get(at % args.from.len().max(1)).copied() else { return };
-    // They do not all come at once.
+    // Spreads the first connections.
     sleep(Duration::from_secs(1).mul_f64(fastrand::f64())).await;
     loop {
         let reads_slowly = matches!(args.attack, Attack::NeverRead | Attack::SlowRead);
@@ -247,7 +246,7 @@ async fn ask(stream: &mut TcpStream, request: &str, tally: &Tally) -> anyhow::Re
     Ok(())
 }
 
-/// Reads until the server ends it.
+/// Reads until the server closes the connection.
 async fn drain(stream: &mut TcpStream, tally: &Tally) -> anyhow::Result<()> {
     let mut buffer = vec![0; 16 << 10];
     let mut is_first = true;
@@ -259,7 +258,7 @@ async fn drain(stream: &mut TcpStream, tally: &Tally) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Asks and reads at the same time, as fast as either goes.
+/// Sends and reads at the same time, each as fast as possible.
 async fn flood(
     stream: TcpStream,
     request: impl Fn() -> String,
@@ -289,7 +288,7 @@ async fn flood(
     tokio::select! { ended = answered => ended, ended = asking => ended }
 }
 
-/// A big answer, each client another one.
+/// A path with a big response, different for each client.
 fn big(at: usize) -> String {
     let paths = ["/", "/api/v1/tasks", "/api/v1/events?limit=1000", "/tasks/task-0001?window=6h"];
     match paths.get(at % 8) {
@@ -298,12 +297,12 @@ fn big(at: usize) -> String {
     }
 }
 
-/// A scrape, in one of four forms.
+/// A scrape in one of four forms.
 fn scrape(at: usize) -> String {
     scrape_of("/metrics", at)
 }
 
-/// The same of nearly all metrics, in one of very many forms.
+/// A scrape of nearly all metrics, in one of very many forms.
 fn selection() -> String {
     let most = TABLE.iter().filter(|_| fastrand::u8(..10) > 0);
     let names: Vec<String> = most.map(|metric| format!("name[]={}", metric.name)).collect();
@@ -328,7 +327,7 @@ fn page(tasks: usize) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n")
 }
 
-/// What no client would ask.
+/// A request that no real client would send.
 fn odd() -> String {
     let word =
         |length: usize| -> String { (0..length).map(|_| fastrand::alphanumeric()).collect() };

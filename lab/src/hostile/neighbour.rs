@@ -1,5 +1,5 @@
-//! Who must be served while others attack: a scraper that keeps its connection, one that does not,
-//! and a person. They live on a thread of their own.
+//! The clients that must be served during an attack: a scraper that keeps its connection, one that
+//! does not, and a person. They run on a thread of their own.
 
 use std::collections::BTreeSet;
 use std::collections::hash_map::DefaultHasher;
@@ -22,14 +22,14 @@ const PACKED: &str = "Accept: application/openmetrics-text;version=1.0.0;q=0.5,t
                       Accept-Encoding: gzip\r\n";
 const EVIDENCE: &str = "lockwatch_redis_last_success_timestamp_seconds";
 
-/// They ask, until they are stopped.
+/// The clients; they run until they are stopped.
 #[derive(Debug)]
 pub(super) struct Neighbours {
     stop: Arc<AtomicBool>,
     asking: JoinHandle<anyhow::Result<Seen>>,
 }
 
-/// What they saw.
+/// The results.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     pub(super) scrapes_ms: Vec<f64>,
@@ -42,7 +42,7 @@ pub(super) struct Seen {
 }
 
 impl Neighbours {
-    /// Starts them; all come from the address `from` and give up after `patience`.
+    /// Starts them; all connect from the address `from` and give up after `patience`.
     pub(super) fn start(
         agent: SocketAddr,
         from: IpAddr,
@@ -90,7 +90,7 @@ impl Seen {
     }
 }
 
-/// As Prometheus does.
+/// A scraper that keeps its connection, as Prometheus does.
 async fn scrape_kept(visitor: Visitor, stop: &AtomicBool) -> Seen {
     let (mut seen, mut scraper) = (Seen::default(), Regular::new(visitor));
     let mut turn = interval(SCRAPE_EVERY);
@@ -103,7 +103,7 @@ async fn scrape_kept(visitor: Visitor, stop: &AtomicBool) -> Seen {
     seen
 }
 
-/// As a person with curl does; it also reads what comes.
+/// A client that connects for each request, as curl does; it also reads the response.
 async fn scrape_once(visitor: Visitor, stop: &AtomicBool) -> anyhow::Result<Seen> {
     let mut seen = Seen::default();
     let mut turn = interval(SCRAPE_EVERY);
@@ -143,8 +143,8 @@ async fn look(visitor: Visitor, stop: &AtomicBool) -> Seen {
     seen
 }
 
-/// A number that is another one if there is another label or value of one, wherever it stands.
-/// (Series of what is learned, as of leases, appear later.)
+/// A hash of the set of all pairs of label and value. It ignores whole series, because those of
+/// learned values, such as leases, appear later.
 fn labels(page: &str) -> u64 {
     let hash = |label: &str| {
         let mut hasher = DefaultHasher::new();

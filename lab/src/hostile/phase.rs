@@ -1,4 +1,4 @@
-//! One attack from its beginning to its end, and what was seen meanwhile.
+//! One attack from start to end, and what the other clients saw during it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -16,36 +16,36 @@ use crate::numbers::quantile;
 use crate::page::Crowd;
 use crate::stack::Program;
 
-/// How long is looked before the first attack.
+/// How long the agent is observed before the first attack.
 pub(super) const CALM: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Clients of one attacking process: a process has 1,024 open files at least.
+/// Number of clients of one attacking process: a process may open at least 1,024 files.
 const CLIENTS_PER_PROCESS: usize = 900;
-/// How long attackers may take to end once their time is over.
+/// Maximum time until attackers end after their time is over.
 const END_WITHIN: Duration = Duration::from_secs(10);
 
-/// Who attacks together: how, from where, how many.
+/// Attackers that run together: their kinds, addresses and numbers.
 #[derive(Clone, Debug)]
 pub(super) struct Phase {
     pub(super) name: String,
     pub(super) attackers: Vec<(Attack, &'static [IpAddr], usize)>,
 }
 
-/// What was seen.
+/// The observations.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
     pub(super) scrapes_ms: Vec<f64>,
-    /// Why scrapes were not answered.
+    /// Why scrapes failed.
     pub(super) scrapes_failed: Vec<String>,
     pub(super) pages_ms: Vec<f64>,
     pub(super) pages_failed: usize,
     pub(super) evidence_age_max: f64,
-    /// All labels on the page, as a number that changes with each.
+    /// A hash of all labels in the exposition.
     pub(super) labels: u64,
     pub(super) page_bytes: usize,
     pub(super) rss_max: u64,
     pub(super) files_max: usize,
-    /// What the attackers say they did.
+    /// The attackers' own totals.
     pub(super) told: String,
 }
 
@@ -113,7 +113,7 @@ impl Phase {
     }
 }
 
-/// The processes of one attack.
+/// Starts the processes of one attack.
 fn start(
     attack: Attack,
     crowd: &Crowd,
@@ -124,7 +124,8 @@ fn start(
     let from: Vec<String> = from.iter().map(IpAddr::to_string).collect();
     let processes = clients.div_ceil(CLIENTS_PER_PROCESS);
     let start = |_| {
-        // An attacker's machine is another one: here, it gets what the agent leaves.
+        // A real attacker has its own machine: here it only gets the CPU time that the agent
+        // leaves.
         let mut command = Command::new("nice");
         command.args(["-n", "19"]).arg(Program::Lab.find()?).arg("attack").arg(attack.name());
         command.args(["--agent", &crowd.agent.address().to_string(), "--from", &from.join(",")]);
@@ -145,7 +146,7 @@ fn start(
     (0..processes).map(start).collect()
 }
 
-/// Waits until all have ended; what they did, added up.
+/// Waits until all have ended, and adds up their totals.
 async fn told(attackers: Vec<Child>) -> String {
     let (mut opened, mut requests, mut answered) = (0_u64, 0_u64, 0_u64);
     for attacker in attackers {

@@ -1,4 +1,4 @@
-//! What open pages cost: the browser, and the agent.
+//! The CPU cost of open web pages, for the browser and for the agent.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use tokio::time::{Instant, sleep};
 
 use crate::stack::{Agent, Browser, get, until};
 
-/// How long pages may take until they hear something.
+/// Maximum time until an opened page has received data.
 const OPEN_WITHIN: Duration = Duration::from_secs(30);
 
-/// Share of a core, in percent.
+/// Share of one core, in percent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share(pub(super) f64);
 
-/// What the browser used: to run pages, and in all.
+/// CPU used by the browser: for rendering pages, and in total.
 pub(super) async fn of_browser(
     browser: &Browser,
     during: Duration,
@@ -31,7 +31,7 @@ pub(super) async fn of_browser(
     Ok((share(after.renderers - before.renderers, passed), share(after.all - before.all, passed)))
 }
 
-/// What the agent used.
+/// CPU used by the agent.
 pub(super) async fn of_agent(agent: &Agent, during: Duration) -> anyhow::Result<Share> {
     let (before, began) = (agent.cpu_time()?, Instant::now());
     sleep(during).await;
@@ -42,7 +42,7 @@ fn share(busy: Duration, passed: Duration) -> Share {
     Share(100.0 * busy.as_secs_f64() / passed.as_secs_f64())
 }
 
-/// Open pages, without a browser: what they hear is read and thrown away.
+/// Open pages without a browser: received data is discarded.
 #[derive(Debug)]
 pub(super) struct Pages {
     _reading: JoinSet<anyhow::Result<()>>,
@@ -50,7 +50,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Opens so many, and waits until each has heard something.
+    /// Opens `count` pages, and waits until each has received data.
     pub(super) async fn open(agent: SocketAddr, count: usize) -> anyhow::Result<Pages> {
         let page = get(agent, "/").await?.ok()?;
         let of = |name: &str| {
@@ -72,7 +72,7 @@ impl Pages {
         Ok(Pages { _reading: reading, bytes })
     }
 
-    /// Bytes that all have heard so far.
+    /// Number of bytes received by all pages so far.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }

@@ -12,29 +12,29 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::hand::Hand;
 use crate::stack::{Agent, Redis};
 
-/// Long: what is not renewed for a while shall not end.
+/// Lease of the locks; long, so that locks without renewals do not expire.
 const LEASE: Duration = Duration::from_secs(3600);
-/// Of a lock that is renewed: as of Redisson's default lease.
+/// Interval of renewals, as with Redisson's default lease.
 const RENEWED_EVERY: Duration = Duration::from_secs(10);
 const TEAMS: [&str; 5] = ["finance", "logistics", "platform", "purchasing", "shop"];
 
-/// Tasks, their locks and who watches them. Parts are dropped from first to last.
+/// Tasks with their locks, and the agent that watches them. Fields are dropped in order.
 #[derive(Debug)]
 pub struct Crowd {
-    /// The agent with its default rhythm.
+    /// The agent, with the default interval.
     pub agent: Agent,
-    /// What writes the locks.
+    /// The writer of the locks.
     pub hand: Hand,
-    /// Where they are.
+    /// The server with the locks.
     pub redis: Redis,
     count: usize,
 }
 
 impl Crowd {
-    /// Starts so many tasks, each held by a worker of its own.
+    /// Starts `count` tasks, each held by a worker of its own.
     ///
     /// # Errors
-    /// When a part does not come up.
+    /// When a part does not start.
     pub async fn start(count: usize) -> anyhow::Result<Crowd> {
         let redis = Redis::start().await?;
         let hand = Hand::at(&redis).await?;
@@ -48,45 +48,45 @@ impl Crowd {
         Ok(Crowd { agent, hand, redis, count })
     }
 
-    /// The name of a task.
+    /// The name of the task `at`.
     pub fn name(at: usize) -> String {
         format!("task-{at:04}")
     }
 
-    /// How many there are.
+    /// Number of tasks.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// The instance id of a worker for it, as it is shown.
+    /// The displayed instance id of a task's worker.
     pub fn instance(at: usize, worker: &str) -> String {
         format!("worker-{worker}-{at:04}")
     }
 
-    /// Another worker holds its lock from now on.
+    /// Makes another worker the holder of a lock.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the lock cannot be written.
     pub async fn hand_over(&self, at: usize, to: &str) -> anyhow::Result<()> {
         self.hand.hold(key(at).as_bytes(), holder(at, to).as_bytes(), LEASE).await
     }
 
-    /// Its lock is free from now on.
+    /// Frees a lock.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the lock cannot be deleted.
     pub async fn free(&self, at: usize) -> anyhow::Result<()> {
         self.hand.delete(key(at).as_bytes()).await
     }
 
-    /// All locks that exist are renewed, each every 10 s, spread evenly: until it is dropped.
+    /// Renews all existing locks, each every 10 s, spread evenly, until dropped.
     pub fn renewals(&self) -> Renewals {
         let (hand, count) = (self.hand.clone(), self.count);
         Renewals(tokio::spawn(async move { renew(&hand, count).await }))
     }
 }
 
-/// The renewals go on.
+/// The running renewals; they end when dropped.
 #[derive(Debug)]
 pub struct Renewals(JoinHandle<anyhow::Result<()>>);
 

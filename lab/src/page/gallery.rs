@@ -1,4 +1,4 @@
-//! A dozen tasks of a mail-order house, at least one with each verdict: what pictures are taken of.
+//! A dozen tasks of a mail-order company, at least one with each verdict, for screenshots.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use tokio::time::{interval, sleep};
 use super::hand::Hand;
 use crate::stack::{Agent, Redis, until};
 
-/// Redisson's own.
+/// Redisson's default lease.
 const LEASE: Duration = Duration::from_secs(30);
-/// Of the task whose history is shown: short, so that there is one.
+/// Lease of the task whose history is shown; short, so that events come soon.
 const SHORT_LEASE: Duration = Duration::from_secs(9);
-/// How long the agent may take to see everything.
+/// Maximum time until the agent has seen everything.
 const SEEN_WITHIN: Duration = Duration::from_secs(60);
 /// The task whose page is shown.
 const SHOWN: &str = "outbound";
@@ -26,14 +26,14 @@ const INSTANCES: [(&str, &str); 3] = [
     ("0c9a7e66-f1d2-4b8a-b6cf-41d5b7f3e902", "wms-app-3"),
 ];
 
-/// Who holds a task's lock.
+/// The holder of a task's lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Held {
-    /// Nobody.
+    /// No holder.
     Free,
     /// This instance.
     By(usize),
-    /// Two at once.
+    /// Two holders at once.
     Twice,
 }
 
@@ -42,10 +42,10 @@ struct Exhibit {
     team: &'static str,
     verdict: &'static str,
     held: Held,
-    /// Users whose switch is on, and those whose switch is off.
+    /// Users whose switch is on; the next field has those whose switch is off.
     on: &'static [&'static str],
     off: &'static [&'static str],
-    /// What differs from the defaults, as YAML.
+    /// Settings that differ from the defaults, as YAML.
     more: &'static str,
     works: bool,
 }
@@ -69,10 +69,10 @@ const EXHIBITS: [Exhibit; 12] = [
     Exhibit { name: "search index", team: "shop", verdict: "stopped", held: Held::Free, on: &[], off: &["gina"], more: "", works: false },
 ];
 
-/// The tasks, and who watches them. Parts are dropped from first to last.
+/// The tasks and the agent that watches them. Fields are dropped in order.
 #[derive(Debug)]
 pub struct Gallery {
-    /// Who watches.
+    /// The agent.
     pub agent: Agent,
     keepers: JoinSet<anyhow::Result<()>>,
     hand: Hand,
@@ -80,11 +80,11 @@ pub struct Gallery {
 }
 
 impl Gallery {
-    /// Starts everything and waits until the agent has found each verdict. `arguments` are for the
-    /// agent's command line.
+    /// Starts everything and waits until the agent reports each verdict. `arguments` are added to
+    /// the agent's command line.
     ///
     /// # Errors
-    /// When a part does not come up.
+    /// When a part does not start.
     pub async fn start(arguments: &[&str]) -> anyhow::Result<Gallery> {
         let (redis, mut carriers) = (Redis::start().await?, Redis::start().await?);
         let hand = Hand::at(&redis).await?;
@@ -106,11 +106,11 @@ impl Gallery {
         EXHIBITS.iter().map(|exhibit| (exhibit.name, exhibit.verdict))
     }
 
-    /// Gives `SHOWN` a history: some renewals, a crash, the gap until another instance takes over,
-    /// and a handover. From then on it goes on.
+    /// Gives [`SHOWN`] a history: some renewals, a crash, the gap until another instance takes
+    /// over, and a handover. Its work continues afterwards.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When Redis cannot be written.
     pub async fn tell_a_story(&mut self) -> anyhow::Result<()> {
         let key = key_of(SHOWN);
         for (instance, renewals, pause) in
@@ -122,7 +122,7 @@ impl Gallery {
                 self.hand.renew(&key, SHORT_LEASE).await?;
                 work(&self.hand, SHOWN, instance).await?;
             }
-            // A crash, after which nobody contends for a while; or a release.
+            // A crash, after which no instance contends for the pause; or a release.
             if !pause.is_zero() {
                 sleep(SHORT_LEASE + pause).await;
             }
@@ -184,7 +184,7 @@ async fn hang(hand: &Hand, exhibit: &Exhibit) -> anyhow::Result<()> {
     }
 }
 
-/// All but the task with a story are renewed and work, if they do.
+/// Renews all tasks except the one with a history, and writes the progress of those that work.
 async fn keep(hand: Hand) -> anyhow::Result<()> {
     let mut turn = interval(Duration::from_secs(1));
     for second in 0_u64.. {

@@ -1,5 +1,5 @@
-//! Locks as Redisson writes them, for holders that do not exist: a thousand workers would be a
-//! thousand processes.
+//! Writes locks as Redisson does, for simulated holders: a thousand workers would need a thousand
+//! processes.
 
 use std::time::Duration;
 
@@ -9,52 +9,52 @@ use redis::{Pipeline, ToSingleRedisArg, pipe};
 
 use crate::stack::Redis;
 
-/// Writes to one server.
+/// A writer on one server.
 #[derive(Clone, Debug)]
 pub struct Hand {
     connection: MultiplexedConnection,
 }
 
 impl Hand {
-    /// A hand for this server.
+    /// Connects to this server.
     ///
     /// # Errors
-    /// When it cannot be reached.
+    /// When the server cannot be reached.
     pub async fn at(redis: &Redis) -> anyhow::Result<Hand> {
         Ok(Hand { connection: redis.connect().await? })
     }
 
-    /// The lock `key` is held by `holder` (`<instance>:<thread>`) from now on for `lease`, whoever
-    /// held it before.
+    /// Makes `holder` (`<instance>:<thread>`) the holder of the lock `key` for `lease`, replacing
+    /// any other.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the server cannot be written.
     pub async fn hold(&self, key: &[u8], holder: &[u8], lease: Duration) -> anyhow::Result<()> {
         let mut commands = pipe();
         commands.atomic().del(key).hset(key, holder, 1);
         self.send(commands.pexpire(key, milliseconds(lease)?)).await
     }
 
-    /// Its lease begins anew.
+    /// Restarts the lease of a lock.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the server cannot be written.
     pub async fn renew(&self, key: &[u8], lease: Duration) -> anyhow::Result<()> {
         self.send(pipe().pexpire(key, milliseconds(lease)?)).await
     }
 
-    /// The key does not exist any more.
+    /// Deletes a key.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the server cannot be written.
     pub async fn delete(&self, key: &[u8]) -> anyhow::Result<()> {
         self.send(pipe().del(key)).await
     }
 
-    /// A field of a hash: a switch, a progress, a claim, a host.
+    /// Sets a field of a hash: a switch, a progress, a claim or a host.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the server cannot be written.
     pub async fn set(
         &self,
         hash: &[u8],
@@ -64,10 +64,10 @@ impl Hand {
         self.send(pipe().hset(hash, field, value)).await
     }
 
-    /// Whatever else.
+    /// Sends any other commands.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the server cannot be written.
     pub async fn send(&self, commands: &mut Pipeline) -> anyhow::Result<()> {
         commands.exec_async(&mut self.connection.clone()).await.context("cannot write to redis")
     }

@@ -1,4 +1,4 @@
-//! From a change to the pixels: what the page itself sees of it.
+//! Measures the time from a change in Redis until the browser has painted it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,27 +10,27 @@ use tokio::time::sleep;
 use super::crowd::Crowd;
 use crate::stack::Browser;
 
-/// A change is painted within this, or not at all.
+/// Maximum time until a change is painted; later ones count as never painted.
 const PAINTED_WITHIN: Duration = Duration::from_secs(20);
-/// Marks of one frame are set in one go.
+/// Maximum distance of the marks of one frame, in milliseconds.
 const SAME_FRAME_MS: f64 = 2.0;
-/// Between two changes, so that they meet the agent's rhythm at every phase.
+/// Range of the pause between two changes, in milliseconds: random, so that changes are spread over
+/// the agent's interval.
 const PAUSE_MS: std::ops::Range<u64> = 20..250;
-/// Tasks of two changes in a row are so far apart: no two changes of one task shall share a sweep.
+/// Distance of the tasks of two successive changes, so that no two changes of one task fall into
+/// one sweep.
 const STRIDE: usize = 37;
 
-/// Runs before the page's own script. `window.paints` gets `[holder, put, painted]` for each row
-/// whose holder changed: when it was put into the page, and when the frame with it was done;
-/// `window.marks` gets `[instant, at]` for each snapshot of which the page says that it was
-/// painted.
+/// A script that runs before the page's own. `window.paints` gets `[holder, put, painted]` for each
+/// row whose holder changed: when it was put into the page, and when the frame with it was done.
+/// `window.marks` gets `[instant, at]` for each snapshot that the page reports as painted.
 const HOOK: &str = "
     {
         const [holders, paints, marks] = [new Map(), window.paints = [], window.marks = []];
         const now = () => performance.timeOrigin + performance.now();
         const {port1, port2} = new MessageChannel();
         const waiting = [];
-        // The page changes while a frame is made; a message that is sent then arrives when that is
-        // done.
+        // This runs before the frame is painted; a message that is posted now arrives after that.
         port1.onmessage = () => { for (const paint of waiting.splice(0)) paint[2] = now(); };
         new MutationObserver(records => {
             const nodes = records.flatMap(record => [record.target, ...record.addedNodes]);
@@ -53,12 +53,12 @@ const HOOK: &str = "
     }
 ";
 
-/// How late changes were painted, in milliseconds.
+/// The latencies of painted changes, in milliseconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Delays {
-    /// After the instant of the snapshot that had them.
+    /// From the instant of the snapshot.
     pub(super) of_snapshot: Vec<f64>,
-    /// After they were written to Redis.
+    /// From the write to Redis.
     pub(super) of_redis: Vec<f64>,
 }
 
@@ -75,13 +75,13 @@ struct Mark {
     at: f64,
 }
 
-/// Prepares pages that are opened from now on.
+/// Installs the script for pages that are opened from now on.
 pub(super) async fn prepare(browser: &Browser) -> anyhow::Result<()> {
     browser.before_pages(HOOK).await
 }
 
-/// So many changes of holders, one after the other, on the open page. No two of its `series` have
-/// one name.
+/// Measures this many changes of holders, one after the other, on the open page. All `series` must
+/// differ in their names.
 pub(super) async fn delays(
     crowd: &Crowd,
     browser: &Browser,
@@ -100,7 +100,7 @@ pub(super) async fn delays(
     browser
         .until(PAINTED_WITHIN, &format!("window.paints.filter({of_series}).length >= {changes}"))
         .await?;
-    // The marks follow the frame.
+    // The marks are set after the frame.
     browser
         .until(
             PAINTED_WITHIN,
@@ -122,8 +122,8 @@ pub(super) async fn delays(
     Ok(delays)
 }
 
-/// The instant of the snapshot that told what was put into the page then; of several in one frame,
-/// the earliest.
+/// The instant of the snapshot with the change that was put into the page at `put`; the earliest if
+/// one frame had several.
 fn told(put: f64, marks: &[Mark]) -> Option<f64> {
     let first = marks.iter().find(|mark| mark.instant >= put)?;
     let frame = marks
@@ -132,7 +132,7 @@ fn told(put: f64, marks: &[Mark]) -> Option<f64> {
     frame.map(|mark| mark.at).min_by(f64::total_cmp)
 }
 
-/// When the page was first painted, since it was asked for, in milliseconds.
+/// The time from the request until the first paint of the page, in milliseconds.
 pub(super) async fn first_paint_ms(browser: &Browser, url: &str) -> anyhow::Result<f64> {
     const PAINT: &str =
         "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null";

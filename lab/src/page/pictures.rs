@@ -1,4 +1,4 @@
-//! Pictures of the page for the documentation.
+//! Takes screenshots of the web pages for the documentation.
 
 use std::path::Path;
 use std::time::Duration;
@@ -33,7 +33,7 @@ const PICTURES: [Picture; 4] = [
     Picture { file: "phone.png", path: "/", dark: false, screen: PHONE },
 ];
 
-/// Takes them all into `folder`, after the gallery has something to tell.
+/// Takes all screenshots into `folder`, once the gallery has a history.
 pub(super) async fn take(folder: &Path) -> anyhow::Result<()> {
     let mut gallery = Gallery::start(&[]).await?;
     println!("the shown task gets its history, which takes two minutes");
@@ -50,7 +50,7 @@ pub(super) async fn take(folder: &Path) -> anyhow::Result<()> {
         let image = browser.screenshot().await?;
         std::fs::write(&file, image).with_context(|| format!("cannot write {}", file.display()))?;
     }
-    // Only now: it takes a while, and the story goes on.
+    // Last, because it takes time in which the history continues.
     for file in PICTURES.iter().map(|picture| folder.join(picture.file)) {
         make_small(&file).await;
         println!("{}: {} kB", file.display(), file.metadata()?.len() / 1000);
@@ -58,7 +58,7 @@ pub(super) async fn take(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// By a program that may not be there: then the files are larger than need be.
+/// Compresses a file with an optional program; without it, the files are larger.
 async fn make_small(file: &Path) {
     let done = Command::new("optipng").args(["-quiet", "-o3"]).arg(file).status().await;
     if !done.is_ok_and(|status| status.success()) {

@@ -1,10 +1,10 @@
-//! What a visitor has to load.
+//! Measures the data that a visitor has to load.
 
 use std::net::SocketAddr;
 
 use crate::stack::get;
 
-/// Bytes of the list, of these without its rows, and of what belongs to it.
+/// Sizes in bytes: the list, the list without its rows, and the files that it loads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weight {
     pub(super) rows: usize,
@@ -27,7 +27,7 @@ pub(super) async fn weigh(agent: SocketAddr) -> anyhow::Result<Weight> {
     Ok(Weight { rows, page: page.len() - rows, style: style.len(), script: script.len() })
 }
 
-/// Bytes of the rows of tasks in a page.
+/// Size of the rows of tasks in a page, in bytes.
 fn rows(page: &str) -> usize {
     let rows =
         page.match_indices("<tr data-task=").filter_map(|(at, _)| page.get(at..)?.find("</tr>"));

@@ -1,12 +1,11 @@
-//! The truth: which notifications must come and which may, as the scenarios write it down while
-//! they play.
+//! The truth: which notifications must and which may come. The scenarios record it while they play.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::stack::Labels;
 
-/// Alerts that wake somebody; all others are warnings.
+/// Alerts that page a person; all others are warnings.
 const PAGES: [&str; 9] = [
     "LockwatchTaskDown",
     "LockwatchTaskSplit",
@@ -27,39 +26,39 @@ pub(super) fn is_page(alert: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Expected {
     pub(super) scenario: &'static str,
-    /// All labels, `alertname` included.
+    /// All labels, including `alertname`.
     pub(super) labels: Labels,
     pub(super) need: Need,
     pub(super) end: End,
 }
 
-/// Whether it must come.
+/// Whether the notification must come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
-    /// Not before `due`, and not after `by`.
+    /// It must come between `due` and `by`.
     Must { due: Instant, by: Instant },
-    /// It is true, but nothing is lost without it.
+    /// It may come: its condition holds, but only briefly or partly.
     May,
 }
 
-/// When it must resolve.
+/// When the alert must resolve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// Never: nothing was mended.
+    /// Never: the cause was not fixed.
     Never,
-    /// Not before this.
+    /// Not before this instant.
     NotBefore(Instant),
-    /// Not before the first, and not after the second.
+    /// Between these instants.
     Between(Instant, Instant),
-    /// Whenever it likes.
+    /// At any time.
     Any,
 }
 
-/// Shared by all scenarios of a stage.
+/// The expectations of all scenarios of a stage. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ledger(Arc<Mutex<Vec<Expected>>>);
 
-/// One entry.
+/// One expectation in the ledger.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     ledger: Ledger,
@@ -90,22 +89,22 @@ impl Entry {
         }
     }
 
-    /// What it tells was mended at `at`: it must resolve within `within`, and not before.
+    /// The cause was fixed at `at`: the alert must resolve after that, within `within`.
     pub(super) fn mended(&self, at: Instant, within: Duration) {
         self.end(End::Between(at, at + within));
     }
 
-    /// It must not resolve before `until`.
+    /// The alert must not resolve before `until`.
     pub(super) fn stays_until(&self, until: Instant) {
         self.end(End::NotBefore(until));
     }
 
-    /// It may resolve at any time.
+    /// The alert may resolve at any time.
     pub(super) fn may_end(&self) {
         self.end(End::Any);
     }
 
-    /// It may come later than usual.
+    /// Extends the time until the notification must come.
     pub(super) fn later_by(&self, more: Duration) {
         let mut entries = self.ledger.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Expected { need: Need::Must { by, .. }, .. }) = entries.get_mut(self.at) {

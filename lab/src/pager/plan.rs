@@ -1,4 +1,4 @@
-//! What a scenario's task is, and how the agent's configuration says so.
+//! The task of a scenario, and its part of the agent's configuration.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use crate::stack::Labels;
 
-/// Short, so that scenarios are, and far enough apart that a busy machine does not blur them.
+/// The grace of all tasks: short, so that scenarios are. The times are far enough apart that a busy
+/// machine does not blur them.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 pub(super) const SETTLE: Duration = Duration::from_secs(3);
 pub(super) const WIND_DOWN: Duration = Duration::from_secs(5);
 pub(super) const BLIND_AFTER: Duration = Duration::from_secs(15);
 pub(super) const STALE_AFTER: Duration = Duration::from_secs(10);
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
-/// Renewed every 4 s.
+/// Lease of the locks, which are renewed every 4 s.
 pub(super) const LEASE: Duration = Duration::from_secs(12);
-/// The redis of a task that names no other.
+/// The Redis of a task that names no other.
 pub(super) const MAIN: &str = "main";
 /// The team of every task.
 const TEAM: &str = "logistics";
@@ -25,7 +26,7 @@ const TEAM: &str = "logistics";
 pub(super) struct TaskPlan {
     pub(super) name: String,
     pub(super) redis: &'static str,
-    /// Its redis has a replica, and the agents know both servers without Sentinel.
+    /// Whether its Redis has a replica, where the agents know both servers without Sentinel.
     pub(super) replicated: bool,
     wanted: Wanted,
     progress: bool,
@@ -36,7 +37,7 @@ pub(super) struct TaskPlan {
     pub(super) lease: Duration,
 }
 
-/// Who says whether it is wanted.
+/// The source of whether the task is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     Switches,
@@ -44,7 +45,7 @@ enum Wanted {
 }
 
 impl TaskPlan {
-    /// A task with switches on the redis `main`.
+    /// A task with switches on the Redis `main`.
     pub(super) fn new(name: impl Into<String>) -> TaskPlan {
         TaskPlan {
             name: name.into(),
@@ -60,12 +61,12 @@ impl TaskPlan {
         }
     }
 
-    /// On a redis of this name, which no other scenario uses.
+    /// Puts it on a Redis of this name, which no other scenario uses.
     pub(super) fn on(self, redis: &'static str) -> TaskPlan {
         TaskPlan { redis, ..self }
     }
 
-    /// On a redis of this name with a replica.
+    /// Puts it on a Redis of this name with a replica.
     pub(super) fn on_replicated(self, redis: &'static str) -> TaskPlan {
         TaskPlan { redis, replicated: true, ..self }
     }
@@ -111,7 +112,7 @@ impl TaskPlan {
         format!("{}:pause", self.name)
     }
 
-    /// The hash of its progress, field `at`.
+    /// The key of the hash with its progress, in the field `at`.
     pub(super) fn progress(&self) -> Option<String> {
         self.progress.then(|| format!("{}:progress", self.name))
     }
@@ -120,8 +121,8 @@ impl TaskPlan {
         self.claims.then(|| format!("{}:claims", self.name))
     }
 
-    /// All labels that an alert about it must have. Warnings stay warnings; the task's own severity
-    /// replaces critical.
+    /// All labels that an alert about the task must have. Warnings keep their severity; for pages
+    /// the task's own severity replaces critical.
     pub(super) fn labels_of(&self, alert: &str, is_page: bool) -> Labels {
         let severity = if is_page { "critical" } else { "warning" };
         let base = [

@@ -1,4 +1,4 @@
-//! The report, as Markdown that also reads well on a terminal.
+//! The report of the pager bench, as Markdown that is also readable in a terminal.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,10 +11,10 @@ use super::stage::{Outcome, Timing, WATCHDOG};
 use super::verdict::{Answer, Came, Finding, Wrong};
 use crate::stack::Labels;
 
-/// The row of what belongs to no scenario.
+/// The row for alerts that belong to no scenario.
 const CONTROL: &str = "(control)";
 
-/// What the bench found.
+/// The results of the bench.
 pub(super) struct Report {
     text: String,
     all_right: bool,
@@ -65,7 +65,7 @@ impl Report {
     }
 }
 
-/// A line of `--list`.
+/// One line of the output of `--list`.
 pub(super) fn listed(scenario: &Scenario) -> String {
     let length = if scenario.length == Length::Short { "short" } else { "long" };
     format!("{:<34} {length:<5}  {}", scenario.name, scenario.says)
@@ -95,7 +95,7 @@ fn totals(outcomes: &[Outcome]) -> String {
     text
 }
 
-/// Delays of one alert, each with its scenario.
+/// The delays of one alert, each with its scenario.
 type Delays<'a> = Vec<(Duration, &'a str)>;
 
 fn delays(outcomes: &[Outcome]) -> String {

@@ -1,5 +1,5 @@
-//! Alertmanager's configuration: the repository's own with other receivers' addresses, or a plain
-//! one.
+//! Alertmanager's configuration: the repository's own with the receivers' addresses replaced, or a
+//! plain one.
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,26 +23,26 @@ receivers:
         send_resolved: true
 ";
 
-/// What Alertmanager is told.
+/// A configuration of Alertmanager.
 #[derive(Clone, Debug)]
 pub(super) struct Routes {
     text: String,
     root: Value,
-    /// Where it comes from.
+    /// Where the configuration comes from.
     pub(super) origin: String,
 }
 
-/// How long Alertmanager keeps an alert back.
+/// How long Alertmanager delays an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Waits {
-    /// Before the first notification of its group.
+    /// Delay before the first notification of a group.
     pub(super) group_wait: Duration,
-    /// Between two notifications of its group.
+    /// Delay between two notifications of a group.
     pub(super) group_interval: Duration,
 }
 
 impl Routes {
-    /// Reads `example`, if there is such a file.
+    /// Reads the file `example`, or makes a plain configuration if it does not exist.
     pub(super) fn load(example: &Path) -> anyhow::Result<Routes> {
         if !example.exists() {
             return Routes::new(PLAIN.to_owned(), "a plain one, each alert by itself".to_owned());
@@ -59,7 +59,7 @@ impl Routes {
         Ok(Routes { text, root, origin })
     }
 
-    /// The same with all receivers below `url`, each at a path that tells it apart, and without
+    /// The configuration with all receivers below `url`, each at a path of its own, and without
     /// credentials.
     pub(super) fn to(&self, url: &str) -> String {
         let lines = self.text.lines().filter(|line| !line.contains("credentials_file"));
@@ -68,9 +68,9 @@ impl Routes {
         lines.join("\n") + "\n"
     }
 
-    /// How long an alert with these labels is kept back.
+    /// The delays of an alert with these labels.
     pub(super) fn waits(&self, labels: &Labels) -> anyhow::Result<Waits> {
-        // Alertmanager's defaults.
+        // Starts with Alertmanager's defaults.
         let mut waits =
             Waits { group_wait: Duration::from_secs(30), group_interval: Duration::from_secs(300) };
         let mut route = Some(&self.root);
@@ -104,7 +104,7 @@ fn matches(route: &Value, labels: &Labels) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// `name="value"`, or with `!=`, `=~`, `!~`.
+/// Whether `name="value"`, or the same with `!=`, `=~` or `!~`, matches the labels.
 fn fits(matcher: &str, labels: &Labels) -> anyhow::Result<bool> {
     let Some(at) = matcher.find(['=', '!']) else { bail!("not a matcher: {matcher}") };
     let (name, rest) = matcher.split_at(at);

@@ -1,58 +1,58 @@
-//! One labelled scenario.
+//! A scenario with its name and requirements.
 
 use std::pin::Pin;
 
 use super::plan::TaskPlan;
 use super::scene::Scene;
 
-/// What happens: knows the truth, and says which pages must and may come.
+/// The script of a scenario: it causes the events, and records which alerts must and may come.
 pub(super) type Play = fn(Scene) -> Pin<Box<dyn Future<Output = anyhow::Result<()>>>>;
 
-/// A scenario and what it needs.
+/// A scenario and its requirements.
 pub(super) struct Scenario {
     pub(super) name: &'static str,
-    /// What it proves, in a sentence.
+    /// What the scenario proves, in one sentence.
     pub(super) says: &'static str,
     pub(super) play: Play,
     pub(super) tasks: Vec<TaskPlan>,
     pub(super) length: Length,
     pub(super) place: Place,
-    /// How many agents it needs, if it is about that.
+    /// The number of agents, if it matters.
     pub(super) agents: Option<usize>,
     pub(super) wiring: Wiring,
 }
 
-/// Whether it belongs to the short bench.
+/// Whether the scenario belongs to the short bench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Length {
     Short,
     Long,
 }
 
-/// Whether others may play on the same stage.
+/// Whether other scenarios may play on the same stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// It hurts only its own tasks and redises.
+    /// It affects only its own tasks and Redis servers.
     Shared,
-    /// It hurts agents, Prometheus or Alertmanager.
+    /// It affects agents, Prometheus or Alertmanager.
     Own,
 }
 
-/// What is between the parts of its own stage.
+/// The network between the parts of its own stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Wiring {
-    /// The last agent reaches every redis over links that can be cut.
+    /// Whether the last agent reaches every Redis over links that can be cut.
     pub(super) last_agent_by_links: bool,
-    /// The last agent reaches other servers under the same names.
+    /// Whether the last agent reaches other servers under the same names.
     pub(super) last_agent_elsewhere: bool,
-    /// The clock of every redis can be stepped.
+    /// Whether the clock of every Redis can be stepped.
     pub(super) clocks: bool,
-    /// This share of all scrapes gets lost.
+    /// The share of all scrapes that is dropped.
     pub(super) lost_scrapes: Option<f64>,
 }
 
 impl Scenario {
-    /// A long one on the shared stage with one task of its name.
+    /// A long scenario on the shared stage with one task of its name.
     pub(super) fn new(name: &'static str, says: &'static str, play: Play) -> Scenario {
         let tasks = vec![TaskPlan::new(name)];
         let (length, place, wiring) = (Length::Long, Place::Shared, Wiring::default());
@@ -63,7 +63,7 @@ impl Scenario {
         Scenario { length: Length::Short, ..self }
     }
 
-    /// Changes its only task.
+    /// Changes the scenario's only task.
     pub(super) fn task(self, change: impl FnOnce(TaskPlan) -> TaskPlan) -> Scenario {
         let name = self.name;
         Scenario { tasks: vec![change(TaskPlan::new(name))], ..self }

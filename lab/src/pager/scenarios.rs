@@ -1,4 +1,4 @@
-//! All scenarios, a file per theme.
+//! All scenarios, one file for each theme.
 
 mod agents;
 mod crash;

@@ -1,4 +1,4 @@
-//! The verbs in which scenarios are written.
+//! The operations from which scenarios are composed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::stack::{
     until,
 };
 
-/// How often the receiver is looked at.
+/// How often the receiver is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// A scenario on its stage.
+/// A scenario and its stage.
 #[derive(Clone)]
 pub(super) struct Scene {
     pub(super) stage: Arc<Stage>,
@@ -29,7 +29,7 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// The task that is called like the scenario.
+    /// The task with the scenario's name.
     pub(super) fn task(&self) -> anyhow::Result<Task> {
         self.task_named(self.scenario)
     }
@@ -47,7 +47,7 @@ impl Scene {
         self.stage.timing.short
     }
 
-    /// Nothing happens for so many seconds.
+    /// Waits for this many seconds.
     pub(super) async fn pass(&self, seconds: u64) {
         sleep(Duration::from_secs(seconds)).await;
     }
@@ -56,7 +56,7 @@ impl Scene {
         Ok(self.stage.redises.get(name).with_context(|| format!("no redis {name}"))?.lock().await)
     }
 
-    /// The second server of a redis.
+    /// The second server of a Redis.
     pub(super) async fn replica(&self, name: &str) -> anyhow::Result<MutexGuard<'_, Redis>> {
         Ok(self
             .stage
@@ -79,7 +79,7 @@ impl Scene {
         self.stage.alertmanager.lock().await
     }
 
-    /// The last agent's link to a redis.
+    /// The last agent's link to a Redis.
     pub(super) fn link(&self, redis: &str) -> anyhow::Result<&Link> {
         self.stage.links.get(redis).with_context(|| format!("no link to {redis}"))
     }
@@ -88,7 +88,7 @@ impl Scene {
         self.stage.clocks.get(redis).with_context(|| format!("no clock of {redis}"))
     }
 
-    /// Must come for a whole redis.
+    /// Expects an alert about a whole Redis.
     pub(super) fn expect_of_redis(
         &self,
         alert: &str,
@@ -98,12 +98,12 @@ impl Scene {
         self.expect(labels(alert, &[("redis", redis)]), due)
     }
 
-    /// Must come for all agents together.
+    /// Expects an alert about all agents together.
     pub(super) fn expect_of_agents(&self, alert: &str, due: Instant) -> anyhow::Result<Entry> {
         self.expect(labels(alert, &[("job", JOB)]), due)
     }
 
-    /// Must come for one agent.
+    /// Expects an alert about one agent.
     pub(super) fn expect_of_agent(
         &self,
         alert: &str,
@@ -113,7 +113,7 @@ impl Scene {
         self.expect(self.labels_of_agent(alert, at)?, due)
     }
 
-    /// May come for a whole redis.
+    /// Allows an alert about a whole Redis.
     pub(super) fn may_of_redis(&self, alert: &str, redis: &str) {
         self.may(labels(alert, &[("redis", redis)]));
     }
@@ -147,7 +147,7 @@ impl Scene {
         });
     }
 
-    /// Waits until it was told, or too late.
+    /// Waits for the notification, or until it is too late.
     pub(super) async fn until_told(&self, entry: &Entry) -> anyhow::Result<()> {
         let expected = entry.expected().context("no such entry")?;
         let Need::Must { by, .. } = expected.need else { return Ok(()) };
@@ -155,8 +155,8 @@ impl Scene {
         Ok(())
     }
 
-    /// What it tells was mended at `at`; waits until that was told, or too late. `linger` is how
-    /// much longer the rule keeps it.
+    /// Records that the cause was fixed at `at`; waits for the notification of that, or until it is
+    /// too late. `linger` is how much longer the rule keeps the alert.
     pub(super) async fn mended(
         &self,
         entry: &Entry,
@@ -178,14 +178,14 @@ impl Scene {
     }
 }
 
-/// Labels of an alert that is about no task.
+/// The labels of an alert that is not about a task.
 fn labels(alert: &str, more: &[(&str, &str)]) -> Labels {
     let severity = if is_page(alert) { "critical" } else { "warning" };
     let base = [("alertname", alert), ("severity", severity)];
     base.iter().chain(more).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// One task of a scenario.
+/// A task of a scenario.
 #[derive(Clone)]
 pub(super) struct Task {
     scene: Scene,
@@ -193,7 +193,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// A user wants it. Since when, as for all that follow.
+    /// Turns a user's switch on. Returns the instant, like the methods that follow.
     pub(super) async fn switch_on(&self, user: &str) -> anyhow::Result<Instant> {
         self.write_switch(user, "on").await
     }
@@ -207,14 +207,14 @@ impl Task {
         Ok(Instant::now())
     }
 
-    /// A worker that holds the lock and works.
+    /// Starts a worker that holds the lock and works.
     pub(super) async fn holder(&self) -> anyhow::Result<Worker> {
         let mut worker = self.candidate().await?;
         worker.holds().await?;
         Ok(worker)
     }
 
-    /// A worker that holds the lock on the second server and works.
+    /// Starts a worker that holds the lock on the second server and works.
     pub(super) async fn holder_at_replica(&self) -> anyhow::Result<Worker> {
         let address = self.scene.replica(self.plan.redis).await?.address();
         let mut worker = self.worker_at(address, Lost::GiveUp).await?;
@@ -222,12 +222,12 @@ impl Task {
         Ok(worker)
     }
 
-    /// A worker that contends for the lock.
+    /// Starts a worker that contends for the lock.
     pub(super) async fn candidate(&self) -> anyhow::Result<Worker> {
         self.worker(Lost::GiveUp).await
     }
 
-    /// A holder that never asks whether it still is one.
+    /// Starts a holder that never checks whether it still holds the lock.
     pub(super) async fn careless_holder(&self) -> anyhow::Result<Worker> {
         let mut worker = self.worker(Lost::WorkOn).await?;
         worker.holds().await?;
@@ -250,12 +250,12 @@ impl Task {
         };
         let mut worker = Worker::start(&setup).await?;
         worker.contend().await?;
-        // It goes on when the scenario is over: its end would be another story.
+        // It keeps running until the stage ends, because its end would be another event.
         self.scene.stage.workers.lock().await.push(worker.clone());
         Ok(worker)
     }
 
-    /// When the present lease of the lock ends unless it is renewed.
+    /// When the current lease ends without a further renewal.
     pub(super) async fn lease_ends(&self) -> anyhow::Result<Instant> {
         let mut data = self.data().await?;
         let ttl_ms: i64 = redis::cmd("PTTL").arg(self.plan.lock()).query_async(&mut data).await?;
@@ -264,7 +264,7 @@ impl Task {
         Ok(Instant::now() + Duration::from_millis(ttl_ms))
     }
 
-    /// Waits until its lease has just begun anew.
+    /// Waits until the lease was just renewed.
     pub(super) async fn until_renewed(&self) -> anyhow::Result<()> {
         let fresh = self.plan.lease - 2 * LOOK_EVERY;
         let is_fresh =
@@ -272,19 +272,19 @@ impl Task {
         until(self.plan.lease, "the lease is renewed", is_fresh).await
     }
 
-    /// Its holder crashes: when the lock is free.
+    /// Kills the lock's holder; returns when the lock is free.
     pub(super) async fn crash(&self, mut holder: Worker) -> anyhow::Result<Instant> {
         holder.crash().await?;
         self.lease_ends().await
     }
 
-    /// Any command about its keys.
+    /// Sends any command about the task's keys.
     pub(super) async fn command(&self, command: &redis::Cmd) -> anyhow::Result<Instant> {
         command.exec_async(&mut self.data().await?).await?;
         Ok(Instant::now())
     }
 
-    /// A deploy script pauses its pages: until when.
+    /// Pauses the task's alerts, as a deploy script does; returns the end of the pause.
     pub(super) async fn pause(&self, time: Duration) -> anyhow::Result<Instant> {
         let end = SystemTime::now() + time;
         // Whole seconds, so that the instant is exact.
@@ -294,17 +294,17 @@ impl Task {
         Ok(Instant::now() + left)
     }
 
-    /// `alert` must come for it, at the earliest when it is `due`.
+    /// Expects `alert` for the task, not before `due`.
     pub(super) fn expect(&self, alert: &str, due: Instant) -> anyhow::Result<Entry> {
         self.scene.expect(self.plan.labels_of(alert, is_page(alert)), due)
     }
 
-    /// It is free and wanted since `since`.
+    /// Expects the alert for a task that is free and wanted since `since`.
     pub(super) fn expect_down(&self, since: Instant) -> anyhow::Result<Entry> {
         self.expect("LockwatchTaskDown", since + GRACE)
     }
 
-    /// `alert` may come for it.
+    /// Allows `alert` for the task.
     pub(super) fn may(&self, alert: &str) {
         self.scene.may(self.plan.labels_of(alert, is_page(alert)));
     }

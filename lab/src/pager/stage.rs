@@ -1,4 +1,4 @@
-//! A whole stack on which scenarios play, with a positive control before and after them.
+//! A complete stack on which scenarios play, with a positive control before and after them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -25,56 +25,56 @@ use crate::stack::{
 
 /// The job of the agents in Prometheus.
 pub(super) const JOB: &str = "lockwatch";
-/// The redis of the control tasks, which nobody hurts.
+/// The Redis of the control tasks, which no scenario affects.
 const CONTROL: &str = "control";
-/// Down from the beginning to the end.
+/// A task that is down from start to end.
 const CONTROL_TASK: &str = "control";
-/// Down at the end.
+/// A task that is down only at the end.
 const LAST_CONTROL_TASK: &str = "control-at-the-end";
 pub(super) const WATCHDOG: &str = "LockwatchWatchdog";
 /// Alerts that fire before Prometheus knows its Alertmanager are sent again a minute later.
 const WATCHDOG_WITHIN: Duration = Duration::from_secs(150);
-/// How long all parts may take to know each other.
+/// Maximum time until all parts know each other.
 const READY_WITHIN: Duration = Duration::from_secs(120);
-/// How much slower than promised a busy machine may be.
+/// Tolerance for a busy machine.
 const TOLERANCE: Duration = Duration::from_secs(5);
-/// So many scrapes in a row get lost once in 37 times, when 30 % do.
+/// Number of scrapes in a row whose loss is tolerated: at 30 % loss this happens once in 37 times.
 const LOST_IN_A_ROW: u32 = 3;
-/// Scrapes that get lost do so by this seed.
+/// The seed that determines which scrapes are lost.
 const SEED: u64 = 20;
 
-/// So many stages start at a time: a start is work for two cores.
+/// Limits how many stages start at a time, because a start keeps two cores busy.
 static STARTS: Semaphore = Semaphore::const_new(3);
 
-/// What plays together.
+/// The scenarios and parts of a stage.
 pub(super) struct StagePlan {
     pub(super) name: String,
     pub(super) agents: usize,
     pub(super) scenarios: Vec<Scenario>,
 }
 
-/// How fast everything is.
+/// The intervals and tolerances of a stage.
 #[derive(Clone, Debug)]
 pub(super) struct Timing {
     pub(super) scrape: Duration,
     pub(super) routes: Routes,
     pub(super) rules: PathBuf,
     pub(super) short: bool,
-    /// How much longer everything may take on this stage.
+    /// Additional tolerance on this stage.
     pub(super) slack: Duration,
 }
 
 impl Timing {
-    /// From due to told at most: seen, believed, scraped, evaluated, and a page also told with its
-    /// group.
+    /// Maximum time from due to notified: sampled, confirmed, scraped and evaluated; for pages also
+    /// the delay of the group.
     pub(super) fn told_within(&self, labels: &Labels) -> anyhow::Result<Duration> {
         let group_wait =
             if is_told(labels) { self.routes.waits(labels)?.group_wait } else { Duration::ZERO };
         Ok(2 * INTERVAL + 2 * self.scrape + group_wait + TOLERANCE + self.slack)
     }
 
-    /// From mended to told at most: seen, settled, scraped, twice evaluated, and a page also told
-    /// with its group.
+    /// Maximum time from fixed to notified: sampled, settled, scraped and evaluated twice; for
+    /// pages also the delay of the group.
     pub(super) fn resolved_within(&self, labels: &Labels) -> anyhow::Result<Duration> {
         let interval = if is_told(labels) {
             self.routes.waits(labels)?.group_interval
@@ -85,28 +85,28 @@ impl Timing {
     }
 }
 
-/// Whether it is judged by its notifications: pages and the watchdog are. Warnings are told in
-/// groups, later, or not at all beside a page.
+/// Whether the alert is judged by its notifications, as pages and the watchdog are. Warnings are
+/// sent in groups, later, or not at all beside a page.
 fn is_told(labels: &Labels) -> bool {
     labels.get("alertname").is_some_and(|name| is_page(name) || name == WATCHDOG)
 }
 
-/// The running parts. Fields are dropped from first to last: whoever uses a part before the part.
+/// The running parts. Fields are dropped in order, so a part comes before the parts that it uses.
 pub(super) struct Stage {
     pub(super) tasks: Vec<TaskPlan>,
     pub(super) timing: Timing,
     pub(super) ledger: Ledger,
-    /// All that were hired.
+    /// All workers that were started.
     pub(super) workers: Mutex<Vec<Worker>>,
     pub(super) prometheus: Mutex<Prometheus>,
     watch: Watch,
     pub(super) alertmanager: Mutex<Alertmanager>,
     pub(super) receiver: Receiver,
-    /// Since when Prometheus has scraped the agents.
+    /// When Prometheus started to scrape the agents.
     pub(super) scraped_since: Instant,
-    /// Under which addresses Prometheus knows the agents.
+    /// The agents' addresses as Prometheus knows them.
     pub(super) instances: Vec<String>,
-    /// Where each agent finds the redises.
+    /// For each agent, the addresses of the Redis servers.
     addresses: Vec<BTreeMap<&'static str, Vec<SocketAddr>>>,
     _scrapes: Vec<LossyScrapes>,
     pub(super) agents: Vec<Mutex<Agent>>,
@@ -117,19 +117,19 @@ pub(super) struct Stage {
     pub(super) elsewhere: BTreeMap<&'static str, Redis>,
 }
 
-/// What became of a stage.
+/// The results of a stage.
 pub(super) struct Outcome {
     pub(super) stage: String,
-    /// Name, what it proves, and why it could not be played, if so.
+    /// The name of each scenario, what it proves, and why it could not be played, if so.
     pub(super) scenarios: Vec<(&'static str, &'static str, Option<String>)>,
     pub(super) answers: Vec<Answer>,
-    /// With the scenario that each is about; empty: the stage itself.
+    /// The findings, each with its scenario; an empty name is the stage itself.
     pub(super) findings: Vec<(String, Finding)>,
-    /// What `check-config` promises: page after, less the grace.
+    /// The delay that `check-config` promises: page after, less the grace.
     pub(super) promised: Option<Duration>,
 }
 
-/// Plays it.
+/// Plays a stage.
 pub(super) async fn play(plan: StagePlan, timing: Timing) -> Outcome {
     let told =
         plan.scenarios.iter().map(|scenario| (scenario.name, scenario.says)).collect::<Vec<_>>();
@@ -314,7 +314,7 @@ impl Stage {
         })
     }
 
-    /// The configuration of an agent with these tasks instead of the ones that it began with.
+    /// The configuration of an agent with these tasks instead of its initial ones.
     pub(super) fn config<'a>(
         &'a self,
         agent: usize,
@@ -324,7 +324,7 @@ impl Stage {
         Ok(plan::config(addresses.iter().map(|(name, at)| (*name, at.as_slice())), tasks))
     }
 
-    /// Everything that counts as told so far: the notifications of pages, and the warnings that
+    /// Everything that was reported so far: the notifications of pages, and the warnings that
     /// Alertmanager knew.
     pub(super) fn told(&self) -> Vec<Period> {
         let mut told = verdict::periods(&self.receiver.notifications());
@@ -334,13 +334,13 @@ impl Stage {
         told
     }
 
-    /// Alerts that Alertmanager kept back because of others.
+    /// Alerts that Alertmanager inhibited because of others.
     pub(super) fn muted(&self) -> Vec<Period> {
         self.watch.seen().into_iter().filter(|seen| seen.muted).map(|seen| seen.period).collect()
     }
 
-    /// After all scenarios: a page must still come through, and by then none is under way that was
-    /// false.
+    /// Proves after all scenarios that an alert still gets through; by then, no false one can be on
+    /// its way.
     async fn prove_alive(&self, control: &Scene) -> anyhow::Result<()> {
         let task = control.task_named(LAST_CONTROL_TASK)?;
         let down = task.expect_down(task.switch_on("control").await?)?;
@@ -359,7 +359,7 @@ impl Stage {
         Ok(())
     }
 
-    /// What the real `check-config` says for these numbers.
+    /// The promise of the real `check-config` for these numbers.
     async fn promised(&self) -> anyhow::Result<Option<Duration>> {
         let Some(agent) = self.agents.first() else { return Ok(None) };
         let output = Command::new(Program::Lockwatch.find()?)

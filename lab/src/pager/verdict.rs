@@ -1,4 +1,4 @@
-//! Compares what came with what had to come. Pure.
+//! Compares the notifications with the expectations. Pure.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -6,22 +6,22 @@ use std::time::{Duration, Instant};
 use super::ledger::{End, Expected, Need};
 use crate::stack::{Labels, Notification, Status};
 
-/// How exactly the bench knows the instant of a fault.
+/// Uncertainty of the instant of a fault.
 const BLUR: Duration = Duration::from_secs(1);
-/// Labels that say what an alert is about; the others only describe it.
+/// Labels that identify what an alert is about; the others only describe it.
 const SUBJECT: [&str; 5] = ["alertname", "task", "redis", "job", "instance"];
 
-/// One alert from its first notification to the one that says that it is over.
+/// One alert from its first notification to the one that resolves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Period {
     pub(super) labels: Labels,
     pub(super) fired: Instant,
     pub(super) resolved: Option<Instant>,
-    /// Notifications that told nothing else than this once more.
+    /// Notifications that only repeated this one.
     pub(super) repeats: Vec<Instant>,
 }
 
-/// What is wrong.
+/// The kinds of mistakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Wrong {
     Missed,
@@ -57,36 +57,36 @@ impl Wrong {
     }
 }
 
-/// Something wrong, for people.
+/// A mistake, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// The labels of the alert that it is about.
+    /// The labels of the alert concerned.
     pub(super) labels: Labels,
     pub(super) wrong: Wrong,
     pub(super) text: String,
 }
 
-/// What became of one that had to come.
+/// The result for an alert that had to come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) expected: Expected,
     pub(super) came: Came,
-    /// From mended to the notification that it is over.
+    /// From the fix to the notification that resolves the alert.
     pub(super) resolved_after: Option<Duration>,
 }
 
-/// Whether it came.
+/// Whether the alert came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Came {
-    /// So long after it was due.
+    /// How long after it was due.
     After(Duration),
-    /// Alertmanager kept it back because of another alert.
+    /// Alertmanager inhibited it because of another alert.
     Muted,
-    /// It did not.
+    /// It did not come.
     Not,
 }
 
-/// Everything that was told, alert by alert.
+/// All notified periods, by alert.
 pub(super) fn periods(notifications: &[Notification]) -> Vec<Period> {
     let mut periods: Vec<Period> = Vec::new();
     for notification in notifications {
@@ -111,7 +111,7 @@ pub(super) fn periods(notifications: &[Notification]) -> Vec<Period> {
                 (Status::Resolved, None) => {}
             }
         }
-        // Alertmanager tells the whole group again when one of it changes.
+        // Alertmanager sends the whole group again when one alert of it changes.
         let repeated = if tells_news { Vec::new() } else { known };
         for at in repeated {
             if let Some(period) = periods.get_mut(at) {
@@ -122,14 +122,14 @@ pub(super) fn periods(notifications: &[Notification]) -> Vec<Period> {
     periods
 }
 
-/// Whether `labels` are about what `wanted` is about, whatever else they say.
+/// Whether `labels` identify the same subject as `wanted`; other labels may differ.
 fn same_subject(labels: &Labels, wanted: &Labels) -> bool {
     SUBJECT
         .iter()
         .all(|name| wanted.get(*name).is_none_or(|value| labels.get(*name) == Some(value)))
 }
 
-/// The period that answers an expectation: the first one not before it was due.
+/// Whether the period fulfils an expectation: the first one not before it was due.
 pub(super) fn answers(period: &Period, expected: &Expected) -> bool {
     match expected.need {
         Need::Must { due, .. } => {
@@ -139,8 +139,8 @@ pub(super) fn answers(period: &Period, expected: &Expected) -> bool {
     }
 }
 
-/// Judges a stage that ended at `ended`: what was told, and what was kept back because of another
-/// alert. Repeats of the alert `repeatable` are wished for.
+/// Judges a stage that ended at `ended` from its notified and its inhibited alerts. Repeats of the
+/// alert `repeatable` are intended.
 pub(super) fn judge(
     expected: &[Expected],
     periods: &[Period],
@@ -205,7 +205,7 @@ pub(super) fn judge(
             finding(Wrong::Duplicated, format!("was told {} times", period.repeats.len() + 1));
         }
         let resolved_after = judge_end(entry.end, period, ended, &mut |wrong, text| {
-            // An alert that ends while it is muted is never said to have ended.
+            // An alert that ends while it is inhibited is never notified as resolved.
             if wrong != Wrong::NotResolved || !was_muted {
                 finding(wrong, text);
             }
@@ -310,7 +310,7 @@ mod tests {
         labels("Down", "a", "critical")
     }
 
-    /// A little world in seconds.
+    /// A small test case with times in seconds.
     struct World {
         zero: Instant,
         told: Vec<Notification>,

@@ -1,5 +1,5 @@
-//! Looks at what Alertmanager knows: warnings are told in groups, later, or not at all beside a
-//! page, so they are judged there.
+//! Polls the alerts that Alertmanager knows. Warnings are judged by these, because they are sent in
+//! groups, later, or not at all beside a page.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,15 +14,15 @@ use crate::stack::{Labels, get};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// An alert that Alertmanager knew for a while.
+/// An alert that Alertmanager knew for some time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) period: Period,
-    /// It was kept back because of another alert.
+    /// Whether it was inhibited because of another alert.
     pub(super) muted: bool,
 }
 
-/// Looks until it is dropped.
+/// The poller; it runs until dropped.
 #[derive(Debug)]
 pub(super) struct Watch {
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -49,7 +49,7 @@ impl Drop for Watch {
 
 async fn look(alertmanager: SocketAddr, seen: Arc<Mutex<Vec<Seen>>>) {
     loop {
-        // Without an answer nothing is known to have changed.
+        // Without an answer, no change is assumed.
         if let Ok(alerts) =
             get(alertmanager, "/api/v2/alerts").await.and_then(|answer| answer.json())
         {

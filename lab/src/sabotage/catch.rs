@@ -1,11 +1,11 @@
-//! What a failing part of the suite says: which checks failed, which rules they name, and why.
-//! Pure: from the text that cargo prints.
+//! Parses the output of a failing part of the suite: which checks failed, which rules they name,
+//! and why. Pure: works on the text that cargo prints.
 
 use std::collections::BTreeMap;
 
-/// Timelines that are named one by one.
+/// Maximum number of timelines that are listed by name.
 const TIMELINES_NAMED: usize = 3;
-/// So much is told of the first failure.
+/// Maximum length of the first failure's message, in characters.
 const SAID_CHARS: usize = 220;
 
 /// A failure.
@@ -15,14 +15,14 @@ pub(super) struct Catch {
     pub(super) checks: Vec<String>,
     /// The timelines that failed.
     pub(super) timelines: Vec<String>,
-    /// The rules that were said to be broken, the likeliest first, as `6, confirmation`.
+    /// The broken rules according to the output, the likeliest first, such as `6, confirmation`.
     pub(super) rules: Vec<String>,
-    /// What the first failures said, a line each.
+    /// The messages of the first failures, one line each.
     pub(super) said: Vec<String>,
 }
 
 impl Catch {
-    /// From all that `cargo test` printed.
+    /// Parses the output of `cargo test`.
     pub(super) fn of(text: &str) -> Catch {
         Catch {
             checks: checks(text),
@@ -61,7 +61,8 @@ pub(super) fn compiler_errors(text: &str) -> String {
     if errors.is_empty() { "cargo failed".to_owned() } else { errors.join("; ") }
 }
 
-/// `Running tests/timelines.rs (…)` says which program's tests follow.
+/// Parses the failed tests. `Running tests/timelines.rs (…)` names the program of the tests that
+/// follow.
 fn checks(text: &str) -> Vec<String> {
     let mut program = "";
     let mut failed = Vec::new();
@@ -84,7 +85,7 @@ fn checks(text: &str) -> Vec<String> {
     failed
 }
 
-/// `name.timeline: line 7: at 5s: …`
+/// Parses lines such as `name.timeline: line 7: at 5s: …`.
 fn timelines(text: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for line in text.lines() {
@@ -98,8 +99,8 @@ fn timelines(text: &str) -> Vec<String> {
     names
 }
 
-/// Rules are said by tests in a line of their own, and by the timelines with how many of a rule's
-/// fail. Weighed as `scripts/test` does.
+/// Parses the rules: tests name them on a line of their own, and the timelines with the number of
+/// failures. The weights are those of `scripts/test`.
 fn rules(text: &str) -> Vec<String> {
     let mut weights: BTreeMap<String, u64> = BTreeMap::new();
     for line in text.lines().map(str::trim) {
@@ -113,7 +114,7 @@ fn rules(text: &str) -> Vec<String> {
                     _ => continue,
                 }
             }
-            // The same once more, beside the timeline itself.
+            // A repetition of the line, next to the timeline itself.
             _ => continue,
         };
         *weights.entry(rule.to_owned()).or_default() += weight;
@@ -124,7 +125,7 @@ fn rules(text: &str) -> Vec<String> {
     rules.into_iter().map(|(_, rule)| rule).collect()
 }
 
-/// What comes after `thread … panicked at …:`.
+/// The messages after `thread … panicked at …:`.
 fn said(text: &str) -> Vec<String> {
     let mut lines = text.lines();
     let mut said = Vec::new();

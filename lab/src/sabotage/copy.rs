@@ -1,6 +1,6 @@
-//! A copy of the work tree, as it was at the beginning, in which sabotages can be tried. It is
-//! kept, with what was compiled of it, so that the next sabotage costs little; only what differs is
-//! written, because the compiler goes by the time of the last change.
+//! A copy of the work tree, taken at the start, in which sabotages are tried. It is kept with its
+//! build output, so that the next sabotage compiles fast. Only files that differ are written,
+//! because cargo goes by modification times.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -12,17 +12,17 @@ use tempfile::TempDir;
 
 use super::patch::Patch;
 
-/// The copy.
+/// The copy of the work tree.
 #[derive(Debug)]
 pub(super) struct Copy {
-    /// What belongs there. People go on working while sabotages are tried.
+    /// The original files, kept because people may edit the work tree in the meantime.
     files: BTreeMap<PathBuf, (Vec<u8>, Permissions)>,
     tree: PathBuf,
     _temporary: Option<TempDir>,
 }
 
 impl Copy {
-    /// The copy of the work tree `root` that is kept in `folder`.
+    /// Updates the copy of the work tree `root` that is kept in `folder`.
     pub(super) fn kept(root: &Path, folder: &Path) -> anyhow::Result<Copy> {
         fs::create_dir_all(folder.join("tree"))
             .with_context(|| format!("cannot make {}", folder.display()))?;
@@ -33,7 +33,7 @@ impl Copy {
         Ok(copy)
     }
 
-    /// A copy for a moment, in which nothing is compiled.
+    /// A temporary copy, in which nothing is compiled.
     pub(super) fn apart(root: &Path) -> anyhow::Result<Copy> {
         let folder = TempDir::new()?;
         Ok(Copy {
@@ -47,12 +47,12 @@ impl Copy {
         &self.tree
     }
 
-    /// Where logs and what is compiled may lie.
+    /// A path beside the copy, for logs and build output.
     pub(super) fn beside(&self, name: &str) -> PathBuf {
         self.tree.with_file_name(name)
     }
 
-    /// Takes back whatever a sabotage changed.
+    /// Undoes the changes of a sabotage.
     pub(super) fn restore(&self) -> anyhow::Result<()> {
         for (file, (content, permissions)) in &self.files {
             let to = self.tree.join(file);
@@ -68,13 +68,13 @@ impl Copy {
         self.remove_others(&self.tree)
     }
 
-    /// Removes what a sabotage added.
+    /// Removes files that a sabotage added.
     fn remove_others(&self, folder: &Path) -> anyhow::Result<()> {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
             let name = path.strip_prefix(&self.tree).unwrap_or(&path).to_owned();
             if path.is_dir() && !path.is_symlink() {
-                // What tests leave there is theirs.
+                // Build output and files of tests are kept.
                 if !name.ends_with("target") {
                     self.remove_others(&path)?;
                 }
@@ -86,8 +86,8 @@ impl Copy {
         Ok(())
     }
 
-    /// Applies a sabotage. Lines that have moved are found where they are now; with too much
-    /// changed around them, it fails.
+    /// Applies a sabotage. Lines that have moved are found; if too much has changed around them, it
+    /// fails.
     pub(super) async fn apply(&self, patch: &Patch) -> anyhow::Result<()> {
         let file = patch
             .file
@@ -100,8 +100,8 @@ impl Copy {
                 .args(how)
                 .arg(&file)
                 .current_dir(&self.tree)
-                // Within another repository it would leave out everything that is not below the
-                // present folder of that.
+                // Inside another repository, git would skip files outside the current folder of
+                // that.
                 .env("GIT_CEILING_DIRECTORIES", self.tree.parent().unwrap_or(&self.tree))
                 .output()
                 .await
@@ -122,7 +122,7 @@ impl Copy {
     }
 }
 
-/// Two at once would try each other's sabotages.
+/// Locks the folder, because two runs at a time would see each other's sabotages.
 fn claim(file: &Path) -> anyhow::Result<()> {
     let other = fs::read_to_string(file).unwrap_or_default();
     let runs = !other.is_empty()
@@ -133,7 +133,7 @@ fn claim(file: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// The files of the work tree: what git knows, and what is new and not ignored.
+/// The files of the work tree: tracked ones, and new ones that are not ignored.
 fn files_of(root: &Path) -> anyhow::Result<BTreeMap<PathBuf, (Vec<u8>, Permissions)>> {
     let listed = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -149,7 +149,7 @@ fn files_of(root: &Path) -> anyhow::Result<BTreeMap<PathBuf, (Vec<u8>, Permissio
     let mut files = BTreeMap::new();
     for name in text.split('\0').filter(|name| !name.is_empty()) {
         let path = root.join(name);
-        // What was deleted is still known to git.
+        // A deleted file is still known to git.
         if let Ok(content) = fs::read(&path) {
             files.insert(PathBuf::from(name), (content, fs::metadata(&path)?.permissions()));
         }

@@ -1,4 +1,4 @@
-//! The suite in layers, from cheap to dear, and how one is run over the copy.
+//! The layers of the suite, from cheap to expensive, and how a layer is run on the copy.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,23 +14,23 @@ use super::patch::Patch;
 /// A part of the suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Layer {
-    /// The timelines alone.
+    /// Only the timelines.
     Timelines,
-    /// They and the model's other tests: the table of verdicts, replies, evidence.
+    /// The timelines and the model's other tests: the table of verdicts, replies, evidence.
     Model,
-    /// Random inputs, and what must hold of every snapshot.
+    /// Random inputs, with invariants of every snapshot.
     Random,
-    /// Thousands of virtual hours, where there is a simulator.
+    /// Thousands of virtual hours, if there is a simulator.
     Simulation,
     /// The program's unit tests.
     Unit,
-    /// The integration tests that are nearest.
+    /// The integration tests nearest to the sabotage.
     Near,
-    /// All integration tests that need no other language's tools.
+    /// All integration tests that need no tools of other languages.
     All,
 }
 
-/// How a layer ended.
+/// The result of a layer.
 #[derive(Debug)]
 pub(super) enum Ran {
     Passed,
@@ -40,11 +40,11 @@ pub(super) enum Ran {
 
 /// Tests of the model that are layers of their own.
 const DEAR: [&str; 2] = ["random", "simulation"];
-/// Integration tests that need Maven, npm or a browser, or that are about what surrounds the
-/// program: run only where they are nearest.
+/// Integration tests that need Maven, npm or a browser, or that concern the project's surroundings:
+/// run only for sabotages that they are nearest to.
 const FOREIGN: [&str; 6] =
     ["redisson", "dashboards::", "runbooks::", "alerts::", "alert_examples::", "campaign"];
-/// A room of the program, and the integration tests about it.
+/// Folders of the program, each with the integration tests about it.
 const ROOMS: [(&str, &[&str]); 10] = [
     ("src/output/", &["exposition::", "outputs::", "api::", "pages::"]),
     ("src/http", &["http::", "api::", "live_feed::", "pages::", "exposition::"]),
@@ -57,12 +57,12 @@ const ROOMS: [(&str, &[&str]); 10] = [
     ("model/", &["sampler::", "faults::", "live::", "agent::"]),
     ("alerts/", &["alerts::", "alert_examples::"]),
 ];
-/// A hole in the arrows of the architecture is near to everything.
+/// The tests of the architecture are near to every sabotage.
 const ALWAYS_NEAR: &str = "architecture::";
 const COMPILING_LIMIT: Duration = Duration::from_secs(1_800);
 
 impl Layer {
-    /// All, from cheap to dear.
+    /// All layers, from cheap to expensive.
     pub(super) const ALL: [Layer; 7] = [
         Layer::Timelines,
         Layer::Model,
@@ -73,7 +73,7 @@ impl Layer {
         Layer::All,
     ];
 
-    /// As it is called on the command line and in the table.
+    /// The name on the command line and in the table.
     pub(super) fn name(self) -> &'static str {
         match self {
             Layer::Timelines => "timelines",
@@ -90,18 +90,18 @@ impl Layer {
         self < Layer::Unit
     }
 
-    /// Whether its tests depend on how quick the machine is: what fails there must fail twice.
+    /// Whether its tests depend on the speed of the machine; a failure must then occur twice.
     fn leans_on_time(self) -> bool {
         matches!(self, Layer::Near | Layer::All)
     }
 
-    /// A check that takes longer than this hangs, which is a failure too.
+    /// Maximum duration; a check that takes longer hangs, which counts as a failure.
     fn limit(self) -> Duration {
         Duration::from_secs(if self == Layer::All { 1_800 } else { 600 })
     }
 }
 
-/// The suite over the copy.
+/// The suite on the copy.
 pub(super) struct Suite<'a> {
     copy: &'a Copy,
     layers: Vec<Layer>,
@@ -109,7 +109,7 @@ pub(super) struct Suite<'a> {
 }
 
 impl<'a> Suite<'a> {
-    /// Those of `layers` that exist.
+    /// The suite with those of `layers` that exist.
     pub(super) fn new(copy: &'a Copy, layers: Vec<Layer>, patches: &'a [Patch]) -> Suite<'a> {
         let simulated = copy.tree().join("model/tests/simulation.rs").exists();
         let layers =
@@ -117,14 +117,13 @@ impl<'a> Suite<'a> {
         Suite { copy, layers, patches }
     }
 
-    /// The layers that can notice a sabotage: nothing of the program is in the model.
+    /// The layers that may notice a sabotage: tests of the model do not cover the program.
     pub(super) fn layers_of(&self, patch: &Patch) -> Vec<Layer> {
         let in_model = patch.touches_any("model/");
         self.layers.iter().copied().filter(|layer| in_model || !layer.of_the_model()).collect()
     }
 
-    /// The layers that some of the sabotages will surely need: without one that survives, not the
-    /// last.
+    /// The layers that some sabotage will surely need: all but the last, unless one survives.
     pub(super) fn layers_of_all(&self) -> Vec<Layer> {
         let needed =
             |layer: &Layer| self.patches.iter().any(|patch| self.layers_of(patch).contains(layer));
@@ -136,7 +135,7 @@ impl<'a> Suite<'a> {
             .collect()
     }
 
-    /// Runs a layer with `patch` applied; `None`: with nothing applied, for all patches.
+    /// Runs a layer with `patch` applied; `None`: without a patch, for all patches.
     pub(super) async fn run(&self, layer: Layer, patch: Option<&Patch>) -> anyhow::Result<Ran> {
         let (what, tests) = self.arguments(layer, patch);
         let log = self.log(layer, patch)?;
@@ -157,7 +156,7 @@ impl<'a> Suite<'a> {
         if !layer.leans_on_time() || catch.checks.is_empty() {
             return Ok(Ran::Failed(catch));
         }
-        // On a busy machine a test may fail for no reason of ours: once is no catch.
+        // On a busy machine a test may fail for other reasons, so a single failure does not count.
         let names: Vec<&str> = catch
             .checks
             .iter()
@@ -193,7 +192,7 @@ impl<'a> Suite<'a> {
         Ok(Some(catch))
     }
 
-    /// What cargo shall build, and what it shall run of that.
+    /// The arguments for cargo, and those for the test programs.
     fn arguments(&self, layer: Layer, patch: Option<&Patch>) -> (Vec<String>, Vec<String>) {
         let owned =
             |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
@@ -227,7 +226,7 @@ impl<'a> Suite<'a> {
         ["--lib".to_owned()].into_iter().chain(each).collect()
     }
 
-    /// The integration tests nearest to `patch`, or to all.
+    /// The integration tests nearest to `patch`, or to any of the patches.
     fn near(&self, patch: Option<&Patch>) -> Vec<String> {
         let patches = patch.map_or(self.patches, std::slice::from_ref);
         let mut near: Vec<String> = patches.iter().flat_map(near_to).collect();
@@ -248,7 +247,7 @@ impl<'a> Suite<'a> {
         Ok(folder.join(format!("{name}.{}.log", layer.name())))
     }
 
-    /// Runs cargo in the copy, with all that it says in `log`; `None`: it did not end in time.
+    /// Runs cargo in the copy, with its output in `log`; `None`: it timed out.
     async fn cargo(
         &self,
         arguments: &[&str],
@@ -282,7 +281,7 @@ impl<'a> Suite<'a> {
     }
 }
 
-/// Cargo and the tests that it runs; they end with this.
+/// Cargo and the tests that it runs; they are killed when this is dropped.
 struct Group(Option<u32>);
 
 impl Drop for Group {
@@ -310,7 +309,7 @@ fn strs(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
 }
 
-/// What cargo said; tests may print anything.
+/// The output of cargo, which may be invalid UTF-8 because tests may print anything.
 fn read(log: &Path) -> anyhow::Result<String> {
     let bytes = std::fs::read(log).with_context(|| format!("cannot read {}", log.display()))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())

@@ -1,4 +1,4 @@
-//! A sabotage as it lies in its file: a head that says what is wrong with it, and a unified diff.
+//! A sabotage file: a head that describes the mistake, and a unified diff.
 //!
 //! ```text
 //! Rule: 6 confirmation
@@ -18,25 +18,25 @@ use anyhow::{Context, ensure};
 /// One sabotage.
 #[derive(Clone, Debug)]
 pub struct Patch {
-    /// Its file.
+    /// The path of the file.
     pub file: PathBuf,
-    /// The file's name without its ending.
+    /// The file's name without extension.
     pub name: String,
     /// The rule of docs/rules.md that it breaks.
     pub rule: Option<String>,
-    /// The part of the integration tests that is nearest to it.
+    /// The filters for the integration tests nearest to it.
     pub near: Vec<String>,
-    /// What the mistake is.
+    /// A description of the mistake.
     pub mistake: String,
     /// The files that it changes.
     pub touches: Vec<String>,
 }
 
 impl Patch {
-    /// Any patch.
+    /// Reads any patch, with or without a head.
     ///
     /// # Errors
-    /// When it cannot be read or changes nothing.
+    /// When the file cannot be read or changes nothing.
     pub fn read(file: &Path) -> anyhow::Result<Patch> {
         let text = std::fs::read_to_string(file)
             .with_context(|| format!("cannot read {}", file.display()))?;
@@ -50,10 +50,10 @@ impl Patch {
         Ok(patch)
     }
 
-    /// One of ours: it must say what it is.
+    /// Reads a patch of lab/sabotages, which must have a head.
     ///
     /// # Errors
-    /// When it cannot be read or lacks a part of its head.
+    /// When the file cannot be read or lacks a part of its head.
     pub fn with_head(file: &Path) -> anyhow::Result<Patch> {
         let patch = Patch::read(file)?;
         let head =
@@ -62,12 +62,12 @@ impl Patch {
         Ok(patch)
     }
 
-    /// What it is, on one line.
+    /// The description on one line.
     pub fn sentence(&self) -> &str {
         if self.mistake.is_empty() { "(a patch without a head)" } else { &self.mistake }
     }
 
-    /// Whether it changes something in this folder.
+    /// Whether it changes files in this folder.
     pub(super) fn touches_any(&self, folder: &str) -> bool {
         self.touches.iter().any(|file| file.starts_with(folder))
     }
@@ -79,7 +79,7 @@ fn parsed(text: &str, file: &Path, name: String) -> Patch {
     for line in text.lines() {
         in_head &= !(line.starts_with("--- ") || line.starts_with("diff "));
         if let Some(file) = line.strip_prefix("+++ ").or_else(|| line.strip_prefix("--- ")) {
-            // A timestamp may follow; /dev/null is no file of ours.
+            // A timestamp may follow; /dev/null stands for no file.
             let path = file.split('\t').next().unwrap_or_default();
             touches.extend(
                 path.split_once('/')

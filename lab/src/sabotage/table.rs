@@ -1,5 +1,4 @@
-//! How the sabotages are told: a line each while they are tried, and the table of
-//! docs/sabotages.md.
+//! Reports the sabotages: one line each while they are tried, and the table of docs/sabotages.md.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +12,7 @@ const END: &str = "<!-- end of what make sabotage writes -->";
 const HEAD: &str = "| sabotage | the mistake | breaks rule | caught by | in | named first | \
     seconds |\n|---|---|---|---|---|---|---|\n";
 
-/// A sabotage in a few lines, for people at a terminal.
+/// An outcome in a few lines, for the terminal.
 pub(super) fn told(outcome: &Outcome<'_>) -> String {
     let Outcome { patch, fate, seconds } = outcome;
     let mut lines = vec![format!("{}: {} ({seconds} s)", patch.name, verdict(fate))];
@@ -39,8 +38,8 @@ fn verdict(fate: &Fate) -> String {
     }
 }
 
-/// Puts an outcome into the table of `page`. Rows of other sabotages stay, those of ones that are
-/// gone go.
+/// Puts an outcome into the table of `page`. Rows of other sabotages are kept, rows of removed ones
+/// are deleted.
 pub(super) fn write(page: &Path, outcome: &Outcome<'_>, all: &[Patch]) -> anyhow::Result<()> {
     let text =
         std::fs::read_to_string(page).with_context(|| format!("cannot read {}", page.display()))?;
@@ -61,7 +60,7 @@ pub(super) fn write(page: &Path, outcome: &Outcome<'_>, all: &[Patch]) -> anyhow
         .with_context(|| format!("cannot write {}", page.display()))
 }
 
-/// A row begins with a link to the sabotage.
+/// The sabotage of a row, which begins with a link to it.
 fn name_in(row: &str) -> Option<String> {
     Some(row.strip_prefix("| [")?.split_once(']')?.0.to_owned())
 }

@@ -1,4 +1,4 @@
-//! Mild faults, one after the other: after each, everything goes on as before.
+//! Mild faults, injected one after the other; each is undone before the next.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,29 +9,29 @@ use tokio::time::sleep;
 use crate::page::Crowd;
 use crate::stack::Signal;
 
-/// Some locks are free for so long: more than the grace of their tasks.
+/// How long some locks are free: longer than the grace of their tasks.
 const FREE_FOR: Duration = Duration::from_secs(5);
 const FREED: usize = 20;
 const FROZEN_FOR: Duration = Duration::from_secs(2);
-/// Less than the age at which the agent's snapshots are refused.
+/// How long a process is stopped: less than the age at which the agent's snapshots are refused.
 const STOPPED_FOR: Duration = Duration::from_secs(3);
 const PAUSED_MS: u64 = 1_500;
 
 #[derive(Clone, Copy, Debug)]
 enum Fault {
-    /// Redis stops in the middle of whatever it does.
+    /// Redis is stopped.
     RedisFrozen,
     /// Redis closes the agent's connections.
     ConnectionsKilled,
-    /// Redis answers nobody.
+    /// Redis does not answer clients.
     ClientsPaused,
-    /// Some locks are free, then taken by others.
+    /// Some locks are freed, then taken by other holders.
     LocksFreed,
     /// Many locks change hands at once.
     Handovers,
-    /// The agent loads its configuration again.
+    /// The agent reloads its configuration.
     Reload,
-    /// The agent stops in the middle of whatever it does.
+    /// The agent is stopped.
     AgentStopped,
 }
 
@@ -45,7 +45,7 @@ const FAULTS: [Fault; 7] = [
     Fault::AgentStopped,
 ];
 
-/// Which faults come, and which there were.
+/// Chooses the faults, and counts them.
 #[derive(Debug)]
 pub(super) struct Faults {
     random: fastrand::Rng,
@@ -57,7 +57,7 @@ impl Faults {
         Faults { random: fastrand::Rng::with_seed(seed), counts: BTreeMap::new() }
     }
 
-    /// The next fault, from its beginning to its end.
+    /// Injects the next fault and undoes it.
     pub(super) async fn next(&mut self, crowd: &Crowd) -> anyhow::Result<()> {
         let Some(fault) = self.random.choice(FAULTS) else { return Ok(()) };
         *self.counts.entry(format!("{fault:?}")).or_default() += 1;
@@ -105,7 +105,7 @@ impl Faults {
         Ok(())
     }
 
-    /// How many there were of each.
+    /// The number of faults of each kind.
     pub(super) fn told(&self) -> String {
         let all: Vec<String> =
             self.counts.iter().map(|(fault, count)| format!("{count} × {fault}")).collect();

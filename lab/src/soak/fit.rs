@@ -1,17 +1,17 @@
-//! A straight line through points, by least squares.
+//! Fits a straight line to points by least squares.
 
 /// A line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Line {
-    /// What y grows by while x grows by 1.
+    /// The increase of y when x grows by 1.
     pub(super) slope: f64,
-    /// The standard error of the slope, were the points independent.
+    /// The standard error of the slope if the points are independent.
     pub(super) slope_error: f64,
     /// The mean of y.
     pub(super) mean: f64,
 }
 
-/// The line through `points`; `None` unless there are three, at different x.
+/// The line through `points`; `None` unless there are at least three, with different x.
 pub(super) fn line(points: &[(f64, f64)]) -> Option<Line> {
     if points.len() < 3 {
         return None;

@@ -1,4 +1,4 @@
-//! Who asks the agent during the soak: scrapers, open pages, people and programs.
+//! The clients of the agent during the soak: scrapers, open pages, people and programs.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use crate::page::Crowd;
 use crate::visitor::{Regular, Visitor};
 
-/// Two Prometheus servers, more often than most do.
+/// Number of simulated Prometheus servers, which scrape more often than most.
 const SCRAPERS: usize = 2;
 const SCRAPE_EVERY: Duration = Duration::from_secs(5);
 const SCRAPED: &str = "Accept: application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2\r\n\
                        Accept-Encoding: gzip\r\n";
-/// Pages that are open.
+/// Number of open pages.
 const PAGES: usize = 20;
 /// How long a page stays open.
 const PAGE_STAYS: Duration = Duration::from_secs(97);
 const PERSON_EVERY: Duration = Duration::from_secs(7);
-/// Longer than any mild fault.
+/// Timeout of the clients: longer than any mild fault.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Everybody who asks; until it is dropped.
+/// The clients; they run until dropped.
 #[derive(Debug)]
 pub(super) struct Load {
     _asking: JoinSet<()>,
@@ -55,7 +55,7 @@ impl Tally {
 }
 
 impl Load {
-    /// Starts them all.
+    /// Starts all clients.
     pub(super) fn start(agent: SocketAddr, tasks: usize) -> Load {
         let tally = Arc::<Tally>::default();
         let mut asking = JoinSet::new();
@@ -70,7 +70,7 @@ impl Load {
         Load { _asking: asking, tally }
     }
 
-    /// How many requests there were, and how many were not answered with 200.
+    /// Number of requests, and of those not answered with 200.
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.tally.asked.load(Ordering::Relaxed), self.tally.failed.load(Ordering::Relaxed))
     }
@@ -85,7 +85,7 @@ async fn scrape(mut scraper: Regular, tally: Arc<Tally>) {
     }
 }
 
-/// Opens a page, listens for a while, and opens it again.
+/// Opens a page, listens for [`PAGE_STAYS`], and opens it again.
 async fn look(visitor: Visitor, tally: Arc<Tally>) {
     sleep(PAGE_STAYS.mul_f64(fastrand::f64())).await;
     loop {
@@ -97,7 +97,7 @@ async fn look(visitor: Visitor, tally: Arc<Tally>) {
             while stream.read(&mut buffer).await? > 0 {}
             anyhow::Ok(())
         };
-        // Only its own end ends it.
+        // Anything but the timeout is a failure.
         if let Ok(ended) = timeout(PAGE_STAYS, listened).await {
             tally.fail(
                 "an open page",

@@ -13,7 +13,7 @@ use super::port::free_address;
 use super::process::{Footprint, Process, Signal, cpu_time, footprint};
 use super::program::Program;
 
-/// Most open files of an agent: what Linux gives to whoever asks for nothing else.
+/// Limit of open files for an agent: the default of Linux.
 const OPEN_FILES: u32 = 1024;
 
 /// A running or stopped agent.
@@ -22,23 +22,23 @@ pub struct Agent {
     process: Option<Process>,
     address: SocketAddr,
     folder: TempDir,
-    /// What else is on its command line.
+    /// Additional command line arguments.
     arguments: Vec<String>,
 }
 
 impl Agent {
-    /// Starts an agent and waits until it has tried every redis.
+    /// Starts an agent and waits until it has tried to reach every Redis.
     ///
     /// # Errors
-    /// When it does not come up, with the end of its log.
+    /// When it does not start; the error has the end of its log.
     pub async fn start(config: &str) -> anyhow::Result<Agent> {
         Agent::start_with(config, &[]).await
     }
 
-    /// The same with more on its command line.
+    /// Like [`Agent::start`], with additional command line arguments.
     ///
     /// # Errors
-    /// When it does not come up, with the end of its log.
+    /// When it does not start; the error has the end of its log.
     pub async fn start_with(config: &str, arguments: &[&str]) -> anyhow::Result<Agent> {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let mut agent =
@@ -48,7 +48,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Where it serves.
+    /// The address on which it serves.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -63,7 +63,7 @@ impl Agent {
         self.folder.path().join("lockwatch.log")
     }
 
-    /// What it would tell Prometheus now.
+    /// The current exposition.
     ///
     /// # Errors
     /// When it does not answer.
@@ -79,7 +79,7 @@ impl Agent {
         std::fs::write(self.config_file(), config).context("cannot write the agent's configuration")
     }
 
-    /// `POST /-/reload`; the answer tells of mistakes.
+    /// Sends `POST /-/reload`; the response lists errors in the configuration.
     ///
     /// # Errors
     /// When it does not answer.
@@ -95,12 +95,12 @@ impl Agent {
         self.process.as_ref().context("the agent does not run")?.signal(signal).await
     }
 
-    /// The process' id while it runs.
+    /// The process id while it runs.
     pub fn id(&self) -> Option<u32> {
         self.process.as_ref().and_then(Process::id)
     }
 
-    /// How long it has kept a core busy since it was started.
+    /// Its CPU time since it was started.
     ///
     /// # Errors
     /// When it does not run.
@@ -109,7 +109,7 @@ impl Agent {
         cpu_time(id).context("the agent has ended")
     }
 
-    /// What it takes of the machine now.
+    /// Its current memory and open files.
     ///
     /// # Errors
     /// When it does not run.
@@ -132,9 +132,9 @@ impl Agent {
     /// Starts it on the same address with the configuration as written.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// When it does not start.
     pub async fn start_again(&mut self) -> anyhow::Result<()> {
-        // With as many open files as a user has, whatever the lab has.
+        // With the default limit of open files, whatever the lab's own limit is.
         let mut command = Command::new("sh");
         command
             .args(["-c", &format!(r#"ulimit -n {OPEN_FILES}; exec "$0" "$@""#)])
@@ -152,10 +152,10 @@ impl Agent {
         Ok(())
     }
 
-    /// Kills it and starts it again at once.
+    /// Kills it and starts it again.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// When it does not start.
     pub async fn restart(&mut self) -> anyhow::Result<()> {
         self.kill().await?;
         self.start_again().await

@@ -25,7 +25,7 @@ impl Alertmanager {
     /// Starts it with this configuration.
     ///
     /// # Errors
-    /// When it does not come up, with the end of its log.
+    /// When it does not start; the error has the end of its log.
     pub async fn start(config: &str) -> anyhow::Result<Alertmanager> {
         let mut alertmanager =
             Alertmanager { process: None, address: free_address()?, folder: TempDir::new()? };
@@ -35,7 +35,7 @@ impl Alertmanager {
         Ok(alertmanager)
     }
 
-    /// Where it serves.
+    /// The address on which it serves.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -45,7 +45,7 @@ impl Alertmanager {
         self.folder.path().join("alertmanager.yml")
     }
 
-    /// The alerts that it knows, as `/api/v2/alerts` tells them.
+    /// The alerts that it knows, as in `/api/v2/alerts`.
     ///
     /// # Errors
     /// When it does not answer.
@@ -54,7 +54,7 @@ impl Alertmanager {
         answer.as_array().cloned().context("no list of alerts")
     }
 
-    /// Gives it alerts, as Prometheus does: a list of `{labels, annotations, startsAt, endsAt}`.
+    /// Posts alerts, as Prometheus does: a list of `{labels, annotations, startsAt, endsAt}`.
     ///
     /// # Errors
     /// When it refuses them.
@@ -65,7 +65,7 @@ impl Alertmanager {
         Ok(())
     }
 
-    /// Asks it to end, as a deployment does.
+    /// Stops it by SIGTERM, as a deployment does.
     ///
     /// # Errors
     /// When the signal cannot be sent.
@@ -76,10 +76,10 @@ impl Alertmanager {
         }
     }
 
-    /// Starts it with the data that it had.
+    /// Starts it with its previous data.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// When it does not start.
     pub async fn start_again(&mut self) -> anyhow::Result<()> {
         let mut command = Command::new(Program::Alertmanager.find()?);
         command

@@ -1,5 +1,4 @@
-//! A real browser: Chromium without a window, driven by chromedriver through the WebDriver
-//! protocol.
+//! A real browser: headless Chromium, driven by chromedriver over the WebDriver protocol.
 
 mod axe;
 mod console;
@@ -24,11 +23,11 @@ pub use axe::Axe;
 pub use console::ConsoleLine;
 pub use keys::Key;
 
-/// Bound of one command; generous, for a busy machine. A script may take as long.
+/// Maximum duration of one command or script; generous, for a busy machine.
 const COMMAND_WITHIN: Duration = Duration::from_secs(60);
-/// How much of a page an error message shows.
+/// Maximum length of a page's text in an error message, in characters.
 const SHOWN_CHARS: usize = 3000;
-/// What makes Chromium quiet and its start quick. Without `--no-sandbox` it does not start as root.
+/// Flags for a quiet and fast start. Without `--no-sandbox` Chromium does not start as root.
 const CHROMIUM: [&str; 12] = [
     "--headless=new",
     "--no-sandbox",
@@ -44,8 +43,8 @@ const CHROMIUM: [&str; 12] = [
     "--no-first-run",
 ];
 
-/// A running browser with one window. It has no history, no cache and no settings of anybody, and
-/// is killed when dropped.
+/// A running browser with one window and an empty profile: no history, cache or settings. Killed
+/// when dropped.
 #[derive(Debug)]
 pub struct Browser {
     driver: Process,
@@ -54,34 +53,34 @@ pub struct Browser {
     folder: TempDir,
 }
 
-/// How the visitor wants pages to look.
+/// The visitor's preferences for the display of pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Media {
-    /// In dark colours.
+    /// Prefers dark colours.
     pub dark: bool,
-    /// With less motion.
+    /// Prefers reduced motion.
     pub calm: bool,
 }
 
-/// What pages are shown on.
+/// The screen on which pages are shown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Screen {
-    /// In CSS pixels.
+    /// Width in CSS pixels.
     pub width: u32,
-    /// In CSS pixels.
+    /// Height in CSS pixels.
     pub height: u32,
-    /// Real pixels for a CSS pixel.
+    /// Device pixels per CSS pixel.
     pub pixels: f64,
-    /// A phone's: the page's own words about its width count, and scrollbars take no room.
+    /// Behaves like a phone's: the viewport meta tag counts, and scrollbars take no room.
     pub touch: bool,
 }
 
-/// How long the browser's processes have kept a core busy.
+/// CPU time of the browser's processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BrowserTime {
-    /// Those that run pages: scripts, styles, layout and painting.
+    /// Of the processes that run pages: scripts, styles, layout and painting.
     pub renderers: Duration,
-    /// All: also the network and, as there is no graphics card, what puts pixels together.
+    /// Of all processes, including the network and, without a graphics card, the compositing.
     pub all: Duration,
 }
 
@@ -89,12 +88,12 @@ impl Browser {
     /// Starts a browser with an empty page.
     ///
     /// # Errors
-    /// When it does not come up, with the end of chromedriver's log.
+    /// When it does not start; the error has the end of chromedriver's log.
     pub async fn start() -> anyhow::Result<Browser> {
         let (address, folder) = (free_address()?, TempDir::new()?);
         let mut command = Command::new(Program::Chromedriver.find()?);
         command.arg(format!("--port={}", address.port()));
-        // What Chromium writes beside its profile belongs there too.
+        // Files that Chromium writes outside its profile also belong into this folder.
         for variable in ["HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "TMPDIR"] {
             command.env(variable, folder.path());
         }
@@ -131,7 +130,7 @@ impl Browser {
         self.post("url", json!({"url": url})).await.map(drop)
     }
 
-    /// Loads the page again.
+    /// Reloads the page.
     ///
     /// # Errors
     /// When it cannot be loaded.
@@ -139,16 +138,16 @@ impl Browser {
         self.post("refresh", json!({})).await.map(drop)
     }
 
-    /// One page back.
+    /// Goes back by one page.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no previous page.
     pub async fn back(&self) -> anyhow::Result<()> {
         self.post("back", json!({})).await.map(drop)
     }
 
-    /// The body of a function, run in the page: what it returns. The page's Content-Security-Policy
-    /// does not forbid it.
+    /// Runs a function body in the page and returns its result. The page's Content-Security-Policy
+    /// does not prevent that.
     ///
     /// # Errors
     /// When it throws, or the page shows a dialog.
@@ -156,7 +155,7 @@ impl Browser {
         self.post("execute/sync", json!({"script": script, "args": arguments})).await
     }
 
-    /// The same for an expression.
+    /// Like [`Browser::run`], for an expression.
     ///
     /// # Errors
     /// When it throws, or the page shows a dialog.
@@ -164,10 +163,10 @@ impl Browser {
         self.run(&format!("return ({expression})"), &[]).await
     }
 
-    /// A function whose last argument is to be called with the result.
+    /// Like [`Browser::run`], for a function that must call its last argument with the result.
     ///
     /// # Errors
-    /// When it throws, or does not call it in time.
+    /// When it throws, or does not do so in time.
     pub async fn run_async(&self, script: &str, arguments: &[Value]) -> anyhow::Result<Value> {
         self.post("execute/async", json!({"script": script, "args": arguments})).await
     }
@@ -175,15 +174,15 @@ impl Browser {
     /// Waits until an expression is true in the page.
     ///
     /// # Errors
-    /// With the page's text, when it does not become true within `within`.
+    /// When the expression is not true within `within`; the error has the page's text.
     pub async fn until(&self, within: Duration, expression: &str) -> anyhow::Result<()> {
-        // A page that is just being left has nothing to say.
+        // While the page is being left, the expression may fail.
         let holds =
             async || self.value(expression).await.is_ok_and(|value| value == Value::Bool(true));
         if until(within, expression, holds).await.is_ok() {
             return Ok(());
         }
-        // Once more, for the reason why it could not be asked.
+        // Evaluated again for the error message.
         let value = self.value(expression).await?;
         let shown = self.value("document.documentElement.innerText").await?;
         let shown: String = shown.as_str().unwrap_or_default().chars().take(SHOWN_CHARS).collect();
@@ -194,8 +193,8 @@ impl Browser {
         )
     }
 
-    /// From now on everything is about the frame at this position of the page; or about the page
-    /// itself again.
+    /// Directs all further commands to the frame at this position of the page; `None`: to the page
+    /// itself.
     ///
     /// # Errors
     /// When there is no such frame.
@@ -203,7 +202,7 @@ impl Browser {
         self.post("frame", json!({"id": position})).await.map(drop)
     }
 
-    /// A script that runs in each page that is opened from now on, before the page's own.
+    /// Installs a script that runs in each page opened from now on, before the page's own.
     ///
     /// # Errors
     /// When chromedriver refuses.
@@ -219,7 +218,7 @@ impl Browser {
         self.post("actions", keys::actions(keys)).await.map(drop)
     }
 
-    /// The size of the page's window in CSS pixels.
+    /// Sets the size of the window in CSS pixels.
     ///
     /// # Errors
     /// When chromedriver refuses.
@@ -227,19 +226,19 @@ impl Browser {
         self.screen(Screen { width, height, pixels: 1.0, touch: false }).await
     }
 
-    /// On which screen pages are shown.
+    /// Sets the screen on which pages are shown.
     ///
     /// # Errors
     /// When chromedriver refuses.
     pub async fn screen(&self, screen: Screen) -> anyhow::Result<()> {
         let Screen { width, height, pixels, touch } = screen;
-        // Windows have a least width, greater than a phone's.
+        // Windows have a minimum width that is greater than a phone's.
         let metrics =
             json!({"width": width, "height": height, "deviceScaleFactor": pixels, "mobile": touch});
         self.devtools("Emulation.setDeviceMetricsOverride", metrics).await
     }
 
-    /// What the visitor prefers.
+    /// Sets the visitor's preferences.
     ///
     /// # Errors
     /// When chromedriver refuses.
@@ -252,7 +251,7 @@ impl Browser {
         self.devtools("Emulation.setEmulatedMedia", features).await
     }
 
-    /// Whether pages that are opened from now on may run scripts. [`Browser::run`] may at any time.
+    /// Sets whether pages that are opened from now on may run scripts. [`Browser::run`] always may.
     ///
     /// # Errors
     /// When chromedriver refuses.
@@ -260,7 +259,7 @@ impl Browser {
         self.devtools("Emulation.setScriptExecutionDisabled", json!({"value": !allowed})).await
     }
 
-    /// Whether the network is gone, as the browser is told by its system.
+    /// Sets whether the browser believes that the network is down.
     ///
     /// # Errors
     /// When chromedriver refuses.
@@ -270,10 +269,10 @@ impl Browser {
         self.devtools("Network.emulateNetworkConditions", conditions).await
     }
 
-    /// What the window shows, as PNG.
+    /// A screenshot of the window as PNG.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// When it cannot be taken.
     pub async fn screenshot(&self) -> anyhow::Result<Vec<u8>> {
         let picture = self.command("GET", "screenshot", &Value::Null).await?;
         STANDARD
@@ -281,24 +280,24 @@ impl Browser {
             .context("a picture that is not base64")
     }
 
-    /// What the browser's console got since this was last asked.
+    /// The lines in the browser's console since the last call.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// When they cannot be read.
     pub async fn console(&self) -> anyhow::Result<Vec<ConsoleLine>> {
         let lines = self.post("se/log", json!({"type": "browser"})).await?;
         Ok(lines.as_array().context("no lines")?.iter().map(ConsoleLine::from).collect())
     }
 
-    /// What axe-core finds wrong in the page.
+    /// The violations that axe-core finds in the page.
     ///
     /// # Errors
-    /// When axe-core is not there, or cannot be run.
+    /// When axe-core is missing, or cannot be run.
     pub async fn violations(&self, axe: &Axe) -> anyhow::Result<Vec<String>> {
         axe.violations(self).await
     }
 
-    /// Stops all its processes in the middle of whatever they do, as a laptop that falls asleep.
+    /// Stops all its processes, as when a laptop is suspended.
     ///
     /// # Errors
     /// When it has ended.
@@ -306,7 +305,7 @@ impl Browser {
         signal_group(self.group()?, Signal::Stop).await
     }
 
-    /// Lets them go on.
+    /// Continues all its processes.
     ///
     /// # Errors
     /// When it has ended.
@@ -314,7 +313,7 @@ impl Browser {
         signal_group(self.group()?, Signal::Continue).await
     }
 
-    /// How busy it has been since it was started.
+    /// Its CPU time since it was started.
     ///
     /// # Errors
     /// When it has ended.
@@ -351,7 +350,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Killing chromedriver alone would leave its Chromium behind.
+        // Killing only chromedriver would leave its Chromium running.
         if let Some(id) = self.driver.id() {
             let _it_may_have_ended = kill_group(id);
         }
@@ -364,7 +363,7 @@ async fn status_is_ready(address: std::net::SocketAddr) -> bool {
         .is_ok_and(|status| status.get("ready") == Some(&Value::Bool(true)))
 }
 
-/// One command of the WebDriver protocol: the `value` of its answer.
+/// Sends one command of the WebDriver protocol; returns the `value` of the response.
 async fn ask(
     address: std::net::SocketAddr,
     method: &str,
@@ -386,12 +385,12 @@ async fn ask(
     Ok(value)
 }
 
-/// A text in an object.
+/// A string field of an object.
 fn text<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object.get(name)?.as_str()
 }
 
-/// All processes below `root`.
+/// All descendants of the process `root`.
 fn descendants(root: u32, parents: &[(u32, u32)]) -> Vec<u32> {
     let children = parents.iter().filter(|(_, parent)| *parent == root);
     children.flat_map(|(id, _)| std::iter::once(*id).chain(descendants(*id, parents))).collect()

@@ -1,5 +1,5 @@
-//! A link with all that networks do to TCP: it can be cut, reset, hang, lose one direction, delay,
-//! jitter, dribble, or break in the middle of an answer.
+//! A TCP proxy with faults: it can cut, reset, hang, drop one direction, delay, jitter, send byte
+//! by byte, or break in the middle of an answer.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -17,33 +17,33 @@ use tokio::time::sleep;
 use super::port::free_address;
 use super::proxy::stepped;
 
-/// What happens to the bytes of a [`Cable`].
+/// What happens to the bytes on a [`Cable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weather {
-    /// They pass.
+    /// Bytes pass.
     Fair,
-    /// Connections are closed, and new ones too.
+    /// Connections are closed, including new ones.
     Cut,
-    /// Connections are reset, and new ones too.
+    /// Connections are reset, including new ones.
     Reset,
-    /// Nothing arrives, in either direction; connections stay open, and what waited arrives
+    /// Nothing arrives in either direction. Connections stay open, and delayed bytes arrive
     /// afterwards.
     Hang,
     /// Requests are lost, answers pass.
     LoseRequests,
     /// Answers are lost, requests pass.
     LoseAnswers,
-    /// Every second piece of an answer is lost.
+    /// Every second chunk of the answers is lost.
     LoseEverySecond,
-    /// Answers come so much later.
+    /// Answers are delayed by this time.
     Delay(Duration),
-    /// Answers come later by anything up to this.
+    /// Answers are delayed by a random time up to this.
     Jitter(Duration),
-    /// Answers come byte by byte with this pause after each.
+    /// Answers arrive byte by byte, with this pause after each byte.
     Dribble(Duration),
-    /// Of each answer half arrives, and then the connection is reset.
+    /// Half of each answer arrives, and then the connection is reset.
     Half,
-    /// The server's clock looks so many whole seconds ahead: `TIME`, and with it every deadline.
+    /// The server's clock appears ahead by this many seconds, in `TIME` and in every deadline.
     ClockAhead(i64),
 }
 
@@ -57,7 +57,7 @@ pub struct Cable {
     serving: JoinHandle<()>,
 }
 
-/// What the connections of a cable share.
+/// The state that all connections of a cable share.
 #[derive(Clone, Debug)]
 struct Shared {
     weather: watch::Receiver<Weather>,
@@ -65,7 +65,7 @@ struct Shared {
 }
 
 impl Cable {
-    /// A cable to `upstream` in fair weather.
+    /// Starts a cable to `upstream` in fair weather.
     ///
     /// # Errors
     /// When it cannot listen.
@@ -77,7 +77,7 @@ impl Cable {
         let shared = Shared { weather: of_connections, touched: Arc::clone(&touched) };
         let counted = Arc::clone(&open);
         let serving = tokio::spawn(async move {
-            // Dropped with this task, and then all connections end.
+            // Dropped with this task, which closes all connections.
             let mut connections = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
                 while connections.try_join_next().is_some() {}
@@ -92,22 +92,22 @@ impl Cable {
         Ok(Cable { address, weather, touched, open, serving })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on, this happens.
+    /// Sets the weather from now on.
     pub fn set(&self, weather: Weather) {
         self.weather.send_replace(weather);
     }
 
-    /// How often bad weather had an effect so far: pieces of answers or requests, and connections.
+    /// How often bad weather had an effect so far: number of chunks and connections concerned.
     pub fn touched(&self) -> u64 {
         self.touched.load(Ordering::SeqCst)
     }
 
-    /// How many connections there are now.
+    /// Number of open connections.
     pub fn open(&self) -> usize {
         self.open.load(Ordering::SeqCst)
     }
@@ -154,7 +154,7 @@ async fn connect(client: TcpStream, upstream: SocketAddr, shared: Shared) -> any
     };
     if reset {
         to_client.as_ref().set_zero_linger()?;
-        // Else it would be ended in good order first.
+        // Otherwise dropping it would first close the connection in order.
         to_client.forget();
     }
     Ok(())
@@ -177,7 +177,7 @@ async fn requests(
     }
 }
 
-/// Waits while nothing passes.
+/// Waits while nothing may pass.
 async fn hold(shared: &Shared) -> anyhow::Result<()> {
     if shared.now() == Weather::Hang {
         shared.touch();
@@ -186,7 +186,7 @@ async fn hold(shared: &Shared) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the connection is to be reset.
+/// Forwards answers; returns whether the connection is to be reset.
 async fn answers(
     mut from: OwnedReadHalf,
     to: &OwnedWriteHalf,
@@ -233,8 +233,8 @@ async fn answers(
                 return Ok(true);
             }
             Weather::ClockAhead(seconds) => {
-                // An answer that is not in one piece ends in the middle of a line; the rest comes
-                // at once.
+                // An answer in several chunks may end in the middle of a line; the rest follows at
+                // once.
                 let mut whole = bytes.to_vec();
                 while !whole.ends_with(b"\n") {
                     let count = from.read(&mut buffer).await?;
@@ -256,7 +256,7 @@ async fn answers(
     }
 }
 
-/// Only borrows the half, so that the connection can be reset afterwards.
+/// Borrows the half only, so that the connection can be reset afterwards.
 async fn send(to: &OwnedWriteHalf, mut bytes: &[u8]) -> anyhow::Result<()> {
     while !bytes.is_empty() {
         to.writable().await?;
@@ -278,12 +278,12 @@ mod tests {
     use super::*;
 
     const MESSAGE: &[u8] = b"+PONG and more\r\n";
-    /// Long enough for anything that comes at once, on a busy machine.
+    /// Maximum time for bytes that are not delayed; generous, for a busy machine.
     const SOON: Duration = Duration::from_secs(20);
-    /// What has not come by then was held back.
+    /// Time after which missing bytes count as held back.
     const NOT_YET: Duration = Duration::from_millis(300);
 
-    /// A server that answers whatever it is asked with the same words.
+    /// A server that answers every request with the same bytes.
     async fn echo() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -304,7 +304,7 @@ mod tests {
         Ok(stream)
     }
 
-    /// All that comes until the connection ends or enough is there.
+    /// Reads until the connection ends or enough has arrived.
     async fn answer(stream: &mut TcpStream) -> (Vec<u8>, std::io::Result<()>) {
         let mut bytes = Vec::new();
         while bytes.len() < MESSAGE.len() {

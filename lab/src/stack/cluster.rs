@@ -12,7 +12,7 @@ use super::process::{Process, until};
 use super::program::Program;
 
 const MASTERS: usize = 3;
-/// The port on which nodes talk to each other is so much higher.
+/// Offset of the cluster bus port from the client port.
 const BUS: u16 = 10_000;
 const AGREED_WITHIN: Duration = Duration::from_secs(60);
 
@@ -24,10 +24,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts six nodes and waits until they agree.
+    /// Starts six nodes and waits until they agree on the layout.
     ///
     /// # Errors
-    /// When they do not.
+    /// When they do not start or do not agree.
     pub async fn start() -> anyhow::Result<Cluster> {
         let folder = TempDir::new()?;
         let mut nodes = Vec::new();

@@ -1,4 +1,4 @@
-//! The peer: redis_exporter, which reads Redis within each scrape.
+//! redis_exporter, the peer in the benchmarks, which reads Redis during each scrape.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use super::port::free_address;
 use super::process::Process;
 use super::program::Program;
 
-/// What it looks at.
+/// What the exporter reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExporterSetup {
-    /// Keys that match this pattern: their type, size and memory.
+    /// Type, size and memory of the keys that match this pattern.
     Pattern(String),
-    /// What this script returns.
+    /// The values that this script returns.
     Script(PathBuf),
 }
 
@@ -30,10 +30,11 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Starts one before `redis`. Whatever is not about keys and can be switched off is off.
+    /// Starts an exporter for `redis`. Collectors that do not concern keys are turned off if
+    /// possible.
     ///
     /// # Errors
-    /// When there is none, or it does not come up.
+    /// When it is not installed, or does not start.
     pub async fn start(redis: SocketAddr, setup: &ExporterSetup) -> anyhow::Result<Exporter> {
         let (address, folder) = (free_address()?, TempDir::new()?);
         let mut command = Command::new(Program::RedisExporter.find()?);
@@ -63,7 +64,7 @@ impl Exporter {
         Ok(Exporter { process, address, _folder: folder })
     }
 
-    /// Where it serves.
+    /// The address on which it serves.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -73,10 +74,10 @@ impl Exporter {
         self.process.id()
     }
 
-    /// What it says of its version.
+    /// The version that it reports.
     ///
     /// # Errors
-    /// When there is none.
+    /// When it is not installed.
     pub async fn version() -> anyhow::Result<String> {
         let said = Command::new(Program::RedisExporter.find()?).arg("--version").output().await?;
         let text = format!(
@@ -87,7 +88,7 @@ impl Exporter {
         Ok(text.trim().to_owned())
     }
 
-    /// A script that lies beside the pinned version.
+    /// The path of a script that comes with the pinned version.
     pub fn script(name: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/redis_exporter").join(name)
     }

@@ -1,4 +1,4 @@
-//! As much HTTP as the parts need to talk to each other.
+//! A minimal HTTP client and server for the parts of the lab.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Bound of a whole exchange, unless it has its own.
+/// Maximum duration of a whole exchange, unless specified otherwise.
 const WITHIN: Duration = Duration::from_secs(20);
-/// A longer head is refused.
+/// Maximum size of a head in bytes.
 const LONGEST_HEAD: usize = 64 * 1024;
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     /// The status code.
@@ -24,10 +24,10 @@ pub struct Response {
 }
 
 impl Response {
-    /// The body of a successful answer.
+    /// The body of a successful response.
     ///
     /// # Errors
-    /// When it is none, with its body.
+    /// When the status is not 2xx; the error has the body.
     pub fn ok(self) -> anyhow::Result<String> {
         if self.status != 200 {
             bail!("status {}: {}", self.status, self.body.trim_end());
@@ -35,29 +35,29 @@ impl Response {
         Ok(self.body)
     }
 
-    /// The same as JSON.
+    /// The body of a successful response as JSON.
     ///
     /// # Errors
-    /// When it is none.
+    /// When the status is not 2xx, or the body is not JSON.
     pub fn json(self) -> anyhow::Result<Value> {
         let body = self.ok()?;
         serde_json::from_str(&body).with_context(|| format!("not JSON: {body}"))
     }
 }
 
-/// Asks for `path` (with its query).
+/// Sends a GET request for `path` (with its query).
 ///
 /// # Errors
-/// When there is no complete answer.
+/// When there is no complete response.
 pub async fn get(address: SocketAddr, path: &str) -> anyhow::Result<Response> {
-    // The response to a request of version 1.0 ends with the connection and is in one piece.
+    // A response to an HTTP/1.0 request is not chunked, and ends with the connection.
     exchange(address, &format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")).await
 }
 
-/// Sends `body`.
+/// Sends `body` in a POST request.
 ///
 /// # Errors
-/// When there is no complete answer.
+/// When there is no complete response.
 pub async fn post(
     address: SocketAddr,
     path: &str,
@@ -72,7 +72,8 @@ pub async fn post(
     exchange(address, &(head + body)).await
 }
 
-/// Sends `body` by `method` to a server that knows no version 1.0, and that may take `within`.
+/// Sends `body` by `method` to a server that does not support HTTP/1.0; the exchange may take
+/// `within`.
 pub(super) async fn command(
     address: SocketAddr,
     method: &str,
@@ -88,7 +89,7 @@ pub(super) async fn command(
     let asked = async {
         let mut stream = TcpStream::connect(address).await?;
         stream.write_all((head + body).as_bytes()).await?;
-        // It keeps the connection open, asked to or not.
+        // The server keeps the connection open in any case.
         read_message(&mut stream).await
     };
     let answer =
@@ -120,7 +121,7 @@ fn status(head: &str) -> anyhow::Result<u16> {
         .context("an answer without status")
 }
 
-/// A form's body with these fields.
+/// The body of a form with these fields.
 pub(super) fn form(fields: &[(&str, &str)]) -> String {
     let encoded =
         |text: &str| -> String {
@@ -138,7 +139,7 @@ pub(super) fn form(fields: &[(&str, &str)]) -> String {
     fields.join("&")
 }
 
-/// A request as a server gets it.
+/// A request as received by a server.
 pub(super) struct Request {
     pub(super) path: String,
     /// Everything before the body, without the empty line.
@@ -146,20 +147,20 @@ pub(super) struct Request {
     pub(super) body: String,
 }
 
-/// Reads the next request; `None` when the client has no more.
+/// Reads the next request; `None` if the client closed the connection.
 pub(super) async fn read_request(stream: &mut TcpStream) -> anyhow::Result<Option<Request>> {
     let Some(Message { head, body }) = read_message(stream).await? else { return Ok(None) };
     let path = head.split(' ').nth(1).context("a request without path")?.to_owned();
     Ok(Some(Request { path, head, body }))
 }
 
-/// A request or an answer.
+/// A request or a response.
 struct Message {
     head: String,
     body: String,
 }
 
-/// Reads one whose head tells its length; `None` when nothing comes any more.
+/// Reads a message whose head has its length; `None` if the connection is closed.
 async fn read_message(stream: &mut TcpStream) -> anyhow::Result<Option<Message>> {
     let mut bytes = Vec::new();
     let head_length = loop {

@@ -1,8 +1,8 @@
-//! Machines of their own in a network of this run: network namespaces, joined by a bridge, whose
-//! packets nft drops.
+//! Simulated machines in a private network: network namespaces that are joined by a bridge, with
+//! packet filters by nft.
 //!
-//! Nothing of it is seen outside: this program first goes into a namespace of its own
-//! ([`enter_own_network`]), and all of them end with the processes in them.
+//! Nothing is visible outside: this program first enters a namespace of its own
+//! ([`enter_own_network`]), and all namespaces end with their processes.
 
 use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt as _;
@@ -13,42 +13,43 @@ use anyhow::{Context, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
-/// Says to this program that the network around it is its own.
+/// Environment variable that tells this program that it is in its own network.
 const INSIDE: &str = "LOCKWATCH_LAB_OWN_NETWORK";
-/// The ways into a namespace: as root, and as anybody where the kernel lets everybody be root of
-/// what is his own.
+/// Arguments of `unshare` to enter a namespace: as root, and as another user where the kernel
+/// allows user namespaces.
 const WAYS: [&[&str]; 2] = [&["--net"], &["--user", "--map-root-user", "--net"]];
-/// What is needed for that, each as `program --version` or alike would find it.
+/// The required tools.
 const TOOLS: [&str; 4] = ["unshare", "nsenter", "ip", "nft"];
-/// Where an ordinary user's `PATH` does not look for them.
+/// Folders of these tools that are not on an ordinary user's `PATH`.
 const SYSTEM_FOLDERS: [&str; 2] = ["/usr/sbin", "/sbin"];
 const BRIDGE: &str = "lw0";
-/// Of the range that is set apart for tests of networks (RFC 2544).
+/// From the range that is reserved for network tests (RFC 2544).
 const NETWORK: [u8; 3] = [198, 18, 0];
 const TABLE: &str = "lockwatch_cut";
 
-/// Which packets of a machine are dropped; those of its processes to each other never are.
+/// Which packets of a machine are dropped; never those between its own processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Partition {
-    /// All.
+    /// All packets.
     Both,
-    /// Those that come.
+    /// Incoming packets.
     Inwards,
-    /// Those that go.
+    /// Outgoing packets.
     Outwards,
-    /// All from and to the other machines: only this program and its children still reach it.
+    /// All packets from and to the other machines; this program and its children can still reach
+    /// it.
     Peers,
 }
 
-/// Whether this program is in a network of its own, where there may be machines.
+/// Whether this program is in its own network, where machines can be created.
 pub(crate) fn has_own_network() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
-/// Begins this program anew in a network of its own, in place of this process.
+/// Replaces this process by the same program in a network of its own.
 ///
 /// # Errors
-/// Always if it returns: why that is not possible here.
+/// Returns only on failure, with the reason.
 pub(crate) fn enter_own_network() -> anyhow::Error {
     let way = || {
         for tool in TOOLS {
@@ -79,7 +80,7 @@ pub(crate) fn enter_own_network() -> anyhow::Error {
     anyhow::Error::from(again.exec()).context("cannot start unshare")
 }
 
-/// The machines of a run and the bridge that joins them. They are gone when it is dropped.
+/// The machines of a run and their bridge. They are removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Machines(Vec<Machine>);
 
@@ -88,22 +89,22 @@ pub(crate) struct Machines(Vec<Machine>);
 pub(crate) struct Machine {
     pub(crate) address: Ipv4Addr,
     pub(crate) door: Door,
-    /// The process that keeps the namespace; it ends with this program at the latest, for it waits
-    /// for words from it.
+    /// The process that keeps the namespace alive. It ends with this program at the latest, because
+    /// it reads from a pipe.
     _keeper: Child,
 }
 
-/// Leads into a machine as long as there is one.
+/// Gives access to a machine while it exists.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Door {
     keeper: u32,
 }
 
 impl Machines {
-    /// So many machines, all of which reach each other and this program.
+    /// Creates `count` machines that can reach each other and this program.
     ///
     /// # Errors
-    /// When the network cannot be built, with what was refused.
+    /// When the network cannot be created; the error has the refused command.
     pub(crate) async fn start(count: u8) -> anyhow::Result<Machines> {
         if !has_own_network() {
             bail!("machines are only made in a network of this program's own");
@@ -128,7 +129,7 @@ impl Machines {
         self.0.iter()
     }
 
-    /// Drops these packets of one of the machines from now on.
+    /// Drops these packets of one machine from now on.
     ///
     /// # Errors
     /// When nft refuses.
@@ -140,7 +141,7 @@ impl Machines {
     }
 }
 
-/// The table that drops these packets, and counts them.
+/// The nft table that drops and counts these packets.
 fn rules(partition: Partition, others: &[String]) -> String {
     let others = others.join(", ");
     let (inwards, outwards) = match partition {
@@ -164,7 +165,7 @@ fn rules(partition: Partition, others: &[String]) -> String {
 impl Machine {
     async fn start(port: &str, address: Ipv4Addr) -> anyhow::Result<Machine> {
         let mut command = Command::new(find("unshare")?);
-        // It says so when it is inside.
+        // The output reports that the process is inside.
         command.args(["--net", "sh", "-c", "echo inside; exec cat"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);
         let mut keeper = command.spawn().context("cannot start unshare")?;
@@ -192,10 +193,10 @@ impl Machine {
         run(self.door.command(find("nft")?)?.args(["-f", "-"]), rules).await
     }
 
-    /// How many packets were dropped since it was cut off.
+    /// Number of packets dropped since the machine was cut off.
     ///
     /// # Errors
-    /// When it is not cut off.
+    /// When the machine is not cut off.
     pub(crate) async fn dropped(&self) -> anyhow::Result<u64> {
         let listed =
             run(self.door.command(find("nft")?)?.args(["list", "table", "inet", TABLE]), "")
@@ -208,21 +209,21 @@ impl Machine {
         Ok(counts.sum())
     }
 
-    /// Drops nothing any more, whatever was dropped before.
+    /// Removes all packet filters of the machine.
     ///
     /// # Errors
     /// When nft refuses.
     pub(crate) async fn mend(&self) -> anyhow::Result<()> {
-        // Made first, so that there is one to be removed.
+        // Added first, because deleting a missing table is an error.
         self.nft(&format!("add table inet {TABLE}\ndelete table inet {TABLE}\n")).await.map(drop)
     }
 }
 
 impl Door {
-    /// What starts a program in there; the process is the program itself, not a parent of it.
+    /// A command that starts a program on the machine; the child process is the program itself.
     ///
     /// # Errors
-    /// When there is no `nsenter`.
+    /// When `nsenter` is missing.
     pub(crate) fn command(self, program: PathBuf) -> anyhow::Result<Command> {
         let mut command = Command::new(find("nsenter")?);
         command.arg(format!("--net=/proc/{}/ns/net", self.keeper)).arg("--").arg(program);
@@ -248,7 +249,7 @@ async fn ip(words: &[&str]) -> anyhow::Result<()> {
     run(Command::new(find("ip")?).args(words), "").await.map(drop)
 }
 
-/// Runs it to its end; what it says.
+/// Runs a command to its end; returns its output.
 async fn run(command: &mut Command, input: &str) -> anyhow::Result<String> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn()?;

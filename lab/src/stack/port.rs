@@ -1,4 +1,4 @@
-//! Ports that stay ours over a restart.
+//! Ports that stay reserved while a part restarts.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -7,15 +7,15 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use anyhow::bail;
 
-/// Below the range from which systems give ports to outgoing connections: those could take the port
-/// of a part that is down for a while.
+/// Below the range of ephemeral ports: an outgoing connection could take the port of a part that is
+/// down.
 const PORTS: Range<u16> = 15_000..32_000;
-/// How many ports are tried.
+/// Maximum number of ports to try.
 const TRIES: usize = 200;
 
 static GIVEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
 
-/// An address of 127.0.0.1 on which nobody listens and that this process gave to nobody else.
+/// A free address of 127.0.0.1 that this process has not used before.
 pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
     let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
     for _ in 0..TRIES {

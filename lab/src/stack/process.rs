@@ -10,26 +10,26 @@ use anyhow::{Context, bail};
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
 
-/// How long a part may take until it is ready; generous, for a busy machine.
+/// Maximum time until a part is ready; generous, for a busy machine.
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// How often it is asked whether it is.
+/// Interval of the checks whether it is ready.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
-/// How long a part may take to end when it is asked to.
+/// Maximum time until a part ends after SIGTERM.
 const END_WITHIN: Duration = Duration::from_secs(20);
 
-/// In which CPU time is counted: a hundredth of a second for every program on Linux.
+/// The unit of CPU times: a hundredth of a second on Linux.
 const TICK: Duration = Duration::from_millis(10);
 
 /// A signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// Stop in the middle of whatever it does.
+    /// SIGSTOP: pauses the process.
     Stop,
-    /// Go on.
+    /// SIGCONT: continues a paused process.
     Continue,
-    /// Load the configuration again.
+    /// SIGHUP: reloads the configuration.
     Hangup,
-    /// End.
+    /// SIGTERM: ends the process.
     Terminate,
 }
 
@@ -44,7 +44,7 @@ impl Signal {
     }
 }
 
-/// A child process, the first of a process group of its own; killed when dropped.
+/// A child process that leads a process group of its own; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -52,7 +52,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `command`; what it says is added to the file `log`.
+    /// Starts `command`; its output is appended to the file `log`.
     pub(crate) fn start(mut command: Command, log: PathBuf) -> anyhow::Result<Process> {
         let output = OpenOptions::new().create(true).append(true).open(&log);
         let output = output.with_context(|| format!("cannot write {}", log.display()))?;
@@ -60,7 +60,8 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
-            // Ctrl-C is for the lab, which then ends its parts.
+            // Its own process group, so that Ctrl-C reaches only the lab, which then ends its
+            // parts.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
@@ -68,7 +69,7 @@ impl Process {
         Ok(Process { child, log })
     }
 
-    /// Waits until `is_ready` says so.
+    /// Waits until `is_ready` returns true.
     pub(crate) async fn ready(
         &mut self,
         mut is_ready: impl AsyncFnMut() -> bool,
@@ -100,7 +101,7 @@ impl Process {
         send_signal(id, signal).await
     }
 
-    /// By SIGKILL, as a crash; nothing if it has ended already.
+    /// Kills it by SIGKILL, as in a crash; does nothing if it has ended already.
     pub(crate) async fn kill(&mut self) -> anyhow::Result<()> {
         match self.child.kill().await {
             Err(error) if error.kind() != ErrorKind::InvalidInput => {
@@ -110,7 +111,7 @@ impl Process {
         }
     }
 
-    /// Asks it to end, and kills it if it does not.
+    /// Terminates it, and kills it if it does not end in time.
     pub(crate) async fn end(&mut self) -> anyhow::Result<()> {
         if self.id().is_some() {
             self.signal(Signal::Terminate).await?;
@@ -122,13 +123,13 @@ impl Process {
     }
 }
 
-/// Sends a signal to exactly this process, by the shell's own `kill`: a small Debian has no other.
+/// Sends a signal to this process only, with the shell's builtin `kill`, because a minimal Debian
+/// has no other.
 pub(crate) async fn send_signal(id: u32, signal: Signal) -> anyhow::Result<()> {
     send_to(&id.to_string(), signal).await
 }
 
-/// The same for all processes of the group that this process is the first of: for a part that has
-/// children.
+/// Sends a signal to all processes of the group that this process leads, for a part with children.
 pub(super) async fn signal_group(id: u32, signal: Signal) -> anyhow::Result<()> {
     send_to(&format!("-{id}"), signal).await
 }
@@ -152,14 +153,14 @@ pub(super) fn kill_group(id: u32) -> std::io::Result<ExitStatus> {
         .status()
 }
 
-/// The processes that run and their parents, as the system shows them.
+/// All running processes with their parents, from `/proc`.
 pub(super) fn parents() -> anyhow::Result<Vec<(u32, u32)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").context("cannot list the processes")? {
         let Some(id) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // It may have ended since.
+        // The process may have ended meanwhile.
         let Some(parent) = stat(id).and_then(|fields| fields.get(1)?.parse().ok()) else {
             continue;
         };
@@ -168,25 +169,25 @@ pub(super) fn parents() -> anyhow::Result<Vec<(u32, u32)>> {
     Ok(found)
 }
 
-/// How long a process has kept a core busy; `None` when it has ended.
+/// The CPU time of a process; `None` if it has ended.
 pub fn cpu_time(id: u32) -> Option<Duration> {
     let fields = stat(id)?;
     let ticks: u64 = [11, 12].iter().filter_map(|at| fields.get(*at)?.parse::<u64>().ok()).sum();
     Some(TICK * u32::try_from(ticks).ok()?)
 }
 
-/// What a process takes of the machine beside time.
+/// The memory and open files of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    /// Resident memory.
+    /// Resident memory in bytes.
     pub rss_bytes: u64,
-    /// The same, with what it shares counted by halves, thirds and so on.
+    /// Proportional set size in bytes: shared memory is divided among the processes that share it.
     pub pss_bytes: u64,
-    /// Open files, sockets among them.
+    /// Number of open files, including sockets.
     pub files: usize,
 }
 
-/// What a process takes now; `None` when it has ended.
+/// The current footprint of a process; `None` if it has ended.
 pub(super) fn footprint(id: u32) -> Option<Footprint> {
     let rollup = std::fs::read_to_string(format!("/proc/{id}/smaps_rollup")).ok()?;
     let bytes = |name: &str| -> Option<u64> {
@@ -197,7 +198,8 @@ pub(super) fn footprint(id: u32) -> Option<Footprint> {
     Some(Footprint { rss_bytes: bytes("Rss:")?, pss_bytes: bytes("Pss:")?, files })
 }
 
-/// The fields of `/proc/<id>/stat` from the state on: what stands before it may contain anything.
+/// The fields of `/proc/<id>/stat` from the state on; the name before it may contain any
+/// characters.
 fn stat(id: u32) -> Option<Vec<String>> {
     let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     let (_, fields) = text.rsplit_once(')')?;
@@ -207,7 +209,7 @@ fn stat(id: u32) -> Option<Vec<String>> {
 /// Waits until `condition` holds.
 ///
 /// # Errors
-/// With `what`, when it does not within `within`.
+/// When it does not hold within `within`; the error names `what`.
 pub async fn until(
     within: Duration,
     what: &str,

@@ -1,4 +1,4 @@
-//! Where the programs are.
+//! Finds the programs that the parts need.
 
 use std::path::{Path, PathBuf};
 
@@ -17,23 +17,24 @@ pub enum Program {
     Alertmanager,
     /// `amtool`.
     Amtool,
-    /// `chromedriver`, which starts a Chromium.
+    /// `chromedriver`, which starts Chromium.
     Chromedriver,
     /// `redis-benchmark`.
     RedisBenchmark,
-    /// `redis_exporter`: the peer of the benchmarks, as `scripts/setup bench` builds it.
+    /// `redis_exporter`, the peer in the benchmarks, as built by `scripts/setup bench`.
     RedisExporter,
-    /// The agent: beside this program.
+    /// The agent, in the folder of this program.
     Lockwatch,
-    /// This lab's own program: beside the tests, or this very program.
+    /// The lab's own program: in the folder of the tests, or this program itself.
     Lab,
 }
 
 impl Program {
-    /// Its path: what the environment says, else on `PATH`, or beside this program.
+    /// The path of the program: from its environment variable, on `PATH`, or in this program's
+    /// folder.
     ///
     /// # Errors
-    /// When there is none, with the remedy.
+    /// When it is missing; the error says how to install it.
     pub fn find(self) -> anyhow::Result<PathBuf> {
         if let Some(named) = std::env::var_os(self.variable()).map(PathBuf::from) {
             return if is_file(&named) {
@@ -44,7 +45,7 @@ impl Program {
         }
         match self {
             Program::Lockwatch | Program::Lab => self.beside_this_program(),
-            // Never one from PATH: figures are of the pinned version.
+            // Never from `PATH`: the figures are for the pinned version.
             Program::RedisExporter => pinned_exporter(),
             _ => self.on_path(),
         }
@@ -94,7 +95,7 @@ impl Program {
         })
     }
 
-    /// Tests are one folder deeper than programs.
+    /// Test programs are one folder deeper than others.
     fn beside_this_program(self) -> anyhow::Result<PathBuf> {
         let this = std::env::current_exe().context("cannot find the running program")?;
         let folder = this.parent().map(|folder| {

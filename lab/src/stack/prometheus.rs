@@ -19,27 +19,27 @@ use super::program::Program;
 /// The labels of one series.
 pub type Labels = BTreeMap<String, String>;
 
-/// What it shall do.
+/// The configuration of a Prometheus.
 #[derive(Clone, Debug)]
 pub struct PrometheusSetup {
     /// Rule files.
     pub rules: Vec<PathBuf>,
-    /// Whom to scrape.
+    /// The targets to scrape.
     pub targets: Vec<Target>,
-    /// How often.
+    /// Interval of scrapes.
     pub scrape_interval: Duration,
-    /// How often rules are evaluated.
+    /// Interval of rule evaluations.
     pub evaluation_interval: Duration,
-    /// Where alerts go.
+    /// The Alertmanager that receives alerts.
     pub alertmanager: Option<SocketAddr>,
 }
 
-/// Somebody to scrape.
+/// A target to scrape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The label `job`.
     pub job: String,
-    /// Where it serves `/metrics`; also the label `instance`.
+    /// The address of its `/metrics`, and its label `instance`.
     pub address: SocketAddr,
 }
 
@@ -55,7 +55,7 @@ impl Prometheus {
     /// Starts it.
     ///
     /// # Errors
-    /// When it does not come up, with the end of its log.
+    /// When it does not start; the error has the end of its log.
     pub async fn start(setup: &PrometheusSetup) -> anyhow::Result<Prometheus> {
         let mut prometheus =
             Prometheus { process: None, address: free_address()?, folder: TempDir::new()? };
@@ -65,7 +65,7 @@ impl Prometheus {
         Ok(prometheus)
     }
 
-    /// Where it serves.
+    /// The address on which it serves.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -75,7 +75,7 @@ impl Prometheus {
         self.folder.path().join("prometheus.yml")
     }
 
-    /// Asks it to end, as a deployment does.
+    /// Stops it by SIGTERM, as a deployment does.
     ///
     /// # Errors
     /// When the signal cannot be sent.
@@ -86,10 +86,10 @@ impl Prometheus {
         }
     }
 
-    /// Starts it with the database that it had.
+    /// Starts it with its previous database.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// When it does not start.
     pub async fn start_again(&mut self) -> anyhow::Result<()> {
         let mut command = Command::new(Program::Prometheus.find()?);
         command
@@ -109,7 +109,7 @@ impl Prometheus {
         Ok(())
     }
 
-    /// Whether it knows its Alertmanager yet: alerts that fire before are only sent a minute later.
+    /// Whether it knows its Alertmanager yet: alerts that fire before are sent a minute later.
     ///
     /// # Errors
     /// When it does not answer.
@@ -119,10 +119,10 @@ impl Prometheus {
         Ok(active.is_some_and(|active| !active.is_empty()))
     }
 
-    /// The instant vector that `promql` is now.
+    /// Evaluates an instant query that returns a vector.
     ///
     /// # Errors
-    /// When Prometheus refuses it, or it gives another type.
+    /// When Prometheus refuses the query, or the result has another type.
     pub async fn query(&self, promql: &str) -> anyhow::Result<Vec<(Labels, f64)>> {
         let data = self.ask("/api/v1/query", &[("query", promql)]).await?;
         let found = self.series_of(&data, "vector").with_context(|| promql.to_owned())?;
@@ -132,7 +132,8 @@ impl Prometheus {
             .collect()
     }
 
-    /// The same from `from` to `to` (Unix seconds) each `step`: instants and values.
+    /// Evaluates a range query from `from` to `to` (Unix seconds) at each `step`; returns instants
+    /// and values.
     ///
     /// # Errors
     /// When Prometheus refuses it.
@@ -157,7 +158,7 @@ impl Prometheus {
         found.iter().map(|series| Ok((labels(&series["metric"]), samples(series)?))).collect()
     }
 
-    /// The series that fit a selector.
+    /// The series that match a selector.
     ///
     /// # Errors
     /// When Prometheus refuses it.
@@ -166,7 +167,7 @@ impl Prometheus {
         Ok(data.as_array().context("no list of series")?.iter().map(labels).collect())
     }
 
-    /// Any question to its API: the field `data` of the answer.
+    /// Sends any request to its API; returns the field `data` of the response.
     ///
     /// # Errors
     /// When it does not answer, or refuses.
@@ -196,7 +197,7 @@ fn labels(metric: &Value) -> Labels {
         .collect()
 }
 
-/// `[1763740800.1, "3"]`.
+/// Parses `[1763740800.1, "3"]`.
 fn sample(pair: &Value) -> anyhow::Result<(f64, f64)> {
     let at = pair.get(0).and_then(Value::as_f64).context("a sample without instant")?;
     let value = pair.get(1).and_then(Value::as_str).context("a sample without value")?;
@@ -211,7 +212,7 @@ fn config(setup: &PrometheusSetup) -> String {
         timeout = setup.scrape_interval.min(Duration::from_secs(10)).as_millis(),
         evaluation = setup.evaluation_interval.as_millis(),
     );
-    // Writing to a string cannot fail; and JSON is YAML.
+    // Writing to a string cannot fail. JSON is valid YAML.
     let rules: Vec<String> = setup.rules.iter().map(|path| path.display().to_string()).collect();
     let _ = writeln!(text, "rule_files: {}", Value::from(rules));
     if let Some(alertmanager) = setup.alertmanager {

@@ -1,4 +1,5 @@
-//! Faulty networks: a link that can be cut, scrapes that get lost, and a server clock that steps.
+//! Faulty networks: a link that can be cut, a proxy that drops scrapes, and a proxy that steps the
+//! server's clock.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -15,7 +16,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::http;
 use super::port::free_address;
 
-/// A listener whose connections are handled until it is dropped.
+/// A listener that handles connections until it is dropped.
 #[derive(Debug)]
 struct Server {
     address: SocketAddr,
@@ -30,7 +31,7 @@ impl Server {
         let address = free_address()?;
         let listener = TcpListener::bind(address).await.context("cannot listen")?;
         let serving = tokio::spawn(async move {
-            // Dropped with this task, and then all connections end.
+            // Dropped with this task, which closes all connections.
             let mut open = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 while open.try_join_next().is_some() {}
@@ -48,12 +49,12 @@ impl Drop for Server {
     }
 }
 
-/// What happens to the bytes of a [`Link`].
+/// What happens to the bytes on a [`Link`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// They pass.
+    /// Bytes pass.
     Passes,
-    /// Connections are closed, and new ones too.
+    /// Connections are closed, including new ones.
     Cut,
     /// Connections stay open, but nothing arrives.
     Hangs,
@@ -67,7 +68,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link to `upstream` that passes everything.
+    /// Starts a link to `upstream` that passes everything.
     ///
     /// # Errors
     /// When it cannot listen.
@@ -77,12 +78,12 @@ impl Link {
         Ok(Link { server, traffic })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.server.address
     }
 
-    /// From now on, this happens.
+    /// Sets what happens to the bytes from now on.
     pub fn set(&self, traffic: Traffic) {
         self.traffic.send_replace(traffic);
     }
@@ -122,7 +123,7 @@ async fn pump(
     }
 }
 
-/// An HTTP proxy in front of an agent, by which a share of the scrapes gets lost.
+/// An HTTP proxy in front of an agent that drops a share of the scrapes.
 #[derive(Debug)]
 pub struct LossyScrapes {
     server: Server,
@@ -136,8 +137,8 @@ struct Dice {
 }
 
 impl LossyScrapes {
-    /// A proxy to `upstream` that drops `share` (0 to 1) of the requests, always the same ones for
-    /// the same `seed`.
+    /// Starts a proxy to `upstream` that drops `share` (0 to 1) of the requests, always the same
+    /// ones for the same `seed`.
     ///
     /// # Errors
     /// When it cannot listen.
@@ -153,18 +154,19 @@ impl LossyScrapes {
         Ok(LossyScrapes { server, dice })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.server.address
     }
 
-    /// Another share of the requests gets lost from now on.
+    /// Sets the share of dropped requests from now on.
     pub fn set_share(&self, share: f64) {
         self.dice.lock().unwrap_or_else(PoisonError::into_inner).share = share;
     }
 }
 
-/// One request and its answer: connections are not kept, so that each scrape is one of its own.
+/// Forwards one request and its response. Connections are not kept, so that each scrape has its
+/// own.
 async fn scrape(
     mut client: TcpStream,
     upstream: SocketAddr,
@@ -187,8 +189,7 @@ async fn scrape(
     Ok(())
 }
 
-/// A proxy in front of Redis that makes the server's clock look stepped: `TIME`, and with it every
-/// deadline.
+/// A proxy in front of Redis that steps the server's clock: `TIME`, and with it every deadline.
 #[derive(Debug)]
 pub struct ClockProxy {
     server: Server,
@@ -196,7 +197,7 @@ pub struct ClockProxy {
 }
 
 impl ClockProxy {
-    /// A proxy to `upstream` that tells the true time.
+    /// Starts a proxy to `upstream` that passes the true time.
     ///
     /// # Errors
     /// When it cannot listen.
@@ -209,12 +210,12 @@ impl ClockProxy {
         Ok(ClockProxy { server, ahead_ms })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.server.address
     }
 
-    /// From now on the clock is so many whole seconds ahead.
+    /// Sets how many seconds the clock is ahead from now on.
     pub fn set_ahead_s(&self, seconds: i64) {
         self.ahead_ms.store(seconds.saturating_mul(1000), Ordering::SeqCst);
     }
@@ -248,7 +249,7 @@ async fn step_replies(
             Err(error) => bail!(error),
             Ok(_) => {}
         }
-        // Every reply ends with a line end, so whole lines are never held back for long.
+        // Every reply ends with a line end, so complete lines are never held back for long.
         let Some(end) = pending.iter().rposition(|byte| *byte == b'\n') else { continue };
         let rest = pending.split_off(end + 1);
         let lines = std::mem::replace(&mut pending, rest);
@@ -256,10 +257,10 @@ async fn step_replies(
     }
 }
 
-/// Whole lines of replies as a server would send them whose clock is so far ahead.
+/// Rewrites complete lines of replies as from a server whose clock is ahead by `ahead_ms`.
 ///
-/// `TIME` gives its seconds as text of ten digits, `PEXPIRETIME` gives an integer of thirteen;
-/// nothing else that the lab's workers write looks like either.
+/// `TIME` returns its seconds as text of ten digits, `PEXPIRETIME` an integer of thirteen digits.
+/// No other value that the lab's workers write looks like that.
 pub(super) fn stepped(lines: &[u8], ahead_ms: i64) -> Vec<u8> {
     lines
         .split_inclusive(|byte| *byte == b'\n')

@@ -1,4 +1,4 @@
-//! Receives Alertmanager's notifications by webhook, in place of a pager.
+//! A webhook receiver for Alertmanager's notifications, in place of a pager.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,16 +22,16 @@ pub struct Receiver {
     serving: JoinHandle<()>,
 }
 
-/// One notification: what would make a pager ring once.
+/// One notification, which would make a pager ring once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notification {
-    /// When it came.
+    /// When it was received.
     pub received: Instant,
-    /// To which path of the receiver: tells routes apart.
+    /// The path of the receiver, which identifies the route.
     pub path: String,
-    /// Of the whole group: firing as long as one alert is.
+    /// The status of the whole group: firing while any of its alerts is.
     pub status: Status,
-    /// What the group has in common by configuration.
+    /// The labels by which the group is formed.
     pub group: Labels,
     /// Its alerts.
     pub alerts: Vec<Alert>,
@@ -40,30 +40,30 @@ pub struct Notification {
 /// One alert of a notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alert {
-    /// Whether it still fires.
+    /// Whether the alert still fires.
     pub status: Status,
     /// Its labels.
     pub labels: Labels,
     /// Its annotations.
     pub annotations: Labels,
-    /// Since when it fires, as Prometheus wrote it: tells firing periods apart.
+    /// Since when it fires, as Prometheus wrote it; this identifies the firing period.
     pub starts_at: String,
 }
 
-/// Whether something fires.
+/// Whether an alert fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
-    /// It does.
+    /// The alert fires.
     Firing,
-    /// It does no more.
+    /// The alert has ended.
     Resolved,
 }
 
 impl Receiver {
-    /// Starts to listen.
+    /// Starts a receiver.
     ///
     /// # Errors
-    /// When it cannot.
+    /// When it cannot listen.
     pub async fn start() -> anyhow::Result<Receiver> {
         let address = free_address()?;
         let listener =
@@ -73,7 +73,7 @@ impl Receiver {
         Ok(Receiver { address, received, serving })
     }
 
-    /// The address for Alertmanager's `webhook_configs`; any path below it does.
+    /// The URL for Alertmanager's `webhook_configs`; any path below it is accepted.
     pub fn url(&self) -> String {
         format!("http://{}/", self.address)
     }

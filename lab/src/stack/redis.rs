@@ -14,9 +14,9 @@ use super::port::free_address;
 use super::process::{Process, Signal, until};
 use super::program::Program;
 
-/// Bound of each wait for a reply.
+/// Maximum wait for a reply.
 const REPLY_WITHIN: Duration = Duration::from_secs(5);
-/// Bound of the first replication.
+/// Maximum duration of the first replication.
 const SYNC_WITHIN: Duration = Duration::from_secs(30);
 const DUMP: &str = "dump.rdb";
 
@@ -28,12 +28,12 @@ pub struct Redis {
     folder: TempDir,
 }
 
-/// What a server finds when it starts again.
+/// The data of a restarted server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// Everything it had.
+    /// All saved data.
     Kept,
-    /// Nothing.
+    /// No data.
     Lost,
 }
 
@@ -41,19 +41,19 @@ impl Redis {
     /// Starts an empty server.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// When it does not start.
     pub async fn start() -> anyhow::Result<Redis> {
         let mut redis = Redis { process: None, address: free_address()?, folder: TempDir::new()? };
         redis.start_again(Data::Lost).await?;
         Ok(redis)
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its process id; `None` when it does not run.
+    /// Its process id; `None` if it does not run.
     pub fn id(&self) -> Option<u32> {
         self.process.as_ref().and_then(Process::id)
     }
@@ -74,7 +74,7 @@ impl Redis {
         Ok(self.access()?.connect().await?)
     }
 
-    /// Kills it: whatever it held is lost, unless [`Redis::save`] came before.
+    /// Kills it. Its data is lost, unless [`Redis::save`] was called before.
     ///
     /// # Errors
     /// When it cannot be killed.
@@ -85,11 +85,11 @@ impl Redis {
         }
     }
 
-    /// Makes it follow `master` and waits until it has all of its data; `None`: it becomes a
+    /// Makes it a replica of `master` and waits for the first synchronisation; `None`: makes it a
     /// master.
     ///
     /// # Errors
-    /// When it cannot.
+    /// When that fails.
     pub async fn follow(&self, master: Option<&Redis>) -> anyhow::Result<()> {
         let mut connection = self.connect().await?;
         let (host, port) = match master {
@@ -111,19 +111,19 @@ impl Redis {
         .await
     }
 
-    /// Writes its data, for a start that keeps them.
+    /// Saves its data, for a restart with [`Data::Kept`].
     ///
     /// # Errors
-    /// When it cannot.
+    /// When that fails.
     pub async fn save(&self) -> anyhow::Result<()> {
         let mut connection = self.connect().await?;
         redis::cmd("SAVE").exec_async(&mut connection).await.context("cannot save")
     }
 
-    /// Starts it on the same port, with what was saved or with nothing.
+    /// Starts it on the same port, with the saved data or with none.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// When it does not start.
     pub async fn start_again(&mut self, data: Data) -> anyhow::Result<()> {
         if data == Data::Lost {
             let _there_may_be_none = std::fs::remove_file(self.folder.path().join(DUMP));
@@ -155,7 +155,7 @@ impl Redis {
     /// Kills it and starts it again at once.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// When it does not start.
     pub async fn restart(&mut self, data: Data) -> anyhow::Result<()> {
         if data == Data::Kept {
             self.save().await?;
@@ -164,7 +164,7 @@ impl Redis {
         self.start_again(data).await
     }
 
-    /// Stops it in the middle of whatever it does: connections stay open, nothing answers.
+    /// Stops its process: connections stay open, but nothing is answered.
     ///
     /// # Errors
     /// When it does not run.
@@ -172,7 +172,7 @@ impl Redis {
         self.signal(Signal::Stop).await
     }
 
-    /// Lets a frozen server go on.
+    /// Continues a frozen server.
     ///
     /// # Errors
     /// When it does not run.
@@ -191,7 +191,7 @@ pub(super) fn access(address: SocketAddr) -> anyhow::Result<Access> {
     Ok(Access::new(server, REPLY_WITHIN))
 }
 
-/// Whether this very process answers and has loaded its data.
+/// Whether this process, and not another one on the port, answers and has loaded its data.
 async fn answers(address: SocketAddr, ours: &str) -> bool {
     let Ok(access) = access(address) else { return false };
     let Ok(mut connection) = access.connect().await else { return false };

@@ -1,4 +1,4 @@
-//! A site that is not lockwatch's: a few pages of HTML.
+//! A web site that does not belong to lockwatch: a few HTML pages.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,18 +12,18 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::http;
 use super::port::free_address;
 
-/// A site; gone when dropped.
+/// A running site; closed when dropped.
 #[derive(Debug)]
 pub struct Site {
     address: SocketAddr,
     serving: JoinHandle<()>,
 }
 
-/// What is at which path.
+/// The pages by path.
 type Pages = Arc<BTreeMap<String, String>>;
 
 impl Site {
-    /// Finds an address for a site that others must know before it is opened.
+    /// Finds a free address, for a site whose address must be known before it is opened.
     ///
     /// # Errors
     /// When there is none.
@@ -31,7 +31,7 @@ impl Site {
         free_address()
     }
 
-    /// Opens it there with these pages.
+    /// Opens the site at an address with these pages.
     ///
     /// # Errors
     /// When it cannot listen.

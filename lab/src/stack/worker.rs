@@ -1,5 +1,5 @@
 //! A worker as a child process: contends for a lock under Redisson's protocol, writes claim and
-//! progress, and does harm when told to.
+//! progress, and misbehaves on command.
 
 use std::io::{BufRead, Write};
 use std::net::SocketAddr;
@@ -22,9 +22,9 @@ use super::process::{Signal, send_signal};
 use super::program::Program;
 use super::redis::access;
 
-/// How long a worker may take to do what it is told.
+/// Maximum time until a worker has obeyed an order.
 const OBEY_WITHIN: Duration = Duration::from_secs(60);
-/// How often a busy lock is tried, and Redis when it cannot be reached.
+/// Pause between two attempts to take a busy lock, or to reach Redis.
 const TRY_EVERY: Duration = Duration::from_millis(250);
 /// How often progress is written.
 const WORK_EVERY: Duration = Duration::from_millis(500);
@@ -32,20 +32,20 @@ const WORK_EVERY: Duration = Duration::from_millis(500);
 const CLAIM_EVERY: Duration = Duration::from_secs(1);
 const THREAD: i64 = 1;
 
-/// What a worker is.
+/// The configuration of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerSetup {
     /// Its Redis.
     pub redis: SocketAddr,
     /// The lock's key.
     pub lock: String,
-    /// Full lifetime of a hold; renewed each third of it.
+    /// Lifetime of a hold, which is renewed every third of it.
     pub lease: Duration,
-    /// The hash for its progress (field `at`), if it writes any.
+    /// The key of the hash for its progress (field `at`), if it writes any.
     pub progress: Option<String>,
-    /// The hash for its claim, if it writes any.
+    /// The key of the hash for its claim, if it writes any.
     pub claims: Option<String>,
-    /// What it does when it learns that it lost the lock.
+    /// What the worker does when it learns that it lost the lock.
     pub after_loss: Lost,
 }
 
@@ -54,23 +54,23 @@ pub struct WorkerSetup {
 pub enum Lost {
     /// Stops its work and contends again.
     GiveUp,
-    /// Works on, as programs do that never ask.
+    /// Continues to work, as programs do that never check.
     WorkOn,
 }
 
-/// A running worker. It does nothing until it is told to contend. Clones are the same worker; it is
-/// killed when the last one is dropped.
+/// A running worker. It does nothing until it is told to contend. Clones share the process, which
+/// is killed when the last one is dropped.
 #[derive(Clone, Debug)]
 pub struct Worker {
     child: Arc<Mutex<Child>>,
     stdin: Arc<Mutex<ChildStdin>>,
     news: watch::Receiver<Vec<(News, Instant)>>,
-    /// So many news were waited for already.
+    /// Number of reports that were waited for already.
     heard: usize,
     lock: String,
 }
 
-/// What a worker says.
+/// A report of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
     Up,
@@ -95,10 +95,10 @@ impl News {
 }
 
 impl Worker {
-    /// Starts a worker and waits until it is up.
+    /// Starts a worker and waits until it is ready.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// When it does not start.
     pub async fn start(setup: &WorkerSetup) -> anyhow::Result<Worker> {
         let mut command = Command::new(Program::Lab.find()?);
         command.args(["worker", "--redis", &setup.redis.to_string(), "--lock", &setup.lock]);
@@ -129,7 +129,7 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Tells it to contend for the lock.
+    /// Makes it contend for the lock.
     ///
     /// # Errors
     /// When it has ended.
@@ -137,10 +137,10 @@ impl Worker {
         self.tell(Order::Contend).await
     }
 
-    /// Waits until it holds the lock: since when.
+    /// Waits until it holds the lock; returns since when.
     ///
     /// # Errors
-    /// When it does not get it within a minute.
+    /// When it does not get the lock within a minute.
     pub async fn holds(&mut self) -> anyhow::Result<Instant> {
         self.until(News::Holds).await
     }
@@ -153,7 +153,7 @@ impl Worker {
         self.until(News::Lost).await
     }
 
-    /// Tells it to stop its work, to release the lock if it has it, and to contend no more.
+    /// Makes it stop its work, release the lock if it holds it, and contend no more.
     ///
     /// # Errors
     /// When it does not.
@@ -162,7 +162,7 @@ impl Worker {
         self.until(News::Released).await
     }
 
-    /// The work makes no progress any more; lock and claim are renewed.
+    /// Stops the progress of its work; lock and claim are still renewed.
     ///
     /// # Errors
     /// When it has ended.
@@ -170,7 +170,7 @@ impl Worker {
         self.tell(Order::Hang).await
     }
 
-    /// The work goes on.
+    /// Resumes its work.
     ///
     /// # Errors
     /// When it has ended.
@@ -178,7 +178,7 @@ impl Worker {
         self.tell(Order::Work).await
     }
 
-    /// The lock is renewed no more, but everything else goes on: a dead watchdog.
+    /// Stops the renewals of the lock while everything else continues, like a dead watchdog.
     ///
     /// # Errors
     /// When it has ended.
@@ -186,7 +186,7 @@ impl Worker {
         self.tell(Order::StopRenewing).await
     }
 
-    /// Kills it: it can release nothing. The instant of its death.
+    /// Kills it, so that it releases nothing. Returns the instant of its death.
     ///
     /// # Errors
     /// When it cannot be killed.
@@ -200,7 +200,7 @@ impl Worker {
         Ok(Instant::now())
     }
 
-    /// Stops it in the middle of whatever it does, as a long garbage collection does.
+    /// Stops its process, as a long garbage collection does.
     ///
     /// # Errors
     /// When it has ended.
@@ -208,7 +208,7 @@ impl Worker {
         self.signal(Signal::Stop).await
     }
 
-    /// Lets a frozen one go on.
+    /// Continues a frozen worker.
     ///
     /// # Errors
     /// When it has ended.
@@ -226,8 +226,8 @@ impl Worker {
         told.with_context(|| format!("a worker of {} has ended", self.lock))
     }
 
-    /// The first news of this kind since the last that was waited for; or the newest, if nothing
-    /// came after it.
+    /// The first report of this kind after the last one that was waited for, or the newest one if
+    /// none came after it.
     async fn until(&mut self, wanted: News) -> anyhow::Result<Instant> {
         let heard = self.heard;
         let fits =
@@ -266,7 +266,7 @@ async fn listen(stdout: ChildStdout, tell: watch::Sender<Vec<(News, Instant)>>) 
     tell.send_modify(|news| news.push((News::Ended, Instant::now())));
 }
 
-/// What a worker is told on its standard input, a word per line.
+/// An order on the worker's standard input, one word per line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Contend,
@@ -308,10 +308,10 @@ pub struct WorkerArgs {
     work_on: bool,
 }
 
-/// Runs a worker until its standard input ends.
+/// Runs a worker until its standard input closes.
 ///
 /// # Errors
-/// When its arguments make no sense.
+/// When its arguments are invalid.
 pub async fn run(args: WorkerArgs) -> anyhow::Result<()> {
     let access = access(args.redis)?;
     let holder = Holder::new(&Holder::new_instance(), THREAD);
@@ -356,7 +356,7 @@ enum Ended {
 }
 
 impl Runner {
-    /// Until it is told to release, or its orders end.
+    /// Contends until it is told to release, or its orders end.
     async fn contend(&mut self) -> anyhow::Result<()> {
         let mut waiter = None;
         loop {
@@ -370,7 +370,7 @@ impl Runner {
                     say(News::Lost);
                     continue;
                 }
-                // Subscribed, so that it can be seen to wait.
+                // Subscribed, so that the lock has a visible waiter.
                 Ok(Attempt::Busy { .. }) if waiter.is_none() => {
                     waiter = self.lock.waiter().await.ok()
                 }
@@ -407,14 +407,14 @@ impl Runner {
         }
         self.notes.withdraw().await;
         if ended == Ended::Told {
-            // Where Redis cannot be reached, the lease runs out.
+            // If Redis cannot be reached, the lease runs out.
             let _released = self.lock.release().await;
             say(News::Released);
         }
         ended
     }
 
-    /// Orders about the work count at any time.
+    /// Handles the orders about the work, which are valid at any time.
     fn note(&self, order: Option<Order>) {
         match order {
             Some(Order::Hang) => self.hangs.store(true, Ordering::SeqCst),
@@ -423,7 +423,7 @@ impl Runner {
         }
     }
 
-    /// Until the lock may be free; whether it is told to contend no more meanwhile.
+    /// Waits until the lock may be free; returns whether it was told to release meanwhile.
     async fn told_to_release(&mut self, waiter: &mut Option<Waiter>) -> bool {
         let order = tokio::select! {
             () = woken(waiter) => return false,
@@ -434,7 +434,7 @@ impl Runner {
     }
 }
 
-/// By a release, or to try again.
+/// Waits for a release, or for the time of the next attempt.
 async fn woken(waiter: &mut Option<Waiter>) {
     let ended = match waiter {
         Some(waiter) => waiter.released(TRY_EVERY).await.is_err(),
@@ -446,7 +446,7 @@ async fn woken(waiter: &mut Option<Waiter>) {
     }
 }
 
-/// Never, without a watchdog.
+/// Waits for a loss; forever if there is no watchdog.
 async fn lost(watchdog: &mut Option<Watchdog>) {
     match watchdog {
         Some(watchdog) => {
@@ -456,13 +456,13 @@ async fn lost(watchdog: &mut Option<Watchdog>) {
     }
 }
 
-/// When this returns, the work does nothing any more.
+/// Aborts the work and waits for its end.
 async fn stop(work: JoinHandle<()>) {
     work.abort();
     let _aborted = work.await;
 }
 
-/// What a worker writes beside the lock.
+/// What a worker writes besides the lock.
 #[derive(Clone)]
 struct Notes {
     access: Access,
@@ -473,7 +473,7 @@ struct Notes {
 }
 
 impl Notes {
-    /// Again and again, also after Redis was away.
+    /// Writes repeatedly, also after Redis was unreachable.
     async fn write(mut self, hangs: Arc<AtomicBool>) {
         let (mut work, mut claim) = (interval(WORK_EVERY), interval(CLAIM_EVERY));
         loop {
@@ -506,7 +506,7 @@ impl Notes {
     }
 }
 
-/// A thread, because a read from standard input cannot be cancelled.
+/// Uses a thread, because a read from standard input cannot be cancelled.
 fn orders() -> mpsc::UnboundedReceiver<Order> {
     let (tell, orders) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
@@ -522,7 +522,7 @@ fn orders() -> mpsc::UnboundedReceiver<Order> {
     orders
 }
 
-/// That nobody listens any more is no reason to panic: the standard input ends too.
+/// A closed pipe is ignored: the standard input then closes too.
 fn say(news: News) {
     let mut out = std::io::stdout().lock();
     let _heard = writeln!(out, "{}", news.word()).and_then(|()| out.flush());

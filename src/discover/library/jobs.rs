@@ -1,5 +1,5 @@
-//! Locks that come and go with jobs and items, one of each: no singleton task, so they are named
-//! and left out.
+//! Locks for single jobs and items, which come and go. They are not singleton tasks, so they are
+//! only listed.
 
 use super::{Content, Guess, Seen};
 use crate::discover::shape::Shape;
@@ -16,13 +16,13 @@ pub(super) fn contains(key: &[u8], part: &[u8]) -> bool {
     key.windows(part.len()).any(|window| window == part)
 }
 
-/// `bull:<queue>:<job>:lock`; the prefix may be another, the value may not.
+/// `bull:<queue>:<job>:lock`. The prefix can be configured; the form of the value is fixed.
 pub(super) fn bullmq(seen: &Seen) -> Option<Guess> {
     let is_it = shape(seen)? == Shape::UuidAndNumber && seen.key.ends_with(b":lock");
     is_it.then_some(Guess::PerItem("BullMQ: a lock for each job in work"))
 }
 
-/// `uniquejobs:<digest>` and what is beside it.
+/// `uniquejobs:<digest>` and the keys beside it.
 pub(super) fn sidekiq_unique_jobs(seen: &Seen) -> Option<Guess> {
     if !contains(&seen.key, b"uniquejobs:") {
         return None;
@@ -44,7 +44,7 @@ pub(super) fn celery_once(seen: &Seen) -> Option<Guess> {
     ))
 }
 
-/// Unique jobs, and jobs that must not overlap.
+/// Laravel's unique jobs, and jobs that must not overlap.
 pub(super) fn laravel_jobs(seen: &Seen) -> Option<Guess> {
     shape(seen)?;
     let is_it = contains(&seen.key, b"laravel_unique_job:")
@@ -52,7 +52,7 @@ pub(super) fn laravel_jobs(seen: &Seen) -> Option<Guess> {
     is_it.then_some(Guess::PerItem("Laravel: a lock for each unique or overlapping job"))
 }
 
-/// `rueidislock:<n>:<name>`: one lock is a majority of several keys.
+/// `rueidislock:<n>:<name>`: one lock needs a majority of several keys.
 pub(super) fn rueidislock(seen: &Seen) -> Option<Guess> {
     shape(seen)?;
     seen.key.starts_with(b"rueidislock:").then_some(Guess::Unreadable(

@@ -1,4 +1,4 @@
-//! Redisson: the hash of a lock, and the keys that it keeps beside some of them.
+//! Redisson: the hash of a lock, and the keys beside it.
 
 use lockwatch_model::reading::Mode;
 use lockwatch_model::scheme::{self, Value};
@@ -12,7 +12,7 @@ const TIMEOUTS: &[u8] = b"redisson_lock_timeout:";
 const TOKEN: &[u8] = b"redisson_lock_token:";
 const LATCH: &[u8] = b"redisson_unlock_latch:";
 
-/// Whether the fields of a hash are named like those of a lock, so that it is worth reading.
+/// Whether the fields of a hash are named like a lock's, so that its values are worth reading.
 pub(in crate::discover) fn may_be_lock(names: &[Vec<u8>]) -> bool {
     !names.is_empty() && names.iter().all(|name| name == b"mode" || begins_with_client(name))
 }
@@ -22,7 +22,7 @@ pub(in crate::discover) fn queue(lock: &[u8]) -> Vec<u8> {
     beside(QUEUE, lock)
 }
 
-/// The key of what that queue's waiters wait until.
+/// The key with the timeouts of the queue's waiters.
 pub(in crate::discover) fn timeouts(lock: &[u8]) -> Vec<u8> {
     beside(TIMEOUTS, lock)
 }
@@ -43,7 +43,7 @@ pub(super) fn hash(seen: &Seen) -> Option<Guess> {
     }
     let value = scheme::of(SchemeKind::Redisson).decode(scanned.as_ref()?, true);
     let Value::Present { mode, holders } = value else { return None };
-    // Counters of pages are laid out alike, but no client's id is anything but a UUID.
+    // Other hashes of counters look the same, but only a lock's client ids are UUIDs.
     if !holders.iter().all(|holder| is_uuid(&holder.client)) {
         return None;
     }
@@ -63,7 +63,7 @@ pub(super) fn hash(seen: &Seen) -> Option<Guess> {
     }
 }
 
-/// What is kept beside locks.
+/// Recognises the keys beside locks.
 pub(super) fn companion(seen: &Seen) -> Option<Guess> {
     let key = seen.key.as_slice();
     let (role, inner) = match &seen.content {
@@ -81,7 +81,7 @@ pub(super) fn companion(seen: &Seen) -> Option<Guess> {
     Some(Guess::Companion(role, locks_of(inner)))
 }
 
-/// The permits of an `RPermitExpirableSemaphore` that are given out.
+/// The permits of an `RPermitExpirableSemaphore` that are in use.
 pub(super) fn permits(seen: &Seen) -> Option<Guess> {
     let inner = seen.key.strip_suffix(b":timeout")?;
     let is_it = matches!(seen.content, Content::Sorted { .. })
@@ -92,7 +92,7 @@ pub(super) fn permits(seen: &Seen) -> Option<Guess> {
     ))
 }
 
-/// `{name}:<uuid>:<thread>:rwlock_timeout:<n>` to `{name}`.
+/// Maps `{name}:<uuid>:<thread>:rwlock_timeout:<n>` to `{name}`.
 fn read_by(key: &[u8]) -> Option<&[u8]> {
     let (rest, entry) = split_last(key, b':')?;
     let (rest, thread) = split_last(rest.strip_suffix(b":rwlock_timeout")?, b':')?;
@@ -100,8 +100,8 @@ fn read_by(key: &[u8]) -> Option<&[u8]> {
     (is_number(entry) && is_integer(thread) && is_uuid(client)).then_some(inner)
 }
 
-/// The names that a lock may have whose side keys are called so: braces are added where there are
-/// none.
+/// The possible names of the lock whose side keys contain `inner`: Redisson adds braces if the
+/// lock's name has none.
 pub(in crate::discover) fn locks_of(inner: &[u8]) -> Vec<Vec<u8>> {
     let bare = inner.strip_prefix(b"{").and_then(|inner| inner.strip_suffix(b"}"));
     let bare = bare.filter(|bare| !bare.is_empty() && !bare.contains(&b'{'));

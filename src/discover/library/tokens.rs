@@ -1,5 +1,5 @@
-//! Locks that are a token in a string key. Most libraries leave no other mark, so that name and
-//! value must speak together.
+//! Locks that are a token in a string key. Most libraries leave no other mark, so that both name
+//! and value must match.
 
 use lockwatch_model::spec::SchemeKind;
 
@@ -7,7 +7,7 @@ use super::jobs::{contains, shape};
 use super::{Content, Guess, Laid, Seen};
 use crate::discover::shape::{Shape, ends_as_a_lock, names_a_lock};
 
-/// What many libraries do, and no mark tells which.
+/// The description of a lock whose library cannot be determined.
 pub(in crate::discover) const TOKEN: &str =
     "A token in a string (redis-py, redlock, redsync, Spring Integration, …)";
 
@@ -68,7 +68,7 @@ pub(super) fn symfony(seen: &Seen) -> Option<Guess> {
     ))
 }
 
-/// The name says "lock".
+/// The name contains a word for "lock".
 pub(super) fn named(seen: &Seen) -> Option<Guess> {
     let shape = shape(seen)?;
     if !names_a_lock(&seen.key) {
@@ -97,7 +97,7 @@ pub(super) fn named(seen: &Seen) -> Option<Guess> {
     }
 }
 
-/// The value is as redis-py's `Lock` and few others write it.
+/// The value has the form that redis-py's `Lock`, and few other libraries, write.
 pub(super) fn redis_py(seen: &Seen) -> Option<Guess> {
     let what = match shape(seen)? {
         Shape::TimeUuidHex => "redis-py's Lock, by its value",

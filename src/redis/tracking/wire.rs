@@ -1,4 +1,4 @@
-//! What a tracking connection brings, item by item, in bounded memory.
+//! Parses the data of a tracking connection item by item, in bounded memory.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -8,13 +8,13 @@ use redis::{Parser, PushKind, Value};
 
 use crate::redis::Failure;
 
-/// Bytes that are taken at once.
+/// Size of the read buffer in bytes.
 pub(super) const BUFFER_BYTES: usize = 256 << 10;
-/// Most bytes of one item: about 20,000 keys that change at once. The parser keeps it until it is
-/// whole.
+/// Maximum size of one item in bytes: about 20,000 keys that change at once. The parser buffers an
+/// item until it is complete.
 const ITEM_BYTES: usize = 512 << 10;
 
-/// Something whole that came.
+/// A complete item.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Item {
     /// These keys changed.
@@ -33,11 +33,11 @@ pub(super) enum Item {
     Reply,
 }
 
-/// Finds items through any cutting of the bytes.
+/// Finds items across arbitrary read boundaries.
 #[derive(Default)]
 pub(super) struct Scanner {
     parser: Parser,
-    /// What came since the newest whole item.
+    /// Bytes since the newest complete item.
     open_bytes: usize,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Debug for Scanner {
 }
 
 impl Scanner {
-    /// Takes in all of `bytes`, and shows to `each` the items that are whole now.
+    /// Consumes all of `bytes`, and passes each complete item to `each`.
     pub(super) fn scan(&mut self, bytes: &[u8], mut each: impl FnMut(Item)) -> Result<(), Failure> {
         let mut come = Come { left: bytes, is_over: false };
         self.open_bytes += bytes.len();
@@ -72,10 +72,10 @@ impl Scanner {
     }
 }
 
-/// Bytes that have come. Their end is not that of the stream.
+/// The received bytes. Reaching their end is not the end of the stream.
 struct Come<'a> {
     left: &'a [u8],
-    /// More was asked for.
+    /// The parser wanted more bytes.
     is_over: bool,
 }
 
@@ -105,7 +105,7 @@ fn item(value: Value) -> Item {
 mod tests {
     use super::*;
 
-    /// Feeds `bytes` in pieces of `cut`, as a connection does; gives what is seen, a word each.
+    /// Feeds `bytes` in pieces of `cut`, as a connection does; returns one word for each item.
     fn see(bytes: &[u8], cut: usize) -> Result<Vec<String>, Unknown> {
         let (mut scanner, mut seen) = (Scanner::default(), Vec::new());
         for piece in bytes.chunks(cut) {

@@ -19,23 +19,23 @@ use crate::sampler::node::Heard;
 use crate::sampler::urgency::{Urge, urgency};
 use crate::sampler::{Server, Tasks, seeker};
 
-/// A master and whoever follows it.
+/// A master and its replicas.
 type Shard = Arc<Vec<Announced>>;
 
-/// What is known of the cluster.
+/// The state of the cluster as far as known.
 pub(super) struct Cluster {
     pub(super) maps: mpsc::Receiver<Result<SlotMap, Unknown>>,
     urge: Urge,
     config: ClusterConfig,
-    /// The newest layout, or why there never was one.
+    /// The newest layout, or why there is none.
     map: Result<SlotMap, Unknown>,
-    /// Who had a slot before it changed hands, and until when they are looked at.
+    /// The previous servers of slots that changed hands, and until when they are read.
     former: BTreeMap<u16, (Shard, Mono)>,
-    /// When the first of them is looked at no more.
+    /// The earliest of these instants.
     former_until: Option<Mono>,
-    /// Slots that changed hands since the newest plan, and who had them before.
+    /// Slots that changed hands since the last plan, and their previous servers.
     moved: Vec<(u16, Shard)>,
-    /// The servers that decide by the newest plan.
+    /// The servers that decide by the last plan.
     deciding: BTreeSet<Arc<str>>,
     _asking: AbortOnDropHandle<()>,
 }
@@ -58,8 +58,8 @@ impl Cluster {
         }
     }
 
-    /// Takes in a layout; says whether it changes anything. One that is not told leaves the newest
-    /// in force: each of its servers still says what it is, and what it does not serve any more.
+    /// Takes in a layout and returns whether it changes anything. After a failure the newest layout
+    /// stays in force: each server still reports its role, and which slots it no longer serves.
     pub(super) fn learn(&mut self, told: Result<SlotMap, Unknown>) -> bool {
         if self.map == told || (told.is_err() && self.map.is_ok()) {
             return false;
@@ -77,7 +77,7 @@ impl Cluster {
         true
     }
 
-    /// A server told something, or failed to.
+    /// Takes in what a server reported, or that it failed.
     pub(super) fn heard(&self, address: &str, heard: &Heard) {
         let deposed = heard.failed.is_some() || heard.role == Some(Role::Replica);
         if heard.moved || (deposed && self.deciding.contains(address)) {
@@ -85,7 +85,7 @@ impl Cluster {
         }
     }
 
-    /// When the plan may change although no layout is told.
+    /// When the plan may change without a new layout.
     pub(super) fn next_wake(&self) -> Option<Mono> {
         self.former_until
     }
@@ -113,7 +113,7 @@ impl Cluster {
         for (task, spec) in all.iter() {
             servers.sort(*task, spec, &mut sorting);
         }
-        // A master without tasks is there, but decides nothing.
+        // A master without tasks is part of the topology, but decides nothing.
         let masters: BTreeSet<&HostPort> =
             map.masters().iter().filter_map(|master| servers.resolve(master)).collect();
         let deciding = sorting.deciding;
@@ -146,7 +146,8 @@ impl Cluster {
         }
     }
 
-    /// Where each announced server is dialled; those that may not be are left out.
+    /// The address at which each announced server is dialled; servers that the configuration does
+    /// not allow are left out.
     fn reached(&self, map: &SlotMap) -> BTreeMap<Announced, HostPort> {
         let former: BTreeSet<&Shard> = self.former.values().map(|(shard, _)| shard).collect();
         let former = former.into_iter().flat_map(|shard| shard.iter().cloned());
@@ -162,13 +163,13 @@ impl Cluster {
         self.config.peers.resolve(announced, &self.config.nodes)
     }
 
-    /// Servers that the configuration does not allow are named once for each layout.
+    /// Logs the servers that the configuration does not allow, once for each layout.
     fn tell_foreign(&self, map: &SlotMap) {
         map.nodes().iter().filter(|node| self.resolve(node).is_none()).for_each(foreign);
     }
 }
 
-/// The slots of which another server is master than before, or none; and who had them.
+/// The slots that moved to another master, or to none, and their previous servers.
 fn moved(old: &SlotMap, new: &SlotMap) -> Vec<(u16, Shard)> {
     let mut shards: BTreeMap<&Announced, Shard> = BTreeMap::new();
     let owners = (0..SLOTS).filter_map(|slot| Some((slot, old.owner(slot)?)));
@@ -181,23 +182,23 @@ fn moved(old: &SlotMap, new: &SlotMap) -> Vec<(u16, Shard)> {
     moved.map(shard).collect()
 }
 
-/// Which server has which key.
+/// Maps keys to servers.
 struct Servers<'a> {
     map: &'a SlotMap,
     former: &'a BTreeMap<u16, (Shard, Mono)>,
     reached: BTreeMap<Announced, HostPort>,
 }
 
-/// The tasks of a cluster by their servers.
+/// The tasks of a cluster, grouped by server.
 #[derive(Default)]
 struct Sorting<'a> {
     known: BTreeSet<&'a HostPort>,
-    /// Who has locks, or what lives beside them.
+    /// The servers that have locks, or keys beside them.
     deciding: BTreeSet<&'a HostPort>,
     own: BTreeMap<&'a HostPort, Vec<(TaskIndex, Arc<TaskSpec>)>>,
     witnessed: BTreeMap<&'a HostPort, Vec<(TaskIndex, Arc<TaskSpec>)>>,
     unserved: BTreeMap<Unknown, Vec<(TaskIndex, Arc<TaskSpec>)>>,
-    /// Of tasks of which not everything lives beside the lock, what does.
+    /// For tasks whose keys are on several servers, the parts that live with the lock.
     scopes: BTreeMap<&'a HostPort, BTreeMap<TaskIndex, Scope>>,
     beside: BTreeMap<TaskIndex, Vec<(Server, Scope)>>,
 }
@@ -218,8 +219,8 @@ impl Servers<'_> {
         let own = (task, Arc::clone(spec));
         let number = slot(&spec.lock.key);
         let at = self.of(number);
-        // Who had the slot stays a witness also while nobody serves it: of a split, both sides must
-        // have been seen all the time.
+        // The previous server of a slot stays a witness even while nobody serves the slot: to
+        // detect a split, both sides must be read without interruption.
         let former = self.former.get(&number).into_iter().flat_map(|(shard, _)| shard.iter());
         let others: BTreeSet<&HostPort> = self
             .map
@@ -260,8 +261,8 @@ impl Servers<'_> {
 
 type ScopeField = fn(&mut Scope) -> &mut bool;
 
-/// The keys that a task has beside its lock, and which part of it each one is. Switches in keys of
-/// their own share a slot.
+/// The keys of a task besides its lock, and the part that each one is. Switches in keys of their
+/// own share a slot.
 fn keys_beside(spec: &TaskSpec) -> impl Iterator<Item = (&Key, ScopeField)> {
     let switches = spec.wanted.as_ref().and_then(|wanted| match &wanted.source {
         WantedSource::Hash(key) | WantedSource::Set(key) | WantedSource::Counter(key) => Some(key),

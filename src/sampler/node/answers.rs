@@ -1,5 +1,4 @@
-//! What comes of what a server was asked: answers that may be believed, answers that may not, and
-//! connections that are lost.
+//! Handles the results of batches: accepted answers, rejected answers, and lost connections.
 
 use std::sync::Arc;
 
@@ -23,11 +22,11 @@ use crate::sampler::question::{Answer, Kept};
 use crate::sampler::{Gone, Out};
 use crate::trace::{self, Asked, Exchange, Traces, Worth};
 
-/// Most rounds in which one task is read.
+/// Maximum number of rounds in which one task is read.
 const ROUNDS: u8 = 4;
 
 impl Node {
-    /// The oldest batch under way is over.
+    /// Completes the oldest batch in flight.
     pub(super) async fn land(
         &mut self,
         landing: Result<Landing, JoinError>,
@@ -47,7 +46,7 @@ impl Node {
         }
     }
 
-    /// What came of a batch.
+    /// Handles the result of a batch.
     async fn landed(&mut self, flying: Flying, landing: Landing, out: &Out) -> Result<Heard, Gone> {
         let replies = match landing.replies {
             Ok(replies) => replies,
@@ -87,7 +86,7 @@ impl Node {
         }
     }
 
-    /// Says which command is answered with an error, of each once.
+    /// Logs which command was answered with an error, once for each command.
     fn tell_refused(&mut self, refused: Option<String>) {
         if let Some(command) = self.newly_refused(refused) {
             tracing::warn!(
@@ -99,7 +98,8 @@ impl Node {
         }
     }
 
-    /// Not every batch has all commands in it, and of several that are refused each may come first.
+    /// Batches hold different commands, and of several refused ones each may come first: so every
+    /// logged command is remembered.
     pub(super) fn newly_refused(&mut self, refused: Option<String>) -> Option<String> {
         refused.filter(|command| self.refused.insert(command.clone()))
     }
@@ -122,7 +122,7 @@ impl Node {
         }
     }
 
-    /// The replies to a round of a batch may be believed.
+    /// Takes in the replies to a round of a batch that may be accepted.
     async fn believe(
         &mut self,
         what: What,
@@ -135,13 +135,13 @@ impl Node {
         self.wake_ups.is_up(true);
         let Answer { attestation, mut done, mut again } = answer;
         if matches!(what, What::Scheduled(_)) {
-            // Tasks may have gone to another server meanwhile, which has perhaps answered already.
+            // Tasks may have moved to another server meanwhile, which may have answered already.
             done.retain(|(task, _)| self.owns(*task));
             again.retain(|(task, _)| self.owns(*task));
         }
         let mut heard = Heard { role: Some(attestation.role), ..Heard::default() };
         let standing = self.standing(&what);
-        // A witness may well be asked for what it never had.
+        // A witness may be asked for keys that it never had.
         heard.moved =
             standing == Standing::Decides && done.iter().any(|(_, reading)| has_moved(reading));
         let instants = (timing.sent, timing.received.since_ms(timing.sent));
@@ -187,7 +187,7 @@ impl Node {
         Ok(heard)
     }
 
-    /// Plans what to read again soon; says whose locks were read.
+    /// Plans the next reads; returns the tasks whose locks were read.
     fn observe(
         &mut self,
         done: &[(TaskIndex, TaskReading)],
@@ -202,7 +202,7 @@ impl Node {
         known.map(|(task, _)| *task).collect()
     }
 
-    /// The reading of a task whose replies are too large.
+    /// The reading of a task whose replies exceed the limits.
     fn too_large(&self, task: TaskIndex, spec: &TaskSpec) -> TaskReading {
         let beside = self.duty.scope(task).unreadable(spec, Unknown::TooLarge);
         TaskReading {
@@ -212,7 +212,7 @@ impl Node {
         }
     }
 
-    /// Gives the connection up, and with it all that is under way.
+    /// Gives up the connection and all batches in flight.
     pub(super) async fn lose(
         &mut self,
         flying: Option<Flying>,
@@ -233,7 +233,7 @@ impl Node {
             let took = (launched, now.since_ms(launched));
             self.show(question.take_kept(), (&what, round), took, (&[], Err(why)), &out.traces);
             match (&what, why) {
-                // Replies come in order: the first batch is the one whose reply it was.
+                // Replies come in order, so the oversized reply belongs to the first batch.
                 (What::Scheduled(batch), Unknown::TooLarge) if position == 0 => {
                     self.schedule.too_large(batch, &tasks, now);
                 }
@@ -244,7 +244,7 @@ impl Node {
         Ok(Heard { failed: Some(why), ..Heard::default() })
     }
 
-    /// A dial is over.
+    /// Handles the end of a dial.
     pub(super) async fn greeted(&mut self, dialled: Dialled, out: &Out) -> Result<Heard, Gone> {
         let opening = self.opening.take();
         match dialled {
@@ -276,7 +276,7 @@ impl Node {
                         };
                         self.landed(flying, landing, out).await
                     }
-                    // It was made for another server.
+                    // The opening was made for another server.
                     (Some(flying), _) => {
                         self.broken(&flying.what);
                         Ok(Heard { role, ..Heard::default() })
@@ -294,13 +294,13 @@ impl Node {
         }
     }
 
-    /// What the answers are good for: whatever lives beside a lock is read of a server that decides
-    /// about it.
+    /// The standing of an answer. Keys beside a lock are always read from a server that decides
+    /// about them.
     pub(super) fn standing(&self, what: &What) -> Standing {
         if matches!(what, What::Beside(_)) { Standing::Decides } else { self.duty.standing }
     }
 
-    /// Puts what was kept of a batch where those find it who wait for it.
+    /// Passes what was kept of a batch to the traces.
     fn show(
         &self,
         kept: Vec<Kept>,
@@ -334,7 +334,7 @@ impl Node {
     }
 }
 
-/// Whether a reading shows that a key is not where it was thought to be.
+/// Whether a reading shows that a key is not on the expected server.
 fn has_moved(reading: &TaskReading) -> bool {
     let TaskReading { lock, beside, .. } = reading;
     let all = [

@@ -1,5 +1,5 @@
-//! What a server is asked, and when: batches of its schedule, what lives beside locks of other
-//! servers, and its role.
+//! Decides what a server is asked and when: scheduled batches, keys beside locks of other servers,
+//! and its role.
 
 use std::sync::Arc;
 
@@ -20,18 +20,19 @@ use crate::sampler::question::Question;
 use crate::sampler::{Gone, Out, unreadable};
 use crate::trace::Traces;
 
-/// Most batches under way on one connection.
+/// Maximum number of batches in flight on one connection.
 pub(super) const FLIGHTS: usize = 4;
-/// Most of them for hints alone: what is due anyway never waits for these.
+/// Maximum number of them that are sent only because of hints, so that scheduled batches never wait
+/// for these.
 const HINTED_FLIGHTS: usize = FLIGHTS - 1;
 
-/// Parts of tasks whose locks live on the server `of`.
+/// A read of parts of tasks whose locks live on the server `of`.
 pub(super) struct BesideRead {
     pub(super) parts: Vec<(TaskIndex, Scope)>,
     pub(super) of: Arc<str>,
 }
 
-/// A batch under way on the connection.
+/// A batch in flight on the connection.
 pub(super) struct Flight {
     pub(super) flying: Flying,
     pub(super) reply: AbortOnDropHandle<Landing>,
@@ -45,10 +46,10 @@ pub(super) struct Flying {
     pub(super) launched: Mono,
 }
 
-/// What a batch is about.
+/// The content of a batch.
 pub(super) enum What {
     Scheduled(Batch),
-    /// The server's role alone.
+    /// Only the server's role.
     Pulse,
     Beside(BesideRead),
 }
@@ -59,7 +60,7 @@ pub(in crate::sampler) struct Landing {
     pub(super) sent_wall: AgentWall,
     pub(super) received: Mono,
     pub(super) replies: Result<Vec<Reply>, redis::Failure>,
-    /// A command that was answered with an error of no known kind.
+    /// A command that the server answered with an error of no known kind.
     pub(super) refused: Option<String>,
 }
 
@@ -71,8 +72,8 @@ async fn ask(connection: Arc<redis::Connection>, commands: Vec<Command>, clock: 
     Landing { sent, sent_wall, received, replies, refused }
 }
 
-/// The first of `commands` that was answered with an error of no known kind. What the server says
-/// itself may repeat anything, and is not for the log.
+/// The first of `commands` that was answered with an error of no known kind. The error text may
+/// quote anything, so it is not logged.
 pub(super) fn refused(commands: &[Command], replies: &[Reply]) -> Option<String> {
     let is_odd = |reply: &Reply| matches!(reply, Reply::Error(error) if Unknown::from(error) == Unknown::ServerError);
     let (command, _) = commands.iter().zip(replies).find(|(_, reply)| is_odd(reply))?;
@@ -91,7 +92,7 @@ impl Node {
         let read = BesideRead { parts, of: Arc::clone(of) };
         match (self.link.connection(), self.lost) {
             (Some(_), _) => {
-                // Of a server that lags behind, only the newest question matters.
+                // If a server lags, only the newest request matters.
                 self.beside.retain(|waiting| waiting.of != read.of || waiting.parts != read.parts);
                 self.beside.push_back(read);
                 Ok(())
@@ -114,7 +115,7 @@ impl Node {
         out.sample(Some(&self.address), Standing::Decides, (now, 0), outcome).await
     }
 
-    /// What is due at `now`, and how its tasks are read.
+    /// The batch that is due at `now`, and how its tasks are read.
     pub(super) fn next_batch(
         &mut self,
         now: Mono,
@@ -148,12 +149,12 @@ impl Node {
         self.schedule.due(now)
     }
 
-    /// Whether one more batch may go out because of hints alone.
+    /// Whether another batch may be sent only because of hints.
     pub(super) fn may_follow_hints(&self) -> bool {
         self.flights.len() < HINTED_FLIGHTS
     }
 
-    /// Whether its role is asked for more often than its locks.
+    /// Whether its role is requested more often than its locks.
     pub(super) fn pulses(&self) -> bool {
         self.duty.standing == Standing::Witness && self.role != Some(Role::Master)
     }
@@ -164,7 +165,7 @@ impl Node {
         let specs = batch.tasks.iter().filter_map(|task| Some((*task, self.spec(*task)?)));
         let read = |(task, spec): (TaskIndex, Arc<TaskSpec>)| match self.duty.standing {
             Standing::Decides => {
-                // Whoever wants to see a reading wants to see a whole one.
+                // A reader of a trace needs a whole reading, not a glance.
                 let is_shown = shown.as_ref().is_some_and(|shown| shown.contains(&spec.name));
                 let known = self.schedule.known(batch, task).filter(|_| !is_shown);
                 let read = TaskRead::new(
@@ -199,7 +200,7 @@ impl Node {
         (question, commands)
     }
 
-    /// The batch that shall go out with the next greeting: only after a reply was lost, see
+    /// The batch to send with the next greeting: only after a reply was lost, see
     /// [`redis::Opening`].
     pub(super) fn opening(&mut self, now: Mono, out: &Out) -> Option<redis::Opening> {
         let caps = self.caps.filter(|_| self.lost == Some(Unknown::Timeout))?;

@@ -1,4 +1,4 @@
-//! One server without a network: what becomes of what is under way when its duty, its role or its
+//! One server without a network: what happens to batches in flight when its duty, its role or its
 //! connection changes.
 
 use std::ops::Range;
@@ -22,7 +22,7 @@ use crate::sampler::Tasks;
 use crate::sampler::question::Question;
 use crate::trace::Traces;
 
-/// What the connections of these tests can do.
+/// The capabilities of the connections in these tests.
 const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: false, sharded: false };
 
 fn tasks(numbers: Range<usize>) -> Tasks {
@@ -44,7 +44,7 @@ fn at(host: &str) -> HostPort {
     HostPort { host: host.to_owned(), port: 6379 }
 }
 
-/// Two servers, which are read each minute.
+/// Two servers that are read each minute.
 fn config() -> RedisConfig {
     RedisConfig {
         name: "main".into(),
@@ -58,7 +58,7 @@ fn config() -> RedisConfig {
     }
 }
 
-/// One of them.
+/// The first of them.
 fn node(standing: Standing, own: &Tasks) -> Node {
     let config = config();
     let mut node = Node::new("one:6379".into(), config.endpoint(at("one")), &config, Mono(0));
@@ -80,7 +80,7 @@ fn out() -> (Out, mpsc::Receiver<Input>) {
     )
 }
 
-/// A connection to a server that says that it has this role.
+/// A connection to a server that reports this role.
 async fn connection(node: &Node, role: &str) -> redis::Connection {
     let (here, mut there) = tokio::io::duplex(1 << 16);
     let role = format!("*1\r\n${}\r\n{role}\r\n", role.len());
@@ -89,7 +89,7 @@ async fn connection(node: &Node, role: &str) -> redis::Connection {
     redis::greet_over(here, node.endpoint(), None, None).await.unwrap().0
 }
 
-/// A batch about these tasks that was sent.
+/// A sent batch about these tasks.
 fn flying(what: What, about: &Tasks) -> Flying {
     let read = |(task, spec): &(TaskIndex, Arc<TaskSpec>)| {
         (*task, TaskRead::new(Arc::clone(spec), CAPS, false, Scope::LOCK))
@@ -99,7 +99,7 @@ fn flying(what: What, about: &Tasks) -> Flying {
     Flying { what, question, round: 1, launched: Mono(0) }
 }
 
-/// Puts it under way; the server says nothing.
+/// Puts it in flight; the server does not answer.
 fn fly(node: &mut Node, flying: Flying) {
     node.flights.push_back(Flight {
         flying,
@@ -126,8 +126,8 @@ async fn a_batch_that_fails_is_told_of_the_tasks_that_are_still_read_here() {
     assert_eq!(outcome, Outcome::Failed { tasks: vec![TaskIndex(1)], why: Unknown::Timeout });
 }
 
-/// Asks at `asked`; the server says nothing until a reload, two seconds later. Whether that was too
-/// long.
+/// Asks at `asked`; the server does not answer until a reload two seconds later. Returns whether
+/// that was too long.
 async fn asked_in_vain(node: &mut Node, asked: u64) -> bool {
     let own = tasks(0..1);
     node.assign(&duty(Standing::Decides, &own), Mono(asked));
@@ -147,7 +147,7 @@ async fn a_server_that_hangs_is_given_up_however_often_the_configuration_is_read
     for asked in [0, 2_000, 4_000] {
         assert!(!asked_in_vain(&mut node, asked).await, "{asked}");
     }
-    // What nobody waited for does not count, and any answer ends it.
+    // Time in which nobody waited does not count, and any answer resets it.
     fly(&mut node, flying(What::Pulse, &tasks(0..1)));
     assert!(node.land(Ok(landing(Ok(Vec::new()))), &out).await.is_ok());
     let connection = self::connection(&node, "master").await;
@@ -165,7 +165,7 @@ async fn a_server_that_hangs_is_given_up_however_often_the_configuration_is_read
     assert_eq!(node.lost, Some(Unknown::Timeout));
 }
 
-/// Whoever decides about its tasks may answer all the while.
+/// The server that decides about the tasks may answer all the time.
 #[tokio::test]
 async fn a_witness_that_is_out_of_reach_makes_no_task_unknown() {
     let _rule = crate::truth::rule("1 evidence");
@@ -189,7 +189,8 @@ async fn another_interval_counts_from_the_reload_on() {
     assert_eq!(node.schedule.next_wake(), Some(Mono(1_000)));
 }
 
-/// Else who waits longest for its turn would never have it, if reloads come more often than that.
+/// Otherwise the task that has waited longest would never be read while reloads come more often
+/// than its turn.
 #[tokio::test]
 async fn the_sweep_goes_on_where_it_was_however_often_the_configuration_is_read() {
     let own = tasks(0..3 * BATCH_TASKS);
@@ -244,7 +245,7 @@ async fn of_what_waits_to_be_asked_beside_a_lock_only_the_newest_is() {
     assert_eq!(node.beside.len(), 3);
 }
 
-/// It may have become a witness since it was asked: a replica's word decides nothing.
+/// The server may have become a witness since the request: a replica's answer decides nothing.
 #[tokio::test]
 async fn what_lives_beside_a_lock_is_read_of_a_server_that_decides() {
     let _rule = crate::truth::rule("1 evidence");
@@ -286,7 +287,7 @@ async fn whoever_decides_and_says_that_it_is_a_replica_is_heard_as_one() {
     assert_eq!((heard.role, heard.failed), (Some(Role::Replica), Some(Unknown::NotMaster)));
 }
 
-/// The commands were made for a server that can do other things.
+/// The commands were made for a server with other capabilities.
 #[tokio::test]
 async fn what_went_out_with_the_greeting_of_another_server_is_asked_again() {
     let (out, mut told) = out();
@@ -307,8 +308,8 @@ async fn what_went_out_with_the_greeting_of_another_server_is_asked_again() {
     assert!(node.link.connection().is_some() && node.schedule.due(Mono(1)).is_some());
 }
 
-/// Some servers have commands renamed or switched off. Where their answer can be seen is what
-/// `Unknown::ServerError` tells people.
+/// Some servers have commands renamed or disabled. The text of `Unknown::ServerError` refers users
+/// to this log line.
 #[test]
 fn a_command_that_is_answered_with_an_error_is_named() {
     let error = |code: &str, detail: &str| {
@@ -331,8 +332,7 @@ fn a_command_that_is_answered_with_an_error_is_named() {
     assert_eq!(named([fine.clone(), fine.clone(), fine]), None);
 }
 
-/// Of two commands that are refused, one batch has the one, the next the other: that would be a
-/// line for each batch, for ever.
+/// Two refused commands may come in turn, one in each batch: that would log a line for each batch.
 #[test]
 fn each_command_that_is_answered_with_an_error_is_named_once() {
     let mut node = node(Standing::Decides, &tasks(0..1));

@@ -1,5 +1,4 @@
-//! Which tasks a key concerns: the exact names behind the prefixes under which a server tells of
-//! changes.
+//! Maps changed keys to tasks: the exact names, because a server announces all keys under a prefix.
 
 use std::fmt;
 
@@ -8,19 +7,19 @@ use lockwatch_model::wake_ups::{prefixes, watched_keys};
 
 use crate::sampler::Tasks;
 
-/// The keys of one redis whose change matters, each with its tasks.
+/// The keys of one Redis that matter, each with its tasks.
 pub(in crate::sampler) struct Filter {
-    /// What each task is read at.
+    /// The interval at which each task is read, in milliseconds.
     pub(super) interval_ms: u64,
     pub(super) prefixes: Vec<Vec<u8>>,
-    /// How many tasks there are.
+    /// Number of tasks.
     pub(super) tasks: usize,
-    /// Sorted; a key of several tasks is there several times.
+    /// Sorted; a key of several tasks is listed several times.
     keys: Vec<(Key, TaskIndex)>,
 }
 
 impl Filter {
-    /// What concerns `tasks`, which are read every `interval_ms`.
+    /// The keys of `tasks`, which are read every `interval_ms`.
     pub(in crate::sampler) fn new(tasks: &Tasks, interval_ms: u64) -> Filter {
         let keys = tasks
             .iter()
@@ -33,13 +32,13 @@ impl Filter {
         Filter { interval_ms, prefixes, tasks: tasks.len(), keys }
     }
 
-    /// Where a key stands, if it is any task's.
+    /// The position of a key, if it belongs to a task.
     pub(super) fn position(&self, key: &[u8]) -> Option<usize> {
         let position = self.keys.partition_point(|(other, _)| other.as_slice() < key);
         self.keys.get(position).is_some_and(|(other, _)| other == key).then_some(position)
     }
 
-    /// The tasks of the key that stands there.
+    /// The tasks of the key at `position`.
     pub(super) fn tasks_at(&self, position: usize) -> impl Iterator<Item = TaskIndex> {
         let rest = self.keys.get(position..).unwrap_or_default();
         let same =

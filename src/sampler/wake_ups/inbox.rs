@@ -1,6 +1,6 @@
-//! Between who listens and who reads: the keys that changed, each once. It cannot grow beyond those
-//! that are watched, however often and however fast a server tells of changes, and whoever listens
-//! never waits for who reads.
+//! The queue between listener and sampler: the set of changed keys. It cannot grow beyond the
+//! watched keys, however fast a server announces changes, and the listener never waits for the
+//! sampler.
 
 use std::collections::BTreeSet;
 use std::mem::take;
@@ -12,18 +12,18 @@ use tokio::sync::mpsc;
 
 use super::Filter;
 
-/// What has come since it was taken last.
+/// What was received since the last call of [`Inbox::take`].
 #[derive(Debug, Default)]
 pub(in crate::sampler) struct Hints {
-    /// The tasks that are concerned, each once for each of its keys.
+    /// The tasks concerned, each once for each of its changed keys.
     pub(in crate::sampler) tasks: Vec<TaskIndex>,
-    /// Any task may be.
+    /// Whether any task may be concerned.
     pub(in crate::sampler) all: bool,
-    /// How it stands, and what came beside the tasks.
+    /// The state, and what was received besides changes of tasks' keys.
     pub(super) news: input::WakeUps,
 }
 
-/// What has come and was not taken yet.
+/// What was received and not taken yet.
 pub(super) struct Inbox {
     contents: Mutex<Contents>,
     wake: mpsc::Sender<()>,
@@ -31,14 +31,14 @@ pub(super) struct Inbox {
 
 pub(super) struct Contents {
     filter: Arc<Filter>,
-    /// Where the keys that changed stand in the filter.
+    /// Positions of the changed keys in the filter.
     changed: BTreeSet<usize>,
     all: bool,
     news: input::WakeUps,
 }
 
 impl Inbox {
-    /// Its other end says when there is something to be taken.
+    /// Makes an inbox; the receiver signals that there is something to take.
     pub(super) fn new(filter: &Arc<Filter>) -> (Inbox, mpsc::Receiver<()>) {
         let (wake, signal) = mpsc::channel(1);
         let contents = Contents {
@@ -50,15 +50,15 @@ impl Inbox {
         (Inbox { contents: Mutex::new(contents), wake }, signal)
     }
 
-    /// Takes in what came, and wakes who reads.
+    /// Updates the contents, and wakes the sampler.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut Contents) -> R) -> R {
         let result = change(&mut self.contents.lock().unwrap_or_else(PoisonError::into_inner));
-        // Where there is a signal already, it is for this as well.
+        // If a signal is pending already, it covers this change too.
         let _already = self.wake.try_send(());
         result
     }
 
-    /// How it stands now.
+    /// Sets the state.
     pub(super) fn stands(&self, state: WakeUpState) {
         self.change(|contents| contents.stands(state));
     }
@@ -79,7 +79,7 @@ impl Inbox {
 }
 
 impl Contents {
-    /// Keys are found by `filter` from now on; what changed by the one before is any task's.
+    /// Replaces the filter. Positions in the old one are lost, so any task counts as changed.
     pub(super) fn refilter(&mut self, filter: &Arc<Filter>) {
         self.filter = Arc::clone(filter);
         self.changed.clear();

@@ -1,4 +1,4 @@
-//! Listens to one server for as long as that is wanted and possible, and begins again when it
+//! Listens to one server while that is wanted and possible, and reconnects when the connection
 //! breaks.
 
 use std::sync::Arc;
@@ -18,31 +18,33 @@ use crate::config::Endpoint;
 use crate::redis::{Failure, Push, Tracking};
 use crate::sampler::pace::Pace;
 
-/// How often the server is asked for a sign of life. It tells nothing while nothing changes, and
-/// nothing when it is gone.
+/// How often the server is pinged. It announces nothing while nothing changes, and nothing when it
+/// is gone.
 const PING_EVERY: Duration = Duration::from_secs(1);
-/// A server that refuses is asked again so much later: somebody may have given the permission.
+/// How long to wait before a server that refuses is asked again: somebody may have granted the
+/// permission.
 const REFUSED_AGAIN: Duration = Duration::from_secs(600);
-/// More bytes than the telling of one change has, unless its key is longer than any of ours.
+/// Upper limit of the size of one announcement in bytes, unless its key is longer than any watched
+/// one.
 const CHANGE_BYTES: usize = 1_024;
-/// So many changes are taken in at once, and so many more each second. Where they come faster, what
-/// is told is left for as long as it takes until some more are allowed: for a tenth of a second.
-/// Then it shares batches, which cost as much as many reads.
+/// Limits on the announcements that are read: this many at once, and [`TAKEN_PER_S`] more each
+/// second. At a higher rate, data is left in the socket until [`TAKEN_TOGETHER`] more are allowed,
+/// a tenth of a second. Then announcements arrive in batches, and a batch costs as much as many
+/// reads.
 const TAKEN_AT_ONCE: u32 = 16;
 const TAKEN_PER_S: u64 = 50;
 const TAKEN_TOGETHER: u32 = 5;
-/// More changes than polling costs are endured for so many seconds: everybody may start at once.
+/// How many seconds announcements may cost more than polling: many workers may start at once.
 const BURST_S: u32 = 5;
-/// A server that tells of too many is left alone for so long.
+/// How long to wait after a server announced too many changes.
 const FLOODED_AGAIN: Duration = Duration::from_secs(60);
-/// When everything may have changed, that is so much work for us: one change more for so many
-/// tasks.
+/// The cost of "everything may have changed", as a number of tasks that counts like one change.
 const TASKS_PER_CHANGE: usize = 100;
 
-/// Whether to listen, and for what.
+/// Whether to listen, and for which keys.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
-    /// The server answers other questions, and is believed.
+    /// Whether the server answers reads, and is believed.
     pub(super) is_up: bool,
     pub(super) filter: Arc<Filter>,
 }
@@ -53,18 +55,18 @@ impl PartialEq for Gate {
     }
 }
 
-/// Why it does not listen any more.
+/// Why listening ended.
 enum End {
-    /// Nobody wants it any more.
+    /// The wake-ups were turned off.
     Over,
-    /// It is to begin anew at once, or when the gate opens.
+    /// Listen again, at once or when the gate opens.
     Changed,
     Failed(Failure),
-    /// The server told of more changes than so many each second.
+    /// The server announced more changes than this many each second.
     Flooded(u64),
 }
 
-/// What was last said in the log about it.
+/// The newest state that was logged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Said {
     Nothing,
@@ -72,7 +74,7 @@ enum Said {
     Off(Unknown),
 }
 
-/// Listens until nobody wants it any more. What is told goes to `inbox`.
+/// Listens until the wake-ups are turned off. Announcements go to `inbox`.
 pub(super) async fn listen(
     endpoint: Endpoint,
     mut gates: watch::Receiver<Gate>,
@@ -86,7 +88,7 @@ pub(super) async fn listen(
         let Ok(gate) = gates.wait_for(|gate| gate.is_up).await.map(|gate| gate.clone()) else {
             return;
         };
-        // However often the other connection comes and goes.
+        // The limit holds however often the reading connection comes and goes.
         sleep_until(clock.instant(pace.next_dial(clock.now(), 0.0))).await;
         pace.dialled(clock.now());
         let started = tokio::select! {
@@ -124,8 +126,8 @@ pub(super) async fn listen(
             }
             Err(failure) => End::Failed(failure),
         };
-        // Whoever refuses is asked again at once when the other connection is made anew: it may be
-        // another server by now.
+        // A server that refuses is asked again at once when the reading connection is made again:
+        // it may be another server by now.
         let (again, waits_for_gate) = match end {
             End::Over => return,
             End::Changed => {
@@ -164,7 +166,7 @@ pub(super) async fn listen(
     }
 }
 
-/// Takes in what the server tells, until that ends.
+/// Reads announcements until the connection ends.
 async fn follow(
     mut tracking: Tracking,
     mut filter: Arc<Filter>,
@@ -242,31 +244,32 @@ async fn follow(
     }
 }
 
-/// Waits until something is told, and for `earliest`.
+/// Waits for data, and at least until `earliest`.
 async fn ready(tracking: &mut Tracking, earliest: Instant) -> Result<usize, Failure> {
-    // A timer that is over already may take a millisecond more.
+    // A timer that has expired already may still take a millisecond.
     if earliest > Instant::now() {
         sleep_until(earliest).await;
     }
     tracking.ready().await
 }
 
-/// What came costs something whether or not it tells of a change: so many changes, by its bytes.
+/// The cost of received data, as a number of changes by its size: data costs time even if it
+/// announces no change.
 fn burden(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(CHANGE_BYTES)).unwrap_or(u32::MAX)
 }
 
-/// Returns when the gate is shut, or an error when nobody wants to listen any more.
+/// Returns when the gate closes, or an error when the wake-ups are turned off.
 async fn closed(gates: &mut watch::Receiver<Gate>) -> Result<(), watch::error::RecvError> {
     gates.wait_for(|gate| !gate.is_up).await.map(|_| ())
 }
 
-/// Whether the server could answer, but will not.
+/// Whether the server could answer, but refuses to.
 fn is_refusal(why: Unknown) -> bool {
     matches!(why, Unknown::NoPermission | Unknown::ServerError | Unknown::Protocol | Unknown::Auth)
 }
 
-/// What a person can do about it.
+/// Advice for the log.
 fn remedy(why: Unknown) -> &'static str {
     match why {
         Unknown::NoPermission => {

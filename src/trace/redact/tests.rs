@@ -43,7 +43,7 @@ fn plain_spec(scheme: SchemeKind) -> TaskSpec {
     spec(scheme, WantedSource::Hash(b"users".to_vec()), ProgressSource::Key(b"progress".to_vec()))
 }
 
-/// Every kind of task.
+/// A task of every kind.
 fn specs() -> Vec<Arc<TaskSpec>> {
     let key = |name: &str| name.as_bytes().to_vec();
     let sources = [
@@ -72,8 +72,8 @@ fn specs() -> Vec<Arc<TaskSpec>> {
     specs
 }
 
-/// Every command that may be sent about `spec`, in the first round and, after these readers and
-/// this type, in the second.
+/// Every command that may be sent about `spec` in the first round and, given these readers and this
+/// type, in the second.
 fn all_commands(spec: &Arc<TaskSpec>) -> Vec<Command> {
     let mut all = Vec::new();
     for (pexpiretime, sharded) in [(true, false), (false, true)] {
@@ -147,8 +147,8 @@ fn no_command_and_no_reply_shows_what_could_release_a_lock() {
             for reply in &replies {
                 let shown = said(&spec, &command, Some(reply));
                 let text = format!("{} {}", shown.command, shown.reply.join(" "));
-                // What users write into their own switches, pauses and host names is shown; and so
-                // is an instance that calls itself by some other lock's token.
+                // Text of users in switches, pauses and host names is shown, even if an instance
+                // uses another lock's token as its name.
                 let own_text = matches!(kind, Kind::Text | Kind::Texts | Kind::Hosts);
                 let instance = kind == Kind::Claims && spec.lock.scheme == SchemeKind::Redisson;
                 assert!(own_text || !text.contains(THREAD), "{command:?} {reply:?}: {text}");

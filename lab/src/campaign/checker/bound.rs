@@ -1,11 +1,11 @@
-//! Bounds of a duration that an agent measures: how long it can be at most, as it counts, given
-//! what was true and what it could see.
+//! Upper bounds of durations that an agent measures, given what was true and what the agent could
+//! see.
 
 use super::spans::Spans;
 use crate::campaign::clock::Micros;
 
-/// An upper bound over time. It grows while what it measures may be so, keeps its value while it is
-/// not, and is nothing once the agent surely saw the opposite.
+/// An upper bound over time. It grows while the measured condition may hold, keeps its value while
+/// the condition does not hold, and is zero once the agent has surely seen the opposite.
 #[derive(Clone, Debug)]
 pub(super) struct Bound {
     grows: Spans,
@@ -13,29 +13,29 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// It grows during `grows`, and is nothing during `nothing`.
+    /// A bound that grows during `grows`, and is zero during `nothing`.
     pub(super) fn new(grows: Spans, nothing: Spans) -> Bound {
         Bound { grows, nothing }
     }
 
-    /// It may be this at most.
+    /// The maximum at this instant.
     pub(super) fn at(&self, at: Micros) -> Micros {
         let since = self.nothing.last_before(at).unwrap_or(0);
         self.grows.within_of(since, at)
     }
 
-    /// The same for a duration that goes on from its beginning until the opposite is seen.
+    /// Like [`Bound::at`], for a duration that continues from its start until the opposite is seen.
     pub(super) fn since(&self, at: Micros) -> Micros {
         let since = self.nothing.last_before(at).unwrap_or(0);
         self.grows.first_from(since).map_or(0, |began| at.saturating_sub(began))
     }
 
-    /// When it is nothing.
+    /// When the bound is zero.
     pub(super) fn nothing(&self) -> &Spans {
         &self.nothing
     }
 
-    /// The stretches between those in which it is nothing, and how much it grows in each.
+    /// The periods between those in which the bound is zero, and its growth in each.
     pub(super) fn peaks(&self, whole: (Micros, Micros)) -> Vec<((Micros, Micros), Micros)> {
         let all = self.nothing.within(whole);
         let grown = all.iter().map(|(from, to)| ((from, to), self.grows.within_of(from, to)));

@@ -1,4 +1,4 @@
-//! The judgement: what an agent had to say and did not, and what it said though it could not be
+//! Judges each agent: what it failed to report, and what it reported although that could not be
 //! true.
 
 use super::bound::Bound;
@@ -8,7 +8,7 @@ use super::spans::Spans;
 use super::truth::{Truth, Truths};
 use crate::campaign::clock::{Micros, SECOND};
 
-/// A measure of the agents that pages, or a claim.
+/// A measure of the agents that raises an alert, or a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Measure {
     Down,
@@ -17,7 +17,7 @@ pub(super) enum Measure {
     Blind,
     Split,
     SwitchesLost,
-    /// That a lock is held, or free.
+    /// Whether a lock is held.
     Held,
 }
 
@@ -57,11 +57,11 @@ impl Measure {
     }
 }
 
-/// What an agent did wrong.
+/// A mistake of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Violation {
     pub(super) measure: Measure,
-    /// A page that had to come, or one that must not have come.
+    /// `true`: an alert is missing; `false`: an alert is false.
     pub(super) missed: bool,
     pub(super) agent: usize,
     pub(super) task: usize,
@@ -70,12 +70,12 @@ pub(super) struct Violation {
     pub(super) why: String,
 }
 
-/// How often there was something to judge.
+/// How many cases there were to judge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Count {
     pub(super) must: usize,
     pub(super) must_not: usize,
-    /// Neither is certain.
+    /// Cases in which either answer may be right.
     pub(super) grey: usize,
 }
 
@@ -84,26 +84,26 @@ pub(super) struct Count {
 pub(super) struct Judgement {
     pub(super) violations: Vec<Violation>,
     pub(super) counts: Vec<(Measure, Count)>,
-    /// Task-time, over all agents, and how much of it could be judged.
+    /// Task time over all agents, and the part of it that could be judged.
     pub(super) time: Micros,
     pub(super) judged: Micros,
-    /// Why the rest could not, with overlaps.
+    /// Why the rest could not be judged; the reasons may overlap in time.
     pub(super) unjudged: Vec<(&'static str, Micros)>,
     pub(super) unjudged_faults: Vec<(u64, String)>,
 }
 
-/// The tolerances, from how a run is set up.
+/// The tolerances, which follow from the setup of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tolerance {
     /// How much later than its threshold a value may be shown.
     pub(super) delay: Micros,
     /// How much more than the truth an agent may count.
     pub(super) slack: Micros,
-    /// How long the agent must see the opposite until it surely has taken it in, and shows it.
+    /// How long the agent must see the opposite until it has surely processed and shown it.
     pub(super) sees: Micros,
-    /// How old what an agent shows of a lock may be.
+    /// Maximum age of what an agent shows of a lock.
     pub(super) age: Micros,
-    /// A hold that is shorter may fall between two readings.
+    /// A shorter hold may fall between two readings.
     pub(super) unseen: Micros,
 }
 
@@ -112,8 +112,7 @@ impl Tolerance {
         let times = logs.header.times;
         let ms = |ms: u64| ms * 1_000;
         let reading = ms(times.interval);
-        // A confirmation, a snapshot and a scrape, and a second for a machine that is busy but not
-        // too busy.
+        // A confirmation, a snapshot, a scrape, and one second for a busy machine.
         let shown = ms(260 + times.scrape) + SECOND;
         Tolerance {
             delay: reading + shown,
@@ -125,7 +124,7 @@ impl Tolerance {
     }
 }
 
-/// What judging one task of one agent needs.
+/// The input for judging one task of one agent.
 pub(super) struct Case<'a> {
     pub(super) logs: &'a Logs,
     pub(super) truth: &'a Truth,
@@ -189,7 +188,7 @@ pub(super) fn judge(logs: &Logs, truths: &Truths) -> Judgement {
     judgement
 }
 
-/// While a server is stopped or away, what its locks are is no question.
+/// Periods in which a server is stopped or away: the state of its locks is not judged then.
 fn excused(logs: &Logs, redis: usize) -> Spans {
     let of = logs
         .faults
@@ -198,7 +197,7 @@ fn excused(logs: &Logs, redis: usize) -> Spans {
     Spans::new(of.map(|fault| (fault.meant, fault.healed)))
 }
 
-/// Faults whose effect was not seen, or during which nobody could judge.
+/// Faults whose effect was not verified, or during which judging was impossible.
 fn unjudged_faults(logs: &Logs, sights: &[Vec<Sight>]) -> Vec<(u64, String)> {
     let mut found = Vec::new();
     for fault in &logs.faults {
@@ -220,7 +219,7 @@ fn unjudged_faults(logs: &Logs, sights: &[Vec<Sight>]) -> Vec<(u64, String)> {
             .map(|sight| sight.unjudged.within_of(window.0, window.1))
             .max()
             .unwrap_or_default();
-        // Who decides is in doubt for a moment in each failover.
+        // In each failover it is briefly unknown which server decides.
         let budget = ((window.1 - window.0) / 2).max(10 * SECOND).min(window.1 - window.0);
         if most >= budget {
             found.push((fault.id, format!("{:.1} s of it could not be judged", seconds(most))));
@@ -229,7 +228,7 @@ fn unjudged_faults(logs: &Logs, sights: &[Vec<Sight>]) -> Vec<(u64, String)> {
     found
 }
 
-/// For people.
+/// Seconds, for display.
 pub(super) fn seconds(of: Micros) -> f64 {
     std::time::Duration::from_micros(of).as_secs_f64()
 }
@@ -239,12 +238,12 @@ impl Case<'_> {
         ms * 1_000
     }
 
-    /// When the agent showed it, as far as it was asked.
+    /// When the agent showed the measure, limited to the time in which it was scraped.
     pub(super) fn shown(&self, measure: Measure) -> Spans {
         self.said(measure).and(&self.sight.asked)
     }
 
-    /// From each answer that showed it to the first one that did not any more.
+    /// From each scrape that showed the measure to the first one that did not.
     pub(super) fn said(&self, measure: Measure) -> Spans {
         let agent = self.logs.agents.get(self.agent);
         agent
@@ -263,13 +262,13 @@ impl Case<'_> {
         Violation { measure, missed, agent: self.agent, task: self.task, from, to, why }
     }
 
-    /// Instants from which on the agent surely has seen that `what` is so.
+    /// Instants at which the agent has surely seen that `what` holds.
     pub(super) fn seen(&self, what: &Spans, after: Micros) -> Spans {
         what.and(&self.sight.clear).without_beginnings(after)
     }
 
-    /// How long the agent waited for a core in this time, and the collector for its answers: so
-    /// much later it may say something.
+    /// How long the agent waited for a core in this period, and the collector for its answers: an
+    /// alert may come later by this time.
     fn waited(&self, from: Micros, to: Micros) -> Micros {
         let scrapes = self
             .logs
@@ -283,7 +282,7 @@ impl Case<'_> {
         these.map(|scrape| scrape.waited.max(scrape.received - scrape.sent)).sum()
     }
 
-    /// What must be shown at the latest so long after each of these stretches has lasted for
+    /// Checks that the measure is shown in time after each of these periods has lasted for
     /// `threshold`.
     pub(super) fn must(
         &self,
@@ -314,8 +313,8 @@ impl Case<'_> {
         found
     }
 
-    /// What must not be shown: at its beginning more than `bound` allows, or still when it surely
-    /// is over.
+    /// Checks that the measure is not shown: neither starting above `bound`, nor when its condition
+    /// is surely over.
     pub(super) fn must_not(
         &self,
         measure: Measure,
@@ -351,8 +350,7 @@ impl Case<'_> {
         found
     }
 
-    /// Counts the episodes of a bound: those that must not page, and those of which it is not
-    /// certain.
+    /// Counts the episodes of a bound: those in which no alert may fire, and the uncertain ones.
     pub(super) fn tally(
         &self,
         bound: &Bound,

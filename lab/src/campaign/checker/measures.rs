@@ -1,4 +1,4 @@
-//! Each measure: when it must be shown, and how much it can be at most.
+//! Each measure: when it must be shown, and its maximum value.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::campaign::clock::{Micros, SECOND};
 use crate::campaign::fault::Kind;
 
 impl Case<'_> {
-    /// What an agent knew is gone when it is killed; the next one may look long before it is ready.
+    /// A killed agent loses its state; the next one may be scraped long before it is ready.
     fn restarts(&self) -> Spans {
         Spans::new(self.sight.runs.within(self.whole).iter().map(|(from, _)| (from, from + 1)))
     }
@@ -23,15 +23,15 @@ impl Case<'_> {
             self.truth.free.and(&self.truth.wanted).and(&self.sight.clear).iter().collect();
         let mut found = self.must(Measure::Down, &sure, grace, count);
         let possible = self.truth.held.or(&self.truth.unwanted).within(self.whole);
-        // A hold or a switch that nobody saw counts as if it had not been.
+        // A hold or a switch that was too short to be seen counts as absent.
         let unseen = self.truth.held.or(&self.truth.unwanted).shorter_than(self.tolerance.unseen);
-        // Without sight, from one free reading to the next.
+        // While nothing is seen, from one free reading to the next.
         let dark = self.sight.clear.within(self.whole).padded(SECOND, SECOND);
         let bridges = dark.iter().filter_map(|(from, to)| {
             let first = possible.first_from(from).filter(|at| *at < to)?;
             Some((first, possible.last_before(to)?))
         });
-        // A slow answer is evidence for the instant at which it was asked for.
+        // A slow answer is evidence for the instant of its request.
         let early = possible.padded(Self::ms(times.timeout), 0).and(&dark);
         let grows = possible.or(&unseen).or(&Spans::new(bridges)).or(&early);
         let settled = self.seen(&self.truth.held, Self::ms(times.settle) + self.tolerance.sees);
@@ -106,7 +106,7 @@ impl Case<'_> {
         let threshold = Self::ms(self.logs.header.times.blind_after);
         let sure: Vec<_> = self.sight.blind.iter().collect();
         let mut found = self.must(Measure::Blind, &sure, threshold, count);
-        // What is clear for a moment only between two delays proves nothing.
+        // A clear view for a moment between two delays proves nothing.
         let clear = self.sight.clear.longer_than(self.tolerance.sees);
         let nothing = clear.or(&self.restarts());
         let reading = Self::ms(self.logs.header.times.interval + self.logs.header.times.timeout);
@@ -125,16 +125,16 @@ impl Case<'_> {
         let twice = self.twice().padded(0, Self::ms(self.logs.header.times.lease) + 20 * SECOND);
         let said = self.said(Measure::Split);
         for (from, to) in self.shown(Measure::Split).iter() {
-            // An agent that was stopped goes on with what it said, or would have said if it had
-            // been asked, before.
+            // An agent that was stopped continues with what it reported, or would have reported,
+            // before.
             let goes_on = said.iter().find(|(begin, end)| *begin <= from && from < *end);
             let began = self.answered_before(goes_on.map_or(from, |(begin, _)| begin));
             if twice.touches(began.saturating_sub(self.tolerance.age), from) {
                 continue;
             }
             if self.truth.rival.padded(0, self.tolerance.age).touches(began, from + 1) {
-                // Two masters do show two holders, and only its client knows that it has given up
-                // what one of them did late.
+                // Two masters do show two holders. Only the client knows that it has given up a
+                // hold on one of them late.
                 count.grey += 1;
             } else {
                 let why = "no two candidates can have believed that they hold it".to_owned();
@@ -163,12 +163,12 @@ impl Case<'_> {
         before.and_then(|before| scrapes.get(before)).map_or(at, |scrape| scrape.received)
     }
 
-    /// When two candidates may have believed that they hold the lock, each from its first word to
-    /// the end of its lease.
+    /// When two candidates may have believed to hold the lock, each from its first report until the
+    /// end of its lease.
     fn twice(&self) -> Spans {
         let lease = Self::ms(self.logs.header.times.lease);
-        // A process that was started again is another candidate; that the one before it was killed,
-        // nobody can see who only sees Redis.
+        // A restarted process is another candidate: from Redis alone, the kill of the previous one
+        // cannot be seen.
         let mut beliefs: BTreeMap<(&str, usize), Vec<(Micros, Micros)>> = BTreeMap::new();
         let mut open: BTreeMap<(&str, usize), Micros> = BTreeMap::new();
         for line in self.logs.holds.iter().filter(|line| line.task == self.task) {
@@ -181,12 +181,12 @@ impl Case<'_> {
             match line.event.as_str() {
                 "acquired" | "renewed" => {
                     open.insert(worker, line.sent);
-                    // A process that is stopped does not know when its lease is over.
+                    // A stopped process does not notice that its lease ends.
                     beliefs.entry(worker).or_default().push((line.sent, line.at + lease));
                 }
                 "released" => {
                     open.remove(&worker);
-                    // What was believed of the time after it is not so.
+                    // A belief that reached beyond this instant was wrong.
                     if let Some((_, to)) = beliefs.get_mut(&worker).and_then(|all| all.last_mut()) {
                         *to = (*to).min(line.at);
                     }
@@ -222,10 +222,10 @@ impl Case<'_> {
         let mut found = Vec::new();
         for at in &self.truth.lost {
             let known = self.truth.wanted.and(&self.sight.clear).longer_than(self.tolerance.sees);
-            // It knew of the switch, nothing kept it from that until the loss, and it did not begin
-            // anew until it had to say so.
+            // It knew of the switch, its view was clear until the loss, and it did not restart
+            // until it had to report the loss.
             let since = known.last_before(*at).unwrap_or(0);
-            // From when on it can see for as long as it may take to tell.
+            // When it has had a clear view for the maximum time until a report.
             let later = self.sight.clear.and(&Spans::one(*at, self.whole.1));
             let Some(sees) = later.longer_than(delay).first_from(*at) else { continue };
             let by = sees + delay;
@@ -254,7 +254,7 @@ impl Case<'_> {
                     && from < fault.healed + 20 * SECOND
             });
             let gone = self.truth.gone.iter().rev().find(|at| **at <= from).is_some_and(|at| {
-                // That it was switched off just before may not have been seen.
+                // The agent may not have seen a switch-off just before.
                 let seen = self
                     .sight
                     .clear
@@ -265,8 +265,7 @@ impl Case<'_> {
                     .iter()
                     .find(|write| *write > at)
                     .map(|write| write + self.tolerance.sees);
-                // What was switched on just before, the witness may have seen too late or only
-                // once.
+                // The witness may have seen a switch-on just before too late, or only once.
                 let written = |line: &SwitchLine| {
                     line.task == self.task && line.on && seen <= line.at && line.sent <= *at
                 };
@@ -288,7 +287,8 @@ impl Case<'_> {
         found
     }
 
-    /// What is shown of the lock must have been true within the time that a reading may take.
+    /// The displayed state of the lock must have been true within the maximum duration of a
+    /// reading.
     pub(super) fn held(&self, count: &mut Count) -> Vec<Violation> {
         let agent = self.logs.agents.get(self.agent);
         let shown = |what: char| {
@@ -298,8 +298,8 @@ impl Case<'_> {
                 .and(&self.sight.asked)
         };
         let late = self.sight.unjudged.padded(0, self.tolerance.age);
-        // Between two looks it may have been lost and taken again, as by a flush: only the worker
-        // knows.
+        // Between two looks the lock may have been lost and taken again, as after a flush: only the
+        // worker knows.
         let taken = |line: &&HostLine| line.task == self.task && line.event == "acquired";
         let taken = self.logs.holds.iter().filter(taken).map(|line| (line.sent, line.at + 1));
         let held = self.truth.held.minus(&Spans::new(taken));

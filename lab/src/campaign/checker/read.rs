@@ -1,4 +1,4 @@
-//! The logs of a run as data.
+//! Parses the logs of a run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,14 +16,15 @@ pub(super) struct Logs {
     pub(super) header: Header,
     pub(super) begin: Micros,
     pub(super) end: Micros,
-    /// How far the wall clock went away from the monotonic one during the run.
+    /// How far the wall clock drifted from the monotonic clock during the run.
     pub(super) wall_drift: Micros,
     /// When the injector, the cables and the users were late.
     pub(super) late: Spans,
     pub(super) faults: Vec<FaultLog>,
     /// In the order of [`Header::servers`].
     pub(super) servers: Vec<ServerLog>,
-    /// By redis: whom most Sentinels named (an index into its servers), whenever they were asked.
+    /// By Redis: the server named by the majority of the Sentinels (an index into its servers), at
+    /// each poll.
     pub(super) named: BTreeMap<usize, Vec<(Micros, Option<usize>)>>,
     pub(super) agents: Vec<AgentLog>,
     pub(super) holds: Vec<HostLine>,
@@ -41,7 +42,7 @@ pub(super) struct FaultLog {
     pub(super) meant: Micros,
     pub(super) lasts: Micros,
     pub(super) verified: Option<Micros>,
-    /// The end of the run, if it never was.
+    /// The end of the run, if the fault was never healed.
     pub(super) healed: Micros,
     pub(super) why_not: Option<String>,
 }
@@ -51,32 +52,32 @@ pub(super) struct FaultLog {
 pub(super) struct ServerLog {
     pub(super) redis: usize,
     pub(super) looks: Vec<Look>,
-    /// By task: from which look on what holds.
+    /// By task: the state from each look on.
     pub(super) locks: BTreeMap<usize, Vec<(usize, LockSeen)>>,
     pub(super) switches: BTreeMap<usize, Vec<(usize, SwitchSeen)>>,
     pub(super) progress: BTreeMap<usize, Vec<(usize, bool)>>,
 }
 
-/// One look; instants of question and answer.
+/// One look: the instants of request and answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Look {
     pub(super) sent: Micros,
     pub(super) received: Micros,
     pub(super) ok: bool,
     pub(super) master: bool,
-    /// Switches and progress were read too.
+    /// Whether switches and progress were read too.
     pub(super) slow: bool,
 }
 
-/// A lock as it is on a server.
+/// The state of a lock on a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LockSeen {
     pub(super) holder: Option<String>,
-    /// By the server's wall clock, in milliseconds; negative without one.
+    /// On the server's wall clock, in milliseconds; negative if there is none.
     pub(super) deadline_ms: i64,
 }
 
-/// A switch as it is on a server.
+/// The state of a switch on a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SwitchSeen {
     On,
@@ -84,27 +85,27 @@ pub(super) enum SwitchSeen {
     Absent,
 }
 
-/// From when on, whether it pages (`1`, `0`, or `?` when it was absent), and the value.
+/// The instant, whether the value raises an alert (`1`, `0`, or `?` if absent), and the value.
 pub(super) type Shown = (Micros, char, String);
 
-/// What an agent said.
+/// What an agent reported.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AgentLog {
     pub(super) scrapes: Vec<Scrape>,
-    /// By measure and task: from which scrape on what was shown.
+    /// By measure and task: what was shown from each scrape on.
     pub(super) shown: BTreeMap<(char, usize), Vec<Shown>>,
 }
 
-/// One scrape that was answered.
+/// One successful scrape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scrape {
     pub(super) sent: Micros,
     pub(super) received: Micros,
-    /// How long a thread of the agent waited for a core since the scrape before.
+    /// How long a thread of the agent waited for a core since the previous scrape.
     pub(super) waited: Micros,
 }
 
-/// What a candidate did.
+/// An action of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HostLine {
     pub(super) at: Micros,
@@ -114,7 +115,7 @@ pub(super) struct HostLine {
     pub(super) sent: Micros,
 }
 
-/// A switch that was written.
+/// A write of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SwitchLine {
     pub(super) at: Micros,
@@ -166,7 +167,7 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Logs> {
         each_line(folder, &format!("agent-{index}.log"), |words| agent.line(words))?;
         logs.agents.push(agent);
     }
-    // The last one is that of the real Redisson.
+    // The last log is that of the real Redisson client.
     for index in 0..=logs.header.hosts {
         each_line(folder, &format!("host-{index}.log"), |words| {
             logs.holds.push(host_line(words)?);
@@ -188,8 +189,8 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Logs> {
     Ok(logs)
 }
 
-/// Calls `take` with the words of each line. The last line may be cut off: a process was killed
-/// while it wrote.
+/// Calls `take` with the words of each line. The last line may be truncated, because a process was
+/// killed while it wrote.
 fn each_line(
     folder: &Path,
     name: &str,
@@ -341,7 +342,7 @@ fn faults(folder: &Path, end: Micros) -> anyhow::Result<Vec<FaultLog>> {
             all.insert(line.id, fault);
             continue;
         }
-        // What could not even be begun has no intent.
+        // A fault that could not be started has no intent in the log.
         let Some(fault) = all.get_mut(&line.id) else { continue };
         match line.word {
             Word::Verified { .. } => fault.verified = Some(line.at_us),

@@ -1,5 +1,5 @@
-//! What a run showed: how much was injected and judged, what was missed and what was false, and how
-//! the first of it came about.
+//! The report of a run: how much was injected and judged, what was missed and what was false, and
+//! the history of the first violations.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -9,17 +9,18 @@ use super::read::Logs;
 use super::truth::Truths;
 use crate::campaign::clock::{Micros, SECOND};
 
-/// A run is judged only if so much of its task-time and of its faults could be.
+/// Minimum share of task time, and of faults, that must be judged for the run to count.
 const ENOUGH: f64 = 0.95;
-/// Leases end by the wall clock, which must go with the monotonic one.
+/// Maximum drift of the wall clock, in microseconds: leases end by it, while the logs use the
+/// monotonic clock.
 const WALL_DRIFT: Micros = 50_000;
-/// How much of what came before a violation is told.
+/// Length of the history that is printed before a violation.
 const BEFORE: Micros = 15 * SECOND;
 const AFTER: Micros = 3 * SECOND;
-/// Violations of a measure that are listed.
+/// Maximum number of violations that are listed for one measure.
 const LISTED: usize = 8;
 
-/// Exit codes.
+/// Exit codes of the command.
 const MISSED_OR_FALSE: u8 = 2;
 const NOT_JUDGED: u8 = 3;
 
@@ -137,8 +138,8 @@ impl Report {
         Report { missed: missed.len(), false_pages: wrong.len(), refused, text }
     }
 
-    /// 0: all is right. 2: something was missed or false. 3: nothing was, but too little could be
-    /// judged. (1: it could not be run.)
+    /// 0: no violation. 2: missed or false alerts. 3: no violation, but too little could be judged.
+    /// (1: the campaign could not be run.)
     pub(in crate::campaign) fn exit_code(&self) -> u8 {
         if self.missed + self.false_pages > 0 {
             MISSED_OR_FALSE
@@ -181,8 +182,7 @@ fn one(logs: &Logs, violation: &Violation) -> String {
     )
 }
 
-/// Everything that was written down about the task of a violation, from a while before it until
-/// after.
+/// Everything in the logs about the task of a violation, from [`BEFORE`] it until after it.
 fn timeline(logs: &Logs, truths: &Truths, violation: &Violation) -> String {
     let (from, to) = (violation.from.saturating_sub(BEFORE), violation.to + AFTER);
     let mut lines: Vec<(Micros, String)> = Vec::new();

@@ -1,5 +1,5 @@
-//! When an agent can surely see a redis, and when it surely cannot, from the faults that were
-//! injected and from how late everything was. Nothing that the agent says counts here.
+//! When an agent could surely see a Redis, and when it surely could not. Derived from the injected
+//! faults and from delays on the machine, never from what the agent reports.
 
 use super::read::{FaultLog, Logs};
 use super::spans::Spans;
@@ -7,47 +7,47 @@ use super::truth::Truths;
 use crate::campaign::clock::{Micros, SECOND};
 use crate::campaign::fault::Kind;
 
-/// Later than this, this process itself had no core.
+/// Delay from which this process counts as starved of CPU, in microseconds.
 const LATE: Micros = 300_000;
-/// A thread of an agent that waited longer than this in all between two scrapes had none; and a
-/// scrape that took longer.
+/// Limit in microseconds for the total wait of an agent's thread for a core between two scrapes,
+/// and for the duration of a scrape. Above it, the agent counts as starved.
 const WAITED: Micros = 800_000;
 const SLOW: Micros = SECOND;
-/// After something was late, it has to catch up; the tolerances have a second for the rest.
+/// Time to catch up after a delay; the tolerances include another second.
 const CATCH_UP: Micros = SECOND / 2;
-/// Without a scrape for longer, nobody knows what the agent would have said.
+/// Time without a scrape after which the agent's state counts as unknown.
 const UNASKED: Micros = 3 * SECOND / 2;
 
-/// What one agent sees of one redis.
+/// The view that one agent has of one Redis.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sight {
-    /// It surely gets answers, and has got over whatever was before.
+    /// It surely gets answers, and has recovered from earlier faults.
     pub(super) clear: Spans,
-    /// It surely gets none.
+    /// It surely gets no answers.
     pub(super) blind: Spans,
-    /// Nobody can judge: the machine was too slow, the witness or the collector did not look, or
-    /// nobody knows who decides.
+    /// Cannot be judged: the machine was too slow, the witness or the collector was not looking, or
+    /// it is unknown which server decides.
     pub(super) unjudged: Spans,
-    /// Why, in words.
+    /// The reasons for that, in words.
     pub(super) reasons: [(&'static str, Spans); 4],
-    /// The agent ran. What it knew before is gone whenever it begins anew.
+    /// When the agent ran. Each restart loses its earlier state.
     pub(super) runs: Spans,
-    /// It was asked often enough.
+    /// When it was scraped often enough.
     pub(super) asked: Spans,
 }
 
-/// What a fault does to the sight of those it strikes.
+/// The effect of a fault on the view of the agents concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// None: a page of blindness would be false.
+    /// None: an alert for blindness would be false.
     None,
-    /// Perhaps.
+    /// Possibly blind.
     Perhaps,
-    /// Blind for as long as it was meant to last.
+    /// Blind for the intended duration.
     Blind,
 }
 
-/// Which effect a kind of fault has on the sight.
+/// The effect of a kind of fault on the view.
 pub(super) fn effect(kind: Kind) -> Effect {
     match kind {
         Kind::PauseWrite
@@ -98,7 +98,7 @@ pub(super) fn effect(kind: Kind) -> Effect {
     }
 }
 
-/// Whether another server may become the master.
+/// Whether another server may become master.
 pub(super) fn changes_master(kind: Kind) -> bool {
     matches!(
         kind,
@@ -112,14 +112,14 @@ pub(super) fn changes_master(kind: Kind) -> bool {
     )
 }
 
-/// Whether a fault strikes what this agent sees of this redis.
+/// Whether a fault affects the view that this agent has of this Redis.
 pub(super) fn strikes(fault: &FaultLog, agent: usize, redis: usize) -> bool {
     fault.redis.is_none_or(|of| of == redis) && fault.agent.is_none_or(|of| of == agent)
 }
 
-/// How long after a fault of this length an agent may still wait before it dials again: pauses
-/// double with each attempt in vain, of which there are at most two a second, up to 5 s; a dial
-/// that hangs takes a timeout, and then the first sweep comes.
+/// How long after a fault of this length an agent may wait before it dials again. Pauses double
+/// with each failed attempt up to 5 s, with at most two attempts a second. A dial that hangs takes
+/// a timeout, and then the first sweep follows.
 pub(super) fn recovery(logs: &Logs, lasted: Micros) -> Micros {
     let attempts = lasted * 2 / SECOND + 2;
     let pause_ms = 100_u64.saturating_mul(1 << attempts.saturating_sub(2).min(16)).min(5_000);
@@ -127,7 +127,7 @@ pub(super) fn recovery(logs: &Logs, lasted: Micros) -> Micros {
     (pause_ms + 2 * times.timeout + times.interval) * 1_000 + SECOND / 2
 }
 
-/// The sight of one agent on one redis.
+/// The view that one agent has of one Redis.
 pub(super) fn sight(logs: &Logs, truths: &Truths, agent: usize, redis: usize) -> Sight {
     let whole = (logs.begin, logs.end);
     let mut disturbed = Vec::new();
@@ -143,7 +143,7 @@ pub(super) fn sight(logs: &Logs, truths: &Truths, agent: usize, redis: usize) ->
         }
         disturbed.push((fault.meant, fault.healed + recovery(logs, fault.healed - fault.meant)));
         if let (Effect::Blind, Some(verified)) = (effect(fault.kind), fault.verified) {
-            // Sentinels' answers count for two intervals.
+            // Answers of Sentinels count for two intervals.
             let later = if fault.kind == Kind::KillSentinels {
                 2 * logs.header.times.interval * 1_000
             } else {
@@ -162,7 +162,7 @@ pub(super) fn sight(logs: &Logs, truths: &Truths, agent: usize, redis: usize) ->
     let ends = scrapes.iter().map(|scrape| scrape.received);
     let (froms, tos) = (ends.clone(), ends.skip(1).chain([logs.end]));
     let (gone, frozen) = (Spans::new(gone), Spans::new(frozen));
-    // What one process said is nothing that the next one says, before that was asked.
+    // What one process reported says nothing about the next one until that is scraped.
     let asked =
         froms.zip(tos).filter(|(from, to)| to - from <= UNASKED && !gone.touches(*from, *to));
     let asked = Spans::new(asked);

@@ -1,13 +1,13 @@
-//! Sets of instants: stretches of time, in order and apart from each other.
+//! Sets of instants: sorted periods that do not overlap.
 
 use crate::campaign::clock::Micros;
 
-/// A set of instants. A stretch has its beginning and not its end.
+/// A set of instants. A period includes its start, but not its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Spans(Vec<(Micros, Micros)>);
 
 impl Spans {
-    /// The set of these stretches, which may overlap; empty ones are left out.
+    /// The union of these periods, which may overlap; empty ones are dropped.
     pub(super) fn new(stretches: impl IntoIterator<Item = (Micros, Micros)>) -> Spans {
         let mut all: Vec<_> = stretches.into_iter().filter(|(from, to)| from < to).collect();
         all.sort_unstable();
@@ -29,7 +29,7 @@ impl Spans {
         self.0.iter().copied()
     }
 
-    /// Their length in all.
+    /// Their total length.
     pub(super) fn total(&self) -> Micros {
         self.iter().map(|(from, to)| to - from).sum()
     }
@@ -55,7 +55,7 @@ impl Spans {
         Spans::new(self.iter().chain(other.iter()))
     }
 
-    /// What is in `whole` and not in this.
+    /// The complement within `whole`.
     pub(super) fn within(&self, whole: (Micros, Micros)) -> Spans {
         let mut rest = Vec::new();
         let mut from = whole.0;
@@ -74,17 +74,17 @@ impl Spans {
         }
     }
 
-    /// Each stretch so much longer on both sides.
+    /// Extends each period at both ends.
     pub(super) fn padded(&self, before: Micros, after: Micros) -> Spans {
         Spans::new(self.iter().map(|(from, to)| (from.saturating_sub(before), to + after)))
     }
 
-    /// Each stretch without so much of its beginning.
+    /// Removes this much from the start of each period.
     pub(super) fn without_beginnings(&self, length: Micros) -> Spans {
         Spans::new(self.iter().map(|(from, to)| (from + length, to)))
     }
 
-    /// Only the stretches of at least this length.
+    /// Only the periods of at least this length.
     pub(super) fn longer_than(&self, length: Micros) -> Spans {
         Spans(self.iter().filter(|(from, to)| to - from >= length).collect())
     }
@@ -93,7 +93,7 @@ impl Spans {
         Spans(self.iter().filter(|(from, to)| to - from < length).collect())
     }
 
-    /// Cut at these instants, so that no stretch goes over one. The result is in pieces that touch.
+    /// Splits periods at these instants. The resulting pieces may touch.
     pub(super) fn cut_at(&self, instants: &[Micros]) -> Vec<(Micros, Micros)> {
         let mut pieces = Vec::new();
         for (from, to) in self.iter() {
@@ -113,13 +113,13 @@ impl Spans {
         next.checked_sub(1).and_then(|before| self.0.get(before)).is_some_and(|(_, to)| at < *to)
     }
 
-    /// Whether any instant of `from..to` is in it.
+    /// Whether any instant of `from..to` is in the set.
     pub(super) fn touches(&self, from: Micros, to: Micros) -> bool {
         let first = self.0.partition_point(|(_, end)| *end <= from);
         self.0.get(first).is_some_and(|(begin, _)| *begin < to)
     }
 
-    /// How much of `from..to` is in it.
+    /// The length of the part of `from..to` that is in the set.
     pub(super) fn within_of(&self, from: Micros, to: Micros) -> Micros {
         let first = self.0.partition_point(|(_, end)| *end <= from);
         let rest =
@@ -127,14 +127,14 @@ impl Spans {
         rest.map(|(begin, end)| (*end).min(to).saturating_sub((*begin).max(from))).sum()
     }
 
-    /// The last end of a stretch before or at `at`; `at` itself where it is inside of one.
+    /// The last end of a period before or at `at`; `at` itself if it is inside one.
     pub(super) fn last_before(&self, at: Micros) -> Option<Micros> {
         let next = self.0.partition_point(|(from, _)| *from <= at);
         let (_, to) = self.0.get(next.checked_sub(1)?)?;
         Some((*to).min(at))
     }
 
-    /// The first instant in it from `at` on.
+    /// The first instant in the set from `at` on.
     pub(super) fn first_from(&self, at: Micros) -> Option<Micros> {
         let first = self.0.partition_point(|(_, end)| *end <= at);
         self.0.get(first).map(|(from, _)| (*from).max(at))

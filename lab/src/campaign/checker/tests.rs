@@ -1,5 +1,5 @@
-//! The checker against runs that are made up: what it must find, what it must let pass, and what it
-//! must refuse to judge.
+//! The checker with synthetic runs: what it must find, what it must accept, and what it must refuse
+//! to judge.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,20 +18,21 @@ const LOOK: Micros = 20_000;
 const SCRAPE: Micros = 250_000;
 const MINUTE: Micros = 60 * SECOND;
 
-/// A run of a minute with one lock, held and wanted all the time, and one agent that says so.
+/// A run of one minute with one lock, held and wanted all the time, and one agent that reports
+/// that.
 #[derive(Clone)]
 struct Story {
     logs: Logs,
-    /// From when on who holds it.
+    /// The holder from each instant on.
     lock: Vec<(Micros, Option<&'static str>)>,
     switch: Vec<(Micros, SwitchSeen)>,
-    /// The agent's words: measure, from, to.
+    /// What the agent shows: measure, from, to.
     shown: Vec<(char, Micros, Micros)>,
-    /// When the agent shows it as held, whatever is true.
+    /// When the agent shows the lock as held, whatever is true.
     shown_held: Spans,
-    /// The server is stopped: an answer takes so long.
+    /// When the server is stopped: a request waits until the end.
     stopped: Spans,
-    /// When nobody looked, or asked.
+    /// When neither the witness nor the collector was looking.
     unseen: Spans,
     unasked: Spans,
 }
@@ -89,13 +90,13 @@ impl Story {
         }
     }
 
-    /// Nobody holds it from `from` to `to`, and the agent knows.
+    /// The lock is free from `from` to `to`, and the agent shows it.
     fn free(mut self, from: Micros, to: Micros) -> Story {
         self.lock.extend([(from, None), (to, Some("b"))]);
         self
     }
 
-    /// The agent pages.
+    /// The agent raises an alert.
     fn pages(mut self, measure: char, from: Micros, to: Micros) -> Story {
         self.shown.push((measure, from, to));
         self
@@ -194,7 +195,7 @@ fn note<T: Copy + PartialEq, S>(
     }
 }
 
-/// Missed, false.
+/// The numbers of missed and of false alerts.
 fn found(story: Story) -> (usize, usize) {
     let report = story.report();
     assert!(report.refused.is_empty(), "{report}");
@@ -271,8 +272,8 @@ fn nobody_pages_for_what_nobody_wants() {
     assert_eq!(found(gone), (0, 1));
 }
 
-/// As where a failover lost the write: the new master shows how it was before, and who saw the "on"
-/// may go on to call it wanted.
+/// As after a failover that lost the write: the new master shows the previous state, and an agent
+/// that saw the "on" may still call it wanted.
 #[test]
 fn what_reads_off_though_nobody_switched_it_off_may_be_called_wanted() {
     let undone = |on_at: u64, off_at: Option<u64>| {
@@ -297,7 +298,7 @@ fn a_lock_that_is_shown_wrongly_is_found() {
     let mut story = Story::new();
     story.lock.push((10 * S, Some("b")));
     let mut logs = story;
-    // The agent goes on about a hold for ten seconds after it ended.
+    // The agent shows a hold for ten seconds after its end.
     logs = logs.free(20 * S, 31 * S).pages('d', 26 * S + 200_000, 32 * S);
     let right = logs.report();
     assert_eq!((right.missed, right.false_pages), (0, 0), "{right}");
@@ -307,7 +308,7 @@ fn a_lock_that_is_shown_wrongly_is_found() {
     assert_eq!(found(blind), (0, 0));
 }
 
-/// A flush, and the worker has the lock again before the witness looks.
+/// After a flush, the worker has the lock again before the witness looks.
 #[test]
 fn a_lock_may_be_free_between_two_looks() {
     let mut story = Story::new();
@@ -339,8 +340,8 @@ fn blindness_must_page_and_only_if_it_lasts() {
     );
 }
 
-/// The witness' last look was just before somebody took the lock, and when it can look again the
-/// lease is over.
+/// The last look of the witness was just before the lock was taken; at its next look the lease is
+/// over.
 #[test]
 fn a_lock_may_be_taken_just_before_a_server_stops_for_longer_than_its_lease() {
     let stopped = |lasts: Micros| {
@@ -352,7 +353,7 @@ fn a_lock_may_be_taken_just_before_a_server_stops_for_longer_than_its_lease() {
     let lease = Times::COMPRESSED.lease * 1_000;
     let report = stopped(lease + S).report();
     assert_eq!((report.missed, report.false_pages), (0, 0), "{report}");
-    // What ended earlier would be there still.
+    // An earlier end of the lease would still be visible.
     let mut short = stopped(lease - S / 2);
     short.shown_held = Spans::one(20 * S + 100_000, 20 * S + lease + S);
     assert_eq!(found(short), (0, 1));
@@ -368,7 +369,7 @@ fn line(at: Micros, worker: &str, event: &str) -> HostLine {
     HostLine { at, task: 0, worker: worker.to_owned(), event: event.to_owned(), sent: at }
 }
 
-/// An agent that is stopped tells only when it goes on of what it saw before.
+/// A stopped agent reports what it saw before only when it continues.
 #[test]
 fn a_split_may_have_begun_after_the_newest_answer() {
     let mut story = Story::new().pages('x', 50 * S, 51 * S);
@@ -393,7 +394,7 @@ fn a_split_needs_two_who_believe_it() {
         line(30 * S, "1", "acquired"),
     ];
     assert_eq!(found(handover), (0, 1));
-    // A new process of a worker is not the one that was killed while it held the lock.
+    // A restarted worker is not the process that was killed while it held the lock.
     let mut again = Story::new().fault(Kind::HostKill, 29 * S, S).pages('x', 30 * S, 31 * S);
     again.logs.holds = vec![line(28 * S, "0", "acquired"), line(30 * S, "0", "acquired")];
     assert_eq!(found_again(&mut again, "1"), (0, 1));
@@ -403,13 +404,13 @@ fn a_split_needs_two_who_believe_it() {
     assert_eq!(found(doubled), (1, 0), "two in one lock, and nothing was said");
 }
 
-/// What is found when that worker was killed.
+/// The result if that worker was killed.
 fn found_again(story: &mut Story, killed: &str) -> (usize, usize) {
     story.logs.faults.iter_mut().for_each(|fault| fault.target = Some(killed.to_owned()));
     found(story.clone())
 }
 
-/// It is stopped a moment after the loss, and tells of it when it goes on.
+/// The agent is stopped right after the loss, and reports it when it continues.
 #[test]
 fn an_agent_that_was_stopped_meanwhile_tells_of_lost_switches_later() {
     let stopped = |told: Micros| {
@@ -436,7 +437,7 @@ fn lost_switches_are_told_and_nothing_else_is() {
     assert_eq!(found(lost()), (1, 0));
     assert_eq!(found(lost().pages('o', 21 * S, MINUTE)), (0, 0));
     assert_eq!(found(Story::new().pages('o', 21 * S, 22 * S)), (0, 1));
-    // Switched on a moment before: the agent may have seen that, or not.
+    // Switched on just before: the agent may or may not have seen that.
     let just = |told: bool| {
         let mut story = Story::new().fault(Kind::Flush, 20 * S, 10_000);
         story.switch = vec![
@@ -466,8 +467,8 @@ fn a_new_process_owes_nothing_of_what_the_one_before_knew() {
     let mut lost = killed(20 * S + 700_000, 3 * S).fault(Kind::KillEmpty, 20 * S - 10_000, 5_000);
     lost.switch.push((20 * S, SwitchSeen::Absent));
     assert_eq!(found(lost), (0, 0), "killed before it had to say that switches are lost");
-    // It is there again before it was missed: what was shown last is what the old process said,
-    // until the new one is asked.
+    // It is back before it was missed: the last scrape is of the old process until the new one is
+    // scraped.
     let back = |until| {
         killed(30 * S + 20_000, S / 2).free(20 * S, 40 * S).pages('d', 26 * S + 200_000, until)
     };

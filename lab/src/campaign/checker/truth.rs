@@ -1,15 +1,16 @@
-//! What was true of each task, from what the second witness saw. Only what is beyond doubt is in a
-//! set: what is in neither of two opposite sets may have been either.
+//! What was true of each task, as seen by the second witness. Sets contain only what is certain: an
+//! instant in neither of two opposite sets may belong to either.
 
 use super::read::{LockSeen, Logs, Look, ServerLog, SwitchSeen};
 use super::spans::Spans;
 use crate::campaign::clock::{Micros, SECOND};
 use crate::campaign::header::Header;
 
-/// Looks further apart, or longer, than this say nothing of what was between them unless the server
-/// was stopped.
+/// Maximum length of a look, and maximum distance of two, in microseconds. Beyond it, the time
+/// between them is unknown, unless the server was stopped.
 const LONG: Micros = SECOND / 2;
-/// An agent may take a server for the master for so long before and after most Sentinels name it.
+/// How long before and after the majority of Sentinels name a server an agent may take it for the
+/// master.
 const NAMED_FOR: Micros = 3 * SECOND / 2;
 
 /// What was true of a task.
@@ -17,27 +18,27 @@ const NAMED_FOR: Micros = 3 * SECOND / 2;
 pub(super) struct Truth {
     pub(super) held: Spans,
     pub(super) free: Spans,
-    /// Two holders in one lock.
+    /// The lock has two holders.
     pub(super) doubled: Spans,
-    /// Two servers that both say master show two holders.
+    /// Two servers that both report to be master show two holders.
     pub(super) rival: Spans,
     pub(super) wanted: Spans,
     pub(super) unwanted: Spans,
-    /// When its progress changed, on any of the servers.
+    /// When its progress changed, on any server.
     pub(super) moved: Vec<Micros>,
     pub(super) has_progress: Spans,
-    /// When a switch that was on was gone.
+    /// When a switch that was on disappeared.
     pub(super) lost: Vec<Micros>,
-    /// When a switch was gone, whatever it was before.
+    /// When a switch disappeared, whatever its value was.
     pub(super) gone: Vec<Micros>,
 }
 
-/// Of all tasks, and since when it is known who decides.
+/// The truth of all tasks, and when it is known which server decides.
 pub(super) struct Truths {
     pub(super) tasks: Vec<Truth>,
-    /// By redis: when more than one server, or none, may have been the one that decides.
+    /// By Redis: when more than one server, or none, may have been the deciding one.
     pub(super) undecided: Vec<Spans>,
-    /// By redis: when the witness did not look though nothing kept it from looking.
+    /// By Redis: when the witness did not look although it could have.
     pub(super) unseen: Vec<Spans>,
 }
 
@@ -85,7 +86,7 @@ pub(super) fn truths(logs: &Logs) -> Truths {
             };
             truth.moved = any(|truth| &truth.moved);
             truth.gone = any(|truth| &truth.gone);
-            // A server that decided no more, or not yet, may have lost what the others have.
+            // A server that no longer decides, or does not yet, may have lost what the others have.
             truth.lost = any(|truth| &truth.lost);
             truth.lost.retain(|at| !doubt.contains(*at));
         }
@@ -94,8 +95,8 @@ pub(super) fn truths(logs: &Logs) -> Truths {
     Truths { tasks, undecided, unseen }
 }
 
-/// From each "on" that somebody wrote to the next write. A server that reads off meanwhile has lost
-/// that: nobody switched it off, and who watches may know so.
+/// From each "on" that a user wrote to the next write. A server that reads off in between has lost
+/// the write: nobody switched it off, and an observer may know that.
 fn switched_on(logs: &Logs, task: usize) -> Spans {
     let writes: Vec<_> = logs.switches.iter().filter(|line| line.task == task).collect();
     let ends = writes.iter().skip(1).map(|next| next.at).chain([logs.end]);
@@ -104,7 +105,7 @@ fn switched_on(logs: &Logs, task: usize) -> Spans {
     )
 }
 
-/// When two of these servers, both masters by their own words, showed different holders of a lock.
+/// When two of these servers, both masters by their own report, showed different holders of a lock.
 fn rivals(servers: &[&ServerLog], looked: &[Looked], task: usize) -> Spans {
     let shown = |server: &ServerLog, looked: &Looked| -> Vec<(Micros, Micros, String)> {
         let none = Vec::new();
@@ -138,7 +139,7 @@ fn rivals(servers: &[&ServerLog], looked: &[Looked], task: usize) -> Spans {
     Spans::new(both)
 }
 
-/// By server: when it may have been the one that decides.
+/// By server: when it may have been the deciding one.
 fn deciding(logs: &Logs, redis: usize, servers: usize) -> Vec<Spans> {
     let Some(named) = logs.named.get(&redis) else {
         return vec![Spans::one(logs.begin, logs.end); servers];
@@ -151,7 +152,7 @@ fn deciding(logs: &Logs, redis: usize, servers: usize) -> Vec<Spans> {
         {
             of.push((since.saturating_sub(NAMED_FOR), at + NAMED_FOR));
         }
-        // Whoever was named before stays so while nobody is.
+        // The last named server remains named until another one is.
         now = name.or(now.map(|(server, _)| server)).map(|server| (server, *at));
     }
     stretches.into_iter().map(Spans::new).collect()
@@ -161,7 +162,7 @@ fn union(sets: &[Spans]) -> Spans {
     Spans::new(sets.iter().flat_map(Spans::iter))
 }
 
-/// Instants that are in two of the sets.
+/// Instants that are in at least two of the sets.
 fn twice(sets: &[Spans]) -> Spans {
     let mut both = Spans::default();
     for (at, one) in sets.iter().enumerate() {
@@ -172,7 +173,7 @@ fn twice(sets: &[Spans]) -> Spans {
     both
 }
 
-/// Instants at which all servers that may decide show it, and one may.
+/// Instants at which all servers that may decide show it, and at least one may.
 fn everywhere<'a>(
     parts: impl Iterator<Item = &'a Spans>,
     deciding: &[Spans],
@@ -185,11 +186,11 @@ fn everywhere<'a>(
     all
 }
 
-/// The looks that were answered, and what lies between them.
+/// The looks that were answered, and the periods between them.
 struct Looked {
     ok: Vec<usize>,
     slow: Vec<usize>,
-    /// Nobody looked, and the server was not the reason.
+    /// When nobody looked for another reason than the server.
     starved: Spans,
 }
 
@@ -226,7 +227,7 @@ fn of_server(server: &ServerLog, looked: &Looked, task: usize, header: &Header) 
     let none = Vec::new();
     let locks = timeline(&looked.ok, server.locks.get(&task).unwrap_or(&none));
     let (mut held, mut free, mut doubled) = (Vec::new(), Vec::new(), Vec::new());
-    // An answer that took its time may be from the beginning of it or from the end.
+    // A slow answer may reflect the start or the end of its duration.
     let mut blurred = Vec::new();
     for pair in between(server, &locks) {
         let (from, to, long) = (pair.before.received, pair.after.sent, pair.is_unseen());
@@ -237,8 +238,8 @@ fn of_server(server: &ServerLog, looked: &Looked, task: usize, header: &Header) 
                 .filter(|look| look.received <= look.sent + LONG);
             blurred.extend(looks.map(|look| (look.sent, look.received)));
         }
-        // What was taken just before the server stopped, and ran out before it went on, was seen by
-        // nobody.
+        // A lock that was taken just before the server stopped, and expired before it continued,
+        // was never visible.
         let outlasts = |since: Micros, until: Micros| until >= since + lease_ms * 1_000;
         let free_from =
             if outlasts(pair.before.sent, pair.before.received) { from } else { pair.before.sent };
@@ -251,10 +252,10 @@ fn of_server(server: &ServerLog, looked: &Looked, task: usize, header: &Header) 
                     doubled.push((pair.before.sent, pair.after.received));
                 }
             }
-            // It may have been given back at once, also just before the server stopped.
+            // It may have been released at once, also just before the server stopped.
             (Some(_), _) => held.push((pair.before.sent, from)),
-            // What was taken just before the server refused everybody ran out meanwhile, or is gone
-            // with its data.
+            // A lock that was taken just before the server refused all clients has expired
+            // meanwhile, or was lost with the data.
             (None, None) if pair.refused.is_some() => {
                 let over = pair.refused.unwrap_or_default() + lease_ms * 1_000;
                 free.extend([(free_from, from), (over, pair.after.received)]);
@@ -301,14 +302,14 @@ fn of_server(server: &ServerLog, looked: &Looked, task: usize, header: &Header) 
     truth
 }
 
-/// Whether the same holder had it from one look to the other: its lease began anew before it was
-/// over.
+/// Whether the same holder had the lock from one look to the other: it was renewed before its lease
+/// was over.
 fn renewed_in_time(was: &LockSeen, is: &LockSeen, lease_ms: u64) -> bool {
     let Ok(lease_ms) = i64::try_from(lease_ms) else { return false };
     was.deadline_ms == is.deadline_ms || is.deadline_ms - lease_ms <= was.deadline_ms
 }
 
-/// The state at each of these looks; before the first that is known there is none.
+/// The state at each of these looks; none before the first one known.
 fn timeline<'a, T>(looks: &[usize], changes: &'a [(usize, T)]) -> Vec<(usize, &'a T)> {
     let mut known = changes.iter().peekable();
     let mut now = None;
@@ -322,24 +323,24 @@ fn timeline<'a, T>(looks: &[usize], changes: &'a [(usize, T)]) -> Vec<(usize, &'
     states
 }
 
-/// Two looks that follow each other, and all between them.
+/// Two successive known looks, and what lies between them.
 struct Pair<'a, T> {
     before: Look,
     after: Look,
     was: &'a T,
     is: &'a T,
-    /// When the first look between them was sent that was refused: from then on nothing could be
-    /// changed by anybody.
+    /// When the first refused look between them was sent: from then on no client could change
+    /// anything.
     refused: Option<Micros>,
 }
 
 impl<T> Pair<'_, T> {
-    /// Something may have happened between them.
+    /// Whether something may have happened unseen between them.
     fn is_unseen(&self) -> bool {
         self.after.received > self.before.received + LONG
     }
 
-    /// The server did nothing for anybody: the witness waited for its answer, or was refused.
+    /// Whether the server served nobody: the witness waited for its answer, or was refused.
     fn is_stopped(&self) -> bool {
         self.refused.is_some() || self.after.received > self.after.sent + LONG
     }

@@ -85,7 +85,7 @@ async fn freeze_host(injector: &Injector, fault: &Fault, host: usize) -> anyhow:
     if stopped { Ok(()) } else { bail!("its state was never T") }
 }
 
-/// Whether the process is stopped, as the system shows it, within a second.
+/// Whether the process is stopped within a second, as reported by the system.
 pub(super) async fn until_stopped(id: Option<u32>) -> bool {
     let Some(id) = id else { return false };
     for _ in 0..100 {

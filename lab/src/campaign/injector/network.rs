@@ -28,7 +28,7 @@ pub(super) fn is_of_cable(kind: Kind) -> bool {
     KINDS.contains(&kind)
 }
 
-/// Well below the timeout, and above it.
+/// Well below the timeout; the next one is above it.
 const SHORT_DELAY: Duration = Duration::from_millis(200);
 const LONG_DELAY: Duration = Duration::from_millis(1_500);
 
@@ -50,7 +50,7 @@ fn weather(kind: Kind) -> Weather {
     }
 }
 
-/// Bad weather on all cables between the agent and the redis, the Sentinels' too.
+/// Sets the weather of all cables between the agent and the Redis, including its Sentinels.
 pub(super) async fn inject(injector: &Injector, fault: &Fault) -> anyhow::Result<()> {
     let (Some(agent), Some(redis)) = (fault.agent, fault.redis) else {
         bail!("a cable between nobody")

@@ -1,5 +1,5 @@
-//! The network of a machine is cut: of its server and its Sentinel, to everybody or to the other
-//! machines only, in one direction or both. Nobody is told; packets are lost.
+//! Network partitions of one machine, which runs a server and a Sentinel: from everything or only
+//! from the other machines, in one or both directions. Packets are dropped silently.
 
 use anyhow::{Context, bail};
 
@@ -56,7 +56,7 @@ pub(super) async fn inject(
     if dropped == 0 { bail!("there was no packet to be dropped") } else { Ok(()) }
 }
 
-/// Drops nothing any more on any machine of a redis.
+/// Removes the partitions of all machines of a Redis.
 pub(super) async fn heal(injector: &Injector, redis: usize) -> anyhow::Result<()> {
     let has_machines = !injector.stage.redis(redis)?.sentinels.is_empty();
     for machine in injector.stage.machines.iter().filter(|_| has_machines).flat_map(Machines::iter)

@@ -16,7 +16,7 @@ use crate::campaign::resp::{Socket, Value};
 use crate::campaign::server::{PASSWORD, Server, Start, USER, ask_at, breathe};
 use crate::stack::Signal;
 
-/// Of a redis that is one server.
+/// The faults of a Redis with a single server.
 pub(super) const ALONE: [Kind; 16] = [
     Kind::Freeze,
     Kind::KillEmpty,
@@ -35,7 +35,7 @@ pub(super) const ALONE: [Kind; 16] = [
     Kind::NoAuth,
     Kind::NoPerm,
 ];
-/// Of one with replicas and Sentinels.
+/// The faults of a Redis with replicas and Sentinels.
 pub(super) const OF_SENTINELS: [Kind; 12] = [
     Kind::Failover,
     Kind::KillMaster,
@@ -51,11 +51,11 @@ pub(super) const OF_SENTINELS: [Kind; 12] = [
     Kind::NoPerm,
 ];
 
-/// How long an effect may take to show.
+/// Maximum time until an effect is visible.
 const SHOWS_WITHIN: Micros = 5 * SECOND;
-/// How long a failover may take.
+/// Maximum duration of a failover.
 const SWITCHES_WITHIN: Micros = 40 * SECOND;
-/// A command that is answered later than this was held back.
+/// A command whose answer takes longer counts as held back.
 const HELD_BACK: Duration = Duration::from_millis(300);
 const ENDLESS: &str = "while true do end";
 
@@ -91,7 +91,7 @@ pub(super) async fn inject(
     }
 }
 
-/// Takes back whatever a fault may have left on the servers of a redis.
+/// Undoes whatever a fault may have left on the servers of a Redis.
 pub(super) async fn heal(injector: &Injector, redis: usize) -> anyhow::Result<()> {
     let entry = injector.stage.redis(redis)?;
     for one in entry.servers.iter().chain(&entry.sentinels) {
@@ -119,14 +119,14 @@ pub(super) async fn heal(injector: &Injector, redis: usize) -> anyhow::Result<()
             ],
         ];
         for command in commands {
-            // A server that cannot be asked yet has none of it.
+            // A server that cannot be reached yet has none of it.
             let _answer = server.ask(command).await;
         }
     }
     Ok(())
 }
 
-/// The server that most Sentinels name, or the only one.
+/// The server named by the majority of the Sentinels, or the only one.
 pub(super) async fn master_of<'a>(
     injector: &Injector,
     entry: &'a RedisEntry,
@@ -220,7 +220,7 @@ async fn restart(injector: &Injector, fault: &Fault, server: &mut Server) -> any
             server.tell(&["SAVE"]).await?;
             server.kill().await?;
         }
-        // It saves when it is asked to end.
+        // It saves its data when it is terminated.
         Kind::TermKept => {
             server.tell(&["CONFIG", "SET", "save", "3600 1"]).await?;
             server.end().await?;
@@ -235,14 +235,14 @@ async fn restart(injector: &Injector, fault: &Fault, server: &mut Server) -> any
         if loads {
             injector.verify(fault, "PING is refused: LOADING");
         }
-        // Between two pieces of its file it may not answer for long.
+        // It may not answer for long while it loads its file.
         let give_up = now() + 4 * fault.lasts + SWITCHES_WITHIN;
         while !matches!(server.ask(&["PING"]).await, Ok(Value::Text(_))) && now() < give_up {
             breathe().await;
         }
         return if loads { Ok(()) } else { bail!("it never said LOADING") };
     }
-    // Not all restarts are quick.
+    // Not all restarts are fast.
     clock::sleep_until(now() + fault.lasts / 4).await;
     let empty = matches!(fault.kind, Kind::KillEmpty | Kind::TermEmpty);
     server.start(if empty { Start::Empty } else { Start::WithDump }).await?;
@@ -274,7 +274,7 @@ async fn busy(injector: &Injector, fault: &Fault, server: &Server) -> anyhow::Re
     Ok(())
 }
 
-/// The server answers nothing for a while, or no write.
+/// The server answers no command, or no write, for the duration of the fault.
 async fn hold_back(injector: &Injector, fault: &Fault, server: &Server) -> anyhow::Result<()> {
     let lasts = fault.lasts / 1_000;
     let mut socket = Socket::connect(&server.entry.socket)?;
@@ -311,7 +311,7 @@ async fn hold_back(injector: &Injector, fault: &Fault, server: &Server) -> anyho
     if held_back { Ok(()) } else { bail!("{} is answered", probe.join(" ")) }
 }
 
-/// On one connection from beginning to end, for no new one is accepted meanwhile.
+/// Uses one connection throughout, because the server accepts no new one meanwhile.
 async fn max_clients(injector: &Injector, fault: &Fault, server: &Server) -> anyhow::Result<()> {
     let mut socket = Socket::connect(&server.entry.socket)?;
     let mut tell = |words: &[&str]| match socket.ask(words) {
@@ -330,7 +330,7 @@ async fn max_clients(injector: &Injector, fault: &Fault, server: &Server) -> any
     let refused = match ask_at(&server.entry.socket, &["PING"]).await {
         Ok(Value::Error(error)) => error.contains("max number of clients"),
         Ok(_) => false,
-        // It closes before it is asked.
+        // It closes the connection before a command is sent.
         Err(_) => true,
     };
     if refused {
@@ -362,7 +362,7 @@ async fn evict(injector: &Injector, fault: &Fault, server: &Server) -> anyhow::R
     Ok(())
 }
 
-/// Stops servers that decide nothing, for a while.
+/// Stops servers that do not decide, for the duration of the fault.
 async fn stop_for(
     injector: &Injector,
     fault: &Fault,
@@ -396,7 +396,7 @@ async fn stop_for(
     if stopped { Ok(()) } else { bail!("its state was never T") }
 }
 
-/// Another server becomes the master: by an order, or because the old one does not answer.
+/// Makes another server the master: by a command, or because the old one does not answer.
 async fn fail_over(injector: &Injector, fault: &Fault, entry: &RedisEntry) -> anyhow::Result<()> {
     let old = master_of(injector, entry).await?;
     injector.mean(fault, Some(&old.name));

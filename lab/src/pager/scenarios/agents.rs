@@ -1,4 +1,4 @@
-//! Agents restart, die, freeze, are cut off, and disagree.
+//! Scenarios about agents that restart, die, freeze, are cut off, or disagree.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +9,13 @@ use crate::pager::scenario::{Scenario, Wiring};
 use crate::pager::scene::Scene;
 use crate::stack::{Data, Signal, Traffic};
 
-/// All scrapes of two minutes failed, and for one more.
+/// Delay of the alert: all scrapes of two minutes failed, for one more minute.
 const DOWN_AFTER: Duration = Duration::from_secs(180);
-/// Most scrapes of two minutes succeed again.
+/// Delay of its end: most scrapes of two minutes succeed again.
 const UP_AFTER: Duration = Duration::from_secs(75);
-/// Agents have disagreed for so long.
+/// How long agents must disagree until the warning fires.
 const DISAGREE_AFTER: Duration = Duration::from_secs(300);
-/// How old a target must be before a warning says that it is down.
+/// Minimum age of a target for the warning that it is down.
 const OLD_ENOUGH: Duration = Duration::from_secs(240);
 
 pub(super) fn all() -> Vec<Scenario> {
@@ -143,7 +143,7 @@ async fn agent_dead(scene: Scene) -> anyhow::Result<()> {
     for agent in &scene.stage.agents {
         agent.lock().await.kill().await?;
     }
-    // The newest good scrape was a little earlier.
+    // The last successful scrape was shortly before this.
     let due = Instant::now() + DOWN_AFTER - scene.stage.timing.scrape;
     let dead = scene.expect_of_agents("LockwatchDown", due)?;
     dead.later_by(scene.stage.timing.scrape);
@@ -210,8 +210,8 @@ async fn one_agent_dead(scene: Scene) -> anyhow::Result<()> {
     scene.pass(60).await;
     let lived = scene.stage.scraped_since.elapsed();
     scene.agent(1).await?.kill().await?;
-    // Less than half of the scrapes of five minutes succeed: the sooner, the shorter it lived; but
-    // a target is not judged before it is four minutes old.
+    // Fires when less than half of the scrapes of five minutes succeed, which takes less time after
+    // a shorter life. A target is not judged before it is four minutes old.
     let due = lived.max(OLD_ENOUGH.saturating_sub(lived));
     let down = scene.expect_of_agent(
         "LockwatchAgentDown",
@@ -236,7 +236,7 @@ async fn one_agent_frozen(scene: Scene) -> anyhow::Result<()> {
     let down = task.expect_down(free)?;
     scene.until_told(&down).await?;
     scene.pass(10).await;
-    // What it last knew was a holder; it must not say so now.
+    // Its last state had a holder, which it must not report now.
     scene.agent(1).await?.signal(Signal::Continue).await?;
     scene.pass(25).await;
     holder.contend().await?;
@@ -270,14 +270,14 @@ async fn one_agent_cut_off(scene: Scene) -> anyhow::Result<()> {
 
 async fn one_agent_elsewhere(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
-    // Their switches say the same, only the locks do not.
+    // The switches are the same, and only the locks differ.
     let elsewhere = scene.stage.elsewhere.get(MAIN).map(|redis| redis.connect());
     if let Some(other) = elsewhere {
         other.await?.hset(task.plan.switches(), "anna", "on").await?;
     }
     let _holder = task.holder().await?;
     task.switch_on("anna").await?;
-    // Of 5 minutes at least 4 must be known.
+    // At least 4 of the 5 minutes must be known.
     let disagree =
         task.expect("LockwatchAgentsDisagree", Instant::now() + Duration::from_secs(240))?;
     disagree.later_by(Duration::from_secs(90));

@@ -1,4 +1,4 @@
-//! Holders that crash, hand over, or cannot stay.
+//! Scenarios about holders that crash, hand over, or lose the lock repeatedly.
 
 use std::time::{Duration, Instant};
 
@@ -108,14 +108,14 @@ async fn restless(scene: Scene) -> anyhow::Result<()> {
             fourth = Instant::now();
         }
     }
-    // The first hold ended a gap too, and a hold counts when it has settled.
+    // The first hold also ended a gap, and a hold counts once it has settled.
     let flapping = task.expect("LockwatchTaskFlapping", fourth)?;
     flapping.later_by(SETTLE + Duration::from_secs(6));
     flapping.stays_until(fourth + Duration::from_secs(600));
     scene.until_told(&flapping).await
 }
 
-/// After some seconds, from the present holder to another one.
+/// Hands the lock over to another worker after some seconds.
 async fn hand_over(scene: &Scene, mut holder: Worker) -> anyhow::Result<Worker> {
     scene.pass(6).await;
     let mut next = scene.task()?.candidate().await?;
@@ -129,7 +129,7 @@ async fn phantom_holds(scene: Scene) -> anyhow::Result<()> {
     let mut worker = task.holder().await?;
     worker.release().await?;
     let wanted = task.switch_on("anna").await?;
-    // Holds stop the watch, but do not reset it.
+    // Holds pause the gap, but do not reset it.
     let down = task.expect_down(wanted + Duration::from_secs(1))?;
     for hold in 1..=14 {
         scene.pass(4).await;

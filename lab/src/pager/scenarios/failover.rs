@@ -1,5 +1,5 @@
-//! A master and its replica change places, or both take writes, or neither does. Each on a redis of
-//! its own.
+//! Scenarios in which a master and its replica change places, both accept writes, or neither does.
+//! Each uses a Redis of its own.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +7,12 @@ use crate::pager::plan::BLIND_AFTER;
 use crate::pager::scenario::Scenario;
 use crate::pager::scene::Scene;
 
-/// So that a worker whose server changed is followed by another within the grace.
+/// Short, so that after a failover another worker takes over within the grace.
 const SHORT_LEASE: Duration = Duration::from_secs(4);
 const LONG_LEASE: Duration = Duration::from_secs(90);
-/// Not yet over when somebody promotes the replica, and soon after.
+/// A lease that is still running when the replica is promoted, and shortly after.
 const OUTLIVING_LEASE: Duration = Duration::from_secs(60);
-/// A new hold that is younger may be one that its client never knew of.
+/// Maximum age of a new hold that its client may never have known of.
 const PHANTOM: Duration = Duration::from_millis(1_150);
 
 pub(super) fn all() -> Vec<Scenario> {
@@ -51,7 +51,7 @@ pub(super) fn all() -> Vec<Scenario> {
     ]
 }
 
-/// The replica becomes the master, and the master its replica.
+/// Makes the replica the master, and the master its replica.
 async fn change_places(scene: &Scene, name: &str) -> anyhow::Result<()> {
     let (old, new) = (scene.redis(name).await?, scene.replica(name).await?);
     new.follow(None).await?;
@@ -66,7 +66,7 @@ async fn orderly(scene: Scene) -> anyhow::Result<()> {
     task.until_renewed().await?;
     change_places(&scene, "orderly").await?;
     let _heir = task.holder_at_replica().await?;
-    // The first one's lease ran out on the new master, where nobody renewed it.
+    // The first worker's lease expires on the new master, where nobody renews it.
     task.may("LockwatchRenewalOverdue");
     task.may("LockwatchLeaseExpired");
     scene.pass(50).await;
@@ -79,15 +79,15 @@ async fn leftover(scene: Scene) -> anyhow::Result<()> {
     let mut holder = task.holder().await?;
     scene.pass(10).await;
     scene.replica("leftover").await?.follow(None).await?;
-    // It cannot know of the new master: its hold there is released for it, as it would do itself.
+    // The worker cannot know the new master, so its hold there is released on its behalf.
     holder.crash().await?;
     let lock = task.plan.lock();
     let mut new = scene.replica("leftover").await?.connect().await?;
     redis::cmd("DEL").arg(&lock).exec_async(&mut new).await?;
     let _heir = task.holder_at_replica().await?;
     scene.pass(20).await;
-    // Only now the agents learn who counts: until then both are masters, of which the first one
-    // decides.
+    // Only now the agents learn which server decides. Until then both are masters, of which the
+    // first one decides.
     let (old, new) = (scene.redis("leftover").await?, scene.replica("leftover").await?);
     old.follow(Some(&*new)).await?;
     drop((old, new));
@@ -99,8 +99,8 @@ async fn two_masters(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     scene.pass(5).await;
     scene.replica("doubled").await?.follow(None).await?;
-    // The agents read both masters before: of a hold that was taken since the reading before the
-    // promotion nobody can tell whether the replica had it.
+    // The agents must have read both masters before: if a hold was taken after the last reading
+    // before the promotion, it is unknown whether the replica had it.
     scene.pass(3).await;
     let _one = task.holder().await?;
     task.switch_on("anna").await?;
@@ -109,7 +109,7 @@ async fn two_masters(scene: Scene) -> anyhow::Result<()> {
     let two = Instant::now();
     let split = task.expect("LockwatchTaskSplit", two + PHANTOM)?;
     split.stays_until(two + Duration::from_secs(600));
-    // Whose hold is not on the server that goes on has lost it.
+    // A holder whose hold is not on the remaining server has lost the lock.
     task.may("LockwatchLockLost");
     scene.may_of_redis("LockwatchRivalMaster", "doubled");
     scene.until_told(&split).await?;
@@ -117,7 +117,7 @@ async fn two_masters(scene: Scene) -> anyhow::Result<()> {
     let (old, new) = (scene.redis("doubled").await?, scene.replica("doubled").await?);
     old.follow(Some(&*new)).await?;
     drop((old, new));
-    // The switch was written where nobody looks any more.
+    // The switch was written to a server that is no longer read.
     let lost = task.expect("LockwatchSwitchesLost", Instant::now())?;
     scene.until_told(&lost).await?;
     Ok(())
@@ -139,7 +139,7 @@ async fn no_master(scene: Scene) -> anyhow::Result<()> {
     scene.pass(45).await;
     scene.replica("headless").await?.follow(None).await?;
     let promoted = Instant::now();
-    // The first one's lease runs out on the new master, where it cannot renew it.
+    // The first worker's lease expires on the new master, where it cannot renew it.
     task.may("LockwatchLeaseExpired");
     let _heir = task.holder_at_replica().await?;
     scene.mended(&page, promoted, Duration::ZERO).await

@@ -1,4 +1,4 @@
-//! Keys that cannot be read.
+//! Scenarios about keys that cannot be read.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Deploys that pause a task's pages.
+//! Scenarios about deployments that pause a task's alerts.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Redis restarts, loses its data, or does not answer. Each on a redis of its own.
+//! Scenarios in which Redis restarts, loses its data, or does not answer. Each uses a Redis of its
+//! own.
 
 use std::time::{Duration, Instant};
 
@@ -7,11 +8,11 @@ use crate::pager::scenario::{Scenario, Wiring};
 use crate::pager::scene::Scene;
 use crate::stack::Data;
 
-/// A renewal that finds the connection broken is tried again a period later; so that this too is
-/// within the grace.
+/// Short, so that a renewal that fails on a broken connection and is tried again a period later is
+/// still within the grace.
 const SHORT_LEASE: Duration = Duration::from_secs(5);
 const LONG_LEASE: Duration = Duration::from_secs(90);
-/// Tasks of the redis that dies.
+/// Number of tasks of the Redis that dies.
 const MANY: usize = 200;
 
 pub(super) fn all() -> Vec<Scenario> {
@@ -88,7 +89,7 @@ async fn restart_with_data(scene: Scene) -> anyhow::Result<()> {
     let _holder = task.holder().await?;
     scene.pass(10).await;
     scene.redis("kept").await?.restart(Data::Kept).await?;
-    // A renewal that found the connection broken is tried again a period later.
+    // A renewal that fails on a broken connection is tried again a period later.
     task.may("LockwatchRenewalOverdue");
     scene.pass(60).await;
     Ok(())
@@ -99,7 +100,7 @@ async fn restart_empty(scene: Scene) -> anyhow::Result<()> {
     task.switch_on("anna").await?;
     let mut holder = task.holder().await?;
     scene.pass(10).await;
-    // So it learns of the loss late enough to be seen.
+    // The worker then learns of the loss late enough for the agent to see it.
     task.until_renewed().await?;
     let emptied = Instant::now();
     scene.redis("emptied").await?.restart(Data::Lost).await?;

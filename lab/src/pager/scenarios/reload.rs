@@ -1,4 +1,4 @@
-//! The configuration is loaded again.
+//! Scenarios about reloads of the configuration.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::pager::plan::TaskPlan;
 use crate::pager::scenario::Scenario;
 use crate::pager::scene::Scene;
 
-/// The rule keeps a warning for so long after its end.
+/// How long the rule keeps a warning after its end.
 const KEPT: Duration = Duration::from_secs(120);
 
 pub(super) fn all() -> Vec<Scenario> {
@@ -35,7 +35,7 @@ pub(super) fn all() -> Vec<Scenario> {
     ]
 }
 
-/// Loads a configuration with these tasks into each agent.
+/// Reloads each agent with a configuration of these tasks.
 async fn reload<'a>(
     scene: &'a Scene,
     tasks: impl IntoIterator<Item = &'a TaskPlan> + Clone,

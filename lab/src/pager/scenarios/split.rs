@@ -1,4 +1,4 @@
-//! Two holders, and what only looks like it.
+//! Scenarios with two holders, and with situations that only look like that.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ pub(super) fn all() -> Vec<Scenario> {
     ]
 }
 
-/// Makes the lock a hash of these fields, held for an hour.
+/// Writes the lock as a hash of these fields, with a lease of one hour.
 async fn hold(scene: &Scene, fields: &[(&str, &str)]) -> anyhow::Result<Instant> {
     let task = scene.task()?;
     let mut set = redis::cmd("HSET");

@@ -1,4 +1,4 @@
-//! What users want.
+//! Scenarios about users' switches.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use crate::pager::plan::{BLIND_AFTER, WIND_DOWN};
 use crate::pager::scenario::Scenario;
 use crate::pager::scene::Scene;
 
-/// The rule keeps a warning for so long after its end.
+/// How long the rule keeps a warning after its end.
 const KEPT: Duration = Duration::from_secs(120);
 
 pub(super) fn all() -> Vec<Scenario> {
@@ -118,7 +118,7 @@ async fn unreadable_switch(scene: Scene) -> anyhow::Result<()> {
 
 async fn missing_switches(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
-    // Prometheus must have known it for so long, and it did not when this began.
+    // Prometheus must have known the series for this long, and it did not at the start.
     let missing =
         task.expect("LockwatchSwitchKeyMissing", Instant::now() + Duration::from_secs(585))?;
     missing.later_by(Duration::from_secs(60));

@@ -1,12 +1,12 @@
-//! Prometheus and Alertmanager restart, and scrapes get lost.
+//! Scenarios in which Prometheus and Alertmanager restart, and scrapes are lost.
 
 use std::time::Duration;
 
 use crate::pager::scenario::{Scenario, Wiring};
 use crate::pager::scene::Scene;
 
-/// Prometheus forgets alerts that fire before it knows its Alertmanager, and sends them again a
-/// minute later.
+/// Maximum delay of an alert that fires before Prometheus knows its Alertmanager: Prometheus drops
+/// it and sends it again a minute later.
 const SENT_AGAIN_WITHIN: Duration = Duration::from_secs(75);
 
 pub(super) fn all() -> Vec<Scenario> {

@@ -1,4 +1,4 @@
-//! Locks that are held, and the work behind them.
+//! Scenarios about held locks and the work behind them.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use crate::pager::scenario::Scenario;
 use crate::pager::scene::Scene;
 
 const MAX_HOLD: Duration = Duration::from_secs(20);
-/// The rule keeps a warning for so long after its end.
+/// How long the rule keeps a warning after its end.
 const KEPT: Duration = Duration::from_secs(120);
 
 pub(super) fn all() -> Vec<Scenario> {
@@ -97,7 +97,7 @@ async fn dead_watchdog(scene: Scene) -> anyhow::Result<()> {
     scene.pass(10).await;
     holder.stop_renewing().await?;
     let free = task.lease_ends().await?;
-    // Half a period after the renewal that did not come.
+    // Half a period after the missing renewal was due.
     task.expect("LockwatchRenewalOverdue", free - LEASE / 2)?.may_end();
     let expired = task.expect("LockwatchLeaseExpired", free)?;
     let lost = task.expect("LockwatchLockLost", free)?;
@@ -139,13 +139,13 @@ async fn held_too_long(scene: Scene) -> anyhow::Result<()> {
         too_long.stays_until(mended);
         return Ok(());
     }
-    // The next holder holds too long as well, and the rule keeps it meanwhile.
+    // The next holder also holds too long, and the rule keeps the warning in between.
     too_long.stays_until(mended + KEPT);
     scene.pass(60).await;
     Ok(())
 }
 
-/// Somebody's own script wrote the lock without a TTL.
+/// Writes the lock without a TTL, as a faulty script of a user may do.
 async fn hold_for_ever(scene: &Scene) -> anyhow::Result<Instant> {
     let task = scene.task()?;
     task.switch_on("anna").await?;

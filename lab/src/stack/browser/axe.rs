@@ -1,5 +1,5 @@
-//! axe-core, which finds what keeps people with a screen reader, a keyboard or weak eyes from using
-//! a page.
+//! axe-core, which finds accessibility problems in a page: for users of screen readers or
+//! keyboards, and for those with poor eyesight.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use super::Browser;
 
-/// Where `scripts/setup test` puts it.
+/// Where `scripts/setup test` installs it.
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/axe-core/axe.min.js");
-/// Which rules count.
+/// The tags of the rules that are checked.
 const TAGS: [&str; 6] = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
-/// Runs it in the page and hands over what it found.
+/// Runs axe-core in the page and returns its findings.
 const RUN: &str = "const [tags, done] = arguments; \
     axe.run(document, {runOnly: {type: 'tag', values: tags}, resultTypes: ['violations']}) \
         .then(found => done({violations: found.violations}), error => done({error: \
@@ -25,10 +25,10 @@ pub struct Axe {
 }
 
 impl Axe {
-    /// Loads it.
+    /// Loads the program.
     ///
     /// # Errors
-    /// When it is not there, with the remedy.
+    /// When it is missing; the error says how to install it.
     pub fn load() -> anyhow::Result<Axe> {
         let path = Path::new(SCRIPT);
         let script = std::fs::read_to_string(path);
@@ -38,7 +38,7 @@ impl Axe {
         })
     }
 
-    /// Each with its rule, its sentence, and where it is.
+    /// The violations, each with its rule, a description, and its position.
     pub(super) async fn violations(&self, browser: &Browser) -> anyhow::Result<Vec<String>> {
         if browser.value("typeof axe === 'undefined'").await? == Value::Bool(true) {
             browser.run(&self.script, &[]).await?;

@@ -1,4 +1,4 @@
-//! What the browser's console says.
+//! The messages in the browser's console.
 
 use serde_json::Value;
 
@@ -7,19 +7,19 @@ use serde_json::Value;
 pub struct ConsoleLine {
     /// `SEVERE`, `WARNING`, `INFO` or `DEBUG`.
     pub level: String,
-    /// Who says it: `network`, `security`, `javascript`, `console-api`, …
+    /// The source: `network`, `security`, `javascript`, `console-api`, …
     pub source: String,
-    /// What it says.
+    /// The text.
     pub message: String,
 }
 
 impl ConsoleLine {
-    /// Whether it is a mistake or a warning.
+    /// Whether it is an error or a warning.
     pub fn is_bad(&self) -> bool {
         self.level == "SEVERE" || self.level == "WARNING"
     }
 
-    /// Whether only the network failed, as it does when the agent is gone.
+    /// Whether it only reports a failed request, as when the agent is gone.
     pub fn is_of_the_network(&self) -> bool {
         self.source == "network"
     }

@@ -1,17 +1,17 @@
-//! Keys, as WebDriver writes them.
+//! Keys in the notation of WebDriver.
 
 use serde_json::{Value, json};
 
 /// A key that a visitor presses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// To the next link, button or field.
+    /// Moves to the next link, button or field.
     Tab,
-    /// Follow the link, send the form.
+    /// Follows a link or submits a form.
     Enter,
-    /// Press the button.
+    /// Presses a button.
     Space,
-    /// A letter, a digit or a sign.
+    /// A letter, a digit or a punctuation mark.
     Letter(char),
 }
 
@@ -26,7 +26,7 @@ impl Key {
     }
 }
 
-/// Pressed and released in turn.
+/// The WebDriver actions that press and release the keys in turn.
 pub(super) fn actions(keys: &[Key]) -> Value {
     let both = |key: &Key| {
         ["keyDown", "keyUp"].map(|kind| json!({"type": kind, "value": key.code().to_string()}))
