@@ -47,7 +47,7 @@ pub struct Assignment {
     pub tasks: Vec<(TaskIndex, Arc<TaskSpec>)>,
 }
 
-/// Some tasks of one redis, sorted by index.
+/// Some tasks of one Redis, sorted by index.
 type Tasks = Arc<Vec<(TaskIndex, Arc<TaskSpec>)>>;
 
 /// The address of a server, or why there is none.

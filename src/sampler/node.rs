@@ -55,8 +55,8 @@ pub(super) struct Node {
     link: Link,
     /// Batches in flight, in the order in which they were sent; replies come in the same order.
     flights: VecDeque<Flight>,
-    /// Total age of the unanswered requests that reloads dropped, in milliseconds; any answer resets
-    /// it.
+    /// Total age of the unanswered requests that reloads dropped, in milliseconds. Any answer
+    /// resets it.
     unanswered_ms: u64,
     /// That time exceeded the limit: the server counts as unreadable.
     is_silent: bool,

@@ -277,7 +277,7 @@ fn check_said(data: &[u8], token: &str) -> String {
     shown
 }
 
-/// A page or picture is well-formed HTML, so that all parsers read it alike.
+/// A page or picture is well-formed, so that all parsers read it alike.
 #[track_caller]
 pub(crate) fn check_html(text: &str) {
     let _root = Element::parse(text);

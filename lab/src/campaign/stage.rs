@@ -164,7 +164,7 @@ impl Stage {
         self.header.redises.get(index).context("there is no such redis")
     }
 
-    /// All cables between an agent and the servers and Sentinels of a redis.
+    /// All cables between an agent and the servers and Sentinels of a Redis.
     pub(super) fn cables_of(&self, agent: usize, redis: &RedisEntry) -> Vec<&Cable> {
         let names =
             redis.servers.iter().chain(&redis.sentinels).map(|entry| (agent, entry.name.clone()));

@@ -106,7 +106,7 @@ impl Gallery {
         EXHIBITS.iter().map(|exhibit| (exhibit.name, exhibit.verdict))
     }
 
-    /// Gives [`SHOWN`] a history: some renewals, a crash, the gap until another instance takes
+    /// Gives `SHOWN` a history: some renewals, a crash, the gap until another instance takes
     /// over, and a handover. Its work continues afterwards.
     ///
     /// # Errors

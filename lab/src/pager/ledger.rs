@@ -37,7 +37,7 @@ pub(super) struct Expected {
 pub(super) enum Need {
     /// It must come between `due` and `by`.
     Must { due: Instant, by: Instant },
-    /// It may come: its condition holds, but only briefly or partly.
+    /// It may come: it is true, but its absence is no mistake either.
     May,
 }
 

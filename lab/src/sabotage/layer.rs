@@ -123,7 +123,8 @@ impl<'a> Suite<'a> {
         self.layers.iter().copied().filter(|layer| in_model || !layer.of_the_model()).collect()
     }
 
-    /// The layers that some sabotage will surely need: all but the last, unless one survives.
+    /// The layers that some sabotage will surely need. The last one, unless it is the only one,
+    /// is needed only if a sabotage survives the others.
     pub(super) fn layers_of_all(&self) -> Vec<Layer> {
         let needed =
             |layer: &Layer| self.patches.iter().any(|patch| self.layers_of(patch).contains(layer));

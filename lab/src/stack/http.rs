@@ -27,7 +27,7 @@ impl Response {
     /// The body of a successful response.
     ///
     /// # Errors
-    /// When the status is not 2xx; the error has the body.
+    /// When the status is not 200; the error has the body.
     pub fn ok(self) -> anyhow::Result<String> {
         if self.status != 200 {
             bail!("status {}: {}", self.status, self.body.trim_end());
@@ -38,7 +38,7 @@ impl Response {
     /// The body of a successful response as JSON.
     ///
     /// # Errors
-    /// When the status is not 2xx, or the body is not JSON.
+    /// When the status is not 200, or the body is not JSON.
     pub fn json(self) -> anyhow::Result<Value> {
         let body = self.ok()?;
         serde_json::from_str(&body).with_context(|| format!("not JSON: {body}"))

@@ -423,7 +423,7 @@ impl Runner {
         }
     }
 
-    /// Waits until the lock may be free; returns whether it was told to release meanwhile.
+    /// Waits until the lock may be free; returns whether the order to release came meanwhile.
     async fn told_to_release(&mut self, waiter: &mut Option<Waiter>) -> bool {
         let order = tokio::select! {
             () = woken(waiter) => return false,

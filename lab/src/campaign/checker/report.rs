@@ -182,7 +182,8 @@ fn one(logs: &Logs, violation: &Violation) -> String {
     )
 }
 
-/// Everything in the logs about the task of a violation, from [`BEFORE`] it until after it.
+/// Everything in the logs about the task of a violation. It starts [`BEFORE`] earlier, and ends
+/// after it.
 fn timeline(logs: &Logs, truths: &Truths, violation: &Violation) -> String {
     let (from, to) = (violation.from.saturating_sub(BEFORE), violation.to + AFTER);
     let mut lines: Vec<(Micros, String)> = Vec::new();

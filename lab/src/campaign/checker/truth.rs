@@ -190,7 +190,7 @@ fn everywhere<'a>(
 struct Looked {
     ok: Vec<usize>,
     slow: Vec<usize>,
-    /// When nobody looked for another reason than the server.
+    /// When the witness did not look, for reasons other than the server.
     starved: Spans,
 }
 

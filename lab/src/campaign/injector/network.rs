@@ -1,4 +1,4 @@
-//! Faults between one agent and one redis.
+//! Faults between one agent and one Redis.
 
 use std::time::Duration;
 
