@@ -150,10 +150,9 @@ async fn play(args: &CampaignArgs, seed: u64, folder: &Path) -> anyhow::Result<(
         host.lock().await.start().await?;
     }
     let java = Log::open(folder, &format!("host-{}.log", header.hosts))?;
-    let java: Vec<_> = (0..header.redises.len())
-        .filter(|_| !args.no_redisson)
-        .map(|redis| redisson::start(&header, redis, java.clone()))
-        .collect();
+    let with_java = if args.no_redisson { 0 } else { header.redises.len() };
+    let java: Vec<_> =
+        (0..with_java).map(|redis| redisson::start(&header, redis, java.clone())).collect();
     let until = now() + args.minutes * 60 * SECOND;
     clock::sleep_until((header.began_us + QUIET_BEGINNING).min(until)).await;
     let faults = Log::open(folder, "faults.log")?;

@@ -103,7 +103,10 @@ pub async fn run(args: SabotageArgs) -> anyhow::Result<bool> {
         let fate = try_one(&args, &copy, &mut suite, patch).await?;
         let outcome = Outcome { patch, fate, seconds: began.elapsed().as_secs() };
         println!("{}", table::told(&outcome));
-        if let Some(page) = args.table.as_ref().filter(|_| !args.dry_run && !args.short) {
+        if let Some(page) = &args.table
+            && !args.dry_run
+            && !args.short
+        {
             table::write(page, &outcome, &all(&root)?)?;
         }
         outcomes.push(outcome);

@@ -152,8 +152,10 @@ fn switches(scanned: &Reply) -> Option<(Codec, usize)> {
     let says = |codec: Codec| {
         values.iter().all(|value| matches!(codec::switch(codec, value), Switch::On | Switch::Off))
     };
-    let telling = values.iter().any(|value| !value.is_empty());
-    let codec = Codec::ALL.into_iter().find(|codec| says(*codec)).filter(|_| telling)?;
+    if values.iter().all(|value| value.is_empty()) {
+        return None;
+    }
+    let codec = Codec::ALL.into_iter().find(|codec| says(*codec))?;
     Some((codec, values.len()))
 }
 

@@ -19,7 +19,7 @@ pub(super) fn due(seen: Seen<'_>) -> Vec<PageDue> {
         value_seconds: (!seen.is_once()).then(|| seconds(page.value_ms)),
         threshold_seconds: seconds(page.threshold_ms),
         due: page.is_due(),
-        due_in_seconds: left_ms(seen, &page).filter(|_| !seen.is_once()).map(seconds),
+        due_in_seconds: if seen.is_once() { None } else { left_ms(seen, &page).map(seconds) },
         paused: view.paused == Some(true),
     };
     alerts::of_task(view).into_iter().map(shown).collect()
@@ -43,7 +43,10 @@ fn left_ms(seen: Seen<'_>, page: &Condition) -> Option<u64> {
 /// Milliseconds for which the progress of a held task has not moved: the shorter of the time since
 /// its last movement, by the clock of the server that shows it, and the time since the hold began.
 fn still_ms(seen: Seen<'_>, view: &TaskView) -> Option<u64> {
-    let hold = view.hold.as_ref().filter(|_| matches!(view.wanted, Wanted::Yes | Wanted::Unset))?;
+    if !matches!(view.wanted, Wanted::Yes | Wanted::Unset) {
+        return None;
+    }
+    let hold = view.hold.as_ref()?;
     if view.durations.stalled_ms > 0 || view.progress_missing.is_some() {
         return None;
     }

@@ -51,15 +51,10 @@ fn notes(seen: Seen<'_>) -> Vec<String> {
     if view.paused == Some(true) {
         notes.push("Pages of this task are paused.".to_owned());
     }
-    let unreadable = seen
-        .redis()
-        .and_then(|redis| redis.unknown)
-        .filter(|_| view.unknown.is_none())
-        .map(not_known);
-    notes.extend(
-        unreadable.map(|why| {
-            format!("Its redis cannot be read as a whole: {}. {}", why.reason, why.remedy)
-        }),
-    );
+    if view.unknown.is_none()
+        && let Some(why) = seen.redis().and_then(|redis| redis.unknown).map(not_known)
+    {
+        notes.push(format!("Its redis cannot be read as a whole: {}. {}", why.reason, why.remedy));
+    }
     notes
 }

@@ -168,15 +168,15 @@ fn gap_within_grace(seen: Seen<'_>) -> Vec<String> {
 /// Since when the lock has had no holder while the task was wanted.
 fn gap_line(seen: Seen<'_>) -> String {
     let view = seen.view;
-    match view.last_reading.filter(|_| !seen.is_once()) {
-        Some(at) => {
+    match view.last_reading {
+        Some(at) if !seen.is_once() => {
             let since = seen.wall(at.minus_ms(view.durations.down_ms));
             format!(
                 "Free and wanted since {since}, confirmed; the newest reading that says so was {}.",
                 seen.newest()
             )
         }
-        None => free_line(seen),
+        _ => free_line(seen),
     }
 }
 
@@ -236,9 +236,9 @@ fn host_of(hold: &HoldView, client: &[u8]) -> Option<String> {
 pub(super) fn wanted_line(seen: Seen<'_>) -> String {
     let view = seen.view;
     let users = |on: bool| {
-        let switches = view.switches.as_deref().filter(|_| !is_counted(view)).unwrap_or_default();
+        let switches = if is_counted(view) { None } else { view.switches.as_deref() };
         let users: Vec<&SwitchView> =
-            switches.iter().filter(|switch| switch.on == Some(on)).collect();
+            switches.unwrap_or_default().iter().filter(|switch| switch.on == Some(on)).collect();
         list(users.iter().map(|switch| escape(&switch.user)), NAMED_MAX)
     };
     let source = view.spec.wanted.as_ref().map(|wanted| &wanted.source);

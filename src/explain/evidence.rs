@@ -102,7 +102,8 @@ fn named<'a>(holder: &'a Holder, host: Option<&[u8]>) -> Cow<'a, str> {
 fn beside(seen: Seen<'_>, of: &str, says: String, unknown: Option<Unknown>) -> Evidence {
     let view = seen.view;
     let fresh = seen.trace.newest_with(of).map(|exchange| (&exchange.node, exchange.sent));
-    let with_lock = || view.node.as_ref().zip(view.last_reading).filter(|_| !seen.is_cluster());
+    let with_lock =
+        || if seen.is_cluster() { None } else { view.node.as_ref().zip(view.last_reading) };
     let place = fresh.or_else(with_lock);
     Evidence {
         of: of.to_owned(),

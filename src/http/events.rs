@@ -172,8 +172,10 @@ fn task_name(name: &str, history: &History, snapshot: &Snapshot) -> Result<About
 /// Parses an id; `None` if it is not one.
 fn since(id: &str, history: &History) -> Option<Since> {
     let (boot, number) = id.rsplit_once('-')?;
-    let number =
-        number.parse().ok().filter(|_| number.bytes().all(|digit| digit.is_ascii_digit()))?;
+    if !number.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let number = number.parse().ok()?;
     if boot.is_empty() || !boot.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }

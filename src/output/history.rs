@@ -127,7 +127,10 @@ impl History {
                 (newest, true)
             }
         };
-        let upto = events.last().filter(|_| !is_all).map_or(shelves.count, |last| last.number);
+        let upto = match events.last() {
+            Some(last) if !is_all => last.number,
+            _ => shelves.count,
+        };
         let oldest = shelves.kept.keys().next().copied();
         Excerpt { events, upto, newest: shelves.count, oldest, dropped: shelves.dropped }
     }

@@ -287,7 +287,7 @@ impl<T> Reading<T> {
 
 /// The series of `lockwatch_lock_holder`: each pair of holder and host once.
 fn holder_series(task: &TaskView, emit: &mut Emit<'_>) {
-    let Some(hold) = task.hold.as_ref().filter(|_| task.held == Some(true)) else { return };
+    let Some(hold) = table::hold(task) else { return };
     let mut seen = HashSet::new();
     for (holder, host) in hold.holders.iter() {
         let labels = (holder_label(holder), escape(host.as_deref().unwrap_or_default()));

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use lockwatch_model::snapshot::{SplitView, SwitchView, TaskView};
+use lockwatch_model::snapshot::{SplitView, TaskView};
 use lockwatch_model::spec::WantedSource;
 use lockwatch_model::verdict::{Rule, Verdict, Wanted};
 
@@ -118,13 +118,10 @@ fn remedy(view: &TaskView) -> Option<String> {
     if let Some(why) = view.unknown.or(view.switches_unknown) {
         return Some(format!("({}: {})", why.name(), why.remedy()));
     }
-    let unreadable = |switch: &&SwitchView| switch.on.is_none();
-    let switch = view
-        .switches
-        .as_ref()?
-        .iter()
-        .find(unreadable)
-        .filter(|_| view.verdict != Verdict::Split)?;
+    if view.verdict == Verdict::Split {
+        return None;
+    }
+    let switch = view.switches.as_ref()?.iter().find(|switch| switch.on.is_none())?;
     Some(match switch.fits {
         Some(codec) => format!("(A switch cannot be read: set `codec: {}`.)", codec.name()),
         None => String::from("(A switch says neither on nor off.)"),

@@ -117,7 +117,9 @@ impl Run {
         let mut newest: Option<(u64, Mono)> = None;
         for (path, begin) in &self.files {
             let follows = newest.is_some_and(|(file, _)| file.checked_add(1) == Some(begin.file));
-            if let Some((_, since)) = newest.filter(|_| !follows) {
+            if let Some((_, since)) = newest
+                && !follows
+            {
                 let instant = Instant { at: Mono(begin.at), offset: offset(begin.wall, begin.at) };
                 listener(instant, Entry::Missing { inputs: None, since })?;
             }

@@ -196,9 +196,12 @@ impl Chronicle {
         let own = self.config.tasks.iter().filter(is_of);
         let Some(blind_after_ms) = own.map(|task| task.blind_after_ms).min() else {
             // An alert that fired before its last task left lasts until the Redis is readable.
-            let story =
-                self.redises.get_mut(&redis.spec.name).filter(|_| redis.readable == Some(true));
-            return story.into_iter().for_each(|story| story.pager.end(when, &mut story.pages));
+            if redis.readable == Some(true)
+                && let Some(story) = self.redises.get_mut(&redis.spec.name)
+            {
+                story.pager.end(when, &mut story.pages);
+            }
+            return;
         };
         let page = alerts::of_redis(redis, blind_after_ms);
         if !page.is_due() && !self.redises.contains_key(&redis.spec.name) {

@@ -128,11 +128,13 @@ impl Alert {
         paused: bool,
         spans: &mut Spans,
     ) {
-        let ended = self.until.filter(|until| *until <= when.at);
         // The duration of an event's alert starts when the pause ends.
         let waits = matches!(self.now, Now::Waits { .. }) && self.until.is_some();
         let active = due || waits || self.until.is_some_and(|until| when.at < until);
-        let end = ended.filter(|_| !due).map_or(when.wall, |until| when.wall(until));
+        let end = match self.until {
+            Some(until) if !due && until <= when.at => when.wall(until),
+            _ => when.wall,
+        };
         match (&self.now, active, paused) {
             (Now::Quiet, true, true) => self.now = Now::Waits { since: when.wall },
             (Now::Quiet | Now::Waits { .. }, true, false) => {

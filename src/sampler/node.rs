@@ -196,7 +196,7 @@ impl Node {
 
     /// Asks the server to announce changes that `filter` lets through, if it decides.
     pub(super) fn listen(&mut self, filter: Option<&Arc<Filter>>, clock: Clock) {
-        let filter = filter.filter(|_| self.duty.standing == Standing::Decides);
+        let filter = if self.duty.standing == Standing::Decides { filter } else { None };
         self.wake_ups.follow(&self.endpoint, filter, self.link.is_believed(), clock);
     }
 

@@ -206,10 +206,11 @@ fn every_command_works() {
             }
             for ((about, part, answer), instead) in TOLD.iter().zip(&mut untold) {
                 if *about == page.name() && command.text.contains(part) {
-                    *instead = instead
-                        .take()
-                        .filter(|_| !said.contains(answer))
-                        .map(|before| before + &said);
+                    if said.contains(answer) {
+                        *instead = None;
+                    } else if let Some(before) = instead {
+                        before.push_str(&said);
+                    }
                 }
             }
             stage.after(page.name(), &command.text);
@@ -265,7 +266,8 @@ fn commands_to_run(page: &Document) -> Vec<Command> {
 fn series(text: &str) -> Vec<String> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "_:(|)".contains(c)));
     let names = words.filter(|word| word.contains("lockwatch_")).flat_map(|word| {
-        let word = &word[word.find("lockwatch_").filter(|_| !word.contains(':')).unwrap_or(0)..];
+        let start = if word.contains(':') { None } else { word.find("lockwatch_") };
+        let word = &word[start.unwrap_or(0)..];
         match word.split_once('(').and_then(|(head, rest)| Some((head, rest.split_once(')')?))) {
             Some((head, (choices, tail))) => {
                 choices.split('|').map(|choice| format!("{head}{choice}{tail}")).collect()

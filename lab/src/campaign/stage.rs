@@ -192,11 +192,11 @@ fn redis_entry(
     machines: Option<&Machines>,
 ) -> anyhow::Result<RedisEntry> {
     let Cast { name, servers, sentinels, .. } = cast;
+    let machines = if *sentinels > 0 { machines } else { None };
     let entry = |at: usize, kind: &str, port: u16| {
         let name = format!("{name}{kind}{}", at + 1);
         let socket = sockets.join(format!("{name}.sock"));
-        let machine = machines.filter(|_| *sentinels > 0).and_then(|machines| machines.get(at));
-        let address = match machine {
+        let address = match machines.and_then(|machines| machines.get(at)) {
             Some(machine) => SocketAddr::from((machine.address, port)),
             None => free_address()?,
         };
@@ -242,12 +242,8 @@ async fn start_servers(
     let mut all = BTreeMap::new();
     for redis in &header.redises {
         let first = redis.servers.first().context("a redis without servers")?.address;
-        let door = |at: usize| {
-            let machine = machines
-                .filter(|_| !redis.sentinels.is_empty())
-                .and_then(|machines| machines.get(at));
-            machine.map(|machine| machine.door)
-        };
+        let machines = if redis.sentinels.is_empty() { None } else { machines };
+        let door = |at: usize| Some(machines?.get(at)?.door);
         for (at, entry) in redis.servers.iter().enumerate() {
             let mut server = Server::data(folder, entry, door(at), (at > 0).then_some(first))?;
             server.start(Start::Empty).await?;

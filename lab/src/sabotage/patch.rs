@@ -81,11 +81,11 @@ fn parsed(text: &str, file: &Path, name: String) -> Patch {
         if let Some(file) = line.strip_prefix("+++ ").or_else(|| line.strip_prefix("--- ")) {
             // A timestamp may follow; /dev/null stands for no file.
             let path = file.split('\t').next().unwrap_or_default();
-            touches.extend(
-                path.split_once('/')
-                    .filter(|_| path != "/dev/null")
-                    .map(|(_, path)| path.to_owned()),
-            );
+            if path != "/dev/null"
+                && let Some((_, path)) = path.split_once('/')
+            {
+                touches.push(path.to_owned());
+            }
         } else if !in_head {
             continue;
         } else if let Some(named) = line.strip_prefix("Rule: ") {

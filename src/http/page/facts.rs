@@ -171,9 +171,9 @@ fn write_durations(markup: &mut Markup, published: &Published, view: &TaskView) 
     ];
     for (what, ms) in all.into_iter().filter(|(_, ms)| *ms > 0) {
         markup.format(format_args!("<span>{what} for "));
-        match view.last_reading.filter(|_| view.held.is_some()) {
-            Some(at) => markup.since(Moment::of(published, at.minus_ms(ms))),
-            None => markup.text(&lasted(ms)),
+        match (view.last_reading, view.held) {
+            (Some(at), Some(_)) => markup.since(Moment::of(published, at.minus_ms(ms))),
+            _ => markup.text(&lasted(ms)),
         };
         markup.html("</span>");
     }

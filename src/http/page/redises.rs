@@ -34,7 +34,9 @@ pub(in crate::http) fn write(html: &mut String, redises: &[Arc<RedisView>]) {
         // A problem that no server's row shows. For example, there is no master, or its address is
         // not known.
         let is_told = redis.nodes.iter().any(|node| node.unknown == redis.unknown);
-        if let Some(why) = redis.unknown.filter(|_| !is_told) {
+        if let Some(why) = redis.unknown
+            && !is_told
+        {
             write_row(
                 html,
                 Mark::Bad,

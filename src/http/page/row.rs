@@ -106,7 +106,7 @@ pub(super) fn on_agents_clock(
 
 /// The hold, if the lock is held according to the newest reading.
 pub(super) fn present(view: &TaskView) -> Option<&HoldView> {
-    view.hold.as_ref().filter(|_| view.held == Some(true))
+    if view.held == Some(true) { view.hold.as_ref() } else { None }
 }
 
 impl Row {

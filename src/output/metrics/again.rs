@@ -9,6 +9,7 @@ use lockwatch_model::snapshot::{HeldBy, TaskView};
 
 use super::Agent;
 use super::part::{Content, Description, Page, Part};
+use super::table::hold;
 use crate::published::{Published, ReloadStatus};
 
 /// What the system tells of the process holds for so long: it takes longer to ask than to write the
@@ -71,8 +72,7 @@ impl Page {
         same: &[Same],
     ) -> Result<Arc<Written>, fmt::Error> {
         let holds_if = if part.form.is_some() { Same::Everything } else { Same::Names };
-        let holds =
-            |at: usize| known.filter(|_| same.get(at).is_some_and(|same| *same >= holds_if));
+        let holds = |at: usize| same.get(at).is_some_and(|same| *same >= holds_if);
         let write = |at: usize, out: &mut String| {
             self.write_series((part.metric, part.form), at..at + 1, Description::Left, out)
         };
@@ -84,7 +84,7 @@ impl Page {
                 write(at, &mut series)?;
                 Ok(series != known.of(at - positions.start))
             };
-            let mut changed = positions.clone().filter(|at| holds(*at).is_none()).map(differs);
+            let mut changed = positions.clone().filter(|at| !holds(*at)).map(differs);
             if !changed.try_fold(false, |any, differs| Ok(any || differs?))? {
                 return Ok(Arc::clone(known));
             }
@@ -92,9 +92,9 @@ impl Page {
         let mut ends = Vec::with_capacity(positions.len());
         series.clear();
         for at in positions.clone() {
-            match holds(at) {
-                Some(known) => series.push_str(known.of(at - positions.start)),
-                None => write(at, &mut series)?,
+            match known {
+                Some(known) if holds(at) => series.push_str(known.of(at - positions.start)),
+                _ => write(at, &mut series)?,
             }
             ends.push(series.len());
         }
@@ -160,5 +160,5 @@ impl Same {
 
 /// Who is shown as holder.
 fn holders(task: &TaskView) -> Option<&HeldBy> {
-    task.hold.as_ref().filter(|_| task.held == Some(true)).map(|hold| &hold.holders)
+    hold(task).map(|hold| &hold.holders)
 }

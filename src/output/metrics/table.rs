@@ -161,8 +161,8 @@ fn length<T>(items: &[T]) -> Number {
 }
 
 /// The present hold, if the newest reading says held.
-fn hold(task: &TaskView) -> Option<&HoldView> {
-    task.hold.as_ref().filter(|_| task.held == Some(true))
+pub(super) fn hold(task: &TaskView) -> Option<&HoldView> {
+    if task.held == Some(true) { task.hold.as_ref() } else { None }
 }
 
 /// A figure of the present hold: 0 while the lock is free, absent while it is unknown.

@@ -167,7 +167,7 @@ impl Node {
             Standing::Decides => {
                 // A reader of a trace needs a whole reading, not a glance.
                 let is_shown = shown.as_ref().is_some_and(|shown| shown.contains(&spec.name));
-                let known = self.schedule.known(batch, task).filter(|_| !is_shown);
+                let known = if is_shown { None } else { self.schedule.known(batch, task) };
                 let read = TaskRead::new(
                     spec,
                     caps,
@@ -203,7 +203,10 @@ impl Node {
     /// The batch to send with the next greeting: only after a reply was lost, see
     /// [`redis::Opening`].
     pub(super) fn opening(&mut self, now: Mono, out: &Out) -> Option<redis::Opening> {
-        let caps = self.caps.filter(|_| self.lost == Some(Unknown::Timeout))?;
+        if self.lost != Some(Unknown::Timeout) {
+            return None;
+        }
+        let caps = self.caps?;
         let batch = self.due(now)?;
         let reads = self.reads(&batch, caps, &out.traces);
         let (question, commands) = self.question(reads, caps, self.duty.standing, &out.traces);

@@ -245,19 +245,23 @@ fn mutants(rules: &Rules) -> Vec<Mutant> {
                 add(format!("without {text}"), place(), replaced(&(token.at.start..end), ""));
             }
         }
-        for to in ["0s", "1h"].into_iter().filter(|_| rule.hold.is_some()) {
-            add(
-                format!("for to {to}"),
-                String::new(),
-                Rule { hold: Some(to.to_owned()), ..rule.clone() },
-            );
+        if rule.hold.is_some() {
+            for to in ["0s", "1h"] {
+                add(
+                    format!("for to {to}"),
+                    String::new(),
+                    Rule { hold: Some(to.to_owned()), ..rule.clone() },
+                );
+            }
         }
-        for to in ["0s", "1h"].into_iter().filter(|_| rule.keep_firing_for.is_some()) {
-            add(
-                format!("keep_firing_for to {to}"),
-                String::new(),
-                Rule { keep_firing_for: Some(to.to_owned()), ..rule.clone() },
-            );
+        if rule.keep_firing_for.is_some() {
+            for to in ["0s", "1h"] {
+                add(
+                    format!("keep_firing_for to {to}"),
+                    String::new(),
+                    Rule { keep_firing_for: Some(to.to_owned()), ..rule.clone() },
+                );
+            }
         }
     }
     mutants

@@ -407,9 +407,8 @@ fn of_mappings(board: &Board) -> Vec<String> {
             if needs_words && (texts.is_empty() || different.len() < texts.len()) {
                 lines.push(format!("{}: has no mapping from states to words", query.panel));
             }
-            for verdict in
-                Verdict::ALL.iter().map(|verdict| verdict.name()).filter(|_| is_verdict(&query))
-            {
+            let verdicts = if is_verdict(&query) { &Verdict::ALL[..] } else { &[] };
+            for verdict in verdicts.iter().map(|verdict| verdict.name()) {
                 let number = number_of(&query.expr, verdict);
                 if texts.get(&number).is_none_or(|text| text != verdict) {
                     lines.push(format!("{}: {number} is not shown as {verdict}", query.panel));

@@ -102,7 +102,10 @@ impl Agent {
                 told.and_then(|rest| rest.split(|letter: char| !letter.is_ascii_digit()).next());
             // The last digits of the port may still be missing.
             let whole = told.is_some_and(|rest| rest.contains('\n'));
-            agent.port = port.filter(|_| whole).map_or(0, |port| port.parse().unwrap());
+            agent.port = match port {
+                Some(port) if whole => port.parse().unwrap(),
+                _ => 0,
+            };
             agent.port != 0
         });
         agent

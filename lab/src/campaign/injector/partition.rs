@@ -58,9 +58,10 @@ pub(super) async fn inject(
 
 /// Removes the partitions of all machines of a Redis.
 pub(super) async fn heal(injector: &Injector, redis: usize) -> anyhow::Result<()> {
-    let has_machines = !injector.stage.redis(redis)?.sentinels.is_empty();
-    for machine in injector.stage.machines.iter().filter(|_| has_machines).flat_map(Machines::iter)
-    {
+    if injector.stage.redis(redis)?.sentinels.is_empty() {
+        return Ok(());
+    }
+    for machine in injector.stage.machines.iter().flat_map(Machines::iter) {
         machine.mend().await?;
     }
     Ok(())
