@@ -110,7 +110,10 @@ impl GapClock {
                 let stretch_ms = self.wanted_newest.map_or(0, |newest| at.since_ms(newest));
                 let unbroken = stretch_ms <= blind_after_ms;
                 news.wanted_ms = if unbroken { stretch_ms } else { 0 };
-                self.unbroken_since = self.unbroken_since.filter(|_| unbroken).or(Some(at));
+                if !unbroken {
+                    self.unbroken_since = None;
+                }
+                self.unbroken_since.get_or_insert(at);
                 self.wanted_newest = self.wanted_newest.max(Some(at));
                 self.wanted_since.get_or_insert(at);
             }

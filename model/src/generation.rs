@@ -69,7 +69,7 @@ impl Delta {
             flushed,
             evicted: grew(old.evictions, new.evictions),
             emptied: flushed || (other_process && new.started_empty == Some(true)),
-            shared: shared.filter(|_| !other_process),
+            shared: if other_process { None } else { shared },
             kept: kept && !other_process,
             began_with: None,
         }

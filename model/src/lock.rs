@@ -259,7 +259,7 @@ impl Lock {
         let (LockReading::Held(held), Some(hold)) = (reading, self.hold()) else { return None };
         let (shown, newest) = held.deadline.instant().zip(hold.deadlines.newest())?;
         let is_that = shown.since_ms(newest).abs() <= NOISE_MS && continues(&hold.held, held);
-        hold.renewed_after.filter(|_| is_that)
+        if is_that { hold.renewed_after } else { None }
     }
 
     pub(crate) fn last_reading(&self) -> Option<Seen> {
@@ -367,7 +367,7 @@ impl Lock {
     fn begin(&self, held: &Arc<Held>, context: Context, watched: bool) -> Hold {
         let seen = context.seen;
         let deadline = held.deadline.instant();
-        let before = self.last.filter(|_| watched && context.same_clock);
+        let before = if watched && context.same_clock { self.last } else { None };
         let exact = before
             .and_then(|before| set_between(deadline?, self.leases.of(held.mode)?, before, seen));
         let began = exact.map_or(seen.sent, |instant| seen.mono_of(instant));
@@ -385,10 +385,16 @@ impl Lock {
             untold: None,
             overdue_ms: 0,
             last_life: began,
-            offset_before: self.last_offset.filter(|_| watched && !context.delta.new_history()),
+            offset_before: match watched && !context.delta.new_history() {
+                true => self.last_offset,
+                false => None,
+            },
             earlier_over: self.earlier.of(&held.holders),
             // A lock taken between two readings is not a leftover from before them.
-            left_until: self.earlier.left_until(&held.holders).filter(|_| exact.is_none()),
+            left_until: match exact {
+                Some(_) => None,
+                None => self.earlier.left_until(&held.holders),
+            },
             deadline_unknown: held.deadline == Deadline::Torn,
             written: Vec::new(),
             renewed_after: None,
@@ -479,10 +485,12 @@ impl Hold {
             self.note_written(context);
             let renewed =
                 matches!(moved, Some(Move::Renewed { .. })) && !context.delta.new_history();
-            self.renewed_after = told_at.filter(|_| renewed);
+            self.renewed_after = if renewed { told_at } else { None };
             // A released lock is not renewed. After a clock step, its deadline may lie before the
             // one of long ago.
-            self.left_until = self.left_until.filter(|_| !renewed);
+            if renewed {
+                self.left_until = None;
+            }
         }
         moved
     }

@@ -120,7 +120,7 @@ impl Node {
 
     /// The role reported in the newest batch, if that was accepted.
     pub(crate) fn role(&self) -> Option<Role> {
-        self.role.filter(|_| self.newest == Some(Ok(())))
+        if self.newest == Some(Ok(())) { self.role } else { None }
     }
 
     /// Number of clock steps. Server times from before and after a step cannot be compared.

@@ -91,22 +91,12 @@ impl Scope {
         let switches = self.switches && spec.wanted.as_ref().is_some_and(has_switches);
         Beside {
             switches: switches.then_some(SwitchesReading::Unknown(why)),
-            progress: spec
-                .progress
-                .as_ref()
-                .filter(|_| self.progress)
-                .map(|_| ProgressReading::Unknown(why)),
-            claims: spec
-                .claims
-                .as_ref()
-                .filter(|_| self.claims)
-                .map(|_| ClaimsReading::Unknown(why)),
+            progress: (self.progress && spec.progress.is_some())
+                .then_some(ProgressReading::Unknown(why)),
+            claims: (self.claims && spec.claims.is_some()).then_some(ClaimsReading::Unknown(why)),
             hosts: None,
-            pause: spec
-                .paused_until
-                .as_ref()
-                .filter(|_| self.pause)
-                .map(|_| PauseReading::Unknown(why)),
+            pause: (self.pause && spec.paused_until.is_some())
+                .then_some(PauseReading::Unknown(why)),
         }
     }
 }
@@ -278,11 +268,10 @@ impl TaskRead {
         let scheme = scheme::of(spec.lock.scheme);
         let mut length_of = None;
         let beside = Beside {
-            switches: spec
-                .wanted
-                .as_ref()
-                .filter(|_| scope.switches)
-                .and_then(|wanted| wanted::decode(wanted, replies)),
+            switches: match &spec.wanted {
+                Some(wanted) if scope.switches => wanted::decode(wanted, replies),
+                _ => None,
+            },
             progress: self.progress_source().map(|source| match source {
                 ProgressSource::HashField { .. } => hash_field(replies.next()),
                 ProgressSource::Key(_) => string_progress(replies.next(), replies.next()),
@@ -294,16 +283,9 @@ impl TaskRead {
                     Err(reading) => reading,
                 },
             }),
-            claims: spec
-                .claims
-                .as_ref()
-                .filter(|_| scope.claims)
-                .map(|_| claims(scheme, replies.next())),
-            pause: spec
-                .paused_until
-                .as_ref()
-                .filter(|_| scope.pause)
-                .map(|_| pause::decode(replies.next())),
+            claims: (scope.claims && spec.claims.is_some()).then(|| claims(scheme, replies.next())),
+            pause: (scope.pause && spec.paused_until.is_some())
+                .then(|| pause::decode(replies.next())),
             hosts: None,
         };
         let extras = match self.asks_extras() && scope.lock {
@@ -383,7 +365,10 @@ impl TaskRead {
     }
 
     fn progress_source(&self) -> Option<&ProgressSource> {
-        self.spec.progress.as_ref().filter(|_| self.scope.progress).map(|progress| &progress.source)
+        if !self.scope.progress {
+            return None;
+        }
+        self.spec.progress.as_ref().map(|progress| &progress.source)
     }
 
     fn deadline_commands(&self, out: &mut Vec<Command>) {

@@ -110,7 +110,10 @@ impl Redis {
             node: server.address.clone(),
             clock_steps: server.clock_steps(),
             // A server that refuses to report its generation proves nothing.
-            generation: server.generation().filter(|_| attestation.generation.is_some()).cloned(),
+            generation: match attestation.generation {
+                Some(_) => server.generation().cloned(),
+                None => None,
+            },
             histories: server.histories().clone(),
             offset: attestation.offset,
             kind,
@@ -197,7 +200,7 @@ impl Redis {
         // A server that has not been read yet may be the same one under another name.
         let is_early =
             self.nodes.iter().any(|node| node.standing() == Standing::Decides && node.untried());
-        let rival = rival.filter(|_| !is_early || self.rival.is_some());
+        let rival = if is_early && self.rival.is_none() { None } else { rival };
         if rival == self.rival {
             return;
         }
@@ -306,7 +309,7 @@ impl Redis {
             .filter(|deciding| deciding.newest.is_err())
             .map(|deciding| deciding.good)
             .min();
-        if let Some(since) = unread.filter(|_| some_unserved) {
+        if some_unserved && let Some(since) = unread {
             let nobody = self.deciding(&Arc::from(""), since);
             nobody.newest = Err(Unknown::ClusterDown);
         }

@@ -215,8 +215,10 @@ impl PeriodRule {
 
     /// The same for a lease of at most this many milliseconds, unless the period is configured.
     fn if_learned(self, lease_ms: i64) -> Option<u64> {
-        let lease_ms = u64::try_from(lease_ms).ok().filter(|_| self.configured_ms.is_none())?;
-        self.by_lease(lease_ms)
+        if self.configured_ms.is_some() {
+            return None;
+        }
+        self.by_lease(u64::try_from(lease_ms).ok()?)
     }
 }
 
@@ -270,7 +272,8 @@ impl Deadlines {
             Some(_) => rule.by_lease(lease_ms?),
             // Some libraries send the first renewal early, so the rhythm is known only from the
             // second.
-            None => self.moves_ms.iter().copied().max().filter(|_| self.moves_ms.len() > 1),
+            None if self.moves_ms.len() < 2 => None,
+            None => self.moves_ms.iter().copied().max(),
         })
     }
 
@@ -329,7 +332,10 @@ impl Deadlines {
             // Past the deadline, either the other clock is behind, or unseen renewals advanced it
             // by as much as the clocks differ.
             let is_past = before.mono_of(old) < seen.sent;
-            self.set = self.set.filter(|_| !is_past).map(|set| seen.server_of(before.mono_of(set)));
+            self.set = match self.set {
+                Some(set) if !is_past => Some(seen.server_of(before.mono_of(set))),
+                _ => None,
+            };
             return None;
         }
         (self.set, self.last_renewal) = (Some(seen.last), None);
@@ -429,9 +435,9 @@ impl Deadlines {
         if latency_ms.is_some() {
             self.last_latency_ms = latency_ms;
         }
-        self.last_margin_ms = lease_ms
-            .filter(|_| measurable)
-            .map_or(self.last_margin_ms, |lease_ms| Some(lease_ms.saturating_sub(delta_ms)));
+        if measurable && let Some(lease_ms) = lease_ms {
+            self.last_margin_ms = Some(lease_ms.saturating_sub(delta_ms));
+        }
         // If the period is unknown, each renewal must follow the last one after the same time as
         // that one followed the one before.
         let in_time = match (period_ms, self.moves_ms.back().copied()) {

@@ -422,7 +422,7 @@ impl Schedule {
         }
         entry.observe_switches(sent, reading.beside.switches.as_ref());
         let deadline = deadline_read(sent, server, &reading.lock).filter(|at| *at < slot.next_at);
-        entry.deadline_at = deadline.filter(|_| entry.may_chase_deadline());
+        entry.deadline_at = if entry.may_chase_deadline() { deadline } else { None };
         let at = entry.next_extra(sent);
         self.plan_extra(position, at);
     }
@@ -437,10 +437,13 @@ impl Schedule {
 
     /// The same for the entry at `position`, if read in a `sweep`.
     fn known_at(&self, position: usize, sweep: u64) -> Option<&Arc<Held>> {
+        if !self.glances {
+            return None;
+        }
         // Turns spread the whole readings over the sweeps. A task that was renewed in between waits
         // for its next renewal.
         let sweeps = self.extras_every + u64::from(!is_turn(sweep, position, self.extras_every));
-        self.entries.get(position).filter(|_| self.glances)?.known(sweep, sweeps)
+        self.entries.get(position)?.known(sweep, sweeps)
     }
 
     /// Whether waiters and the fencing token of `task` are requested in `batch` too. Each batch
@@ -564,7 +567,9 @@ impl Schedule {
             withheld: Vec::new(),
         };
         for position in first..first + slots {
-            if let Some(slot) = self.slots.get_mut(position).filter(|_| position > first) {
+            if position > first
+                && let Some(slot) = self.slots.get_mut(position)
+            {
                 slot.pass_ticks(slot.next_at, self.interval_ms);
             }
             self.read_slot(position, &mut batch);

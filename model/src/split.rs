@@ -531,8 +531,11 @@ impl Splits {
             let moved =
                 before.holders.iter().find(|holder| view.claims_beside.contains(&holder.client));
             before.moved_since += u32::from(moved.is_some());
-            let goes_on = moved.filter(|_| before.moved_since >= CLAIM_GOES_ON);
-            evidence = goes_on.map(|holder| Evidence::OverlapClaimed(holder.client.clone()));
+            if before.moved_since >= CLAIM_GOES_ON
+                && let Some(holder) = moved
+            {
+                evidence = Some(Evidence::OverlapClaimed(holder.client.clone()));
+            }
         }
         if let Some(evidence) = evidence {
             let older = before.holders.iter().map(|holder| party(holder, Some(&before.node)));

@@ -216,7 +216,7 @@ impl Switches {
             self.offset = None;
         }
         if changed {
-            let before = self.offset.filter(|_| old.whole && !first);
+            let before = if old.whole && !first { self.offset } else { None };
             self.note_turned_on(&old.switches, switches, before);
         }
         self.offset = given.offset;

@@ -399,9 +399,9 @@ impl Task {
         self.follow_losses(beside, batch.sent, None, &signs, log);
         self.follow_gap(batch.sent, Holding::Unseen, log);
         // It may complete the reading of the lock, which was requested earlier.
-        match self.lock.last_reading().filter(|_| self.has_sight()) {
-            Some(lock) => self.blind.good(lock.sent),
-            None => self.note_blind(batch.sent),
+        match self.lock.last_reading() {
+            Some(lock) if self.has_sight() => self.blind.good(lock.sent),
+            _ => self.note_blind(batch.sent),
         }
         self.judge(log);
     }
@@ -609,7 +609,9 @@ impl Task {
             PauseReading::Unknown(why) => Some(EventKind::PauseUnreadable { why }),
         };
         let told = wrong.is_some().then_some(pause);
-        if let Some(wrong) = wrong.filter(|_| told != self.told.pause) {
+        if told != self.told.pause
+            && let Some(wrong) = wrong
+        {
             log.push(wrong);
         }
         self.told.pause = told;

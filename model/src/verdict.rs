@@ -119,7 +119,8 @@ impl Rule {
             Rule::SplitEvidence => when(split, Verdict::Split),
             Rule::LockBlind => when(lock == LockFact::Unknown && blind, Verdict::Unknown),
             Rule::WantedBlind => when(free && wanted == Wanted::Unknown && blind, Verdict::Unknown),
-            Rule::KeepPrevious => previous.filter(|_| unjudgeable),
+            Rule::KeepPrevious if unjudgeable => previous,
+            Rule::KeepPrevious => None,
             Rule::NothingYet => when(unjudgeable, Verdict::Unknown),
             Rule::NoProgress => when(
                 held && matches!(wanted, Wanted::Yes | Wanted::Unset) && stale,

@@ -311,7 +311,10 @@ impl Server {
             shown,
             expired,
             earlier,
-            lag: before.filter(|_| word.role == Role::Replica).and_then(|before| before.lag),
+            lag: match before {
+                Some(before) if word.role == Role::Replica => before.lag,
+                _ => None,
+            },
         }
     }
 
@@ -410,11 +413,13 @@ impl Hold {
             let written = forward || back && one_reign(&server.origin, word.origin);
             return Hold {
                 held: held.clone(),
-                offset_before: old
-                    .offset_before
-                    .filter(|_| one_history(&server.origin, word.origin)),
+                offset_before: match one_history(&server.origin, word.origin) {
+                    true => old.offset_before,
+                    false => None,
+                },
                 told: match held.deadline {
-                    Deadline::Torn => old.told.filter(|_| comparable),
+                    Deadline::Torn if comparable => old.told,
+                    Deadline::Torn => None,
                     Deadline::At(_) | Deadline::Never => told(held, at),
                 },
                 moved: if forward { Some(at) } else { old.moved },
@@ -533,7 +538,7 @@ fn rivalry(a: &Server, b: &Server, limits: Limits, at: Mono) -> Option<Rivalry> 
 fn newer_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold) -> bool {
     // A hold that arrived late may have been over on the master, and that is known only beyond the
     // shared bytes.
-    let over = older.earlier.of(&new.held.holders).filter(|_| new.perhaps_late);
+    let over = if new.perhaps_late { older.earlier.of(&new.held.holders) } else { None };
     let leftover = over
         .is_some_and(|over| fork(&older.origin, &newer.origin).is_none_or(|shared| over > shared));
     let taken = !leftover && new.not_before.is_some_and(|before| before >= old.since);

@@ -583,7 +583,10 @@ fn shown_first<'a>(
         format!("of events alone it shows {shown:?} instead of {expected:?}")
     });
     let lags = of_events.redises.iter().enumerate().flat_map(move |(redis, shown)| {
-        let known = before.redises.get(redis).filter(|_| !matches!(input, Input::Config(_)));
+        let known = match input {
+            Input::Config(_) => None,
+            _ => before.redises.get(redis),
+        };
         shown.nodes.iter().filter(move |node| {
             let known = known
                 .and_then(|known| known.nodes.iter().find(|known| known.address == node.address));

@@ -532,7 +532,12 @@ impl Agent {
 /// Draws an order of the tasks; in a quarter of the cases some are missing.
 fn draw_configured(tasks: usize, rng: &mut Rng) -> Vec<usize> {
     let absent = if rng.percent(25) { 15 } else { 0 };
-    let mut left: Vec<usize> = (0..tasks).filter(|_| !rng.percent(absent)).collect();
+    let mut left = Vec::with_capacity(tasks);
+    for task in 0..tasks {
+        if !rng.percent(absent) {
+            left.push(task);
+        }
+    }
     let mut configured = Vec::with_capacity(left.len());
     while !left.is_empty() {
         configured.push(left.swap_remove(rng.index(left.len())));

@@ -232,7 +232,7 @@ impl Oracle {
             }
             return;
         }
-        if let Some(server) = attempt.server.filter(|_| good) {
+        if good && let Some(server) = attempt.server {
             self.check_ruler(server, world);
         }
         for task in &attempt.tasks {
@@ -244,7 +244,8 @@ impl Oracle {
                 .as_ref()
                 .and_then(|truth| truth.parts.iter().find(|part| part.task == *task));
             if attempt.beside {
-                self.answered_beside(*task, part.filter(|_| good), attempt, world);
+                let believed = if good { part } else { None };
+                self.answered_beside(*task, believed, attempt, world);
                 self.tasks[*task].follow_verdict();
                 continue;
             }
@@ -343,8 +344,10 @@ impl Oracle {
         if part.moved {
             return self.open(task);
         }
-        let earlier =
-            attempt.before.iter().find(|before| before.task == task).filter(|_| !part.has_lock);
+        let earlier = match part.has_lock {
+            true => None,
+            false => attempt.before.iter().find(|before| before.task == task),
+        };
         let sent = earlier.and_then(|before| before.sent).unwrap_or(attempt.sent);
         let main = earlier.unwrap_or(part);
         // The key became malformed, or ceased to be, during the read.

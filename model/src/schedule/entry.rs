@@ -174,7 +174,7 @@ impl Entry {
     pub(super) fn known(&self, sweep: u64, sweeps: u64) -> Option<&Arc<Held>> {
         // It may come from a turn before the first sweep.
         let is_recent = sweep.wrapping_sub(self.whole_sweep) < sweeps;
-        self.known.as_ref().filter(|_| is_recent && !self.doubted)
+        if is_recent && !self.doubted { self.known.as_ref() } else { None }
     }
 
     pub(super) fn observe_switches(&mut self, sent: Mono, switches: Option<&SwitchesReading>) {

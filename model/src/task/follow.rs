@@ -93,11 +93,10 @@ impl Task {
             log.push(EventKind::Acquired { holders: hold.held.holders.clone() });
             // An unwanted task is not handed over.
             let was_wanted = self.gap.wanted_since().is_some();
-            let from = self
-                .handed_over_by
-                .take()
-                .filter(|_| was_wanted && !news.across_blind && !self.gap.open());
-            self.direct_handover = from.is_some_and(|from| !lock::continues(&from, &hold.held));
+            let may_be_handover = was_wanted && !news.across_blind && !self.gap.open();
+            let from = self.handed_over_by.take();
+            self.direct_handover =
+                may_be_handover && from.is_some_and(|from| !lock::continues(&from, &hold.held));
             self.outage.taken_over(hold.began);
         }
         if news.ended.is_some() || news.acquired {

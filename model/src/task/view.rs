@@ -18,7 +18,7 @@ impl Task {
         let (verdict, rule, verdict_since) =
             self.verdict.unwrap_or((Verdict::Unknown, Rule::NothingYet, now));
         let held = self.lock.held();
-        let hold = self.lock.hold().filter(|_| held == Some(true));
+        let hold = if held == Some(true) { self.lock.hold() } else { None };
         let known_mode = self.lock.hold().map(|hold| hold.held.mode);
         let scheme = scheme::of(self.spec.lock.scheme);
         TaskView {
@@ -44,8 +44,8 @@ impl Task {
             witnesses: self.witnesses.view(),
             last_reading: self.lock.last_reading().map(|seen| seen.sent),
             hold: hold.map(|hold| self.hold_view(hold)),
-            waiters: self.waiters.filter(|_| held.is_some()),
-            fencing_token: self.fencing_token.filter(|_| held.is_some()),
+            waiters: if held.is_some() { self.waiters } else { None },
+            fencing_token: if held.is_some() { self.fencing_token } else { None },
             lease_ms: known_mode
                 .map_or_else(|| self.lock.leases.any(), |mode| self.lock.leases.of(mode)),
             renewal_period_ms: self.lock.period_ms(),
@@ -59,7 +59,10 @@ impl Task {
                 .map(|claim| scheme.claimant(claim))
                 .collect(),
             hosts_unknown: self.hosts_unknown,
-            claims_unknown: self.claims.why_unknown().filter(|_| self.spec.claims.is_some()),
+            claims_unknown: match self.spec.claims {
+                Some(_) => self.claims.why_unknown(),
+                None => None,
+            },
             splits: self.splits.view(),
             paused: (self.spec.paused_until.is_some() && self.pause.known)
                 .then(|| self.pause.until.is_some_and(|until| now < until)),

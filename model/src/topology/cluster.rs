@@ -197,7 +197,7 @@ impl SlotMap {
             return Err(Unknown::Protocol);
         }
         // Two masters of the same slots contradict each other, so neither counts.
-        let master = serving.first().filter(|_| serving.len() == 1);
+        let master = if serving.len() == 1 { serving.first() } else { None };
         slots.chunks_exact(2).try_for_each(|range| match range {
             [first, last] => self.add_range(first, last, master, &servers),
             _ => Err(Unknown::Protocol),

@@ -200,7 +200,7 @@ impl Sampler {
             Some(why) => Outcome::Failed { tasks: tasks(setup), why },
             None => read(fleet, lead, setup),
         };
-        let asked = Some(lead).filter(|_| quorum.is_none());
+        let asked = quorum.is_none().then_some(lead);
         InFlight { arrives: now + took, sample: sample(setup, asked, now, took, outcome) }
     }
 
@@ -246,7 +246,7 @@ impl Sampler {
             let beside = matches!(flight.sample.outcome, Outcome::Read { .. });
             self.plan(&flight.sample, fleet.lead());
             inputs.push(Input::Sample(flight.sample));
-            if let Some(server) = fleet.switch_server().filter(|_| beside) {
+            if beside && let Some(server) = fleet.switch_server() {
                 inputs.push(Input::Sample(switches_of(server, now, fleet, setup)));
             }
         }

@@ -311,7 +311,10 @@ impl Replicated {
     }
 
     fn silent_at(&self) -> Option<Mono> {
-        let lead = self.lead.master().ok().filter(|_| self.failing)?;
+        if !self.failing {
+            return None;
+        }
+        let lead = self.lead.master().ok()?;
         Some(self.answered.get(lead).copied().flatten()?.plus_ms(self.silence_ms))
     }
 

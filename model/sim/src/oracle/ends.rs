@@ -254,8 +254,10 @@ impl Oracle {
     /// ended.
     pub(super) fn check_handover(&mut self, task: usize, gap_ms: u64, world: &World) {
         let facts = &self.tasks[task];
-        let open = facts.mixed || facts.newest != Newest::Answered;
-        let Some(handover) = facts.reference.ended().filter(|_| !open) else { return };
+        if facts.mixed || facts.newest != Newest::Answered {
+            return;
+        }
+        let Some(handover) = facts.reference.ended() else { return };
         if handover.unseen || handover.ms != gap_ms {
             let name = &world.plan.spec.tasks[task].name;
             let what = format!(

@@ -60,7 +60,10 @@ impl Oracle {
                 .sentinels
                 .iter()
                 .all(|sentinel| sentinel.reachable && sentinel.names == server);
-        let clean = world.clean_since(self.agent, server).filter(|_| alone)?;
+        if !alone {
+            return None;
+        }
+        let clean = world.clean_since(self.agent, server)?;
         Some(clean.max(since + quiet).max(world.settled_at).max(self.tasks[task].began))
     }
 

@@ -247,6 +247,7 @@ impl Reference {
         limits: Limits,
     ) {
         (self.free_first, self.confirmed) = (None, false);
+        let sure_deadline = if sure { deadline } else { None };
         let stays = |hold: &Hold| {
             hold.holders.iter().any(|(who, _)| holders.iter().any(|(other, _)| who == other))
         };
@@ -267,19 +268,17 @@ impl Reference {
                 self.unsure |= forward && self.stepped && !hold.renewed;
                 hold.renewed |= forward && !re_entered && sure && !self.stepped;
                 hold.holders = holders.to_vec();
-                hold.deadline = deadline.filter(|_| sure);
+                hold.deadline = sure_deadline;
             }
             _ => {
                 // So it may here, where another server was read before.
                 self.progress.unsure |= self.read_of.is_some_and(|server| server != self.server);
                 let unseen =
                     self.newest.is_some_and(|newest| at.since_ms(newest) > limits.blind_after_ms);
-                let (holders, server, deadline) =
-                    (holders.to_vec(), self.server, deadline.filter(|_| sure));
                 self.hold = Some(Hold {
-                    holders,
-                    deadline,
-                    server,
+                    holders: holders.to_vec(),
+                    deadline: sure_deadline,
+                    server: self.server,
                     first: at,
                     surely: None,
                     renewed: false,
@@ -287,7 +286,7 @@ impl Reference {
                 });
             }
         }
-        if let Some(hold) = self.hold.as_mut().filter(|_| sure) {
+        if sure && let Some(hold) = &mut self.hold {
             hold.surely.get_or_insert(at);
         }
     }
@@ -322,8 +321,11 @@ impl Reference {
     fn read_free(&mut self, at: Mono, sure: bool, limits: Limits) {
         self.hold = None;
         // It may have been held during the read, and possibly was not free before.
-        let unbroken = sure && self.free_first.is_some();
-        self.surely_free = self.surely_free.filter(|_| unbroken).or(sure.then_some(at));
+        if sure && self.free_first.is_some() {
+            self.surely_free.get_or_insert(at);
+        } else {
+            self.surely_free = sure.then_some(at);
+        }
         let across_blind =
             self.newest.is_some_and(|newest| at.since_ms(newest) > limits.blind_after_ms);
         match self.free_first {

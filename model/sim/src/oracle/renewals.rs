@@ -103,8 +103,10 @@ impl Oracle {
         world: &World,
     ) -> Option<String> {
         let said_ms = view.hold.as_ref()?.last_renewal_latency_ms.filter(|late_ms| *late_ms > 0)?;
-        let period_ms =
-            view.renewal_period_ms.filter(|_| view.spec.lock.scheme == SchemeKind::Redisson)?;
+        if view.spec.lock.scheme != SchemeKind::Redisson {
+            return None;
+        }
+        let period_ms = view.renewal_period_ms?;
         // A small clock step is not visible; nor is it visible after a failover that another clock
         // set the deadline.
         let first = sets.first()?;

@@ -39,16 +39,16 @@ impl Oracle {
                  overlap is said"
             ));
         }
-        if let Some((one, other)) =
-            self.masters_due(task, world).filter(|_| !says(SplitKind::Masters))
+        if !says(SplitKind::Masters)
+            && let Some((one, other)) = self.masters_due(task, world)
         {
             unsaid.push(format!(
                 "{name}: {one} and {other} both live with the lock, each on a master of its own, \
                  and no split of masters is said"
             ));
         }
-        if let Some((one, other)) =
-            self.claims_due(task, world).filter(|_| !says(SplitKind::Claims))
+        if !says(SplitKind::Claims)
+            && let Some((one, other)) = self.claims_due(task, world)
         {
             unsaid.push(format!(
                 "{name}: {one} and {other} both claim to run it, and no split of claims is said"

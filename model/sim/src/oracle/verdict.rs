@@ -46,7 +46,7 @@ impl TaskFacts {
         if self.newest == Newest::Open {
             return Leads::Open;
         }
-        let Some(last) = self.last.as_ref().filter(|_| self.newest == Newest::Answered) else {
+        let (Newest::Answered, Some(last)) = (&self.newest, &self.last) else {
             return Leads::Nowhere;
         };
         let [state] = last.states.as_slice() else { return Leads::Open };

@@ -78,8 +78,13 @@ impl World {
         self.settle(from);
         self.settle(to);
         let keys = &self.tasks[task].keys;
-        let all = keys.beside().filter(|_| beside).chain(lock.then_some(&keys.lock));
-        let all: Vec<Arc<[u8]>> = all.cloned().collect();
+        let mut all: Vec<Arc<[u8]>> = Vec::new();
+        if beside {
+            all.extend(keys.beside().cloned());
+        }
+        if lock {
+            all.push(keys.lock.clone());
+        }
         let clocks = [from, to].map(|server| self.servers[server].clock.at(now));
         for key in all {
             let Some(entry) = self.servers[from].get(&key, now).cloned() else { continue };

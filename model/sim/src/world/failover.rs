@@ -185,11 +185,10 @@ impl World {
     }
 
     pub(super) fn promote(&mut self, to: usize, old: OldMaster, ms: u64) {
-        let Some(before) =
-            self.servers[to].follows.filter(|_| self.servers[to].health == Health::Up)
-        else {
+        if self.servers[to].health != Health::Up {
             return;
-        };
+        }
+        let Some(before) = self.servers[to].follows else { return };
         if self.servers[before].health != Health::Down
             && !self.servers[to].link_cut
             && old == OldMaster::Alive

@@ -45,12 +45,13 @@ fn reads_after_a_change(before: u32, after: u32, changed_at: u64) -> Vec<(Vec<u6
             for task in &batch.tasks {
                 let of_task =
                     task.0.checked_sub(first).and_then(|position| reads.get_mut(position as usize));
-                match of_task.filter(|_| now > changed_at) {
-                    Some((regular, _)) if matches!(batch.kind, BatchKind::Regular { .. }) => {
-                        regular.push(now)
+                if now > changed_at
+                    && let Some((regular, beside)) = of_task
+                {
+                    match batch.kind {
+                        BatchKind::Regular { .. } => regular.push(now),
+                        _ => *beside += 1,
                     }
-                    Some((_, beside)) => *beside += 1,
-                    None => {}
                 }
                 schedule.observe(
                     *task,

@@ -208,9 +208,11 @@ fn where_more_is_due_than_can_be_read_hints_wait() {
     for (hinted, reads) in read.iter_mut().enumerate() {
         let mut schedule = Schedule::new(tasks(count), 100, Mono(0));
         for now in (0..6_000).step_by(60) {
-            (0..count).filter(|_| hinted == 1).for_each(|task| {
-                schedule.hint(TaskIndex(task), Mono(now));
-            });
+            if hinted == 1 {
+                for task in 0..count {
+                    schedule.hint(TaskIndex(task), Mono(now));
+                }
+            }
             let batch = due(&mut schedule, now).unwrap();
             *reads += usize::from(batch.kind != BatchKind::Extra);
             schedule.finished(&batch);

@@ -17,11 +17,11 @@ const DIAL_MS: u64 = 1_000;
 impl Node {
     pub(super) fn dial(&mut self, world: &mut World, out: &mut Out) {
         let dial = world.id();
-        let opening = match self.caps.filter(|_| self.lost == Some(Unknown::Timeout)) {
-            Some(caps) => {
+        let opening = match self.caps {
+            Some(caps) if self.lost == Some(Unknown::Timeout) => {
                 self.schedule.due(out.now).map(|batch| (self.reads(&batch, caps), batch, caps))
             }
-            None => None,
+            _ => None,
         };
         let opening = opening.map(|(reads, batch, caps)| {
             self.flight(What::Scheduled(batch), reads, caps, 1, world, out)
