@@ -137,8 +137,8 @@ pub struct ExplainOptions {
     pub json: bool,
 }
 
-/// The grammar of the command line, for completions, the man pages and whoever checks the
-/// documentation: only what is not hidden.
+/// The grammar of the command line, for completions, man pages and the check of the documentation:
+/// only what is not hidden.
 pub fn grammar() -> clap::Command {
     visible(&Line::command()).version(env!("CARGO_PKG_VERSION"))
 }

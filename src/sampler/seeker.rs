@@ -134,7 +134,7 @@ impl Seeker {
     async fn hear(&mut self, whom: &[HostPort]) -> (Vec<Vote>, Unknown) {
         let (mut votes, mut why) = (Vec::new(), Unknown::Connect);
         let patience = self.config.interval.min(self.config.timeout);
-        // Whoever must be dialled first may take longer, and is heard in the next round.
+        // A server that must be dialled first may take longer; its answer counts next round.
         let mut until = Instant::now() + self.config.timeout;
         while whom.iter().any(|at| self.asked.contains(at)) && !is_settled(&votes, whom.len()) {
             let answered = tokio::select! {
