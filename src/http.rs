@@ -69,6 +69,8 @@ pub struct Limits {
     pub connections: usize,
     /// Maximum number of connections from one address (for IPv6: one /64 network).
     pub connections_per_peer: usize,
+    /// How many of `connections` are kept for addresses that have none.
+    pub connections_for_new_peers: usize,
     /// Maximum number of streams. Smaller than `connections`, so that streams leave room for
     /// scrapes.
     pub streams: usize,
@@ -95,6 +97,7 @@ impl Default for Limits {
             // proxy with 200 open pages is one address.
             connections: 512,
             connections_per_peer: 384,
+            connections_for_new_peers: 32,
             streams: 320,
             explanations: 64,
             // Prometheus' default scrape interval is one minute, over a persistent connection.
@@ -150,7 +153,7 @@ pub async fn serve(listener: TcpListener, context: HttpContext, shutdown: Cancel
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer)) => match open.admit(peer.ip()).await {
+            Ok((stream, peer)) => match open.admit(peer.ip()) {
                 Some(slot) => {
                     let (site, watcher) = (Arc::clone(&site), graceful.watcher());
                     tasks.spawn(async move {

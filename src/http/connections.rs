@@ -1,9 +1,10 @@
 //! Which connections are accepted, and how long each may keep the server waiting.
 //!
-//! There is a limit for all connections and one for each address. When it is reached, one
-//! connection is closed for the new one: the one that has waited longest for its client, either for
-//! a request or for the client to read a response. It is one of the same address, or else of the
-//! address with the most connections. So neither idle connections nor slow readers lock others out.
+//! There is a limit for all connections and one for each address, and some places are kept for
+//! addresses that have no connection. When a limit is reached, one connection is closed for the new
+//! one: the one that has waited longest for its client, either for a request or for the client to
+//! read a response. It is one of the same address, or else of the address with the most
+//! connections. So neither idle connections nor slow readers lock others out.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -15,7 +16,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -27,26 +27,30 @@ use super::reply::ReplyBody;
 const REQUEST_GRACE: Duration = Duration::from_millis(20);
 /// The same while the client reads a response.
 const READING_GRACE: Duration = Duration::from_millis(100);
-/// Maximum number of connections that were told to close and have not ended yet. New connections
-/// wait while there are more.
+/// Maximum number of connections that were told to close and have not ended yet. While there are
+/// as many, no connection is closed for another: each is a file descriptor still, and a flood of
+/// new connections must not make the server begin one big response after the other.
 const CLOSING_MAX: usize = 64;
 
 #[derive(Clone, Debug)]
 pub(super) struct Connections {
     limits: Limits,
-    /// Permits that are released when a connection has really ended. They bound the file
-    /// descriptors.
-    slots: Arc<Semaphore>,
+    places: Arc<Mutex<Places>>,
+}
+
+#[derive(Debug, Default)]
+struct Places {
     /// The connections that were not told to close.
-    open: Arc<Mutex<Vec<Arc<Client>>>>,
+    open: Vec<Arc<Client>>,
+    /// The number of those that were told to close and have not ended yet.
+    closing: usize,
 }
 
 /// The permit for one connection, released on drop.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) client: Arc<Client>,
-    connections: Connections,
-    _slot: OwnedSemaphorePermit,
+    places: Arc<Mutex<Places>>,
 }
 
 /// The client side of a connection.
@@ -82,52 +86,56 @@ enum Phase {
 
 impl Connections {
     pub(super) fn new(limits: Limits) -> Connections {
-        let slots = Arc::new(Semaphore::new(limits.connections + CLOSING_MAX));
-        Connections { limits, slots, open: Arc::default() }
+        Connections { limits, places: Arc::default() }
     }
 
-    /// Accepts a connection from `address`, unless the limit is reached and all connections are
-    /// busy.
-    pub(super) async fn admit(&self, address: IpAddr) -> Option<Slot> {
+    /// Accepts a connection from `address`, unless a limit is reached and no connection can be
+    /// closed for it.
+    pub(super) fn admit(&self, address: IpAddr) -> Option<Slot> {
         let peer = peer(address);
-        if !self.make_room(peer) {
+        let mut places = lock(&self.places);
+        places.make_room(peer, self.limits)?;
+        let client = Arc::new(Client::new(peer, self.limits));
+        places.open.push(Arc::clone(&client));
+        Some(Slot { client, places: Arc::clone(&self.places) })
+    }
+}
+
+impl Places {
+    /// Makes sure that `peer` may have another connection, if necessary by closing one.
+    fn make_room(&mut self, peer: IpAddr, limits: Limits) -> Option<()> {
+        let of_peer = self.open.iter().filter(|client| client.peer == peer).count();
+        let kept = if of_peer == 0 { 0 } else { limits.connections_for_new_peers };
+        let has_its_share = of_peer >= limits.connections_per_peer;
+        if !has_its_share && self.open.len() + kept < limits.connections {
+            return Some(());
+        }
+        if self.closing >= CLOSING_MAX {
             return None;
         }
-        // If no permit is left, connections that were told to close will release some soon.
-        let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
-        let client = Arc::new(Client::new(peer, self.limits));
-        lock(&self.open).push(Arc::clone(&client));
-        Some(Slot { client, connections: self.clone(), _slot: slot })
-    }
-
-    /// Whether there is room for a connection of `peer`, if necessary after another one was closed.
-    fn make_room(&self, peer: IpAddr) -> bool {
-        let mut open = lock(&self.open);
-        let of_peer = open.iter().filter(|client| client.peer == peer).count();
-        let has_its_share = of_peer >= self.limits.connections_per_peer;
-        if !has_its_share && open.len() < self.limits.connections {
-            return true;
-        }
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
-        for client in &*open {
+        for client in &self.open {
             *counts.entry(client.peer).or_default() += 1;
         }
-        let may_close = |client: &&Arc<Client>| !has_its_share || client.peer == peer;
-        let waiting = open.iter().filter(may_close).filter_map(|client| {
+        let waiting = self.open.iter().enumerate().filter_map(|(at, client)| {
             let since = client.kept_waiting_since()?;
-            Some(((counts.get(&client.peer), Reverse(since)), client))
+            let may_close = !has_its_share || client.peer == peer;
+            may_close.then_some(((counts.get(&client.peer), Reverse(since)), at))
         });
-        let Some((_, longest)) = waiting.max_by_key(|(key, _)| *key) else { return false };
-        let longest = Arc::clone(longest);
-        longest.closing.cancel();
-        open.retain(|client| !Arc::ptr_eq(client, &longest));
-        true
+        let (_, longest) = waiting.max()?;
+        self.open.remove(longest).closing.cancel();
+        self.closing += 1;
+        Some(())
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        lock(&self.connections.open).retain(|client| !Arc::ptr_eq(client, &self.client));
+        let mut places = lock(&self.places);
+        match places.open.iter().position(|client| Arc::ptr_eq(client, &self.client)) {
+            Some(at) => drop(places.open.swap_remove(at)),
+            None => places.closing = places.closing.saturating_sub(1),
+        }
     }
 }
 
@@ -254,19 +262,23 @@ mod tests {
     use super::*;
 
     fn connections() -> Connections {
-        let limits = Limits { connections: 6, connections_per_peer: 4, ..Limits::default() };
-        Connections::new(limits)
+        Connections::new(Limits {
+            connections: 7,
+            connections_per_peer: 4,
+            connections_for_new_peers: 1,
+            ..Limits::default()
+        })
     }
 
-    async fn open(connections: &Connections, address: &str) -> Option<Slot> {
-        connections.admit(address.parse().unwrap()).await
+    fn open(connections: &Connections, address: &str) -> Option<Slot> {
+        connections.admit(address.parse().unwrap())
     }
 
     /// Accepts connections, then lets them be idle past the grace.
     async fn waiting(connections: &Connections, addresses: &[&str]) -> Vec<Slot> {
         let mut slots = Vec::new();
         for address in addresses {
-            slots.push(open(connections, address).await.unwrap());
+            slots.push(open(connections, address).unwrap());
         }
         sleep(READING_GRACE).await;
         slots
@@ -286,12 +298,12 @@ mod tests {
         let mut slots = waiting(&connections, &["10.0.0.2", "10.0.0.1"]).await;
         slots.extend(waiting(&connections, &["10.0.0.1"; 3]).await);
         slots[1].client.asks();
-        let newest = open(&connections, "10.0.0.1").await.unwrap();
+        let newest = open(&connections, "10.0.0.1").unwrap();
         assert_eq!(end_closed(&mut slots), [false, false, true, false, false]);
         slots.iter().for_each(|slot| slot.client.asks());
         newest.client.asks();
-        assert!(open(&connections, "10.0.0.1").await.is_none(), "all of its connections are busy");
-        assert!(open(&connections, "10.0.0.3").await.is_some(), "another address has room");
+        assert!(open(&connections, "10.0.0.1").is_none(), "all of its connections are busy");
+        assert!(open(&connections, "10.0.0.3").is_some(), "another address has room");
     }
 
     #[tokio::test]
@@ -299,8 +311,33 @@ mod tests {
         let connections = connections();
         let mut slots = waiting(&connections, &["10.0.0.2", "10.0.0.3"]).await;
         slots.extend(waiting(&connections, &["10.0.0.1"; 4]).await);
-        assert!(open(&connections, "10.0.0.4").await.is_some());
+        let _new_peer = open(&connections, "10.0.0.4").unwrap();
+        assert!(open(&connections, "10.0.0.2").is_some());
         assert_eq!(end_closed(&mut slots), [false, false, true, false, false, false]);
+    }
+
+    #[test]
+    fn the_last_places_are_for_addresses_without_a_connection() {
+        let connections = connections();
+        let addresses = ["10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.3"];
+        let _slots: Vec<Slot> =
+            addresses.iter().map(|address| open(&connections, address).unwrap()).collect();
+        assert!(open(&connections, "10.0.0.3").is_none(), "nobody has waited for long");
+        let _last = open(&connections, "10.0.0.4").unwrap();
+        assert!(open(&connections, "10.0.0.5").is_none(), "no place is left");
+    }
+
+    #[tokio::test]
+    async fn connections_that_do_not_end_are_bounded() {
+        let limits = Limits { connections: 2 * CLOSING_MAX, ..Limits::default() };
+        let connections = Connections::new(limits);
+        let addresses = vec!["10.0.0.1"; limits.connections - limits.connections_for_new_peers];
+        let mut slots = waiting(&connections, &addresses).await;
+        let _newer: Vec<Slot> =
+            (0..CLOSING_MAX).map(|_| open(&connections, "10.0.0.1").unwrap()).collect();
+        assert!(open(&connections, "10.0.0.1").is_none());
+        assert_eq!(end_closed(&mut slots).iter().filter(|closed| **closed).count(), CLOSING_MAX);
+        assert!(open(&connections, "10.0.0.1").is_some());
     }
 
     #[tokio::test]

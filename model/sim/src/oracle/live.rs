@@ -186,7 +186,10 @@ impl Oracle {
                 .as_ref()
                 .is_some_and(|key| world.servers[world.besides[task]].get(key, now).is_some());
             let counts = matches!(says.says, Says::Yes | Says::Unset);
-            if now > due && there && counts && view.durations.stalled_ms <= progress.stale_after_ms
+            if now > due.max(reloaded_ms)
+                && there
+                && counts
+                && view.durations.stalled_ms <= progress.stale_after_ms
             {
                 missing.push((
                     "missed stalled",
