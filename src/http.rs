@@ -69,8 +69,8 @@ pub struct Limits {
     pub connections: usize,
     /// Maximum number of connections from one address (for IPv6: one /64 network).
     pub connections_per_peer: usize,
-    /// How many of `connections` are kept for addresses that have none.
-    pub connections_for_new_peers: usize,
+    /// How many of `connections` are kept for addresses that have few.
+    pub connections_for_small_peers: usize,
     /// Maximum number of streams. Smaller than `connections`, so that streams leave room for
     /// scrapes.
     pub streams: usize,
@@ -97,7 +97,7 @@ impl Default for Limits {
             // proxy with 200 open pages is one address.
             connections: 512,
             connections_per_peer: 384,
-            connections_for_new_peers: 32,
+            connections_for_small_peers: 32,
             streams: 320,
             explanations: 64,
             // Prometheus' default scrape interval is one minute, over a persistent connection.

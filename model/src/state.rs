@@ -110,7 +110,6 @@ impl State {
     }
 
     /// Rebuilds the views of tasks that have changed by at least `least`. Returns the views of the
-    /// Rebuilds the views of tasks that have changed by at least `least`. Returns the views of the
     /// Redis stores.
     fn renew(&mut self, at: Mono, least: Changed) -> Vec<RedisView> {
         let (tasks, by_name) = (&mut self.tasks, &self.by_name);

@@ -1,7 +1,7 @@
 //! Which connections are accepted, and how long each may keep the server waiting.
 //!
 //! There is a limit for all connections and one for each address, and some places are kept for
-//! addresses that have no connection. When a limit is reached, one connection is closed for the new
+//! addresses with few connections. When a limit is reached, one connection is closed for the new
 //! one: the one that has waited longest for its client, either for a request or for the client to
 //! read a response. It is one of the same address, or else of the address with the most
 //! connections. So neither idle connections nor slow readers lock others out.
@@ -31,6 +31,8 @@ const READING_GRACE: Duration = Duration::from_millis(100);
 /// as many, no connection is closed for another: each is a file descriptor still, and a flood of
 /// new connections must not make the server begin one big response after the other.
 const CLOSING_MAX: usize = 64;
+/// An address with fewer connections than this has few. A scraper has one or two.
+const FEW: usize = 4;
 
 #[derive(Clone, Debug)]
 pub(super) struct Connections {
@@ -105,7 +107,7 @@ impl Places {
     /// Makes sure that `peer` may have another connection, if necessary by closing one.
     fn make_room(&mut self, peer: IpAddr, limits: Limits) -> Option<()> {
         let of_peer = self.open.iter().filter(|client| client.peer == peer).count();
-        let kept = if of_peer == 0 { 0 } else { limits.connections_for_new_peers };
+        let kept = if of_peer < FEW { 0 } else { limits.connections_for_small_peers };
         let has_its_share = of_peer >= limits.connections_per_peer;
         if !has_its_share && self.open.len() + kept < limits.connections {
             return Some(());
@@ -264,8 +266,8 @@ mod tests {
     fn connections() -> Connections {
         Connections::new(Limits {
             connections: 7,
-            connections_per_peer: 4,
-            connections_for_new_peers: 1,
+            connections_per_peer: FEW,
+            connections_for_small_peers: 1,
             ..Limits::default()
         })
     }
@@ -317,21 +319,24 @@ mod tests {
     }
 
     #[test]
-    fn the_last_places_are_for_addresses_without_a_connection() {
-        let connections = connections();
-        let addresses = ["10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.3"];
-        let _slots: Vec<Slot> =
-            addresses.iter().map(|address| open(&connections, address).unwrap()).collect();
-        assert!(open(&connections, "10.0.0.3").is_none(), "nobody has waited for long");
-        let _last = open(&connections, "10.0.0.4").unwrap();
-        assert!(open(&connections, "10.0.0.5").is_none(), "no place is left");
+    fn the_last_places_are_for_addresses_with_few_connections() {
+        let connections = Connections::new(Limits {
+            connections: 7,
+            connections_for_small_peers: 1,
+            ..Limits::default()
+        });
+        let mut slots: Vec<Slot> =
+            (0..6).map(|_| open(&connections, "10.0.0.1").unwrap()).collect();
+        assert!(open(&connections, "10.0.0.1").is_none(), "nobody has waited for long");
+        slots.push(open(&connections, "10.0.0.2").unwrap());
+        assert!(open(&connections, "10.0.0.3").is_none(), "no place is left");
     }
 
     #[tokio::test]
     async fn connections_that_do_not_end_are_bounded() {
         let limits = Limits { connections: 2 * CLOSING_MAX, ..Limits::default() };
         let connections = Connections::new(limits);
-        let addresses = vec!["10.0.0.1"; limits.connections - limits.connections_for_new_peers];
+        let addresses = vec!["10.0.0.1"; limits.connections - limits.connections_for_small_peers];
         let mut slots = waiting(&connections, &addresses).await;
         let _newer: Vec<Slot> =
             (0..CLOSING_MAX).map(|_| open(&connections, "10.0.0.1").unwrap()).collect();

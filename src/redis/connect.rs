@@ -58,10 +58,9 @@ pub struct Opened {
 /// Connects to a server, logs in, selects the database and determines what the user may do. Sends
 /// `opening` with it, if there is one. `in_vain` is the number of attempts since the last useful
 /// one.
-/// one that was of use.
 ///
+/// # Errors
 /// Why no connection was made.
-/// Why there is no connection.
 pub async fn connect(
     endpoint: &Endpoint,
     opening: Option<Opening>,

@@ -2,7 +2,6 @@
 //! name is looked up by one thread at a time, however often it is dialled, and an answer that is
 //! too late for one dial serves the next. Where the first of two name servers is dead, every answer
 //! takes five seconds.
-//! every answer takes five seconds.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -268,12 +268,12 @@ fn the_model_depends_on_nothing() {
 fn the_simulator_depends_on_the_model_alone_and_nothing_but_trials_on_it() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest = |name: &str| fs::read_to_string(root.join(name)).expect("a manifest");
-    let own = manifest("model/sim/Cargo.toml");
+    let own = manifest("sim/Cargo.toml");
     let dependencies = own.split("\n[dependencies]").nth(1).expect("a dependencies section");
     let named: Vec<&str> = dependencies.lines().filter(|line| line.contains('=')).collect();
     assert_eq!(
         named,
-        ["lockwatch-model = { path = \"..\" }"],
+        ["lockwatch-model = { path = \"../model\" }"],
         "the simulator depends on the model alone"
     );
     assert!(own.contains("publish = false"), "the simulator must not be published");
@@ -288,8 +288,8 @@ fn the_simulator_depends_on_the_model_alone_and_nothing_but_trials_on_it() {
     // The oracle may use the model's instants and output types and the names of its verdicts, but
     // none of its decisions.
     let mut files = Vec::new();
-    sources(&root.join("model/sim/src/oracle"), &mut files);
-    files.push(root.join("model/sim/src/oracle.rs"));
+    sources(&root.join("sim/src/oracle"), &mut files);
+    files.push(root.join("sim/src/oracle.rs"));
     for path in files {
         let code = code(&path).replace("use lockwatch_model::verdict::{Verdict, Wanted};", "");
         for word in [

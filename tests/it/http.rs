@@ -275,11 +275,12 @@ fn clients_get_what_the_documentation_says() {
         [include_str!("../../docs/operation.md"), include_str!("../../docs/api.md")].join(" ");
     let docs = docs.split_whitespace().collect::<Vec<_>>().join(" ");
     let Limits { connections, connections_per_peer, streams, explanations, .. } = Limits::default();
+    let kept = Limits::default().connections_for_small_peers;
     let Limits { response, drain, snapshot_age, heartbeat, .. } = Limits::default();
     for promise in [
         format!(
             "At most {connections} connections are open at a time, {connections_per_peer} from \
-             one address"
+             one address; the last {kept} places are kept"
         ),
         format!("together) | {streams}; beyond: 503"),
         format!("waited for at a time | {explanations}; beyond: 503"),
