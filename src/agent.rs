@@ -6,9 +6,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch_model::event::Event;
-use lockwatch_model::input::Input;
-use lockwatch_model::spec::{RedisIndex, TaskIndex, TaskSpec};
+use lockwatch_judge::event::Event;
+use lockwatch_judge::input::Input;
+use lockwatch_judge::spec::{RedisIndex, TaskIndex, TaskSpec};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;

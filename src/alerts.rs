@@ -2,7 +2,7 @@
 //! delays of scrape, evaluation and Alertmanager. Used for display and for replay only; Prometheus
 //! evaluates the rules independently.
 
-use lockwatch_model::snapshot::{RedisView, TaskView};
+use lockwatch_judge::snapshot::{RedisView, TaskView};
 
 /// How long an alert on an event fires after the event, in milliseconds.
 pub const EVENT_MS: u64 = 15 * 60_000;

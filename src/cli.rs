@@ -264,7 +264,7 @@ fn run_or_check(run: RunArguments) -> Result<Invocation, clap::Error> {
 mod tests {
     use std::os::unix::ffi::OsStringExt as _;
 
-    use lockwatch_model::spec::SchemeKind;
+    use lockwatch_judge::spec::SchemeKind;
 
     use super::*;
     use crate::config::PasswordSource;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lockwatch_model::time::{AgentWall, Mono};
+use lockwatch_judge::time::{AgentWall, Mono};
 use tokio::time::Instant;
 
 /// Maximum time between the two clock readings of a pair, in milliseconds.

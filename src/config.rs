@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use lockwatch_model::spec::{RedisKind, RedisSpec, SchemeKind, TaskSpec, WatchSpec};
+use lockwatch_judge::spec::{RedisKind, RedisSpec, SchemeKind, TaskSpec, WatchSpec};
 use serde_yaml::{Mapping, Value};
 
 pub mod acl;
@@ -311,7 +311,7 @@ impl Servers {
 /// `host:port`, with brackets around an IPv6 address: the label `address`.
 impl fmt::Display for HostPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&lockwatch_model::accept::address(&self.host, self.port))
+        f.write_str(&lockwatch_watch::redis::accept::address(&self.host, self.port))
     }
 }
 

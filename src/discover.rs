@@ -23,8 +23,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
-use lockwatch_model::snapshot::TaskView;
-use lockwatch_model::spec::SchemeKind;
+use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::spec::SchemeKind;
 
 use crate::config::{
     Config, Endpoint, HostPort, PasswordSource, RedisConfig, SingleLock, duration_text,

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch_model::event::Event;
-use lockwatch_model::input::Input;
-use lockwatch_model::spec::WatchSpec;
-use lockwatch_model::state::State;
-use lockwatch_model::time::{AgentWall, Mono};
+use lockwatch_judge::event::Event;
+use lockwatch_judge::input::Input;
+use lockwatch_judge::spec::WatchSpec;
+use lockwatch_judge::state::State;
+use lockwatch_judge::time::{AgentWall, Mono};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -291,10 +291,10 @@ async fn fault_point() {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwatch_model::input::{NodeNews, NodeNewsKind, Outcome, Sample, Standing};
-    use lockwatch_model::reading::Unknown;
-    use lockwatch_model::snapshot::TaskView;
-    use lockwatch_model::spec::{
+    use lockwatch_judge::input::{NodeNews, NodeNewsKind, Outcome, Sample, Standing};
+    use lockwatch_judge::reading::Unknown;
+    use lockwatch_judge::snapshot::TaskView;
+    use lockwatch_judge::spec::{
         LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec,
     };
 

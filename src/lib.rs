@@ -37,5 +37,5 @@ pub mod terminal;
 pub mod trace;
 
 #[cfg(test)]
-#[path = "../model/tests/truth/mod.rs"]
+#[path = "../judge/tests/truth/mod.rs"]
 mod truth;

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockwatch_model::snapshot::Snapshot;
-use lockwatch_model::time::{AgentWall, Mono};
+use lockwatch_judge::snapshot::Snapshot;
+use lockwatch_judge::time::{AgentWall, Mono};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant as TokioInstant, timeout, timeout_at};
 

@@ -20,10 +20,10 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 
-use lockwatch_model::input::{Input, Outcome, Topology};
-use lockwatch_model::reading::{Beside, ClaimsReading, SwitchesReading};
-use lockwatch_model::spec::{RedisIndex, WatchSpec};
-use lockwatch_model::time::{AgentWall, Mono};
+use lockwatch_judge::input::{Input, Outcome, Topology};
+use lockwatch_judge::reading::{Beside, ClaimsReading, SwitchesReading};
+use lockwatch_judge::spec::{RedisIndex, WatchSpec};
+use lockwatch_judge::time::{AgentWall, Mono};
 
 use wire::Missing;
 use writer::Writer;

@@ -1,5 +1,5 @@
 //! The Redis client. Only this module uses the redis crate; all other code uses the model's
-//! [`Reply`](lockwatch_model::reply::Reply).
+//! [`Reply`](lockwatch_watch::redis::reply::Reply).
 //!
 //! A connection belongs to one sampler and is never repaired: after any timeout or IO error its
 //! owner drops it and dials again, so that no late reply can answer another request.
@@ -15,7 +15,7 @@ mod tracking;
 
 use std::fmt;
 
-use lockwatch_model::reading::Unknown;
+use lockwatch_judge::reading::Unknown;
 
 pub use connect::{Opened, Opening, connect, greet_over};
 pub use connection::Connection;

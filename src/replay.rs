@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use lockwatch_model::input::{Input, Outcome};
-use lockwatch_model::time::{AgentWall, Mono};
+use lockwatch_judge::input::{Input, Outcome};
+use lockwatch_judge::time::{AgentWall, Mono};
 use serde_json::json;
 
 use crate::output::identity::escape;

@@ -19,11 +19,11 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use lockwatch_model::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample, Standing, Topology};
-use lockwatch_model::read::Scope;
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::spec::{RedisIndex, TaskIndex, TaskSpec, position_of};
-use lockwatch_model::time::Mono;
+use lockwatch_judge::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample, Standing, Topology};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::spec::{RedisIndex, TaskIndex, TaskSpec, position_of};
+use lockwatch_judge::time::Mono;
+use lockwatch_watch::redis::read::Scope;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep_until;
 
@@ -348,7 +348,7 @@ fn unreadable(
     parts: &[(TaskIndex, Scope)],
     spec: impl Fn(TaskIndex) -> Option<Arc<TaskSpec>>,
     why: Unknown,
-) -> Vec<(TaskIndex, lockwatch_model::reading::Beside)> {
+) -> Vec<(TaskIndex, lockwatch_judge::reading::Beside)> {
     parts
         .iter()
         .filter_map(|(task, scope)| Some((*task, scope.unreadable(&*spec(*task)?, why))))

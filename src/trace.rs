@@ -14,9 +14,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lockwatch_model::input::Role;
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::time::{Mono, ServerTime};
+use lockwatch_judge::input::Role;
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::time::{Mono, ServerTime};
 use tokio::sync::watch;
 
 pub use reading::{Fact, decoded};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use clap::Args;
 use lockwatch::record::{RecordOptions, Recorder};
-use lockwatch_model::spec::RedisKind;
+use lockwatch_judge::spec::RedisKind;
 use lockwatch_sim::{Coverage, Outcome, Plan, Shape, Violation, minimise, run as simulate};
 
 /// Number of inputs after which the recorder's queue gets time to empty.

@@ -11,15 +11,15 @@ mod serve;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lockwatch_model::event::Event as ModelEvent;
-use lockwatch_model::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample, Standing};
-use lockwatch_model::read::Scope;
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::reply::Reply;
-use lockwatch_model::snapshot::Snapshot;
-use lockwatch_model::spec::{ProgressSpec, RedisIndex, TaskIndex, TaskSpec, WatchSpec};
-use lockwatch_model::state::State;
-use lockwatch_model::time::{AgentWall, Mono};
+use lockwatch_judge::event::Event as ModelEvent;
+use lockwatch_judge::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample, Standing};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::snapshot::Snapshot;
+use lockwatch_judge::spec::{ProgressSpec, RedisIndex, TaskIndex, TaskSpec, WatchSpec};
+use lockwatch_judge::state::State;
+use lockwatch_judge::time::{AgentWall, Mono};
+use lockwatch_watch::redis::read::Scope;
+use lockwatch_watch::redis::reply::Reply;
 
 use crate::plan::{Plan, address};
 use crate::queue::{Event, SentinelAnswer};
@@ -253,7 +253,7 @@ pub(crate) struct Agent {
     nodes: Vec<Node>,
     authority: Authority,
     duties: Duties,
-    told: Option<lockwatch_model::input::Topology>,
+    told: Option<lockwatch_judge::input::Topology>,
     orphans_at: Mono,
     specs: Specs,
     plan: Arc<Plan>,

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use lockwatch_model::event::{End, Event, EventKind, SplitKind};
-use lockwatch_model::input::{Input, Outcome};
-use lockwatch_model::reading::{LockReading, Unknown};
-use lockwatch_model::snapshot::TaskView;
-use lockwatch_model::verdict::Verdict;
+use lockwatch_judge::event::{End, Event, EventKind, SplitKind};
+use lockwatch_judge::input::{Input, Outcome};
+use lockwatch_judge::reading::{LockReading, Unknown};
+use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::verdict::Verdict;
 
 /// Reasons that cannot occur here: names are not resolved, no server refuses to report its role,
 /// nothing is too large, and every announced address is allowed.

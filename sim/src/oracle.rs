@@ -16,11 +16,11 @@ mod verdict;
 
 use std::sync::Arc;
 
-use lockwatch_model::event::{Event, EventKind, Subject};
-use lockwatch_model::input::Standing;
-use lockwatch_model::snapshot::{Snapshot, TaskView};
-use lockwatch_model::spec::{RedisKind, TaskSpec};
-use lockwatch_model::time::Mono;
+use lockwatch_judge::event::{Event, EventKind, Subject};
+use lockwatch_judge::input::Standing;
+use lockwatch_judge::snapshot::{Snapshot, TaskView};
+use lockwatch_judge::spec::{RedisKind, TaskSpec};
+use lockwatch_judge::time::Mono;
 
 use crate::agent::{Attempt, MONO_MS, PartTruth};
 use crate::coverage::Coverage;

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use lockwatch_model::schedule::Sizes;
-use lockwatch_model::spec::{
+use lockwatch_judge::spec::{
     ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec,
     SchemeKind, TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
+use lockwatch_watch::redis::schedule::Sizes;
 
 use crate::rng::Rng;
 

@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::reply::Reply;
+use lockwatch_judge::reading::Unknown;
+use lockwatch_watch::redis::reply::Reply;
 
 use crate::agent::Request;
 use crate::world::{Heal, WorkerTurn};

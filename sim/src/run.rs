@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use lockwatch_model::event::{Event as ModelEvent, EventKind};
-use lockwatch_model::input::Input;
-use lockwatch_model::time::{AgentWall, Mono};
+use lockwatch_judge::event::{Event as ModelEvent, EventKind};
+use lockwatch_judge::input::Input;
+use lockwatch_judge::time::{AgentWall, Mono};
 
 use crate::agent::{Agent, Deed, serve};
 use crate::coverage::Coverage;

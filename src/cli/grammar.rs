@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueHint, value_parser};
 use clap_complete::Shell;
-use lockwatch_model::spec::SchemeKind;
+use lockwatch_judge::spec::SchemeKind;
 
 use super::{
     AclOptions, CheckOptions, ConfigSource, DEFAULT_AGENT, DEFAULT_LISTEN, ExplainOptions,

@@ -6,8 +6,8 @@ use std::iter;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use lockwatch_model::spec::{Key, ProgressSource, RedisIndex, SchemeKind, TaskSpec, WantedSource};
-use lockwatch_model::wake_ups::prefixes;
+use lockwatch_judge::spec::{Key, ProgressSource, RedisIndex, SchemeKind, TaskSpec, WantedSource};
+use lockwatch_watch::redis::wake_ups::prefixes;
 
 use super::{Config, HostPort, Login, RedisConfig, SentinelConfig, Servers};
 
@@ -463,7 +463,7 @@ pub(crate) fn quoted(word: &[u8]) -> String {
 mod tests {
     use std::path::Path;
 
-    use lockwatch_model::wake_ups::PREFIXES_MAX;
+    use lockwatch_watch::redis::wake_ups::PREFIXES_MAX;
 
     use super::*;
 

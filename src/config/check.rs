@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use lockwatch_model::spec::{SchemeKind, TaskSpec};
+use lockwatch_judge::spec::{SchemeKind, TaskSpec};
 use serde_yaml::Value;
 
 use super::duration::{parse_ms, text as duration_text};

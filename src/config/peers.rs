@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use lockwatch_model::topology::Announced;
+use lockwatch_watch::redis::topology::Announced;
 use serde_yaml::Value;
 
 use super::block::{At, Block};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use lockwatch_model::spec::{RedisKind, RedisSpec};
+use lockwatch_judge::spec::{RedisKind, RedisSpec};
 use serde_yaml::Value;
 
 use super::block::{At, Block};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use lockwatch_model::spec::{
+use lockwatch_judge::spec::{
     ClaimsSpec, Codec, Key, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind,
     TaskSpec, WantedSource, WantedSpec,
 };
-use lockwatch_model::topology::cluster::slot;
+use lockwatch_watch::redis::topology::cluster::slot;
 use serde_yaml::Value;
 
 use super::block::{At, Block, choice};
@@ -162,12 +162,8 @@ fn read_lock(block: &Block<'_>, roles: &mut Roles) -> Result<LockSpec, Reported>
     {
         lock.report("renew_every", mistake);
     }
-    Ok(LockSpec {
-        key: key?,
-        scheme: scheme?,
-        lease_ms: lease_ms?,
-        renew_every_ms: renew_every_ms?,
-    })
+    let lock = LockSpec::new(&key?, scheme?);
+    Ok(LockSpec { lease_ms: lease_ms?, renew_every_ms: renew_every_ms?, ..lock })
 }
 
 fn read_wanted(task: &Block<'_>, roles: &mut Roles) -> Result<Option<WantedSpec>, Reported> {

@@ -1,8 +1,8 @@
 //! A task's thresholds: their names, minimums and mutual constraints. Used by the configuration,
 //! and by replay, which tries other values.
 
-use lockwatch_model::named;
-use lockwatch_model::spec::{RedisSpec, TaskSpec};
+use lockwatch_judge::named;
+use lockwatch_judge::spec::{RedisSpec, TaskSpec};
 use serde_yaml::Value;
 
 use super::block::Block;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-use lockwatch_model::spec::Key;
+use lockwatch_judge::spec::Key;
 use serde_yaml::Value;
 
 use super::duration::{EXAMPLES, parse_ms, text as duration_text};

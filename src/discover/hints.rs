@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use lockwatch_model::codec;
-use lockwatch_model::command;
-use lockwatch_model::reading::Switch;
-use lockwatch_model::reply::{Command, Reply};
-use lockwatch_model::spec::Codec;
+use lockwatch_judge::reading::Switch;
+use lockwatch_judge::spec::Codec;
+use lockwatch_watch::command;
+use lockwatch_watch::redis::codec;
+use lockwatch_watch::redis::reply::{Command, Reply};
 
 use super::findings::Findings;
 use super::name::yaml;

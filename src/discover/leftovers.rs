@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lockwatch_model::command;
-use lockwatch_model::reply::{Command, Reply};
-use lockwatch_model::spec::SchemeKind;
+use lockwatch_judge::spec::SchemeKind;
+use lockwatch_watch::command;
+use lockwatch_watch::redis::reply::{Command, Reply};
 use tokio::time::Instant;
 
 use super::findings::Findings;

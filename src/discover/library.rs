@@ -5,8 +5,8 @@ mod jobs;
 mod redisson;
 pub(super) mod tokens;
 
-use lockwatch_model::reply::Reply;
-use lockwatch_model::spec::SchemeKind;
+use lockwatch_judge::spec::SchemeKind;
+use lockwatch_watch::redis::reply::Reply;
 
 pub(super) use redisson::{locks_of, may_be_lock, queue, timeouts, token};
 

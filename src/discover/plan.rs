@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lockwatch_model::snapshot::TaskView;
-use lockwatch_model::spec::SchemeKind;
+use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::spec::SchemeKind;
 
 use super::findings::Findings;
 use super::groups::{Sorted, has_id};
@@ -215,7 +215,7 @@ fn doubt(key: Vec<u8>, laid: Laid, why: &str) -> Doubt {
 
 #[cfg(test)]
 mod tests {
-    use lockwatch_model::reply::Reply;
+    use lockwatch_watch::redis::reply::Reply;
 
     use super::super::library::{Content, Seen};
     use super::*;

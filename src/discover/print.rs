@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use lockwatch_model::spec::SchemeKind;
+use lockwatch_judge::spec::SchemeKind;
 
 use super::groups::Sorted;
 use super::leftovers::{Kind, Leftover};

@@ -4,9 +4,9 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
-use lockwatch_model::command;
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::reply::{Command, Reply};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_watch::command;
+use lockwatch_watch::redis::reply::{Command, Reply};
 use tokio::time::{Instant, sleep_until};
 
 use super::library::{Content, Seen, may_be_lock};

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use lockwatch_model::accept::info_field;
-use lockwatch_model::command;
-use lockwatch_model::input::Role;
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::reply::Reply;
+use lockwatch_judge::input::Role;
+use lockwatch_judge::reading::Unknown;
+use lockwatch_watch::command;
+use lockwatch_watch::redis::accept::info_field;
+use lockwatch_watch::redis::reply::Reply;
 
 use crate::config::acl::{self, ServerVersion};
 use crate::config::{ClusterConfig, HostPort, Peers, RedisConfig, Servers};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch_model::event::End;
-use lockwatch_model::reading::Mode;
-use lockwatch_model::snapshot::{HoldView, TaskView};
-use lockwatch_model::spec::{RedisIndex, TaskIndex};
+use lockwatch_judge::event::End;
+use lockwatch_judge::reading::Mode;
+use lockwatch_judge::snapshot::{HoldView, TaskView};
+use lockwatch_judge::spec::{RedisIndex, TaskIndex};
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 

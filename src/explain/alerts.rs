@@ -1,7 +1,7 @@
 //! How near each alert of a task is to firing, and the worst-case time until an alert.
 
-use lockwatch_model::snapshot::TaskView;
-use lockwatch_model::verdict::{LockFact, Wanted};
+use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::verdict::{LockFact, Wanted};
 
 use super::seen::Seen;
 use super::{PageDue, TimeToPage};

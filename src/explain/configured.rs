@@ -1,6 +1,6 @@
 //! The configuration that matters for a verdict, in the syntax of the file.
 
-use lockwatch_model::spec::{Codec, Key, ProgressSource, TaskSpec, WantedSource};
+use lockwatch_judge::spec::{Codec, Key, ProgressSource, TaskSpec, WantedSource};
 
 use super::Setting;
 use super::seen::Seen;

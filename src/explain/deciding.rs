@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use lockwatch_model::event::{Party, SplitKind};
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::snapshot::{HoldView, SplitView, SwitchView, TaskView};
-use lockwatch_model::spec::{ProgressSource, WantedSource};
-use lockwatch_model::verdict::{LockFact, Rule, Wanted};
+use lockwatch_judge::event::{Party, SplitKind};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::snapshot::{HoldView, SplitView, SwitchView, TaskView};
+use lockwatch_judge::spec::{ProgressSource, WantedSource};
+use lockwatch_judge::verdict::{LockFact, Rule, Wanted};
 
 use super::seen::{Seen, server, span};
 use crate::output::identity::{escape, list};
@@ -205,7 +205,7 @@ fn held_line(seen: Seen<'_>) -> String {
         // The first reading of a free lock after a hold must be confirmed.
         return format!("The lock was held; the newest reading was {}.", seen.newest());
     };
-    let name = |(holder, host): &(lockwatch_model::reading::Holder, Option<Vec<u8>>)| {
+    let name = |(holder, host): &(lockwatch_judge::reading::Holder, Option<Vec<u8>>)| {
         let host = host.as_ref().map(|host| format!(" on {}", escape(host))).unwrap_or_default();
         Cow::Owned(format!("{}{host}", holder_name(holder)))
     };
@@ -329,7 +329,7 @@ fn blind(seen: Seen<'_>) -> String {
 fn servers(seen: Seen<'_>) -> Vec<String> {
     let nodes = seen.redis().map(|redis| redis.nodes.as_slice()).unwrap_or_default();
     let failing = nodes.iter().filter(|node| node.decides);
-    let line = |node: &lockwatch_model::snapshot::NodeView| {
+    let line = |node: &lockwatch_judge::snapshot::NodeView| {
         Some(unknown_line(
             &format!("The server {}", escape(node.address.as_bytes())),
             Some(node.unknown?),

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use lockwatch_model::reading::{Holder, Unknown};
-use lockwatch_model::snapshot::{TaskView, WitnessView};
-use lockwatch_model::spec::WantedSource;
+use lockwatch_judge::reading::{Holder, Unknown};
+use lockwatch_judge::snapshot::{TaskView, WitnessView};
+use lockwatch_judge::spec::WantedSource;
 
 use super::Evidence;
 use super::deciding::wanted_line;
@@ -67,7 +67,7 @@ fn lock(seen: Seen<'_>) -> Evidence {
             )
         }
         (Some(true), None) => "held".to_owned(),
-        (Some(false), _) if view.lock_fact == lockwatch_model::verdict::LockFact::Free => {
+        (Some(false), _) if view.lock_fact == lockwatch_judge::verdict::LockFact::Free => {
             "free, confirmed".to_owned()
         }
         (Some(false), _) => "free, not confirmed yet".to_owned(),
@@ -119,7 +119,7 @@ fn switches(seen: Seen<'_>) -> String {
     let Some(switches) = view.switches.as_ref().filter(|switches| !switches.is_empty()) else {
         return wanted_line(seen);
     };
-    let word = |switch: &lockwatch_model::snapshot::SwitchView| {
+    let word = |switch: &lockwatch_judge::snapshot::SwitchView| {
         let state = match switch.on {
             Some(true) => "on",
             Some(false) => "off",

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch_model::snapshot::TaskView;
-use lockwatch_model::spec::{RedisKind, TaskIndex};
-use lockwatch_model::verdict::{LockFact, Wanted};
+use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::spec::{RedisKind, TaskIndex};
+use lockwatch_judge::verdict::{LockFact, Wanted};
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 

@@ -1,8 +1,8 @@
 //! The rules that were considered: the conditions of each, with the values, and its result, from
 //! the model's own trace.
 
-use lockwatch_model::snapshot::{Judged, TaskView};
-use lockwatch_model::verdict::{Facts, LockFact, Rule, Wanted, trace};
+use lockwatch_judge::snapshot::{Judged, TaskView};
+use lockwatch_judge::verdict::{Facts, LockFact, Rule, Wanted, trace};
 
 use super::seen::span;
 use super::{Condition, RuleGave};

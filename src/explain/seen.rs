@@ -1,9 +1,9 @@
 //! The input of an explanation: one task in one snapshot, and how its instants are shown.
 
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::snapshot::{RedisView, TaskView};
-use lockwatch_model::spec::RedisKind;
-use lockwatch_model::time::{Mono, ServerTime};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::snapshot::{RedisView, TaskView};
+use lockwatch_judge::spec::RedisKind;
+use lockwatch_judge::time::{Mono, ServerTime};
 
 use super::{NotKnown, Trace};
 use crate::config::duration_text;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch_model::snapshot::RedisView;
-use lockwatch_model::spec::RedisKind;
-use lockwatch_model::time::Mono;
+use lockwatch_judge::snapshot::RedisView;
+use lockwatch_judge::spec::RedisKind;
+use lockwatch_judge::time::Mono;
 use tokio::time::{Instant, timeout_at};
 
 use super::seen::{Seen, not_known, server, span};

@@ -2,8 +2,8 @@
 
 use hyper::body::Incoming;
 use hyper::{Request, StatusCode};
-use lockwatch_model::snapshot::Snapshot;
-use lockwatch_model::verdict::{Verdict, Wanted};
+use lockwatch_judge::snapshot::Snapshot;
+use lockwatch_judge::verdict::{Verdict, Wanted};
 
 use super::etag::tagged;
 use super::parameters::{Parameters, Refusal, one_of, parameters};

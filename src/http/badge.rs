@@ -4,7 +4,7 @@
 use hyper::body::Incoming;
 use hyper::header::HeaderName;
 use hyper::{Request, StatusCode};
-use lockwatch_model::verdict::Verdict;
+use lockwatch_judge::verdict::Verdict;
 
 use super::etag::tagged_content;
 use super::page::html::Text;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap};
 use hyper::{Method, Request, StatusCode};
-use lockwatch_model::snapshot::Snapshot;
+use lockwatch_judge::snapshot::Snapshot;
 use tokio::sync::mpsc;
 use tracing::Level;
 

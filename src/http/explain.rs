@@ -7,7 +7,7 @@ use std::time::Duration;
 use hyper::body::Incoming;
 use hyper::header;
 use hyper::{Request, StatusCode};
-use lockwatch_model::snapshot::{RedisView, TaskView};
+use lockwatch_judge::snapshot::{RedisView, TaskView};
 use tokio::time::Instant;
 
 use super::api::nothing_asked;

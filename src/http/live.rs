@@ -17,7 +17,7 @@ use bytes::Bytes;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header::HeaderMap;
-use lockwatch_model::time::AgentWall;
+use lockwatch_judge::time::AgentWall;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;

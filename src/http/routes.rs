@@ -23,7 +23,7 @@ use std::time::Duration;
 use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::{Request, StatusCode};
-use lockwatch_model::snapshot::RedisView;
+use lockwatch_judge::snapshot::RedisView;
 use percent_encoding::percent_decode_str;
 use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;

@@ -8,13 +8,13 @@ mod limit;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use lockwatch_model::event::{
+use lockwatch_judge::event::{
     End, Event, EventKind, FailoverReport, Fate, LossSign, Party, Subject,
 };
-use lockwatch_model::reading::{Holder, Unknown, User};
-use lockwatch_model::spec::Codec;
-use lockwatch_model::time::Mono;
-use lockwatch_model::verdict::Verdict;
+use lockwatch_judge::reading::{Holder, Unknown, User};
+use lockwatch_judge::spec::Codec;
+use lockwatch_judge::time::Mono;
+use lockwatch_judge::verdict::Verdict;
 use tracing::Level;
 
 use super::clock::{rfc3339, seconds, signed_seconds};

@@ -10,8 +10,8 @@ mod weight;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lockwatch_model::event::{Event, Subject};
-use lockwatch_model::time::{AgentWall, Mono};
+use lockwatch_judge::event::{Event, Subject};
+use lockwatch_judge::time::{AgentWall, Mono};
 use tokio::sync::watch;
 use tracing::Level;
 
@@ -240,9 +240,9 @@ impl About {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwatch_model::event::EventKind;
-    use lockwatch_model::reading::Holder;
-    use lockwatch_model::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
+    use lockwatch_judge::event::EventKind;
+    use lockwatch_judge::reading::Holder;
+    use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
 
     /// Tasks whose events are kept, each with its configuration.
     struct Tasks {

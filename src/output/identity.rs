@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use lockwatch_model::input::Generation;
-use lockwatch_model::reading::Holder;
+use lockwatch_judge::input::Generation;
+use lockwatch_judge::reading::Holder;
 use sha2::{Digest, Sha256};
 
 /// Maximum length of shown text in bytes. Longer text is cut.

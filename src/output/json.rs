@@ -10,7 +10,7 @@ mod wire;
 
 use std::sync::Arc;
 
-use lockwatch_model::snapshot::TaskView;
+use lockwatch_judge::snapshot::TaskView;
 use serde::Serialize;
 
 pub use event::{event, event_id, events};

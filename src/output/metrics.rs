@@ -16,8 +16,8 @@ use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 
-use lockwatch_model::histogram::Histogram;
-use lockwatch_model::snapshot::TaskView;
+use lockwatch_judge::histogram::Histogram;
+use lockwatch_judge::snapshot::TaskView;
 use prometheus_client::encoding::{
     CounterValueEncoder, DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabel,
     EncodeLabelSet, GaugeValueEncoder, LabelSetEncoder, MetricEncoder, NoLabelSet,

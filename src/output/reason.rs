@@ -3,9 +3,9 @@
 
 use std::borrow::Cow;
 
-use lockwatch_model::snapshot::{SplitView, TaskView};
-use lockwatch_model::spec::WantedSource;
-use lockwatch_model::verdict::{Rule, Verdict, Wanted};
+use lockwatch_judge::snapshot::{SplitView, TaskView};
+use lockwatch_judge::spec::WantedSource;
+use lockwatch_judge::verdict::{Rule, Verdict, Wanted};
 
 use super::clock::seconds;
 use super::identity::{escape, holder_label, list};
@@ -102,7 +102,7 @@ pub fn is_counted(view: &TaskView) -> bool {
 }
 
 fn split(split: &SplitView) -> String {
-    let name = |party: &lockwatch_model::event::Party| match &party.node {
+    let name = |party: &lockwatch_judge::event::Party| match &party.node {
         Some(node) => {
             Cow::Owned(format!("{} at {}", holder_label(&party.holder), escape(node.as_bytes())))
         }

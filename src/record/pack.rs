@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use lockwatch_model::input::{Attestation, Input, Outcome, Sample, Topology};
-use lockwatch_model::reading::{Beside, Extras, LockReading, TaskReading, Unknown};
-use lockwatch_model::spec::{RedisIndex, SchemeKind, TaskIndex, WatchSpec};
-use lockwatch_model::time::ServerTime;
+use lockwatch_judge::input::{Attestation, Input, Outcome, Sample, Topology};
+use lockwatch_judge::reading::{Beside, Extras, LockReading, TaskReading, Unknown};
+use lockwatch_judge::spec::{Claimants, RedisIndex, TaskIndex, WatchSpec};
+use lockwatch_judge::time::ServerTime;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -153,12 +153,12 @@ impl Packer {
             if reading == *before {
                 continue;
             }
-            let scheme = self
+            let claimants = self
                 .config
                 .tasks
                 .get(task.0 as usize)
-                .map_or(SchemeKind::String, |task| task.lock.scheme);
-            let redacted = |reading| self.redactor.reading(reading, scheme);
+                .map_or(Claimants::Secret, |task| task.lock.claimants);
+            let redacted = |reading| self.redactor.reading(reading, claimants);
             if let Some(change) = change(&redacted(before), &redacted(&reading))? {
                 changed.push((task, change));
             }

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail};
-use lockwatch_model::input::Input;
-use lockwatch_model::spec::WatchSpec;
-use lockwatch_model::time::{AgentWall, Mono};
+use lockwatch_judge::input::Input;
+use lockwatch_judge::spec::WatchSpec;
+use lockwatch_judge::time::{AgentWall, Mono};
 
 use super::pack::Unpacker;
 use super::wire::{Begin, FORMAT, Line, Version, What};

@@ -6,13 +6,12 @@
 //! same secret has the same digest in all files of one run. Its digest differs in the next run, in
 //! the web pages and in the log.
 
-use lockwatch_model::input::{Attestation, Fork, Generation};
-use lockwatch_model::reading::{
+use lockwatch_judge::input::{Attestation, Fork, Generation};
+use lockwatch_judge::reading::{
     Beside, ClaimsReading, Held, Holder, HostsReading, LockReading, ProgressReading, Switch,
     SwitchesReading, TaskReading,
 };
-use lockwatch_model::scheme;
-use lockwatch_model::spec::SchemeKind;
+use lockwatch_judge::spec::Claimants;
 use sha2::{Digest, Sha256};
 
 /// Length of a digest in bytes. Two secrets of one run collide once in 10¹⁹ pairs.
@@ -66,20 +65,20 @@ impl Redactor {
         number.unwrap_or_default().to_string().into_bytes()
     }
 
-    /// Redacts a reading. `scheme` is the scheme of the task's lock.
-    pub(crate) fn reading(&self, reading: &TaskReading, scheme: SchemeKind) -> TaskReading {
+    /// Redacts a reading. `claimants`: how the holders of the task's lock name themselves.
+    pub(crate) fn reading(&self, reading: &TaskReading, claimants: Claimants) -> TaskReading {
         let TaskReading { lock, extras, beside } = reading;
-        let beside = self.beside(beside, scheme);
+        let beside = self.beside(beside, claimants);
         TaskReading { lock: self.lock(lock), extras: *extras, beside }
     }
 
-    pub(crate) fn beside(&self, beside: &Beside, scheme: SchemeKind) -> Beside {
+    pub(crate) fn beside(&self, beside: &Beside, claimants: Claimants) -> Beside {
         let Beside { switches, progress, claims, hosts, pause } = beside;
         Beside {
             switches: switches.as_ref().map(|switches| self.switches(switches)),
             progress: progress.as_ref().map(|progress| self.progress(progress)),
-            claims: claims.as_ref().map(|claims| self.claims(claims, scheme)),
-            hosts: hosts.as_ref().map(|hosts| self.hosts(hosts, scheme)),
+            claims: claims.as_ref().map(|claims| self.claims(claims, claimants)),
+            hosts: hosts.as_ref().map(|hosts| self.hosts(hosts, claimants)),
             pause: *pause,
         }
     }
@@ -142,27 +141,29 @@ impl Redactor {
         }
     }
 
-    fn claims(&self, claims: &ClaimsReading, scheme: SchemeKind) -> ClaimsReading {
+    fn claims(&self, claims: &ClaimsReading, claimants: Claimants) -> ClaimsReading {
         match claims {
             ClaimsReading::Read(claims) => ClaimsReading::Read(
                 claims
                     .iter()
-                    .map(|(id, value)| (self.instance(id, scheme), self.digest(Kind::Claim, value)))
+                    .map(|(id, value)| {
+                        (self.instance(id, claimants), self.digest(Kind::Claim, value))
+                    })
                     .collect(),
             ),
             ClaimsReading::Unknown(why) => ClaimsReading::Unknown(*why),
         }
     }
 
-    fn hosts(&self, hosts: &HostsReading, scheme: SchemeKind) -> HostsReading {
+    fn hosts(&self, hosts: &HostsReading, claimants: Claimants) -> HostsReading {
         let hosts = hosts.as_ref().map_err(|why| *why)?;
-        Ok(hosts.iter().map(|(id, host)| (self.instance(id, scheme), host.clone())).collect())
+        Ok(hosts.iter().map(|(id, host)| (self.instance(id, claimants), host.clone())).collect())
     }
 
     /// Redacts the id of an instance in claims and hosts as the lock's holder is redacted.
-    fn instance(&self, id: &[u8], scheme: SchemeKind) -> Vec<u8> {
-        match scheme {
-            SchemeKind::Redisson => match scheme::of(scheme).claimant(id) {
+    fn instance(&self, id: &[u8], claimants: Claimants) -> Vec<u8> {
+        match claimants {
+            Claimants::Threads => match claimants.holder(id) {
                 // The id has the lock's form, including the thread that could release it. The
                 // replacement keeps that form, so that a reader finds the same client in it.
                 Holder { client, thread: Some(thread), .. } => {
@@ -170,7 +171,7 @@ impl Redactor {
                 }
                 Holder { thread: None, .. } => id.to_vec(),
             },
-            SchemeKind::String => self.digest(Kind::Instance, id),
+            Claimants::Secret => self.digest(Kind::Instance, id),
         }
     }
 
@@ -206,7 +207,7 @@ impl Redactor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwatch_model::reading::{Deadline, Mode};
+    use lockwatch_judge::reading::{Deadline, Mode};
 
     fn redactor() -> Redactor {
         Redactor::new([7; 32])
@@ -239,13 +240,13 @@ mod tests {
         assert_ne!(token, b"token");
         let stated = vec![(b"token".to_vec(), b"1".to_vec())];
         let ClaimsReading::Read(claims) =
-            redactor.claims(&ClaimsReading::Read(stated.clone()), SchemeKind::String)
+            redactor.claims(&ClaimsReading::Read(stated.clone()), Claimants::Secret)
         else {
             panic!("read");
         };
         assert_eq!(claims[0].0, token);
         assert_eq!(
-            redactor.hosts(&Ok(stated.clone()), SchemeKind::String),
+            redactor.hosts(&Ok(stated.clone()), Claimants::Secret),
             Ok(vec![(token, b"1".to_vec())])
         );
     }
@@ -261,7 +262,7 @@ mod tests {
         assert_eq!(shown, again);
         assert_ne!(shown, other);
         let stated = vec![(b"id".to_vec(), b"1".to_vec())];
-        assert_eq!(redactor.hosts(&Ok(stated.clone()), SchemeKind::Redisson), Ok(stated));
+        assert_eq!(redactor.hosts(&Ok(stated.clone()), Claimants::Threads), Ok(stated));
     }
 
     #[test]

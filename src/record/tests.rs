@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
 use fastrand::Rng;
-use lockwatch_model::input::{
+use lockwatch_judge::input::{
     Attestation, Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample,
     SentinelWord, Standing, Topology, WakeUpState, WakeUps,
 };
-use lockwatch_model::reading::{
+use lockwatch_judge::reading::{
     Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading,
     ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
-use lockwatch_model::spec::{
+use lockwatch_judge::spec::{
     ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec,
     SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
-use lockwatch_model::time::{AgentWall, Mono, ServerTime};
+use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 use tempfile::TempDir;
 
 use super::pack::{Packer, Unpacker};
@@ -114,10 +114,9 @@ impl Source {
             name: format!("task {number}").into(),
             redis: RedisIndex(self.random.u16(0..2)),
             lock: LockSpec {
-                key,
-                scheme: self.pick(&SchemeKind::ALL),
                 lease_ms: self.maybe(Source::ms),
                 renew_every_ms: self.maybe(Source::ms),
+                ..LockSpec::new(&key, self.pick(&SchemeKind::ALL))
             },
             wanted: self.maybe(|source| WantedSpec {
                 source: source.pick(&sources),
@@ -326,20 +325,20 @@ impl Source {
 /// The expected input after redaction.
 fn redacted(redactor: &Redactor, config: &WatchSpec, input: &Input) -> Input {
     let Input::Sample(sample) = input else { return input.clone() };
-    let scheme = |task: TaskIndex| config.tasks[task.0 as usize].lock.scheme;
+    let claimants = |task: TaskIndex| config.tasks[task.0 as usize].lock.claimants;
     let outcome = match &sample.outcome {
         Outcome::Read { attestation, readings } => Outcome::Read {
             attestation: redactor.attestation(attestation),
             readings: readings
                 .iter()
-                .map(|(task, reading)| (*task, redactor.reading(reading, scheme(*task))))
+                .map(|(task, reading)| (*task, redactor.reading(reading, claimants(*task))))
                 .collect(),
         },
         Outcome::Beside { attestation, readings } => Outcome::Beside {
             attestation: attestation.as_ref().map(|attestation| redactor.attestation(attestation)),
             readings: readings
                 .iter()
-                .map(|(task, beside)| (*task, redactor.beside(beside, scheme(*task))))
+                .map(|(task, beside)| (*task, redactor.beside(beside, claimants(*task))))
                 .collect(),
         },
         Outcome::Failed { tasks, why } => Outcome::Failed { tasks: tasks.clone(), why: *why },

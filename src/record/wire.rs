@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use lockwatch_model::input::{Input, Standing};
-use lockwatch_model::spec::{RedisIndex, TaskIndex};
-use lockwatch_model::time::Mono;
+use lockwatch_judge::input::{Input, Standing};
+use lockwatch_judge::spec::{RedisIndex, TaskIndex};
+use lockwatch_judge::time::Mono;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The version of the format. The reader refuses any other.
-pub(crate) const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 3;
 
 /// The part of a file's first line that says whether the rest can be parsed.
 #[derive(Debug, Deserialize)]

@@ -14,8 +14,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use lockwatch_model::input::Input;
-use lockwatch_model::time::{AgentWall, Mono};
+use lockwatch_judge::input::Input;
+use lockwatch_judge::time::{AgentWall, Mono};
 
 use super::pack::Packer;
 use super::redact::Redactor;

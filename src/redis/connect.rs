@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::reply::{Command, Reply};
-use lockwatch_model::time::{AgentWall, Mono};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::time::{AgentWall, Mono};
+use lockwatch_watch::redis::reply::{Command, Reply};
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use redis::{AsyncConnectionConfig, RedisConnectionInfo, aio::MultiplexedConnection};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -226,7 +226,7 @@ pub(super) async fn password(source: Option<&PasswordSource>) -> Result<Option<S
 
 #[cfg(test)]
 mod tests {
-    use lockwatch_model::command;
+    use lockwatch_watch::command;
 
     use super::*;
     use crate::config::{HostPort, Login};

@@ -4,10 +4,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch_model::accept::Caps;
-use lockwatch_model::input::Role;
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::reply::{Command, Reply};
+use lockwatch_judge::input::Role;
+use lockwatch_judge::reading::Unknown;
+use lockwatch_watch::redis::accept::Caps;
+use lockwatch_watch::redis::reply::{Command, Reply};
 use redis::aio::MultiplexedConnection;
 use tokio_util::task::AbortOnDropHandle;
 

@@ -1,7 +1,7 @@
 //! Converts the redis crate's values to the model's replies, and a server's refusals to reasons.
 
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::reply::{Command, Reply, ServerError};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
 use redis::Value;
 
 /// Converts one reply. RESP3 types do not occur, because these connections speak RESP2.

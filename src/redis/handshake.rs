@@ -1,9 +1,9 @@
 //! The greeting: logs in, selects the database, and determines what this user may do, in one round
 //! trip.
 
-use lockwatch_model::accept::{self, Caps, RoleCheck};
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::reply::{Command, Reply, ServerError};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_watch::redis::accept::{self, Caps, RoleCheck};
+use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
 
 use super::connection::Greeting;
 use super::{Failure, convert};
@@ -206,7 +206,7 @@ fn tame(version: &[u8]) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwatch_model::input::Role;
+    use lockwatch_judge::input::Role;
 
     const NOPERM: &str = "-NOPERM this user has no permissions to run the 'x' command";
     const NOPERM_KEY: &str =

@@ -1,8 +1,8 @@
 //! A connection that subscribes to one channel. Messages are not parsed, because they are not
 //! evidence: each one only means that a read is worthwhile now.
 
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::reply::Command;
+use lockwatch_judge::reading::Unknown;
+use lockwatch_watch::redis::reply::Command;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;

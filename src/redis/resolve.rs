@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use lockwatch_model::reading::Unknown;
+use lockwatch_judge::reading::Unknown;
 use tokio::sync::watch;
 use tokio::time::timeout;
 

@@ -6,8 +6,8 @@ mod wire;
 
 use std::time::Duration;
 
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::reply::{Command, Reply};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_watch::redis::reply::{Command, Reply};
 use redis::{ServerError, Value};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;

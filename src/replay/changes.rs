@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use lockwatch_model::spec::WatchSpec;
+use lockwatch_judge::spec::WatchSpec;
 
 use crate::config::threshold::{self, Threshold};
 use crate::output::identity::{escape, list};
@@ -122,7 +122,7 @@ fn unknown_task(change: &Change, names: &BTreeSet<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwatch_model::spec::{LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskSpec};
+    use lockwatch_judge::spec::{LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskSpec};
 
     fn config() -> Arc<WatchSpec> {
         let redis = RedisSpec::new("main", RedisKind::Standalone, &["127.0.0.1:6379"]);

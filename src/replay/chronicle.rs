@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lockwatch_model::event::{End, Event, EventKind, Subject};
-use lockwatch_model::input::Input;
-use lockwatch_model::snapshot::{RedisView, Snapshot, TaskView};
-use lockwatch_model::spec::{TaskSpec, WatchSpec};
-use lockwatch_model::state::State;
-use lockwatch_model::time::AgentWall;
+use lockwatch_judge::event::{End, Event, EventKind, Subject};
+use lockwatch_judge::input::Input;
+use lockwatch_judge::snapshot::{RedisView, Snapshot, TaskView};
+use lockwatch_judge::spec::{TaskSpec, WatchSpec};
+use lockwatch_judge::state::State;
+use lockwatch_judge::time::AgentWall;
 
 use super::pager::{Pager, SpanKind, Spans, When};
 use crate::alerts;
@@ -284,7 +284,7 @@ impl Readable {
     }
 }
 
-fn about(task: &lockwatch_model::spec::TaskSpec, redis: &str) -> String {
+fn about(task: &lockwatch_judge::spec::TaskSpec, redis: &str) -> String {
     use crate::config::duration_text;
     use crate::output::identity::escape;
     let mut text = format!(
@@ -311,12 +311,12 @@ fn about(task: &lockwatch_model::spec::TaskSpec, redis: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lockwatch_model::input::{Attestation, Outcome, Sample, Standing};
-    use lockwatch_model::reading::Unknown;
-    use lockwatch_model::spec::{
+    use lockwatch_judge::input::{Attestation, Outcome, Sample, Standing};
+    use lockwatch_judge::reading::Unknown;
+    use lockwatch_judge::spec::{
         LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex,
     };
-    use lockwatch_model::time::{Mono, ServerTime};
+    use lockwatch_judge::time::{Mono, ServerTime};
 
     use super::*;
 

@@ -72,7 +72,7 @@ fn meet(a: &Span, b: &Span) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwatch_model::time::AgentWall;
+    use lockwatch_judge::time::AgentWall;
 
     fn span(name: &'static str, from: i64, to: i64) -> Span {
         let to = (to > 0).then_some(AgentWall(to));

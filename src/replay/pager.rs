@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use lockwatch_model::time::{AgentWall, Mono};
+use lockwatch_judge::time::{AgentWall, Mono};
 
 use crate::alerts::{Condition, EVENT_MS, EventCondition};
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use lockwatch_model::time::AgentWall;
+use lockwatch_judge::time::AgentWall;
 use serde_json::{Value, json};
 
 use super::chronicle::Story;

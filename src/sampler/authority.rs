@@ -6,14 +6,14 @@ mod cluster;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lockwatch_model::input::{Role, SentinelWord, Standing, Topology};
-use lockwatch_model::read::Scope;
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::spec::{RedisIndex, TaskIndex};
-use lockwatch_model::time::Mono;
-use lockwatch_model::topology::Announced;
-use lockwatch_model::topology::replicated::Lead;
-use lockwatch_model::topology::sentinel::Quorum;
+use lockwatch_judge::input::{Role, SentinelWord, Standing, Topology};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::spec::{RedisIndex, TaskIndex};
+use lockwatch_judge::time::Mono;
+use lockwatch_watch::redis::read::Scope;
+use lockwatch_watch::redis::topology::Announced;
+use lockwatch_watch::redis::topology::replicated::Lead;
+use lockwatch_watch::redis::topology::sentinel::Quorum;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -448,7 +448,7 @@ impl Sentinels {
 mod tests {
     use std::time::Duration;
 
-    use lockwatch_model::topology::sentinel::Answer;
+    use lockwatch_watch::redis::topology::sentinel::Answer;
 
     use super::*;
     use crate::config::Login;

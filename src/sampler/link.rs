@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::reply::Command;
-use lockwatch_model::time::Mono;
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::time::Mono;
+use lockwatch_watch::redis::reply::Command;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::pace::Pace;

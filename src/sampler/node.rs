@@ -14,12 +14,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use lockwatch_model::accept::Caps;
-use lockwatch_model::input::{NodeNewsKind, Outcome, Role, Standing};
-use lockwatch_model::reading::{SwitchesReading, Unknown};
-use lockwatch_model::schedule::{Schedule, Watched};
-use lockwatch_model::spec::{RedisKind, TaskIndex, TaskSpec, position_of};
-use lockwatch_model::time::Mono;
+use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, Standing};
+use lockwatch_judge::reading::{SwitchesReading, Unknown};
+use lockwatch_judge::spec::{RedisKind, TaskIndex, TaskSpec, position_of};
+use lockwatch_judge::time::Mono;
+use lockwatch_watch::redis::accept::Caps;
+use lockwatch_watch::redis::schedule::{Schedule, Watched};
 use tokio::task::JoinError;
 
 use self::asking::{BesideRead, FLIGHTS, Flight, Flying, Landing, What};

@@ -1,7 +1,7 @@
 //! Paces the dials of a server: at once after a loss, then with growing pauses, and never more than
 //! twice a second.
 
-use lockwatch_model::time::Mono;
+use lockwatch_judge::time::Mono;
 
 /// Upper limit of the first pause, in milliseconds.
 const FIRST_MS: u64 = 100;

@@ -3,12 +3,12 @@
 
 use std::ops::Range;
 
-use lockwatch_model::accept::{self, Caps, Timing};
-use lockwatch_model::input::{Attestation, Standing};
-use lockwatch_model::read::{Round, TaskRead};
-use lockwatch_model::reading::{TaskReading, Unknown};
-use lockwatch_model::reply::{Command, Reply};
-use lockwatch_model::spec::TaskIndex;
+use lockwatch_judge::input::{Attestation, Standing};
+use lockwatch_judge::reading::{TaskReading, Unknown};
+use lockwatch_judge::spec::TaskIndex;
+use lockwatch_watch::redis::accept::{self, Caps, Timing};
+use lockwatch_watch::redis::read::{Round, TaskRead};
+use lockwatch_watch::redis::reply::{Command, Reply};
 
 /// What a batch requests, without the commands themselves.
 #[derive(Debug)]
@@ -131,9 +131,9 @@ impl Question {
 mod tests {
     use std::sync::Arc;
 
-    use lockwatch_model::accept::RoleCheck;
-    use lockwatch_model::read::Scope;
-    use lockwatch_model::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
+    use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
+    use lockwatch_watch::redis::accept::RoleCheck;
+    use lockwatch_watch::redis::read::Scope;
 
     use super::*;
     use crate::truth::rule;

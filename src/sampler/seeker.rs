@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::topology::cluster::{self, SlotMap};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_watch::redis::topology::cluster::{self, SlotMap};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
@@ -235,7 +235,7 @@ fn most_told(votes: &[Vote]) -> Option<&Vote> {
 mod tests {
     use std::time::Duration;
 
-    use lockwatch_model::reply::Reply;
+    use lockwatch_watch::redis::reply::Reply;
     use tokio::io::AsyncWriteExt as _;
 
     use super::*;

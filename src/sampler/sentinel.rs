@@ -5,10 +5,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::reply::{Command, Reply};
-use lockwatch_model::time::Mono;
-use lockwatch_model::topology::sentinel::{self, Answer};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::time::Mono;
+use lockwatch_watch::redis::reply::{Command, Reply};
+use lockwatch_watch::redis::topology::sentinel::{self, Answer};
 use tokio::sync::mpsc;
 
 use super::pace::Pace;

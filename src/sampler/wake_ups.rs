@@ -12,9 +12,9 @@ mod listen;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use lockwatch_model::input::{NodeNewsKind, WakeUpState};
-use lockwatch_model::schedule::Hinted;
-use lockwatch_model::time::Mono;
+use lockwatch_judge::input::{NodeNewsKind, WakeUpState};
+use lockwatch_judge::time::Mono;
+use lockwatch_watch::redis::schedule::Hinted;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -33,7 +33,7 @@ const NEWS_EVERY_MS: u64 = 1_000;
 pub(super) struct WakeUps {
     listening: Option<Listening>,
     /// What was not reported to the engine yet.
-    news: lockwatch_model::input::WakeUps,
+    news: lockwatch_judge::input::WakeUps,
     is_told: Option<WakeUpState>,
     told_at: Mono,
 }
@@ -120,7 +120,7 @@ impl WakeUps {
     }
 
     fn has_counted(&self) -> bool {
-        lockwatch_model::input::WakeUps { state: self.news.state, ..Default::default() }
+        lockwatch_judge::input::WakeUps { state: self.news.state, ..Default::default() }
             != self.news
     }
 

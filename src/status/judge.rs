@@ -124,7 +124,7 @@ mod tests {
             assert_eq!(judge(&verdict(name)).level.code(), code, "{name}");
         }
         let names =
-            lockwatch_model::verdict::Verdict::ALL.map(lockwatch_model::verdict::Verdict::name);
+            lockwatch_judge::verdict::Verdict::ALL.map(lockwatch_judge::verdict::Verdict::name);
         assert_eq!(VERDICTS.map(|known| known.name), names, "all of them, worst first");
     }
 

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use lockwatch_model::reading::{
+use lockwatch_judge::reading::{
     ClaimsReading, Deadline, Held, Holder, HostsReading, LockReading, PauseReading,
     ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
-use lockwatch_model::spec::{SchemeKind, TaskSpec};
-use lockwatch_model::time::ServerTime;
+use lockwatch_judge::spec::{SchemeKind, TaskSpec};
+use lockwatch_judge::time::ServerTime;
 use serde::{Deserialize, Serialize};
 
 use super::Asked;

@@ -4,9 +4,9 @@
 //! Values that are not known to be harmless are replaced by their length and digest. That includes
 //! the replies to commands that this module does not know.
 
-use lockwatch_model::reply::{Command, Reply};
-use lockwatch_model::scheme;
-use lockwatch_model::spec::{ProgressSource, SchemeKind, TaskSpec, WantedSource};
+use lockwatch_judge::spec::{ProgressSource, SchemeKind, TaskSpec, WantedSource};
+use lockwatch_watch::redis::reply::{Command, Reply};
+use lockwatch_watch::redis::scheme;
 use serde::{Deserialize, Serialize};
 
 use super::reading::instance_label;

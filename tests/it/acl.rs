@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use lockwatch::config::acl::{ServerVersion, report, rules};
 use lockwatch::config::{Config, PasswordSource};
-use lockwatch_model::accept::{self, Caps, RoleCheck};
-use lockwatch_model::read::{Scope, TaskRead};
-use lockwatch_model::spec::{ClaimsSpec, TaskSpec, WantedSpec};
-use lockwatch_model::spec::{
+use lockwatch_judge::spec::{ClaimsSpec, TaskSpec, WantedSpec};
+use lockwatch_judge::spec::{
     Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, WantedSource,
 };
-use lockwatch_model::topology::{cluster, sentinel};
+use lockwatch_watch::redis::accept::{self, Caps, RoleCheck};
+use lockwatch_watch::redis::read::{Scope, TaskRead};
+use lockwatch_watch::redis::topology::{cluster, sentinel};
 use redis::{Connection, ErrorKind, RedisError, ServerErrorKind, Value};
 
 use crate::support::redis::{RedisServer, Setup};

@@ -121,7 +121,7 @@ const ARROWS: &[Arrow] = &[
     },
     // A replay runs a recording through the engine's own code, with a state of its own.
     Arrow {
-        word: "lockwatch_model::state",
+        word: "lockwatch_judge::state",
         only_in: &["engine.rs", "replay/"],
         why: "one task owns the state",
     },
@@ -223,7 +223,7 @@ fn the_wall_clock_is_for_people_only() {
 #[test]
 fn nothing_depends_on_the_lab() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for manifest in ["Cargo.toml", "model/Cargo.toml"] {
+    for manifest in ["Cargo.toml", "judge/Cargo.toml", "watch/Cargo.toml"] {
         let text = fs::read_to_string(root.join(manifest)).expect("a manifest");
         assert!(!text.contains("lockwatch-lab"), "{manifest} names the lab");
     }
@@ -231,29 +231,38 @@ fn nothing_depends_on_the_lab() {
     assert!(lab.contains("publish = false"), "the lab must not be published");
 }
 
-/// Except for the optional serde traits on its inputs, which give no access to a clock or a socket.
-#[test]
-fn the_model_depends_on_nothing() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let manifest = fs::read_to_string(root.join("model/Cargo.toml")).expect("the model's manifest");
-    // Excludes the dev-dependencies.
-    let dependencies = manifest.split("\n[dependencies]").nth(1).expect("a dependencies section");
-    let named: Vec<&str> = dependencies
+/// The dependencies in a section of a manifest, a line each.
+fn section<'a>(manifest: &'a str, name: &str) -> Vec<&'a str> {
+    let after = manifest.split(&format!("\n[{name}]")).nth(1).unwrap_or_default();
+    after
         .lines()
         .take_while(|line| !line.starts_with('['))
         .filter(|line| line.contains('='))
-        .collect();
-    let [serde] = named.as_slice() else { panic!("the model names dependencies: {named:?}") };
+        .collect()
+}
+
+/// Except for the optional serde traits on its inputs, which give no access to a clock or a socket.
+#[test]
+fn what_decides_depends_on_nothing() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = fs::read_to_string(root.join("judge/Cargo.toml")).expect("judge's manifest");
+    let named = section(&manifest, "dependencies");
+    let [serde] = named.as_slice() else { panic!("judge names dependencies: {named:?}") };
     let lean = ["serde = ", "default-features = false", "optional = true"];
     assert!(lean.iter().all(|part| serde.contains(part)), "{serde}");
     assert!(!serde.contains("\"std\""), "{serde}");
-    let library = fs::read_to_string(root.join("model/src/lib.rs")).expect("the model's root");
-    assert!(
-        library.contains("#![no_std]"),
-        "the model must not be able to name a clock or a socket"
-    );
+    let watch = fs::read_to_string(root.join("watch/Cargo.toml")).expect("watch's manifest");
+    let named: Vec<&str> = section(&watch, "dependencies");
+    assert_eq!(named, ["lockwatch-judge = { path = \"../judge\" }"], "what `watch` depends on");
     let mut files = Vec::new();
-    sources(&root.join("model/src"), &mut files);
+    for room in ["judge/src", "watch/src"] {
+        let library = fs::read_to_string(root.join(room).join("lib.rs")).expect("a crate's root");
+        assert!(
+            library.contains("#![no_std]"),
+            "{room} must not be able to name a clock or a socket"
+        );
+        sources(&root.join(room), &mut files);
+    }
     for path in files {
         let code = code(&path).replace("#[cfg(test)]\nextern crate std;", "");
         assert!(
@@ -265,39 +274,35 @@ fn the_model_depends_on_nothing() {
 }
 
 #[test]
-fn the_simulator_depends_on_the_model_alone_and_nothing_but_trials_on_it() {
+fn the_simulator_depends_on_what_decides_alone_and_nothing_but_trials_on_it() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest = |name: &str| fs::read_to_string(root.join(name)).expect("a manifest");
     let own = manifest("sim/Cargo.toml");
-    let dependencies = own.split("\n[dependencies]").nth(1).expect("a dependencies section");
-    let named: Vec<&str> = dependencies.lines().filter(|line| line.contains('=')).collect();
     assert_eq!(
-        named,
-        ["lockwatch-model = { path = \"../model\" }"],
-        "the simulator depends on the model alone"
+        section(&own, "dependencies"),
+        ["lockwatch-judge = { path = \"../judge\" }", "lockwatch-watch = { path = \"../watch\" }"],
+        "the simulator depends on what decides alone"
     );
     assert!(own.contains("publish = false"), "the simulator must not be published");
-    // The model may name it in its dev-dependencies only; the program never does.
-    let model = manifest("model/Cargo.toml");
-    let before = model.split("[dev-dependencies]").next().expect("a manifest");
-    assert!(!before.contains("lockwatch-sim"), "the model's library names the simulator");
-    let program = manifest("Cargo.toml");
-    let dependencies = program.split("\n[dependencies]").nth(1).expect("a dependencies section");
-    let dependencies = dependencies.split("\n[profile").next().expect("dependencies");
-    assert!(!dependencies.contains("lockwatch-sim"), "the program names the simulator");
+    // Others may name it in their dev-dependencies only.
+    for name in ["judge/Cargo.toml", "watch/Cargo.toml", "Cargo.toml"] {
+        let manifest = manifest(name);
+        let named = section(&manifest, "dependencies");
+        assert!(!named.iter().any(|line| line.contains("lockwatch-sim")), "{name}");
+    }
     // The oracle may use the model's instants and output types and the names of its verdicts, but
     // none of its decisions.
     let mut files = Vec::new();
     sources(&root.join("sim/src/oracle"), &mut files);
     files.push(root.join("sim/src/oracle.rs"));
     for path in files {
-        let code = code(&path).replace("use lockwatch_model::verdict::{Verdict, Wanted};", "");
+        let code = code(&path).replace("use lockwatch_judge::verdict::{Verdict, Wanted};", "");
         for word in [
-            "lockwatch_model::state",
-            "lockwatch_model::verdict",
-            "lockwatch_model::read::",
-            "lockwatch_model::accept",
-            "lockwatch_model::schedule",
+            "lockwatch_judge::state",
+            "lockwatch_judge::verdict",
+            "lockwatch_watch::redis::read::",
+            "lockwatch_watch::redis::accept",
+            "lockwatch_watch::redis::schedule",
         ] {
             assert!(
                 !code.contains(word),

@@ -16,10 +16,10 @@ use lockwatch::config::{
     AllowedHost, ClusterConfig, Config, HostPort, Login, PasswordSource, Peers, SentinelConfig,
     Servers, SingleLock,
 };
-use lockwatch_model::spec::{
+use lockwatch_judge::spec::{
     Codec, ProgressSource, RedisIndex, RedisKind, SchemeKind, WantedSource,
 };
-use lockwatch_model::topology::Announced;
+use lockwatch_watch::redis::topology::Announced;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -218,7 +218,7 @@ fn the_complete_example_means_what_it_says() {
     let field =
         ProgressSource::HashField { key: b"outbound:stats".to_vec(), field: b"last_run".to_vec() };
     assert_eq!((&progress.source, progress.stale_after_ms), (&field, 300_000));
-    let labels = |task: &lockwatch_model::spec::TaskSpec| {
+    let labels = |task: &lockwatch_judge::spec::TaskSpec| {
         task.labels
             .iter()
             .map(|(name, value)| format!("{name}={value}"))
@@ -227,7 +227,7 @@ fn the_complete_example_means_what_it_says() {
     };
     assert_eq!(labels(outbound), "team=logistics,severity=critical");
     assert_eq!(labels(inbound), "team=logistics,severity=");
-    let wanted = |task: &lockwatch_model::spec::TaskSpec| task.wanted.clone().unwrap();
+    let wanted = |task: &lockwatch_judge::spec::TaskSpec| task.wanted.clone().unwrap();
     assert_eq!(wanted(inbound).codec, Codec::Kryo5);
     assert_eq!(
         (inbound.redis, leader.redis, retired.redis),

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use lockwatch::config::Config;
-use lockwatch_model::spec::SchemeKind;
+use lockwatch_judge::spec::SchemeKind;
 
 use crate::support::agent::{Agent, program};
 use crate::support::cluster::Cluster;

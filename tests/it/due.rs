@@ -4,22 +4,22 @@
 use std::sync::Arc;
 
 use lockwatch::alerts::{Condition, of_redis, of_task, warnings_of_task};
-use lockwatch_model::input::{Attestation, Input, Outcome, Sample, Standing};
-use lockwatch_model::reading::{
+use lockwatch_judge::input::{Attestation, Input, Outcome, Sample, Standing};
+use lockwatch_judge::reading::{
     Beside, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading,
 };
-use lockwatch_model::snapshot::{RedisView, Snapshot};
-use lockwatch_model::spec::{
+use lockwatch_judge::snapshot::{RedisView, Snapshot};
+use lockwatch_judge::spec::{
     LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec, WantedSource,
     WantedSpec, WatchSpec,
 };
-use lockwatch_model::state::State;
-use lockwatch_model::time::{Mono, ServerTime};
+use lockwatch_judge::state::State;
+use lockwatch_judge::time::{Mono, ServerTime};
 
 /// A task whose lock has been held for a minute, and is renewed every ten seconds.
 fn held(wanted: Option<WantedSource>) -> Snapshot {
     let wanted =
-        wanted.map(|source| WantedSpec { source, codec: lockwatch_model::spec::Codec::Raw });
+        wanted.map(|source| WantedSpec { source, codec: lockwatch_judge::spec::Codec::Raw });
     let lock =
         LockSpec { renew_every_ms: Some(10_000), ..LockSpec::new(b"lock", SchemeKind::Redisson) };
     let task =

@@ -13,8 +13,8 @@ use lockwatch::output::exposition::{Pages, Variant, make};
 use lockwatch::output::metrics::{HOLDER_SERIES_MAX, Selection, TABLE};
 use lockwatch::output::negotiate::{Coding, Format};
 use lockwatch::published::Published;
-use lockwatch_model::reading::{Holder, Mode};
-use lockwatch_model::snapshot::{RedisView, TaskView};
+use lockwatch_judge::reading::{Holder, Mode};
+use lockwatch_judge::snapshot::{RedisView, TaskView};
 
 use crate::snapshots::{
     RELOAD, cluster_redis, full_task, good_redis, hold, holder, new_redis, new_task, published,
@@ -299,7 +299,7 @@ fn a_task_has_at_most_95_series() {
     let readers = (0..100)
         .map(|n| (holder(format!("reader-{n}").as_bytes()), Some(b"srv".to_vec())))
         .collect();
-    task.hold = Some(lockwatch_model::snapshot::HoldView { mode: Mode::Read, ..hold(readers) });
+    task.hold = Some(lockwatch_judge::snapshot::HoldView { mode: Mode::Read, ..hold(readers) });
     let read = page(vec![task], vec![good_redis("main")]);
     let of_task = read.samples.keys().filter(|(_, labels)| labels.contains_key("task")).count();
     assert!(of_task <= 95, "{of_task} series");
@@ -584,7 +584,7 @@ fn extreme_figures_can_be_read() {
     let totals = Arc::make_mut(&mut task.totals);
     totals.renewals = u64::MAX;
     totals.handovers.sum_ms = u64::MAX;
-    task.hold.as_mut().unwrap().deadline = Some(lockwatch_model::time::ServerTime(i64::MAX));
+    task.hold.as_mut().unwrap().deadline = Some(lockwatch_judge::time::ServerTime(i64::MAX));
     let read = page(vec![task], vec![]);
     assert_eq!(read.value("lockwatch_lock_lease_seconds", &[]), Some(u64::MAX as f64 / 1000.0));
 }

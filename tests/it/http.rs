@@ -10,8 +10,8 @@ use lockwatch::output::history::History;
 use lockwatch::published::{Published, ReloadRequest, ReloadStatus};
 use lockwatch::trace::Traces;
 
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::snapshot::{NodeView, RedisView, TaskView};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::snapshot::{NodeView, RedisView, TaskView};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};

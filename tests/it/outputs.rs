@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex};
 
 use lockwatch::output::events::{EventLog, describe};
 use lockwatch::output::json::{TaskFilter, TaskList, task};
-use lockwatch_model::event::{
+use lockwatch_judge::event::{
     End, Event, EventKind, FailoverReport, GenerationChange, LossSign, Party, SplitKind, Subject,
 };
-use lockwatch_model::input::{Role, SentinelWord};
-use lockwatch_model::reading::{Holder, Unknown};
-use lockwatch_model::snapshot::{RedisView, TaskView};
-use lockwatch_model::spec::{Codec, RedisIndex};
-use lockwatch_model::time::{Mono, ServerTime};
-use lockwatch_model::verdict::{Rule, Verdict};
+use lockwatch_judge::input::{Role, SentinelWord};
+use lockwatch_judge::reading::{Holder, Unknown};
+use lockwatch_judge::snapshot::{RedisView, TaskView};
+use lockwatch_judge::spec::{Codec, RedisIndex};
+use lockwatch_judge::time::{Mono, ServerTime};
+use lockwatch_judge::verdict::{Rule, Verdict};
 use serde_json::{Value, json};
 use tracing::Level;
 

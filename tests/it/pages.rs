@@ -6,13 +6,13 @@ use std::sync::Arc;
 use lockwatch::http::HttpContext;
 use lockwatch::output::history::History;
 use lockwatch::published::Published;
-use lockwatch_model::event::{End, Event, EventKind, Party, SplitKind, Subject};
-use lockwatch_model::input::Role;
-use lockwatch_model::reading::{Holder, Unknown};
-use lockwatch_model::snapshot::{HoldView, Past, SplitView, SwitchView, TaskView};
-use lockwatch_model::spec::{ProgressSource, ProgressSpec, WantedSource, WantedSpec};
-use lockwatch_model::time::{AgentWall, Mono};
-use lockwatch_model::verdict::{Rule, Verdict, Wanted};
+use lockwatch_judge::event::{End, Event, EventKind, Party, SplitKind, Subject};
+use lockwatch_judge::input::Role;
+use lockwatch_judge::reading::{Holder, Unknown};
+use lockwatch_judge::snapshot::{HoldView, Past, SplitView, SwitchView, TaskView};
+use lockwatch_judge::spec::{ProgressSource, ProgressSpec, WantedSource, WantedSpec};
+use lockwatch_judge::time::{AgentWall, Mono};
+use lockwatch_judge::verdict::{Rule, Verdict, Wanted};
 
 use crate::http::{Server, stale, start, start_as};
 use crate::snapshots::{
@@ -302,7 +302,7 @@ async fn wanting_users_are_told_by_each_kind_of_switch() {
     let wanted = |name: &str, source, wanted, users| {
         let mut task = stopped_task(name);
         Arc::make_mut(&mut task.spec).wanted =
-            Some(WantedSpec { source, codec: lockwatch_model::spec::Codec::Raw });
+            Some(WantedSpec { source, codec: lockwatch_judge::spec::Codec::Raw });
         TaskView { wanted, wanting_users: users, switches: users.map(|_| Vec::new()), ..task }
     };
     let key = || b"k".to_vec();

@@ -130,7 +130,7 @@ fn the_codec_fixtures_are_up_to_date() {
     };
     let fresh = tempfile::tempdir().unwrap();
     redisson.run(&format!("fixtures {}", word(fresh.path().to_str().unwrap())));
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("model/tests/fixtures/codec");
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("watch/tests/fixtures/codec");
     let mut files: Vec<_> =
         fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     files.sort();

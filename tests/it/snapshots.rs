@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lockwatch::published::{Published, ReloadStatus};
-use lockwatch_model::input::{Generation, Role, SentinelWord, WakeUpState, WakeUps};
-use lockwatch_model::reading::{Holder, Mode, Unknown};
-use lockwatch_model::snapshot::{
+use lockwatch_judge::input::{Generation, Role, SentinelWord, WakeUpState, WakeUps};
+use lockwatch_judge::reading::{Holder, Mode, Unknown};
+use lockwatch_judge::snapshot::{
     Durations, HoldView, NodeView, RedisTotals, RedisView, Snapshot, SwitchView, TaskView, Totals,
     WitnessView,
 };
-use lockwatch_model::spec::{
+use lockwatch_judge::spec::{
     ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec,
     SchemeKind, TaskSpec, WantedSource, WantedSpec,
 };
-use lockwatch_model::time::{AgentWall, Mono, ServerTime};
-use lockwatch_model::verdict::{LockFact, Rule, Verdict, Wanted};
+use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
+use lockwatch_judge::verdict::{LockFact, Rule, Verdict, Wanted};
 
 /// The agent's wall clock in all these snapshots.
 pub(crate) const WALL: AgentWall = AgentWall(1_800_000_000_123);

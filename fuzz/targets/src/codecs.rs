@@ -4,9 +4,9 @@
 //! The first byte selects a codec, and whether the rest is the value in Redis or a scalar to
 //! serialize first.
 
-use lockwatch_model::codec::{Scalar, decode, display_text, switch};
-use lockwatch_model::reading::Switch;
-use lockwatch_model::spec::Codec;
+use lockwatch_judge::reading::Switch;
+use lockwatch_judge::spec::Codec;
+use lockwatch_watch::redis::codec::{Scalar, decode, display_text, switch};
 
 pub(crate) fn run(data: &[u8]) {
     let [choice, rest @ ..] = data else { return };

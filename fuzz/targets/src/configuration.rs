@@ -4,9 +4,9 @@ use std::path::Path;
 
 use lockwatch::config::check::{self, PageTiming, TimingSources};
 use lockwatch::config::{Config, acl};
-use lockwatch_model::input::Input;
-use lockwatch_model::state::State;
-use lockwatch_model::time::Mono;
+use lockwatch_judge::input::Input;
+use lockwatch_judge::state::State;
+use lockwatch_judge::time::Mono;
 
 use crate::claims::{harmless, harmless_line};
 

@@ -1,6 +1,6 @@
 //! The correct answers to the agent's commands, so that a hostile script can falsify one at a time.
 
-use lockwatch_model::reply::{Reply, ServerError};
+use lockwatch_watch::redis::reply::{Reply, ServerError};
 
 /// The server's clock in seconds.
 pub(crate) const NOW_S: i64 = 1_800_000_000;

@@ -12,7 +12,7 @@ use lockwatch::http::{HttpContext, Limits, serve_client};
 use lockwatch::output::history::History;
 use lockwatch::published::{Published, ReloadRequest, ReloadStatus};
 use lockwatch::trace::Traces;
-use lockwatch_model::time::AgentWall;
+use lockwatch_judge::time::AgentWall;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};

@@ -16,18 +16,18 @@ use lockwatch::output::negotiate::{Coding, Format};
 use lockwatch::published::{Published, ReloadStatus};
 use lockwatch::status::{self, StatusOptions};
 use lockwatch::trace;
-use lockwatch_model::input::{Attestation, Generation, Input, Outcome, Role, Sample, Standing};
-use lockwatch_model::reading::{
+use lockwatch_judge::input::{Attestation, Generation, Input, Outcome, Role, Sample, Standing};
+use lockwatch_judge::reading::{
     Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading,
     ProgressReading, Switch, SwitchesReading, TaskReading,
 };
-use lockwatch_model::reply::{Command, Reply};
-use lockwatch_model::spec::{
+use lockwatch_judge::spec::{
     Codec, LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec,
     WantedSource, WantedSpec, WatchSpec,
 };
-use lockwatch_model::state::State;
-use lockwatch_model::time::{AgentWall, Mono, ServerTime};
+use lockwatch_judge::state::State;
+use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
+use lockwatch_watch::redis::reply::{Command, Reply};
 use serde_json::Value;
 
 use crate::claims::{harmless, harmless_line};

@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use lockwatch_model::input::{Attestation, Input, Outcome, Sample, Standing};
-use lockwatch_model::read::{Round, Scope, TaskRead};
-use lockwatch_model::reading::{LockReading, Mode, SwitchesReading, TaskReading};
-use lockwatch_model::reply::{Command, Reply};
-use lockwatch_model::spec::{RedisIndex, RedisKind, RedisSpec, TaskIndex, WatchSpec};
-use lockwatch_model::state::State;
-use lockwatch_model::time::{Mono, ServerTime};
+use lockwatch_judge::input::{Attestation, Input, Outcome, Sample, Standing};
+use lockwatch_judge::reading::{LockReading, Mode, SwitchesReading, TaskReading};
+use lockwatch_judge::spec::{RedisIndex, RedisKind, RedisSpec, TaskIndex, WatchSpec};
+use lockwatch_judge::state::State;
+use lockwatch_judge::time::{Mono, ServerTime};
+use lockwatch_watch::redis::read::{Round, Scope, TaskRead};
+use lockwatch_watch::redis::reply::{Command, Reply};
 
 use crate::wire;
 use crate::worlds::{caps, task};

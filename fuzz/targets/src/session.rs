@@ -9,12 +9,12 @@ use lockwatch::clock::Clock;
 use lockwatch::config::{Endpoint, HostPort, Login, Secret};
 use lockwatch::redis::{Connection, Failure, Opened, Opening, greet_over};
 use lockwatch::sampler::question::{Answer, Question};
-use lockwatch_model::accept::{Caps, RoleCheck, Timing};
-use lockwatch_model::input::{Role, Standing};
-use lockwatch_model::read::{Scope, TaskRead};
-use lockwatch_model::reading::LockReading;
-use lockwatch_model::reply::{Command, Reply};
-use lockwatch_model::spec::{SchemeKind, TaskIndex};
+use lockwatch_judge::input::{Role, Standing};
+use lockwatch_judge::reading::LockReading;
+use lockwatch_judge::spec::{SchemeKind, TaskIndex};
+use lockwatch_watch::redis::accept::{Caps, RoleCheck, Timing};
+use lockwatch_watch::redis::read::{Scope, TaskRead};
+use lockwatch_watch::redis::reply::{Command, Reply};
 use tokio::io::duplex;
 use tokio::time::Instant;
 
@@ -198,7 +198,7 @@ impl Batch<'_> {
         question: Question,
         replies: &[Reply],
         took: Duration,
-    ) -> Result<Answer, lockwatch_model::reading::Unknown> {
+    ) -> Result<Answer, lockwatch_judge::reading::Unknown> {
         let clock = Clock::start();
         let sent = clock.now();
         let timing = Timing {

@@ -2,13 +2,13 @@
 //!
 //! The first byte selects the source; the rest are replies, parsed leniently.
 
-use lockwatch_model::accept::{self, Timing};
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::reply::Reply;
-use lockwatch_model::time::{AgentWall, Mono};
-use lockwatch_model::topology::Announced;
-use lockwatch_model::topology::cluster::{self, SLOTS};
-use lockwatch_model::topology::sentinel::{self, Quorum};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::time::{AgentWall, Mono};
+use lockwatch_watch::redis::accept::{self, Timing};
+use lockwatch_watch::redis::reply::Reply;
+use lockwatch_watch::redis::topology::Announced;
+use lockwatch_watch::redis::topology::cluster::{self, SLOTS};
+use lockwatch_watch::redis::topology::sentinel::{self, Quorum};
 
 use crate::wire;
 use crate::worlds::caps;

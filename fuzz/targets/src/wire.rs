@@ -1,6 +1,6 @@
 //! An independent implementation of Redis' protocol, to compare the product's parser with.
 
-use lockwatch_model::reply::{Reply, ServerError};
+use lockwatch_watch::redis::reply::{Reply, ServerError};
 
 /// Maximum nesting depth.
 const DEPTH: usize = 12;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use lockwatch_model::accept::{Caps, RoleCheck};
-use lockwatch_model::spec::{
+use lockwatch_judge::spec::{
     ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, TaskSpec,
     WantedSource, WantedSpec,
 };
+use lockwatch_watch::redis::accept::{Caps, RoleCheck};
 
 /// The password of every session.
 pub(crate) const PASSWORD: &str = "p4ssw0rd-of-nobody";

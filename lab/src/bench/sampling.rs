@@ -11,12 +11,12 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use lockwatch::config::{Config, Servers};
 use lockwatch::redis::{Connection, connect};
-use lockwatch_model::accept::{footer, header};
-use lockwatch_model::read::{Round, Scope, TaskRead};
-use lockwatch_model::reading::LockReading;
-use lockwatch_model::reply::Command;
-use lockwatch_model::schedule::BATCH_TASKS;
-use lockwatch_model::spec::TaskSpec;
+use lockwatch_judge::reading::LockReading;
+use lockwatch_judge::spec::TaskSpec;
+use lockwatch_watch::redis::accept::{footer, header};
+use lockwatch_watch::redis::read::{Round, Scope, TaskRead};
+use lockwatch_watch::redis::reply::Command;
+use lockwatch_watch::redis::schedule::BATCH_TASKS;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -121,7 +121,7 @@ async fn sample(config: &Config, sweeps: usize) -> anyhow::Result<f64> {
     Ok(median(rates))
 }
 
-type Replies = Result<Vec<lockwatch_model::reply::Reply>, lockwatch::redis::Failure>;
+type Replies = Result<Vec<lockwatch_watch::redis::reply::Reply>, lockwatch::redis::Failure>;
 type Flight = (Vec<(TaskRead, usize)>, usize, JoinHandle<Replies>);
 
 /// Decodes the replies to a batch.

@@ -144,14 +144,14 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "\
-     Running unittests src/lib.rs (target/debug/deps/lockwatch_model-16f)
+     Running unittests src/lib.rs (target/debug/deps/lockwatch_judge-16f)
 test lock::tests::a ... ok
      Running tests/timelines.rs (target/debug/deps/timelines-6ad)
 test every_timeline_holds ... FAILED
 
 ---- every_timeline_holds stdout ----
 
-thread 'every_timeline_holds' (5) panicked at model/tests/timelines.rs:60:5:
+thread 'every_timeline_holds' (5) panicked at judge/tests/timelines.rs:60:5:
 
 
 a.timeline: line 7: at 11s: wanted `expect held no`

@@ -45,7 +45,7 @@ const DEAR: [&str; 2] = ["random", "simulation"];
 const FOREIGN: [&str; 6] =
     ["redisson", "dashboards::", "runbooks::", "alerts::", "alert_examples::", "campaign"];
 /// Folders of the program, each with the integration tests about it.
-const ROOMS: [(&str, &[&str]); 10] = [
+const ROOMS: [(&str, &[&str]); 11] = [
     ("src/output/", &["exposition::", "outputs::", "api::", "pages::"]),
     ("src/http", &["http::", "api::", "live_feed::", "pages::", "exposition::"]),
     ("src/sampler", &["sampler::", "faults::", "failover::faults", "failover::replicated"]),
@@ -54,7 +54,8 @@ const ROOMS: [(&str, &[&str]); 10] = [
     ("src/config", &["config::", "acl::", "cli::"]),
     ("src/record", &["replay::"]),
     ("src/agent", &["agent::", "faults::reload", "faults::lifecycle"]),
-    ("model/", &["sampler::", "faults::", "live::", "agent::"]),
+    ("judge/", &["sampler::", "faults::", "live::", "agent::"]),
+    ("watch/", &["sampler::", "faults::", "failover::faults", "failover::replicated"]),
     ("alerts/", &["alerts::", "alert_examples::"]),
 ];
 /// The tests of the architecture are near to every sabotage.
@@ -111,7 +112,7 @@ pub(super) struct Suite<'a> {
 impl<'a> Suite<'a> {
     /// The suite with those of `layers` that exist.
     pub(super) fn new(copy: &'a Copy, layers: Vec<Layer>, patches: &'a [Patch]) -> Suite<'a> {
-        let simulated = copy.tree().join("model/tests/simulation.rs").exists();
+        let simulated = copy.tree().join("judge/tests/simulation.rs").exists();
         let layers =
             layers.into_iter().filter(|layer| *layer != Layer::Simulation || simulated).collect();
         Suite { copy, layers, patches }
@@ -119,7 +120,7 @@ impl<'a> Suite<'a> {
 
     /// The layers that may notice a sabotage: tests of the model do not cover the program.
     pub(super) fn layers_of(&self, patch: &Patch) -> Vec<Layer> {
-        let in_model = patch.touches_any("model/");
+        let in_model = patch.touches_any("judge/") || patch.touches_any("watch/");
         self.layers.iter().copied().filter(|layer| in_model || !layer.of_the_model()).collect()
     }
 
@@ -197,7 +198,9 @@ impl<'a> Suite<'a> {
     fn arguments(&self, layer: Layer, patch: Option<&Patch>) -> (Vec<String>, Vec<String>) {
         let owned =
             |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let model = |more: Vec<String>| [owned(&["-p", "lockwatch-model"]), more].concat();
+        let model = |more: Vec<String>| {
+            [owned(&["-p", "lockwatch-judge", "-p", "lockwatch-watch"]), more].concat()
+        };
         let program = |more: &[&str]| [owned(&["-p", "lockwatch"]), owned(more)].concat();
         match layer {
             Layer::Timelines => (model(owned(&["--test", "timelines"])), Vec::new()),
@@ -215,8 +218,11 @@ impl<'a> Suite<'a> {
     }
 
     fn tests_of_the_model(&self) -> Vec<String> {
-        let files =
-            std::fs::read_dir(self.copy.tree().join("model/tests")).into_iter().flatten().flatten();
+        let files = ["judge/tests", "watch/tests"]
+            .into_iter()
+            .flat_map(|folder| std::fs::read_dir(self.copy.tree().join(folder)))
+            .flatten()
+            .flatten();
         let rust = files
             .map(|entry| entry.path())
             .filter(|path| path.extension().is_some_and(|rust| rust == "rs"));

@@ -6,8 +6,8 @@
 //!
 //! "Free is free": the first free reading is believed at once.
 //!
-//! --- a/model/src/lock.rs
-//! +++ b/model/src/lock.rs
+//! --- a/judge/src/lock.rs
+//! +++ b/judge/src/lock.rs
 //! …
 //! ```
 
@@ -107,15 +107,15 @@ mod tests {
     use super::*;
 
     const WITH_HEAD: &str = "Rule: 6 confirmation\nNear: sampler:: agent::\n\nFree is\nfree.\n\n\
-        --- a/model/src/lock.rs\t2026\n+++ b/model/src/lock.rs\n@@ -1 +1 @@\n-a\n+b\n";
+        --- a/judge/src/lock.rs\t2026\n+++ b/judge/src/lock.rs\n@@ -1 +1 @@\n-a\n+b\n";
 
     #[test]
     fn a_head_says_what_it_is() {
         let patch = parsed(WITH_HEAD, Path::new("x/07-y.patch"), "07-y".to_owned());
         assert_eq!(patch.rule.as_deref(), Some("6 confirmation"));
         assert_eq!((patch.near.len(), patch.sentence()), (2, "Free is free."));
-        assert_eq!(patch.touches, ["model/src/lock.rs"]);
-        assert!(patch.touches_any("model/") && !patch.touches_any("src/"));
+        assert_eq!(patch.touches, ["judge/src/lock.rs"]);
+        assert!(patch.touches_any("judge/") && !patch.touches_any("src/"));
     }
 
     #[test]

@@ -6,13 +6,13 @@ mod cluster;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lockwatch_model::input::{Role, SentinelWord, Standing, Topology};
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::reply::Reply;
-use lockwatch_model::spec::{RedisIndex, RedisKind, TaskIndex};
-use lockwatch_model::time::Mono;
-use lockwatch_model::topology::replicated::Lead;
-use lockwatch_model::topology::sentinel::{self, Quorum};
+use lockwatch_judge::input::{Role, SentinelWord, Standing, Topology};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::spec::{RedisIndex, RedisKind, TaskIndex};
+use lockwatch_judge::time::Mono;
+use lockwatch_watch::redis::reply::Reply;
+use lockwatch_watch::redis::topology::replicated::Lead;
+use lockwatch_watch::redis::topology::sentinel::{self, Quorum};
 
 use self::cluster::Cluster;
 use super::node::{Duty, Heard};

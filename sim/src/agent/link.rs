@@ -1,8 +1,8 @@
 //! The single connection to a server: open, being dialled, or waiting to be dialled. Mirrors
 //! `src/sampler/link.rs` and `pace.rs`.
 
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::time::Mono;
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::time::Mono;
 
 use crate::rng::Rng;
 

@@ -6,16 +6,16 @@ mod greeting;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use lockwatch_model::accept::{Caps, Timing};
-use lockwatch_model::input::{NodeNewsKind, Outcome, Role, Standing};
-use lockwatch_model::read::{Scope, TaskRead};
-use lockwatch_model::reading::{
+use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, Standing};
+use lockwatch_judge::reading::{
     ClaimsReading, LockReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
 };
-use lockwatch_model::reply::Reply;
-use lockwatch_model::schedule::{Batch, BatchKind, Schedule, Sizes, Watched};
-use lockwatch_model::spec::{RedisKind, RedisSpec, TaskIndex, TaskSpec};
-use lockwatch_model::time::{AgentWall, Mono};
+use lockwatch_judge::spec::{RedisKind, RedisSpec, TaskIndex, TaskSpec};
+use lockwatch_judge::time::{AgentWall, Mono};
+use lockwatch_watch::redis::accept::{Caps, Timing};
+use lockwatch_watch::redis::read::{Scope, TaskRead};
+use lockwatch_watch::redis::reply::Reply;
+use lockwatch_watch::redis::schedule::{Batch, BatchKind, Schedule, Sizes, Watched};
 
 use super::link::Link;
 use super::question::{Answer, Question};

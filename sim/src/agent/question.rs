@@ -1,12 +1,12 @@
 //! One batch: its framing, its commands, and the decoding of its replies. Mirrors
 //! `src/sampler/question.rs`.
 
-use lockwatch_model::accept::{self, Caps, Timing};
-use lockwatch_model::input::{Attestation, Standing};
-use lockwatch_model::read::{Round, TaskRead};
-use lockwatch_model::reading::{TaskReading, Unknown};
-use lockwatch_model::reply::{Command, Reply};
-use lockwatch_model::spec::TaskIndex;
+use lockwatch_judge::input::{Attestation, Standing};
+use lockwatch_judge::reading::{TaskReading, Unknown};
+use lockwatch_judge::spec::TaskIndex;
+use lockwatch_watch::redis::accept::{self, Caps, Timing};
+use lockwatch_watch::redis::read::{Round, TaskRead};
+use lockwatch_watch::redis::reply::{Command, Reply};
 
 /// The structure of a batch, without the commands.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use lockwatch_model::reply::{Command, Reply};
+use lockwatch_watch::redis::reply::{Command, Reply};
 
 use super::Tagged;
 use crate::queue::Event;
@@ -11,7 +11,7 @@ use crate::rng::Rng;
 use crate::server::{Health, Value};
 use crate::truth::LockState;
 use crate::world::{Cut, Says, Switches, World};
-use lockwatch_model::time::Mono;
+use lockwatch_judge::time::Mono;
 
 /// A batch in transit.
 #[derive(Debug)]
@@ -372,7 +372,7 @@ fn answer(request: Box<Request>, world: &mut World) -> (usize, BatchTruth) {
         if cut.is_none() && !lost {
             world.queue.push(at, event);
         } else {
-            let outcome = Err(lockwatch_model::reading::Unknown::Timeout);
+            let outcome = Err(lockwatch_judge::reading::Unknown::Timeout);
             let timeout_ms =
                 world.plan.spec.redises.first().map_or(3_000, |redis| redis.timeout_ms);
             world.queue.push(

@@ -3,9 +3,9 @@
 
 use std::ops::RangeInclusive;
 
-use lockwatch_model::event::{End, LossSign};
-use lockwatch_model::reading::Holder;
-use lockwatch_model::spec::RedisKind;
+use lockwatch_judge::event::{End, LossSign};
+use lockwatch_judge::reading::Holder;
+use lockwatch_judge::spec::RedisKind;
 
 use super::{Answer, NOISE_MS, Newest, Oracle, STEP_MS};
 use crate::plan::Act;

@@ -1,9 +1,9 @@
 //! Liveness: a true and visible state must be reported in time. These checks use the truth, not the
 //! readings.
 
-use lockwatch_model::snapshot::TaskView;
-use lockwatch_model::spec::RedisKind;
-use lockwatch_model::time::Mono;
+use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::spec::RedisKind;
+use lockwatch_judge::time::Mono;
 
 use super::Oracle;
 use crate::agent::{LONGEST_MS, MONO_MS};

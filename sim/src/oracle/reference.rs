@@ -2,8 +2,8 @@
 //! It implements the rules of `docs/how-it-decides.md` independently, and uses nothing of the model
 //! but its instants.
 
-use lockwatch_model::spec::TaskSpec;
-use lockwatch_model::time::Mono;
+use lockwatch_judge::spec::TaskSpec;
+use lockwatch_judge::time::Mono;
 
 use crate::plan::Keeps;
 use crate::truth::{LockState, What};

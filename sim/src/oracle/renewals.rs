@@ -3,9 +3,9 @@
 
 use std::ops::RangeInclusive;
 
-use lockwatch_model::snapshot::{HoldView, TaskView};
-use lockwatch_model::spec::SchemeKind;
-use lockwatch_model::time::ServerTime;
+use lockwatch_judge::snapshot::{HoldView, TaskView};
+use lockwatch_judge::spec::SchemeKind;
+use lockwatch_judge::time::ServerTime;
 
 use super::{Answer, Newest, Oracle};
 use crate::agent::MONO_MS;

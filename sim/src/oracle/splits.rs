@@ -1,8 +1,8 @@
 //! Checks splits: each reported party must really have acted as holder at the same time as the
 //! other.
 
-use lockwatch_model::event::{Party, SplitKind};
-use lockwatch_model::spec::RedisKind;
+use lockwatch_judge::event::{Party, SplitKind};
+use lockwatch_judge::spec::RedisKind;
 
 use super::Oracle;
 use crate::agent::MONO_MS;

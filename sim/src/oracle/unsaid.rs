@@ -1,8 +1,8 @@
 //! Checks that a split is reported when two holders are proven and the agent could see them.
 
-use lockwatch_model::event::SplitKind;
-use lockwatch_model::snapshot::TaskView;
-use lockwatch_model::spec::RedisKind;
+use lockwatch_judge::event::SplitKind;
+use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::spec::RedisKind;
 
 use super::{Answer, Oracle};
 use crate::truth::LockState;

@@ -1,8 +1,8 @@
 //! The verdict that follows from what the readings found, by the table of `docs/how-it-decides.md`.
 //! If the table keeps the verdict, it must stay.
 
-use lockwatch_model::snapshot::TaskView;
-use lockwatch_model::verdict::{Verdict, Wanted};
+use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::verdict::{Verdict, Wanted};
 
 use super::{Newest, Oracle, TaskFacts};
 use crate::agent::mono;

@@ -1,6 +1,6 @@
 //! The replies of a server to the commands of the model, as Redis gives them.
 
-use lockwatch_model::reply::{Command, Reply, ServerError};
+use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
 
 use super::{Entry, Health, Server, Value};
 

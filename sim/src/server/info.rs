@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use lockwatch_model::reply::Reply;
+use lockwatch_watch::redis::reply::Reply;
 
 use super::{Health, Server};
 

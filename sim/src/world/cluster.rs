@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use lockwatch_model::spec::RedisKind;
-use lockwatch_model::topology::cluster::{SLOTS, slot};
+use lockwatch_judge::spec::RedisKind;
+use lockwatch_watch::redis::topology::cluster::{SLOTS, slot};
 
 use super::acts::Heal;
 use super::{Task, World};

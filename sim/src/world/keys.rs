@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use lockwatch_model::spec::{Codec, ProgressSource, SchemeKind, TaskSpec, WantedSource};
+use lockwatch_judge::spec::{Codec, ProgressSource, SchemeKind, TaskSpec, WantedSource};
 
 use super::{Task, Worker};
 use crate::plan::Plan;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockwatch_model::spec::{Codec, WantedSource};
+use lockwatch_judge::spec::{Codec, WantedSource};
 
 use super::World;
 use super::keys::{switch_text, user};

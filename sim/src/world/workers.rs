@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use lockwatch_model::spec::{ProgressSource, WantedSource};
+use lockwatch_judge::spec::{ProgressSource, WantedSource};
 
 use super::users::Says;
 use super::{Task, World};

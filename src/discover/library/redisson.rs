@@ -1,8 +1,8 @@
 //! Redisson: the hash of a lock, and the keys beside it.
 
-use lockwatch_model::reading::Mode;
-use lockwatch_model::scheme::{self, Value};
-use lockwatch_model::spec::SchemeKind;
+use lockwatch_judge::reading::Mode;
+use lockwatch_judge::spec::SchemeKind;
+use lockwatch_watch::redis::scheme::{self, Value};
 
 use super::{Content, Guess, Laid, Role, Seen};
 use crate::discover::shape::{is_number, is_uuid, split_last};

@@ -1,7 +1,7 @@
 //! Locks that are a token in a string key. Most libraries leave no other mark, so that both name
 //! and value must match.
 
-use lockwatch_model::spec::SchemeKind;
+use lockwatch_judge::spec::SchemeKind;
 
 use super::jobs::{contains, shape};
 use super::{Content, Guess, Laid, Seen};

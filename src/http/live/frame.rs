@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use lockwatch_model::time::AgentWall;
-use lockwatch_model::verdict::Verdict;
+use lockwatch_judge::time::AgentWall;
+use lockwatch_judge::verdict::Verdict;
 use serde::Serialize;
 use serde::ser::Serializer;
 use serde_json::{Value, json};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use lockwatch_model::snapshot::TaskView;
-use lockwatch_model::time::AgentWall;
-use lockwatch_model::verdict::Verdict;
+use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::time::AgentWall;
+use lockwatch_judge::verdict::Verdict;
 
 use crate::http::page::redises;
 use crate::http::page::row::{Pulse, Row};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use lockwatch_model::snapshot::{Snapshot, TaskView};
-use lockwatch_model::time::Mono;
-use lockwatch_model::verdict::Verdict;
+use lockwatch_judge::snapshot::{Snapshot, TaskView};
+use lockwatch_judge::time::Mono;
+use lockwatch_judge::verdict::Verdict;
 use serde_json::Value;
 
 use super::*;
@@ -50,7 +50,7 @@ impl Story {
 
     /// The progress of a task moved: a pulse.
     fn works(&mut self, name: &str, at: i64) -> &mut Story {
-        self.change(name, |view| view.progress_moved = Some(lockwatch_model::time::ServerTime(at)))
+        self.change(name, |view| view.progress_moved = Some(lockwatch_judge::time::ServerTime(at)))
     }
 
     fn snapshot(&mut self) -> Arc<Published> {

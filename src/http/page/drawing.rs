@@ -6,9 +6,9 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
-use lockwatch_model::event::End;
-use lockwatch_model::reading::Holder;
-use lockwatch_model::time::AgentWall;
+use lockwatch_judge::event::End;
+use lockwatch_judge::reading::Holder;
+use lockwatch_judge::time::AgentWall;
 
 use super::html::Text;
 use super::timeline::{Instant, Mark, Span, Stretch, Timeline, What};

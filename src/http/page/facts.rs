@@ -3,9 +3,9 @@
 
 use std::fmt::Write as _;
 
-use lockwatch_model::event::{End, SplitKind};
-use lockwatch_model::snapshot::{TaskView, Totals};
-use lockwatch_model::time::AgentWall;
+use lockwatch_judge::event::{End, SplitKind};
+use lockwatch_judge::snapshot::{TaskView, Totals};
+use lockwatch_judge::time::AgentWall;
 
 use super::html::Text;
 use super::moving::{Markup, Moment};
@@ -116,7 +116,7 @@ fn write_outage(markup: &mut Markup, published: &Published, view: &TaskView) {
 
 fn write_splits(markup: &mut Markup, published: &Published, view: &TaskView) {
     for split in &view.splits {
-        let name = |party: &lockwatch_model::event::Party| match &party.node {
+        let name = |party: &lockwatch_judge::event::Party| match &party.node {
             Some(node) => {
                 format!("{} at {}", holder_label(&party.holder), escape(node.as_bytes())).into()
             }

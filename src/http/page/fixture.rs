@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lockwatch_model::reading::{Holder, Mode};
-use lockwatch_model::snapshot::{Durations, HoldView, Snapshot, TaskView, TaskViews};
-use lockwatch_model::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
-use lockwatch_model::time::{AgentWall, Mono};
-use lockwatch_model::verdict::{LockFact, Rule, Verdict, Wanted};
+use lockwatch_judge::reading::{Holder, Mode};
+use lockwatch_judge::snapshot::{Durations, HoldView, Snapshot, TaskView, TaskViews};
+use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
+use lockwatch_judge::time::{AgentWall, Mono};
+use lockwatch_judge::verdict::{LockFact, Rule, Verdict, Wanted};
 
 use crate::published::Published;
 

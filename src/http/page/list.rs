@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::iter;
 use std::sync::Arc;
 
-use lockwatch_model::snapshot::TaskView;
-use lockwatch_model::verdict::Verdict;
+use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::verdict::Verdict;
 
 use super::html::{Exact, Text};
 use super::query::{Group, ListQuery};

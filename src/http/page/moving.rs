@@ -5,7 +5,7 @@
 use std::fmt::{self, Write as _};
 use std::hash::{Hash, Hasher};
 
-use lockwatch_model::time::{AgentWall, Mono};
+use lockwatch_judge::time::{AgentWall, Mono};
 
 use super::html::Text;
 use super::row::Pulse;

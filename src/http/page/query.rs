@@ -1,8 +1,8 @@
 //! The query of the list: which tasks to show, and how to group them. The script applies the same
 //! filter to the rows that it has.
 
-use lockwatch_model::snapshot::TaskView;
-use lockwatch_model::verdict::Verdict;
+use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::verdict::Verdict;
 
 use crate::http::parameters::lenient;
 

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use lockwatch_model::input::{Role, WakeUpState};
-use lockwatch_model::snapshot::{NodeView, RedisView};
+use lockwatch_judge::input::{Role, WakeUpState};
+use lockwatch_judge::snapshot::{NodeView, RedisView};
 
 use super::html::Text;
 use crate::output::identity::escape;

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use lockwatch_model::input::Role;
-use lockwatch_model::reading::{Holder, Mode};
-use lockwatch_model::snapshot::{HoldView, NodeView, TaskView, WitnessView};
-use lockwatch_model::spec::WantedSource;
-use lockwatch_model::time::{AgentWall, ServerTime};
-use lockwatch_model::verdict::{Rule, Verdict, Wanted};
+use lockwatch_judge::input::Role;
+use lockwatch_judge::reading::{Holder, Mode};
+use lockwatch_judge::snapshot::{HoldView, NodeView, TaskView, WitnessView};
+use lockwatch_judge::spec::WantedSource;
+use lockwatch_judge::time::{AgentWall, ServerTime};
+use lockwatch_judge::verdict::{Rule, Verdict, Wanted};
 
 use super::html::{self, Exact, Text};
 use super::moving::{Markup, Moment};
@@ -372,9 +372,9 @@ pub(super) fn write_past(markup: &mut Markup, published: &Published, view: &Task
 
 #[cfg(test)]
 mod tests {
-    use lockwatch_model::snapshot::{Past, SwitchView};
-    use lockwatch_model::spec::{Codec, TaskSpec, WantedSpec};
-    use lockwatch_model::time::Mono;
+    use lockwatch_judge::snapshot::{Past, SwitchView};
+    use lockwatch_judge::spec::{Codec, TaskSpec, WantedSpec};
+    use lockwatch_judge::time::Mono;
 
     use super::super::fixture::{free, held, holder, published};
     use super::*;

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use lockwatch_model::snapshot::TaskView;
-use lockwatch_model::spec::{ProgressSource, TaskSpec, WantedSource};
+use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::spec::{ProgressSource, TaskSpec, WantedSource};
 
 use super::html::Text;
 use super::words::limit;

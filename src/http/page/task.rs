@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use lockwatch_model::event::Subject;
-use lockwatch_model::snapshot::TaskView;
+use lockwatch_judge::event::Subject;
+use lockwatch_judge::snapshot::TaskView;
 
 use super::drawing::{Scale, picture, table};
 use super::facts;

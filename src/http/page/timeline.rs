@@ -8,11 +8,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lockwatch_model::event::{End, Event, EventKind, SplitKind, Subject};
-use lockwatch_model::reading::{Holder, Unknown};
-use lockwatch_model::snapshot::TaskView;
-use lockwatch_model::time::Mono;
-use lockwatch_model::verdict::{Rule, Verdict};
+use lockwatch_judge::event::{End, Event, EventKind, SplitKind, Subject};
+use lockwatch_judge::reading::{Holder, Unknown};
+use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::time::Mono;
+use lockwatch_judge::verdict::{Rule, Verdict};
 
 use super::row::present;
 
@@ -399,8 +399,8 @@ impl What {
 
 #[cfg(test)]
 mod tests {
-    use lockwatch_model::snapshot::Durations;
-    use lockwatch_model::spec::RedisIndex;
+    use lockwatch_judge::snapshot::Durations;
+    use lockwatch_judge::spec::RedisIndex;
 
     use super::super::fixture::{free, held as held_view, holder};
     use super::*;
@@ -496,7 +496,7 @@ mod tests {
         ];
         let mut view = held_view("a", 300_000, 600_000, 1);
         view.renewals = [Mono(590_000)].into();
-        view.hold.as_mut().unwrap().acquired = Some(lockwatch_model::time::ServerTime(1));
+        view.hold.as_mut().unwrap().acquired = Some(lockwatch_judge::time::ServerTime(1));
         let expected = [
             "0-100 a at least expired",
             "130-300 b replaced",

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use lockwatch_model::time::Mono;
+use lockwatch_judge::time::Mono;
 
 /// Maximum number of lines of one kind per window.
 pub(super) const KIND_MAX: u64 = 20;

@@ -3,8 +3,8 @@
 use std::mem::size_of;
 use std::sync::Arc;
 
-use lockwatch_model::event::{EventKind, Party};
-use lockwatch_model::reading::Holder;
+use lockwatch_judge::event::{EventKind, Party};
+use lockwatch_judge::reading::Holder;
 
 use super::Kept;
 

@@ -3,7 +3,7 @@
 use std::iter;
 use std::sync::Arc;
 
-use lockwatch_model::event::Subject;
+use lockwatch_judge::event::Subject;
 use serde::Serialize;
 
 use super::part::wall;

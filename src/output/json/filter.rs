@@ -1,7 +1,7 @@
 //! The filter of the list of tasks.
 
-use lockwatch_model::snapshot::TaskView;
-use lockwatch_model::verdict::{Verdict, Wanted};
+use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::verdict::{Verdict, Wanted};
 
 use crate::output::identity::{escape, holder_label};
 

@@ -1,8 +1,8 @@
 //! Parts that several bodies share, and the format of instants and texts.
 
-use lockwatch_model::histogram::Histogram;
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::time::{AgentWall, Mono, ServerTime};
+use lockwatch_judge::histogram::Histogram;
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 use serde::Serialize;
 
 use crate::output::clock::{rfc3339, seconds};

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use lockwatch_model::event::Fate;
-use lockwatch_model::input::{Role, SentinelWord, WakeUps};
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::snapshot::{NodeView, RedisView};
+use lockwatch_judge::event::Fate;
+use lockwatch_judge::input::{Role, SentinelWord, WakeUps};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::snapshot::{NodeView, RedisView};
 use serde::Serialize;
 
 use super::part::{

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use lockwatch_model::event::{End, Party, SplitKind};
-use lockwatch_model::reading::Holder;
-use lockwatch_model::snapshot::{
+use lockwatch_judge::event::{End, Party, SplitKind};
+use lockwatch_judge::reading::Holder;
+use lockwatch_judge::snapshot::{
     HoldView, Judged, Past, SplitView, SwitchView, TaskView, WitnessView,
 };
-use lockwatch_model::spec::{Codec, TaskSpec};
-use lockwatch_model::verdict::Verdict;
+use lockwatch_judge::spec::{Codec, TaskSpec};
+use lockwatch_judge::verdict::Verdict;
 use serde::Serialize;
 
 use super::part::{

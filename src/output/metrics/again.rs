@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use lockwatch_model::snapshot::{HeldBy, TaskView};
+use lockwatch_judge::snapshot::{HeldBy, TaskView};
 
 use super::Agent;
 use super::part::{Content, Description, Page, Part};

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::LazyLock;
 
-use lockwatch_model::histogram::Histogram;
+use lockwatch_judge::histogram::Histogram;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode_registry;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};

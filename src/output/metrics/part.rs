@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use lockwatch_model::snapshot::{RedisView, TaskView};
+use lockwatch_judge::snapshot::{RedisView, TaskView};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use lockwatch_model::event::{End, Fate, SplitKind};
-use lockwatch_model::histogram::Histogram;
-use lockwatch_model::input::{Role, WakeUpState};
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::snapshot::{
+use lockwatch_judge::event::{End, Fate, SplitKind};
+use lockwatch_judge::histogram::Histogram;
+use lockwatch_judge::input::{Role, WakeUpState};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::snapshot::{
     HANDOVER_BOUNDS_MS, HoldView, NodeView, OUTAGE_BOUNDS_MS, RENEWAL_LATENCY_BOUNDS_MS, RedisView,
     SAMPLE_BOUNDS_MS, TaskView,
 };
-use lockwatch_model::spec::RedisKind;
-use lockwatch_model::time::ServerTime;
-use lockwatch_model::verdict::{Verdict, Wanted};
+use lockwatch_judge::spec::RedisKind;
+use lockwatch_judge::time::ServerTime;
+use lockwatch_judge::verdict::{Verdict, Wanted};
 
 use super::{Agent, holder_series, info_labels};
 use crate::output::identity::{escape, fingerprint};

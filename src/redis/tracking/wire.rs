@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, Read};
 
-use lockwatch_model::reading::Unknown;
+use lockwatch_judge::reading::Unknown;
 use redis::{Parser, PushKind, Value};
 
 use crate::redis::Failure;

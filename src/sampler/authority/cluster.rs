@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lockwatch_model::input::{Role, Standing};
-use lockwatch_model::read::Scope;
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::spec::{Key, ProgressSource, TaskIndex, TaskSpec, WantedSource};
-use lockwatch_model::time::Mono;
-use lockwatch_model::topology::Announced;
-use lockwatch_model::topology::cluster::{SLOTS, SlotMap, slot};
+use lockwatch_judge::input::{Role, Standing};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::spec::{Key, ProgressSource, TaskIndex, TaskSpec, WantedSource};
+use lockwatch_judge::time::Mono;
+use lockwatch_watch::redis::read::Scope;
+use lockwatch_watch::redis::topology::Announced;
+use lockwatch_watch::redis::topology::cluster::{SLOTS, SlotMap, slot};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use lockwatch_model::accept::Timing;
-use lockwatch_model::input::{NodeNewsKind, Outcome, Role, Standing};
-use lockwatch_model::reading::{
+use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, Standing};
+use lockwatch_judge::reading::{
     ClaimsReading, LockReading, PauseReading, ProgressReading, SwitchesReading, TaskReading,
     Unknown,
 };
-use lockwatch_model::reply::Reply;
-use lockwatch_model::spec::{TaskIndex, TaskSpec};
-use lockwatch_model::time::{Mono, ServerTime};
+use lockwatch_judge::spec::{TaskIndex, TaskSpec};
+use lockwatch_judge::time::{Mono, ServerTime};
+use lockwatch_watch::redis::accept::Timing;
+use lockwatch_watch::redis::reply::Reply;
 use tokio::task::JoinError;
 
 use super::asking::{Flight, Flying, Landing, What};
@@ -349,7 +349,7 @@ fn has_moved(reading: &TaskReading) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use lockwatch_model::reading::Beside;
+    use lockwatch_judge::reading::Beside;
 
     use super::*;
 

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use lockwatch_model::accept::Caps;
-use lockwatch_model::input::{Outcome, Role, Standing};
-use lockwatch_model::read::{Scope, TaskRead};
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::reply::{Command, Reply};
-use lockwatch_model::schedule::Batch;
-use lockwatch_model::spec::{TaskIndex, TaskSpec};
-use lockwatch_model::time::{AgentWall, Mono};
+use lockwatch_judge::input::{Outcome, Role, Standing};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::spec::{TaskIndex, TaskSpec};
+use lockwatch_judge::time::{AgentWall, Mono};
+use lockwatch_watch::redis::accept::Caps;
+use lockwatch_watch::redis::read::{Scope, TaskRead};
+use lockwatch_watch::redis::reply::{Command, Reply};
+use lockwatch_watch::redis::schedule::Batch;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Node;

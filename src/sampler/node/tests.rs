@@ -4,13 +4,13 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use lockwatch_model::accept::RoleCheck;
-use lockwatch_model::input::{Input, Sample};
-use lockwatch_model::read::{Scope, TaskRead};
-use lockwatch_model::reply::{Command, Reply, ServerError};
-use lockwatch_model::schedule::{BATCH_TASKS, BatchKind};
-use lockwatch_model::spec::{LockSpec, RedisIndex, SchemeKind};
-use lockwatch_model::time::AgentWall;
+use lockwatch_judge::input::{Input, Sample};
+use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind};
+use lockwatch_judge::time::AgentWall;
+use lockwatch_watch::redis::accept::RoleCheck;
+use lockwatch_watch::redis::read::{Scope, TaskRead};
+use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
+use lockwatch_watch::redis::schedule::{BATCH_TASKS, BatchKind};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;

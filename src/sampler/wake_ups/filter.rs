@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use lockwatch_model::spec::{Key, TaskIndex};
-use lockwatch_model::wake_ups::{prefixes, watched_keys};
+use lockwatch_judge::spec::{Key, TaskIndex};
+use lockwatch_watch::redis::wake_ups::{prefixes, watched_keys};
 
 use crate::sampler::Tasks;
 
@@ -58,7 +58,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use lockwatch_model::spec::{
+    use lockwatch_judge::spec::{
         Codec, LockSpec, RedisIndex, SchemeKind, TaskSpec, WantedSource, WantedSpec,
     };
 

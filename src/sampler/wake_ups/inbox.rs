@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::mem::take;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lockwatch_model::input::{self, WakeUpState};
-use lockwatch_model::spec::TaskIndex;
+use lockwatch_judge::input::{self, WakeUpState};
+use lockwatch_judge::spec::TaskIndex;
 use tokio::sync::mpsc;
 
 use super::Filter;
@@ -112,7 +112,7 @@ impl Contents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwatch_model::spec::{
+    use lockwatch_judge::spec::{
         Codec, LockSpec, RedisIndex, SchemeKind, TaskSpec, WantedSource, WantedSpec,
     };
 

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch_model::input::WakeUpState;
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::time::Mono;
-use lockwatch_model::wake_ups::{Bucket, changes_per_s};
+use lockwatch_judge::input::WakeUpState;
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::time::Mono;
+use lockwatch_watch::redis::wake_ups::{Bucket, changes_per_s};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 

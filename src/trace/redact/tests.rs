@@ -1,12 +1,12 @@
 use std::sync::Arc;
 
-use lockwatch_model::accept::{Caps, RoleCheck};
-use lockwatch_model::read::{Round, Scope, TaskRead};
-use lockwatch_model::reply::ServerError;
-use lockwatch_model::spec::{
+use lockwatch_judge::spec::{
     ClaimsSpec, Codec, LockSpec, ProgressSpec, RedisIndex, SchemeKind, TaskSpec, WantedSource,
     WantedSpec,
 };
+use lockwatch_watch::redis::accept::{Caps, RoleCheck};
+use lockwatch_watch::redis::read::{Round, Scope, TaskRead};
+use lockwatch_watch::redis::reply::ServerError;
 
 use super::*;
 

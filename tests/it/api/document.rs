@@ -5,11 +5,11 @@ use crate::support::PATIENCE;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lockwatch::output::events::{KINDS, LEVELS};
-use lockwatch_model::event::{End, Fate, SplitKind};
-use lockwatch_model::input::WakeUpState;
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::spec::{Codec, SchemeKind};
-use lockwatch_model::verdict::{LockFact, Rule, Verdict, Wanted};
+use lockwatch_judge::event::{End, Fate, SplitKind};
+use lockwatch_judge::input::WakeUpState;
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::spec::{Codec, SchemeKind};
+use lockwatch_judge::verdict::{LockFact, Rule, Verdict, Wanted};
 use serde_json::{Value, json};
 
 use super::schema::Schemas;

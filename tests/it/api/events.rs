@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use lockwatch::http::Limits;
-use lockwatch_model::event::{Event, EventKind, Subject};
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::spec::RedisIndex;
-use lockwatch_model::time::{Mono, ServerTime};
+use lockwatch_judge::event::{Event, EventKind, Subject};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::spec::RedisIndex;
+use lockwatch_judge::time::{Mono, ServerTime};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 

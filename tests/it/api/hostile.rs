@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use lockwatch_model::event::{Event, EventKind, Party, SplitKind, Subject};
-use lockwatch_model::reading::Holder;
-use lockwatch_model::snapshot::{SplitView, SwitchView, TaskView};
-use lockwatch_model::spec::Codec;
-use lockwatch_model::time::Mono;
-use lockwatch_model::verdict::{Rule, Verdict};
+use lockwatch_judge::event::{Event, EventKind, Party, SplitKind, Subject};
+use lockwatch_judge::reading::Holder;
+use lockwatch_judge::snapshot::{SplitView, SwitchView, TaskView};
+use lockwatch_judge::spec::Codec;
+use lockwatch_judge::time::Mono;
+use lockwatch_judge::verdict::{Rule, Verdict};
 use serde_json::Value;
 
 use super::sse::Stream;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use lockwatch::published::Published;
-use lockwatch_model::event::{Party, SplitKind};
-use lockwatch_model::snapshot::{Judged, Past, SplitView, TaskView};
-use lockwatch_model::time::Mono;
-use lockwatch_model::verdict::{Facts, LockFact, Rule, Verdict, Wanted};
+use lockwatch_judge::event::{Party, SplitKind};
+use lockwatch_judge::snapshot::{Judged, Past, SplitView, TaskView};
+use lockwatch_judge::time::Mono;
+use lockwatch_judge::verdict::{Facts, LockFact, Rule, Verdict, Wanted};
 use serde_json::{Value, json};
 
 use crate::http::{Server, start};
@@ -225,7 +225,7 @@ async fn one_task_tells_what_its_verdict_rests_on() {
         over_wind_down: false,
         blind: false,
     };
-    let secret = lockwatch_model::reading::Holder { secret: true, ..holder(b"abc") };
+    let secret = lockwatch_judge::reading::Holder { secret: true, ..holder(b"abc") };
     let parties = vec![
         Party { holder: holder(b"new"), node: None },
         Party { holder: secret, node: Some("10.0.0.6:6379".into()) },

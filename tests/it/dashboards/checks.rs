@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lockwatch_model::verdict::Verdict;
+use lockwatch_judge::verdict::Verdict;
 use serde_json::Value;
 
 use super::board::{

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use lockwatch::explain::{Explanation, Seen, Trace, Watched, explanation, text};
-use lockwatch_model::event::{Party, SplitKind};
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::snapshot::{Judged, NodeView, SplitView, TaskView};
-use lockwatch_model::spec::RedisKind;
-use lockwatch_model::time::Mono;
-use lockwatch_model::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge};
+use lockwatch_judge::event::{Party, SplitKind};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::snapshot::{Judged, NodeView, SplitView, TaskView};
+use lockwatch_judge::spec::RedisKind;
+use lockwatch_judge::time::Mono;
+use lockwatch_judge::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge};
 
 use crate::snapshots::{
     NOW, full_task, good_node, good_redis, hold, holder, published, stopped_task,

@@ -8,7 +8,7 @@ use lockwatch::output::exposition::{Page, Pages, Variant, make};
 use lockwatch::output::metrics::{Selection, TABLE};
 use lockwatch::output::negotiate::{Coding, Format};
 use lockwatch::published::Published;
-use lockwatch_model::snapshot::TaskView;
+use lockwatch_judge::snapshot::TaskView;
 
 use super::whole;
 use crate::snapshots::{RELOAD, full_task, good_redis, published};

@@ -7,7 +7,7 @@ mod losses;
 mod moves;
 
 use crate::support::PATIENCE;
-use lockwatch_model::topology::cluster::{SLOTS, slot};
+use lockwatch_watch::redis::topology::cluster::{SLOTS, slot};
 
 use crate::support::agent::Agent;
 use crate::support::cluster::Cluster;

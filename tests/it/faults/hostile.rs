@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use lockwatch_model::reply::Reply;
+use lockwatch_watch::redis::reply::Reply;
 
 use super::locks::{HOLDER, connect, switch, take};
 use super::redis_block;

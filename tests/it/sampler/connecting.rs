@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use lockwatch::config::{HostPort, Login, PasswordSource, RedisConfig, Servers};
 use lockwatch::redis::{self, Connection, Failure};
-use lockwatch_model::accept::{Caps, RoleCheck};
-use lockwatch_model::input::Role;
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::reply::{Command, Reply};
+use lockwatch_judge::input::Role;
+use lockwatch_judge::reading::Unknown;
+use lockwatch_watch::redis::accept::{Caps, RoleCheck};
+use lockwatch_watch::redis::reply::{Command, Reply};
 
 use super::config;
 use crate::support::redis::{Keep, RedisServer};

@@ -9,13 +9,13 @@ use lockwatch::clock::Clock;
 use lockwatch::config::RedisConfig;
 use lockwatch::sampler::{Assignment, run};
 use lockwatch::trace::Traces;
-use lockwatch_model::input::{Input, NodeNewsKind, Outcome, Sample};
-use lockwatch_model::reading::{LockReading, Unknown};
-use lockwatch_model::schedule::BATCH_TASKS;
-use lockwatch_model::spec::{
+use lockwatch_judge::input::{Input, NodeNewsKind, Outcome, Sample};
+use lockwatch_judge::reading::{LockReading, Unknown};
+use lockwatch_judge::spec::{
     Codec, LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec,
 };
-use lockwatch_model::time::Mono;
+use lockwatch_judge::time::Mono;
+use lockwatch_watch::redis::schedule::BATCH_TASKS;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -177,7 +177,7 @@ async fn an_expiry_is_seen_at_once_and_confirmed_even_if_the_interval_is_long() 
     let mut bench = Bench::start(config, 1);
     let held = bench.next_read().await;
     let LockReading::Held(lock) = readings(&held)[0].1 else { panic!("{held:?}") };
-    let lockwatch_model::reading::Deadline::At(deadline) = lock.deadline else {
+    let lockwatch_judge::reading::Deadline::At(deadline) = lock.deadline else {
         panic!("{lock:?}")
     };
     let free = bench.next_read().await;

@@ -17,7 +17,7 @@ pub(crate) mod replicas;
 pub(crate) mod sentinels;
 pub(crate) mod skip;
 pub(crate) mod standstill;
-#[path = "../../../model/tests/truth/mod.rs"]
+#[path = "../../../judge/tests/truth/mod.rs"]
 pub(crate) mod truth;
 pub(crate) mod view;
 #[path = "../../../fuzz/targets/src/wire.rs"]

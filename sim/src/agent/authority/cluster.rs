@@ -5,12 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lockwatch_model::input::{Role, Standing};
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::reply::Reply;
-use lockwatch_model::spec::TaskIndex;
-use lockwatch_model::time::Mono;
-use lockwatch_model::topology::cluster::{self, SLOTS, SlotMap, slot};
+use lockwatch_judge::input::{Role, Standing};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::spec::TaskIndex;
+use lockwatch_judge::time::Mono;
+use lockwatch_watch::redis::reply::Reply;
+use lockwatch_watch::redis::topology::cluster::{self, SLOTS, SlotMap, slot};
 
 use super::{Duty, FORMER_MS, Plan};
 use crate::plan::address;

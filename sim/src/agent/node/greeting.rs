@@ -1,9 +1,9 @@
 //! The dial of a server: its duration, its result, and the batch sent with the greeting.
 
-use lockwatch_model::accept::{Caps, RoleCheck};
-use lockwatch_model::input::{NodeNewsKind, Role};
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::reply::Reply;
+use lockwatch_judge::input::{NodeNewsKind, Role};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_watch::redis::accept::{Caps, RoleCheck};
+use lockwatch_watch::redis::reply::Reply;
 
 use super::super::Out;
 use super::{Heard, Node, What};

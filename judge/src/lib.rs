@@ -1,0 +1,64 @@
+//! The pure core of lockwatch.
+//!
+//! Evidence goes in; verdicts, durations and events come out. This crate is `no_std` and has
+//! no dependency. It cannot name a clock, a socket, a file or a random number, so every run can be
+//! repeated exactly. The feature `serde` only adds the serialised form of inputs, for recordings.
+//!
+//! The data flow, in one direction:
+//!
+//! ```text
+//! input (what was read, and by whose sight) ──> state::State::step ──> snapshot, event
+//! ```
+#![no_std]
+// A watcher that panics over unexpected bytes misses an alert.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::unreachable
+    )
+)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+// Must come before the modules that use its macro.
+#[macro_use]
+mod named;
+
+#[cfg(feature = "serde")]
+mod bytes;
+mod clocks;
+mod earlier;
+pub mod event;
+mod evidence;
+mod failover_report;
+mod generation;
+pub mod histogram;
+pub mod input;
+mod lock;
+mod lost;
+mod node;
+pub mod reading;
+mod redis;
+mod renewal;
+pub mod snapshot;
+pub mod spec;
+mod split;
+pub mod state;
+mod switches;
+mod task;
+pub mod time;
+pub mod verdict;
+mod witness;
+
+pub use split::clients_meet;
+pub use witness::PHANTOM_MS;
+
+#[cfg(test)]
+#[path = "../tests/truth/mod.rs"]
+mod truth;

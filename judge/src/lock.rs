@@ -1,0 +1,759 @@
+//! Tracks one lock over time: its holders and when they acquired it, how holds begin and end, and
+//! when "free" may be believed.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::earlier::{BRIEF_MS, Earlier};
+use crate::event::End;
+use crate::generation::{Delta, Mark};
+use crate::reading::{Deadline, Held, Holder, LockReading, Mode, Unknown};
+use crate::renewal::{Deadlines, Leases, Move, NOISE_MS, PeriodRule, RHYTHM, Seen, set_between};
+use crate::spec::LockSpec;
+use crate::time::{Mono, ServerTime};
+use crate::verdict::LockFact;
+
+/// A first "free" must be seen again after at least this time.
+pub(crate) const CONFIRM_AFTER_MS: u64 = 250;
+
+/// Number of deadlines remembered for a hold. Replication is rarely behind by more renewals.
+const WRITTEN_MAX: usize = 4;
+
+/// The state of one lock.
+#[derive(Clone, Debug)]
+pub(crate) struct Lock {
+    pub(crate) leases: Leases,
+    rule: PeriodRule,
+    /// As of the newest accepted reading.
+    present: Present,
+    /// Whether the newest attempt gave an accepted reading.
+    newest: Result<(), Unknown>,
+    /// The newest accepted reading.
+    last: Option<Seen>,
+    /// The replication offset of the server at that reading.
+    last_offset: Option<u64>,
+    earlier: Earlier,
+}
+
+#[derive(Clone, Debug)]
+enum Present {
+    Nothing,
+    Held(Box<Hold>),
+    Free { first: Mono, confirmed: bool, fact_before: LockFact },
+}
+
+/// A hold, from its first to its newest reading.
+#[derive(Clone, Debug)]
+pub(crate) struct Hold {
+    pub(crate) held: Arc<Held>,
+    /// When it was first seen.
+    pub(crate) first_seen: Mono,
+    /// When it was last seen.
+    pub(crate) last_seen: Mono,
+    /// Latest possible beginning. Equal to `first_seen` unless the lease allows a better estimate.
+    pub(crate) began: Mono,
+    /// Whether the beginning was observed.
+    pub(crate) start_seen: bool,
+    /// When it was acquired, on the server's clock.
+    pub(crate) acquired: Option<ServerTime>,
+    pub(crate) deadlines: Deadlines,
+    /// Since when its deadline moved only in the rhythm of its watchdog, so that no other client
+    /// held the lock since then, however briefly.
+    pub(crate) sure_since: Mono,
+    /// Since when only a timely renewal moved the deadline, so that another holder in between is
+    /// unlikely.
+    whole_since: Mono,
+    /// Both values from before the newest readings without a deadline. The next reading with a
+    /// deadline decides whether they still hold.
+    untold: Option<(Mono, Mono)>,
+    pub(crate) overdue_ms: u64,
+    /// The holder's last sign of life.
+    pub(crate) last_life: Mono,
+    /// A replication offset at which this hold certainly had not begun; `None` if unknown, or if it
+    /// belongs to another history than the present one.
+    pub(crate) offset_before: Option<u64>,
+    /// The offset by which the holder's previous hold was certainly over, if any.
+    pub(crate) earlier_over: Option<u64>,
+    /// Until this deadline, this may be that previous hold, whose end did not reach this history.
+    left_until: Option<ServerTime>,
+    /// The newest reading had no deadline, and the same clock reported none before for these data.
+    deadline_unknown: bool,
+    /// The newest deadlines, and the points by which they had certainly been written, in the
+    /// present history.
+    written: Vec<(Mark, Mono)>,
+    /// The point at which the newest deadline certainly was not written yet, if a renewal in the
+    /// present history set it.
+    renewed_after: Option<Mono>,
+}
+
+impl Hold {
+    /// Minimum duration of the hold, as of its newest reading, in milliseconds.
+    pub(crate) fn held_ms(&self) -> u64 {
+        self.last_seen.since_ms(self.began)
+    }
+
+    /// Whether a hold that was gone before its deadline may have been lost by `at`. Data that the
+    /// new history certainly shares were not lost, and did not expire before the deadline that they
+    /// had there.
+    pub(crate) fn may_be_lost(&self, delta: Delta, at: Mono) -> bool {
+        let kept =
+            self.written.iter().any(|(mark, until)| delta.surely_includes(*mark) && at < *until);
+        delta.may_lose_locks() && !kept
+    }
+
+    /// Whether this may be the holder's previous hold, released where that release is no longer
+    /// known.
+    fn may_be_leftover(&self) -> bool {
+        self.left_until
+            .zip(self.deadlines.newest())
+            .is_some_and(|(until, deadline)| deadline <= until)
+    }
+
+    fn note_written(&mut self, context: Context) {
+        let until = match self.held.deadline {
+            Deadline::At(deadline) => context.seen.mono_of(deadline),
+            Deadline::Never => Mono(u64::MAX),
+            Deadline::Torn => return,
+        };
+        if self.written.len() >= WRITTEN_MAX {
+            self.written.remove(0);
+        }
+        self.written.push((context.given, until));
+    }
+
+    /// Whether this is one hold that lasted long enough, not several short ones of one client.
+    pub(crate) fn lasted(&self, settle_ms: u64) -> bool {
+        self.last_seen.since_ms(self.whole_since) >= settle_ms
+    }
+
+    /// Whether the hold lasted long enough to end a gap.
+    pub(crate) fn settled(&self, settle_ms: u64) -> bool {
+        self.deadlines.renewed || self.last_seen.since_ms(self.first_seen) >= settle_ms
+    }
+}
+
+/// The changes made by one accepted reading of the lock.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct News {
+    /// A hold ended.
+    pub(crate) ended: Option<Ended>,
+    /// A hold began, and its beginning was observed.
+    pub(crate) acquired: bool,
+    /// Nothing was seen for longer than `blind_after` before this reading.
+    pub(crate) across_blind: bool,
+    /// The deadline of the present hold moved.
+    pub(crate) moved: Option<Move>,
+}
+
+/// A hold that ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    pub(crate) hold: Box<Hold>,
+    pub(crate) reason: End,
+    /// Duration of the hold in milliseconds; `None` when its start or its end was not seen.
+    pub(crate) held_ms: Option<u64>,
+    /// The replication offset, in the history of this hold, by which an earlier hold of its
+    /// successor was certainly over, if any.
+    pub(crate) successor_over: Option<u64>,
+    /// A client had released the lock after a moment, before this hold began.
+    pub(crate) earlier_brief: bool,
+}
+
+/// What may have happened between two readings.
+#[derive(Clone, Copy, Debug)]
+struct Unseen {
+    /// Nothing was seen for longer than `blind_after`.
+    across_blind: bool,
+    /// The hold was last seen before a renewal was due, so it may have been renewed and even
+    /// released.
+    may_have_renewed: bool,
+}
+
+/// The context of a reading.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context {
+    pub(crate) seen: Seen,
+    /// The point by which the reading shows data to be written.
+    pub(crate) given: Mark,
+    /// The clock of `seen` is also the clock of the newest accepted reading.
+    pub(crate) same_clock: bool,
+    /// How the generation changed since the newest accepted reading.
+    pub(crate) delta: Delta,
+    pub(crate) blind_after_ms: u64,
+}
+
+impl Lock {
+    pub(crate) fn new(spec: &LockSpec) -> Lock {
+        Lock {
+            leases: Leases::new(spec.lease_ms),
+            rule: period_rule(spec),
+            present: Present::Nothing,
+            newest: Err(Unknown::NotReadYet),
+            last: None,
+            last_offset: None,
+            earlier: Earlier::default(),
+        }
+    }
+
+    /// Takes over a changed configuration of the same lock.
+    pub(crate) fn configure(&mut self, spec: &LockSpec) {
+        self.leases.configure(spec.lease_ms);
+        self.rule = period_rule(spec);
+    }
+
+    /// The newest attempt gave no trustworthy reading.
+    pub(crate) fn unknown(&mut self, why: Unknown) {
+        self.newest = Err(why);
+    }
+
+    pub(crate) fn newest(&self) -> Result<(), Unknown> {
+        self.newest
+    }
+
+    /// The state of the lock, after confirmation.
+    pub(crate) fn fact(&self) -> LockFact {
+        match (&self.newest, &self.present) {
+            (Err(_), _) | (_, Present::Nothing) => LockFact::Unknown,
+            (Ok(()), Present::Held(_)) => LockFact::Held,
+            (Ok(()), Present::Free { confirmed: true, .. }) => LockFact::Free,
+            (Ok(()), Present::Free { fact_before, .. }) => *fact_before,
+        }
+    }
+
+    /// Whether the newest reading shows a hold, confirmed or not.
+    pub(crate) fn held(&self) -> Option<bool> {
+        match (&self.newest, &self.present) {
+            (Err(_), _) | (_, Present::Nothing) => None,
+            (Ok(()), present) => Some(matches!(present, Present::Held(_))),
+        }
+    }
+
+    /// The hold as of the newest accepted reading, also while blind.
+    pub(crate) fn hold(&self) -> Option<&Hold> {
+        match &self.present {
+            Present::Held(hold) => Some(hold),
+            _ => None,
+        }
+    }
+
+    /// Since when the lock is free, once that is confirmed.
+    pub(crate) fn free_since(&self) -> Option<Mono> {
+        match self.present {
+            Present::Free { first, confirmed: true, .. } => Some(first),
+            _ => None,
+        }
+    }
+
+    /// A sign other than a renewal showed that the holder lives.
+    pub(crate) fn sign_of_life(&mut self, at: Mono) {
+        if let Present::Held(hold) = &mut self.present {
+            hold.last_life = hold.last_life.max(at);
+        }
+    }
+
+    /// What a process started after the newest reading shows. If it shows the newest renewal, then
+    /// it has everything written by the returned instant, because a process begins with a copy of
+    /// its predecessor's data from one moment.
+    pub(crate) fn shows_renewal_after(&self, reading: &LockReading) -> Option<Mono> {
+        let (LockReading::Held(held), Some(hold)) = (reading, self.hold()) else { return None };
+        let (shown, newest) = held.deadline.instant().zip(hold.deadlines.newest())?;
+        let is_that = shown.since_ms(newest).abs() <= NOISE_MS && continues(&hold.held, held);
+        if is_that { hold.renewed_after } else { None }
+    }
+
+    pub(crate) fn last_reading(&self) -> Option<Seen> {
+        self.last
+    }
+
+    /// The pause between two renewals, if known, in milliseconds.
+    pub(crate) fn period_ms(&self) -> Option<u64> {
+        match self.hold() {
+            Some(hold) => hold.deadlines.period_ms(self.rule, self.leases.of(hold.held.mode)),
+            None => self.rule.configured_ms.or_else(|| self.rule.by_lease(self.leases.any()?)),
+        }
+    }
+
+    /// Takes in a reading. An unknown one changes only the newest attempt.
+    pub(crate) fn observe(&mut self, reading: &LockReading, context: Context) -> News {
+        let seen = context.seen;
+        let unseen = Unseen {
+            across_blind: self
+                .last
+                .is_some_and(|last| seen.sent.since_ms(last.sent) > context.blind_after_ms),
+            may_have_renewed: self.hold().is_some_and(|hold| {
+                let renewed_ms = self.leases.of_renewed(hold.held.mode);
+                hold.overdue_ms == 0 && hold.deadlines.expects_renewal(self.period_ms(), renewed_ms)
+            }),
+        };
+        let successor_over = match reading {
+            LockReading::Held(held) => self.earlier.of(&held.holders),
+            LockReading::Free | LockReading::Unknown(_) => None,
+        };
+        if context.delta.new_history() && !matches!(reading, LockReading::Unknown(_)) {
+            self.earlier.new_history(|offset| context.delta.surely_shares(offset));
+        }
+        let mut news = match reading {
+            LockReading::Unknown(why) => {
+                self.newest = Err(*why);
+                return News::default();
+            }
+            LockReading::Free => self.observe_free(context, unseen),
+            LockReading::Held(held) => self.observe_held(held, context, unseen),
+        };
+        news.across_blind = unseen.across_blind;
+        if let Some(ended) = &mut news.ended {
+            ended.successor_over = successor_over;
+            ended.earlier_brief = self.earlier.brief();
+            let given_back = matches!(ended.reason, End::EndedEarly | End::Replaced);
+            let brief = given_back && ended.hold.held_ms() < BRIEF_MS;
+            self.earlier.over(&ended.hold.held, context.given.offset, brief);
+        }
+        self.newest = Ok(());
+        self.last = Some(seen);
+        self.last_offset = context.given.offset;
+        news
+    }
+
+    fn observe_free(&mut self, context: Context, unseen: Unseen) -> News {
+        let sent = context.seen.sent;
+        let fact_before = match &self.present {
+            Present::Nothing => LockFact::Unknown,
+            Present::Held(_) => LockFact::Held,
+            Present::Free { fact_before, .. } => *fact_before,
+        };
+        match &mut self.present {
+            Present::Free { confirmed: true, .. } => return News::default(),
+            // Too long ago to be the beginning of this stretch.
+            Present::Free { first, .. } if unseen.across_blind => {
+                *first = sent;
+                return News::default();
+            }
+            Present::Free { first, confirmed, .. } => {
+                *confirmed = sent.since_ms(*first) >= CONFIRM_AFTER_MS;
+                return News::default();
+            }
+            Present::Nothing | Present::Held(_) => {}
+        }
+        let before = core::mem::replace(
+            &mut self.present,
+            Present::Free { first: sent, confirmed: false, fact_before },
+        );
+        let ended = match before {
+            Present::Held(hold) => Some(end_by_absence(hold, context, unseen)),
+            _ => None,
+        };
+        News { ended, ..News::default() }
+    }
+
+    fn observe_held(&mut self, held: &Arc<Held>, context: Context, unseen: Unseen) -> News {
+        if let Present::Held(hold) = &mut self.present
+            && continues(&hold.held, held)
+        {
+            let moved = hold.observe(held, context, &mut self.leases, self.rule);
+            return News { moved, ..News::default() };
+        }
+        let watched = !matches!(self.present, Present::Nothing);
+        let hold = Box::new(self.begin(held, context, watched));
+        match core::mem::replace(&mut self.present, Present::Held(hold.clone())) {
+            Present::Held(old) => {
+                let ended = end_by_successor(old, &hold, context, unseen);
+                News { ended: Some(ended), acquired: true, ..News::default() }
+            }
+            _ => News { acquired: watched, ..News::default() },
+        }
+    }
+
+    fn begin(&self, held: &Arc<Held>, context: Context, watched: bool) -> Hold {
+        let seen = context.seen;
+        let deadline = held.deadline.instant();
+        let before = if watched && context.same_clock { self.last } else { None };
+        let exact = before
+            .and_then(|before| set_between(deadline?, self.leases.of(held.mode)?, before, seen));
+        let began = exact.map_or(seen.sent, |instant| seen.mono_of(instant));
+        let regular = exact.is_some() || !watched || self.leases.of(held.mode).is_none();
+        let mut hold = Hold {
+            held: Arc::clone(held),
+            first_seen: seen.sent,
+            last_seen: seen.sent,
+            began,
+            start_seen: watched,
+            acquired: exact.or(watched.then_some(seen.last)),
+            deadlines: Deadlines::new(deadline, before, seen, exact, regular),
+            sure_since: seen.sent,
+            whole_since: seen.sent,
+            untold: None,
+            overdue_ms: 0,
+            last_life: began,
+            offset_before: match watched && !context.delta.new_history() {
+                true => self.last_offset,
+                false => None,
+            },
+            earlier_over: self.earlier.of(&held.holders),
+            // A lock taken between two readings is not a leftover from before them.
+            left_until: match exact {
+                Some(_) => None,
+                None => self.earlier.left_until(&held.holders),
+            },
+            deadline_unknown: held.deadline == Deadline::Torn,
+            written: Vec::new(),
+            renewed_after: None,
+        };
+        hold.note_written(context);
+        hold
+    }
+}
+
+impl Hold {
+    fn observe(
+        &mut self,
+        held: &Arc<Held>,
+        context: Context,
+        leases: &mut Leases,
+        rule: PeriodRule,
+    ) -> Option<Move> {
+        let seen = context.seen;
+        if context.delta.new_history() {
+            self.offset_before = None;
+            self.written.clear();
+        }
+        let told_at = self.deadlines.told_at();
+        let is_same = Arc::ptr_eq(&self.held, held);
+        let re_entered =
+            !is_same && (entries(&self.held) != entries(held) || self.held.mode != held.mode);
+        let told_before = self.deadlines.newest().is_some();
+        let same_clock = context.same_clock && !(self.deadline_unknown && told_before);
+        // Data of another history may have an older deadline.
+        let told_of_these = told_before && same_clock && !context.delta.new_history();
+        self.deadline_unknown = held.deadline == Deadline::Torn && !told_of_these;
+        let moved = match held.deadline {
+            Deadline::At(deadline) if !same_clock => {
+                self.deadlines.told_by_another_clock(deadline, seen)
+            }
+            Deadline::At(deadline) => {
+                self.deadlines.observe(deadline, seen, re_entered, held.mode, leases, rule)
+            }
+            Deadline::Never => {
+                self.deadlines.lost_ttl();
+                None
+            }
+            Deadline::Torn => None,
+        };
+        match moved {
+            Some(Move::Renewed { at, .. }) => self.last_life = self.last_life.max(at),
+            Some(Move::Shortened { .. } | Move::Reset) => {
+                self.last_life = self.last_life.max(seen.sent)
+            }
+            None => {}
+        }
+        let in_a_row = match moved {
+            // Whether it moved is unknown.
+            _ if !same_clock || held.deadline == Deadline::Torn => 0,
+            None => u32::MAX,
+            Some(Move::Renewed { in_a_row, .. }) => in_a_row,
+            Some(Move::Shortened { .. } | Move::Reset) => 0,
+        };
+        let before = (self.sure_since, self.whole_since);
+        match (held.deadline, self.untold) {
+            _ if !same_clock => self.untold = None,
+            (Deadline::Torn, _) => _ = self.untold.get_or_insert(before),
+            (_, Some(before)) => {
+                (self.sure_since, self.whole_since) = before;
+                self.untold = None;
+            }
+            (_, None) => {}
+        }
+        if in_a_row < RHYTHM {
+            self.sure_since = seen.sent;
+        }
+        if in_a_row == 0 {
+            self.whole_since = seen.sent;
+        }
+        let period_ms = self.deadlines.period_ms(rule, leases.of(held.mode));
+        self.overdue_ms = match held.deadline {
+            Deadline::Never => 0,
+            // A renewal after the request is not in the answer, however long the answer took.
+            Deadline::At(_) => self.deadlines.overdue_ms(seen.first, period_ms),
+            // It may just have been renewed.
+            Deadline::Torn => self.overdue_ms,
+        };
+        if !is_same {
+            self.held = Arc::clone(held);
+        }
+        self.last_seen = seen.sent;
+        if moved.is_some() || self.written.is_empty() {
+            self.note_written(context);
+            let renewed =
+                matches!(moved, Some(Move::Renewed { .. })) && !context.delta.new_history();
+            self.renewed_after = if renewed { told_at } else { None };
+            // A released lock is not renewed. After a clock step, its deadline may lie before the
+            // one of long ago.
+            if renewed {
+                self.left_until = None;
+            }
+        }
+        moved
+    }
+}
+
+fn period_rule(spec: &LockSpec) -> PeriodRule {
+    PeriodRule { configured_ms: spec.renew_every_ms, renewals_per_lease: spec.renewals_per_lease }
+}
+
+fn entries(held: &Held) -> u64 {
+    held.holders.iter().map(|holder| u64::from(holder.entries.unwrap_or(1))).sum()
+}
+
+/// Whether two readings show one hold: a holder stayed, or the lock is shared and stayed so.
+pub(crate) fn continues(old: &Held, new: &Held) -> bool {
+    if core::ptr::eq(old, new) || (old.mode == Mode::Read && new.mode == Mode::Read) {
+        return true;
+    }
+    old.holders.iter().any(|holder| new.holders.iter().any(|other| same(holder, other)))
+}
+
+fn same(a: &Holder, b: &Holder) -> bool {
+    a.client == b.client && a.thread == b.thread
+}
+
+fn end_by_absence(hold: Box<Hold>, context: Context, unseen: Unseen) -> Ended {
+    let deadline_passed =
+        hold.deadlines.newest().is_some_and(|deadline| context.seen.last >= deadline);
+    ended(hold, deadline_passed, End::EndedEarly, context, unseen)
+}
+
+fn end_by_successor(old: Box<Hold>, new: &Hold, context: Context, unseen: Unseen) -> Ended {
+    // Without a known lease, the server's answer is the latest possible beginning.
+    let began = new.acquired.unwrap_or(context.seen.last);
+    let after_deadline =
+        old.deadlines.newest().is_some_and(|deadline| began.plus_ms(NOISE_MS) >= deadline);
+    ended(old, after_deadline, End::Replaced, context, unseen)
+}
+
+/// `before_deadline`: the kind of the end if it came before the deadline and no data were lost.
+fn ended(
+    hold: Box<Hold>,
+    after_deadline: bool,
+    before_deadline: End,
+    context: Context,
+    unseen: Unseen,
+) -> Ended {
+    let after_deadline = after_deadline && hold.held.deadline != Deadline::Never;
+    // If the deadline moved during the last reading, what was known of it no longer holds.
+    let moved = hold.held.deadline == Deadline::Torn;
+    // Another clock, or one that has stepped, does not show what the old clock showed when the hold
+    // ended.
+    let perhaps_after = !context.same_clock
+        && hold.deadlines.newest_mono().is_some_and(|deadline| context.seen.sent >= deadline);
+    let reason = match () {
+        () if after_deadline && !moved && !unseen.may_have_renewed => End::Expired,
+        // A holder that renewed unseen and then released the lock leaves the same state.
+        () if after_deadline || perhaps_after || unseen.across_blind || hold.deadline_unknown => {
+            End::Unknown
+        }
+        () if hold.may_be_lost(context.delta, context.seen.sent) => {
+            // Its holder released it long ago, and lost nothing.
+            if hold.may_be_leftover() { End::Unknown } else { End::Lost }
+        }
+        () => before_deadline,
+    };
+    let end = match (reason, hold.deadlines.newest()) {
+        // With another clock, or after a step, the deadline may lie before the newest reading that
+        // showed the hold.
+        (End::Expired, Some(deadline)) => context.seen.mono_of(deadline).max(hold.last_seen),
+        _ => context.seen.sent,
+    };
+    let known = hold.start_seen && !unseen.across_blind && reason != End::Unknown;
+    let held_ms = known.then(|| end.since_ms(hold.began));
+    Ended { held_ms, reason, hold, successor_over: None, earlier_brief: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::spec::SchemeKind;
+
+    const RESTARTED: Delta = Delta {
+        restarted: true,
+        failover: false,
+        replication: false,
+        flushed: false,
+        evicted: false,
+        emptied: false,
+        shared: None,
+        kept: false,
+        began_with: None,
+    };
+
+    fn lock() -> Lock {
+        Lock::new(&LockSpec::new(b"lock", SchemeKind::Redisson))
+    }
+
+    /// A reading at `at` that shows a holder with a lease until 60 s, when `offset` bytes had been
+    /// written.
+    fn shows(lock: &mut Lock, at: u64, holder: Option<&str>, offset: u64, delta: Delta) -> News {
+        shows_until(lock, at, holder.map(|name| (name, 60_000)), offset, delta)
+    }
+
+    /// The same with the deadline of each hold.
+    fn shows_until(
+        lock: &mut Lock,
+        at: u64,
+        hold: Option<(&str, i64)>,
+        offset: u64,
+        delta: Delta,
+    ) -> News {
+        let clock = ServerTime(i64::try_from(at).unwrap());
+        let seen = Seen { sent: Mono(at), first: clock, last: clock };
+        let context = Context {
+            seen,
+            given: Mark { offset: Some(offset), at: Mono(at) },
+            same_clock: true,
+            delta,
+            blind_after_ms: 60_000,
+        };
+        let held = |(name, deadline): (&str, i64)| Held {
+            mode: Mode::Exclusive,
+            holders: vec![Holder {
+                client: name.into(),
+                thread: None,
+                entries: Some(1),
+                secret: false,
+            }],
+            ghosts: 0,
+            deadline: Deadline::At(ServerTime(deadline)),
+        };
+        lock.observe(&hold.map_or(LockReading::Free, |hold| held(hold).into()), context)
+    }
+
+    /// After a restart, offsets start again. Data written long before would otherwise look as if no
+    /// replica could have them.
+    #[test]
+    fn where_a_hold_began_in_another_history_is_not_known() {
+        let mut lock = lock();
+        shows(&mut lock, 1_000, None, 100_000, Delta::default());
+        shows(&mut lock, 2_000, Some("A"), 100_100, Delta::default());
+        assert_eq!(lock.hold().unwrap().offset_before, Some(100_000));
+        shows(&mut lock, 3_000, Some("A"), 50, RESTARTED);
+        assert_eq!(lock.hold().unwrap().offset_before, None, "it goes on");
+        shows(&mut lock, 4_000, None, 60, Delta::default());
+        shows(&mut lock, 5_000, Some("B"), 10, RESTARTED);
+        assert_eq!(lock.hold().unwrap().offset_before, None, "it began meanwhile");
+    }
+
+    /// The hold may come again, and go, between two readings.
+    #[test]
+    fn who_gave_the_lock_back_after_a_moment_is_remembered() {
+        for (held_ms, brief) in [(BRIEF_MS - 1, true), (BRIEF_MS, false)] {
+            let mut lock = lock();
+            let mut shows = |at, holder| shows(&mut lock, at, holder, at, Delta::default());
+            shows(1_000, Some("A"));
+            shows(1_000 + held_ms, Some("A"));
+            shows(5_000, None);
+            shows(6_000, Some("B"));
+            let ended = shows(7_000, Some("C")).ended.unwrap();
+            assert_eq!(
+                (ended.reason, ended.earlier_brief),
+                (End::Replaced, brief),
+                "after {held_ms} ms"
+            );
+        }
+    }
+
+    #[test]
+    fn only_longer_than_blind_after_is_blind() {
+        let mut lock = lock();
+        let blind = [0, 60_000, 120_001]
+            .map(|at| shows(&mut lock, at, None, at, Delta::default()).across_blind);
+        assert_eq!(blind, [false, false, true]);
+    }
+
+    /// An old hold may be a leftover wherever it is unknown whether its end is there.
+    #[test]
+    fn where_a_hold_was_over_in_another_history_is_not_known() {
+        let mut lock = lock();
+        shows(&mut lock, 1_000, Some("A"), 100, Delta::default());
+        shows(&mut lock, 2_000, None, 200, Delta::default());
+        shows(&mut lock, 3_000, Some("A"), 5_000, RESTARTED);
+        assert_eq!(lock.hold().unwrap().earlier_over, Some(u64::MAX));
+    }
+
+    /// The earlier holder released it, and only the present holder renews it. A shortened deadline,
+    /// or an older copy of the lock, proves nothing.
+    #[test]
+    fn what_is_left_over_stays_so_until_it_is_renewed() {
+        let mut lock = lock();
+        let none = Delta::default();
+        shows(&mut lock, 1_000, Some("A"), 100, none);
+        shows(&mut lock, 2_000, None, 200, none);
+        let left_until = [
+            (3_000, 60_000, RESTARTED),
+            (4_000, 60_000, none),
+            (5_000, 50_000, none),
+            (6_000, 70_000, none),
+        ]
+        .map(|(at, deadline, delta)| {
+            shows_until(&mut lock, at, Some(("A", deadline)), at, delta);
+            lock.hold().unwrap().left_until
+        });
+        let left = Some(ServerTime(60_000));
+        assert_eq!(left_until, [left, left, left, None]);
+    }
+
+    /// A batch may take as long as the timeout. A renewal during that time is not in its answer.
+    #[test]
+    fn what_comes_after_the_request_is_not_overdue() {
+        let mut lock = Lock::new(&LockSpec {
+            lease_ms: Some(30_000),
+            ..LockSpec::new(b"lock", SchemeKind::Redisson)
+        });
+        let mut overdue_ms = |sent: u64, took: i64, deadline: i64| {
+            let first = ServerTime(i64::try_from(sent).unwrap());
+            let seen = Seen { sent: Mono(sent), first, last: first.plus_ms(took) };
+            let held = Held {
+                mode: Mode::Exclusive,
+                holders: vec![Holder {
+                    client: b"A".to_vec(),
+                    thread: None,
+                    entries: Some(1),
+                    secret: false,
+                }],
+                ghosts: 0,
+                deadline: Deadline::At(ServerTime(deadline)),
+            };
+            let given = Mark { offset: None, at: Mono(sent) };
+            let context = Context {
+                seen,
+                given,
+                same_clock: true,
+                delta: Delta::default(),
+                blind_after_ms: 60_000,
+            };
+            lock.observe(&held.into(), context);
+            lock.hold().unwrap().overdue_ms
+        };
+        assert_eq!(overdue_ms(9_500, 0, 30_000), 0);
+        assert_eq!(overdue_ms(10_500, 0, 40_000), 0, "renewed at 10 s");
+        assert_eq!(overdue_ms(19_500, 2_000, 40_000), 0, "it was not due when it was asked for");
+        assert_eq!(overdue_ms(20_500, 2_000, 40_000), 500);
+    }
+
+    #[test]
+    fn what_was_written_in_another_history_may_be_lost() {
+        let mut lock = lock();
+        shows(&mut lock, 1_000, Some("A"), 50, Delta::default());
+        shows(&mut lock, 2_000, Some("A"), 5_000, RESTARTED);
+        let failover = |shared| Delta { failover: true, shared: Some(shared), ..Delta::default() };
+        let hold = lock.hold().unwrap();
+        for (at, lost, what) in [
+            (3_000, false, "shared"),
+            (59_999, false, "until its end"),
+            (60_000, true, "not after it"),
+        ] {
+            assert_eq!(hold.may_be_lost(failover(5_000), Mono(at)), lost, "{what}");
+        }
+        assert!(hold.may_be_lost(failover(100), Mono(3_000)), "the new master shares less");
+    }
+}

@@ -1,0 +1,427 @@
+//! The reading of one task at one instant. Failure is data: each part is either a full answer or
+//! reports why there is none.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+#[cfg(feature = "serde")]
+use serde::{Deserialize, Serialize};
+
+use crate::time::ServerTime;
+use crate::verdict::Wanted;
+
+named! {
+    /// Why a value is unknown. The list is closed, because it is a label value.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+    pub enum Unknown {
+        /// Nothing was read yet.
+        NotReadYet = "not_read_yet",
+        /// The server's name could not be resolved.
+        Dns = "dns",
+        /// The connection was refused or could not be made.
+        Connect = "connect",
+        /// The connection broke.
+        Closed = "closed",
+        /// No reply within the timeout.
+        Timeout = "timeout",
+        /// The reply came too late to be evidence (also when the agent itself was paused).
+        Late = "late",
+        /// The server requires a password, or refused the given one.
+        Auth = "auth",
+        /// The user lacks a permission.
+        NoPermission = "no_permission",
+        /// The server is loading its data.
+        Loading = "loading",
+        /// The server is busy running a script.
+        Busy = "busy",
+        /// The server reports that it is a replica.
+        NotMaster = "not_master",
+        /// No majority of the configured Sentinels agrees on a master, or its answers are too old.
+        Quorum = "quorum",
+        /// None of the configured servers reports that it is master.
+        NoMaster = "no_master",
+        /// Two servers report that they are master, and contradict each other about this lock.
+        TwoMasters = "two_masters",
+        /// The key's slot has moved, or is moving, to another server of the cluster.
+        Moved = "moved",
+        /// The cluster does not serve the key's slot.
+        ClusterDown = "cluster_down",
+        /// A server is announced at an address that the configuration does not allow.
+        ForeignAddress = "foreign_address",
+        /// The server's clock has just stepped.
+        ClockStep = "clock_step",
+        /// The server refuses to report its role.
+        RoleRefused = "role_refused",
+        /// The server is full: too many clients.
+        MaxClients = "max_clients",
+        /// The key has another type than the configured one.
+        WrongType = "wrong_type",
+        /// The key does not have the layout of the scheme.
+        Layout = "layout",
+        /// There is more data than lockwatch reads.
+        TooLarge = "too_large",
+        /// The answer does not follow the protocol, or answers another request.
+        Protocol = "protocol",
+        /// The server answered with another error.
+        ServerError = "server_error",
+        /// The newest reading is too old: the sampler fell behind.
+        Stale = "stale",
+    }
+}
+
+impl Unknown {
+    /// What an operator can do about it, in one sentence.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Unknown::NotReadYet => "Wait for the first sweep.",
+            Unknown::Dns => "Check the host name in the redis block and the resolver.",
+            Unknown::Connect => {
+                "Check that Redis runs at the configured address and that a firewall lets the \
+                 agent through."
+            }
+            Unknown::Closed => {
+                "Redis or something between closed the connection: look at Redis' log and at \
+                 client limits."
+            }
+            Unknown::Timeout => {
+                "Redis did not answer in time: is it stopped, paused or overloaded? `timeout` \
+                 sets how long to wait."
+            }
+            Unknown::Late => {
+                "The agent was paused or starved: give it CPU time, or raise `timeout`."
+            }
+            Unknown::Auth => {
+                "Set `username` and `password_file` (or `password_env`) to a user that this \
+                 server knows; each server needs the line of \
+                 `lockwatch acl`, for users are not replicated."
+            }
+            Unknown::NoPermission => {
+                "Give the user the ACL line that `lockwatch acl` prints for this configuration."
+            }
+            Unknown::Loading => "Redis is loading its data; wait for it.",
+            Unknown::Busy => "A script blocks Redis: `SCRIPT KILL` stops one that has not written.",
+            Unknown::NotMaster => {
+                "This server is a replica, which may lie about expired locks: configure the \
+                 master's address, or all \
+                 servers with `nodes`, `sentinel` or `cluster`."
+            }
+            Unknown::Quorum => {
+                "Less than half of the configured Sentinels answer and agree: look which of them \
+                 are up and what each \
+                 names as master."
+            }
+            Unknown::NoMaster => {
+                "None of the servers says that it is master: promote one, or wait for the failover."
+            }
+            Unknown::TwoMasters => {
+                "Two servers take writes and contradict each other: make the wrong one a replica \
+                 (`REPLICAOF`)."
+            }
+            Unknown::Moved => {
+                "The cluster is moving this slot; wait for it, or look at `CLUSTER SHARDS`."
+            }
+            Unknown::ClusterDown => {
+                "No master of the cluster serves this key's slot: look at `CLUSTER INFO`."
+            }
+            Unknown::ForeignAddress => {
+                "Add the announced address to `allow_peers`, or translate it with `announce_map`."
+            }
+            Unknown::ClockStep => {
+                "Wait for the next sweep; and let the servers' clocks be kept by NTP, without \
+                 steps."
+            }
+            Unknown::RoleRefused => {
+                "Allow `ROLE` or `INFO` (see `lockwatch acl`), or set `assume_master: true` if a \
+                 proxy forbids both."
+            }
+            Unknown::MaxClients => {
+                "Redis has too many clients: raise `maxclients` or find who leaks connections."
+            }
+            Unknown::WrongType => {
+                "The key holds another type than the configuration says: correct the key, or what \
+                 it is read as (`scheme`, `hash`, `set`, …)."
+            }
+            Unknown::Layout => {
+                "The key does not look like a lock of this scheme: correct the key or the scheme."
+            }
+            Unknown::TooLarge => {
+                "The key has more entries than a lock or a switch list can have: correct the key."
+            }
+            Unknown::Protocol => {
+                "The answer is not what Redis answers: is this address really a Redis server?"
+            }
+            Unknown::ServerError => {
+                "The agent's log names the command, and `lockwatch explain` shows most answers."
+            }
+            Unknown::Stale => {
+                "The agent fell behind: look at `lockwatch_redis_skipped_ticks_total` and at its \
+                 CPU."
+            }
+        }
+    }
+}
+
+/// The parts of one task read in one sweep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct TaskReading {
+    /// The lock.
+    pub lock: LockReading,
+    /// Waiters and fencing token, if the scheme has them and they were requested.
+    pub extras: Extras,
+    /// The parts beside the lock.
+    pub beside: Beside,
+}
+
+/// The parts of a task beside its lock. `None`: not configured, or (in a cluster) not on this
+/// server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct Beside {
+    /// The switches; `None` also when there are none to read (unset, always, never).
+    pub switches: Option<SwitchesReading>,
+    /// The progress.
+    pub progress: Option<ProgressReading>,
+    /// The claims.
+    pub claims: Option<ClaimsReading>,
+    /// Host names by instance id; `None` also when not requested this time.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    pub hosts: Option<HostsReading>,
+    /// The pause.
+    pub pause: Option<PauseReading>,
+}
+
+/// Host names by instance id, or why they cannot be read.
+pub type HostsReading = Result<Vec<(Vec<u8>, Vec<u8>)>, Unknown>;
+
+/// The lock at one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+pub enum LockReading {
+    /// Held. Readings that show the same state share one copy.
+    Held(Arc<Held>),
+    /// Not held.
+    Free,
+    /// No trustworthy answer.
+    Unknown(Unknown),
+}
+
+impl From<Held> for LockReading {
+    fn from(held: Held) -> LockReading {
+        LockReading::Held(Arc::new(held))
+    }
+}
+
+/// A held lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct Held {
+    /// Whether holders exclude each other.
+    pub mode: Mode,
+    /// The holders, sorted. More than one in an exclusive mode is a split. Empty only for a read
+    /// lock whose readers are all ghosts.
+    pub holders: Vec<Holder>,
+    /// Readers that died but still block writers.
+    pub ghosts: u32,
+    /// When the lease ends.
+    pub deadline: Deadline,
+}
+
+named! {
+    /// Whether holders exclude each other.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+    pub enum Mode {
+        /// A plain lock: one holder at most.
+        Exclusive = "exclusive",
+        /// The write side of a read/write lock: one holder at most.
+        Write = "write",
+        /// The read side: any number of holders.
+        Read = "read",
+    }
+}
+
+/// One holder.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct Holder {
+    /// The id of the instance: Redisson's client id, or the whole token of a string lock.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    pub client: Vec<u8>,
+    /// The thread within the instance, if the scheme has it.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    pub thread: Option<Vec<u8>>,
+    /// How often the holder entered the lock; `None` if the scheme does not count.
+    pub entries: Option<u32>,
+    /// Whether knowing `client` is enough to release the lock. If so, only its digest may be shown.
+    pub secret: bool,
+}
+
+impl Holder {
+    /// The thread that `<client>:<thread>` names, or `<client>:<thread>:<transaction>`. The second
+    /// form counts only if its first part is certainly a client id.
+    pub fn of_thread(name: &[u8]) -> Option<Holder> {
+        let of = |client: &[u8], thread: &[u8]| Holder {
+            client: client.to_vec(),
+            thread: Some(thread.to_vec()),
+            entries: None,
+            secret: false,
+        };
+        let (client, thread) = split_at_last_colon(name)?;
+        if !client.is_empty() && is_integer(thread) {
+            return Some(of(client, thread));
+        }
+        let (client, number) = split_at_last_colon(client)?;
+        (is_uuid(client) && is_integer(number) && is_transaction_id(thread))
+            .then(|| Some(of(client, name.get(client.len() + 1..)?)))
+            .flatten()
+    }
+}
+
+fn split_at_last_colon(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = bytes.iter().rposition(|byte| *byte == b':')?;
+    Some((bytes.get(..colon)?, bytes.get(colon + 1..)?))
+}
+
+fn is_integer(bytes: &[u8]) -> bool {
+    let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
+    !digits.is_empty() && digits.len() <= 20 && digits.iter().all(u8::is_ascii_digit)
+}
+
+fn is_uuid(bytes: &[u8]) -> bool {
+    bytes.len() == 36
+        && bytes.iter().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => *byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
+}
+
+/// A hexadecimal id, with or without dashes; never the name of one of the library's own helper
+/// fields.
+fn is_transaction_id(bytes: &[u8]) -> bool {
+    bytes.len() >= 32 && bytes.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b'-')
+}
+
+/// When a lease ends, on the server's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+pub enum Deadline {
+    /// At this server time.
+    At(ServerTime),
+    /// Never: the key has no TTL.
+    Never,
+    /// Unknown: the deadline moved during two reads, or the read took too long to compute it from
+    /// the remaining time.
+    Torn,
+}
+
+impl Deadline {
+    /// The deadline, if there is one and it is known.
+    pub fn instant(self) -> Option<ServerTime> {
+        match self {
+            Deadline::At(instant) => Some(instant),
+            Deadline::Never | Deadline::Torn => None,
+        }
+    }
+}
+
+/// Details of a lock beyond holder and deadline. `None`: not requested, refused, or not a property
+/// of this lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct Extras {
+    /// Waiters: queued threads of a fair lock, otherwise instances that listen for the release.
+    pub waiters: Option<u64>,
+    /// The fencing token last given out.
+    pub fencing_token: Option<i64>,
+}
+
+/// All switches of a task at one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+pub enum SwitchesReading {
+    /// The switches that exist, sorted by user.
+    Read {
+        /// The switches.
+        #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+        switches: Vec<(User, Switch)>,
+        /// Whether the key that holds them exists (for named keys: any of them).
+        key_exists: bool,
+        /// Number of users that want the task, if a counter holds it instead of single switches.
+        counted: Option<u64>,
+        /// Whether these are all switches. If there are more than are read, the server chooses
+        /// which ones come first.
+        whole: bool,
+    },
+    /// No trustworthy answer.
+    Unknown(Unknown),
+}
+
+/// A user's name as it is stored.
+pub type User = Vec<u8>;
+
+/// One switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+pub enum Switch {
+    /// The user wants the task.
+    On,
+    /// The user does not want the task.
+    Off,
+    /// The value decodes as neither.
+    Undecodable {
+        /// The value, cut to 64 bytes.
+        #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+        value: Vec<u8>,
+        /// The codec that would have decoded it, if any.
+        fits: Option<crate::spec::Codec>,
+    },
+}
+
+/// The progress at one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+pub enum ProgressReading {
+    /// The bytes (of a length: its decimal digits).
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    Value(Vec<u8>),
+    /// The progress key or field does not exist.
+    Absent,
+    /// No trustworthy answer.
+    Unknown(Unknown),
+}
+
+/// The claims at one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+pub enum ClaimsReading {
+    /// Instance id and the bytes it wrote, sorted by id.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    Read(Vec<(Vec<u8>, Vec<u8>)>),
+    /// No trustworthy answer.
+    Unknown(Unknown),
+}
+
+/// The pause at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+pub enum PauseReading {
+    /// No pause is set.
+    None,
+    /// Alerts wait until this instant of the server's clock.
+    Until(ServerTime),
+    /// The value is neither Unix seconds nor RFC 3339.
+    Undecodable,
+    /// No trustworthy answer.
+    Unknown(Unknown),
+}
+/// Combines switches: any on is yes; otherwise any that cannot be read is unknown; otherwise no.
+pub fn wanted(switches: &[(User, Switch)]) -> Wanted {
+    if switches.iter().any(|(_, switch)| *switch == Switch::On) {
+        return Wanted::Yes;
+    }
+    match switches.iter().any(|(_, switch)| matches!(switch, Switch::Undecodable { .. })) {
+        true => Wanted::Unknown,
+        false => Wanted::No,
+    }
+}

@@ -1,0 +1,674 @@
+//! Interprets the movements of a deadline: renewals with their instants and lateness, the lease,
+//! and the renewal period.
+
+use alloc::collections::VecDeque;
+
+use crate::reading::Mode;
+use crate::time::{Mono, ServerTime};
+
+/// Maximum difference in milliseconds between two readings of one deadline on a server that reports
+/// only the remaining time.
+pub(crate) const NOISE_MS: i64 = 2;
+/// Maximum delay of a renewal in milliseconds before it counts as overdue. Healthy timers are up to
+/// 60 ms late.
+const OVERDUE_TOLERANCE_MS: i64 = 200;
+/// Maximum change of the TTL in milliseconds when a cluster moves a key to another server; the move
+/// itself takes time.
+const CLOCKS_APART_MS: i64 = 500;
+/// Number of intervals between renewals that are kept to find the period when the library has no
+/// rule.
+const REMEMBERED_MOVES: usize = 8;
+
+/// The times of one reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// When the request was sent.
+    pub sent: Mono,
+    /// The server's clock before it.
+    pub first: ServerTime,
+    /// The server's clock after it.
+    pub last: ServerTime,
+}
+
+impl Seen {
+    /// Converts an instant of the agent's clock to the server's, relative to this reading.
+    fn server_of(self, instant: Mono) -> ServerTime {
+        let later_ms = to_i64(instant.since_ms(self.sent));
+        self.first.plus_ms(if later_ms > 0 {
+            later_ms
+        } else {
+            -to_i64(self.sent.since_ms(instant))
+        })
+    }
+
+    /// Converts a server time to the agent's clock, relative to this reading.
+    pub(crate) fn mono_of(self, instant: ServerTime) -> Mono {
+        let ago_ms = self.first.since_ms(instant);
+        match u64::try_from(ago_ms) {
+            Ok(ago_ms) => self.sent.minus_ms(ago_ms),
+            Err(_) => self.sent.plus_ms(ago_ms.unsigned_abs()),
+        }
+    }
+}
+
+/// The full lifetime of a hold as far as it is known, for each mode.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Leases {
+    configured_ms: Option<u64>,
+    learned: [Learned; 3],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Learned {
+    /// Bounds of the lease in milliseconds.
+    within: Option<(i64, i64)>,
+    lease_ms: Option<u64>,
+}
+
+impl Leases {
+    pub(crate) fn new(configured_ms: Option<u64>) -> Leases {
+        Leases { configured_ms, ..Leases::default() }
+    }
+
+    pub(crate) fn configure(&mut self, configured_ms: Option<u64>) {
+        self.configured_ms = configured_ms;
+    }
+
+    /// The lease of holds of this mode, in milliseconds.
+    pub(crate) fn of(&self, mode: Mode) -> Option<u64> {
+        self.configured_ms.or_else(|| self.learned.get(mode as usize)?.lease_ms)
+    }
+
+    /// The lease of any mode, for outputs while nothing is held.
+    pub(crate) fn any(&self) -> Option<u64> {
+        self.configured_ms.or_else(|| self.learned.iter().find_map(|learned| learned.lease_ms))
+    }
+
+    /// The lease of holds of this mode, if such a hold was ever renewed.
+    pub(crate) fn of_renewed(&self, mode: Mode) -> Option<u64> {
+        let learned = self.learned.get(mode as usize)?;
+        learned.within.and(self.of(mode))
+    }
+
+    /// Whether no lease within this interval fits the learned one.
+    fn contradicted_by(&self, mode: Mode, seen: (i64, i64)) -> bool {
+        let within = self.learned.get(mode as usize).and_then(|learned| learned.within);
+        within.is_some_and(|within| apart(within, seen))
+    }
+
+    /// Learns that the lease lies within an interval. Returns the lease if it became known or
+    /// changed.
+    fn learn(&mut self, mode: Mode, seen: (i64, i64)) -> Option<u64> {
+        let learned = self.learned.get_mut(mode as usize)?;
+        let within = match learned.within {
+            Some(old) if old.0.max(seen.0) <= old.1.min(seen.1) => {
+                (old.0.max(seen.0), old.1.min(seen.1))
+            }
+            _ => seen,
+        };
+        learned.within = Some(within);
+        let before_ms = learned.lease_ms;
+        learned.lease_ms = whole_second_within(within);
+        learned
+            .lease_ms
+            .filter(|lease_ms| before_ms != Some(*lease_ms) && self.configured_ms.is_none())
+    }
+}
+
+/// Bounds in milliseconds of the lease with which a deadline was set between two readings. They
+/// leave room for noise; otherwise a reading right beside a renewal would exclude the lease that
+/// was actually set.
+fn lease_between(deadline: ServerTime, before: Seen, after: Seen) -> (i64, i64) {
+    (
+        deadline.since_ms(after.last).saturating_sub(NOISE_MS),
+        deadline.since_ms(before.first).saturating_add(NOISE_MS),
+    )
+}
+
+/// Whether two closed intervals have no lease in common.
+fn apart(a: (i64, i64), b: (i64, i64)) -> bool {
+    a.1 < b.0 || b.1 < a.0
+}
+
+/// The whole second in a closed interval of milliseconds, if there is exactly one.
+fn whole_second_within((low, high): (i64, i64)) -> Option<u64> {
+    let first = low.max(1).div_euclid(1_000) + i64::from(low.max(1).rem_euclid(1_000) != 0);
+    let last = high.div_euclid(1_000);
+    if first == last { u64::try_from(first.checked_mul(1_000)?).ok() } else { None }
+}
+
+/// How the deadline of a hold was last set.
+#[derive(Clone, Debug)]
+pub(crate) struct Deadlines {
+    /// The newest known deadline and the newest reading that showed it.
+    base: Option<(ServerTime, Seen)>,
+    /// Whether an acquisition or a renewal with the usual lease set the base. Only then are
+    /// distances from it meaningful.
+    base_is_regular: bool,
+    /// Bounds of the lease with which the base was set, if observed.
+    base_lease: Option<(i64, i64)>,
+    /// When the deadline was last set, or at the latest when that was seen.
+    set: Option<ServerTime>,
+    /// Intervals between the last renewals, in milliseconds.
+    moves_ms: VecDeque<u64>,
+    pub(crate) renewed: bool,
+    /// A watchdog was seen to renew the hold. Only then is another renewal expected.
+    has_watchdog: bool,
+    /// The newest renewal did not fit the lease of the earlier ones.
+    misfit: bool,
+    /// Number of consecutive renewals in the rhythm of a watchdog.
+    in_a_row: u32,
+    pub(crate) last_renewal: Option<ServerTime>,
+    pub(crate) last_latency_ms: Option<u64>,
+    pub(crate) last_margin_ms: Option<u64>,
+}
+
+/// Number of consecutive renewals that identify a watchdog. Each must come one period after the
+/// last, or two or three if some were not seen. A lock that is released and taken again rarely
+/// matches by chance.
+pub(crate) const RHYTHM: u32 = 5;
+const RHYTHM_PERIODS_MAX: u64 = 3;
+/// Tolerance of the rhythm in milliseconds: the delay of a timer, or a part of the period. For a
+/// very short period only a small part of it is allowed.
+const RHYTHM_EXACT_MS: u64 = 20;
+const RHYTHM_EXACT_PERCENT: u64 = 3;
+
+/// The kind of a movement of the deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Move {
+    /// Forward, by the holder's watchdog.
+    Renewed {
+        /// Delay in milliseconds, if known.
+        latency_ms: Option<u64>,
+        /// When it happened at the latest, on the agent's clock.
+        at: Mono,
+        /// The lease, if this renewal made it known or changed it.
+        learned_ms: Option<u64>,
+        /// Number of consecutive renewals in the rhythm of a watchdog. From [`RHYTHM`] on, no other
+        /// client can have held the lock in between.
+        in_a_row: u32,
+    },
+    /// Back.
+    Shortened {
+        /// Reduction in milliseconds.
+        by_ms: u64,
+    },
+    /// A change together with the re-entry count, or from or to no TTL at all.
+    Reset,
+}
+
+/// The inputs that determine the period.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeriodRule {
+    pub configured_ms: Option<u64>,
+    /// How often the library renews a lease by its own rule.
+    pub renewals_per_lease: Option<u32>,
+}
+
+impl PeriodRule {
+    /// The period for a lease by the library's rule.
+    pub(crate) fn by_lease(self, lease_ms: u64) -> Option<u64> {
+        lease_ms.checked_div(u64::from(self.renewals_per_lease?))
+    }
+
+    /// The same for a lease of at most this many milliseconds, unless the period is configured.
+    fn if_learned(self, lease_ms: i64) -> Option<u64> {
+        if self.configured_ms.is_some() {
+            return None;
+        }
+        self.by_lease(u64::try_from(lease_ms).ok()?)
+    }
+}
+
+impl Deadlines {
+    /// For a hold first seen in `seen` and certainly absent in `before`. `set` is when it was
+    /// acquired, if known. `regular`: there is no evidence against the usual lease.
+    pub(crate) fn new(
+        deadline: Option<ServerTime>,
+        before: Option<Seen>,
+        seen: Seen,
+        set: Option<ServerTime>,
+        regular: bool,
+    ) -> Deadlines {
+        Deadlines {
+            base: deadline.map(|deadline| (deadline, seen)),
+            base_is_regular: regular,
+            base_lease: deadline
+                .zip(before)
+                .map(|(deadline, before)| lease_between(deadline, before, seen)),
+            set,
+            moves_ms: VecDeque::new(),
+            in_a_row: 0,
+            renewed: false,
+            has_watchdog: false,
+            misfit: false,
+            last_renewal: None,
+            last_latency_ms: None,
+            last_margin_ms: None,
+        }
+    }
+
+    /// The newest known deadline on the agent's clock, converted by the reading that showed it
+    /// last.
+    pub(crate) fn newest_mono(&self) -> Option<Mono> {
+        self.base.map(|(deadline, seen)| seen.mono_of(deadline))
+    }
+
+    /// The newest known deadline.
+    pub(crate) fn newest(&self) -> Option<ServerTime> {
+        self.base.map(|(deadline, _)| deadline)
+    }
+
+    /// The newest reading that showed it.
+    pub(crate) fn told_at(&self) -> Option<Mono> {
+        self.base.map(|(_, seen)| seen.sent)
+    }
+
+    /// The pause between two renewals, if known, in milliseconds.
+    pub(crate) fn period_ms(&self, rule: PeriodRule, lease_ms: Option<u64>) -> Option<u64> {
+        rule.configured_ms.or_else(|| match rule.by_lease(1_000) {
+            Some(_) => rule.by_lease(lease_ms?),
+            // Some libraries send the first renewal early, so the rhythm is known only from the
+            // second.
+            None if self.moves_ms.len() < 2 => None,
+            None => self.moves_ms.iter().copied().max(),
+        })
+    }
+
+    /// Delay of the next renewal at `now`; 0 when it is not late, or when no watchdog ever renewed
+    /// this hold.
+    pub(crate) fn overdue_ms(&self, now: ServerTime, period_ms: Option<u64>) -> u64 {
+        let (true, Some(set), Some(period_ms)) = (self.has_watchdog, self.set, period_ms) else {
+            return 0;
+        };
+        let late_ms = now.since_ms(set).saturating_sub(to_i64(period_ms));
+        if late_ms > OVERDUE_TOLERANCE_MS { late_ms.unsigned_abs() } else { 0 }
+    }
+
+    /// Whether the holder is expected to renew between the newest reading and the end of the lease,
+    /// if it behaves as before or as earlier holders did. `renewed_ms`: the lease of this lock's
+    /// holds, if any was ever renewed.
+    pub(crate) fn expects_renewal(&self, period_ms: Option<u64>, renewed_ms: Option<u64>) -> bool {
+        // A first renewal is expected only for the usual renewed lease. Another lease is a fixed
+        // one.
+        let goes_on = self.renewed || (self.base_is_regular && renewed_ms.is_some());
+        let (true, Some((deadline, newest)), Some(set)) = (goes_on, self.base, self.set) else {
+            return false;
+        };
+        // While the rhythm is unknown: libraries renew after half of the lease at the latest.
+        let Some(pause_ms) = period_ms.or_else(|| Some(renewed_ms? / 2)).map(to_i64) else {
+            return false;
+        };
+        set.plus_ms(pause_ms) < deadline
+            && newest.last.since_ms(set) <= pause_ms.saturating_add(OVERDUE_TOLERANCE_MS)
+    }
+
+    /// The TTL is gone, so distances to the next deadline mean nothing.
+    pub(crate) fn lost_ttl(&mut self) {
+        self.base = None;
+    }
+
+    /// Takes in the deadline of a later reading of the same hold by another clock. Distances mean
+    /// nothing, but a long way forward is a renewal.
+    pub(crate) fn told_by_another_clock(
+        &mut self,
+        deadline: ServerTime,
+        seen: Seen,
+    ) -> Option<Move> {
+        let old = self.base.replace((deadline, seen));
+        self.base_is_regular = false;
+        self.base_lease = None;
+        let Some((old, before)) = old else {
+            self.set = Some(seen.last);
+            return Some(Move::Reset);
+        };
+        // Replication passes on the instant; a move between servers of a cluster passes on the
+        // remaining time.
+        let by_instant_ms = deadline.since_ms(old);
+        let by_rest_ms = deadline.since_ms(seen.server_of(before.mono_of(old)));
+        if by_instant_ms.saturating_abs().min(by_rest_ms.saturating_abs()) <= CLOCKS_APART_MS {
+            // Past the deadline, either the other clock is behind, or unseen renewals advanced it
+            // by as much as the clocks differ.
+            let is_past = before.mono_of(old) < seen.sent;
+            self.set = match self.set {
+                Some(set) if !is_past => Some(seen.server_of(before.mono_of(set))),
+                _ => None,
+            };
+            return None;
+        }
+        (self.set, self.last_renewal) = (Some(seen.last), None);
+        // The lock may have been released and taken again meanwhile, which is no sign of a
+        // watchdog.
+        let forward = by_instant_ms > 0 && by_rest_ms > 0;
+        Some(if forward {
+            Move::Renewed { latency_ms: None, at: seen.sent, learned_ms: None, in_a_row: 0 }
+        } else {
+            Move::Reset
+        })
+    }
+
+    /// Takes in the deadline of a later reading of the same hold.
+    pub(crate) fn observe(
+        &mut self,
+        deadline: ServerTime,
+        seen: Seen,
+        re_entered: bool,
+        mode: Mode,
+        leases: &mut Leases,
+        rule: PeriodRule,
+    ) -> Option<Move> {
+        let Some((old, before)) = self.base else {
+            self.rebase(deadline, seen, None, leases.of(mode));
+            return Some(Move::Reset);
+        };
+        let delta_ms = deadline.since_ms(old);
+        if delta_ms.saturating_abs() <= NOISE_MS {
+            self.base = Some((old, seen));
+            return None;
+        }
+        if re_entered {
+            self.rebase(deadline, seen, Some(before), leases.of(mode));
+            return Some(Move::Reset);
+        }
+        if delta_ms < 0 {
+            self.rebase(deadline, seen, Some(before), leases.of(mode));
+            return Some(Move::Shortened { by_ms: delta_ms.unsigned_abs() });
+        }
+        Some(self.renew(deadline, delta_ms.unsigned_abs(), before, seen, mode, leases, rule))
+    }
+
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "a private step of observe, which has taken its arguments apart"
+    )]
+    fn renew(
+        &mut self,
+        deadline: ServerTime,
+        delta_ms: u64,
+        before: Seen,
+        seen: Seen,
+        mode: Mode,
+        leases: &mut Leases,
+        rule: PeriodRule,
+    ) -> Move {
+        let period_ms = self.period_ms(rule, leases.of(mode));
+        let was_regular = self.base_is_regular;
+        let waited_ms = self.set.and_then(|set| u64::try_from(before.first.since_ms(set)).ok());
+        let seen_lease = lease_between(deadline, before, seen);
+        // A single movement that contradicts a hold's own renewals does not come from a watchdog:
+        // the lock was entered with a lease and left again between two readings. Only a second one
+        // in a row shows that the lease has changed.
+        let misfit = self.has_watchdog && leases.contradicted_by(mode, seen_lease);
+        // Neither does a first movement to another lease than the lock was taken with. A multi-lock
+        // takes each lock with a temporary lease, and sets the real one once all are taken.
+        let only_set_anew =
+            !self.has_watchdog && self.base_lease.is_some_and(|taken| apart(taken, seen_lease));
+        // Neither does a first movement long after the library would have renewed: the lock was
+        // released and taken again between two readings.
+        let unread_ms = seen.sent.since_ms(before.sent);
+        let taken_anew = !self.has_watchdog
+            && rule.if_learned(seen_lease.1).is_some_and(|period_ms| {
+                unread_ms.saturating_mul(2) < period_ms
+                    && delta_ms.saturating_mul(2) > period_ms.saturating_mul(3)
+            });
+        let no_watchdog = (misfit && !self.misfit) || only_set_anew || taken_anew;
+        self.misfit = misfit;
+        let learned_ms = if no_watchdog { None } else { leases.learn(mode, seen_lease) };
+        let lease_ms = leases.of(mode);
+        self.rebase(deadline, seen, Some(before), lease_ms);
+        // Without a known lease, a renewal counts as regular. With one, it must fit.
+        self.base_is_regular |= lease_ms.is_none();
+        self.renewed = true;
+        self.has_watchdog |= !no_watchdog;
+        self.last_renewal =
+            lease_ms.and_then(|lease_ms| set_between(deadline, lease_ms, before, seen));
+        let measurable = was_regular && self.base_is_regular;
+        let close = period_ms.is_some_and(|period_ms| unread_ms.saturating_mul(2) < period_ms);
+        let latency_ms = match period_ms {
+            Some(period_ms) if measurable && close && !no_watchdog => {
+                Some(delta_ms.saturating_sub(period_ms))
+            }
+            _ => None,
+        };
+        if latency_ms.is_some() {
+            self.last_latency_ms = latency_ms;
+        }
+        if measurable && let Some(lease_ms) = lease_ms {
+            self.last_margin_ms = Some(lease_ms.saturating_sub(delta_ms));
+        }
+        // If the period is unknown, each renewal must follow the last one after the same time as
+        // that one followed the one before.
+        let in_time = match (period_ms, self.moves_ms.back().copied()) {
+            (Some(period_ms), _) => in_rhythm(delta_ms, period_ms),
+            (None, Some(last_ms)) => in_rhythm(delta_ms, last_ms) || in_rhythm(last_ms, delta_ms),
+            (None, None) => false,
+        };
+        self.in_a_row = if in_time { self.in_a_row.saturating_add(1) } else { 0 };
+        // Between readings that are a period apart, there may be more than one renewal. Only the
+        // time without a renewal before them is certainly part of one interval.
+        let distance_ms = match period_ms {
+            Some(period_ms) if unread_ms >= period_ms => {
+                waited_ms.filter(|waited_ms| *waited_ms > period_ms)
+            }
+            _ => Some(delta_ms),
+        };
+        if let Some(distance_ms) = distance_ms {
+            if self.moves_ms.len() == REMEMBERED_MOVES {
+                self.moves_ms.pop_front();
+            }
+            self.moves_ms.push_back(distance_ms);
+        }
+        let at = self.last_renewal.map_or(seen.sent, |instant| seen.mono_of(instant));
+        Move::Renewed { latency_ms, at, learned_ms, in_a_row: self.in_a_row }
+    }
+
+    /// Sets the base to a deadline that was set after `before` and no later than `seen`.
+    fn rebase(
+        &mut self,
+        deadline: ServerTime,
+        seen: Seen,
+        before: Option<Seen>,
+        lease_ms: Option<u64>,
+    ) {
+        let exact = lease_ms
+            .zip(before)
+            .and_then(|(lease_ms, before)| set_between(deadline, lease_ms, before, seen));
+        self.base = Some((deadline, seen));
+        self.base_is_regular = exact.is_some();
+        self.base_lease = before.map(|before| lease_between(deadline, before, seen));
+        self.set = Some(exact.unwrap_or(seen.last));
+    }
+}
+
+/// When a deadline was set, if it was set with this lease. The instant must lie between the two
+/// readings.
+pub(crate) fn set_between(
+    deadline: ServerTime,
+    lease_ms: u64,
+    before: Seen,
+    after: Seen,
+) -> Option<ServerTime> {
+    let instant = deadline.plus_ms(-to_i64(lease_ms));
+    let possible = before.first.plus_ms(-NOISE_MS)..=after.last.plus_ms(NOISE_MS);
+    possible.contains(&instant).then_some(instant)
+}
+
+/// Whether a movement by this much means exactly one renewal, or a few of them between two
+/// readings.
+fn in_rhythm(delta_ms: u64, period_ms: u64) -> bool {
+    let exact_ms = RHYTHM_EXACT_MS
+        .max(period_ms.saturating_mul(RHYTHM_EXACT_PERCENT) / 100)
+        .min(period_ms / 16);
+    (1..=RHYTHM_PERIODS_MAX).any(|periods| {
+        delta_ms.abs_diff(period_ms.saturating_mul(periods)) <= exact_ms.saturating_mul(periods)
+    })
+}
+
+fn to_i64(ms: u64) -> i64 {
+    i64::try_from(ms).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn a_lease_is_the_only_whole_second_within() {
+        assert_eq!(whole_second_within((29_500, 30_400)), Some(30_000));
+        assert_eq!(whole_second_within((30_000, 30_000)), Some(30_000));
+        assert_eq!(whole_second_within((29_000, 30_000)), None);
+        assert_eq!(whole_second_within((29_100, 29_900)), None);
+        assert_eq!(whole_second_within((-500, 900)), None);
+        assert_eq!(whole_second_within((-500, 1_000)), Some(1_000));
+        assert_eq!(whole_second_within((i64::MIN, i64::MAX)), None);
+    }
+
+    #[test]
+    fn a_lease_on_the_edge_of_both_intervals_fits_both() {
+        assert!(!apart((1, 2), (2, 3)) && !apart((2, 3), (1, 2)) && !apart((1, 9), (4, 5)));
+        assert!(apart((1, 2), (3, 4)) && apart((3, 4), (1, 2)));
+    }
+
+    #[test]
+    fn a_rhythm_is_as_exact_as_timers_are() {
+        for (period_ms, most_ms) in [(100, 6), (500, 20), (10_000, 300)] {
+            for periods in 1..=RHYTHM_PERIODS_MAX {
+                let (middle_ms, most_ms) = (period_ms * periods, most_ms * periods);
+                assert!(
+                    in_rhythm(middle_ms + most_ms, period_ms)
+                        && in_rhythm(middle_ms - most_ms, period_ms)
+                );
+                assert!(
+                    !in_rhythm(middle_ms + most_ms + 1, period_ms)
+                        && !in_rhythm(middle_ms - most_ms - 1, period_ms)
+                );
+            }
+            assert!(
+                !in_rhythm(period_ms * (RHYTHM_PERIODS_MAX + 1), period_ms)
+                    && !in_rhythm(0, period_ms)
+            );
+        }
+    }
+
+    #[test]
+    fn a_deadline_was_set_between_two_readings_or_with_another_lease() {
+        let set = |deadline| {
+            set_between(ServerTime(deadline), 30_000, seen(1_000, 1_000), seen(2_000, 2_000))
+        };
+        assert_eq!(
+            [30_997, 30_998, 32_002, 32_003].map(set),
+            [None, Some(ServerTime(998)), Some(ServerTime(2_002)), None]
+        );
+    }
+
+    fn seen(mono: u64, server: i64) -> Seen {
+        Seen { sent: Mono(mono), first: ServerTime(server), last: ServerTime(server) }
+    }
+
+    /// A hold that was renewed until 140 s; the renewal came at 110 s of the server's clock, 10 s
+    /// of the agent's.
+    fn renewed() -> Deadlines {
+        let (mut leases, rule) = (
+            Leases::new(Some(30_000)),
+            PeriodRule { configured_ms: None, renewals_per_lease: Some(3) },
+        );
+        let taken = seen(1_000, 101_000);
+        let before = Some(seen(0, 100_000));
+        let mut deadlines = Deadlines::new(
+            Some(ServerTime(130_000)),
+            before,
+            taken,
+            Some(ServerTime(100_000)),
+            true,
+        );
+        for at in 2..=10 {
+            let deadline = ServerTime(if at < 10 { 130_000 } else { 140_000 });
+            let read = seen(at * 1_000, 100_000 + i64::try_from(at * 1_000).unwrap());
+            deadlines.observe(deadline, read, false, Mode::Exclusive, &mut leases, rule);
+        }
+        assert_eq!((deadlines.renewed, deadlines.set), (true, Some(ServerTime(110_000))));
+        deadlines
+    }
+
+    #[test]
+    fn a_renewal_is_overdue_once_it_is_later_than_timers_are() {
+        let overdue_ms = |server| renewed().overdue_ms(ServerTime(server), Some(10_000));
+        assert_eq!([120_200, 120_201].map(overdue_ms), [0, 201]);
+    }
+
+    /// A failover must not count as a renewal, and a dead watchdog must not look like one that has
+    /// just renewed.
+    #[test]
+    fn how_late_a_renewal_is_does_not_hang_on_whose_clock_tells() {
+        for ahead_ms in [-3_000, 0, 3_000, 3_600_000] {
+            let told = |at: u64, deadline| {
+                let mut deadlines = renewed();
+                let server = 100_000 + i64::try_from(at).unwrap() + ahead_ms;
+                let moved = deadlines.told_by_another_clock(ServerTime(deadline), seen(at, server));
+                (moved, deadlines.overdue_ms(ServerTime(server), Some(10_000)))
+            };
+            // By its instant, as replication passes it on, and by the remaining time.
+            for deadline in [140_000, 140_000 + ahead_ms] {
+                assert_eq!(told(25_000, deadline), (None, 5_000), "{ahead_ms} ms ahead");
+                assert_eq!(
+                    told(40_000, deadline),
+                    (None, 20_000),
+                    "{ahead_ms} ms ahead, at its end"
+                );
+                assert_eq!(told(40_001, deadline), (None, 0), "{ahead_ms} ms ahead, past its end");
+            }
+        }
+    }
+
+    /// If the library has no rule, a second renewal is in rhythm with the first if either interval
+    /// is a small multiple of the other.
+    #[test]
+    fn a_rhythm_of_unknown_period_may_have_gaps() {
+        let in_a_row = |distances_ms: [i64; 2]| {
+            let (mut leases, rule) =
+                (Leases::default(), PeriodRule { configured_ms: None, renewals_per_lease: None });
+            let mut deadlines =
+                Deadlines::new(Some(ServerTime(90_000)), None, seen(1_000, 1_000), None, true);
+            let (mut at, mut counts) = (1_000, Vec::new());
+            for distance_ms in distances_ms {
+                at += distance_ms;
+                let read = seen(at.unsigned_abs(), at);
+                let moved = deadlines.observe(
+                    ServerTime(89_000 + at),
+                    read,
+                    false,
+                    Mode::Exclusive,
+                    &mut leases,
+                    rule,
+                );
+                match moved {
+                    Some(Move::Renewed { in_a_row, .. }) => counts.push(in_a_row),
+                    other => panic!("{other:?}"),
+                }
+            }
+            counts
+        };
+        for (distances_ms, last) in [
+            ([10_000, 10_000], 1),
+            ([10_000, 20_000], 1),
+            ([20_000, 10_000], 1),
+            ([10_000, 15_000], 0),
+        ] {
+            assert_eq!(in_a_row(distances_ms), [0, last], "{distances_ms:?}");
+        }
+    }
+
+    /// A server without `PEXPIRETIME` reports a deadline up to 2 ms too early, and hints cause
+    /// readings right beside renewals.
+    #[test]
+    fn noise_does_not_rule_out_the_lease() {
+        let at = |at: i64| seen(at.unsigned_abs(), at);
+        let mut leases = Leases::default();
+        for (before, after) in [(9_100, 10_500), (9_999, 10_000), (9_500, 10_000)] {
+            leases.learn(Mode::Exclusive, lease_between(ServerTime(39_998), at(before), at(after)));
+            assert_eq!(leases.of(Mode::Exclusive), Some(30_000), "between {before} and {after}");
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! The configuration of what to watch: the resolved and validated form that the model uses.
+//!
+//! All defaults are filled in and all names are checked. An `Option` here means that the user
+//! configured none.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+#[cfg(feature = "serde")]
+use serde::{Deserialize, Serialize};
+
+use crate::reading::Holder;
+
+/// A Redis key: any bytes.
+pub type Key = Vec<u8>;
+
+/// Everything to watch, as of one configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct WatchSpec {
+    /// The Redis stores; [`RedisIndex`] is a position here.
+    pub redises: Vec<RedisSpec>,
+    /// The tasks; [`TaskIndex`] is a position here.
+    pub tasks: Vec<Arc<TaskSpec>>,
+    /// Number of the configuration. A sample of an older one is recognised by it and dropped.
+    pub epoch: u32,
+}
+
+/// Position of a redis in [`WatchSpec::redises`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+pub struct RedisIndex(pub u16);
+
+/// Position of a task in [`WatchSpec::tasks`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+pub struct TaskIndex(pub u32);
+
+/// The position of `task` in a list that is `sorted` by tasks. Usually no task is missing before
+/// it, and its number is its position. Checking there first avoids a binary search, which touches
+/// memory about a dozen times.
+pub fn position_of<T>(
+    task: TaskIndex,
+    sorted: &[T],
+    of: impl Fn(&T) -> TaskIndex,
+) -> Option<usize> {
+    let likely =
+        sorted.first().and_then(|first| usize::try_from(task.0.checked_sub(of(first).0)?).ok())?;
+    match sorted.get(likely) {
+        Some(item) if of(item) == task => Some(likely),
+        _ => sorted.binary_search_by_key(&task, of).ok(),
+    }
+}
+
+/// The configuration of one named Redis, as far as the model uses it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct RedisSpec {
+    /// Its name in the configuration: the label `redis`.
+    pub name: Arc<str>,
+    /// How its servers are organised.
+    pub kind: RedisKind,
+    /// The configured servers, `host:port` (for Sentinel: the Sentinels).
+    pub addresses: Vec<Arc<str>>,
+    /// Database number.
+    pub db: u32,
+    /// Pause between two sweeps, in milliseconds.
+    pub interval_ms: u64,
+    /// A reply older than this is no evidence, in milliseconds.
+    pub timeout_ms: u64,
+    /// Whether the user attests the server's role, because the server refuses both `ROLE` and
+    /// `INFO`.
+    pub assume_master: bool,
+}
+
+impl RedisSpec {
+    /// Default of [`RedisSpec::interval_ms`].
+    pub const INTERVAL_MS: u64 = 1_000;
+    /// Default of [`RedisSpec::timeout_ms`].
+    pub const TIMEOUT_MS: u64 = 3_000;
+
+    /// A redis with default settings.
+    pub fn new(name: &str, kind: RedisKind, addresses: &[&str]) -> RedisSpec {
+        RedisSpec {
+            name: name.into(),
+            kind,
+            addresses: addresses.iter().map(|address| Arc::from(*address)).collect(),
+            db: 0,
+            interval_ms: RedisSpec::INTERVAL_MS,
+            timeout_ms: RedisSpec::TIMEOUT_MS,
+            assume_master: false,
+        }
+    }
+}
+
+named! {
+    /// How the servers of one redis are organised, and what determines the deciding one.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+    pub enum RedisKind {
+        /// One server. It decides while it reports that it is master.
+        Standalone = "standalone",
+        /// A master and its replicas without Sentinel. The server that reports that it is master
+        /// decides.
+        Replicated = "replicated",
+        /// The majority of the configured Sentinels names the master, which decides.
+        Sentinel = "sentinel",
+        /// The master of a key's slot decides.
+        Cluster = "cluster",
+    }
+}
+
+/// The configuration of one task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct TaskSpec {
+    /// Unique name: the label `task`.
+    pub name: Arc<str>,
+    /// The redis that has its keys.
+    pub redis: RedisIndex,
+    /// The lock that guards it.
+    pub lock: LockSpec,
+    /// How to learn whether users want the task. `None`: no switches are configured, so it is never
+    /// judged down or unwanted.
+    pub wanted: Option<WantedSpec>,
+    /// Evidence that the work is not stuck.
+    pub progress: Option<ProgressSpec>,
+    /// The workers' own statements.
+    pub claims: Option<ClaimsSpec>,
+    /// Hash that maps an instance id to a host name.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    pub hosts: Option<Key>,
+    /// String key in which a deploy script writes the time until which alerts shall wait.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    pub paused_until: Option<Key>,
+    /// A gap shorter than this is a handover, in milliseconds.
+    pub grace_ms: u64,
+    /// A hold shorter than this does not end a gap, in milliseconds.
+    pub settle_ms: u64,
+    /// How long the task may continue after it was switched off, in milliseconds.
+    pub wind_down_ms: u64,
+    /// Without a trustworthy reading for longer than this, the verdict is unknown. In milliseconds.
+    pub blind_after_ms: u64,
+    /// A hold longer than this gives a warning, in milliseconds.
+    pub max_hold_ms: Option<u64>,
+    /// Per-task labels, in the order of the configuration's `labels`; a label that the task does
+    /// not set is empty.
+    pub labels: Vec<(Arc<str>, Arc<str>)>,
+}
+
+impl TaskSpec {
+    /// Default of [`TaskSpec::grace_ms`].
+    pub const GRACE_MS: u64 = 20_000;
+    /// Default of [`TaskSpec::settle_ms`].
+    pub const SETTLE_MS: u64 = 5_000;
+    /// Default of [`TaskSpec::wind_down_ms`].
+    pub const WIND_DOWN_MS: u64 = 30_000;
+    /// Default of [`TaskSpec::blind_after_ms`].
+    pub const BLIND_AFTER_MS: u64 = 60_000;
+
+    /// A task with only the lock configured.
+    pub fn new(name: &str, redis: RedisIndex, lock: LockSpec) -> TaskSpec {
+        TaskSpec {
+            name: name.into(),
+            redis,
+            lock,
+            wanted: None,
+            progress: None,
+            claims: None,
+            hosts: None,
+            paused_until: None,
+            grace_ms: TaskSpec::GRACE_MS,
+            settle_ms: TaskSpec::SETTLE_MS,
+            wind_down_ms: TaskSpec::WIND_DOWN_MS,
+            blind_after_ms: TaskSpec::BLIND_AFTER_MS,
+            max_hold_ms: None,
+            labels: Vec::new(),
+        }
+    }
+
+    /// Whether the task can be wanted. If not, it is never down.
+    pub fn may_be_wanted(&self) -> bool {
+        self.wanted.as_ref().is_some_and(|wanted| wanted.source != WantedSource::Never)
+    }
+}
+
+/// The lock of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct LockSpec {
+    /// The lock's key.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    pub key: Key,
+    /// The layout that the lock's library uses.
+    pub scheme: SchemeKind,
+    /// Full lifetime of a hold in milliseconds; learned when `None`.
+    pub lease_ms: Option<u64>,
+    /// Pause between two renewals in milliseconds. When `None`, it follows the library's rule or is
+    /// learned.
+    pub renew_every_ms: Option<u64>,
+    /// How often the library renews a lease by its own rule; `None`: it has none.
+    pub renewals_per_lease: Option<u32>,
+    /// How holders name themselves in the claims.
+    pub claimants: Claimants,
+}
+
+impl LockSpec {
+    /// A lock whose lease and renewal period are learned.
+    pub fn new(key: &[u8], scheme: SchemeKind) -> LockSpec {
+        let (renewals_per_lease, claimants) = match scheme {
+            SchemeKind::Redisson => (Some(3), Claimants::Threads),
+            SchemeKind::String => (None, Claimants::Secret),
+        };
+        LockSpec {
+            key: key.to_vec(),
+            scheme,
+            lease_ms: None,
+            renew_every_ms: None,
+            renewals_per_lease,
+            claimants,
+        }
+    }
+}
+
+named! {
+    /// How a worker names itself in the claims and hosts.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+    pub enum Claimants {
+        /// By a token that only the holder knows: it is enough to release the lock.
+        Secret = "secret",
+        /// By `<client>:<thread>` as in the lock, or by the client alone.
+        Threads = "threads",
+    }
+}
+
+impl Claimants {
+    /// The holder that names itself `instance`.
+    pub fn holder(self, instance: &[u8]) -> Holder {
+        match self {
+            Claimants::Secret => {
+                Holder { client: instance.to_vec(), thread: None, entries: None, secret: true }
+            }
+            Claimants::Threads => Holder::of_thread(instance).unwrap_or_else(|| Holder {
+                client: instance.to_vec(),
+                thread: None,
+                entries: None,
+                secret: false,
+            }),
+        }
+    }
+}
+
+named! {
+    /// The known layouts.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+    pub enum SchemeKind {
+        /// Redisson's hash: `RLock` and its siblings, read/write, fair, fenced.
+        Redisson = "redisson",
+        /// A token in a string key (`SET key token NX PX …`).
+        String = "string",
+    }
+}
+
+/// The switches by which users say whether they want the task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct WantedSpec {
+    /// The keys.
+    pub source: WantedSource,
+    /// How values (and the names of hash fields and set members) are encoded.
+    pub codec: Codec,
+}
+
+/// The kinds of switches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+pub enum WantedSource {
+    /// A hash: one field per user, its value is the switch.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    Hash(Key),
+    /// A set: its members want the task.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    Set(Key),
+    /// A string that counts the users who want it.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    Counter(Key),
+    /// One string key per user.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    Keys(Vec<Key>),
+    /// Wanted at all times.
+    Always,
+    /// Wanted at no time.
+    Never,
+}
+
+named! {
+    /// The encoding of switches.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+    pub enum Codec {
+        /// The text itself.
+        Raw = "raw",
+        /// A JSON scalar.
+        Json = "json",
+        /// Java serialization (Spring's default).
+        Jdk = "jdk",
+        /// Kryo 5 (Redisson's default).
+        Kryo5 = "kryo5",
+    }
+}
+
+/// A value that the work itself changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct ProgressSpec {
+    /// The key that holds it.
+    pub source: ProgressSource,
+    /// Without a change for longer than this, the task is stalled. In milliseconds.
+    pub stale_after_ms: u64,
+}
+
+/// The kinds of progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+pub enum ProgressSource {
+    /// One field of a hash.
+    HashField {
+        /// The hash.
+        #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+        key: Key,
+        /// The field.
+        #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+        field: Vec<u8>,
+    },
+    /// A string key.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    Key(Key),
+    /// The length of a list, set, stream or sorted set.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    Length(Key),
+}
+
+/// The hash in which each worker states that it is running this task: a field per instance, whose
+/// value the worker keeps changing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct ClaimsSpec {
+    /// The hash.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    pub key: Key,
+    /// A claim is alive while its bytes changed within this time, in milliseconds.
+    pub fresh_for_ms: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_found_wherever_others_are_missing() {
+        for tasks in [
+            &[][..],
+            &[0],
+            &[7],
+            &[0, 1, 2, 3],
+            &[5, 6, 7],
+            &[0, 2, 4, 6],
+            &[3, 4, 9, 10, 40],
+            &[u32::MAX],
+        ] {
+            let sorted: alloc::vec::Vec<TaskIndex> = tasks.iter().copied().map(TaskIndex).collect();
+            for task in (0..50).chain([u32::MAX - 1, u32::MAX]) {
+                let expected = tasks.iter().position(|other| *other == task);
+                assert_eq!(
+                    position_of(TaskIndex(task), &sorted, |task| *task),
+                    expected,
+                    "{task} in {tasks:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_claimant_gives_nothing_away_that_releases_a_lock() {
+        assert!(Claimants::Secret.holder(b"a token").secret);
+        let named = Claimants::Threads.holder(b"8743c9c0-0795-4907-87fd-6c719a6b4586");
+        assert_eq!(
+            (&*named.client, named.secret),
+            (&b"8743c9c0-0795-4907-87fd-6c719a6b4586"[..], false)
+        );
+        let field = Claimants::Threads.holder(b"8743c9c0-0795-4907-87fd-6c719a6b4586:47");
+        assert_eq!((field.client, field.entries), (named.client, None));
+        assert_eq!(Claimants::Threads.holder(b"srv-1").client, b"srv-1");
+    }
+}

@@ -1,0 +1,310 @@
+//! Tracks a task's switches: which users want it, and which "on" was lost together with the
+//! server's data.
+
+use alloc::vec::Vec;
+
+use crate::generation::{Delta, Mark};
+use crate::lock::CONFIRM_AFTER_MS;
+use crate::reading::{self, Switch, SwitchesReading, Unknown, User};
+use crate::spec::{WantedSource, WantedSpec};
+use crate::time::Mono;
+use crate::verdict::Wanted;
+
+/// The state of a task's switches.
+#[derive(Clone, Debug)]
+pub(crate) struct Switches {
+    source: Source,
+    /// The switches are a single count of users, or a constant.
+    is_counted: bool,
+    newest: Result<(), Unknown>,
+    /// As of the newest answer.
+    last: Option<Answer>,
+    /// When this answer was first given in the present history.
+    written: Option<Mark>,
+    /// The replication offset at the newest answer.
+    offset: Option<u64>,
+    /// For switches whose turning on was observed: the replication offset at which they certainly
+    /// were not on yet, in the present history.
+    turned_on: Vec<(User, u64)>,
+    pub(crate) key_seen: bool,
+    vanished: Option<Vanished>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Unset,
+    Fixed(Wanted),
+    Keys,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Answer {
+    switches: Vec<(User, Switch)>,
+    counted: Option<u64>,
+    /// Whether these are all switches.
+    whole: bool,
+}
+
+/// Switches that were on and vanished together with a change of generation.
+#[derive(Clone, Debug)]
+struct Vanished {
+    users: Vec<User>,
+    since: Mono,
+    newest: Mono,
+    confirmed: bool,
+}
+
+/// The difference between an answer and the previous one.
+struct Change {
+    /// Users whose switch was on, and now is absent or as it was before.
+    gone: Vec<User>,
+    /// A switch is new, or has another value.
+    written: bool,
+    differs: bool,
+    key_exists: bool,
+}
+
+/// The effect of one answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct News {
+    /// Switches now count as certainly lost.
+    pub(crate) lost: Option<Vec<User>>,
+    /// No switch counts as lost any more.
+    pub(crate) found: bool,
+    /// Switches that became undecodable.
+    pub(crate) undecodable: Vec<(User, Switch)>,
+    /// The key was requested, and has never existed so far.
+    pub(crate) key_missing: bool,
+    /// There are switches, unchanged since the previous answer.
+    pub(crate) kept: bool,
+}
+
+impl Switches {
+    pub(crate) fn new(spec: Option<&WantedSpec>) -> Switches {
+        let source = match spec.map(|spec| &spec.source) {
+            None => Source::Unset,
+            Some(WantedSource::Always) => Source::Fixed(Wanted::Yes),
+            Some(WantedSource::Never) => Source::Fixed(Wanted::No),
+            Some(_) => Source::Keys,
+        };
+        Switches {
+            source,
+            is_counted: matches!(spec.map(|spec| &spec.source), Some(WantedSource::Counter(_))),
+            newest: Err(Unknown::NotReadYet),
+            last: None,
+            written: None,
+            offset: None,
+            turned_on: Vec::new(),
+            key_seen: false,
+            vanished: None,
+        }
+    }
+
+    /// Whether users want the task, as far as it is known now.
+    pub(crate) fn wanted(&self) -> Wanted {
+        match (self.source, &self.vanished, &self.newest, &self.last) {
+            (Source::Unset, ..) => Wanted::Unset,
+            (Source::Fixed(wanted), ..) => wanted,
+            (Source::Keys, Some(_), ..) => Wanted::Yes,
+            (Source::Keys, None, Ok(()), Some(answer)) => reading::wanted(&answer.switches),
+            (Source::Keys, None, ..) => Wanted::Unknown,
+        }
+    }
+
+    /// All existing switches, as of the newest attempt. If only some were read, the total is
+    /// unknown.
+    pub(crate) fn known(&self) -> Option<&[(User, Switch)]> {
+        match (&self.newest, &self.last) {
+            (Ok(()), Some(answer)) if answer.whole => Some(&answer.switches),
+            _ => None,
+        }
+    }
+
+    /// Number of users that want the task, as of the newest attempt.
+    pub(crate) fn wanting(&self) -> Option<u64> {
+        let switches = self.known()?;
+        if self.is_counted {
+            return self.last.as_ref()?.counted;
+        }
+        u64::try_from(switches.iter().filter(|(_, switch)| *switch == Switch::On).count()).ok()
+    }
+
+    /// Whether there is a key that can exist.
+    pub(crate) fn have_key(&self) -> bool {
+        self.source == Source::Keys
+    }
+
+    pub(crate) fn unknown(&mut self, why: Unknown) {
+        if self.source == Source::Keys {
+            self.newest = Err(why);
+        }
+    }
+
+    /// Why the newest attempt is no answer.
+    pub(crate) fn why_unknown(&self) -> Option<Unknown> {
+        if self.source == Source::Keys { self.newest.err() } else { None }
+    }
+
+    /// Users whose "on" is certainly lost.
+    pub(crate) fn lost(&self) -> &[User] {
+        match &self.vanished {
+            Some(vanished) if vanished.confirmed => &vanished.users,
+            _ => &[],
+        }
+    }
+
+    /// How long switches have been lost, as of the newest evidence, in milliseconds.
+    pub(crate) fn lost_ms(&self) -> u64 {
+        match &self.vanished {
+            Some(vanished) if vanished.confirmed => vanished.newest.since_ms(vanished.since),
+            _ => 0,
+        }
+    }
+
+    /// Takes in an answer that was requested at `at` and given by `given`. `delta` is how the
+    /// generation changed since the previous one.
+    pub(crate) fn observe(
+        &mut self,
+        reading: &SwitchesReading,
+        at: Mono,
+        given: Mark,
+        delta: Delta,
+    ) -> News {
+        let (switches, key_exists, counted, whole) = match reading {
+            SwitchesReading::Unknown(why) => {
+                self.newest = Err(*why);
+                return News::default();
+            }
+            SwitchesReading::Read { switches, key_exists, counted, whole } => {
+                (switches, *key_exists, *counted, *whole)
+            }
+        };
+        self.newest = Ok(());
+        let first = self.last.is_none();
+        self.key_seen |= key_exists;
+        let old = self
+            .last
+            .replace(Answer { switches: switches.clone(), counted, whole })
+            .unwrap_or(Answer { switches: Vec::new(), counted: None, whole: true });
+        // With many switches, only this comparison runs for each reading; the code below compares
+        // each switch with each other one.
+        let changed = old.switches != *switches;
+        let mut news = News {
+            undecodable: if changed {
+                newly_undecodable(&old.switches, switches)
+            } else {
+                Vec::new()
+            },
+            key_missing: first && !key_exists,
+            kept: !switches.is_empty() && !changed,
+            ..News::default()
+        };
+        // A switch that the new history certainly had on has been switched off since.
+        let included = self.written.is_some_and(|written| delta.surely_includes(written));
+        let delta = Delta { kept: delta.kept || included, ..delta };
+        if changed || delta.new_history() {
+            self.written = Some(given);
+        }
+        let mut gone =
+            if changed && whole { gone_while_on(&old.switches, switches) } else { Vec::new() };
+        if changed {
+            gone.extend(self.turned_back(&old.switches, switches, delta));
+        }
+        if delta.new_history() {
+            self.turned_on.clear();
+            self.offset = None;
+        }
+        if changed {
+            let before = if old.whole && !first { self.offset } else { None };
+            self.note_turned_on(&old.switches, switches, before);
+        }
+        self.offset = given.offset;
+        // A switch that was not among those read before may be read now.
+        let written =
+            changed && old.whole && switches.iter().any(|entry| !old.switches.contains(entry));
+        let differs = changed && old.whole && whole;
+        self.follow_vanished(Change { gone, written, differs, key_exists }, at, delta, &mut news);
+        news
+    }
+
+    /// Users whose "on" the new history certainly never had: it shows their switches as they were
+    /// before.
+    fn turned_back(
+        &self,
+        old: &[(User, Switch)],
+        new: &[(User, Switch)],
+        delta: Delta,
+    ) -> Vec<User> {
+        let lacked = self.turned_on.iter().filter(|(_, written)| delta.surely_lacks(*written));
+        let is = |switches: &[(User, Switch)], user: &User, switch: Switch| {
+            switches.contains(&(user.clone(), switch))
+        };
+        let back =
+            lacked.filter(|(user, _)| is(old, user, Switch::On) && is(new, user, Switch::Off));
+        back.map(|(user, _)| user.clone()).collect()
+    }
+
+    /// `before`: the replication offset at which the switches still had their old values.
+    fn note_turned_on(
+        &mut self,
+        old: &[(User, Switch)],
+        new: &[(User, Switch)],
+        before: Option<u64>,
+    ) {
+        let is_on = |switches: &[(User, Switch)], user: &User| {
+            switches.contains(&(user.clone(), Switch::On))
+        };
+        self.turned_on.retain(|(user, _)| is_on(new, user));
+        let Some(before) = before else { return };
+        let turned = new.iter().filter(|(user, switch)| *switch == Switch::On && !is_on(old, user));
+        self.turned_on.extend(turned.map(|(user, _)| (user.clone(), before)));
+    }
+
+    fn follow_vanished(&mut self, change: Change, at: Mono, delta: Delta, news: &mut News) {
+        let Change { gone, written, differs, key_exists } = change;
+        // A flush and an eviction remove whole keys. A single missing field was removed by a
+        // client.
+        let other_history = (delta.restarted || delta.replication || delta.failover) && !delta.kept;
+        let may_be_lost = other_history || ((delta.flushed || delta.evicted) && !key_exists);
+        if !gone.is_empty() && may_be_lost {
+            let vanished = self.vanished.get_or_insert(Vanished {
+                users: Vec::new(),
+                since: at,
+                newest: at,
+                confirmed: false,
+            });
+            vanished.users.extend(gone);
+            vanished.users.sort_unstable();
+            vanished.users.dedup();
+            vanished.newest = at;
+            if vanished.confirmed {
+                news.lost = Some(vanished.users.clone());
+            }
+            return;
+        }
+        let Some(vanished) = &mut self.vanished else { return };
+        if written || (differs && !may_be_lost) {
+            // A client wrote a switch, so from here on the present switches count.
+            news.found = vanished.confirmed;
+            self.vanished = None;
+            return;
+        }
+        vanished.newest = at;
+        if !vanished.confirmed && at.since_ms(vanished.since) >= CONFIRM_AFTER_MS {
+            vanished.confirmed = true;
+            news.lost = Some(vanished.users.clone());
+        }
+    }
+}
+
+fn gone_while_on(old: &[(User, Switch)], new: &[(User, Switch)]) -> Vec<User> {
+    let on = old.iter().filter(|(_, switch)| *switch == Switch::On);
+    on.filter(|(user, _)| !new.iter().any(|(other, _)| other == user))
+        .map(|(user, _)| user.clone())
+        .collect()
+}
+
+fn newly_undecodable(old: &[(User, Switch)], new: &[(User, Switch)]) -> Vec<(User, Switch)> {
+    let undecodable = new.iter().filter(|(_, switch)| matches!(switch, Switch::Undecodable { .. }));
+    undecodable.filter(|entry| !old.contains(entry)).cloned().collect()
+}

@@ -1,0 +1,331 @@
+//! Derives the consequences of a reading of the lock: ends and losses, gaps and outages, splits.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use super::{Accepted, Log, Signs, Task, Turn, proven};
+use crate::clocks::Holding;
+use crate::event::{End, EventKind, LossSign};
+use crate::lock::{self, Ended};
+use crate::lost::{Look, Parts};
+use crate::reading::{Beside, ClaimsReading, Held, ProgressReading};
+use crate::renewal::{Move, Seen};
+use crate::snapshot::{Past, RENEWALS_KEPT};
+use crate::spec::ProgressSource;
+use crate::split::{Began, EndedBefore, SplitNews, View};
+use crate::time::Mono;
+use crate::verdict::Wanted;
+
+impl Task {
+    /// Detects locks that were lost although their holder lived. Without `news`, only the keys
+    /// beside the lock on another server were read, not the lock.
+    pub(super) fn follow_losses(
+        &mut self,
+        beside: &Beside,
+        at: Mono,
+        news: Option<&lock::News>,
+        signs: &Signs,
+        log: &mut Log<'_>,
+    ) {
+        if news.is_some_and(|news| news.across_blind) {
+            return self.expired.forget();
+        }
+        let look = Look {
+            at,
+            with_lock: news.is_some(),
+            held: self.lock.hold().map(|hold| &*hold.held),
+            read: self.signs_read(beside),
+            claims_changed: &signs.claims_changed,
+            progress_moved: signs.progress_moved,
+            blind_after_ms: self.spec.blind_after_ms,
+        };
+        let late = self.expired.observe(look);
+        let at_once = match news.and_then(|news| news.ended.as_ref()) {
+            Some(ended) if ended.reason == End::Lost => {
+                Some((ended.hold.held.holders.clone(), LossSign::Data))
+            }
+            Some(ended) if ended.reason == End::Expired => {
+                self.expired.watch(ended.hold.held.holders.clone(), look);
+                None
+            }
+            _ => None,
+        };
+        for (holders, sign) in late.into_iter().chain(at_once) {
+            self.totals().holds_lost += 1;
+            log.push(EventKind::LockLost { holders, sign });
+        }
+    }
+
+    /// Which signs of life could be read. The length of a queue is none, because other clients
+    /// extend it.
+    pub(super) fn signs_read(&self, beside: &Beside) -> Parts {
+        let of_the_work = |source: &ProgressSource| !matches!(source, ProgressSource::Length(_));
+        let has_progress =
+            self.spec.progress.as_ref().is_some_and(|progress| of_the_work(&progress.source));
+        Parts {
+            claims: matches!(beside.claims, Some(ClaimsReading::Read(_))),
+            progress: has_progress
+                && matches!(
+                    beside.progress,
+                    Some(ProgressReading::Value(_) | ProgressReading::Absent)
+                ),
+        }
+    }
+
+    /// Follows ends, acquisitions and movements of the deadline.
+    pub(super) fn follow_lock(&mut self, news: &lock::News, turn: &Turn<'_>, log: &mut Log<'_>) {
+        match &news.ended {
+            Some(_) if news.across_blind => self.outage.forget(),
+            None if news.across_blind => self.outage.unseen(),
+            _ => {}
+        }
+        if let Some(before) = &mut self.splits.before {
+            before.data_changed(turn.delta);
+        }
+        if let Some(ended) = &news.ended {
+            self.follow_end(ended, news.across_blind, turn, log);
+        }
+        if news.acquired
+            && let Some(hold) = self.lock.hold()
+        {
+            Arc::make_mut(&mut self.totals).acquisitions += 1;
+            log.push(EventKind::Acquired { holders: hold.held.holders.clone() });
+            // An unwanted task is not handed over.
+            let was_wanted = self.gap.wanted_since().is_some();
+            let may_be_handover = was_wanted && !news.across_blind && !self.gap.open();
+            let from = self.handed_over_by.take();
+            self.direct_handover =
+                may_be_handover && from.is_some_and(|from| !lock::continues(&from, &hold.held));
+            self.outage.taken_over(hold.began);
+        }
+        if news.ended.is_some() || news.acquired {
+            self.settled = false;
+        }
+        match news.moved {
+            Some(Move::Renewed { latency_ms, learned_ms, at, .. }) => {
+                self.totals().renewals += 1;
+                let kept = self.renewals.len().saturating_sub(RENEWALS_KEPT - 1);
+                self.renewals = self.renewals.iter().skip(kept).copied().chain([at]).collect();
+                if let Some(latency_ms) = latency_ms {
+                    self.totals().renewal_latency.observe(latency_ms);
+                }
+                if let Some(lease_ms) = learned_ms {
+                    log.push(EventKind::LeaseLearned { lease_ms });
+                }
+            }
+            Some(Move::Shortened { by_ms }) => {
+                self.totals().shortened += 1;
+                log.push(EventKind::Shortened { by_ms });
+            }
+            Some(Move::Reset) | None => {}
+        }
+    }
+
+    pub(super) fn follow_end(
+        &mut self,
+        ended: &Ended,
+        across_blind: bool,
+        turn: &Turn<'_>,
+        log: &mut Log<'_>,
+    ) {
+        if let Some(count) = self.totals().ends.get_mut(ended.reason as usize) {
+            *count += 1;
+        }
+        let hold = &ended.hold;
+        log.push(EventKind::HoldEnded {
+            holders: hold.held.holders.clone(),
+            reason: ended.reason,
+            held_ms: ended.held_ms,
+        });
+        if !self.settled {
+            self.outage.lost_again();
+            // A hold that ended while unseen for long may have lasted.
+            if self.gap.open() && !across_blind {
+                self.totals().phantom_holds += 1;
+                log.push(EventKind::PhantomHold { held_ms: hold.held_ms() });
+            }
+        }
+        let wanted = matches!(self.switches.wanted(), Wanted::Yes | Wanted::Unset);
+        match ended.reason {
+            End::Expired if wanted && !across_blind => self.outage.expired(hold.last_life),
+            _ if self.settled => self.outage.forget(),
+            _ => {}
+        }
+        self.handed_over_by = (!across_blind).then(|| Arc::clone(&hold.held));
+        let early = matches!(ended.reason, End::EndedEarly | End::Replaced | End::Lost);
+        let phantom = !proven(hold, hold.last_seen, turn.batch.origin.kind);
+        if phantom
+            && self
+                .splits
+                .before
+                .as_ref()
+                .is_some_and(|before| before.awaits_successor(turn.batch.sent))
+        {
+            return; // It changed nothing: the hold before it is still the one that may be lived on with.
+        }
+        // With short holds, one may have been released just before the data were lost, or been
+        // taken again on the new master and released there, all unseen.
+        let may_be_over =
+            (turn.delta.emptied || ended.earlier_brief) && !hold.lasted(self.spec.settle_ms);
+        // The hold that the new master shows may be a leftover of an earlier one, released on the
+        // old master.
+        let leftover =
+            turn.delta.shared.zip(ended.successor_over).is_some_and(|(shared, over)| over > shared);
+        let surely_lost = !may_be_over
+            && !leftover
+            && turn.delta.surely_lost_after(hold.offset_before, hold.earlier_over);
+        self.splits.before = early.then(|| {
+            Box::new(EndedBefore {
+                holders: hold.held.holders.clone(),
+                deadline: hold.deadlines.newest_mono(),
+                surely_lost,
+                perhaps_lost: hold.may_be_lost(turn.delta, turn.batch.sent) || turn.delta.evicted,
+                gone: turn.batch.mark(),
+                node: turn.node_before.clone(),
+                successor_seen: None,
+                judged: false,
+                moved_since: 0,
+            })
+        });
+    }
+
+    /// Follows gap, outage, unwanted and progress: the clocks that count evidence of the lock and
+    /// of "wanted" together.
+    pub(super) fn follow_clocks(&mut self, seen: Seen, news: &lock::News, log: &mut Log<'_>) {
+        let at = seen.sent;
+        let wanted = self.switches.wanted();
+        let settle_ms = self.spec.settle_ms;
+        let holding = match (self.lock.hold(), self.lock.free_since()) {
+            (Some(hold), _) if hold.settled(settle_ms) => Holding::Settled,
+            (Some(_), _) => Holding::Unsettled,
+            (None, Some(first)) => Holding::Free(first),
+            (None, None) => Holding::PerhapsFree,
+        };
+        if news.across_blind {
+            self.gap.taint();
+        }
+        let handed_over = self.follow_gap(at, holding, log);
+        if holding == Holding::Settled && !self.settled {
+            self.settled = true;
+            self.follow_settled(handed_over, log);
+        }
+        self.unwanted.observe(at, self.lock.hold().is_some(), wanted, self.spec.blind_after_ms);
+        if let Some(progress) = &self.spec.progress {
+            let held_since = self.lock.hold().map(|hold| hold.first_seen);
+            self.progress.judge(
+                at,
+                held_since,
+                wanted,
+                self.gap.wanted_since(),
+                progress.stale_after_ms,
+            );
+        }
+    }
+
+    /// Returns whether a hold ended a gap.
+    pub(super) fn follow_gap(&mut self, at: Mono, holding: Holding, log: &mut Log<'_>) -> bool {
+        let wanted = self.switches.wanted();
+        if wanted == Wanted::No {
+            self.outage.forget();
+            self.direct_handover = false;
+        }
+        if wanted == Wanted::No || matches!(holding, Holding::Free(_)) {
+            // From here on the gap counts, not a direct handover.
+            self.handed_over_by = None;
+        }
+        let gap = self.gap.observe(at, holding, wanted, self.spec.blind_after_ms);
+        if gap.wanted_ms > 0 || gap.grew_ms > 0 {
+            let totals = self.totals();
+            totals.wanted_ms += gap.wanted_ms;
+            totals.down_ms += gap.grew_ms;
+        }
+        if gap.began {
+            log.push(EventKind::GapBegan);
+        }
+        if let Some(Some(gap_ms)) = gap.ended {
+            self.totals().handovers.observe(gap_ms);
+            self.last_handover = Some(Past { at, ms: gap_ms });
+            log.push(EventKind::GapEnded { gap_ms });
+        }
+        gap.ended.is_some()
+    }
+
+    /// The present hold has settled, so the handover that led to it may be counted.
+    pub(super) fn follow_settled(&mut self, ended_gap: bool, log: &mut Log<'_>) {
+        if self.direct_handover && !ended_gap && self.switches.wanted() == Wanted::Yes {
+            self.totals().handovers.observe(0);
+            self.last_handover = Some(Past { at: log.at, ms: 0 });
+        }
+        self.direct_handover = false;
+        if let Some(outage_ms) = self.outage.settled() {
+            self.totals().outages.observe(outage_ms);
+            self.last_outage = Some(Past { at: log.at, ms: outage_ms });
+            self.totals().outage_ms += outage_ms;
+            log.push(EventKind::Outage { outage_ms });
+        }
+    }
+
+    pub(super) fn follow_splits(
+        &mut self,
+        batch: Accepted<'_>,
+        news: &lock::News,
+        log: &mut Log<'_>,
+    ) {
+        if news.acquired || news.ended.is_some() {
+            self.claims.hold_changed();
+        }
+        let claims_beside =
+            self.claims.weigh(self.lock.hold().map(|hold| (&*hold.held, hold.sure_since)));
+        let hold = self.lock.hold();
+        let held: Option<&Held> = hold.map(|hold| &*hold.held);
+        let fresh_for_ms = self.fresh_for_ms();
+        let view = View {
+            at: batch.sent,
+            held,
+            acquired: news.acquired,
+            proven: hold.is_some_and(|hold| proven(hold, batch.sent, batch.origin.kind)),
+            claims_beside: &claims_beside,
+            fresh_for_ms,
+            blind_after_ms: self.spec.blind_after_ms,
+            claimants: self.spec.lock.claimants,
+        };
+        let mut split = self.splits.observe(&self.claims, view);
+        let in_doubt = split.in_doubt.take();
+        if let (Some((before, left_ms)), Some(held)) = (in_doubt, held) {
+            log.push(EventKind::OverlapInDoubt { before, now: held.holders.clone(), left_ms });
+        }
+        self.tell_splits(split, log);
+        let mut claimed = None;
+        if self.lock.free_since().is_some() {
+            // Claims cannot be read now. A claim beside the free lock was seen before, or will be
+            // seen later.
+            let Some(live) = self.claims.live(fresh_for_ms) else { return };
+            claimed = live.into_iter().next();
+        }
+        let beside_free = claimed.is_some();
+        if let (Some(instance), false) = (claimed, self.told.claim_beside_free) {
+            log.push(EventKind::ClaimBesideFreeLock {
+                instance: self.spec.lock.claimants.holder(&instance),
+            });
+        }
+        self.told.claim_beside_free = beside_free;
+    }
+
+    pub(super) fn tell_splits(&mut self, news: SplitNews, log: &mut Log<'_>) {
+        if news.grew_ms > 0 {
+            self.totals().split_ms += news.grew_ms;
+        }
+        for (kind, lasted_ms) in news.ended {
+            log.push(EventKind::SplitEnded { kind, lasted_ms });
+        }
+        for Began { kind, parties, left_ms } in news.began {
+            if let Some(count) = self.totals().splits.get_mut(kind as usize) {
+                *count += 1;
+            }
+            log.push(EventKind::SplitBegan { kind, parties, left_ms });
+        }
+        if let Some((older, newer)) = news.rival_in_doubt {
+            log.push(EventKind::RivalInDoubt { older, newer });
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Builds the view of a task that outputs read.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::Task;
+use crate::lock;
+use crate::reading::{Deadline, Switch};
+use crate::snapshot::{Durations, HeldBy, HoldView, SwitchView, TaskView};
+use crate::time::Mono;
+use crate::verdict::{Rule, Verdict};
+
+impl Task {
+    /// The view for outputs.
+    pub(crate) fn view(&mut self, now: Mono) -> TaskView {
+        self.show_holders();
+        let (verdict, rule, verdict_since) =
+            self.verdict.unwrap_or((Verdict::Unknown, Rule::NothingYet, now));
+        let held = self.lock.held();
+        let hold = if held == Some(true) { self.lock.hold() } else { None };
+        let known_mode = self.lock.hold().map(|hold| hold.held.mode);
+        let claimants = self.spec.lock.claimants;
+        TaskView {
+            spec: self.spec.clone(),
+            redis: self.redis.clone(),
+            verdict,
+            rule,
+            verdict_since,
+            judged: self.judged,
+            wanted: self.switches.wanted(),
+            switches: self
+                .switches
+                .known()
+                .map(|switches| switches.iter().map(switch_view).collect()),
+            wanting_users: self.switches.wanting(),
+            switch_key_seen: self.switches.have_key().then_some(self.switches.key_seen),
+            lost_users: self.switches.lost().to_vec(),
+            switches_unknown: self.switches.why_unknown(),
+            lock_fact: self.lock.fact(),
+            held,
+            unknown: self.lock.newest().err(),
+            node: self.lock_origin.as_ref().map(|origin| origin.node.clone()),
+            witnesses: self.witnesses.view(),
+            last_reading: self.lock.last_reading().map(|seen| seen.sent),
+            hold: hold.map(|hold| self.hold_view(hold)),
+            waiters: if held.is_some() { self.waiters } else { None },
+            fencing_token: if held.is_some() { self.fencing_token } else { None },
+            lease_ms: known_mode
+                .map_or_else(|| self.lock.leases.any(), |mode| self.lock.leases.of(mode)),
+            renewal_period_ms: self.lock.period_ms(),
+            progress_moved: self.progress.moved,
+            progress_missing: self.progress.missing,
+            live_claims: self
+                .claims
+                .live(self.fresh_for_ms())
+                .iter()
+                .flatten()
+                .map(|claim| claimants.holder(claim))
+                .collect(),
+            hosts_unknown: self.hosts_unknown,
+            claims_unknown: match self.spec.claims {
+                Some(_) => self.claims.why_unknown(),
+                None => None,
+            },
+            splits: self.splits.view(),
+            paused: (self.spec.paused_until.is_some() && self.pause.known)
+                .then(|| self.pause.until.is_some_and(|until| now < until)),
+            renewals: self.renewals.clone(),
+            last_handover: self.last_handover,
+            last_outage: self.last_outage,
+            durations: Durations {
+                down_ms: self.gap.gap_ms(),
+                split_ms: self.splits.ms(),
+                stalled_ms: self.progress.stalled_ms(),
+                unwanted_ms: self.unwanted.ms(),
+                blind_ms: self.blind.ms(),
+                switches_lost_ms: self.switches.lost_ms(),
+            },
+            totals: self.totals.clone(),
+        }
+    }
+
+    /// Updates the shown holders. If they are unchanged, the views share one copy.
+    fn show_holders(&mut self) {
+        let Some(hold) = self.lock.hold() else {
+            self.shown_by = None;
+            if !self.shown.is_empty() {
+                self.shown = HeldBy::default();
+            }
+            return;
+        };
+        if self.shown_by.as_ref().is_some_and(|by| Arc::ptr_eq(by, &hold.held)) {
+            return;
+        }
+        let host_of =
+            |client: &[u8]| self.hosts.iter().find(|(id, _)| id == client).map(|(_, host)| host);
+        let now = hold.held.holders.iter().map(|holder| (holder, host_of(&holder.client)));
+        if !now.clone().eq(self.shown.iter().map(|(holder, host)| (holder, host.as_ref()))) {
+            self.shown = now.map(|(holder, host)| (holder.clone(), host.cloned())).collect();
+        }
+        self.shown_by = Some(Arc::clone(&hold.held));
+    }
+
+    fn hold_view(&self, hold: &lock::Hold) -> HoldView {
+        HoldView {
+            mode: hold.held.mode,
+            holders: self.shown.clone(),
+            ghosts: hold.held.ghosts,
+            acquired: hold.acquired,
+            held_ms: hold.held_ms(),
+            last_renewal: hold.deadlines.last_renewal,
+            deadline: match hold.held.deadline {
+                Deadline::At(_) => hold.deadlines.newest(),
+                Deadline::Never | Deadline::Torn => None,
+            },
+            ttl_ms: self.ttl_ms,
+            persistent: match hold.held.deadline {
+                Deadline::At(_) => Some(false),
+                Deadline::Never => Some(true),
+                Deadline::Torn => None,
+            },
+            last_renewal_latency_ms: hold.deadlines.last_latency_ms,
+            last_renewal_margin_ms: hold.deadlines.last_margin_ms,
+            renewal_overdue_ms: hold.overdue_ms,
+        }
+    }
+}
+
+fn switch_view((user, switch): &(Vec<u8>, Switch)) -> SwitchView {
+    let (on, fits) = match switch {
+        Switch::On => (Some(true), None),
+        Switch::Off => (Some(false), None),
+        Switch::Undecodable { fits, .. } => (None, *fits),
+    };
+    SwitchView { user: user.clone(), on, fits }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::evidence::Origin;
+    use crate::input::{Attestation, Standing};
+    use crate::reading::{Beside, Extras, Held, Holder, LockReading, Mode, TaskReading};
+    use crate::spec::{LockSpec, RedisIndex, RedisKind, SchemeKind, TaskSpec};
+    use crate::task::{Accepted, Log};
+    use crate::time::ServerTime;
+
+    /// A glance may return the same copy of a reading again, while the names of the hosts have
+    /// changed.
+    #[test]
+    fn a_host_that_is_renamed_is_shown_also_of_a_hold_that_did_not_change() {
+        let spec =
+            TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+        let with_hosts = Arc::new(TaskSpec { hosts: Some(b"hosts".to_vec()), ..spec.clone() });
+        let mut task = Task::new(with_hosts, "main".into(), Mono(0));
+        let holders =
+            vec![Holder { client: b"A".to_vec(), thread: None, entries: Some(1), secret: false }];
+        let deadline = Deadline::At(ServerTime(60_000));
+        let lock = LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
+        let origin = Origin {
+            node: "a:6379".into(),
+            clock_steps: 0,
+            generation: None,
+            histories: Arc::default(),
+            offset: None,
+            kind: RedisKind::Standalone,
+        };
+        let mut events = Vec::new();
+        let mut host_of = |task: &mut Task, at: u64, hosts: Option<&str>| {
+            let clock = ServerTime(i64::try_from(at).unwrap());
+            let attestation = Attestation::master(clock, clock);
+            let (standing, interval_ms, took_ms, continued) = (Standing::Decides, 1_000, 0, None);
+            let batch = Accepted {
+                sent: Mono(at),
+                attestation: &attestation,
+                origin: &origin,
+                continued,
+                standing,
+                interval_ms,
+                took_ms,
+            };
+            let hosts = hosts.map(|host| Ok(vec![(b"A".to_vec(), host.as_bytes().to_vec())]));
+            let beside = Beside { hosts, ..Beside::default() };
+            let reading = TaskReading { lock: lock.clone(), extras: Extras::default(), beside };
+            let mut log = Log { at: Mono(at), server: Some(clock), events: &mut events };
+            task.observe(&reading, batch, &mut log);
+            let hold = task.view(Mono(at)).hold.unwrap();
+            hold.holders.first().unwrap().1.clone()
+        };
+        assert_eq!(host_of(&mut task, 1_000, None), None);
+        assert_eq!(host_of(&mut task, 2_000, Some("one")), Some(b"one".to_vec()));
+        assert_eq!(host_of(&mut task, 3_000, None), Some(b"one".to_vec()), "not asked for");
+        assert_eq!(host_of(&mut task, 4_000, Some("two")), Some(b"two".to_vec()));
+        let mut told = Vec::new();
+        let mut log = Log { at: Mono(4_500), server: None, events: &mut told };
+        task.configure(Arc::new(spec), "main".into(), &mut log);
+        assert_eq!(host_of(&mut task, 5_000, None), None, "configured no more");
+    }
+}

@@ -1,0 +1,190 @@
+//! Invariants of every snapshot, regardless of its history.
+
+use std::collections::BTreeMap;
+
+use lockwatch_judge::histogram::Histogram;
+use lockwatch_judge::snapshot::{Judged, RENEWALS_KEPT, Snapshot, TaskView, Totals};
+use lockwatch_judge::spec::WatchSpec;
+use lockwatch_judge::time::Mono;
+use lockwatch_judge::verdict::{LockFact, Rule, Verdict, Wanted, trace};
+
+/// The previous snapshot.
+#[derive(Debug, Default)]
+pub(crate) struct Invariants {
+    sequence: Option<u64>,
+    at: Mono,
+    totals: BTreeMap<String, (Vec<u8>, Totals)>,
+}
+
+impl Invariants {
+    /// The violations in `snapshot`, which was built under the configuration `spec`.
+    pub(crate) fn check(&mut self, snapshot: &Snapshot, spec: &WatchSpec) -> Vec<String> {
+        let mut broken = Vec::new();
+        let mut claim = |holds: bool, what: String| {
+            if !holds {
+                broken.push(what);
+            }
+        };
+        claim(
+            self.sequence.is_none_or(|before| snapshot.sequence > before),
+            "the sequence does not grow".to_owned(),
+        );
+        claim(snapshot.at >= self.at, "the instant goes back".to_owned());
+        let mut configured: Vec<_> = spec.tasks.iter().map(|task| task.name.to_string()).collect();
+        configured.sort();
+        let shown: Vec<_> = snapshot.tasks.iter().map(|view| view.spec.name.to_string()).collect();
+        claim(
+            configured == shown,
+            format!("the tasks {shown:?} are not those configured, {configured:?}"),
+        );
+        let redises: Vec<_> = snapshot.redises.iter().map(|view| view.spec.clone()).collect();
+        claim(redises == spec.redises, "the redises are not those configured".to_owned());
+        let before = std::mem::take(&mut self.totals);
+        for view in &snapshot.tasks {
+            let name = view.spec.name.to_string();
+            let key = view.spec.lock.key.clone();
+            broken.extend(
+                of_view(view, snapshot.at).into_iter().map(|what| format!("{name}: {what}")),
+            );
+            if let Some((_, totals)) = before.get(&name).filter(|(old, _)| *old == key) {
+                broken.extend(
+                    fallen(totals, &view.totals)
+                        .into_iter()
+                        .map(|what| format!("{name}: {what} fell")),
+                );
+            }
+            self.totals.insert(name, (key, *view.totals));
+        }
+        self.sequence = Some(snapshot.sequence);
+        self.at = snapshot.at;
+        broken
+    }
+}
+
+fn of_view(view: &TaskView, at: Mono) -> Vec<String> {
+    let durations = &view.durations;
+    // A verdict that only stays is based on earlier readings, perhaps under other thresholds.
+    let now = |verdict| view.verdict == verdict && view.rule != Rule::KeepPrevious;
+    let claims = [
+        (
+            view.hold.is_some() == (view.held == Some(true)),
+            "there is a hold if and only if held is true",
+        ),
+        (view.held.is_some() || view.unknown.is_some(), "an unknown lock has a reason"),
+        (
+            view.lock_fact == LockFact::Unknown || view.held.is_some(),
+            "what cannot be read is no fact",
+        ),
+        (
+            view.lock_fact != LockFact::Free || view.held == Some(false),
+            "what is free as a fact was read as free",
+        ),
+        (
+            view.splits.is_empty() || view.verdict == Verdict::Split,
+            "a split in force is the verdict",
+        ),
+        (!view.splits.is_empty() || !now(Verdict::Split), "without evidence there is no split"),
+        (
+            view.splits.is_sorted_by(|one, next| one.kind < next.kind),
+            "the splits are sorted and distinct",
+        ),
+        (
+            !view.splits.is_empty() || durations.split_ms == 0,
+            "no split lasts while none is in force",
+        ),
+        (
+            !view.lost_users.is_empty() || durations.switches_lost_ms == 0,
+            "nothing is lost while no user lost it",
+        ),
+        (
+            !now(Verdict::Down) || durations.down_ms > view.spec.grace_ms,
+            "down is longer than grace",
+        ),
+        (!now(Verdict::Down) || view.wanted == Wanted::Yes, "only what is wanted is down"),
+        (view.spec.wanted.is_some() || durations.down_ms == 0, "without switches there is no gap"),
+        (view.spec.wanted.is_some() || !now(Verdict::Down), "without switches nothing is down"),
+        (
+            view.spec.wanted.is_some() || !now(Verdict::Unwanted),
+            "without switches nothing is unwanted",
+        ),
+        (
+            view.spec.progress.is_some() || durations.stalled_ms == 0,
+            "without progress nothing stalls",
+        ),
+        (!now(Verdict::Stalled) || durations.stalled_ms > 0, "stalled has a duration"),
+        (
+            !now(Verdict::Unwanted) || durations.unwanted_ms > view.spec.wind_down_ms,
+            "unwanted has one too",
+        ),
+        (view.verdict_since <= at, "the verdict is not from the future"),
+        (
+            view.last_reading.is_none_or(|read| read <= at),
+            "the newest reading is not from the future",
+        ),
+        (
+            (view.wanted == Wanted::Unset) == view.spec.wanted.is_none(),
+            "unset if and only if no switches are configured",
+        ),
+        (view.totals.down_ms <= view.totals.wanted_ms, "down no longer than wanted"),
+        (traced(view), "the trace leads to the verdict"),
+        (view.splits.iter().all(|split| split.parties.len() > 1), "a split has its parties"),
+        (view.splits.iter().all(|split| split.since <= at), "no split is from the future"),
+        (
+            view.renewals.len() as u64 == view.totals.renewals.min(RENEWALS_KEPT as u64),
+            "renewals are kept as counted",
+        ),
+        (
+            view.last_handover.is_some() == (view.totals.handovers.count() > 0),
+            "the last handover is a counted one",
+        ),
+        (
+            view.last_outage.is_some() == (view.totals.outages.count() > 0),
+            "the last outage is a counted one",
+        ),
+    ];
+    let state =
+        format!("{} by {}, lock {}", view.verdict.name(), view.rule.name(), view.lock_fact.name());
+    claims
+        .iter()
+        .filter(|(holds, _)| !holds)
+        .map(|(_, what)| format!("broken: {what} ({state})"))
+        .collect()
+}
+
+/// Whether the considered rules lead to the shown verdict.
+fn traced(view: &TaskView) -> bool {
+    let Some(Judged { facts, previous }) = view.judged else {
+        return view.rule == Rule::NothingYet;
+    };
+    let last = trace(facts, previous).last();
+    last.is_some_and(|last| (last.rule, last.gave) == (view.rule, Some(view.verdict)))
+}
+
+/// The totals that decreased.
+fn fallen(before: &Totals, now: &Totals) -> Vec<&'static str> {
+    let falls = |before: &Histogram, now: &Histogram| {
+        now.sum_ms < before.sum_ms
+            || now.counts.iter().zip(&before.counts).any(|(now, before)| now < before)
+    };
+    let some_fall =
+        |before: &[u64], now: &[u64]| now.iter().zip(before).any(|(now, before)| now < before);
+    let all = [
+        (now.wanted_ms < before.wanted_ms, "wanted_ms"),
+        (now.down_ms < before.down_ms, "down_ms"),
+        (now.outage_ms < before.outage_ms, "outage_ms"),
+        (now.split_ms < before.split_ms, "split_ms"),
+        (now.blind_ms < before.blind_ms, "blind_ms"),
+        (some_fall(&before.splits, &now.splits), "splits"),
+        (now.renewals < before.renewals, "renewals"),
+        (now.shortened < before.shortened, "shortened"),
+        (now.acquisitions < before.acquisitions, "acquisitions"),
+        (some_fall(&before.ends, &now.ends), "ends"),
+        (now.holds_lost < before.holds_lost, "holds_lost"),
+        (now.token_resets < before.token_resets, "token_resets"),
+        (now.phantom_holds < before.phantom_holds, "phantom_holds"),
+        (falls(&before.handovers, &now.handovers), "handovers"),
+        (falls(&before.outages, &now.outages), "outages"),
+        (falls(&before.renewal_latency, &now.renewal_latency), "renewal_latency"),
+    ];
+    all.into_iter().filter(|(fell, _)| *fell).map(|(_, what)| what).collect()
+}

@@ -1,0 +1,256 @@
+//! The verdict over the whole product of its inputs: a readable table, kept as a golden file, and
+//! properties that must hold.
+//!
+//! `BLESS=1 cargo test -p lockwatch-model --test verdicts` rewrites the table.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::Path;
+
+use lockwatch_judge::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge, trace};
+
+const HEADING: &str = "\
+The verdict and its rule, for every combination of what it depends on. A flag that is set shows \
+    its name, else a dot:
+  split  there is positive evidence of more than one holder
+  gap    wanted without a holder for longer than grace
+  stale  the progress has not moved for longer than stale_after
+  wind   held though not wanted for longer than wind_down
+  blind  no trustworthy answer on what matters for longer than blind_after
+\"(previous)\" is whatever the verdict was before.
+
+wanted   lock     flags                        at first              later
+";
+
+/// Every combination.
+fn all_facts() -> Vec<Facts> {
+    let mut all = Vec::new();
+    for wanted in Wanted::ALL {
+        for lock in LockFact::ALL {
+            for bits in 0..32_u8 {
+                let flag = |bit: u8| bits & (16 >> bit) != 0;
+                all.push(Facts {
+                    wanted,
+                    lock,
+                    split: flag(0),
+                    gap_over_grace: flag(1),
+                    stale: flag(2),
+                    over_wind_down: flag(3),
+                    blind: flag(4),
+                });
+            }
+        }
+    }
+    all
+}
+
+/// Every combination with every previous verdict, and the result.
+fn all_judgements() -> Vec<(Facts, Option<Verdict>, Verdict, Rule)> {
+    let previous = || [None].into_iter().chain(Verdict::ALL.map(Some));
+    let every = |facts| previous().map(move |before| (facts, before, judge(facts, before)));
+    let all = all_facts().into_iter().flat_map(every);
+    all.map(|(facts, before, (verdict, rule))| (facts, before, verdict, rule)).collect()
+}
+
+fn flags(facts: Facts) -> String {
+    let named = [
+        (facts.split, "split"),
+        (facts.gap_over_grace, "gap"),
+        (facts.stale, "stale"),
+        (facts.over_wind_down, "wind"),
+        (facts.blind, "blind"),
+    ];
+    let shown = named
+        .map(|(set, name)| format!("{:<width$}", if set { name } else { "." }, width = name.len()));
+    shown.join(" ")
+}
+
+/// The results of later judgements, from any previous verdict.
+fn later(facts: Facts) -> String {
+    let judged = Verdict::ALL.map(|before| (before, judge(facts, Some(before))));
+    if judged
+        .iter()
+        .all(|(before, (verdict, rule))| before == verdict && *rule == Rule::KeepPrevious)
+    {
+        return format!("(previous) {}", Rule::KeepPrevious.name());
+    }
+    let distinct: BTreeSet<_> =
+        judged.iter().map(|(_, (verdict, rule))| (verdict.name(), rule.name())).collect();
+    assert_eq!(
+        distinct.len(),
+        1,
+        "{facts:?} depends on the previous verdict in another way than keeping it"
+    );
+    distinct.iter().map(|(verdict, rule)| format!("{verdict} {rule}")).collect()
+}
+
+fn table() -> String {
+    let mut table = HEADING.to_owned();
+    for facts in all_facts() {
+        let (verdict, rule) = judge(facts, None);
+        let first = format!("{} {}", verdict.name(), rule.name());
+        let row = format!(
+            "{:<8} {:<8} {}  {first:<28} {}",
+            facts.wanted.name(),
+            facts.lock.name(),
+            flags(facts),
+            later(facts)
+        );
+        let _ = writeln!(table, "{}", row.trim_end());
+    }
+    table
+}
+
+#[test]
+fn the_table_is_the_golden_one() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/verdicts.golden.txt");
+    let table = table();
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, &table).expect("a writable golden file");
+    }
+    let golden = std::fs::read_to_string(&path).expect("the golden file");
+    for (number, (golden, now)) in golden.lines().zip(table.lines()).enumerate() {
+        assert_eq!(golden, now, "line {} of {}", number + 1, path.display());
+    }
+    assert_eq!(golden.lines().count(), table.lines().count());
+}
+
+#[test]
+fn the_trace_is_the_way_to_the_verdict() {
+    for (facts, before, verdict, rule) in all_judgements() {
+        let considered: Vec<_> = trace(facts, before).collect();
+        let (last, others) = considered.split_last().expect("some rule applies");
+        assert_eq!((last.rule, last.gave), (rule, Some(verdict)), "{facts:?} {before:?}");
+        assert!(
+            others.iter().all(|other| other.gave.is_none()),
+            "{facts:?} {before:?}: {considered:?}"
+        );
+        assert!(
+            considered.iter().map(|one| one.rule).eq(Rule::ALL.into_iter().take(considered.len()))
+        );
+    }
+}
+
+#[test]
+fn every_rule_decides_something() {
+    let decided: BTreeSet<Rule> = all_judgements().into_iter().map(|(.., rule)| rule).collect();
+    assert_eq!(decided, Rule::ALL.into_iter().collect());
+}
+
+#[test]
+fn a_split_always_wins() {
+    for (facts, before, verdict, rule) in all_judgements() {
+        if facts.split {
+            assert_eq!(
+                (verdict, rule),
+                (Verdict::Split, Rule::SplitEvidence),
+                "{facts:?} {before:?}"
+            );
+        } else if verdict == Verdict::Split {
+            assert_eq!((before, rule), (Some(Verdict::Split), Rule::KeepPrevious), "{facts:?}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_never_judged_anew() {
+    for (facts, before, verdict, rule) in all_judgements() {
+        if facts.split || facts.lock != LockFact::Unknown {
+            continue;
+        }
+        let expected = match (facts.blind, before) {
+            (true, _) => (Verdict::Unknown, Rule::LockBlind),
+            (false, Some(before)) => (before, Rule::KeepPrevious),
+            (false, None) => (Verdict::Unknown, Rule::NothingYet),
+        };
+        assert_eq!((verdict, rule), expected, "{facts:?} {before:?}");
+    }
+}
+
+#[test]
+fn each_bad_verdict_needs_its_evidence() {
+    for (facts, before, verdict, rule) in all_judgements() {
+        if rule == Rule::KeepPrevious {
+            continue;
+        }
+        let needs = match verdict {
+            Verdict::Split => facts.split,
+            Verdict::Down => {
+                facts.lock == LockFact::Free && facts.wanted == Wanted::Yes && facts.gap_over_grace
+            }
+            Verdict::Stalled => {
+                facts.lock == LockFact::Held
+                    && matches!(facts.wanted, Wanted::Yes | Wanted::Unset)
+                    && facts.stale
+            }
+            Verdict::Unwanted => {
+                facts.lock == LockFact::Held && facts.wanted == Wanted::No && facts.over_wind_down
+            }
+            Verdict::Unknown => facts.blind || before.is_none(),
+            Verdict::Pending => {
+                facts.lock == LockFact::Free && facts.wanted == Wanted::Yes && !facts.gap_over_grace
+            }
+            Verdict::Running => facts.lock == LockFact::Held,
+            Verdict::Stopped => {
+                facts.lock == LockFact::Free && matches!(facts.wanted, Wanted::No | Wanted::Unset)
+            }
+        };
+        assert!(needs, "{facts:?} {before:?} gave {verdict:?}");
+    }
+}
+
+/// The converse: evidence of harm is never ignored.
+#[test]
+fn evidence_of_harm_is_never_talked_away() {
+    for (facts, before, verdict, _) in all_judgements() {
+        let worst = match (facts.lock, facts.wanted) {
+            _ if facts.split => Verdict::Split,
+            (LockFact::Free, Wanted::Yes) if facts.gap_over_grace => Verdict::Down,
+            (LockFact::Held, Wanted::Yes | Wanted::Unset) if facts.stale => Verdict::Stalled,
+            (LockFact::Held, Wanted::No) if facts.over_wind_down => Verdict::Unwanted,
+            (LockFact::Unknown, _) | (LockFact::Free, Wanted::Unknown) if facts.blind => {
+                Verdict::Unknown
+            }
+            _ => continue,
+        };
+        assert_eq!(verdict, worst, "{facts:?} {before:?}");
+    }
+}
+
+#[test]
+fn without_switches_nothing_is_down_or_unwanted() {
+    for (facts, before, verdict, rule) in all_judgements() {
+        if facts.wanted == Wanted::Unset && rule != Rule::KeepPrevious {
+            let never = [Verdict::Down, Verdict::Unwanted, Verdict::Pending];
+            assert!(!never.contains(&verdict), "{facts:?} {before:?} gave {verdict:?}");
+        }
+    }
+}
+
+#[test]
+fn a_rule_gives_one_verdict_and_each_verdict_can_be_given() {
+    let mut given: BTreeMap<&str, BTreeSet<Verdict>> = BTreeMap::new();
+    for (_, _, verdict, rule) in all_judgements() {
+        given.entry(rule.name()).or_default().insert(verdict);
+        assert!(!rule.sentence().is_empty());
+    }
+    assert_eq!(given.len(), 15, "every rule is reached");
+    for (rule, verdicts) in &given {
+        assert!(
+            verdicts.len() == 1 || *rule == Rule::KeepPrevious.name(),
+            "{rule} gives {verdicts:?}"
+        );
+    }
+    let all: BTreeSet<_> = given.values().flatten().copied().collect();
+    assert_eq!(all.len(), Verdict::ALL.len());
+}
+
+#[test]
+fn verdicts_are_listed_worst_first() {
+    assert!(Verdict::ALL.is_sorted());
+    let names = Verdict::ALL.map(Verdict::name);
+    assert_eq!(
+        names,
+        ["split", "down", "stalled", "unwanted", "unknown", "pending", "running", "stopped"]
+    );
+}

@@ -1,0 +1,122 @@
+//! Decodes the scalars that applications store through their serializers, to learn which bytes mean
+//! on, off, or a user's name.
+//!
+//! Only the encodings of a plain null, boolean, integer or string are read. Anything else is
+//! refused, never guessed. No allocation is sized by a length that the bytes merely claim.
+
+mod java_text;
+mod jdk;
+mod json;
+mod kryo5;
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use lockwatch_judge::reading::Switch;
+use lockwatch_judge::spec::Codec;
+
+/// Maximum size of the part of an undecodable value that is kept for display, in bytes.
+const SHOWN_BYTES: usize = 64;
+
+/// Words that mean off, compared without regard to ASCII case. The empty word means off, too.
+const OFF_WORDS: [&[u8]; 6] = [b"", b"0", b"false", b"off", b"no", b"null"];
+
+/// Words that mean on, compared without regard to ASCII case.
+const ON_WORDS: [&[u8]; 4] = [b"1", b"true", b"on", b"yes"];
+
+/// A plain value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scalar {
+    /// Nothing.
+    Null,
+    /// A truth value.
+    Bool(bool),
+    /// An integer of any width up to 64 bits.
+    Int(i64),
+    /// A text.
+    Text(String),
+}
+
+/// Decodes the scalar that `codec` encodes as exactly these bytes; `None` when no scalar has this
+/// encoding.
+///
+/// No bytes at all are null for [`Codec::Json`] and [`Codec::Jdk`], because Spring's serializers
+/// store null like this.
+pub fn decode(codec: Codec, bytes: &[u8]) -> Option<Scalar> {
+    match codec {
+        Codec::Raw => core::str::from_utf8(bytes).ok().map(|text| Scalar::Text(text.to_string())),
+        Codec::Json | Codec::Jdk if bytes.is_empty() => Some(Scalar::Null),
+        Codec::Json => json::decode(bytes),
+        Codec::Jdk => jdk::decode(bytes),
+        Codec::Kryo5 => kryo5::decode(bytes),
+    }
+}
+
+/// Decodes the value of a switch that `codec` encoded.
+pub fn switch(codec: Codec, bytes: &[u8]) -> Switch {
+    match wants(codec, bytes) {
+        Some(true) => Switch::On,
+        Some(false) => Switch::Off,
+        None => Switch::Undecodable {
+            value: bytes.iter().take(SHOWN_BYTES).copied().collect(),
+            fits: fitting_codec(bytes),
+        },
+    }
+}
+
+/// A user's name (a hash field or set member) in readable form: the text or number that `codec`
+/// encoded, otherwise the bytes unchanged.
+pub fn display_text(codec: Codec, bytes: &[u8]) -> Vec<u8> {
+    match decode(codec, bytes) {
+        Some(Scalar::Text(text)) => text.into_bytes(),
+        Some(Scalar::Int(number)) => number.to_string().into_bytes(),
+        Some(Scalar::Null | Scalar::Bool(_)) | None => bytes.to_vec(),
+    }
+}
+
+/// The text in a value that was stored unchanged or through a serializer whose first bytes no
+/// ordinary name begins with.
+pub(crate) fn written_text(bytes: &[u8]) -> Vec<u8> {
+    let by = |codec| match decode(codec, bytes) {
+        Some(Scalar::Text(text)) => Some(text.into_bytes()),
+        _ => None,
+    };
+    [Codec::Json, Codec::Jdk, Codec::Kryo5]
+        .into_iter()
+        .find_map(by)
+        .unwrap_or_else(|| bytes.to_vec())
+}
+
+fn wants(codec: Codec, bytes: &[u8]) -> Option<bool> {
+    if codec == Codec::Raw {
+        return word_wants(bytes);
+    }
+    match decode(codec, bytes)? {
+        Scalar::Null => Some(false),
+        Scalar::Bool(on) => Some(on),
+        Scalar::Int(0) => Some(false),
+        Scalar::Int(1) => Some(true),
+        Scalar::Int(_) => None,
+        Scalar::Text(text) => word_wants(text.as_bytes()),
+    }
+}
+
+fn word_wants(word: &[u8]) -> Option<bool> {
+    let is_in = |words: &[&[u8]]| words.iter().any(|listed| word.eq_ignore_ascii_case(listed));
+    if is_in(&ON_WORDS) {
+        Some(true)
+    } else if is_in(&OFF_WORDS) {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// The first codec that decodes the bytes as on or off. Empty bytes are evidence for no codec.
+fn fitting_codec(bytes: &[u8]) -> Option<Codec> {
+    if bytes.is_empty() {
+        None
+    } else {
+        Codec::ALL.into_iter().find(|codec| wants(*codec, bytes).is_some())
+    }
+}

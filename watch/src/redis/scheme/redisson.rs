@@ -1,0 +1,344 @@
+//! Redisson's hash: one field `<client id>:<thread>` per holder, its value the re-entry count.
+//! Read/write locks add a field `mode`, and `:write` to the writer's field; fair locks keep their
+//! queue in a list beside it, fenced ones a counter.
+
+use alloc::vec::Vec;
+
+use super::{Scheme, Value};
+use crate::command;
+use crate::redis::codec;
+use crate::redis::reply::{Command, Reply};
+use lockwatch_judge::reading::{Extras, Holder, Mode, Unknown};
+
+/// Maximum number of fields read from a lock's hash. No lock has more, so a larger hash is
+/// something else.
+const MAX_FIELDS: &str = "128";
+/// Maximum number of readers whose liveness is checked. Further ones count as alive.
+const MAX_READERS_ASKED: usize = 64;
+/// Maximum number of re-entries checked for one reader.
+const MAX_ENTRIES_ASKED: u32 = 32;
+
+pub(super) struct Redisson;
+
+impl Scheme for Redisson {
+    /// `HSCAN`, not `HGETALL`: the reply is bounded whatever the key contains, and a cursor of 0
+    /// proves that it is complete.
+    fn value(&self, key: &[u8]) -> Command {
+        command!("HSCAN", key, "0", "COUNT", MAX_FIELDS)
+    }
+
+    fn decode(&self, reply: &Reply, _exists: bool) -> Value {
+        match fields(reply) {
+            Ok(fields) if fields.is_empty() => Value::Absent,
+            Ok(fields) => decode_fields(&fields).unwrap_or(Value::Unknown(Unknown::Layout)),
+            Err(why) => Value::Unknown(why),
+        }
+    }
+
+    fn extras(&self, key: &[u8], sharded: bool) -> Vec<Command> {
+        let listeners = |count: &str| {
+            command!(
+                "PUBSUB",
+                count,
+                prefixed(b"redisson_lock__channel", key),
+                prefixed(b"redisson_rwlock", key)
+            )
+        };
+        let sharded = sharded.then(|| listeners("SHARDNUMSUB"));
+        let rest = [
+            // Versions before 3.22, and newer ones if configured so, use ordinary channels in a
+            // cluster as well.
+            listeners("NUMSUB"),
+            command!("LLEN", prefixed(b"redisson_lock_queue", key)),
+            command!("GETRANGE", prefixed(b"redisson_lock_token", key), "0", "31"),
+        ];
+        sharded.into_iter().chain(rest).collect()
+    }
+
+    fn decode_extras(&self, replies: &[Reply]) -> Extras {
+        let [subscribers @ .., queue, token] = replies else { return Extras::default() };
+        let queued = queue.as_int().and_then(|length| u64::try_from(length).ok());
+        let listening = |pairs: &[Reply]| {
+            pairs
+                .chunks_exact(2)
+                .filter_map(|pair| u64::try_from(pair.last()?.as_int()?).ok())
+                .sum::<u64>()
+        };
+        let listening = subscribers
+            .iter()
+            .filter_map(|reply| reply.as_array().map(listening))
+            .reduce(u64::saturating_add);
+        Extras {
+            // The queue of a fair lock counts threads. Its waiters do not subscribe to the common
+            // channel.
+            waiters: match queued {
+                Some(queued) if queued > 0 => Some(queued),
+                _ => listening,
+            },
+            fencing_token: token.as_int(),
+        }
+    }
+
+    /// An id is plain text, but Redisson's maps encode their fields with a codec by default.
+    fn instance(&self, field: &[u8]) -> Vec<u8> {
+        codec::written_text(field)
+    }
+
+    /// A reader lives while one of its own timeout keys does; the hash alone survives as long as
+    /// any other reader renews.
+    fn liveness(&self, key: &[u8], holders: &[Holder]) -> Vec<Command> {
+        holders.iter().take(MAX_READERS_ASKED).map(|holder| reader_timeouts(key, holder)).collect()
+    }
+}
+
+/// `EXISTS {name}:<id>:<thread>:rwlock_timeout:<n> …` for each entry of a reader.
+fn reader_timeouts(key: &[u8], reader: &Holder) -> Command {
+    let mut stem = braced(key);
+    for part in
+        [reader.client.as_slice(), reader.thread.as_deref().unwrap_or_default(), b"rwlock_timeout"]
+    {
+        stem.push(b':');
+        stem.extend_from_slice(part);
+    }
+    stem.push(b':');
+    let entries = reader.entries.unwrap_or(1).clamp(1, MAX_ENTRIES_ASKED);
+    let mut command = command!("EXISTS");
+    command.args.extend((1..=entries).map(|entry| {
+        let mut name = stem.clone();
+        name.extend_from_slice(alloc::format!("{entry}").as_bytes());
+        name
+    }));
+    command
+}
+
+/// Redisson's names of auxiliary keys: `prefix:{name}`, or `prefix:name` if the name already has a
+/// brace.
+fn prefixed(prefix: &[u8], key: &[u8]) -> Vec<u8> {
+    let mut name = prefix.to_vec();
+    name.push(b':');
+    name.extend_from_slice(&braced(key));
+    name
+}
+
+fn braced(key: &[u8]) -> Vec<u8> {
+    if key.contains(&b'{') {
+        return key.to_vec();
+    }
+    let mut name = Vec::with_capacity(key.len() + 2);
+    name.push(b'{');
+    name.extend_from_slice(key);
+    name.push(b'}');
+    name
+}
+
+type Fields<'a> = Vec<crate::redis::read::Pair<'a>>;
+
+/// The pairs of a complete scan, sorted, each field once (a scan may repeat one while the server
+/// resizes the hash).
+fn fields(reply: &Reply) -> Result<Fields<'_>, Unknown> {
+    let mut fields = crate::redis::read::scanned_pairs(reply)?;
+    fields.sort_unstable();
+    fields.dedup_by(|a, b| a.0 == b.0);
+    Ok(fields)
+}
+
+fn decode_fields(fields: &Fields<'_>) -> Option<Value> {
+    let mode = fields.iter().find(|(field, _)| *field == b"mode").map(|(_, mode)| *mode);
+    let entries = fields.iter().filter(|(field, _)| *field != b"mode");
+    let (mode, mut holders) = match mode {
+        None => (
+            Mode::Exclusive,
+            entries.map(|(field, count)| holder(field, count)).collect::<Option<Vec<_>>>()?,
+        ),
+        Some(b"read") => (
+            Mode::Read,
+            entries.map(|(field, count)| holder(field, count)).collect::<Option<Vec<_>>>()?,
+        ),
+        Some(b"write") => (Mode::Write, writers(entries)?),
+        Some(_) => return None,
+    };
+    if holders.is_empty() {
+        return None;
+    }
+    holders.sort_unstable();
+    Some(Value::Present { mode, holders })
+}
+
+/// The writers. A writer may also read; its own read field is no second holder.
+fn writers<'a>(entries: impl Iterator<Item = &'a (&'a [u8], &'a [u8])>) -> Option<Vec<Holder>> {
+    let mut writers = Vec::new();
+    for (field, count) in entries {
+        match field.strip_suffix(b":write") {
+            Some(field) => writers.push(holder(field, count)?),
+            None => drop(holder(field, count)?),
+        }
+    }
+    Some(writers)
+}
+
+/// The holder that a field names, with a positive count of its entries.
+fn holder(field: &[u8], count: &[u8]) -> Option<Holder> {
+    let entries: u32 = core::str::from_utf8(count).ok()?.parse().ok().filter(|count| *count > 0)?;
+    Some(Holder { entries: Some(entries), ..Holder::of_thread(field)? })
+}
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    const A: &str = "285475da-9152-4c83-822a-67ee2f116a79";
+    const B: &str = "0b1f6c0e-6d6c-4d0e-9f0a-5d3c1f2e4a5b";
+
+    fn scan(cursor: &str, fields: &[(&str, &str)]) -> Reply {
+        let text = |text: &str| Reply::Bytes(text.as_bytes().to_vec());
+        let items = fields.iter().flat_map(|(field, value)| [text(field), text(value)]).collect();
+        Reply::Array(vec![text(cursor), Reply::Array(items)])
+    }
+
+    fn decode(fields: &[(&str, &str)]) -> Value {
+        Redisson.decode(&scan("0", fields), true)
+    }
+
+    /// Client, thread, entries.
+    type Named = (Vec<u8>, Vec<u8>, u32);
+
+    fn names(value: Value) -> (Mode, Vec<Named>) {
+        match value {
+            Value::Present { mode, holders } => (
+                mode,
+                holders
+                    .into_iter()
+                    .map(|holder| (holder.client, holder.thread.unwrap(), holder.entries.unwrap()))
+                    .collect(),
+            ),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn id(client: &str, thread: &str, entries: u32) -> Named {
+        (client.as_bytes().to_vec(), thread.as_bytes().to_vec(), entries)
+    }
+
+    #[test]
+    fn a_plain_lock_has_one_holder() {
+        assert_eq!(
+            names(decode(&[(&alloc::format!("{A}:42"), "3")])),
+            (Mode::Exclusive, vec![id(A, "42", 3)])
+        );
+        assert_eq!(decode(&[]), Value::Absent);
+    }
+
+    #[test]
+    fn several_plain_holders_are_all_told() {
+        let value = decode(&[(&alloc::format!("{A}:1"), "1"), (&alloc::format!("{B}:-7"), "1")]);
+        assert_eq!(names(value), (Mode::Exclusive, vec![id(B, "-7", 1), id(A, "1", 1)]));
+    }
+
+    #[test]
+    fn a_writer_s_own_read_field_is_no_second_holder() {
+        let writer = alloc::format!("{A}:1:write");
+        let own_read = alloc::format!("{A}:1");
+        let value = decode(&[("mode", "write"), (&writer, "2"), (&own_read, "1")]);
+        assert_eq!(names(value), (Mode::Write, vec![id(A, "1", 2)]));
+    }
+
+    #[test]
+    fn readers_are_all_told_and_asked_for() {
+        let value = decode(&[
+            ("mode", "read"),
+            (&alloc::format!("{A}:1"), "2"),
+            (&alloc::format!("{B}:1"), "1"),
+        ]);
+        let (mode, holders) = names(value.clone());
+        assert_eq!((mode, holders.len()), (Mode::Read, 2));
+        let Value::Present { holders, .. } = value else { unreachable!() };
+        let asked = Redisson.liveness(b"job", &holders);
+        assert_eq!(
+            asked[1],
+            command!(
+                "EXISTS",
+                alloc::format!("{{job}}:{A}:1:rwlock_timeout:1"),
+                alloc::format!("{{job}}:{A}:1:rwlock_timeout:2")
+            )
+        );
+    }
+
+    #[test]
+    fn what_is_not_a_lock_is_unknown() {
+        let field = alloc::format!("{A}:1");
+        for fields in [
+            &[("mode", "write")][..],
+            &[("mode", "both"), (&field, "1")],
+            &[("name", "value")],
+            &[(&field, "0")],
+            &[(&field, "-1")],
+            &[(&field, "many")],
+            &[(&field, "1"), ("note", "x")],
+            &[(":1", "1")],
+            // Redisson's fast multi-lock keeps many locks in one hash.
+            &[("bGFi", &field), (&alloc::format!("bGFi:{field}:lock_count"), "1")],
+            &[(&alloc::format!("bGFi:{field}:expire_time"), "1700000000000")],
+            &[(&alloc::format!("{field}:write"), "1")],
+            &[("mode", "write"), (&alloc::format!("{field}:write"), "1"), ("note", "x")],
+            // A transaction's field, but for the client id.
+            &[(&alloc::format!("me:42:{}", "9f".repeat(16)), "1")],
+        ] {
+            assert_eq!(decode(fields), Value::Unknown(Unknown::Layout), "{fields:?}");
+        }
+        assert_eq!(
+            Redisson.decode(&scan("17", &[(&field, "1")]), true),
+            Value::Unknown(Unknown::TooLarge)
+        );
+        assert_eq!(Redisson.decode(&Reply::Nil, true), Value::Unknown(Unknown::Protocol));
+    }
+
+    #[test]
+    fn a_transaction_s_lock_is_its_thread_s() {
+        let transaction = "9f1c2b3a4d5e6f708192a3b4c5d6e7f8";
+        let value = decode(&[(&alloc::format!("{A}:42:{transaction}"), "1")]);
+        assert_eq!(
+            names(value),
+            (Mode::Exclusive, vec![id(A, &alloc::format!("42:{transaction}"), 1)])
+        );
+    }
+
+    #[test]
+    fn side_keys_follow_redisson_s_braces() {
+        assert_eq!(prefixed(b"redisson_lock_queue", b"job"), b"redisson_lock_queue:{job}");
+        assert_eq!(prefixed(b"redisson_lock_queue", b"{a}job"), b"redisson_lock_queue:{a}job");
+        assert_eq!(braced(b"x{"), b"x{");
+    }
+
+    #[test]
+    fn a_fair_lock_s_queue_counts_before_listeners() {
+        let text = |text: &str| Reply::Bytes(text.as_bytes().to_vec());
+        let subscribers = Reply::Array(vec![text("a"), Reply::Int(1), text("b"), Reply::Int(2)]);
+        let extras = Redisson.decode_extras(&[subscribers.clone(), Reply::Int(5), text("12")]);
+        assert_eq!(extras, Extras { waiters: Some(5), fencing_token: Some(12) });
+        let extras = Redisson.decode_extras(&[subscribers.clone(), Reply::Int(0), text("")]);
+        assert_eq!(
+            extras,
+            Extras { waiters: Some(3), fencing_token: None },
+            "a lock that is not fair"
+        );
+        // In a cluster, some clients subscribe to sharded channels and others to ordinary ones.
+        let within_a_shard = Reply::Array(vec![text("a"), Reply::Int(4), text("b"), Reply::Int(0)]);
+        let extras =
+            Redisson.decode_extras(&[within_a_shard, subscribers.clone(), Reply::Int(0), text("")]);
+        assert_eq!(extras, Extras { waiters: Some(7), fencing_token: None });
+        let refused = Reply::Error(crate::redis::reply::ServerError {
+            code: b"NOPERM".to_vec(),
+            detail: Vec::new(),
+        });
+        let extras = Redisson.decode_extras(&[
+            refused.clone(),
+            subscribers.clone(),
+            Reply::Int(0),
+            text(""),
+        ]);
+        assert_eq!(extras, Extras { waiters: Some(3), fencing_token: None });
+        let extras = Redisson.decode_extras(&[subscribers, refused.clone(), refused]);
+        assert_eq!(extras, Extras { waiters: Some(3), fencing_token: None });
+    }
+}

@@ -1,0 +1,680 @@
+//! Reading one task: torn brackets, keys that are no locks, dead readers.
+
+use std::sync::Arc;
+
+use lockwatch_judge::reading::{
+    ClaimsReading, Deadline, LockReading, Mode, PauseReading, ProgressReading, Switch,
+    SwitchesReading, TaskReading, Unknown,
+};
+use lockwatch_judge::spec::{
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, TaskSpec,
+    WantedSource, WantedSpec,
+};
+use lockwatch_judge::time::ServerTime;
+use lockwatch_watch::redis::accept::{Caps, RoleCheck};
+use lockwatch_watch::redis::read::{Round, Scope, TaskRead};
+use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
+
+#[path = "read/switches.rs"]
+mod switches;
+#[path = "../../judge/tests/truth/mod.rs"]
+mod truth;
+
+use truth::rule;
+
+const A: &str = "285475da-9152-4c83-822a-67ee2f116a79:42";
+const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
+const OLD: Caps = Caps { pexpiretime: false, ..CAPS };
+
+fn spec(scheme: SchemeKind) -> TaskSpec {
+    TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"job", scheme))
+}
+
+fn wanted(source: WantedSource) -> Option<WantedSpec> {
+    Some(WantedSpec { source, codec: Codec::Raw })
+}
+
+fn text(text: &str) -> Reply {
+    Reply::Bytes(text.as_bytes().to_vec())
+}
+
+fn error(code: &str) -> Reply {
+    Reply::Error(ServerError { code: code.as_bytes().to_vec(), detail: Vec::new() })
+}
+
+fn scan(items: &[&str]) -> Reply {
+    Reply::Array(vec![text("0"), Reply::Array(items.iter().map(|item| text(item)).collect())])
+}
+
+fn lock(deadline: i64, fields: &[&str]) -> Vec<Reply> {
+    vec![Reply::Int(deadline), scan(fields), Reply::Int(deadline)]
+}
+
+fn free() -> Vec<Reply> {
+    lock(-2, &[])
+}
+
+/// Answers the rounds in order, checks that there is a reply for each command, and returns the
+/// reading.
+fn read(spec: TaskSpec, caps: Caps, rounds: &[Vec<Reply>]) -> TaskReading {
+    let mut read = TaskRead::new(Arc::new(spec), caps, false, Scope::ALL);
+    for (position, replies) in rounds.iter().enumerate() {
+        let mut commands: Vec<Command> = Vec::new();
+        read.commands(&mut commands);
+        assert_eq!(commands.len(), replies.len(), "round {position}: {commands:?}");
+        match read.decode(replies) {
+            Round::Done(reading) => {
+                assert_eq!(position + 1, rounds.len(), "done before all rounds");
+                return reading;
+            }
+            Round::Again(again) => read = again,
+        }
+    }
+    panic!("not done after {} rounds", rounds.len());
+}
+
+/// A glance at a lock known as `known`, with these replies; `None`: it must be read whole in the
+/// next round.
+fn glance(caps: Caps, known: &TaskReading, replies: &[Reply]) -> Option<TaskReading> {
+    let LockReading::Held(held) = &known.lock else { panic!("{known:?}") };
+    let read = TaskRead::new(Arc::new(spec(SchemeKind::Redisson)), caps, false, Scope::ALL);
+    let read = read.glancing_at(held);
+    let mut commands: Vec<Command> = Vec::new();
+    read.commands(&mut commands);
+    assert_eq!(commands.len(), replies.len(), "{commands:?}");
+    match read.decode(replies) {
+        Round::Done(reading) => Some(reading),
+        Round::Again(again) => {
+            let mut whole: Vec<Command> = Vec::new();
+            again.commands(&mut whole);
+            assert_eq!(whole.len(), 3, "{whole:?}");
+            None
+        }
+    }
+}
+
+fn held(reading: &TaskReading) -> (Mode, usize, u32, Deadline) {
+    match &reading.lock {
+        LockReading::Held(held) => (held.mode, held.holders.len(), held.ghosts, held.deadline),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn value_and_deadline_that_agree_are_one_reading() {
+    let _rule = rule("4 bracket");
+    let reading = read(spec(SchemeKind::Redisson), CAPS, &[lock(30_000, &[A, "1"])]);
+    assert_eq!(held(&reading), (Mode::Exclusive, 1, 0, Deadline::At(ServerTime(30_000))));
+    assert_eq!(read(spec(SchemeKind::Redisson), CAPS, &[free()]).lock, LockReading::Free);
+    let reading = read(spec(SchemeKind::Redisson), CAPS, &[lock(-1, &[A, "1"])]);
+    assert_eq!(held(&reading).3, Deadline::Never);
+}
+
+#[test]
+fn a_torn_bracket_is_read_again_once_and_then_lacks_only_the_deadline() {
+    let _rule = rule("4 bracket");
+    let torn = vec![Reply::Int(30_000), scan(&[A, "1"]), Reply::Int(31_000)];
+    let calm = lock(31_000, &[A, "1"]);
+    let reading = read(spec(SchemeKind::Redisson), CAPS, &[torn.clone(), calm]);
+    assert_eq!(held(&reading).3, Deadline::At(ServerTime(31_000)));
+    let reading = read(spec(SchemeKind::Redisson), CAPS, &[torn.clone(), torn]);
+    assert_eq!(held(&reading), (Mode::Exclusive, 1, 0, Deadline::Torn));
+    let released_within = vec![Reply::Int(30_000), scan(&[]), Reply::Int(-2)];
+    let reading =
+        read(spec(SchemeKind::Redisson), CAPS, &[released_within.clone(), released_within]);
+    assert_eq!(reading.lock, LockReading::Free);
+    let taken_within = vec![Reply::Int(-2), scan(&[A, "1"]), Reply::Int(30_000)];
+    let reading = read(spec(SchemeKind::Redisson), CAPS, &[taken_within.clone(), taken_within]);
+    assert_eq!(held(&reading).3, Deadline::Torn);
+    // A deadline may belong to the holder before, which has none, or vice versa.
+    for (before, after) in [(30_000, -1), (-1, 30_000), (-2, -1)] {
+        let within = vec![Reply::Int(before), scan(&[A, "1"]), Reply::Int(after)];
+        let reading = read(spec(SchemeKind::Redisson), CAPS, &[within.clone(), within]);
+        assert_eq!(held(&reading).3, Deadline::Torn, "{before}, then {after}");
+    }
+}
+
+#[test]
+fn a_deadline_that_did_not_move_is_the_same_hold_and_any_other_answer_is_read_whole() {
+    let _rule = rule("4 bracket");
+    let known = read(spec(SchemeKind::Redisson), CAPS, &[lock(30_000, &[A, "1"])]);
+    assert_eq!(glance(CAPS, &known, &[Reply::Int(30_000)]).as_ref(), Some(&known));
+    for other in [
+        Reply::Int(30_001),
+        Reply::Int(29_999),
+        Reply::Int(-1),
+        Reply::Int(-2),
+        Reply::Nil,
+        error("MOVED"),
+    ] {
+        assert_eq!(glance(CAPS, &known, std::slice::from_ref(&other)), None, "{other:?}");
+    }
+}
+
+/// Computed deadlines differ by the time between two commands; "never" is the same for every
+/// holder.
+#[test]
+fn where_a_deadline_tells_no_holder_everything_is_read() {
+    let _rule = rule("4 bracket");
+    let old = [Reply::Array(vec![Reply::Int(100), Reply::Int(0)]), Reply::Int(30_000)];
+    let known = read(spec(SchemeKind::Redisson), CAPS, &[lock(130_000, &[A, "1"])]);
+    let whole = [&old[..], &[scan(&[A, "1"])], &old].concat();
+    assert_eq!(glance(OLD, &known, &whole).as_ref(), Some(&known));
+    let persistent = read(spec(SchemeKind::Redisson), CAPS, &[lock(-1, &[A, "1"])]);
+    assert_eq!(glance(CAPS, &persistent, &lock(-1, &[A, "1"])), Some(persistent.clone()));
+}
+
+#[test]
+fn waiters_are_asked_for_beside_a_glance_too() {
+    let known = read(spec(SchemeKind::Redisson), CAPS, &[lock(30_000, &[A, "1"])]);
+    let LockReading::Held(held) = &known.lock else { panic!("{known:?}") };
+    let task = TaskRead::new(Arc::new(spec(SchemeKind::Redisson)), CAPS, true, Scope::ALL)
+        .glancing_at(held);
+    let mut commands: Vec<Command> = Vec::new();
+    task.commands(&mut commands);
+    let names: Vec<&[u8]> = commands.iter().map(|command| &*command.args[0]).collect();
+    assert_eq!(names, [&b"PEXPIRETIME"[..], b"PUBSUB", b"LLEN", b"GETRANGE"]);
+    let waiters = [Reply::Array(vec![text("channel"), Reply::Int(2)]), Reply::Int(0), Reply::Nil];
+    let Round::Done(reading) = task.clone().decode(&[&[Reply::Int(30_000)], &waiters[..]].concat())
+    else {
+        panic!("asks again")
+    };
+    assert_eq!((reading.lock, reading.extras.waiters), (known.lock.clone(), Some(2)));
+    let Round::Again(task) = task.decode(&[&[Reply::Int(30_001)], &waiters[..]].concat()) else {
+        panic!("believes the holder")
+    };
+    let whole = [lock(30_001, &[A, "1"]), waiters.to_vec()].concat();
+    let Round::Done(reading) = task.decode(&whole) else { panic!("asks once more") };
+    assert_eq!(
+        (self::held(&reading).3, reading.extras.waiters),
+        (Deadline::At(ServerTime(30_001)), Some(2))
+    );
+}
+
+/// Further details take another round as before, and the lock is read again with them.
+#[test]
+fn a_glance_beside_a_length_is_followed_by_a_whole_reading() {
+    let progress =
+        ProgressSpec { source: ProgressSource::Length(b"queue".to_vec()), stale_after_ms: 60_000 };
+    let spec = Arc::new(TaskSpec { progress: Some(progress), ..spec(SchemeKind::Redisson) });
+    let known = read(self::spec(SchemeKind::Redisson), CAPS, &[lock(30_000, &[A, "1"])]);
+    let LockReading::Held(held) = &known.lock else { panic!("{known:?}") };
+    let task = TaskRead::new(spec, CAPS, false, Scope::ALL).glancing_at(held);
+    let Round::Again(task) = task.decode(&[Reply::Int(30_000), text("list")]) else {
+        panic!("the length is not known")
+    };
+    let mut commands: Vec<Command> = Vec::new();
+    task.commands(&mut commands);
+    let names: Vec<&[u8]> = commands.iter().map(|command| &*command.args[0]).collect();
+    assert_eq!(names, [&b"PEXPIRETIME"[..], b"HSCAN", b"PEXPIRETIME", b"TYPE", b"LLEN"]);
+    let replies = [lock(40_000, &[A, "1"]), vec![text("list"), Reply::Int(7)]].concat();
+    let Round::Done(reading) = task.decode(&replies) else { panic!("asks again") };
+    assert_eq!(self::held(&reading).3, Deadline::At(ServerTime(40_000)));
+    assert_eq!(reading.beside.progress, Some(ProgressReading::Value(b"7".to_vec())));
+}
+
+#[test]
+fn without_pexpiretime_two_milliseconds_of_difference_are_one_deadline() {
+    let _rule = rule("4 bracket");
+    let at =
+        |seconds: i64, micros: i64| Reply::Array(vec![Reply::Int(seconds), Reply::Int(micros)]);
+    let bracket = |first_left: i64, second_at: i64, second_left: i64| {
+        vec![
+            at(100, 0),
+            Reply::Int(first_left),
+            scan(&[A, "1"]),
+            at(100, second_at),
+            Reply::Int(second_left),
+        ]
+    };
+    let reading = read(spec(SchemeKind::Redisson), OLD, &[bracket(30_000, 1_000, 30_001)]);
+    assert_eq!(held(&reading).3, Deadline::At(ServerTime(130_002)));
+    let reading = read(spec(SchemeKind::Redisson), OLD, &[bracket(30_002, 2_000, 29_998)]);
+    assert_eq!(held(&reading).3, Deadline::At(ServerTime(130_002)), "the later one is less wrong");
+    let torn = [bracket(30_000, 1_000, 30_002), bracket(30_000, 1_000, 29_999)];
+    assert_eq!(
+        held(&read(spec(SchemeKind::Redisson), OLD, &torn)).3,
+        Deadline::At(ServerTime(130_000))
+    );
+    // 27 ms per command: the remaining time is always read that much later than the clock, so the
+    // computed deadline is too early.
+    let slow = || bracket(29_973, 54_000, 29_919);
+    let reading = read(spec(SchemeKind::Redisson), OLD, &[slow(), slow()]);
+    assert_eq!(held(&reading).3, Deadline::Torn, "nobody can tell by how much");
+}
+
+#[test]
+fn a_refusal_concerns_this_task_only_and_keeps_its_reason() {
+    let _rule = rule("1 evidence");
+    for (code, why) in [
+        ("NOPERM", Unknown::NoPermission),
+        ("WRONGTYPE", Unknown::WrongType),
+        ("LOADING", Unknown::Loading),
+    ] {
+        let replies = vec![Reply::Int(30_000), error(code), Reply::Int(30_000)];
+        assert_eq!(
+            read(spec(SchemeKind::Redisson), CAPS, &[replies]).lock,
+            LockReading::Unknown(why)
+        );
+        let replies = vec![error(code), scan(&[]), error(code)];
+        assert_eq!(
+            read(spec(SchemeKind::Redisson), CAPS, &[replies]).lock,
+            LockReading::Unknown(why)
+        );
+    }
+}
+
+#[test]
+fn a_missing_reply_is_never_a_free_lock() {
+    let _rule = rule("1 evidence");
+    let task = TaskRead::new(Arc::new(spec(SchemeKind::Redisson)), CAPS, false, Scope::ALL);
+    match task.decode(&[]) {
+        Round::Done(reading) => assert_eq!(reading.lock, LockReading::Unknown(Unknown::Protocol)),
+        Round::Again(_) => panic!("asks again"),
+    }
+}
+
+#[test]
+fn a_token_may_be_empty_but_not_absent() {
+    let bracket =
+        |deadline: i64, token: &str| vec![Reply::Int(deadline), text(token), Reply::Int(deadline)];
+    assert_eq!(read(spec(SchemeKind::String), CAPS, &[bracket(-2, "")]).lock, LockReading::Free);
+    assert_eq!(held(&read(spec(SchemeKind::String), CAPS, &[bracket(9_000, "")])).1, 1);
+    assert_eq!(held(&read(spec(SchemeKind::String), CAPS, &[bracket(9_000, "t")])).1, 1);
+}
+
+/// `GETRANGE` gives the same reply for an absent key and an empty value. A lock taken or handed
+/// over during the read must not get a holder with an empty name.
+#[test]
+fn a_token_that_was_read_between_two_holds_is_nobodys() {
+    let _rule = rule("4 bracket");
+    let taken_within = vec![Reply::Int(-2), text(""), Reply::Int(30_000)];
+    let handed_over_within = vec![Reply::Int(20_000), text(""), Reply::Int(30_000)];
+    for torn in [taken_within, handed_over_within] {
+        let reading = read(spec(SchemeKind::String), CAPS, &[torn.clone(), torn]);
+        assert_eq!(reading.lock, LockReading::Free);
+    }
+}
+
+#[test]
+fn dead_readers_are_ghosts() {
+    let main = lock(30_000, &["mode", "read", "a:1", "1", "b:2", "2"]);
+    // Everything is read again together with the requests that needed the first answers.
+    let with = |answers: [Reply; 2]| [main.clone(), answers.to_vec()].concat();
+    let living = with([Reply::Int(1), Reply::Int(0)]);
+    let reading = read(spec(SchemeKind::Redisson), CAPS, &[main.clone(), living]);
+    assert_eq!(held(&reading), (Mode::Read, 1, 1, Deadline::At(ServerTime(30_000))));
+    // A refusal is no evidence against a reader.
+    let refused = with([error("NOPERM"), error("NOPERM")]);
+    let reading = read(spec(SchemeKind::Redisson), CAPS, &[main.clone(), refused]);
+    assert_eq!(held(&reading), (Mode::Read, 2, 0, Deadline::At(ServerTime(30_000))));
+}
+
+/// A reading counts from the instant at which its batch was sent, so parts of an earlier batch must
+/// not be combined with a later one.
+#[test]
+fn a_second_round_reads_the_lock_again() {
+    let source = ProgressSource::Length(b"q".to_vec());
+    let spec = TaskSpec {
+        progress: Some(ProgressSpec { source, stale_after_ms: 1 }),
+        ..spec(SchemeKind::Redisson)
+    };
+    let first = [lock(30_000, &["a:1", "1"]), vec![text("list")]].concat();
+    let second = [free(), vec![text("list"), Reply::Int(3)]].concat();
+    let reading = read(spec, CAPS, &[first, second]);
+    assert_eq!(reading.lock, LockReading::Free);
+    assert_eq!(reading.beside.progress, Some(ProgressReading::Value(b"3".to_vec())));
+}
+
+/// A key that was deleted between the rounds has no length, whatever the reply to the command for a
+/// list.
+#[test]
+fn a_queue_that_is_gone_in_the_second_round_is_absent() {
+    let _rule = rule("9 stalls");
+    let source = ProgressSource::Length(b"q".to_vec());
+    let spec = TaskSpec {
+        progress: Some(ProgressSpec { source, stale_after_ms: 1 }),
+        ..spec(SchemeKind::Redisson)
+    };
+    let first = [lock(30_000, &["a:1", "1"]), vec![text("list")]].concat();
+    let second = [lock(30_000, &["a:1", "1"]), vec![text("none"), Reply::Int(0)]].concat();
+    assert_eq!(read(spec, CAPS, &[first, second]).beside.progress, Some(ProgressReading::Absent));
+}
+
+/// They are requested only in the first round, and reported with the second.
+#[test]
+fn waiters_and_hosts_of_a_read_lock_are_told() {
+    let spec = TaskSpec { hosts: Some(b"hosts".to_vec()), ..spec(SchemeKind::Redisson) };
+    let main = lock(30_000, &["mode", "read", "a:1", "1"]);
+    let read = TaskRead::new(Arc::new(spec), CAPS, true, Scope::ALL);
+    let mut commands = Vec::new();
+    read.commands(&mut commands);
+    let extras = commands.iter().skip(main.len()).map(|command| match command.args[0].as_slice() {
+        b"HSCAN" => scan(&["a", "wms-1"]),
+        b"PUBSUB" => Reply::Array(vec![text("channel"), Reply::Int(2)]),
+        _ => Reply::Nil,
+    });
+    let replies: Vec<Reply> = main.iter().cloned().chain(extras).collect();
+    let Round::Again(again) = read.decode(&replies) else { panic!("no second round") };
+    let Round::Done(reading) = again.decode(&[main, vec![Reply::Int(1)]].concat()) else {
+        panic!("a third round")
+    };
+    assert_eq!(reading.extras.waiters, Some(2));
+    assert_eq!(reading.beside.hosts, Some(Ok(vec![(b"a".to_vec(), b"wms-1".to_vec())])));
+}
+
+#[test]
+fn deadlines_beyond_all_reason_do_not_overflow() {
+    for deadline in [i64::MAX, 1_000_000_000_000_000] {
+        let reading = read(spec(SchemeKind::Redisson), CAPS, &[lock(deadline, &[A, "1"])]);
+        let Deadline::At(at) = held(&reading).3 else { panic!() };
+        assert!(at.0 >= 1_000_000_000_000_000);
+    }
+    let at = Reply::Array(vec![Reply::Int(i64::MAX / 1_000), Reply::Int(0)]);
+    let replies = vec![at.clone(), Reply::Int(i64::MAX), scan(&[A, "1"]), at, Reply::Int(i64::MAX)];
+    assert!(matches!(held(&read(spec(SchemeKind::Redisson), OLD, &[replies])).3, Deadline::At(_)));
+}
+
+/// The reading of the progress for these parts of the rounds.
+fn progress(source: ProgressSource, parts: &[Vec<Reply>]) -> ProgressReading {
+    let mut rounds: Vec<Vec<Reply>> = parts.to_vec();
+    rounds.iter_mut().for_each(|round| drop(round.splice(0..0, free())));
+    let spec = TaskSpec {
+        progress: Some(ProgressSpec { source, stale_after_ms: 1 }),
+        ..spec(SchemeKind::Redisson)
+    };
+    read(spec, CAPS, &rounds).beside.progress.expect("progress")
+}
+
+#[test]
+fn progress_is_whatever_bytes_change() {
+    let field =
+        || ProgressSource::HashField { key: b"stats".to_vec(), field: b"last_run".to_vec() };
+    assert_eq!(progress(field(), &[vec![text("7")]]), ProgressReading::Value(b"7".to_vec()));
+    assert_eq!(progress(field(), &[vec![Reply::Nil]]), ProgressReading::Absent);
+    assert_eq!(
+        progress(field(), &[vec![error("WRONGTYPE")]]),
+        ProgressReading::Unknown(Unknown::WrongType)
+    );
+    let long =
+        |last: &str| progress(field(), &[vec![text(&format!("{}{last}", "x".repeat(5_000)))]]);
+    assert_ne!(long("a"), long("b"));
+    let key = |length: i64, beginning: &str| {
+        progress(ProgressSource::Key(b"p".to_vec()), &[vec![Reply::Int(length), text(beginning)]])
+    };
+    assert_eq!(key(0, ""), ProgressReading::Absent);
+    for [length, beginning] in [[error("NOPERM"), text("")], [Reply::Int(3), error("NOPERM")]] {
+        let reading = progress(ProgressSource::Key(b"p".to_vec()), &[vec![length, beginning]]);
+        assert_eq!(
+            reading,
+            ProgressReading::Unknown(Unknown::NoPermission),
+            "one of both is refused"
+        );
+    }
+    assert_ne!(key(300, "same beginning"), key(301, "same beginning"));
+    // A status document: the change may be anywhere, and the length stays the same.
+    let document = |count: u32| format!("{}{count:08}{}", "x".repeat(700), "y".repeat(700));
+    let (before, after) = (document(1), document(2));
+    assert_ne!(progress(field(), &[vec![text(&before)]]), progress(field(), &[vec![text(&after)]]));
+    assert_ne!(key(1_408, &before), key(1_408, &after));
+    assert_eq!(key(1_408, &before), key(1_408, &before));
+    let length = |parts: &[Vec<Reply>]| progress(ProgressSource::Length(b"q".to_vec()), parts);
+    assert_eq!(
+        length(&[vec![text("stream")], vec![text("stream"), Reply::Int(9)]]),
+        ProgressReading::Value(b"9".to_vec())
+    );
+    for kind in ["list", "set", "zset"] {
+        let told = length(&[vec![text(kind)], vec![text(kind), Reply::Int(9)]]);
+        assert_eq!(told, ProgressReading::Value(b"9".to_vec()), "{kind}");
+    }
+    assert_eq!(length(&[vec![error("NOPERM")]]), ProgressReading::Unknown(Unknown::NoPermission));
+    assert_eq!(length(&[vec![text("none")]]), ProgressReading::Absent);
+    assert_eq!(length(&[vec![text("string")]]), ProgressReading::Unknown(Unknown::WrongType));
+    assert_eq!(
+        length(&[vec![text("stream")], vec![text("stream"), error("NOPERM")]]),
+        ProgressReading::Unknown(Unknown::NoPermission)
+    );
+}
+
+/// The read covers as many bytes of a string as are compared.
+#[test]
+fn a_status_document_in_a_string_is_read_whole() {
+    let source = ProgressSource::Key(b"p".to_vec());
+    let spec = TaskSpec {
+        progress: Some(ProgressSpec { source, stale_after_ms: 1 }),
+        ..spec(SchemeKind::Redisson)
+    };
+    let mut commands: Vec<Command> = Vec::new();
+    TaskRead::new(Arc::new(spec), CAPS, false, Scope::ALL).commands(&mut commands);
+    assert_eq!(commands.last(), Some(&Command::new(["GETRANGE", "p", "0", "16383"])));
+}
+
+#[test]
+fn a_claim_lives_whichever_of_its_bytes_change() {
+    let claim = |count: u32| {
+        let spec = TaskSpec {
+            claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
+            ..spec(SchemeKind::Redisson)
+        };
+        let value = format!("{}{count:08}{}", "x".repeat(700), "y".repeat(700));
+        read(spec, CAPS, &[[free(), vec![scan(&["a", &value])]].concat()]).beside.claims
+    };
+    assert_ne!(claim(1), claim(2));
+    assert_eq!(claim(1), claim(1));
+}
+
+#[test]
+fn hosts_are_read_or_it_is_known_why_not() {
+    let spec = Arc::new(TaskSpec { hosts: Some(b"hosts".to_vec()), ..spec(SchemeKind::String) });
+    let hosts = |reply: Reply| {
+        let read =
+            TaskRead::new(Arc::clone(&spec), CAPS, true, Scope { lock: false, ..Scope::ALL });
+        match read.decode(&[reply]) {
+            Round::Done(reading) => reading.beside.hosts,
+            Round::Again(_) => panic!("not done"),
+        }
+    };
+    assert_eq!(hosts(scan(&["a", "wms-1"])), Some(Ok(vec![(b"a".to_vec(), b"wms-1".to_vec())])));
+    assert_eq!(hosts(error("NOPERM")), Some(Err(Unknown::NoPermission)));
+    assert_eq!(hosts(error("WRONGTYPE")), Some(Err(Unknown::WrongType)));
+}
+
+/// Redisson's maps encode their fields with a codec by default. The token of a string lock may be
+/// any bytes.
+#[test]
+fn an_instance_of_redisson_is_known_by_its_id_whatever_codec_wrote_it() {
+    const ID: &str = "94490502-0a74-42da-9539-90365a8e5c0b";
+    let bytes = |parts: [&[u8]; 2]| Reply::Bytes(parts.concat());
+    let kryo5 = bytes([&[3, 0x80 | 37], ID.as_bytes()]);
+    let jdk = bytes([b"\xac\xed\x00\x05t\x00\x24", ID.as_bytes()]);
+    let json = text(&format!("\"{ID}\""));
+    for id in [text(ID), kryo5, jdk, json] {
+        let hash =
+            |value: Reply| Reply::Array(vec![text("0"), Reply::Array(vec![id.clone(), value])]);
+        let spec = TaskSpec {
+            claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
+            hosts: Some(b"hosts".to_vec()),
+            ..spec(SchemeKind::Redisson)
+        };
+        let claims =
+            read(spec.clone(), CAPS, &[[free(), vec![hash(text("7"))]].concat()]).beside.claims;
+        assert_eq!(claims, Some(ClaimsReading::Read(vec![(ID.into(), b"7".to_vec())])), "{id:?}");
+        let hosts = TaskRead::new(
+            Arc::new(TaskSpec { claims: None, ..spec }),
+            CAPS,
+            true,
+            Scope { lock: false, ..Scope::ALL },
+        );
+        let Round::Done(reading) = hosts.decode(&[hash(Reply::Bytes(b"\x03wms-\xb1".to_vec()))])
+        else {
+            panic!("not done")
+        };
+        assert_eq!(reading.beside.hosts, Some(Ok(vec![(ID.into(), b"wms-1".to_vec())])), "{id:?}");
+    }
+    let spec = TaskSpec {
+        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
+        ..spec(SchemeKind::String)
+    };
+    let claims =
+        read(spec, CAPS, &[[free(), vec![scan(&["\"token\"", "7"])]].concat()]).beside.claims;
+    assert_eq!(claims, Some(ClaimsReading::Read(vec![(b"\"token\"".to_vec(), b"7".to_vec())])));
+}
+
+#[test]
+fn claims_and_pause_come_in_the_same_batch() {
+    let spec = TaskSpec {
+        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
+        paused_until: Some(b"pause".to_vec()),
+        ..spec(SchemeKind::Redisson)
+    };
+    let mut round = free();
+    round.extend([scan(&["b", "2", "a", "1"]), text("1970-01-01T00:00:09Z")]);
+    let reading = read(spec, CAPS, &[round]);
+    let claims = vec![(b"a".to_vec(), b"1".to_vec()), (b"b".to_vec(), b"2".to_vec())];
+    assert_eq!(reading.beside.claims, Some(ClaimsReading::Read(claims)));
+    assert_eq!(reading.beside.pause, Some(PauseReading::Until(ServerTime(9_000))));
+}
+
+/// Parts are on different servers in a cluster, so any of them may be requested without the others.
+#[test]
+fn each_part_that_is_asked_for_gets_its_own_answer() {
+    let spec = Arc::new(TaskSpec {
+        wanted: wanted(WantedSource::Hash(b"users".to_vec())),
+        progress: Some(ProgressSpec {
+            source: ProgressSource::Key(b"progress".to_vec()),
+            stale_after_ms: 1_000,
+        }),
+        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
+        paused_until: Some(b"pause".to_vec()),
+        hosts: Some(b"hosts".to_vec()),
+        ..spec(SchemeKind::Redisson)
+    });
+    let answer = |command: &Command| match command
+        .args
+        .iter()
+        .map(Vec::as_slice)
+        .take(2)
+        .collect::<Vec<_>>()[..]
+    {
+        [b"PEXPIRETIME", b"job"] => Reply::Int(30_000),
+        [b"HSCAN", b"job"] => scan(&["a:1", "1"]),
+        [b"HSCAN", b"users"] => scan(&["anna", "1"]),
+        [b"HSCAN", b"claims"] => scan(&["b:2", "7"]),
+        [b"HSCAN", b"hosts"] => scan(&["a", "wms-1"]),
+        [b"STRLEN", b"progress"] => Reply::Int(3),
+        [b"GETRANGE", b"progress"] => text("two"),
+        [b"GETRANGE", b"pause"] => text("1970-01-01T00:00:09Z"),
+        [b"PUBSUB", _] => Reply::Array(vec![text("channel"), Reply::Int(2)]),
+        [b"LLEN", _] => Reply::Int(0),
+        [b"GETRANGE", _] => text("5"),
+        _ => panic!("{command:?}"),
+    };
+    let told = |scope: Scope, with_extras: bool| {
+        let read = TaskRead::new(Arc::clone(&spec), CAPS, with_extras, scope);
+        let mut commands = Vec::new();
+        read.commands(&mut commands);
+        let replies: Vec<Reply> = commands.iter().map(answer).collect();
+        let Round::Done(reading) = read.decode(&replies) else {
+            panic!("a second round of {scope:?}")
+        };
+        let beside = &reading.beside;
+        assert!(
+            beside
+                .switches
+                .as_ref()
+                .is_none_or(|read| switches::states(read) == [("anna".to_owned(), Some(true))])
+        );
+        assert!(matches!(&beside.progress, None | Some(ProgressReading::Value(_))), "{beside:?}");
+        assert!(
+            beside.claims.as_ref().is_none_or(|read| matches!(read, ClaimsReading::Read(_))),
+            "{beside:?}"
+        );
+        assert!(
+            beside
+                .pause
+                .as_ref()
+                .is_none_or(|read| *read == PauseReading::Until(ServerTime(9_000)))
+        );
+        assert!(
+            beside
+                .hosts
+                .as_ref()
+                .is_none_or(|read| *read == Ok(vec![(b"a".to_vec(), b"wms-1".to_vec())]))
+        );
+        let held = match &reading.lock {
+            LockReading::Held(_) => true,
+            LockReading::Unknown(Unknown::NotReadYet) => false,
+            other => panic!("{other:?}"),
+        };
+        let parts = Scope {
+            lock: held,
+            switches: beside.switches.is_some(),
+            progress: beside.progress.is_some(),
+            claims: beside.claims.is_some(),
+            pause: beside.pause.is_some(),
+            hosts: beside.hosts.is_some(),
+        };
+        (parts, reading.extras.waiters, reading.extras.fencing_token)
+    };
+    let alone = [
+        Scope { switches: true, ..Scope::NOTHING },
+        Scope { progress: true, ..Scope::NOTHING },
+        Scope { claims: true, ..Scope::NOTHING },
+        Scope { pause: true, ..Scope::NOTHING },
+        Scope { hosts: true, ..Scope::NOTHING },
+    ];
+    let lock = Scope { lock: true, ..Scope::NOTHING };
+    assert_eq!(Scope::LOCK, lock);
+    for scope in [Scope::ALL, Scope::BESIDE, lock].into_iter().chain(alone) {
+        let extras = if scope.lock { (Some(2), Some(5)) } else { (None, None) };
+        assert_eq!(told(scope, true), (scope, extras.0, extras.1));
+        assert_eq!(told(scope, false), (Scope { hosts: false, ..scope }, None, None));
+    }
+}
+
+/// The keys on another server than the lock can fail separately. Then each configured part there is
+/// unknown, and no other one.
+#[test]
+fn what_cannot_be_read_where_it_lives_is_unknown() {
+    let _rule = rule("1 evidence");
+    let why = Unknown::Timeout;
+    let full = TaskSpec {
+        wanted: wanted(WantedSource::Hash(b"users".to_vec())),
+        progress: Some(ProgressSpec {
+            source: ProgressSource::Length(b"progress".to_vec()),
+            stale_after_ms: 1_000,
+        }),
+        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
+        paused_until: Some(b"pause".to_vec()),
+        ..spec(SchemeKind::Redisson)
+    };
+    let unreadable = |scope: Scope, spec: &TaskSpec| {
+        let beside = scope.unreadable(spec, why);
+        assert_eq!(
+            beside.hosts, None,
+            "host names are for people: nothing is unknown without them"
+        );
+        (beside.switches, beside.progress, beside.claims, beside.pause)
+    };
+    let switches = || Some(SwitchesReading::Unknown(why));
+    let progress = || Some(ProgressReading::Unknown(why));
+    let claims = || Some(ClaimsReading::Unknown(why));
+    let pause = || Some(PauseReading::Unknown(why));
+    assert_eq!(unreadable(Scope::ALL, &full), (switches(), progress(), claims(), pause()));
+    assert_eq!(unreadable(Scope::BESIDE, &full), unreadable(Scope::ALL, &full));
+    assert_eq!(unreadable(Scope::LOCK, &full), (None, None, None, None));
+    let alone = |scope: Scope| unreadable(scope, &full);
+    assert_eq!(alone(Scope { switches: true, ..Scope::NOTHING }), (switches(), None, None, None));
+    assert_eq!(alone(Scope { progress: true, ..Scope::NOTHING }), (None, progress(), None, None));
+    assert_eq!(alone(Scope { claims: true, ..Scope::NOTHING }), (None, None, claims(), None));
+    assert_eq!(alone(Scope { pause: true, ..Scope::NOTHING }), (None, None, None, pause()));
+    assert_eq!(
+        unreadable(Scope::ALL, &spec(SchemeKind::Redisson)),
+        (None, None, None, None),
+        "nothing is configured"
+    );
+    for always in [WantedSource::Always, WantedSource::Never] {
+        let spec = TaskSpec { wanted: wanted(always), ..spec(SchemeKind::Redisson) };
+        assert_eq!(unreadable(Scope::ALL, &spec).0, None, "no switch is read for that");
+    }
+}
