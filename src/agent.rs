@@ -18,11 +18,11 @@ use crate::apart::apart;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::engine::{Engine, INPUTS, Now, Observer, Observers};
+use crate::io::{self, Assignment};
 use crate::output::events::EventLog;
 use crate::output::history::History;
 use crate::published::{ReloadRequest, ReloadStatus, Snapshots};
 use crate::record::Recorder;
-use crate::sampler::{self, Assignment};
 use crate::trace::Traces;
 
 /// How long HTTP clients may take to finish after shutdown began.
@@ -208,12 +208,8 @@ impl Watching {
 
     fn start(&self, assignment: Arc<Assignment>) -> Sampler {
         let (assignments, receiver) = watch::channel(assignment);
-        let task = tokio::spawn(sampler::run(
-            receiver,
-            self.inputs.clone(),
-            self.clock,
-            self.traces.clone(),
-        ));
+        let task =
+            tokio::spawn(io::run(receiver, self.inputs.clone(), self.clock, self.traces.clone()));
         Sampler { assignments, _task: AbortOnDropHandle::new(task) }
     }
 }

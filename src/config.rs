@@ -2,15 +2,17 @@
 //! `config/`.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipnet::IpNet;
 use lockwatch_judge::spec::{RedisKind, RedisSpec, SchemeKind, TaskSpec, WatchSpec};
+use lockwatch_watch::redis::store::Store;
+pub use lockwatch_watch::redis::store::{
+    AllowedHost, Cluster as ClusterConfig, HostPort, Peers, Sentinels as SentinelConfig, Servers,
+};
 use serde_yaml::{Mapping, Value};
 
 pub mod acl;
@@ -67,6 +69,8 @@ pub struct RedisConfig {
     pub db: u32,
     /// Credentials for its servers.
     pub login: Login,
+    /// Credentials for its Sentinels.
+    pub sentinel_login: Login,
     /// Pause between two sweeps.
     pub interval: Duration,
     /// A reply older than this is discarded as evidence.
@@ -75,69 +79,6 @@ pub struct RedisConfig {
     pub assume_master: bool,
     /// Whether the deciding servers are asked to announce changes of keys.
     pub wake_ups: bool,
-}
-
-/// The servers of one Redis store, and how the deciding one is found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Servers {
-    /// One server.
-    One(HostPort),
-    /// A master and its replicas without Sentinel, in the order of the file.
-    Nodes(Vec<HostPort>),
-    /// Servers that Sentinels monitor.
-    Sentinel(SentinelConfig),
-    /// A cluster.
-    Cluster(ClusterConfig),
-}
-
-/// Sentinels, and the master to request from them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SentinelConfig {
-    /// The name under which the Sentinels know the master.
-    pub master: String,
-    /// The Sentinels.
-    pub nodes: Vec<HostPort>,
-    /// Credentials for the Sentinels.
-    pub login: Login,
-    /// Which announced servers to dial, and where.
-    pub peers: Peers,
-}
-
-/// Where to read the layout of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClusterConfig {
-    /// Some of its servers.
-    pub nodes: Vec<HostPort>,
-    /// Which announced servers to dial, and where.
-    pub peers: Peers,
-}
-
-/// Which announced servers to dial, and where. Behind NAT, servers announce addresses that other
-/// hosts cannot reach.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Peers {
-    /// Maps an announced address to the one to dial. Addresses in this map are allowed.
-    pub announce_map: BTreeMap<HostPort, HostPort>,
-    /// Hosts and networks that may be dialled although they were only announced; `None`: any.
-    pub allowed: Option<Vec<AllowedHost>>,
-}
-
-/// A host or network that may be dialled although it was only announced.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AllowedHost {
-    /// A name or address as it is announced.
-    Name(String),
-    /// All addresses of a network.
-    Network(IpNet),
-}
-
-/// A server's address.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HostPort {
-    /// Host name or address; an IPv6 address without brackets.
-    pub host: String,
-    /// TCP port.
-    pub port: u16,
 }
 
 /// User name and source of the password.
@@ -273,6 +214,19 @@ impl Config {
 }
 
 impl RedisConfig {
+    /// What a watcher needs to know of it. It holds no secret.
+    pub fn store(&self) -> Store {
+        Store {
+            name: Arc::clone(&self.name),
+            servers: self.servers.clone(),
+            db: self.db,
+            interval_ms: ms(self.interval),
+            timeout_ms: ms(self.timeout),
+            assume_master: self.assume_master,
+            wake_ups: self.wake_ups,
+        }
+    }
+
     /// One of its servers as it is dialled.
     pub fn endpoint(&self, at: HostPort) -> Endpoint {
         Endpoint {
@@ -283,35 +237,6 @@ impl RedisConfig {
             assume_master: self.assume_master,
             readonly: self.servers.kind() == RedisKind::Cluster,
         }
-    }
-}
-
-impl Servers {
-    /// How the servers belong together.
-    pub fn kind(&self) -> RedisKind {
-        match self {
-            Servers::One(_) => RedisKind::Standalone,
-            Servers::Nodes(_) => RedisKind::Replicated,
-            Servers::Sentinel(_) => RedisKind::Sentinel,
-            Servers::Cluster(_) => RedisKind::Cluster,
-        }
-    }
-
-    /// The configured addresses; for Sentinel, those of the Sentinels.
-    pub fn configured(&self) -> &[HostPort] {
-        match self {
-            Servers::One(server) => std::slice::from_ref(server),
-            Servers::Nodes(nodes)
-            | Servers::Sentinel(SentinelConfig { nodes, .. })
-            | Servers::Cluster(ClusterConfig { nodes, .. }) => nodes,
-        }
-    }
-}
-
-/// `host:port`, with brackets around an IPv6 address: the label `address`.
-impl fmt::Display for HostPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&lockwatch_watch::redis::accept::address(&self.host, self.port))
     }
 }
 

@@ -29,8 +29,8 @@ use lockwatch_judge::spec::SchemeKind;
 use crate::config::{
     Config, Endpoint, HostPort, PasswordSource, RedisConfig, SingleLock, duration_text,
 };
+use crate::io::{Connection, Failure, connect};
 use crate::output::identity::escape;
-use crate::redis::{Connection, Failure, connect};
 use findings::Findings;
 use plan::Plan;
 use scan::{Pace, Walked};
@@ -133,8 +133,8 @@ fn redis(options: &DiscoverOptions) -> anyhow::Result<RedisConfig> {
 }
 
 async fn open(endpoint: &Endpoint, redis: &RedisConfig) -> anyhow::Result<Connection> {
-    match connect(endpoint, None, 0).await {
-        Ok((connection, _)) => Ok(connection),
+    match connect(endpoint).await {
+        Ok(connection) => Ok(connection),
         Err(failure) => {
             Err(explained(failure, redis, None)
                 .context(format!("cannot look into {}", endpoint.at)))

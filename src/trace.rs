@@ -16,12 +16,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lockwatch_judge::input::Role;
 use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::spec::TaskSpec;
 use lockwatch_judge::time::{Mono, ServerTime};
+use lockwatch_watch::redis::driver as raw;
+pub use lockwatch_watch::redis::driver::Asked;
 use tokio::sync::watch;
 
 pub use reading::{Fact, decoded};
 pub(crate) use reading::{holder_name, none_or};
-pub use redact::{Said, said};
+pub use redact::Said;
+use redact::said;
 
 /// Maximum number of armed tasks, which bounds memory and work.
 const ARMED_MAX: usize = 64;
@@ -60,33 +64,25 @@ pub struct Worth {
     pub reading: Option<Vec<Fact>>,
 }
 
-/// Why a server was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// It decides about the lock.
-    Decides,
-    /// It has keys beside the lock, in a cluster.
-    Beside,
-    /// It is a witness.
-    Witness,
-}
-
-impl Asked {
-    /// The name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Asked::Decides => "decides",
-            Asked::Beside => "beside",
-            Asked::Witness => "witness",
-        }
-    }
-}
-
 impl Exchange {
     /// Whether this is the last exchange of its reading, successful or not.
     pub fn is_last(&self) -> bool {
         self.outcome.as_ref().map_or(true, |worth| worth.reading.is_some())
     }
+}
+
+/// The exchange in words, without secrets.
+pub(crate) fn exchange(spec: &TaskSpec, raw: raw::Exchange) -> Exchange {
+    let raw::Exchange { node, asked, round, sent, took_ms, said: pairs, outcome, .. } = raw;
+    let pairs = pairs.iter();
+    let said = pairs.map(|(command, reply)| said(spec, command, reply.as_ref())).collect();
+    let outcome = outcome.map(|worth| Worth {
+        role: worth.role,
+        role_verified: worth.role_verified,
+        clock: worth.clock,
+        reading: worth.reading.map(|reading| decoded(spec, &reading, asked)),
+    });
+    Exchange { node, asked, round, sent, took_ms, said, outcome }
 }
 
 /// The armed tasks and their exchanges. Clones share them.

@@ -7,16 +7,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{Key, ProgressSource, RedisIndex, SchemeKind, TaskSpec, WantedSource};
+use lockwatch_watch::redis::WAKE_UPS_CHANNEL;
 use lockwatch_watch::redis::wake_ups::prefixes;
 
 use super::{Config, HostPort, Login, RedisConfig, SentinelConfig, Servers};
 
 /// The suggested user where the configuration names none.
 const DEFAULT_USER: &str = "lockwatch";
-
-/// The agent subscribes to this channel so that the server applies its output buffer limit for
-/// Pub/Sub clients to the connection. Nothing is ever published on it.
-pub(crate) const WAKE_UPS_CHANNEL: &str = "lockwatch:wake-ups";
 
 const SENTINEL_COMMANDS: [&str; 7] = [
     "auth",
@@ -171,7 +168,7 @@ fn rule_for(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> AclRu
 
 /// A Sentinel knows fewer commands than a server, and refuses a rule that names another one.
 fn sentinel_rule(redis: &RedisConfig, sentinel: &SentinelConfig) -> AclRule {
-    let mut words = user(&sentinel.login);
+    let mut words = user(&redis.sentinel_login);
     words.extend([b"resetchannels".to_vec(), b"-@all".to_vec()]);
     words.extend(SENTINEL_COMMANDS.map(|command| format!("+{command}").into_bytes()));
     words.push(b"&+switch-master".to_vec());
@@ -180,7 +177,7 @@ fn sentinel_rule(redis: &RedisConfig, sentinel: &SentinelConfig) -> AclRule {
         redis.name,
         addresses(&sentinel.nodes)
     )];
-    notes.extend(user_note(&sentinel.login, " in the block `sentinel`"));
+    notes.extend(user_note(&redis.sentinel_login, " in the block `sentinel`"));
     notes.push(
         "+info and +role are not needed; without them the log of refusals names both".to_owned(),
     );

@@ -187,8 +187,8 @@ pub fn warnings(config: &Config) -> Vec<String> {
     };
     let of_redis = |redis: &RedisConfig| {
         let sentinels = match &redis.servers {
-            Servers::Sentinel(sentinel) => {
-                of_login(format!("redis.{}.sentinel", redis.name), &sentinel.login)
+            Servers::Sentinel(_) => {
+                of_login(format!("redis.{}.sentinel", redis.name), &redis.sentinel_login)
             }
             _ => None,
         };

@@ -4,14 +4,13 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use lockwatch_watch::redis::topology::Announced;
+use lockwatch_watch::redis::store::{AllowedHost, HostPort, Peers};
 use serde_yaml::Value;
 
 use super::block::{At, Block};
 use super::mistake::Reported;
 use super::url::{self, HOST_SHAPE};
 use super::values::{kind, text};
-use super::{AllowedHost, HostPort, Peers};
 
 /// Maximum entries of each list; no announced list of servers is that long.
 const ENTRIES_MAX: usize = 1000;
@@ -95,65 +94,10 @@ fn host(text: &str) -> Result<AllowedHost, String> {
     url::host(text, HOST_SHAPE).map(|host| AllowedHost::Name(host.to_ascii_lowercase()))
 }
 
-impl Peers {
-    /// The address to dial for an announced server; `None`: it is not allowed. The hosts of the
-    /// `configured` servers are always allowed.
-    pub fn resolve(&self, announced: &Announced, configured: &[HostPort]) -> Option<HostPort> {
-        let announced = HostPort { host: announced.host.clone(), port: announced.port }.canonical();
-        if let Some(reachable) = self.announce_map.get(&announced) {
-            return Some(reachable.clone());
-        }
-        let address = announced.host.parse::<IpAddr>().ok();
-        if address.is_some_and(|address| address.is_unspecified()) {
-            return None;
-        }
-        // Use the configured spelling, so that it is not mistaken for another server.
-        if let Some(configured) =
-            configured.iter().find(|configured| configured.is_same(&announced))
-        {
-            return Some(configured.clone());
-        }
-        let is_configured =
-            || configured.iter().any(|configured| configured.canonical().host == announced.host);
-        let is_allowed = match &self.allowed {
-            None => true,
-            Some(allowed) => {
-                is_configured()
-                    || allowed.iter().any(|allowed| allowed.covers(&announced.host, address))
-            }
-        };
-        is_allowed.then_some(announced)
-    }
-}
-
-impl AllowedHost {
-    /// Only an announced address can match a network. A name may resolve differently between check
-    /// and dial.
-    fn covers(&self, host: &str, address: Option<IpAddr>) -> bool {
-        match (self, address) {
-            (AllowedHost::Name(name), _) => name == host,
-            (AllowedHost::Network(network), Some(address)) => network.contains(&address),
-            (AllowedHost::Network(_), None) => false,
-        }
-    }
-}
-
-impl HostPort {
-    /// The canonical spelling, in which equal addresses compare equal.
-    pub(super) fn canonical(&self) -> HostPort {
-        let address = self.host.parse::<IpAddr>();
-        let host =
-            address.map_or_else(|_| self.host.to_ascii_lowercase(), |address| address.to_string());
-        HostPort { host, port: self.port }
-    }
-
-    pub(super) fn is_same(&self, other: &HostPort) -> bool {
-        self.canonical() == other.canonical()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use lockwatch_watch::redis::topology::Announced;
+
     use super::*;
 
     fn at(text: &str) -> HostPort {

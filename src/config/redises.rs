@@ -66,7 +66,7 @@ fn read_one(redis_name: &str, at: At<'_>, dir: &Path) -> Result<RedisConfig, Rep
     let timeout = block.or("timeout", TIMEOUT, duration(TIMEOUT_MIN));
     let assume_master = block.or("assume_master", false, flag);
     let wake_ups = block.or("wake_ups", true, flag);
-    let (servers, db) = servers?;
+    let (servers, db, sentinel_login) = servers?;
     let assume_master = assume_master?;
     if assume_master && servers.kind() != RedisKind::Standalone {
         return Err(block.report(
@@ -79,6 +79,7 @@ fn read_one(redis_name: &str, at: At<'_>, dir: &Path) -> Result<RedisConfig, Rep
         servers,
         db,
         login: login?,
+        sentinel_login,
         interval: interval?,
         timeout: timeout?,
         assume_master,

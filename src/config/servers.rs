@@ -10,16 +10,16 @@ use super::mistake::Reported;
 use super::schema::{BlockSpec, CLUSTER, NO_CLUSTER_DB, SENTINEL};
 use super::url::{self, REDIS_PORT, SENTINEL_PORT, ServerUrl};
 use super::values::{kind, name, text};
-use super::{ClusterConfig, HostPort, SentinelConfig, Servers, login, peers};
+use super::{ClusterConfig, HostPort, Login, SentinelConfig, Servers, login, peers};
 
 /// Maximum number of servers in one list. More are not written by people.
 const NODES_MAX: usize = 100;
 
 const IN_URL: &str = "write it into the URL: `redis://host:port/db`";
 
-/// Reads the servers and the number of their database from the block of a Redis store. `dir` is the
+/// Reads the servers, the number of their database and the Sentinels' credentials from the block of a Redis store. `dir` is the
 /// base of relative paths.
-pub(super) fn read(block: &Block<'_>, dir: &Path) -> Result<(Servers, u32), Reported> {
+pub(super) fn read(block: &Block<'_>, dir: &Path) -> Result<(Servers, u32, Login), Reported> {
     let form = block.exactly_one(
         &["url", "nodes", "sentinel", "cluster"],
         "name the server with `url: redis://host:port/db`, or several with `nodes`, `sentinel` or \
@@ -30,22 +30,23 @@ pub(super) fn read(block: &Block<'_>, dir: &Path) -> Result<(Servers, u32), Repo
         "nodes" => {
             let refused = refuse_db(block, IN_URL);
             let nodes = read_nodes(block);
-            refused.and(nodes)
+            refused.and(nodes).map(|(servers, db)| (servers, db, Login::default()))
         }
         "sentinel" => {
             let sentinel = read_sentinel(block, dir);
-            Ok((Servers::Sentinel(sentinel?), db?.unwrap_or(0)))
+            let (sentinel, login) = sentinel?;
+            Ok((Servers::Sentinel(sentinel), db?.unwrap_or(0), login))
         }
         "cluster" => {
             let refused = refuse_db(block, NO_CLUSTER_DB);
             let cluster = read_cluster(block);
-            refused.and(Ok((Servers::Cluster(cluster?), 0)))
+            refused.and(Ok((Servers::Cluster(cluster?), 0, Login::default())))
         }
         url => {
             let refused = refuse_db(block, IN_URL);
             let server = block.required(url, IN_URL, |value| url::parse(&text(value)?));
             let ServerUrl { at, db } = server?;
-            refused.and(Ok((Servers::One(at), db)))
+            refused.and(Ok((Servers::One(at), db, Login::default())))
         }
     }
 }
@@ -75,7 +76,7 @@ fn read_nodes(block: &Block<'_>) -> Result<(Servers, u32), Reported> {
     Ok((Servers::Nodes(urls.into_iter().map(|url| url.at).collect()), db))
 }
 
-fn read_sentinel(block: &Block<'_>, dir: &Path) -> Result<SentinelConfig, Reported> {
+fn read_sentinel(block: &Block<'_>, dir: &Path) -> Result<(SentinelConfig, Login), Reported> {
     let sentinel = child(block, "sentinel", &SENTINEL)?;
     let master = sentinel.required(
         "master",
@@ -89,7 +90,7 @@ fn read_sentinel(block: &Block<'_>, dir: &Path) -> Result<SentinelConfig, Report
     );
     let login = login::read(&sentinel, dir);
     let peers = peers::read(&sentinel);
-    Ok(SentinelConfig { master: master?, nodes: nodes?, login: login?, peers: peers? })
+    Ok((SentinelConfig { master: master?, nodes: nodes?, peers: peers? }, login?))
 }
 
 fn read_cluster(block: &Block<'_>) -> Result<ClusterConfig, Reported> {

@@ -15,7 +15,7 @@ use super::print::{Doubt, Report, Task};
 use super::scan::Pace;
 use super::watch;
 use crate::config::KEY_BYTES_MAX;
-use crate::redis::{Connection, Failure};
+use crate::io::{Connection, Failure};
 
 /// Maximum number of tasks that are printed.
 const TASKS_MAX: usize = 1_000;

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::library::{Content, Seen, may_be_lock};
 use super::server::Server;
-use crate::redis::{Connection, Failure};
+use crate::io::{Connection, Failure};
 
 /// Number of pages in a second at full speed: short pages let other clients' commands in between.
 const PAGES_PER_SECOND: u32 = 50;

@@ -13,9 +13,9 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::clock::Clock;
 use crate::config::{Config, duration_text};
 use crate::engine::{Engine, INPUTS};
+use crate::io::{self, Assignment};
 use crate::output::identity::{holder_label, list};
 use crate::published::Unanswered;
-use crate::sampler::{self, Assignment};
 use crate::trace::Traces;
 
 /// Interval between readings. It is short enough that only one whole second fits as the lease.
@@ -47,12 +47,8 @@ pub(super) async fn watch_for(mut config: Config, watch_ms: u64) -> Vec<Option<A
     let assignment = Arc::new(Assignment { epoch: 0, redis: RedisIndex(0), config: redis, tasks });
     let (_assignments, receiver) = watch::channel(assignment);
     let _engine = AbortOnDropHandle::new(tokio::spawn(engine.run(engine_inputs, ())));
-    let _sampler = AbortOnDropHandle::new(tokio::spawn(sampler::run(
-        receiver,
-        inputs,
-        clock,
-        Traces::default(),
-    )));
+    let _sampler =
+        AbortOnDropHandle::new(tokio::spawn(io::run(receiver, inputs, clock, Traces::default())));
     tokio::time::sleep(Duration::from_millis(watch_ms)).await;
     let newest =
         snapshots.everything(PATIENCE).await.unwrap_or_else(|Unanswered| snapshots.newest());

@@ -13,9 +13,9 @@ use super::{Explanation, Seen, Trace, Watched, explanation};
 use crate::clock::Clock;
 use crate::config::{Config, RedisConfig};
 use crate::engine::{Engine, INPUTS};
+use crate::io::{self, Assignment};
 use crate::output::nearest::no_such_task;
 use crate::published::{Published, Unanswered};
-use crate::sampler::{self, Assignment};
 use crate::trace::Traces;
 
 /// Time for connecting and for a confirmation, in addition to the timeout.
@@ -63,7 +63,7 @@ pub(super) async fn look(config: &Config, name: &str) -> Result<Look, String> {
     };
     let (_assignments, assignments) = watch::channel(Arc::new(assignment));
     let _sampler =
-        AbortOnDropHandle::new(tokio::spawn(sampler::run(assignments, inputs, clock, traces)));
+        AbortOnDropHandle::new(tokio::spawn(io::run(assignments, inputs, clock, traces)));
 
     let settled = |published: &Published| view(published).is_some_and(is_settled);
     let is_read = snapshots.task_that(name, patience, settled).await.is_ok();

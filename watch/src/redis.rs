@@ -5,12 +5,26 @@
 //! ```
 
 pub mod accept;
+mod authority;
+pub mod batch;
 pub mod codec;
+pub mod driver;
+pub mod handshake;
+mod link;
+mod node;
+mod out;
+mod pace;
 mod pause;
 pub mod read;
 pub mod reply;
 pub mod schedule;
 pub mod scheme;
+pub mod store;
+pub mod tasks;
 pub mod topology;
+mod tracking;
 pub mod wake_ups;
 pub mod wanted;
+pub mod watcher;
+
+pub use tracking::CHANNEL as WAKE_UPS_CHANNEL;

@@ -1,0 +1,21 @@
+//! The sockets to the stores: dials what a watcher wants dialled, sends what it wants sent, and
+//! tells it what happened. Only this room uses the redis crate (and what writes to Redis). It puts
+//! the secrets in, and decides nothing.
+//!
+//! A connection belongs to one watcher and is never repaired: after any doubt it is closed and
+//! dialled again, so that no late reply can answer another request.
+
+mod connect;
+mod connection;
+mod convert;
+mod drive;
+mod guard;
+mod listen;
+mod log;
+mod login;
+mod resolve;
+
+pub use connect::{connect, greet_over};
+pub use connection::Connection;
+pub use drive::{Assignment, run};
+pub use lockwatch_watch::redis::driver::Failure;

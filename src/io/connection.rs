@@ -1,0 +1,119 @@
+//! One connection: sends batches and returns their replies in order.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwatch_judge::input::Role;
+use lockwatch_judge::reading::Unknown;
+use lockwatch_watch::redis::accept::Caps;
+use lockwatch_watch::redis::driver::Failure;
+use lockwatch_watch::redis::handshake::Greeting;
+use lockwatch_watch::redis::reply::{Command, Reply};
+use redis::aio::MultiplexedConnection;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::convert;
+use super::guard::{Fault, Ledger};
+
+/// An open connection. Dropping it closes it at once, whatever is in flight.
+#[derive(Debug)]
+pub(super) struct Wire {
+    inner: MultiplexedConnection,
+    ledger: Arc<Ledger>,
+    _driver: AbortOnDropHandle<()>,
+}
+
+impl Wire {
+    pub(super) fn new(
+        inner: MultiplexedConnection,
+        driver: impl Future<Output = ()> + Send + 'static,
+        ledger: Arc<Ledger>,
+    ) -> Wire {
+        // The crate's driver would wait for replies that never come, so it must end with the
+        // connection.
+        Wire { inner, ledger, _driver: AbortOnDropHandle::new(tokio::spawn(driver)) }
+    }
+
+    /// Sends `commands` in one write and waits for exactly as many replies, in order. Several
+    /// batches may be in flight; they are sent in the order in which the futures are polled first.
+    /// A command that the server refuses yields a [`Reply::Error`].
+    ///
+    /// # Errors
+    /// Why there are no replies. The connection is then unusable: drop it.
+    pub(super) fn ask(
+        &self,
+        commands: &[Command],
+    ) -> impl Future<Output = Result<Vec<Reply>, Failure>> + Send + use<> {
+        let (pipeline, count) = (convert::pipeline(commands), commands.len());
+        let (mut inner, ledger) = (self.inner.clone(), Arc::clone(&self.ledger));
+        async move {
+            ledger.expect(count);
+            match inner.send_packed_commands(&pipeline, 0, count).await {
+                Err(error) => Err(broken(ledger.fault(), &error)),
+                Ok(values) if values.len() != count => Err(Failure::new(
+                    Unknown::Protocol,
+                    "the number of replies is not the number of commands",
+                )),
+                Ok(values) => Ok(values.into_iter().map(convert::reply).collect()),
+            }
+        }
+    }
+}
+
+/// A connection after its greeting, for commands that ask by themselves.
+#[derive(Debug)]
+pub struct Connection {
+    pub(super) wire: Wire,
+    pub(super) greeting: Greeting,
+    pub(super) timeout: Duration,
+}
+
+impl Connection {
+    /// What the server can do and lets this user do.
+    pub fn caps(&self) -> Caps {
+        self.greeting.caps
+    }
+
+    /// The server's version, if it reports one.
+    pub fn version(&self) -> Option<&Arc<str>> {
+        self.greeting.version.as_ref()
+    }
+
+    /// The server's role at the greeting, if it reports one.
+    pub fn role(&self) -> Option<Role> {
+        self.greeting.role
+    }
+
+    /// Sends `commands` in one write and waits for exactly as many replies, in order.
+    ///
+    /// # Errors
+    /// Why there are no replies. The connection is then unusable: drop it.
+    pub async fn exec(&self, commands: &[Command]) -> Result<Vec<Reply>, Failure> {
+        let replies = tokio::time::timeout(self.timeout, self.wire.ask(commands)).await;
+        replies.unwrap_or_else(|_| Err(no_reply(self.timeout)))
+    }
+}
+
+/// The failure for replies that are missing at the timeout.
+pub(super) fn no_reply(timeout: Duration) -> Failure {
+    Failure::new(Unknown::Timeout, format_args!("no complete reply within {timeout:?}"))
+}
+
+/// The failure for a connection that ended: because of `fault`, if our filter ended it, else
+/// because of `error`.
+pub(super) fn broken(fault: Option<Fault>, error: &dyn std::fmt::Display) -> Failure {
+    match fault {
+        Some(Fault::NotRedis) => {
+            Failure::new(Unknown::Protocol, "the peer does not speak Redis' protocol")
+        }
+        Some(Fault::Unasked) => {
+            Failure::new(Unknown::Protocol, "a reply came that nobody had asked for")
+        }
+        Some(Fault::TooLarge) => {
+            Failure::new(Unknown::TooLarge, "a reply is larger than lockwatch reads")
+        }
+        Some(Fault::Closed) => Failure::new(Unknown::Closed, "the peer closed the connection"),
+        None => Failure::new(Unknown::Closed, error),
+    }
+}

@@ -1,0 +1,168 @@
+//! A connection on which a server announces something: changed keys (`CLIENT TRACKING … BCAST`,
+//! RESP3), or messages on a channel. Announcements are not evidence: each one only means that a
+//! read is worthwhile now. They are not stored.
+
+mod wire;
+
+use std::time::Duration;
+
+use lockwatch_judge::reading::Unknown;
+use lockwatch_watch::redis::driver::{Dial, Dialled, Failure, Now, Push};
+use lockwatch_watch::redis::reply::{Command, Reply};
+use redis::Value;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use self::wire::{BUFFER_BYTES, Item, Scanner};
+use super::connection::no_reply;
+use super::convert;
+use super::login::{auth, mask, password};
+use crate::clock::Clock;
+use crate::config::{Login, Secret};
+
+/// Maximum size of what the server may send before the greeting is complete, in bytes. The replies
+/// are short, but announcements may already be among them.
+const GREETING_BYTES: usize = 4 << 20;
+
+/// An open connection.
+#[derive(Debug)]
+pub(super) struct Listening<S = TcpStream> {
+    stream: S,
+    scanner: Scanner,
+    buffer: Vec<u8>,
+    timeout: Duration,
+}
+
+/// Opens a connection that listens, and sends the first commands over it.
+///
+/// # Errors
+/// Why the server was not reached.
+pub(super) async fn open(
+    dial: &Dial,
+    login: &Login,
+    clock: Clock,
+) -> Result<(Dialled, Option<Listening>), Failure> {
+    let password = password(login.password.as_ref()).await?;
+    let limit = Duration::from_millis(dial.timeout_ms);
+    let stream = super::connect::dial(&dial.to, limit, dial.attempt).await?;
+    Ok(listen_over(stream, dial, login, password.as_ref(), clock).await)
+}
+
+async fn listen_over<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    dial: &Dial,
+    login: &Login,
+    password: Option<&Secret>,
+    clock: Clock,
+) -> (Dialled, Option<Listening<S>>) {
+    let limit = Duration::from_millis(dial.timeout_ms);
+    let mut listening = Listening {
+        stream,
+        scanner: Scanner::default(),
+        buffer: Vec::with_capacity(BUFFER_BYTES),
+        timeout: limit,
+    };
+    let auth = auth(login, password);
+    let commands: Vec<&Command> = auth.iter().chain(&dial.commands).collect();
+    let (mono, wall) = clock.both();
+    let mut replies = Vec::new();
+    let greeted = timeout(limit, listening.greet(&commands, &mut replies)).await;
+    let ended = greeted.unwrap_or_else(|_| Err(no_reply(limit))).err();
+    mask(&mut replies, password);
+    let auth = auth.filter(|_| !replies.is_empty()).map(|_| replies.remove(0));
+    let listening = ended.is_none().then_some(listening);
+    let sent = Now { mono, wall };
+    (Dialled { sent, received: clock.now(), auth, replies, ended }, listening)
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Listening<S> {
+    /// Sends the first commands and waits for the reply to each.
+    async fn greet(
+        &mut self,
+        commands: &[&Command],
+        replies: &mut Vec<Reply>,
+    ) -> Result<(), Failure> {
+        let packed = commands.iter().flat_map(|command| redis::pack_command(&command.args));
+        self.write(&packed.collect::<Vec<u8>>()).await?;
+        let mut bytes = 0;
+        while replies.len() < commands.len() {
+            bytes += self.fill().await?;
+            if bytes > GREETING_BYTES {
+                let what = "it tells too much before it answers the greeting";
+                return Err(Failure::new(Unknown::Protocol, what));
+            }
+            self.scan(|item| match item {
+                // Announcements during the greeting are ignored: everything is read after it
+                // anyway.
+                Item::Changed(_) | Item::AllChanged | Item::Other => {}
+                Item::Subscribed => replies.push(Reply::Array(vec![text("subscribe")])),
+                Item::Pong => replies.push(text("PONG")),
+                Item::Error(error) => replies.push(convert::reply(Value::ServerError(error))),
+                Item::Reply(value) => replies.push(convert::reply(value)),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Sends `commands`; what is answered is read as announcements are.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub(super) async fn send(&mut self, commands: &[Command]) -> Result<(), Failure> {
+        let packed = commands.iter().flat_map(|command| redis::pack_command(&command.args));
+        let packed: Vec<u8> = packed.collect();
+        let sent = timeout(self.timeout, self.write(&packed)).await;
+        sent.map_err(|_| Failure::new(Unknown::Timeout, "cannot send"))?
+    }
+
+    /// Waits for data; returns its size in bytes. Cancel-safe. [`Listening::take`] then reads it.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub(super) async fn fill(&mut self) -> Result<usize, Failure> {
+        match self.stream.read_buf(&mut self.buffer).await {
+            Ok(0) => Err(Failure::new(Unknown::Closed, "the peer closed the connection")),
+            Ok(bytes) => Ok(bytes),
+            Err(error) => Err(Failure::new(Unknown::Closed, error)),
+        }
+    }
+
+    /// The announcements in the received data, in order.
+    ///
+    /// # Errors
+    /// The connection is no longer usable.
+    pub(super) fn take(&mut self) -> Result<Vec<Push>, Failure> {
+        let mut pushes = Vec::new();
+        self.scan(|item| match item {
+            Item::Changed(keys) => pushes.extend(keys.into_iter().filter_map(|key| match key {
+                Value::BulkString(key) => Some(Push::Changed(key)),
+                _ => None,
+            })),
+            Item::AllChanged => pushes.push(Push::AllChanged),
+            Item::Pong => pushes.push(Push::Alive),
+            Item::Error(error) => {
+                if let Reply::Error(error) = convert::reply(Value::ServerError(error)) {
+                    pushes.push(Push::Refused(error));
+                }
+            }
+            Item::Subscribed | Item::Other | Item::Reply(_) => pushes.push(Push::Other),
+        })?;
+        Ok(pushes)
+    }
+
+    /// Passes complete items to `each`.
+    fn scan(&mut self, each: impl FnMut(Item)) -> Result<(), Failure> {
+        let scanned = self.scanner.scan(&self.buffer, each);
+        self.buffer.clear();
+        scanned
+    }
+
+    async fn write(&mut self, request: &[u8]) -> Result<(), Failure> {
+        self.stream.write_all(request).await.map_err(|error| Failure::new(Unknown::Closed, error))
+    }
+}
+
+fn text(text: &str) -> Reply {
+    Reply::Bytes(text.as_bytes().to_vec())
+}

@@ -1,0 +1,84 @@
+//! Writes a watcher's notes to the log.
+
+use lockwatch_judge::reading::Unknown;
+use lockwatch_watch::redis::driver::Note;
+
+/// Logs `note` about the store `redis`.
+pub(super) fn write(redis: &str, note: Note) {
+    match note {
+        Note::Connected { node, version, role } => {
+            let role = role.map(lockwatch_judge::input::Role::name);
+            tracing::info!(redis, node = &*node, version = version.as_deref(), role, "connected");
+        }
+        Note::CannotConnect(node, failure) => {
+            tracing::warn!(redis, node = &*node, %failure, "cannot connect");
+        }
+        Note::BatchFailed(node, failure) => {
+            tracing::debug!(redis, node = &*node, %failure, "a batch failed");
+        }
+        Note::Refused(node, command) => {
+            let what = "the server answers a command with an error";
+            tracing::warn!(redis, node = &*node, command, "{what}");
+        }
+        Note::NoMaster { sentinel, master, failure } => {
+            let remedy = sentinel_remedy(failure.why, &master);
+            tracing::warn!(%sentinel, %failure, remedy, "a Sentinel names no master");
+        }
+        Note::CannotListen(sentinel, failure) => {
+            tracing::debug!(%sentinel, %failure, "cannot listen to a Sentinel");
+        }
+        Note::NoLayout(why) => {
+            let (what, remedy) = ("no server tells the cluster's layout", why.remedy());
+            tracing::warn!(redis, why = why.name(), remedy, "{what}");
+        }
+        Note::TellsNoLayout(node, failure) => {
+            tracing::debug!(redis, %node, %failure, "a server does not tell the layout");
+        }
+        Note::Foreign(address) => {
+            let remedy = Unknown::ForeignAddress.remedy();
+            let what = "a server is announced at an address that is not allowed";
+            tracing::warn!(%address, remedy, "{what}");
+        }
+        Note::Announces(node, prefixes) => {
+            tracing::info!(node = &*node, prefixes, "the server tells of changes");
+        }
+        Note::AnnouncesNothing(node, failure) => {
+            let remedy = announcements_remedy(failure.why);
+            let what = "the server does not tell of changes: polling goes on";
+            tracing::warn!(node = &*node, %failure, remedy, "{what}");
+        }
+        Note::Flooded(node, limit, pause_ms) => {
+            let what = "the server tells of so many changes that polling costs less";
+            tracing::warn!(node = &*node, limit, pause_ms, "{what}");
+        }
+    }
+}
+
+/// Advice if a Sentinel names no master.
+fn sentinel_remedy(why: Unknown, master: &str) -> String {
+    match why {
+        Unknown::NoMaster => {
+            format!("It does not know a master named {master:?}: correct `sentinel.master`.")
+        }
+        Unknown::Auth | Unknown::NoPermission => String::from(
+            "Set or correct `sentinel.password_file` (or `sentinel.password_env`) and \
+             `sentinel.username`.",
+        ),
+        other => other.remedy().to_owned(),
+    }
+}
+
+/// Advice if a server does not announce changes.
+fn announcements_remedy(why: Unknown) -> &'static str {
+    match why {
+        Unknown::NoPermission => {
+            "give the user the ACL line that `lockwatch acl` prints, or set `wake_ups: false` for \
+             this redis"
+        }
+        Unknown::ServerError | Unknown::Protocol => {
+            "wake-ups need Redis 6.0 or later and no proxy that refuses RESP3; else set \
+             `wake_ups: false` for this redis"
+        }
+        other => other.remedy(),
+    }
+}

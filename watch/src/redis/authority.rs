@@ -1,0 +1,227 @@
+//! Determines which servers decide, from what Sentinels, a cluster or the servers themselves
+//! report, and plans which server is asked for what.
+
+mod asking;
+mod cluster;
+mod replicated;
+mod seeker;
+mod sentinel;
+
+use alloc::collections::BTreeMap;
+use alloc::string::ToString as _;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use lockwatch_judge::input::{SentinelWord, Standing, Topology};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::spec::{RedisIndex, TaskIndex};
+use lockwatch_judge::time::Mono;
+
+use self::cluster::Cluster;
+use self::replicated::Replicated;
+use self::sentinel::Sentinels;
+use super::driver::{Event, LinkId, Note, Now};
+use super::node::Heard;
+use super::out::Out;
+use super::read::Scope;
+use super::store::{HostPort, Servers, Store};
+use super::tasks::{Server, Tasks};
+use super::topology::Announced;
+
+/// How long a server that decided before is still read, in milliseconds: it may act as if it still
+/// decided.
+const FORMER_MS: u64 = 300_000;
+
+/// Which server is asked for what.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) nodes: Vec<Planned>,
+    /// Tasks about which nobody decides, each with the reason.
+    pub(super) orphans: Vec<(Tasks, Unknown)>,
+    /// Keys that live on another server than their lock: for each task, the server (or why there is
+    /// none) and the parts that it has.
+    pub(super) beside: BTreeMap<TaskIndex, Vec<(Server, Scope)>>,
+    /// Whether the topology must be reported to the engine.
+    pub(super) is_told: bool,
+    masters: Option<Result<Vec<Arc<str>>, Unknown>>,
+    sentinels: Vec<SentinelWord>,
+    uncovered_slots: u32,
+}
+
+/// One server of the plan and its duty.
+#[derive(Debug)]
+pub(super) struct Planned {
+    pub(super) at: HostPort,
+    pub(super) address: Arc<str>,
+    pub(super) duty: Duty,
+}
+
+/// What one server is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Duty {
+    pub(super) standing: Standing,
+    /// Tasks whose lock this server reads.
+    pub(super) own: Tasks,
+    /// All tasks of the Redis, so that keys beside other servers' locks can be read here.
+    pub(super) all: Tasks,
+    /// Tasks of which only parts live here.
+    scopes: Arc<BTreeMap<TaskIndex, Scope>>,
+}
+
+impl Duty {
+    pub(super) fn none() -> Duty {
+        Duty::new(Standing::Witness, &Tasks::default(), &Tasks::default())
+    }
+
+    fn new(standing: Standing, own: &Tasks, all: &Tasks) -> Duty {
+        Duty { standing, own: Arc::clone(own), all: Arc::clone(all), scopes: Arc::default() }
+    }
+
+    /// Which parts of `task` live here.
+    pub(super) fn scope(&self, task: TaskIndex) -> Scope {
+        self.scopes.get(&task).copied().unwrap_or(Scope::ALL)
+    }
+}
+
+impl Plan {
+    /// Whether no server or Sentinel has reported yet which servers there are.
+    pub(super) fn knows_nothing(&self) -> bool {
+        self.nodes.is_empty() && !self.is_told
+    }
+
+    /// The topology to report to the engine.
+    pub(super) fn topology(&self, epoch: u32, redis: RedisIndex) -> Topology {
+        Topology {
+            epoch,
+            redis,
+            masters: self.masters.clone().unwrap_or(Err(Unknown::NotReadYet)),
+            nodes: self.nodes.iter().map(|node| Arc::clone(&node.address)).collect(),
+            sentinels: self.sentinels.clone(),
+            uncovered_slots: self.uncovered_slots,
+        }
+    }
+}
+
+/// The source from which it is known which servers decide.
+#[derive(Debug)]
+pub(super) struct Authority {
+    kind: Kind,
+    /// Whether anything changed since the last plan.
+    changed: bool,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Standalone(HostPort),
+    Replicated(Replicated),
+    Sentinel(Sentinels),
+    Cluster(Cluster),
+}
+
+impl Authority {
+    /// Starts without knowledge.
+    pub(super) fn new(store: &Store, now: Mono) -> Authority {
+        let kind = match &store.servers {
+            Servers::One(at) => Kind::Standalone(at.clone()),
+            Servers::Nodes(nodes) => Kind::Replicated(Replicated::new(store, nodes)),
+            Servers::Sentinel(sentinels) => Kind::Sentinel(Sentinels::new(store, sentinels, now)),
+            Servers::Cluster(cluster) => Kind::Cluster(Cluster::new(store, cluster, now)),
+        };
+        Authority { kind, changed: true }
+    }
+
+    /// Forces a new plan.
+    pub(super) fn forget_plan(&mut self) {
+        self.changed = true;
+    }
+
+    /// Closes the connections of its own.
+    pub(super) fn close(&self, out: &mut Out) {
+        match &self.kind {
+            Kind::Standalone(_) | Kind::Replicated(_) => {}
+            Kind::Sentinel(sentinels) => sentinels.close(out),
+            Kind::Cluster(cluster) => cluster.close(out),
+        }
+    }
+
+    /// Asks whoever is due to be asked.
+    pub(super) fn launch(&mut self, now: Now, out: &mut Out) {
+        match &mut self.kind {
+            Kind::Standalone(_) | Kind::Replicated(_) => {}
+            Kind::Sentinel(sentinels) => self.changed |= sentinels.launch(now.mono, out),
+            Kind::Cluster(cluster) => self.changed |= cluster.launch(now.mono, out),
+        }
+    }
+
+    /// Takes in what happened on a connection of its own.
+    pub(super) fn take(&mut self, link: LinkId, event: Event, now: Now, out: &mut Out) {
+        match &mut self.kind {
+            Kind::Standalone(_) | Kind::Replicated(_) => {}
+            Kind::Sentinel(sentinels) => {
+                self.changed |= sentinels.take(link, event, now.mono, out);
+            }
+            Kind::Cluster(cluster) => self.changed |= cluster.take(link, event, now.mono, out),
+        }
+    }
+
+    /// Takes in what a server of the plan reported, or that it failed.
+    pub(super) fn heard(&mut self, address: &str, heard: &Heard, now: Mono) {
+        match &mut self.kind {
+            Kind::Standalone(_) => {}
+            Kind::Replicated(replicated) => self.changed |= replicated.heard(address, heard, now),
+            Kind::Sentinel(sentinels) => sentinels.heard(address, heard),
+            Kind::Cluster(cluster) => cluster.heard(address, heard),
+        }
+    }
+
+    /// When to call [`Authority::launch`] or [`Authority::plan`] again if nothing happens.
+    pub(super) fn next_wake(&self) -> Option<Mono> {
+        let asks = match &self.kind {
+            Kind::Standalone(_) | Kind::Replicated(_) => None,
+            Kind::Sentinel(sentinels) => sentinels.next_launch(),
+            Kind::Cluster(cluster) => cluster.next_launch(),
+        };
+        asks.into_iter().chain(self.next_plan()).min()
+    }
+
+    /// When the plan may change without any report.
+    fn next_plan(&self) -> Option<Mono> {
+        match &self.kind {
+            Kind::Standalone(_) => None,
+            Kind::Replicated(replicated) => replicated.silent_at(),
+            Kind::Sentinel(sentinels) => sentinels.next_plan(),
+            Kind::Cluster(cluster) => cluster.next_plan(),
+        }
+    }
+
+    /// The new plan, if it may differ from the last one.
+    pub(super) fn plan(&mut self, now: Mono, all: &Tasks, out: &mut Out) -> Option<Plan> {
+        let due = self.next_plan().is_some_and(|at| at <= now);
+        if !core::mem::take(&mut self.changed) && !due {
+            return None;
+        }
+        Some(match &mut self.kind {
+            Kind::Standalone(at) => {
+                let node = planned(at.clone(), Duty::new(Standing::Decides, all, all));
+                Plan { nodes: [node].into(), ..Plan::default() }
+            }
+            Kind::Replicated(replicated) => replicated.plan(now, all),
+            Kind::Sentinel(sentinels) => sentinels.plan(now, all, out),
+            Kind::Cluster(cluster) => cluster.plan(now, all),
+        })
+    }
+}
+
+fn planned(at: HostPort, duty: Duty) -> Planned {
+    let address = at.to_string().into();
+    Planned { at, address, duty }
+}
+
+fn foreign(announced: &Announced, out: &mut Out) {
+    out.note(Note::Foreign(announced.to_string()));
+}
+
+/// All tasks as orphans, if nobody decides.
+fn orphans(all: &Tasks, why: Option<Unknown>) -> Vec<(Tasks, Unknown)> {
+    why.map(|why| (Arc::clone(all), why)).into_iter().collect()
+}

@@ -1,0 +1,350 @@
+//! The greeting: selects the database, and determines what this user may do, in one round trip. The
+//! driver logs in before it, because secrets never come here.
+
+use alloc::string::{String, ToString as _};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use lockwatch_judge::input::Role;
+use lockwatch_judge::reading::Unknown;
+
+use super::accept::{self, Caps, RoleCheck};
+use super::driver::Failure;
+use super::reply::{Command, Reply, ServerError};
+
+/// One command of the greeting, named by the purpose of its reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Auth,
+    Select,
+    /// Sets the name that `CLIENT LIST` shows and, where the server can, `NO-TOUCH`, so that reads
+    /// leave the keys' idle times unchanged.
+    Courtesy,
+    Role,
+    InfoServer,
+    InfoReplication,
+    Pexpiretime,
+}
+
+/// What a server reported in its greeting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Greeting {
+    /// What the server can do and lets this user do.
+    pub caps: Caps,
+    /// Its version, if it reports one.
+    pub version: Option<Arc<str>>,
+    /// Its role, if it reports one.
+    pub role: Option<Role>,
+}
+
+/// The greeting as a list of commands.
+#[derive(Clone, Debug)]
+pub struct Handshake {
+    assume_master: bool,
+    in_cluster: bool,
+    steps: Vec<(Step, Command)>,
+}
+
+impl Handshake {
+    /// For database `db`. `in_cluster` adds `READONLY`: replicas in a cluster refuse reads without
+    /// it.
+    pub fn new(db: u32, assume_master: bool, in_cluster: bool) -> Handshake {
+        let mut steps = Vec::new();
+        if db != 0 {
+            steps.push((Step::Select, Command::new(["SELECT", &db.to_string()])));
+        }
+        steps.extend([
+            (Step::Courtesy, Command::new(["CLIENT", "SETNAME", "lockwatch"])),
+            (Step::Courtesy, Command::new(["CLIENT", "NO-TOUCH", "ON"])),
+            (Step::Role, Command::new(["ROLE"])),
+            (Step::InfoServer, Command::new(["INFO", "server"])),
+            (Step::InfoReplication, Command::new(["INFO", "replication"])),
+            (Step::Pexpiretime, Command::new(["PEXPIRETIME", "lockwatch"])),
+        ]);
+        if in_cluster {
+            steps.push((Step::Courtesy, Command::new(["READONLY"])));
+        }
+        Handshake { assume_master, in_cluster, steps }
+    }
+
+    /// Number of its commands.
+    #[allow(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Its commands.
+    pub fn commands(&self) -> Vec<Command> {
+        self.steps.iter().map(|(_, command)| command.clone()).collect()
+    }
+
+    /// Judges the replies received: to the login, if there was one, and to the commands. `ended` is
+    /// the reason why there are no more.
+    ///
+    /// # Errors
+    /// Why the connection is useless.
+    pub fn judge(
+        &self,
+        auth: Option<&Reply>,
+        replies: &[Reply],
+        ended: Option<Failure>,
+    ) -> Result<Greeting, Failure> {
+        let mut caps =
+            Caps { pexpiretime: false, role: RoleCheck::Assumed, info: false, sharded: false };
+        let (mut role_known, mut role, mut version) = (false, None, None);
+        let steps = self.steps.iter().map(|(step, _)| *step);
+        let all = auth.map(|reply| (Step::Auth, reply)).into_iter().chain(steps.zip(replies));
+        for (step, reply) in all {
+            if let Reply::Error(error) = reply {
+                fatal(step, error)?;
+            }
+            match (step, reply) {
+                (Step::Role, Reply::Array(items)) => {
+                    caps.role = RoleCheck::Role;
+                    role_known = true;
+                    role = items.first().and_then(Reply::as_bytes).and_then(accept::role_named);
+                }
+                (Step::InfoServer, Reply::Bytes(text)) => {
+                    caps.info = true;
+                    version = accept::info_field(text, "redis_version").and_then(tame);
+                }
+                (Step::InfoReplication, Reply::Bytes(text)) if !role_known => {
+                    if let Some(name) = accept::info_field(text, "role") {
+                        caps.role = RoleCheck::Info;
+                        role_known = true;
+                        role = accept::role_named(name);
+                    }
+                }
+                (Step::Pexpiretime, reply) => caps.pexpiretime = may_ask_pexpiretime(reply),
+                _ => {}
+            }
+        }
+        if let Some(ended) = ended {
+            return Err(ended);
+        }
+        if replies.len() < self.steps.len() {
+            return Err(Failure::new(Unknown::Protocol, "the greeting was not answered"));
+        }
+        if !role_known && !self.assume_master {
+            return Err(Failure::new(
+                Unknown::RoleRefused,
+                "both ROLE and INFO replication are refused",
+            ));
+        }
+        caps.sharded = self.in_cluster && caps.pexpiretime;
+        Ok(Greeting { caps, version: version.map(Into::into), role })
+    }
+}
+
+/// Whether a refusal makes the whole connection useless.
+fn fatal(step: Step, error: &ServerError) -> Result<(), Failure> {
+    let why = match (step, refusal(error)) {
+        (_, why @ (Unknown::Auth | Unknown::MaxClients | Unknown::Loading | Unknown::Busy)) => why,
+        (Step::Auth, _) => Unknown::Auth,
+        (Step::Select, why) => why,
+        _ => return Ok(()),
+    };
+    let said = [error.code.as_slice(), b" ", &error.detail].concat();
+    Err(Failure::new(why, String::from_utf8_lossy(&said)))
+}
+
+/// Why a server refused a command of the greeting. A login can be refused in many more ways than
+/// other commands.
+pub(super) fn refusal(error: &ServerError) -> Unknown {
+    let says = |part: &str| {
+        error.detail.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()))
+    };
+    match error.code.as_slice() {
+        b"DENIED" => Unknown::Auth, // Protected mode: there is no password.
+        // How servers before 6.0 refuse a password.
+        b"ERR"
+            if says("invalid password") || says("sent AUTH") || says("operation not permitted") =>
+        {
+            Unknown::Auth
+        }
+        _ => Unknown::from(error),
+    }
+}
+
+/// Whether `PEXPIRETIME` exists and this user may use it. A refusal of only the probed *key* means
+/// yes.
+fn may_ask_pexpiretime(reply: &Reply) -> bool {
+    match reply {
+        Reply::Int(_) => true,
+        Reply::Error(error) => match refusal(error) {
+            Unknown::NoPermission => !error.detail.windows(7).any(|window| window == b"command"),
+            // The server checks the command first, and then which server has the key.
+            Unknown::NotMaster | Unknown::Moved | Unknown::ClusterDown => true,
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// The version, if it is safe to display.
+fn tame(version: &[u8]) -> Option<&str> {
+    let version = str::from_utf8(version).ok()?;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".-+_".contains(&byte);
+    (!version.is_empty() && version.len() <= 32 && version.bytes().all(fits)).then_some(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockwatch_judge::input::Role;
+
+    const NOPERM: &str = "-NOPERM this user has no permissions to run the 'x' command";
+    const NOPERM_KEY: &str =
+        "-NOPERM this user has no permissions to access one of the keys used as arguments";
+
+    fn reply(text: &str) -> Reply {
+        if let Ok(number) = text.parse() {
+            return Reply::Int(number);
+        }
+        match (text.strip_prefix('-'), text.strip_prefix('*')) {
+            (Some(error), _) => {
+                let (code, detail) = error.split_once(' ').unwrap_or((error, ""));
+                Reply::Error(ServerError { code: code.into(), detail: detail.into() })
+            }
+            (_, Some(item)) => Reply::Array(vec![Reply::Bytes(item.into())]),
+            _ => Reply::Bytes(text.into()),
+        }
+    }
+
+    /// Replies to SETNAME, NO-TOUCH, ROLE, INFO server, INFO replication, PEXPIRETIME.
+    fn judge(replies: [&str; 6], assume_master: bool) -> Result<Greeting, Failure> {
+        let handshake = Handshake::new(Login { username: None, password: None }, 0, assume_master);
+        handshake.judge(&replies.map(reply), Failure::new(Unknown::Closed, "end"))
+    }
+
+    #[test]
+    fn a_server_that_allows_everything() {
+        let info = "# Server\r\nredis_version:7.0.15\r\nos:Linux\r\n";
+        let greeting = judge(
+            ["OK", "-ERR unknown subcommand", "*master", info, "role:master\r\n", "-2"],
+            false,
+        )
+        .unwrap();
+        assert_eq!(
+            greeting.caps,
+            Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false }
+        );
+        assert_eq!(greeting.version.as_deref(), Some("7.0.15"));
+        assert_eq!(greeting.role, Some(Role::Master));
+    }
+
+    #[test]
+    fn what_is_refused_is_replaced_or_missed() {
+        let role = |role, info, assume| {
+            judge(["OK", "OK", role, NOPERM, info, "-2"], assume).map(|it| it.caps.role)
+        };
+        assert_eq!(role("*slave", NOPERM, false), Ok(RoleCheck::Role));
+        assert_eq!(role(NOPERM, "role:slave\r\n", false), Ok(RoleCheck::Info));
+        assert_eq!(role(NOPERM, NOPERM, true), Ok(RoleCheck::Assumed));
+        assert_eq!(role(NOPERM, NOPERM, false).unwrap_err().why, Unknown::RoleRefused);
+        assert_eq!(role("OK", "nothing", false).unwrap_err().why, Unknown::RoleRefused);
+        let probe = |probe| {
+            judge(["OK", "OK", "*master", NOPERM, NOPERM, probe], false).unwrap().caps.pexpiretime
+        };
+        assert!(probe("-2"));
+        assert!(probe(NOPERM_KEY));
+        assert!(probe("-NOPERM No permissions to access a key"));
+        for elsewhere in [
+            "-MOVED 1234 10.0.0.6:6379",
+            "-CLUSTERDOWN Hash slot not served",
+            "-MASTERDOWN Link is down",
+        ] {
+            assert!(probe(elsewhere), "{elsewhere}");
+        }
+        assert!(!probe(NOPERM));
+        assert!(!probe(
+            "-ERR unknown command 'PEXPIRETIME', with args beginning with: 'lockwatch'"
+        ));
+    }
+
+    #[test]
+    fn refusals_that_make_the_connection_useless() {
+        for (refusal, why) in [
+            ("-NOAUTH Authentication required.", Unknown::Auth),
+            ("-LOADING Redis is loading the dataset in memory", Unknown::Loading),
+            ("-BUSY Redis is busy running a script.", Unknown::Busy),
+            ("-ERR max number of clients reached", Unknown::MaxClients),
+        ] {
+            assert_eq!(judge([refusal; 6], true).unwrap_err().why, why);
+        }
+        let cut = Handshake::new(Login { username: None, password: None }, 0, true);
+        let ended = Failure::new(Unknown::Closed, "end");
+        assert_eq!(
+            cut.judge(&[reply("-ERR max number of clients reached")], ended.clone())
+                .unwrap_err()
+                .why,
+            Unknown::MaxClients
+        );
+        assert_eq!(cut.judge(&[reply("OK")], ended.clone()).unwrap_err(), ended);
+    }
+
+    #[test]
+    fn any_refusal_of_the_login_is_one_of_the_login_and_never_shows_the_password() {
+        let handshake =
+            Handshake::new(Login { username: None, password: Some("hunter2") }, 3, false);
+        assert_eq!(handshake.steps[1].1, Command::new(["SELECT", "3"]));
+        let echo = "-ERR unknown command 'AUTH', with args beginning with: 'hunter2'";
+        let failure =
+            handshake.judge(&[reply(echo)], Failure::new(Unknown::Closed, "end")).unwrap_err();
+        assert_eq!(failure.why, Unknown::Auth);
+        assert!(failure.detail.contains("***") && !failure.detail.contains("hunter2"), "{failure}");
+        let range = handshake
+            .judge(&[reply("OK"), reply("-ERR DB index is out of range")], failure)
+            .unwrap_err();
+        assert_eq!(range.why, Unknown::ServerError);
+    }
+
+    #[test]
+    fn no_part_of_the_password_is_shown_wherever_a_server_repeats_it() {
+        let password = "hünter2-and-more";
+        let handshake =
+            Handshake::new(Login { username: None, password: Some(password) }, 0, false);
+        let told = |said: &str| {
+            let ended = Failure::new(Unknown::Closed, "end");
+            handshake.judge(&[reply(said)], ended).unwrap_err().detail
+        };
+        assert_eq!(told("-h??nter2-and-more what?"), "*** what?", "as the code");
+        assert_eq!(
+            told("-ERR args beginning with: 'h??nter2-and"),
+            r"ERR args beginning with: \'***",
+            "cut off"
+        );
+        assert_eq!(told("-ERR nter2"), "ERR ***", "its middle");
+        assert_eq!(told("-ERR no AUTH here"), "ERR no AUTH here");
+        let common = Handshake::new(Login { username: None, password: Some("password") }, 0, false);
+        let wrong = "-WRONGPASS invalid username-password pair or user is disabled.";
+        let failure =
+            common.judge(&[reply(wrong)], Failure::new(Unknown::Closed, "end")).unwrap_err();
+        assert_eq!(failure.detail, wrong[1..], "nobody learns from the mask what the password is");
+    }
+
+    #[test]
+    fn the_login_has_the_form_that_the_user_needs() {
+        let first = |username, password| {
+            let handshake = Handshake::new(Login { username, password }, 0, false);
+            handshake.steps[0]
+                .1
+                .args
+                .iter()
+                .map(|word| String::from_utf8(word.clone()).unwrap())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(first(Some("u"), Some("p")), ["AUTH", "u", "p"]);
+        assert_eq!(first(None, Some("p")), ["AUTH", "p"]);
+        assert_eq!(first(Some("nopass"), None), ["AUTH", "nopass", ""]);
+        assert_eq!(first(None, None), ["CLIENT", "SETNAME", "lockwatch"]);
+    }
+
+    #[test]
+    fn a_version_that_could_not_be_shown_is_none() {
+        assert_eq!(tame(b"7.2.4-rc1"), Some("7.2.4-rc1"));
+        for version in ["", "7\"", "7 8", "é", &"7".repeat(33)] {
+            assert_eq!(tame(version.as_bytes()), None, "{version:?}");
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! One server of a Redis: its connection, the schedule of its reads, and the handling of their
+//! results.
+//!
+//! A server that decides is asked for everything that its tasks need, at the configured interval. A
+//! witness is asked only for the locks: at the same interval while it reports that it is master,
+//! else less often, with requests for its role in between.
+
+mod answers;
+mod asking;
+
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, Standing};
+use lockwatch_judge::reading::{SwitchesReading, Unknown};
+use lockwatch_judge::spec::{RedisKind, TaskIndex, TaskSpec, position_of};
+use lockwatch_judge::time::Mono;
+
+use self::asking::{BesideRead, FLIGHTS, Flying, What};
+use super::accept::Caps;
+use super::authority::Duty;
+use super::driver::{Dial, Event, LinkId, Login, Manner, Note, Now};
+use super::handshake::Handshake;
+use super::link::Link;
+use super::out::Out;
+use super::schedule::{Schedule, Watched};
+use super::store::{HostPort, Store};
+use super::tasks::spec;
+use super::tracking::{Filter, Hints, WakeUps};
+
+/// A replica's locks are read once in this many intervals.
+const REPLICA_EVERY: u64 = 5;
+/// A server counts as silent once reloads have dropped requests that waited for more than this many
+/// timeouts in total, although no single request timed out.
+const PATIENCE: u64 = 2;
+
+/// One server.
+#[derive(Debug)]
+pub(super) struct Node {
+    at: HostPort,
+    address: Arc<str>,
+    handshake: Handshake,
+    interval_ms: u64,
+    timeout_ms: u64,
+    /// Whether other servers may show other holders.
+    has_others: bool,
+    duty: Duty,
+    schedule: Schedule,
+    /// The role that it reported last.
+    role: Option<Role>,
+    /// When a witness is asked for its role next.
+    pulse_at: Mono,
+    /// Reads to do of keys beside locks of other servers, and which servers those are.
+    beside: VecDeque<BesideRead>,
+    link: Link,
+    /// Batches in flight, in the order in which they were sent; replies come in the same order.
+    flights: VecDeque<Flying>,
+    /// Total age of the unanswered requests that reloads dropped, in milliseconds. Any answer
+    /// resets it.
+    unanswered_ms: u64,
+    /// Number of batches in flight that a reload dropped; their replies are still to come.
+    dropped: usize,
+    /// Why there is no connection; `None` before the first dial has ended, and while connected.
+    lost: Option<Unknown>,
+    /// The capabilities of the newest connection.
+    caps: Option<Caps>,
+    /// The commands that this server answered with an error of no known kind.
+    refused: BTreeSet<String>,
+    /// The batch that is sent with the greeting of the current dial.
+    opening: Option<Flying>,
+    /// Number of its commands.
+    opening_len: usize,
+    nonces: u64,
+    wake_ups: WakeUps,
+}
+
+/// What other servers' nodes must know of a result.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    /// The role that the server reported.
+    pub(super) role: Option<Role>,
+    /// Why it reported none.
+    pub(super) failed: Option<Unknown>,
+    /// Whether a key is not on the expected server.
+    pub(super) moved: bool,
+    /// Tasks whose lock was read by a deciding server.
+    pub(super) read: Option<Vec<TaskIndex>>,
+    /// Switches whose lock lives on another server: that server, the instant of the request, the
+    /// task and the reading.
+    pub(super) switches: Vec<(Arc<str>, Mono, TaskIndex, SwitchesReading)>,
+    /// Changes that it announced.
+    pub(super) hints: Option<Hints>,
+}
+
+impl Node {
+    /// A server without a duty yet.
+    pub(super) fn new(at: HostPort, address: Arc<str>, store: &Store, now: Mono) -> Node {
+        let kind = store.servers.kind();
+        Node {
+            at,
+            address,
+            handshake: Handshake::new(store.db, store.assume_master, kind == RedisKind::Cluster),
+            interval_ms: store.interval_ms,
+            timeout_ms: store.timeout_ms,
+            has_others: kind != RedisKind::Standalone,
+            duty: Duty::none(),
+            schedule: Schedule::new(Vec::new(), store.interval_ms, now),
+            role: None,
+            pulse_at: now,
+            beside: VecDeque::new(),
+            link: Link::new(now),
+            flights: VecDeque::new(),
+            unanswered_ms: 0,
+            dropped: 0,
+            lost: None,
+            caps: None,
+            refused: BTreeSet::new(),
+            opening: None,
+            opening_len: 0,
+            nonces: 0,
+            wake_ups: WakeUps::default(),
+        }
+    }
+
+    pub(super) fn address(&self) -> &Arc<str> {
+        &self.address
+    }
+
+    /// Assigns a duty. If the standing changes, batches in flight are dropped and everything is due
+    /// now; if only the tasks change, those that stay are not disturbed.
+    pub(super) fn assign(&mut self, duty: &Duty, now: Mono) {
+        if self.duty == *duty {
+            return;
+        }
+        let old = core::mem::replace(&mut self.duty, duty.clone());
+        if old.standing != self.duty.standing {
+            self.begin_anew(now);
+        } else if old.own != self.duty.own {
+            for Flying { what, .. } in self.flights.iter_mut().chain(&mut self.opening) {
+                if let What::Scheduled(batch) = what {
+                    batch.detach();
+                }
+            }
+            self.schedule.change(self.watched(), now);
+        }
+    }
+
+    /// Applies a new configuration. Batches in flight belong to the old one and are dropped, but
+    /// the time spent waiting for them is kept: otherwise a server that hangs would look healthy
+    /// while reloads come more often than its timeout.
+    pub(super) fn configure(&mut self, store: &Store, now: Mono) {
+        let oldest = self.flights.front().map_or(now, |flying| flying.launched.mono);
+        self.unanswered_ms = self.unanswered_ms.saturating_add(now.since_ms(oldest));
+        self.interval_ms = store.interval_ms;
+        self.has_others = store.servers.kind() != RedisKind::Standalone;
+        self.duty = Duty::none();
+        self.begin_anew(now);
+    }
+
+    /// Gives up the connection if the server does not answer. Returns what other nodes must know.
+    pub(super) fn overdue(&mut self, now: Now, out: &mut Out) -> Option<Heard> {
+        if let Some(hints) = self.wake_ups.take_hints() {
+            return Some(Heard { hints: Some(hints), ..Heard::default() });
+        }
+        self.link.up()?;
+        let is_silent = self.unanswered_ms > PATIENCE.saturating_mul(self.timeout_ms);
+        let is_late = self.late_at().is_some_and(|at| at <= now.mono);
+        (is_silent || is_late).then(|| self.lose(None, Unknown::Timeout, now, out))
+    }
+
+    /// When the oldest batch in flight is unanswered for too long.
+    fn late_at(&self) -> Option<Mono> {
+        let oldest = self.flights.front()?;
+        Some(oldest.launched.mono.plus_ms(self.timeout_ms))
+    }
+
+    fn begin_anew(&mut self, now: Mono) {
+        self.dropped += self.flights.len();
+        self.flights.clear();
+        self.beside.clear();
+        if let Some(Flying { what: What::Scheduled(batch), .. }) = self.opening.take() {
+            self.schedule.broken(&batch);
+        }
+        let slowly = self.duty.standing == Standing::Witness && self.role != Some(Role::Master);
+        let every = if slowly { REPLICA_EVERY } else { 1 };
+        self.schedule =
+            self.schedule.anew(self.watched(), self.interval_ms.saturating_mul(every), now);
+        self.pulse_at = now.plus_ms(self.interval_ms);
+    }
+
+    fn watched(&self) -> Vec<Watched> {
+        let watched = |(task, spec): &(TaskIndex, Arc<TaskSpec>)| Watched {
+            proves_holders: self.has_others,
+            ..Watched::new(*task, spec)
+        };
+        self.duty.own.iter().map(watched).collect()
+    }
+
+    /// Asks the server to announce changes that `filter` lets through, if it decides.
+    pub(super) fn listen(&mut self, filter: Option<&Arc<Filter>>, now: Mono, out: &mut Out) {
+        let filter = if self.duty.standing == Standing::Decides { filter } else { None };
+        self.wake_ups.follow(filter, self.link.is_believed(), now, out);
+    }
+
+    /// Some server announced a changed key of `task`: if its lock is read here, it is read at once.
+    pub(super) fn hint(&mut self, task: TaskIndex, now: Mono) {
+        if self.duty.standing == Standing::Decides && self.owns(task) {
+            let hinted = self.schedule.hint(task, now);
+            self.wake_ups.count_hint(hinted);
+        }
+    }
+
+    /// Any key may have changed.
+    pub(super) fn hint_all(&mut self, now: Mono) {
+        if self.duty.standing == Standing::Decides {
+            self.schedule.hint_all(now);
+        }
+    }
+
+    /// Takes in switches of one of its locks that were read on another server.
+    pub(super) fn observe_switches(
+        &mut self,
+        task: TaskIndex,
+        sent: Mono,
+        switches: &SwitchesReading,
+    ) {
+        self.schedule.observe_switches(task, sent, Some(switches));
+    }
+
+    /// Sends everything that is due now.
+    pub(super) fn launch(&mut self, now: Now, out: &mut Out) {
+        self.wake_ups.launch((&self.at, &self.address), self.timeout_ms, now.mono, out);
+        if let Some(news) = self.wake_ups.take_news(now.mono) {
+            out.news(&self.address, news);
+        }
+        if self.link.is_due(now.mono) {
+            self.dial(now, out);
+        }
+        if self.link.up().is_none() {
+            return self.miss(now.mono, out);
+        }
+        while self.flights.len() < FLIGHTS
+            && let Some((_, caps)) = self.link.up()
+            && let Some((what, reads)) = self.next_batch(now.mono, caps, out)
+        {
+            self.fly(what, reads, 1, now, out);
+        }
+        if self.alive_at().is_some_and(|at| at <= now.mono) {
+            self.keep_alive(now, out);
+        }
+        for _ in 0..self.schedule.take_skipped() {
+            if self.duty.standing == Standing::Decides {
+                out.news(&self.address, NodeNewsKind::TickSkipped);
+            }
+        }
+    }
+
+    fn dial(&mut self, now: Now, out: &mut Out) {
+        let opening = self.opening(now, out).unwrap_or_default();
+        self.opening_len = opening.len();
+        let mut commands = self.handshake.commands();
+        commands.extend(opening);
+        let link = out.dial(|link| Dial {
+            link,
+            to: self.at.clone(),
+            login: Login::Store,
+            manner: Manner::Talk,
+            commands,
+            attempt: self.link.in_vain(),
+            timeout_ms: self.timeout_ms,
+        });
+        self.link.dialled(link, now.mono);
+    }
+
+    /// When to send something although nothing is due, if it is asked so rarely that it might close
+    /// the connection.
+    fn alive_at(&self) -> Option<Mono> {
+        let idles = self.interval_ms > super::link::IDLE_MS && self.flights.is_empty();
+        idles.then(|| self.link.idle_at()).flatten()
+    }
+
+    /// Without a connection, reports each tick that passes.
+    fn miss(&mut self, now: Mono, out: &mut Out) {
+        let tasks = self.schedule.missed(now);
+        let Some(why) = self.lost else { return };
+        for read in core::mem::take(&mut self.beside) {
+            self.report_beside(&read, now, why, out);
+        }
+        if tasks.is_empty() || self.duty.standing == Standing::Witness {
+            return;
+        }
+        let outcome = Outcome::Failed { tasks, why };
+        out.sample(Some(&self.address), Standing::Decides, (now, 0), outcome);
+    }
+
+    /// When to call [`Node::overdue`] and [`Node::launch`] again.
+    pub(super) fn next_wake(&self) -> Option<Mono> {
+        let due = match self.link.up() {
+            Some(_) if self.flights.len() >= FLIGHTS => None,
+            Some(_) if !self.beside.is_empty() => Some(Mono(0)),
+            Some(_) => {
+                let hinted = self.may_follow_hints().then(|| self.schedule.next_hinted()).flatten();
+                let pulse = self.pulses().then_some(self.pulse_at);
+                let news = self.wake_ups.next_news();
+                let more = hinted.into_iter().chain(pulse).chain(news).chain(self.alive_at());
+                self.schedule.next_wake().into_iter().chain(more).min()
+            }
+            None => self.schedule.next_tick().into_iter().chain(self.link.next_dial()).min(),
+        };
+        due.into_iter().chain(self.late_at()).chain(self.wake_ups.next_wake()).min()
+    }
+
+    /// Whether the connection belongs to it.
+    pub(super) fn has(&self, link: LinkId) -> bool {
+        self.link.id() == Some(link) || self.wake_ups.has(link)
+    }
+
+    /// Takes in what happened on one of its connections; returns what other nodes must know.
+    pub(super) fn take(&mut self, link: LinkId, event: Event, now: Now, out: &mut Out) -> Heard {
+        if self.wake_ups.has(link) {
+            self.wake_ups.take(event, &self.address, now.mono, out);
+            return Heard { hints: self.wake_ups.take_hints(), ..Heard::default() };
+        }
+        let heard = match event {
+            Event::Dialled(dialled) => self.greeted(*dialled, now, out),
+            Event::Failed(failure) if self.link.up().is_some() => {
+                out.note(Note::BatchFailed(Arc::clone(&self.address), failure.clone()));
+                self.lose(None, failure.why, now, out)
+            }
+            Event::Failed(failure) => self.cannot_connect(failure, now, out),
+            Event::Replied { received, replies } => self.land(received, &replies, now, out),
+            Event::Pushed { .. } => Heard::default(),
+        };
+        if heard.role.is_some() && heard.role != self.role {
+            self.role = heard.role;
+            if self.duty.standing == Standing::Witness {
+                self.begin_anew(now.mono);
+            }
+        }
+        heard
+    }
+
+    /// Closes its connections.
+    pub(super) fn close(&self, out: &mut Out) {
+        self.link.id().into_iter().chain(self.wake_ups.id()).for_each(|link| out.close(link));
+    }
+
+    fn spec(&self, task: TaskIndex) -> Option<Arc<TaskSpec>> {
+        spec(&self.duty.all, task)
+    }
+
+    /// Whether the lock of a task is read here.
+    fn owns(&self, task: TaskIndex) -> bool {
+        position_of(task, &self.duty.own, |(index, _)| *index).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {}

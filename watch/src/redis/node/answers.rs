@@ -1,0 +1,350 @@
+//! Handles the results of batches: accepted answers, rejected answers, and lost connections.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, Standing};
+use lockwatch_judge::reading::{
+    ClaimsReading, LockReading, PauseReading, ProgressReading, SwitchesReading, TaskReading,
+    Unknown,
+};
+use lockwatch_judge::spec::{TaskIndex, TaskSpec};
+use lockwatch_judge::time::{Mono, ServerTime};
+
+use super::asking::{Flying, What, refused};
+use super::{Heard, Node};
+use crate::redis::accept::Timing;
+use crate::redis::batch::{Answer, Kept};
+use crate::redis::driver::{Asked, Dialled, Exchange, Failure, Note, Now, Worth};
+use crate::redis::out::Out;
+use crate::redis::reply::Reply;
+
+/// Maximum number of rounds in which one task is read.
+const ROUNDS: u8 = 4;
+
+impl Node {
+    /// Completes the oldest batch in flight.
+    pub(super) fn land(
+        &mut self,
+        received: Mono,
+        replies: &[Reply],
+        now: Now,
+        out: &mut Out,
+    ) -> Heard {
+        self.unanswered_ms = 0;
+        if let Some(dropped) = self.dropped.checked_sub(1) {
+            self.dropped = dropped;
+            return Heard::default();
+        }
+        let Some(flying) = self.flights.pop_front() else { return Heard::default() };
+        let sent = flying.launched;
+        self.landed(flying, (sent, received), replies, now, out)
+    }
+
+    /// Handles the replies to a batch.
+    fn landed(
+        &mut self,
+        flying: Flying,
+        (sent, received): (Now, Mono),
+        replies: &[Reply],
+        now: Now,
+        out: &mut Out,
+    ) -> Heard {
+        let Flying { what, mut question, round, .. } = flying;
+        if matches!(what, What::Alive) {
+            return Heard::default();
+        }
+        if let Some(command) = self.newly_refused(refused(&question, replies)) {
+            out.note(Note::Refused(Arc::clone(&self.address), command));
+        }
+        let timing =
+            Timing { sent: sent.mono, received, sent_wall: sent.wall, timeout_ms: self.timeout_ms };
+        let instants = (sent.mono, received.since_ms(sent.mono));
+        let (tasks, kept) = (question.tasks(), question.take_kept());
+        let decoded = question.decode(timing, replies);
+        let outcome = decoded.as_ref().map_err(|why| *why);
+        self.show(kept, (&what, round), instants, (replies, outcome), out);
+        match decoded {
+            Ok(answer) => self.believe((what, round), timing, answer, now, out),
+            Err(why) => {
+                self.report_failure(&what, tasks, instants, why, out);
+                let role = (why == Unknown::NotMaster).then_some(Role::Replica);
+                if self.link.survives(why, received) {
+                    self.schedule.forget_known();
+                    self.finished(&what);
+                    return Heard { role, failed: Some(why), ..Heard::default() };
+                }
+                self.broken(&what);
+                Heard { role, ..self.lose(None, why, now, out) }
+            }
+        }
+    }
+
+    /// Batches hold different commands, and of several refused ones each may come first: so every
+    /// logged command is remembered.
+    pub(super) fn newly_refused(&mut self, refused: Option<String>) -> Option<String> {
+        refused.filter(|command| self.refused.insert(command.clone()))
+    }
+
+    fn report_failure(
+        &self,
+        what: &What,
+        mut tasks: Vec<TaskIndex>,
+        instants: (Mono, u64),
+        why: Unknown,
+        out: &mut Out,
+    ) {
+        match what {
+            What::Scheduled(_) | What::Pulse => {
+                tasks.retain(|task| self.owns(*task));
+                let outcome = Outcome::Failed { tasks, why };
+                out.sample(Some(&self.address), self.duty.standing, instants, outcome);
+            }
+            What::Beside(read) => self.report_beside(read, instants.0, why, out),
+            What::Alive => {}
+        }
+    }
+
+    /// Takes in the replies to a round of a batch that may be accepted.
+    fn believe(
+        &mut self,
+        (what, round): (What, u8),
+        timing: Timing,
+        answer: Answer,
+        now: Now,
+        out: &mut Out,
+    ) -> Heard {
+        self.link.succeeded(timing.received);
+        self.wake_ups.is_up(true, now.mono, out);
+        let Answer { attestation, mut done, mut again } = answer;
+        if matches!(what, What::Scheduled(_)) {
+            // Tasks may have moved to another server meanwhile, which may have answered already.
+            done.retain(|(task, _)| self.owns(*task));
+            again.retain(|(task, _)| self.owns(*task));
+        }
+        let mut heard = Heard { role: Some(attestation.role), ..Heard::default() };
+        let standing = self.standing(&what);
+        // A witness may be asked for keys that it never had.
+        heard.moved =
+            standing == Standing::Decides && done.iter().any(|(_, reading)| has_moved(reading));
+        let instants = (timing.sent, timing.received.since_ms(timing.sent));
+        let outcome = match &what {
+            What::Scheduled(batch) => {
+                if self.duty.standing == Standing::Decides {
+                    heard.read = Some(self.observe(&done, timing.sent, attestation.first));
+                    if round == 1 {
+                        let withheld = batch
+                            .withheld
+                            .iter()
+                            .filter_map(|task| Some((*task, self.spec(*task)?)));
+                        done.extend(
+                            withheld.map(|(task, spec)| (task, self.too_large(task, &spec))),
+                        );
+                    }
+                }
+                Outcome::Read { attestation, readings: done }
+            }
+            What::Pulse | What::Alive => Outcome::Read { attestation, readings: done },
+            What::Beside(read) => {
+                for (task, reading) in &done {
+                    let switches = reading.beside.switches.clone();
+                    heard
+                        .switches
+                        .extend(switches.map(|it| (Arc::clone(&read.of), timing.sent, *task, it)));
+                }
+                let readings =
+                    done.into_iter().map(|(task, reading)| (task, reading.beside)).collect();
+                Outcome::Beside { attestation: Some(attestation), readings }
+            }
+        };
+        out.sample(Some(&self.address), standing, instants, outcome);
+        if again.is_empty() {
+            self.finished(&what);
+        } else if round < ROUNDS {
+            self.fly(what, again, round + 1, now, out);
+        } else {
+            self.finished(&what);
+            let tasks = again.into_iter().map(|(task, _)| task).collect();
+            self.report_failure(&what, tasks, instants, Unknown::Protocol, out);
+        }
+        heard
+    }
+
+    /// Plans the next reads; returns the tasks whose locks were read.
+    fn observe(
+        &mut self,
+        done: &[(TaskIndex, TaskReading)],
+        sent: Mono,
+        server: ServerTime,
+    ) -> Vec<TaskIndex> {
+        for (task, reading) in done {
+            self.schedule.observe(*task, sent, server, reading);
+        }
+        let known =
+            done.iter().filter(|(_, reading)| !matches!(reading.lock, LockReading::Unknown(_)));
+        known.map(|(task, _)| *task).collect()
+    }
+
+    /// The reading of a task whose replies exceed the limits.
+    fn too_large(&self, task: TaskIndex, spec: &TaskSpec) -> TaskReading {
+        let beside = self.duty.scope(task).unreadable(spec, Unknown::TooLarge);
+        TaskReading {
+            lock: LockReading::Unknown(Unknown::TooLarge),
+            extras: Default::default(),
+            beside,
+        }
+    }
+
+    /// Gives up the connection and all batches in flight.
+    pub(super) fn lose(
+        &mut self,
+        flying: Option<Flying>,
+        why: Unknown,
+        now: Now,
+        out: &mut Out,
+    ) -> Heard {
+        self.lost = Some(why);
+        self.schedule.forget_known();
+        (self.unanswered_ms, self.dropped) = (0, 0);
+        self.wake_ups.is_up(false, now.mono, out);
+        let random = out.random();
+        self.link.give_up(now.mono, random).into_iter().for_each(|link| out.close(link));
+        let all: Vec<Flying> = flying.into_iter().chain(self.flights.drain(..)).collect();
+        for (position, Flying { what, mut question, launched, round, .. }) in
+            all.into_iter().enumerate()
+        {
+            let tasks = question.tasks();
+            let took = (launched.mono, now.mono.since_ms(launched.mono));
+            self.show(question.take_kept(), (&what, round), took, (&[], Err(why)), out);
+            match (&what, why) {
+                // Replies come in order, so the oversized reply belongs to the first batch.
+                (What::Scheduled(batch), Unknown::TooLarge) if position == 0 => {
+                    self.schedule.too_large(batch, &tasks, now.mono);
+                }
+                _ => self.broken(&what),
+            }
+            self.report_failure(&what, tasks, took, why, out);
+        }
+        Heard { failed: Some(why), ..Heard::default() }
+    }
+
+    /// Handles the answers to the greeting.
+    pub(super) fn greeted(&mut self, dialled: Dialled, now: Now, out: &mut Out) -> Heard {
+        let Dialled { sent, received, auth, mut replies, ended } = dialled;
+        let opened = replies.split_off(self.handshake.len().min(replies.len()));
+        let ended = ended.or_else(|| {
+            (opened.len() != self.opening_len)
+                .then(|| Failure::new(Unknown::Protocol, "the number of replies is wrong"))
+        });
+        let greeting = match self.handshake.judge(auth.as_ref(), &replies, ended) {
+            Ok(greeting) => greeting,
+            Err(failure) => return self.cannot_connect(failure, now, out),
+        };
+        self.lost = None;
+        let (caps, version, role) = (greeting.caps, greeting.version, greeting.role);
+        let node = Arc::clone(&self.address);
+        out.note(Note::Connected { node, version: version.clone(), role });
+        self.link.made(caps, now.mono);
+        out.news(&self.address, NodeNewsKind::Connected { version, role });
+        let as_before = self.caps.replace(caps) == Some(caps);
+        match self.opening.take() {
+            Some(flying) if as_before => self.landed(flying, (sent, received), &opened, now, out),
+            // The opening was made for another server.
+            Some(flying) => {
+                self.broken(&flying.what);
+                Heard { role, ..Heard::default() }
+            }
+            None => Heard { role, ..Heard::default() },
+        }
+    }
+
+    /// The dial made no connection.
+    pub(super) fn cannot_connect(&mut self, failure: Failure, now: Now, out: &mut Out) -> Heard {
+        let (opening, why) = (self.opening.take(), failure.why);
+        if self.lost != Some(why) {
+            out.note(Note::CannotConnect(Arc::clone(&self.address), failure));
+        }
+        out.news(&self.address, NodeNewsKind::Failed { why });
+        self.lose(opening, why, now, out)
+    }
+
+    /// The standing of an answer. Keys beside a lock are always read from a server that decides
+    /// about them.
+    pub(super) fn standing(&self, what: &What) -> Standing {
+        if matches!(what, What::Beside(_)) { Standing::Decides } else { self.duty.standing }
+    }
+
+    /// Shows what was kept of a batch.
+    fn show(
+        &self,
+        kept: Vec<Kept>,
+        (what, round): (&What, u8),
+        (sent, took_ms): (Mono, u64),
+        (all, outcome): (&[Reply], Result<&Answer, Unknown>),
+        out: &mut Out,
+    ) {
+        let asked = match (what, self.duty.standing) {
+            (What::Beside(_), _) => Asked::Beside,
+            (_, Standing::Decides) => Asked::Decides,
+            (_, Standing::Witness) => Asked::Witness,
+        };
+        for Kept { task, commands, replies } in kept {
+            let mut replies = all.get(replies).unwrap_or_default().iter().cloned();
+            let said = commands.into_iter().map(|command| (command, replies.next())).collect();
+            let outcome = outcome.map(|answer| Worth {
+                role: answer.attestation.role,
+                role_verified: answer.attestation.role_verified,
+                clock: answer.attestation.first,
+                reading: answer.reading(task).cloned(),
+            });
+            let node = Arc::clone(&self.address);
+            out.exchange(Exchange { task, node, asked, round, sent, took_ms, said, outcome });
+        }
+    }
+}
+
+/// Whether a reading shows that a key is not on the expected server.
+fn has_moved(reading: &TaskReading) -> bool {
+    let TaskReading { lock, beside, .. } = reading;
+    let all = [
+        if let LockReading::Unknown(why) = lock { Some(why) } else { None },
+        if let Some(SwitchesReading::Unknown(why)) = &beside.switches { Some(why) } else { None },
+        if let Some(ProgressReading::Unknown(why)) = &beside.progress { Some(why) } else { None },
+        if let Some(ClaimsReading::Unknown(why)) = &beside.claims { Some(why) } else { None },
+        if let Some(PauseReading::Unknown(why)) = &beside.pause { Some(why) } else { None },
+    ];
+    all.into_iter().flatten().any(|why| matches!(why, Unknown::Moved | Unknown::ClusterDown))
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwatch_judge::reading::Beside;
+
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_elsewhere_shows_whichever_it_is() {
+        let here = TaskReading {
+            lock: LockReading::Free,
+            extras: Default::default(),
+            beside: Beside::default(),
+        };
+        assert!(!has_moved(&here));
+        for why in [Unknown::Moved, Unknown::ClusterDown] {
+            assert!(has_moved(&TaskReading { lock: LockReading::Unknown(why), ..here.clone() }));
+            for beside in [
+                Beside { switches: Some(SwitchesReading::Unknown(why)), ..Beside::default() },
+                Beside { progress: Some(ProgressReading::Unknown(why)), ..Beside::default() },
+                Beside { claims: Some(ClaimsReading::Unknown(why)), ..Beside::default() },
+                Beside { pause: Some(PauseReading::Unknown(why)), ..Beside::default() },
+            ] {
+                assert!(
+                    has_moved(&TaskReading { beside: beside.clone(), ..here.clone() }),
+                    "{beside:?}"
+                );
+            }
+        }
+        assert!(!has_moved(&TaskReading { lock: LockReading::Unknown(Unknown::Timeout), ..here }));
+    }
+}

@@ -1,0 +1,98 @@
+//! What a watcher wants its driver to do, in order, and what all its parts share.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use lockwatch_judge::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample, Standing};
+use lockwatch_judge::spec::{RedisIndex, TaskIndex};
+use lockwatch_judge::time::Mono;
+
+use super::driver::{Action, Dial, Exchange, LinkId, Note};
+use super::reply::Command;
+
+/// See above.
+#[derive(Debug)]
+pub(super) struct Out {
+    pub(super) epoch: u32,
+    pub(super) redis: RedisIndex,
+    /// The tasks whose exchanges are wanted; nearly always none.
+    pub(super) traced: Arc<BTreeSet<TaskIndex>>,
+    pub(super) actions: VecDeque<Action>,
+    links: u64,
+    random: u64,
+}
+
+impl Out {
+    /// `seed` is the source of all random numbers.
+    pub(super) fn new(epoch: u32, redis: RedisIndex, seed: u64) -> Out {
+        let (traced, actions) = (Arc::default(), VecDeque::new());
+        Out { epoch, redis, traced, actions, links: 0, random: seed }
+    }
+
+    /// A random number (SplitMix64); nothing secret depends on it.
+    pub(super) fn random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Opens a connection; returns its number.
+    pub(super) fn dial(&mut self, dial: impl FnOnce(LinkId) -> Dial) -> LinkId {
+        self.links += 1;
+        let link = LinkId(self.links);
+        self.actions.push_back(Action::Dial(dial(link)));
+        link
+    }
+
+    pub(super) fn talk(&mut self, link: LinkId, commands: Vec<Command>) {
+        self.actions.push_back(Action::Send { link, commands });
+    }
+
+    pub(super) fn hear(&mut self, link: LinkId) {
+        self.actions.push_back(Action::Hear(link));
+    }
+
+    pub(super) fn close(&mut self, link: LinkId) {
+        self.actions.push_back(Action::Close(link));
+    }
+
+    pub(super) fn note(&mut self, note: Note) {
+        self.actions.push_back(Action::Note(note));
+    }
+
+    pub(super) fn exchange(&mut self, exchange: Exchange) {
+        self.actions.push_back(Action::Exchange(Box::new(exchange)));
+    }
+
+    pub(super) fn evidence(&mut self, input: Input) {
+        self.actions.push_back(Action::Evidence(input));
+    }
+
+    pub(super) fn sample(
+        &mut self,
+        node: Option<&Arc<str>>,
+        standing: Standing,
+        (sent, took_ms): (Mono, u64),
+        outcome: Outcome,
+    ) {
+        let Out { epoch, redis, .. } = *self;
+        let node = node.cloned();
+        self.evidence(Input::Sample(Sample {
+            epoch,
+            redis,
+            node,
+            standing,
+            sent,
+            took_ms,
+            outcome,
+        }));
+    }
+
+    pub(super) fn news(&mut self, node: &Arc<str>, kind: NodeNewsKind) {
+        let Out { epoch, redis, .. } = *self;
+        self.evidence(Input::Node(NodeNews { epoch, redis, node: Arc::clone(node), kind }));
+    }
+}

@@ -1,0 +1,33 @@
+//! Lists of tasks.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use lockwatch_judge::reading::{Beside, Unknown};
+use lockwatch_judge::spec::{TaskIndex, TaskSpec, position_of};
+
+use super::read::Scope;
+
+/// Some tasks of one store, sorted by index.
+pub type Tasks = Arc<Vec<(TaskIndex, Arc<TaskSpec>)>>;
+
+/// The address of a server, or why there is none.
+pub(super) type Server = Result<Arc<str>, Unknown>;
+
+/// The spec of a task.
+pub(super) fn spec(tasks: &[(TaskIndex, Arc<TaskSpec>)], task: TaskIndex) -> Option<Arc<TaskSpec>> {
+    let position = position_of(task, tasks, |(index, _)| *index)?;
+    tasks.get(position).map(|(_, spec)| Arc::clone(spec))
+}
+
+/// The readings to report when the keys beside some locks cannot be read.
+pub(super) fn unreadable(
+    parts: &[(TaskIndex, Scope)],
+    spec: impl Fn(TaskIndex) -> Option<Arc<TaskSpec>>,
+    why: Unknown,
+) -> Vec<(TaskIndex, Beside)> {
+    parts
+        .iter()
+        .filter_map(|(task, scope)| Some((*task, scope.unreadable(&*spec(*task)?, why))))
+        .collect()
+}
