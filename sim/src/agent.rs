@@ -1,35 +1,29 @@
-//! A simulated agent: the model's real schedule, acceptance, decoding and state, driven as
-//! `src/sampler.rs`, `src/sampler/node.rs` and `src/engine.rs` drive them, over virtual networks.
-//! For each batch it also keeps what the oracle may know about it.
+//! A simulated agent: the real watcher and the real state, driven over virtual networks. It carries
+//! out the watcher's actions and tells it what happened, as `src/io` does with real sockets. For
+//! each batch it also keeps what the oracle may know about it.
 
-mod authority;
-mod link;
-mod node;
-mod question;
-mod serve;
+mod net;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lockwatch_judge::event::Event as ModelEvent;
-use lockwatch_judge::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample, Standing};
-use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::input::{Input, Outcome, Sample, Standing};
 use lockwatch_judge::snapshot::Snapshot;
-use lockwatch_judge::spec::{ProgressSpec, RedisIndex, TaskIndex, TaskSpec, WatchSpec};
+use lockwatch_judge::spec::{ProgressSpec, RedisIndex, RedisKind, TaskIndex, TaskSpec, WatchSpec};
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{AgentWall, Mono};
-use lockwatch_watch::redis::read::Scope;
-use lockwatch_watch::redis::reply::Reply;
+use lockwatch_watch::redis::driver::{self, Action, LinkId, Now, Push};
+use lockwatch_watch::redis::store::{Cluster, HostPort, Peers, Sentinels, Servers, Store};
+use lockwatch_watch::redis::watcher::{Assignment, Watcher};
 
+use self::net::Wire;
 use crate::plan::{Plan, address};
-use crate::queue::{Event, SentinelAnswer};
+use crate::queue::Event;
 use crate::rng::Rng;
+use crate::serve::{BatchTruth, PartTruth};
 use crate::server::EPOCH_MS;
 use crate::world::World;
-use authority::{Authority, Plan as Duties};
-pub(crate) use link::LONGEST_MS;
-use node::{Heard, Node};
-pub(crate) use serve::{BatchTruth, PartTruth, Request, send, serve};
 
 /// The agent's monotonic clock when the world begins.
 pub(crate) const MONO_MS: u64 = 7_000_000;
@@ -38,9 +32,6 @@ pub(crate) const MONO_MS: u64 = 7_000_000;
 pub(crate) fn mono(now: u64) -> Mono {
     Mono(MONO_MS + now)
 }
-
-/// The tasks, with the numbers of the plan and with the configuration in force.
-type Specs = Arc<Vec<(TaskIndex, Arc<TaskSpec>)>>;
 
 /// The actions of an agent, in order, for the oracle.
 #[derive(Debug)]
@@ -82,6 +73,10 @@ pub(crate) struct Out {
     deeds: Vec<Deed>,
     /// Batches that servers have answered completely.
     truths: Vec<BatchTruth>,
+    /// What the batch whose replies have just come really showed.
+    current: Option<BatchTruth>,
+    /// What was read of each task, by server, that its reading does not include yet.
+    open: BTreeMap<(usize, usize), Vec<PartTruth>>,
     /// When the instants at which tasks are read last changed.
     pub(crate) rhythm_at: Mono,
     /// Batches of several slots since the last query.
@@ -89,159 +84,59 @@ pub(crate) struct Out {
 }
 
 impl Out {
-    fn send(&mut self, mut input: Input) {
-        if let Input::Sample(sample) = &mut input {
-            self.number_anew(&mut sample.outcome);
-        }
+    fn send(&mut self, input: Input) {
         self.deeds.push(Deed::Input(self.now, input));
     }
 
-    /// Converts task numbers. The schedules here use the numbers of the plan, the state uses those
-    /// of the configuration in force. Tasks missing from that are left out.
-    fn number_anew(&self, outcome: &mut Outcome) {
-        let number = |task: TaskIndex| {
-            let place = self.configured.iter().position(|it| *it == task.0 as usize)?;
-            u32::try_from(place).ok().map(TaskIndex)
-        };
-        fn keep<T>(
-            readings: &mut Vec<(TaskIndex, T)>,
-            number: impl Fn(TaskIndex) -> Option<TaskIndex>,
-        ) {
-            let all = std::mem::take(readings).into_iter();
-            *readings = all.filter_map(|(task, reading)| Some((number(task)?, reading))).collect();
-            readings.sort_by_key(|(task, _)| *task);
+    /// The watcher has made evidence.
+    fn evidence(&mut self, input: Input) {
+        match &input {
+            Input::Sample(sample) => self.attempt(sample),
+            Input::Topology(_) => self.rhythm_at = self.now,
+            _ => {}
         }
-        match outcome {
-            Outcome::Read { readings, .. } => keep(readings, number),
-            Outcome::Beside { readings, .. } => keep(readings, number),
-            Outcome::Failed { tasks, .. } => {
-                *tasks = tasks.iter().copied().filter_map(number).collect();
-                tasks.sort_unstable();
+        self.send(input);
+    }
+
+    /// Tells the oracle what a sample is about, and what was really read for it.
+    fn attempt(&mut self, sample: &Sample) {
+        let tasks: Vec<TaskIndex> = match &sample.outcome {
+            Outcome::Read { readings, .. } => readings.iter().map(|(task, _)| *task).collect(),
+            Outcome::Beside { readings, .. } => readings.iter().map(|(task, _)| *task).collect(),
+            Outcome::Failed { tasks, .. } => tasks.clone(),
+        };
+        let number = |task: &TaskIndex| self.configured.get(task.0 as usize).copied();
+        let tasks: Vec<usize> = tasks.iter().filter_map(number).collect();
+        let server = sample.node.as_deref().and_then(server_at);
+        let truth = match &sample.outcome {
+            Outcome::Beside { attestation: None, .. } => None,
+            _ => self.current.take_if(|truth| Some(truth.server) == server),
+        };
+        let mut before = Vec::new();
+        if let Some(server) = server {
+            for task in &tasks {
+                before.extend(self.open.remove(&(server, *task)).unwrap_or_default());
+            }
+            // Results of this round that the next one needs.
+            for part in truth.iter().flat_map(|truth| &truth.parts) {
+                if !tasks.contains(&part.task) {
+                    let open = self.open.entry((server, part.task)).or_default();
+                    open.push(part.at(sample.sent));
+                    let old = open.len().saturating_sub(4);
+                    open.drain(..old);
+                }
             }
         }
-    }
-
-    fn sample(
-        &mut self,
-        node: Option<(usize, &Arc<str>)>,
-        standing: Standing,
-        (sent, took_ms): (Mono, u64),
-        outcome: Outcome,
-    ) {
-        let node = node.map(|(_, address)| Arc::clone(address));
-        self.send(Input::Sample(Sample {
-            epoch: self.epoch,
-            redis: RedisIndex(0),
-            node,
-            standing,
-            sent,
-            took_ms,
-            outcome,
-        }));
-    }
-
-    /// The attempt gave no information. It still counts as an attempt, unless the oracle learned of
-    /// it with the replies.
-    fn failed(
-        &mut self,
-        node: Option<(usize, &Arc<str>)>,
-        standing: Standing,
-        instants: (Mono, u64),
-        tasks: Vec<TaskIndex>,
-        why: Unknown,
-    ) {
-        let told = matches!(self.deeds.last(), Some(Deed::Attempt(_)));
-        if !told {
-            self.attempt_at(
-                node.map(|(server, _)| server),
-                (standing, false),
-                instants,
-                &tasks,
-                None,
-                Vec::new(),
-            );
-        }
-        self.sample(node, standing, instants, Outcome::Failed { tasks, why });
-    }
-
-    /// The keys beside some locks could not be read.
-    fn failed_beside(
-        &mut self,
-        node: Option<(usize, &Arc<str>)>,
-        now: Mono,
-        tasks: &[TaskIndex],
-        specs: &[(TaskIndex, Arc<TaskSpec>)],
-        why: Unknown,
-    ) {
-        let instants = (now, 0);
-        self.attempt_at(
-            node.map(|(server, _)| server),
-            (Standing::Decides, true),
-            instants,
-            tasks,
-            None,
-            Vec::new(),
-        );
-        let spec = |task: &TaskIndex| specs.get(task.0 as usize).map(|(_, spec)| (*task, spec));
-        let unreadable =
-            |(task, spec): (TaskIndex, &Arc<TaskSpec>)| (task, Scope::BESIDE.unreadable(spec, why));
-        let readings = tasks.iter().filter_map(spec).map(unreadable).collect();
-        self.sample(
-            node,
-            Standing::Decides,
-            instants,
-            Outcome::Beside { attestation: None, readings },
-        );
-    }
-
-    fn news(&mut self, node: &Arc<str>, kind: NodeNewsKind) {
-        self.send(Input::Node(NodeNews {
-            epoch: self.epoch,
-            redis: RedisIndex(0),
-            node: Arc::clone(node),
-            kind,
-        }));
-    }
-
-    fn attempt(
-        &mut self,
-        server: usize,
-        asked: (Standing, bool),
-        instants: (Mono, u64),
-        tasks: &[TaskIndex],
-        truth: Option<BatchTruth>,
-        before: Vec<PartTruth>,
-    ) {
-        self.attempt_at(Some(server), asked, instants, tasks, truth, before);
-    }
-
-    fn attempt_at(
-        &mut self,
-        server: Option<usize>,
-        (standing, beside): (Standing, bool),
-        (sent, took_ms): (Mono, u64),
-        tasks: &[TaskIndex],
-        truth: Option<BatchTruth>,
-        before: Vec<PartTruth>,
-    ) {
-        let tasks = tasks.iter().map(|task| task.0 as usize).collect();
         self.deeds.push(Deed::Attempt(Attempt {
             server,
-            standing,
-            beside,
-            sent,
-            took_ms,
+            standing: sample.standing,
+            beside: matches!(sample.outcome, Outcome::Beside { .. }),
+            sent: sample.sent,
+            took_ms: sample.took_ms,
             tasks,
             truth,
             before,
         }));
-    }
-
-    /// What a server did with a batch; `None` if the replies are not all its own.
-    fn take_truth(&mut self, number: u64, own: bool) -> Option<BatchTruth> {
-        let position = self.truths.iter().position(|truth| truth.number == number)?;
-        let truth = self.truths.swap_remove(position);
-        own.then_some(truth)
     }
 }
 
@@ -250,12 +145,10 @@ impl Out {
 pub(crate) struct Agent {
     pub(crate) state: State,
     pub(crate) out: Out,
-    nodes: Vec<Node>,
-    authority: Authority,
-    duties: Duties,
-    told: Option<lockwatch_judge::input::Topology>,
-    orphans_at: Mono,
-    specs: Specs,
+    watcher: Watcher,
+    wires: BTreeMap<LinkId, Wire>,
+    /// The specs in force, with the numbers of the plan.
+    specs: Vec<Arc<TaskSpec>>,
     plan: Arc<Plan>,
     wake_at: Option<u64>,
     /// Inputs, as they would be recorded.
@@ -270,34 +163,31 @@ impl Agent {
         records: bool,
         world: &mut World,
     ) -> Agent {
-        let specs: Vec<_> = plan
-            .spec
-            .tasks
-            .iter()
-            .zip(0..)
-            .map(|(spec, index)| (TaskIndex(index), Arc::clone(spec)))
-            .collect();
         let now = mono(world.now);
+        let wall = wall(world, agent);
+        let specs = plan.spec.tasks.clone();
+        let configured: Vec<usize> = (0..specs.len()).collect();
+        let assignment = assignment(plan, plan.spec.epoch, &specs, &configured);
+        let seed = Rng::new(plan.seed, 70 + agent as u64 + 100 * u64::from(life)).next();
         let mut new = Agent {
             state: State::new(),
             out: Out {
                 agent,
                 life,
                 epoch: plan.spec.epoch,
-                configured: (0..plan.tasks.len()).collect(),
+                configured,
                 now,
-                wall: wall(world, agent),
+                wall,
                 deeds: Vec::new(),
                 truths: Vec::new(),
+                current: None,
+                open: BTreeMap::new(),
                 rhythm_at: now,
                 joined: 0,
             },
-            nodes: Vec::new(),
-            authority: Authority::new(plan, agent, life, world),
-            duties: Duties::default(),
-            told: None,
-            orphans_at: now,
-            specs: Arc::new(specs),
+            watcher: Watcher::new(assignment, Now { mono: now, wall }, seed),
+            wires: BTreeMap::new(),
+            specs,
             plan: Arc::clone(plan),
             wake_at: None,
             recorded: records.then(Vec::new),
@@ -322,44 +212,65 @@ impl Agent {
                 world.queue.push(world.now + 1_000, Event::Tick { agent, life });
                 return;
             }
-            Event::Arrive { server, connection, replies, .. } => {
-                if let Some(position) = self.position(server) {
-                    let heard =
-                        self.nodes[position].arrived(connection, replies, world, &mut self.out);
-                    heard.iter().for_each(|heard| self.heard(position, heard));
-                }
-            }
-            Event::Break { server, connection, .. } => {
-                if let Some(position) = self.position(server) {
-                    let heard = self.nodes[position].broke(connection, world, &mut self.out);
-                    self.heard(position, &heard);
-                }
-            }
-            Event::Dialled { server, dial, outcome, opened, .. } => {
-                if let Some(position) = self.position(server) {
-                    let heard =
-                        self.nodes[position].greeted(dial, outcome, opened, world, &mut self.out);
-                    self.heard(position, &heard);
-                }
-            }
-            Event::Told { server, task, .. } => {
-                if let Some(position) = self.position(server)
-                    && self.nodes[position].decides()
-                {
-                    self.nodes.iter_mut().for_each(|node| node.hint(task, self.out.now));
-                }
-            }
-            Event::Sentinel { sentinel, answer, .. } => {
-                self.authority.asked(sentinel, answer, self.out.agent, self.out.life, world)
-            }
+            Event::Link { link, event, number, .. } => self.arrived(link, *event, number),
+            Event::Told { link, push, .. } => self.told(link, push),
+            Event::Break { server, .. } => self.broke(server),
             _ => {}
         }
-        self.launch(world);
+        self.act(world);
+    }
+
+    /// Something has come over a connection.
+    fn arrived(&mut self, link: LinkId, mut event: driver::Event, number: Option<u64>) {
+        let Some(wire) = self.wires.get_mut(&link) else { return };
+        match &mut event {
+            driver::Event::Dialled(dialled) if wire.is_dialling() => {
+                dialled.received = self.out.now;
+                wire.dialled(dialled.ended.is_none());
+            }
+            driver::Event::Dialled(_) => return,
+            driver::Event::Replied { received, replies } => {
+                *received = self.out.now;
+                if wire.is_of_another_layout(replies) {
+                    self.out.rhythm_at = self.out.now;
+                }
+                wire.landed();
+            }
+            driver::Event::Failed(_) | driver::Event::Pushed { .. } => {}
+        }
+        let truths = &mut self.out.truths;
+        let position = truths.iter().position(|truth| Some(truth.number) == number);
+        self.out.current = position.map(|position| truths.swap_remove(position));
+        self.handle(link, event);
+    }
+
+    fn handle(&mut self, link: LinkId, event: driver::Event) {
+        let now = Now { mono: self.out.now, wall: self.out.wall };
+        self.watcher.handle(now, driver::Input::Link(link, event));
+    }
+
+    /// A server or a Sentinel announces something.
+    fn told(&mut self, link: LinkId, push: Push) {
+        let Some(wire) = self.wires.get_mut(&link) else { return };
+        wire.inbox.push(push);
+        if let Some(event) = wire.take_pushed() {
+            self.handle(link, event);
+        }
+    }
+
+    /// All connections to a server are reset. Without a batch in flight, that goes unnoticed until
+    /// the next one is sent.
+    fn broke(&mut self, server: usize) {
+        let wires = self.wires.iter_mut();
+        let broken: Vec<LinkId> =
+            wires.filter_map(|(link, wire)| wire.breaks(server).then_some(*link)).collect();
+        for link in broken {
+            self.handle(link, net::closed());
+        }
     }
 
     /// Loads its configuration again: the tasks are in another order with other thresholds, and
-    /// sometimes one is missing. Mirrors `configure` of `src/agent.rs` and `reassign` of
-    /// `src/sampler.rs`; as there, tasks that are not configured are not read.
+    /// sometimes one is missing.
     pub(crate) fn reload(&mut self, world: &mut World) {
         self.out.now = mono(world.now);
         self.out.wall = wall(world, self.out.agent);
@@ -367,24 +278,47 @@ impl Agent {
         let mut rng =
             Rng::new(self.plan.seed, 60 + self.out.agent as u64 + 100 * u64::from(self.out.epoch));
         self.out.configured = draw_configured(self.plan.tasks.len(), &mut rng);
-        let specs: Vec<_> = self
-            .plan
-            .spec
-            .tasks
-            .iter()
-            .map(|spec| Arc::new(with_thresholds(spec, &mut rng)))
-            .collect();
-        let tasks = self.out.configured.iter().map(|task| Arc::clone(&specs[*task])).collect();
+        self.out.open.clear();
+        let specs = self.plan.spec.tasks.iter();
+        self.specs = specs.map(|spec| Arc::new(with_thresholds(spec, &mut rng))).collect();
+        let specs = self.out.configured.iter().map(|task| Arc::clone(&self.specs[*task]));
+        let tasks = specs.collect();
         let spec = WatchSpec { epoch: self.out.epoch, tasks, ..WatchSpec::clone(&self.plan.spec) };
         self.out.send(Input::Config(Arc::new(spec)));
-        self.specs = Arc::new((0..).map(TaskIndex).zip(specs).collect());
-        self.told = None;
-        self.duties = Duties::default();
-        self.authority.forget_plan();
-        let now = self.out.now;
-        self.nodes.iter_mut().for_each(|node| node.configure(&self.specs, now));
-        self.out.rhythm_at = now;
-        self.launch(world);
+        let assignment = assignment(&self.plan, self.out.epoch, &self.specs, &self.out.configured);
+        let now = Now { mono: self.out.now, wall: self.out.wall };
+        self.watcher.handle(now, driver::Input::Assigned { assignment, same_logins: true });
+        self.out.rhythm_at = now.mono;
+        self.act(world);
+    }
+
+    /// Carries out what the watcher wants.
+    fn act(&mut self, world: &mut World) {
+        let now = Now { mono: self.out.now, wall: self.out.wall };
+        while let Some(action) = self.watcher.poll(now) {
+            match action {
+                Action::Dial(dial) => self.dial(dial, world),
+                Action::Send { link, commands } => self.send(link, commands, world),
+                Action::Hear(link) => {
+                    let pushed = self.wires.get_mut(&link).and_then(Wire::hear);
+                    if let Some(event) = pushed {
+                        self.handle(link, event);
+                    }
+                }
+                Action::Close(link) => self.close(link, world),
+                Action::Evidence(input) => self.out.evidence(input),
+                Action::Exchange(_) | Action::Note(_) => {}
+            }
+        }
+        self.out.current = None;
+        if let Some(next) = self.watcher.next_wake() {
+            let at =
+                next.0.saturating_sub(MONO_MS).max(world.now + u64::from(next <= self.out.now));
+            if self.wake_at.is_none_or(|planned| at < planned || planned < world.now) {
+                self.wake_at = Some(at);
+                world.queue.push(at, Event::Wake { agent: self.out.agent, life: self.out.life });
+            }
+        }
     }
 
     /// Keeps what a server did with a batch, until its replies arrive.
@@ -413,120 +347,52 @@ impl Agent {
 
     /// The spec of a task in the configuration in force, if it is configured.
     pub(crate) fn configured(&self, task: usize) -> Option<&TaskSpec> {
-        self.out.configured.contains(&task).then(|| &*self.specs[task].1)
+        self.out.configured.contains(&task).then(|| &*self.specs[task])
     }
+}
 
-    fn position(&self, server: usize) -> Option<usize> {
-        self.nodes.iter().position(|node| node.server == server)
-    }
+/// What the watcher is to watch.
+fn assignment(
+    plan: &Plan,
+    epoch: u32,
+    specs: &[Arc<TaskSpec>],
+    configured: &[usize],
+) -> Arc<Assignment> {
+    let redis = &plan.spec.redises[0];
+    let nodes: Vec<HostPort> = redis.addresses.iter().map(|address| host_port(address)).collect();
+    let servers = match redis.kind {
+        RedisKind::Standalone => Servers::One(nodes[0].clone()),
+        RedisKind::Replicated => Servers::Nodes(nodes),
+        RedisKind::Sentinel => Servers::Sentinel(Sentinels {
+            master: String::from("main"),
+            nodes,
+            peers: Peers::default(),
+        }),
+        RedisKind::Cluster => Servers::Cluster(Cluster { nodes, peers: Peers::default() }),
+    };
+    let store = Store {
+        name: Arc::clone(&redis.name),
+        servers,
+        db: redis.db,
+        interval_ms: redis.interval_ms,
+        timeout_ms: redis.timeout_ms,
+        assume_master: redis.assume_master,
+        wake_ups: plan.wakes,
+    };
+    let tasks = (0..).map(TaskIndex).zip(configured.iter().map(|task| Arc::clone(&specs[*task])));
+    let (redis, tasks) = (RedisIndex(0), Arc::new(tasks.collect()));
+    Arc::new(Assignment { epoch, redis, store, tasks, sizes: plan.sizes })
+}
 
-    fn heard(&mut self, position: usize, heard: &Heard) {
-        let now = self.out.now;
-        let node = &mut self.nodes[position];
-        node.note_role(heard, now);
-        let server = node.server;
-        self.read_beside(server, &heard.read);
-        for (of, sent, task, switches) in &heard.switches {
-            if let Some(node) = self.nodes.iter_mut().find(|node| node.server == *of) {
-                node.observe_switches(*task, *sent, switches);
-            }
-        }
-        self.authority.heard(server, heard, now);
-    }
+fn host_port(address: &str) -> HostPort {
+    let (host, port) = address.split_once(':').unwrap_or((address, "6379"));
+    HostPort { host: host.to_owned(), port: port.parse().unwrap_or(6_379) }
+}
 
-    /// The locks of some tasks were read at `server`, so the keys beside them on other servers are
-    /// requested now.
-    fn read_beside(&mut self, server: usize, read: &[TaskIndex]) {
-        let mut by_server: BTreeMap<Result<usize, Unknown>, Vec<TaskIndex>> = BTreeMap::new();
-        for task in read {
-            if let Some(at) = self.duties.besides.get(task) {
-                by_server.entry(*at).or_default().push(*task);
-            }
-        }
-        for (at, tasks) in by_server {
-            let node = match at {
-                Ok(at) => {
-                    self.nodes.iter_mut().find(|node| node.server == at).ok_or(Unknown::NotReadYet)
-                }
-                Err(why) => Err(why),
-            };
-            match node {
-                Ok(node) => node.read_beside(tasks, server, &mut self.out),
-                Err(why) => self.out.failed_beside(None, self.out.now, &tasks, &self.specs, why),
-            }
-        }
-    }
-
-    fn launch(&mut self, world: &mut World) {
-        self.follow_authority();
-        for node in &mut self.nodes {
-            node.launch(world, &mut self.out);
-        }
-        let now = self.out.now;
-        if !self.duties.orphans.is_empty() && self.orphans_at <= now {
-            self.orphans_at = now.plus_ms(self.interval_ms());
-            for (tasks, why) in &self.duties.orphans {
-                self.out.failed(None, Standing::Decides, (now, 0), tasks.clone(), *why);
-            }
-        }
-        self.authority.ask_hurriedly(self.out.agent, self.out.life, world);
-        let orphans = (!self.duties.orphans.is_empty()).then_some(self.orphans_at);
-        let next = self
-            .nodes
-            .iter()
-            .filter_map(Node::next_wake)
-            .chain(self.authority.next_wake())
-            .chain(orphans)
-            .min();
-        if let Some(next) = next {
-            let at = next.0.saturating_sub(MONO_MS).max(world.now + u64::from(next <= now));
-            if self.wake_at.is_none_or(|planned| at < planned || planned < world.now) {
-                self.wake_at = Some(at);
-                world.queue.push(at, Event::Wake { agent: self.out.agent, life: self.out.life });
-            }
-        }
-    }
-
-    fn interval_ms(&self) -> u64 {
-        self.plan.spec.redises.first().map_or(1_000, |redis| redis.interval_ms)
-    }
-
-    /// Applies the plan that follows from what is known of the servers.
-    fn follow_authority(&mut self) {
-        let now = self.out.now;
-        let Some(duties) = self.authority.plan(now) else { return };
-        if duties.knows_nothing() {
-            return;
-        }
-        self.duties = duties;
-        self.orphans_at = now;
-        let mut old: Vec<Node> = self.nodes.drain(..).collect();
-        let Some(redis) = self.plan.spec.redises.first() else { return };
-        for (server, duty) in &self.duties.nodes {
-            let known = old.iter().position(|node| node.server == *server);
-            let mut node = match known {
-                Some(position) => old.swap_remove(position),
-                None => {
-                    Node::new(*server, &address(*server), redis, self.plan.sizes, &self.specs, now)
-                }
-            };
-            if node.assign(duty, now) {
-                self.out.rhythm_at = now;
-            }
-            self.nodes.push(node);
-        }
-        let topology = self.duties.topology(self.out.epoch);
-        if self.duties.is_told && self.told.as_ref() != Some(&topology) {
-            self.told = Some(topology.clone());
-            self.out.send(Input::Topology(topology));
-        }
-    }
-
-    /// Its connections, for faults that break them.
-    #[allow(dead_code, reason = "for looking at a run by hand")]
-    pub(crate) fn connections(&self) -> Vec<(usize, Option<u64>)> {
-        self.nodes.iter().map(|node| (node.server, node.connection())).collect()
-    }
+/// The server with this address.
+fn server_at(at: &str) -> Option<usize> {
+    let server = at.split(':').next()?.rsplit('.').next()?.parse::<usize>().ok()?.checked_sub(1)?;
+    (*address(server) == *at).then_some(server)
 }
 
 /// Draws an order of the tasks; in a quarter of the cases some are missing.
@@ -564,9 +430,3 @@ fn with_thresholds(spec: &TaskSpec, rng: &mut Rng) -> TaskSpec {
 fn wall(world: &World, agent: usize) -> AgentWall {
     AgentWall(EPOCH_MS + i64::try_from(world.now).unwrap_or(0) + world.wall_offset[agent])
 }
-
-/// Replies with the batch that they answer.
-pub(crate) type Tagged = Vec<(u64, Reply)>;
-
-/// A request to a Sentinel, and when it was sent.
-pub(crate) type Asked = SentinelAnswer;

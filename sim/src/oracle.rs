@@ -22,9 +22,10 @@ use lockwatch_judge::snapshot::{Snapshot, TaskView};
 use lockwatch_judge::spec::{RedisKind, TaskSpec};
 use lockwatch_judge::time::Mono;
 
-use crate::agent::{Attempt, MONO_MS, PartTruth};
+use crate::agent::{Attempt, MONO_MS};
 use crate::coverage::Coverage;
 use crate::plan::{Plan, TaskPlan};
+use crate::serve::PartTruth;
 use crate::truth::LockState;
 use crate::world::{LostSwitches, Says, World};
 use reference::{Asked, Changed, Found, Limits, Lost, Reference};

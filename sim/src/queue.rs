@@ -3,10 +3,9 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use lockwatch_judge::reading::Unknown;
-use lockwatch_watch::redis::reply::Reply;
+use lockwatch_watch::redis::driver::{Event as LinkEvent, LinkId, Push};
 
-use crate::agent::Request;
+use crate::serve::Request;
 use crate::world::{Heal, WorkerTurn};
 
 /// Something that happens at an instant.
@@ -24,34 +23,16 @@ pub(crate) enum Event {
     Poll { task: usize },
     /// A batch reaches its server, or continues there.
     Request(Box<Request>),
-    /// Replies reach an agent.
-    Arrive { agent: usize, life: u32, server: usize, connection: u64, replies: Vec<(u64, Reply)> },
-    /// A connection breaks.
-    Break { agent: usize, life: u32, server: usize, connection: u64 },
-    /// A dial ends.
-    Dialled {
-        agent: usize,
-        life: u32,
-        server: usize,
-        dial: u64,
-        outcome: Result<(), Unknown>,
-        opened: Vec<(u64, Reply)>,
-    },
-    /// A server reports to an agent that a key of a task has changed.
-    Told { agent: usize, life: u32, server: usize, task: usize },
+    /// Something reaches an agent over a connection. `number`: it is about that batch.
+    Link { agent: usize, life: u32, link: LinkId, event: Box<LinkEvent>, number: Option<u64> },
+    /// A server or a Sentinel announces something over a connection.
+    Told { agent: usize, life: u32, link: LinkId, push: Push },
+    /// All connections between an agent and a server break.
+    Break { agent: usize, server: usize },
     /// An agent has something to do.
     Wake { agent: usize, life: u32 },
     /// A second has passed for an agent's engine.
     Tick { agent: usize, life: u32 },
-    /// A Sentinel receives a request, or answers.
-    Sentinel { agent: usize, life: u32, sentinel: usize, answer: Option<SentinelAnswer> },
-}
-
-/// When the request was sent, and the replies; `None`: the Sentinel could not be reached.
-#[derive(Debug)]
-pub(crate) struct SentinelAnswer {
-    pub(crate) asked: u64,
-    pub(crate) replies: Option<Vec<Reply>>,
 }
 
 #[derive(Debug)]

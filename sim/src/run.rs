@@ -6,12 +6,14 @@ use std::sync::Arc;
 use lockwatch_judge::event::{Event as ModelEvent, EventKind};
 use lockwatch_judge::input::Input;
 use lockwatch_judge::time::{AgentWall, Mono};
+use lockwatch_watch::redis::driver::Push;
 
-use crate::agent::{Agent, Deed, serve};
+use crate::agent::{Agent, Deed};
 use crate::coverage::Coverage;
 use crate::oracle::{Oracle, Violation};
 use crate::plan::Plan;
 use crate::queue::Event;
+use crate::serve::serve;
 use crate::world::World;
 
 /// The result of a run.
@@ -61,7 +63,8 @@ pub fn run(plan: &Plan, records: bool) -> Outcome {
                     world.queue.push(until, event);
                     continue;
                 }
-                coverage.told += u64::from(matches!(event, Event::Told { .. }));
+                let is_change = matches!(&event, Event::Told { push: Push::Changed(_), .. });
+                coverage.told += u64::from(is_change);
                 current.agent.take(event, &mut world);
             }
             None => match event {
@@ -114,13 +117,12 @@ fn begin(plan: &Arc<Plan>, agent: usize, number: u32, records: bool, world: &mut
 /// The agent that an event is for, and its process.
 fn whose(event: &Event) -> Option<(usize, u32)> {
     match event {
-        Event::Arrive { agent, life, .. }
-        | Event::Break { agent, life, .. }
-        | Event::Dialled { agent, life, .. }
+        Event::Link { agent, life, .. }
         | Event::Told { agent, life, .. }
         | Event::Wake { agent, life }
-        | Event::Tick { agent, life }
-        | Event::Sentinel { agent, life, .. } => Some((*agent, *life)),
+        | Event::Tick { agent, life } => Some((*agent, *life)),
+        // It concerns every process.
+        Event::Break { agent, .. } => Some((*agent, u32::MAX)),
         Event::Step(_)
         | Event::Heal(_)
         | Event::Worker(_)

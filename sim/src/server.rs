@@ -4,6 +4,8 @@
 mod commands;
 mod info;
 
+pub(crate) use commands::error;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 

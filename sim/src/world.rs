@@ -13,10 +13,12 @@ mod workers;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use crate::agent::Request;
+use lockwatch_watch::redis::driver::{LinkId, Push};
+
 use crate::plan::{Plan, address};
 use crate::queue::{Event, Queue};
 use crate::rng::Rng;
+use crate::serve::{Line, Request};
 use crate::server::{Clock, Health, Server};
 use crate::truth::{Cause, Generation, LockState, Past, What};
 pub(crate) use acts::Heal;
@@ -34,8 +36,8 @@ pub(crate) struct World {
     pub(crate) servers: Vec<Server>,
     /// Number of processes of each server so far. Connections to an earlier process are broken.
     pub(crate) lives: Vec<u64>,
-    /// Batches of each agent at each server that wait behind the one being served.
-    pub(crate) behind: Vec<Vec<VecDeque<Box<Request>>>>,
+    /// The connections over which a batch is being served, with the batches that wait behind it.
+    pub(crate) lines: BTreeMap<Line, VecDeque<Box<Request>>>,
     /// Requests that reached a frozen server.
     #[allow(clippy::vec_box, reason = "they go on as they came")]
     pub(crate) waiting: Vec<Vec<Box<Request>>>,
@@ -52,8 +54,10 @@ pub(crate) struct World {
     /// The layout known to each server of a cluster.
     pub(crate) layouts: Vec<Layout>,
     pub(crate) tasks: Vec<Task>,
-    /// The process of each agent to which each server reports changes.
-    pub(crate) listeners: Vec<Vec<Option<u32>>>,
+    /// The process of each agent to which each server reports changes, and its connection.
+    pub(crate) listeners: Vec<Vec<Option<(u32, LinkId)>>>,
+    /// The connections over which agents listen to Sentinels.
+    pub(crate) ears: Vec<(usize, u32, LinkId, usize)>,
     /// The network between each agent and each server.
     pub(crate) links: Vec<Vec<Link>>,
     pub(crate) sentinels: Vec<Sentinel>,
@@ -99,8 +103,6 @@ pub(crate) struct Link {
     /// sent.
     pub(crate) there_at: u64,
     pub(crate) back_at: u64,
-    /// The batch being served: its connection and number.
-    pub(crate) serving: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,9 +242,7 @@ impl World {
             now: 0,
             queue: Queue::default(),
             lives: vec![0; plan.servers],
-            behind: (0..agents)
-                .map(|_| (0..plan.servers).map(|_| VecDeque::new()).collect())
-                .collect(),
+            lines: BTreeMap::new(),
             waiting: (0..plan.servers).map(|_| Vec::new()).collect(),
             master: 0,
             homes: vec![0; plan.tasks.len()],
@@ -252,6 +252,7 @@ impl World {
             layouts: Vec::new(),
             tasks: (0..plan.tasks.len()).map(|task| Task::new(&plan, task)).collect(),
             listeners: vec![vec![None; plan.servers]; agents],
+            ears: Vec::new(),
             links: vec![vec![Link::default(); plan.servers]; agents],
             sentinels: vec![Sentinel { names: 0, reachable: true, fault: 0 }; plan.sentinels],
             paused_until: vec![0; agents],
@@ -328,31 +329,29 @@ impl World {
             }
             let changed = std::mem::take(&mut self.servers[server].changed);
             for (at, key) in changed {
-                let task = if let Some(task) = self.lock_keys.get(&key).copied() {
+                if let Some(task) = self.lock_keys.get(&key).copied() {
                     self.note_lock(server, task, &key, at);
-                    task
                 } else if let Some(task) = self.beside_keys.get(&key).copied() {
                     self.note_wanting(server, task);
-                    task
                 } else {
                     continue;
-                };
-                self.tell_listeners(server, task, 0);
+                }
+                self.tell_listeners(server, &key, 0);
             }
         }
         self.cause = Cause::Worker;
     }
 
-    /// Reports to the agents that listen to a server that a key of `task` has changed, after at
-    /// least `ms`.
-    fn tell_listeners(&mut self, server: usize, task: usize, ms: u64) {
+    /// Reports to the agents that listen to a server that `key` has changed, after at least `ms`.
+    fn tell_listeners(&mut self, server: usize, key: &Arc<[u8]>, ms: u64) {
         if matches!(self.servers[server].health, Health::Down | Health::Frozen) {
             return;
         }
         for (agent, listeners) in self.listeners.iter().enumerate() {
             let link = &self.links[agent][server];
-            if let (Some(life), None) = (listeners[server], link.cut) {
-                let event = Event::Told { agent, life, server, task };
+            if let (Some((life, id)), None) = (listeners[server], link.cut) {
+                let push = Push::Changed(key.to_vec());
+                let event = Event::Told { agent, life, link: id, push };
                 self.queue.push(self.now + ms + link.each_way_ms + 1, event);
             }
         }
@@ -365,7 +364,8 @@ impl World {
             .newest()
             .is_some_and(|since| since.state != LockState::Free);
         if was_held && self.servers[server].get(&self.tasks[task].keys.lock, now).is_none() {
-            self.tell_listeners(server, task, now % 100);
+            let key = Arc::clone(&self.tasks[task].keys.lock);
+            self.tell_listeners(server, &key, now % 100);
         }
     }
 
@@ -435,7 +435,15 @@ impl World {
     /// Records which connections between agents and servers have, or had, problems.
     fn with_marks(&mut self, change: impl FnOnce(&mut World)) {
         let before: Vec<Vec<bool>> = self.troubles();
+        let named: Vec<usize> = self.sentinels.iter().map(|sentinel| sentinel.names).collect();
         change(self);
+        for (agent, life, link, sentinel) in self.ears.clone() {
+            let is_news = named[sentinel] != self.sentinels[sentinel].names;
+            if is_news && self.sentinels[sentinel].reachable {
+                let event = Event::Told { agent, life, link, push: Push::Other };
+                self.queue.push(self.now + 2, event);
+            }
+        }
         let after = self.troubles();
         for (agent, (before, after)) in before.iter().zip(&after).enumerate() {
             for (server, (before, after)) in before.iter().zip(after).enumerate() {

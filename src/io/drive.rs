@@ -13,6 +13,7 @@ use lockwatch_watch::redis::driver::{
     self, Action, Dial, Event, Exchange, Failure, Input, LinkId, Manner, Now,
 };
 use lockwatch_watch::redis::reply::{Command, Reply};
+use lockwatch_watch::redis::schedule::Sizes;
 use lockwatch_watch::redis::watcher::{self, Watcher};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep_until;
@@ -44,6 +45,7 @@ impl Assignment {
             redis: self.redis,
             store: self.config.store(),
             tasks: Arc::new(self.tasks.clone()),
+            sizes: Sizes::default(),
         })
     }
 

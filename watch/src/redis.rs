@@ -27,4 +27,5 @@ pub mod wake_ups;
 pub mod wanted;
 pub mod watcher;
 
+pub use pace::LONGEST_MS as LONGEST_PAUSE_MS;
 pub use tracking::CHANNEL as WAKE_UPS_CHANNEL;

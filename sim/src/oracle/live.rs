@@ -6,7 +6,9 @@ use lockwatch_judge::spec::RedisKind;
 use lockwatch_judge::time::Mono;
 
 use super::Oracle;
-use crate::agent::{LONGEST_MS, MONO_MS};
+use lockwatch_watch::redis::LONGEST_PAUSE_MS;
+
+use crate::agent::MONO_MS;
 use crate::truth::LockState;
 use crate::world::{Says, World};
 
@@ -24,7 +26,7 @@ impl Oracle {
     /// milliseconds. A dial that began before may run into its timeout, the next one may wait for
     /// the longest pause, and two ticks may follow.
     pub(super) fn recovery_ms(&self) -> u64 {
-        self.timeout_ms + LONGEST_MS + 2 * self.interval_ms + 1_100
+        self.timeout_ms + LONGEST_PAUSE_MS + 2 * self.interval_ms + 1_100
     }
 
     /// Since when this agent can see the deciding server; `None`: it cannot.

@@ -227,10 +227,7 @@ impl World {
     /// The agent's connection breaks, unless the network hides that.
     pub(super) fn reset_link(&mut self, agent: usize, server: usize) {
         if self.links[agent][server].cut != Some(Cut::Silently) {
-            self.queue.push(
-                self.now,
-                Event::Break { agent, life: u32::MAX, server, connection: u64::MAX },
-            );
+            self.queue.push(self.now, Event::Break { agent, server });
         }
     }
 

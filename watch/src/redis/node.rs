@@ -29,6 +29,7 @@ use super::schedule::{Schedule, Watched};
 use super::store::{HostPort, Store};
 use super::tasks::spec;
 use super::tracking::{Filter, Hints, WakeUps};
+use super::watcher::Assignment;
 
 /// A replica's locks are read once in this many intervals.
 const REPLICA_EVERY: u64 = 5;
@@ -96,7 +97,12 @@ pub(super) struct Heard {
 
 impl Node {
     /// A server without a duty yet.
-    pub(super) fn new(at: HostPort, address: Arc<str>, store: &Store, now: Mono) -> Node {
+    pub(super) fn new(
+        at: HostPort,
+        address: Arc<str>,
+        Assignment { store, sizes, .. }: &Assignment,
+        now: Mono,
+    ) -> Node {
         let kind = store.servers.kind();
         Node {
             at,
@@ -106,7 +112,7 @@ impl Node {
             timeout_ms: store.timeout_ms,
             has_others: kind != RedisKind::Standalone,
             duty: Duty::none(),
-            schedule: Schedule::new(Vec::new(), store.interval_ms, now),
+            schedule: Schedule::sized(Vec::new(), store.interval_ms, now, *sizes),
             role: None,
             pulse_at: now,
             beside: VecDeque::new(),

@@ -6,7 +6,7 @@ use lockwatch_judge::time::Mono;
 /// Upper limit of the first pause, in milliseconds.
 const FIRST_MS: u64 = 100;
 /// Upper limit of all pauses, in milliseconds.
-const LONGEST_MS: u64 = 5_000;
+pub const LONGEST_MS: u64 = 5_000;
 /// Period in which at most [`DIALS`] dials are made, in milliseconds.
 const WINDOW_MS: u64 = 1_000;
 const DIALS: usize = 2;

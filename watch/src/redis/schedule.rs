@@ -50,7 +50,7 @@ const EXTRAS_TASKS: usize = 250;
 const EXTRAS_EVERY_MAX: u64 = 10;
 
 /// The sizes of batches, and how often tasks are read whole.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Maximum number of tasks in a slot.
     pub slot_tasks: usize,

@@ -18,6 +18,7 @@ use super::driver::{Action, Event, Input, LinkId, Now};
 use super::node::{Heard, Node};
 use super::out::Out;
 use super::read::Scope;
+use super::schedule::Sizes;
 use super::store::Store;
 use super::tasks::{Server, Tasks, spec, unreadable};
 use super::tracking::{Filter, Hints};
@@ -33,6 +34,8 @@ pub struct Assignment {
     pub store: Store,
     /// The tasks with keys in it, sorted by index.
     pub tasks: Tasks,
+    /// The sizes of batches.
+    pub sizes: Sizes,
 }
 
 /// Watches one store. Call [`Watcher::poll`] until it returns nothing: after each
@@ -161,7 +164,7 @@ impl Watcher {
         for planned in &self.plan.nodes {
             let mut node = old.remove(&planned.address).unwrap_or_else(|| {
                 let (at, address) = (planned.at.clone(), Arc::clone(&planned.address));
-                Node::new(at, address, &self.assignment.store, now)
+                Node::new(at, address, &self.assignment, now)
             });
             node.assign(&planned.duty, now);
             node.listen(self.filter.as_ref(), now, &mut self.out);

@@ -1,34 +1,42 @@
 //! The path of a batch: through the network to its server, there command by command, and back. The
 //! true data at each command are recorded for the oracle.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::time::Mono;
+use lockwatch_watch::redis::driver::{Dialled, Event as LinkEvent, Failure, LinkId, Now, Push};
 use lockwatch_watch::redis::reply::{Command, Reply};
 
-use super::Tagged;
+use crate::peers;
 use crate::queue::Event;
 use crate::rng::Rng;
-use crate::server::{Health, Value};
+use crate::server::{Health, Value, error};
 use crate::truth::LockState;
 use crate::world::{Cut, Says, Switches, World};
-use lockwatch_judge::time::Mono;
+
+/// A connection of an agent's process.
+pub(crate) type Line = (usize, u32, LinkId);
 
 /// A batch in transit.
 #[derive(Debug)]
 pub(crate) struct Request {
-    pub(super) agent: usize,
-    pub(super) life: u32,
+    line: Line,
     pub(crate) server: usize,
     number: u64,
-    pub(super) connection: u64,
-    pub(super) process: u64,
-    /// It is sent with the greeting of this dial.
-    pub(super) dial: Option<u64>,
+    pub(crate) process: u64,
+    /// It is the first batch of its connection, sent at this instant.
+    pub(crate) greeting: Option<Now>,
+    /// The replies are read like announcements.
+    pub(crate) listens: bool,
+    /// It is being served.
+    is_first: bool,
     commands: Vec<Command>,
     cursor: usize,
     /// The task of each part, and the positions of its commands.
     places: Vec<(usize, usize, usize)>,
-    replies: Tagged,
+    replies: Vec<Reply>,
     truth: BatchTruth,
     /// The command before which other clients are served, and for how long.
     pause: Option<(usize, u64)>,
@@ -38,6 +46,7 @@ pub(crate) struct Request {
 #[derive(Debug, Default)]
 pub(crate) struct BatchTruth {
     pub(crate) number: u64,
+    pub(crate) server: usize,
     pub(crate) began_at: u64,
     pub(crate) ended_at: u64,
     /// Whether it was the master when its role was read.
@@ -92,29 +101,33 @@ impl PartTruth {
 }
 
 impl Request {
-    pub(super) fn new(
-        agent: usize,
-        life: u32,
+    pub(crate) fn new(
+        line: Line,
         server: usize,
+        process: u64,
         number: u64,
         commands: Vec<Command>,
-        places: Vec<(usize, usize, usize)>,
     ) -> Request {
         Request {
-            agent,
-            life,
+            line,
             server,
             number,
-            connection: 0,
-            process: 0,
-            dial: None,
+            process,
+            greeting: None,
+            listens: false,
+            is_first: false,
+            places: places(&commands),
             replies: Vec::with_capacity(commands.len()),
             commands,
             cursor: 0,
-            places,
-            truth: BatchTruth { number, ..BatchTruth::default() },
+            truth: BatchTruth { number, server, ..BatchTruth::default() },
             pause: None,
         }
+    }
+
+    /// Number of tasks that it reads.
+    pub(crate) fn tasks(&self) -> usize {
+        self.places.len()
     }
 
     fn draw_pause(&mut self, rng: &mut Rng) {
@@ -126,28 +139,66 @@ impl Request {
         }
     }
 
+    /// What the agent notices if the connection is gone.
     fn breaks(&self) -> Event {
-        Event::Break {
-            agent: self.agent,
-            life: self.life,
-            server: self.server,
-            connection: self.connection,
+        self.comes(LinkEvent::Failed(Failure::new(Unknown::Closed, "simulated")), None)
+    }
+
+    fn comes(&self, event: LinkEvent, number: Option<u64>) -> Event {
+        let (agent, life, link) = self.line;
+        Event::Link { agent, life, link, event: Box::new(event), number }
+    }
+}
+
+/// The tasks that the commands are about, each with the positions of its commands. A server sees
+/// only keys: those of a task have its name in them.
+fn places(commands: &[Command]) -> Vec<(usize, usize, usize)> {
+    let mut places: Vec<(usize, usize, usize)> = Vec::new();
+    let named: Vec<Option<usize>> = commands.iter().map(task_of).collect();
+    for (at, task) in named.iter().enumerate() {
+        // The time is asked for before each remaining time where a server knows no deadlines.
+        let is_own_time = is_time(&commands[at]) && at > 0;
+        let task = match task {
+            None if is_own_time => named.get(at + 1).copied().flatten(),
+            task => *task,
+        };
+        let Some(task) = task else { continue };
+        match places.last_mut() {
+            Some((same, _, to)) if *same == task && *to == at => *to = at + 1,
+            _ => places.push((task, at, at + 1)),
         }
     }
+    places
+}
+
+fn is_time(command: &Command) -> bool {
+    command.args.first().is_some_and(|name| name == b"TIME")
+}
+
+/// The task whose name is in an argument.
+fn task_of(command: &Command) -> Option<usize> {
+    const STEM: &[u8] = b"task-";
+    command.args.iter().skip(1).find_map(|word| {
+        let at = word.windows(STEM.len()).position(|part| part == STEM)? + STEM.len();
+        let digits = word[at..].iter().take_while(|byte| byte.is_ascii_digit());
+        let digits: String = digits.map(|byte| char::from(*byte)).collect();
+        digits.parse().ok()
+    })
 }
 
 /// Sends a batch.
 pub(crate) fn send(request: Box<Request>, world: &mut World) {
-    if let Some(ms) = world.pauses[request.agent].take() {
-        world.paused_until[request.agent] = world.now + ms;
+    let (agent, ..) = request.line;
+    if let Some(ms) = world.pauses[agent].take() {
+        world.paused_until[agent] = world.now + ms;
     }
-    let link = &world.links[request.agent][request.server];
+    let link = &world.links[agent][request.server];
     match link.cut {
         Some(Cut::Silently) => {}
         Some(Cut::Loudly) => world.queue.push(world.now, request.breaks()),
         None => {
             let ms = delay(link.each_way_ms, &mut world.rng) + world.rng.below(2);
-            let link = &mut world.links[request.agent][request.server];
+            let link = &mut world.links[agent][request.server];
             link.there_at = link.there_at.max(world.now + ms);
             let at = link.there_at;
             world.queue.push(at, Event::Request(request));
@@ -160,17 +211,19 @@ fn delay(each_way_ms: u64, rng: &mut Rng) -> u64 {
 }
 
 /// A batch is at its server. Returns what the server did with it once it is complete.
-pub(crate) fn serve(request: Box<Request>, world: &mut World) -> Option<(usize, BatchTruth)> {
-    let (agent, server, own) =
-        (request.agent, request.server, (request.connection, request.number));
-    let serving = world.links[agent][server].serving;
-    if serving.is_some_and(|(connection, number)| connection == own.0 && number != own.1) {
-        world.behind[agent][server].push_back(request);
-        return None;
+pub(crate) fn serve(mut request: Box<Request>, world: &mut World) -> Option<(usize, BatchTruth)> {
+    let (line, server) = (request.line, request.server);
+    if !request.is_first {
+        // The batches of a connection are served one after the other.
+        if let Some(behind) = world.lines.get_mut(&line) {
+            behind.push_back(request);
+            return None;
+        }
+        world.lines.insert(line, VecDeque::new());
+        request.is_first = true;
     }
-    world.links[agent][server].serving = Some(own);
-    let gone = (request.dial.is_none() && request.process != world.lives[server])
-        || world.servers[server].health == Health::Down;
+    let gone =
+        request.process != world.lives[server] || world.servers[server].health == Health::Down;
     let done = match (gone, world.servers[server].health) {
         (true, _) => {
             world.queue.push(world.now, request.breaks());
@@ -184,14 +237,12 @@ pub(crate) fn serve(request: Box<Request>, world: &mut World) -> Option<(usize, 
     };
     let done = done?;
     // The next batch of this connection is served.
-    if world.links[agent][server].serving == Some(own) {
-        let next = world.behind[agent][server].pop_front();
-        // A request that arrives at this very instant is not served first.
-        world.links[agent][server].serving =
-            next.as_ref().map(|next| (next.connection, next.number));
-        if let Some(next) = next {
+    match world.lines.get_mut(&line).and_then(VecDeque::pop_front) {
+        Some(mut next) => {
+            next.is_first = true;
             world.queue.push(world.now, Event::Request(next));
         }
+        None => drop(world.lines.remove(&line)),
     }
     done
 }
@@ -200,6 +251,9 @@ pub(crate) fn serve(request: Box<Request>, world: &mut World) -> Option<(usize, 
 fn go_on(mut request: Box<Request>, world: &mut World) -> Option<(usize, BatchTruth)> {
     let server = request.server;
     world.catch_up(server);
+    if request.greeting.is_some() && world.servers[server].refuses.is_some() {
+        return Some(refuse(request, world));
+    }
     if request.cursor == 0 {
         let now = world.now;
         request.truth.began_at = now;
@@ -239,12 +293,14 @@ fn go_on(mut request: Box<Request>, world: &mut World) -> Option<(usize, BatchTr
                 ..capture(world, server, task)
             });
         }
-        let framing = !request.places.iter().any(|(_, from, to)| (*from..*to).contains(&cursor));
-        let reply = world.servers[server].execute(command, now);
+        // What comes before the first time of a greeting is no batch.
+        let framing = request.commands.iter().take(cursor + 1).any(is_time)
+            && !request.places.iter().any(|(_, from, to)| (*from..*to).contains(&cursor));
+        let reply = execute(server, command, now, world);
         if framing && matches!(reply, Reply::Error(_)) {
             request.truth.whole = false;
         }
-        if framing && command.args.first().is_some_and(|name| name == b"TIME") {
+        if framing && is_time(command) {
             request.truth.clock_after = world.servers[server].clock.at(now);
             request.truth.clock_ahead_after_ms = request.truth.clock_after - true_ms(now);
         }
@@ -252,8 +308,7 @@ fn go_on(mut request: Box<Request>, world: &mut World) -> Option<(usize, BatchTr
             request.truth.master = world.servers[server].follows.is_none();
             request.truth.offset = world.servers[server].history.offset;
         }
-        let number = request.number;
-        request.replies.push((number, reply));
+        request.replies.push(reply);
         request.cursor += 1;
         if let Some((task, ..)) =
             request.places.iter().copied().find(|(_, _, to)| *to == cursor + 1)
@@ -270,7 +325,7 @@ fn go_on(mut request: Box<Request>, world: &mut World) -> Option<(usize, BatchTr
     }
     request.truth.ended_at = world.now;
     request.truth.parts.iter_mut().for_each(|part| part.answered_at = world.now);
-    Some(answer(request, world))
+    Some(answer(*request, world))
 }
 
 /// An instant as clocks show it.
@@ -354,9 +409,36 @@ fn finish(world: &mut World, server: usize, task: usize, truth: &mut BatchTruth)
         part.switches != now.switches || part.progress != now.progress || part.claims != now.claims;
 }
 
+/// The answer of a server to one command.
+fn execute(server: usize, command: &Command, now: u64, world: &mut World) -> Reply {
+    match command.args.as_slice() {
+        [name, what, ..] if name == b"CLUSTER" && world.servers[server].health == Health::Up => {
+            peers::cluster(server, what, world)
+        }
+        _ => world.servers[server].execute(command, now),
+    }
+}
+
+/// A server refuses a new connection: at its limit of clients it says so and closes the connection,
+/// and without a login it answers nothing.
+fn refuse(mut request: Box<Request>, world: &mut World) -> (usize, BatchTruth) {
+    let whole = world.servers[request.server].refuses == Some("noauth");
+    request.replies = match whole {
+        true => vec![error("NOAUTH", "Authentication required."); request.commands.len()],
+        false => vec![error("ERR", "max number of clients reached")],
+    };
+    request.truth.whole = false;
+    answer(*request, world)
+}
+
 /// Sends the replies back.
-fn answer(request: Box<Request>, world: &mut World) -> (usize, BatchTruth) {
-    let Request { agent, life, server, connection, dial, mut replies, truth, .. } = *request;
+fn answer(request: Request, world: &mut World) -> (usize, BatchTruth) {
+    let (agent, life, id) = request.line;
+    let server = request.server;
+    let whole = request.replies.len() == request.commands.len();
+    if request.listens && request.greeting.is_some() && whole {
+        world.listeners[agent][server] = Some((life, id));
+    }
     let link = &mut world.links[agent][server];
     let lost = link.drops && {
         link.dropped = !link.dropped;
@@ -367,33 +449,34 @@ fn answer(request: Box<Request>, world: &mut World) -> (usize, BatchTruth) {
     let link = &mut world.links[agent][server];
     link.back_at = link.back_at.max(at);
     let at = link.back_at;
-    if let Some(dial) = dial {
-        let event = Event::Dialled { agent, life, server, dial, outcome: Ok(()), opened: replies };
-        if cut.is_none() && !lost {
-            world.queue.push(at, event);
-        } else {
-            let outcome = Err(lockwatch_judge::reading::Unknown::Timeout);
-            let timeout_ms =
-                world.plan.spec.redises.first().map_or(3_000, |redis| redis.timeout_ms);
-            world.queue.push(
-                world.now + timeout_ms,
-                Event::Dialled { agent, life, server, dial, outcome, opened: Vec::new() },
-            );
-        }
-        return (agent, truth);
-    }
+    let is_torn = cut.is_none() && !lost && tears && world.rng.percent(50);
     match cut {
-        Some(Cut::Silently) => {}
+        Some(Cut::Silently) => return (agent, request.truth),
         Some(Cut::Loudly) => {
-            world.queue.push(world.now, Event::Break { agent, life, server, connection })
+            world.queue.push(world.now, request.breaks());
+            return (agent, request.truth);
         }
-        None if lost => {}
-        None if tears && world.rng.percent(50) => {
-            replies.truncate(usize::try_from(world.rng.below(replies.len() as u64)).unwrap_or(0));
-            world.queue.push(at, Event::Arrive { agent, life, server, connection, replies });
-            world.queue.push(at, Event::Break { agent, life, server, connection });
-        }
-        None => world.queue.push(at, Event::Arrive { agent, life, server, connection, replies }),
+        None if lost => return (agent, request.truth),
+        None => {}
     }
-    (agent, truth)
+    let number = Some(request.number);
+    let mut replies = request.replies.clone();
+    let event = if let Some(sent) = request.greeting {
+        let ended = (is_torn || !whole).then(|| Failure::new(Unknown::Closed, "simulated"));
+        if is_torn {
+            let left = world.rng.below(replies.len() as u64);
+            replies.truncate(usize::try_from(left).unwrap_or(0));
+        }
+        let dialled = Dialled { sent, received: Mono(0), auth: None, replies, ended };
+        request.comes(LinkEvent::Dialled(Box::new(dialled)), number)
+    } else if is_torn {
+        // Incomplete replies are none.
+        request.breaks()
+    } else if request.listens {
+        Event::Told { agent, life, link: id, push: Push::Alive }
+    } else {
+        request.comes(LinkEvent::Replied { received: Mono(0), replies }, number)
+    };
+    world.queue.push(at, event);
+    (agent, request.truth)
 }

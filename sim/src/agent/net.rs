@@ -1,0 +1,238 @@
+//! The connections of an agent: how they are made, and what is sent over them.
+
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::time::AgentWall;
+use lockwatch_watch::redis::driver::{
+    Dial, Dialled, Event as LinkEvent, Failure, LinkId, Manner, Now, Push,
+};
+use lockwatch_watch::redis::reply::{Command, Reply};
+
+use super::{Agent, mono, server_at};
+use crate::peers;
+use crate::plan::sentinel_address;
+use crate::queue::Event;
+use crate::serve::{self, Request};
+use crate::server::Health;
+use crate::world::{Cut, World};
+
+/// Maximum time for connecting, in milliseconds.
+const DIAL_MS: u64 = 1_000;
+/// Time until a Sentinel has answered, in milliseconds.
+const SENTINEL_MS: u64 = 2;
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Wire {
+    peer: Peer,
+    manner: Manner,
+    is_open: bool,
+    /// It was reset, and the agent has not noticed.
+    is_broken: bool,
+    /// The server's process at the other end.
+    process: u64,
+    /// Number of batches in flight.
+    flights: usize,
+    /// What was announced and not heard yet.
+    pub(super) inbox: Vec<Push>,
+    /// The watcher wants to hear.
+    hears: bool,
+    /// The newest reply about the layout of the cluster.
+    layout: Option<Reply>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Peer {
+    Server(usize),
+    Sentinel(usize),
+}
+
+impl Wire {
+    pub(super) fn is_dialling(&self) -> bool {
+        !self.is_open
+    }
+
+    pub(super) fn dialled(&mut self, is_open: bool) {
+        self.is_open = is_open;
+    }
+
+    pub(super) fn landed(&mut self) {
+        self.flights = self.flights.saturating_sub(1);
+    }
+
+    /// The watcher hears once.
+    pub(super) fn hear(&mut self) -> Option<LinkEvent> {
+        self.hears = true;
+        self.take_pushed()
+    }
+
+    pub(super) fn take_pushed(&mut self) -> Option<LinkEvent> {
+        if !self.hears || self.inbox.is_empty() || !self.is_open {
+            return None;
+        }
+        self.hears = false;
+        let pushes = std::mem::take(&mut self.inbox);
+        Some(LinkEvent::Pushed { bytes: 40 * pushes.len(), pushes })
+    }
+
+    /// Its connection to the server is reset; returns whether that is noticed at once.
+    pub(super) fn breaks(&mut self, server: usize) -> bool {
+        if self.peer != Peer::Server(server) || !self.is_open {
+            return false;
+        }
+        self.is_broken = true;
+        self.flights > 0 || self.manner == Manner::Listen
+    }
+
+    /// Whether the replies are about the layout of a cluster, and it is not that of before.
+    pub(super) fn is_of_another_layout(&mut self, replies: &[Reply]) -> bool {
+        let [layout @ Reply::Array(_), Reply::Bytes(state)] = replies else { return false };
+        if !state.starts_with(b"cluster_state") {
+            return false;
+        }
+        self.layout.replace(layout.clone()).as_ref() != Some(layout)
+    }
+}
+
+/// The connection is closed.
+pub(super) fn closed() -> LinkEvent {
+    failed(Unknown::Closed)
+}
+
+fn failed(why: Unknown) -> LinkEvent {
+    LinkEvent::Failed(Failure::new(why, "simulated"))
+}
+
+impl Agent {
+    pub(super) fn dial(&mut self, dial: Dial, world: &mut World) {
+        let address = dial.to.to_string();
+        let sentinel =
+            (0..world.sentinels.len()).find(|sentinel| *sentinel_address(*sentinel) == *address);
+        let peer = match (sentinel, server_at(&address)) {
+            (Some(sentinel), _) => Peer::Sentinel(sentinel),
+            (None, Some(server)) if server < world.servers.len() => Peer::Server(server),
+            (None, _) => return self.soon(dial.link, failed(Unknown::Connect), 1, world),
+        };
+        let process = if let Peer::Server(server) = peer { world.lives[server] } else { 0 };
+        let wire = Wire {
+            peer,
+            manner: dial.manner,
+            is_open: false,
+            is_broken: false,
+            process,
+            flights: 0,
+            inbox: Vec::new(),
+            hears: false,
+            layout: None,
+        };
+        self.wires.insert(dial.link, wire);
+        match peer {
+            Peer::Sentinel(sentinel) => self.dial_sentinel(sentinel, &dial, world),
+            Peer::Server(server) => self.dial_server(server, dial, world),
+        }
+    }
+
+    fn dial_sentinel(&mut self, sentinel: usize, dial: &Dial, world: &mut World) {
+        if !world.sentinels[sentinel].reachable {
+            return self.soon(dial.link, failed(Unknown::Connect), DIAL_MS, world);
+        }
+        if dial.manner == Manner::Listen {
+            world.ears.push((self.out.agent, self.out.life, dial.link, sentinel));
+        }
+        let commands = dial.commands.iter();
+        let replies = commands.map(|command| peers::sentinel(sentinel, command, world)).collect();
+        let dialled = Dialled {
+            sent: Now { mono: self.out.now, wall: self.out.wall },
+            received: self.out.now,
+            auth: None,
+            replies,
+            ended: None,
+        };
+        self.soon(dial.link, LinkEvent::Dialled(Box::new(dialled)), 2 * SENTINEL_MS, world);
+    }
+
+    fn dial_server(&mut self, server: usize, dial: Dial, world: &mut World) {
+        let (agent, now) = (self.out.agent, world.now);
+        let delay = world.links[agent][server].each_way_ms;
+        let limit = DIAL_MS.min(dial.timeout_ms);
+        let refused = match (world.links[agent][server].cut, world.servers[server].health) {
+            _ if delay * 2 > limit => Some(limit),
+            (Some(Cut::Silently), _) => Some(limit),
+            (Some(Cut::Loudly), _) | (_, Health::Down) => Some(delay * 2),
+            _ => None,
+        };
+        if let Some(after) = refused {
+            return self.soon(dial.link, failed(Unknown::Connect), after, world);
+        }
+        let connected = 2 * delay;
+        let wall = AgentWall(self.out.wall.0 + i64::try_from(connected).unwrap_or(0));
+        let sent = Now { mono: mono(now + connected), wall };
+        // Without complete replies in time, the greeting has failed.
+        let timeout = Dialled {
+            sent,
+            received: sent.mono,
+            auth: None,
+            replies: Vec::new(),
+            ended: Some(Failure::new(Unknown::Timeout, "simulated")),
+        };
+        let timeout = LinkEvent::Dialled(Box::new(timeout));
+        self.soon(dial.link, timeout, connected + dial.timeout_ms, world);
+        let mut request = self.request(server, dial.link, dial.commands, world);
+        request.greeting = Some(sent);
+        request.listens = dial.manner == Manner::Listen;
+        world.queue.push(now + delay * 3 + 1, Event::Request(request));
+    }
+
+    pub(super) fn send(&mut self, link: LinkId, commands: Vec<Command>, world: &mut World) {
+        let Some(wire) = self.wires.get_mut(&link) else { return };
+        let Wire { peer, manner, is_broken, process, .. } = *wire;
+        wire.flights += usize::from(manner == Manner::Talk);
+        if is_broken {
+            return self.soon(link, closed(), 0, world);
+        }
+        match peer {
+            Peer::Sentinel(sentinel) => {
+                if world.sentinels[sentinel].reachable {
+                    let commands = commands.iter();
+                    let replies =
+                        commands.map(|command| peers::sentinel(sentinel, command, world)).collect();
+                    let event = LinkEvent::Replied { received: self.out.now, replies };
+                    self.soon(link, event, SENTINEL_MS, world);
+                }
+            }
+            Peer::Server(server) => {
+                let mut request = self.request(server, link, commands, world);
+                (request.process, request.listens) = (process, manner == Manner::Listen);
+                self.out.joined += u64::from(request.tasks() > world.plan.sizes.slot_tasks);
+                serve::send(request, world);
+            }
+        }
+    }
+
+    fn request(
+        &self,
+        server: usize,
+        link: LinkId,
+        commands: Vec<Command>,
+        world: &mut World,
+    ) -> Box<Request> {
+        let number = world.id();
+        let line = (self.out.agent, self.out.life, link);
+        Box::new(Request::new(line, server, world.lives[server], number, commands))
+    }
+
+    pub(super) fn close(&mut self, link: LinkId, world: &mut World) {
+        self.wires.remove(&link);
+        let (agent, life) = (self.out.agent, self.out.life);
+        for listener in &mut world.listeners[agent] {
+            listener.take_if(|listener| *listener == (life, link));
+        }
+        world.ears.retain(|(of, _, other, _)| (*of, *other) != (agent, link));
+        world.lines.remove(&(agent, life, link));
+    }
+
+    fn soon(&self, link: LinkId, event: LinkEvent, after: u64, world: &mut World) {
+        let (agent, life) = (self.out.agent, self.out.life);
+        let event = Event::Link { agent, life, link, event: Box::new(event), number: None };
+        world.queue.push(world.now + after, event);
+    }
+}
