@@ -98,6 +98,12 @@ impl Out {
         self.send(input);
     }
 
+    /// What a server did with a batch, once.
+    fn take_truth(&mut self, number: Option<u64>) -> Option<BatchTruth> {
+        let position = self.truths.iter().position(|truth| Some(truth.number) == number)?;
+        Some(self.truths.swap_remove(position))
+    }
+
     /// Tells the oracle what a sample is about, and what was really read for it.
     fn attempt(&mut self, sample: &Sample) {
         let tasks: Vec<TaskIndex> = match &sample.outcome {
@@ -212,7 +218,7 @@ impl Agent {
                 world.queue.push(world.now + 1_000, Event::Tick { agent, life });
                 return;
             }
-            Event::Link { link, event, number, .. } => self.arrived(link, *event, number),
+            Event::Link { link, event, number, .. } => self.arrived(link, *event, number, world),
             Event::Told { link, push, .. } => self.told(link, push),
             Event::Break { server, .. } => self.broke(server),
             _ => {}
@@ -221,26 +227,38 @@ impl Agent {
     }
 
     /// Something has come over a connection.
-    fn arrived(&mut self, link: LinkId, mut event: driver::Event, number: Option<u64>) {
+    fn arrived(
+        &mut self,
+        link: LinkId,
+        mut event: driver::Event,
+        mut number: Option<u64>,
+        world: &mut World,
+    ) {
         let Some(wire) = self.wires.get_mut(&link) else { return };
         match &mut event {
             driver::Event::Dialled(dialled) if wire.is_dialling() => {
                 dialled.received = self.out.now;
                 wire.dialled(dialled.ended.is_none());
+                // Of incomplete answers none counts.
+                number = number.filter(|_| dialled.ended.is_none());
             }
             driver::Event::Dialled(_) => return,
-            driver::Event::Replied { received, replies } => {
-                *received = self.out.now;
+            driver::Event::Replied { replies, .. } => {
                 if wire.is_of_another_layout(replies) {
                     self.out.rhythm_at = self.out.now;
                 }
-                wire.landed();
+                let replies = std::mem::take(replies);
+                for (number, replies) in wire.landed(number.unwrap_or(0), replies) {
+                    self.out.current = self.out.take_truth(number);
+                    let received = self.out.now;
+                    self.handle(link, driver::Event::Replied { received, replies });
+                    self.carry_out(world);
+                }
+                return;
             }
             driver::Event::Failed(_) | driver::Event::Pushed { .. } => {}
         }
-        let truths = &mut self.out.truths;
-        let position = truths.iter().position(|truth| Some(truth.number) == number);
-        self.out.current = position.map(|position| truths.swap_remove(position));
+        self.out.current = self.out.take_truth(number);
         self.handle(link, event);
     }
 
@@ -292,8 +310,20 @@ impl Agent {
         self.act(world);
     }
 
-    /// Carries out what the watcher wants.
+    /// Carries out what the watcher wants, and plans when to ask it again.
     fn act(&mut self, world: &mut World) {
+        self.carry_out(world);
+        if let Some(next) = self.watcher.next_wake() {
+            let at =
+                next.0.saturating_sub(MONO_MS).max(world.now + u64::from(next <= self.out.now));
+            if self.wake_at.is_none_or(|planned| at < planned || planned < world.now) {
+                self.wake_at = Some(at);
+                world.queue.push(at, Event::Wake { agent: self.out.agent, life: self.out.life });
+            }
+        }
+    }
+
+    fn carry_out(&mut self, world: &mut World) {
         let now = Now { mono: self.out.now, wall: self.out.wall };
         while let Some(action) = self.watcher.poll(now) {
             match action {
@@ -311,14 +341,6 @@ impl Agent {
             }
         }
         self.out.current = None;
-        if let Some(next) = self.watcher.next_wake() {
-            let at =
-                next.0.saturating_sub(MONO_MS).max(world.now + u64::from(next <= self.out.now));
-            if self.wake_at.is_none_or(|planned| at < planned || planned < world.now) {
-                self.wake_at = Some(at);
-                world.queue.push(at, Event::Wake { agent: self.out.agent, life: self.out.life });
-            }
-        }
     }
 
     /// Keeps what a server did with a batch, until its replies arrive.

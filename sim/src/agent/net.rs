@@ -1,5 +1,7 @@
 //! The connections of an agent: how they are made, and what is sent over them.
 
+use std::collections::VecDeque;
+
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::AgentWall;
 use lockwatch_watch::redis::driver::{
@@ -30,8 +32,11 @@ pub(super) struct Wire {
     is_broken: bool,
     /// The server's process at the other end.
     process: u64,
-    /// Number of batches in flight.
-    flights: usize,
+    /// The batches in flight, each with its number of replies.
+    flights: VecDeque<(u64, usize)>,
+    /// Replies that have come, with the batches that they are about. A network that loses some
+    /// shifts the others.
+    inbound: VecDeque<(u64, Reply)>,
     /// What was announced and not heard yet.
     pub(super) inbox: Vec<Push>,
     /// The watcher wants to hear.
@@ -55,8 +60,24 @@ impl Wire {
         self.is_open = is_open;
     }
 
-    pub(super) fn landed(&mut self) {
-        self.flights = self.flights.saturating_sub(1);
+    /// Replies to a batch have come. Returns the batches that are complete by that, each with its
+    /// number if all its replies are its own.
+    pub(super) fn landed(
+        &mut self,
+        number: u64,
+        replies: Vec<Reply>,
+    ) -> Vec<(Option<u64>, Vec<Reply>)> {
+        self.inbound.extend(replies.into_iter().map(|reply| (number, reply)));
+        let mut complete = Vec::new();
+        while let Some((own, count)) = self.flights.front().copied()
+            && self.inbound.len() >= count
+        {
+            self.flights.pop_front();
+            let taken: Vec<(u64, Reply)> = self.inbound.drain(..count).collect();
+            let number = taken.iter().all(|(of, _)| *of == own).then_some(own);
+            complete.push((number, taken.into_iter().map(|(_, reply)| reply).collect()));
+        }
+        complete
     }
 
     /// The watcher hears once.
@@ -80,7 +101,7 @@ impl Wire {
             return false;
         }
         self.is_broken = true;
-        self.flights > 0 || self.manner == Manner::Listen
+        !self.flights.is_empty() || self.manner == Manner::Listen
     }
 
     /// Whether the replies are about the layout of a cluster, and it is not that of before.
@@ -119,7 +140,8 @@ impl Agent {
             is_open: false,
             is_broken: false,
             process,
-            flights: 0,
+            flights: VecDeque::new(),
+            inbound: VecDeque::new(),
             inbox: Vec::new(),
             hears: false,
             layout: None,
@@ -176,7 +198,8 @@ impl Agent {
         };
         let timeout = LinkEvent::Dialled(Box::new(timeout));
         self.soon(dial.link, timeout, connected + dial.timeout_ms, world);
-        let mut request = self.request(server, dial.link, dial.commands, world);
+        let number = world.id();
+        let mut request = self.request(server, dial.link, number, dial.commands, world);
         request.greeting = Some(sent);
         request.listens = dial.manner == Manner::Listen;
         world.queue.push(now + delay * 3 + 1, Event::Request(request));
@@ -185,9 +208,12 @@ impl Agent {
     pub(super) fn send(&mut self, link: LinkId, commands: Vec<Command>, world: &mut World) {
         let Some(wire) = self.wires.get_mut(&link) else { return };
         let Wire { peer, manner, is_broken, process, .. } = *wire;
-        wire.flights += usize::from(manner == Manner::Talk);
         if is_broken {
             return self.soon(link, closed(), 0, world);
+        }
+        let number = world.id();
+        if manner == Manner::Talk {
+            wire.flights.push_back((number, commands.len()));
         }
         match peer {
             Peer::Sentinel(sentinel) => {
@@ -196,11 +222,14 @@ impl Agent {
                     let replies =
                         commands.map(|command| peers::sentinel(sentinel, command, world)).collect();
                     let event = LinkEvent::Replied { received: self.out.now, replies };
-                    self.soon(link, event, SENTINEL_MS, world);
+                    let (agent, life) = (self.out.agent, self.out.life);
+                    let (event, number) = (Box::new(event), Some(number));
+                    let event = Event::Link { agent, life, link, event, number };
+                    world.queue.push(world.now + SENTINEL_MS, event);
                 }
             }
             Peer::Server(server) => {
-                let mut request = self.request(server, link, commands, world);
+                let mut request = self.request(server, link, number, commands, world);
                 (request.process, request.listens) = (process, manner == Manner::Listen);
                 self.out.joined += u64::from(request.tasks() > world.plan.sizes.slot_tasks);
                 serve::send(request, world);
@@ -212,10 +241,10 @@ impl Agent {
         &self,
         server: usize,
         link: LinkId,
+        number: u64,
         commands: Vec<Command>,
-        world: &mut World,
+        world: &World,
     ) -> Box<Request> {
-        let number = world.id();
         let line = (self.out.agent, self.out.life, link);
         Box::new(Request::new(line, server, world.lives[server], number, commands))
     }
