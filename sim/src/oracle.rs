@@ -8,6 +8,7 @@
 
 mod ends;
 mod live;
+mod pause;
 mod reference;
 mod renewals;
 mod splits;
@@ -92,6 +93,8 @@ pub(super) struct TaskFacts {
     is_split: bool,
     /// The keys beside the lock may be on another server.
     apart: bool,
+    /// The newest pause that was read.
+    pause: Option<pause::Pause>,
 }
 
 /// The result of the newest attempt.
@@ -168,6 +171,7 @@ impl TaskFacts {
             renewal_said: renewals::Said::default(),
             is_split: false,
             apart: shape.apart,
+            pause: None,
         }
     }
 }
@@ -246,9 +250,15 @@ impl Oracle {
                 .and_then(|truth| truth.parts.iter().find(|part| part.task == *task));
             if attempt.beside {
                 let believed = if good { part } else { None };
+                if let Some(part) = believed {
+                    self.read_pause(*task, part, attempt);
+                }
                 self.answered_beside(*task, believed, attempt, world);
                 self.tasks[*task].follow_verdict();
                 continue;
+            }
+            if let (true, Some(part)) = (good, part) {
+                self.read_pause(*task, part, attempt);
             }
             match (good, part, attempt.server) {
                 (true, Some(part), Some(server)) => {
@@ -568,6 +578,7 @@ impl Oracle {
             self.check_verdict(task, view, world);
             self.check_live(task, view, snapshot.at, world);
             self.check_renewals(task, view, world);
+            self.check_pause(task, view, snapshot.at, world);
         }
     }
 

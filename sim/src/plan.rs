@@ -94,6 +94,8 @@ pub enum Act {
     StealBesideLiving { task: usize },
     Persist { task: usize },
     WrongType { task: usize, ms: u64 },
+    Huge { task: usize, ms: u64 },
+    Deploy { task: usize, ms: u64 },
     StrangeLayout { task: usize, ms: u64 },
     RestartServer { server: usize, keeps: Keeps, down_ms: u64, loading_ms: u64 },
     Flush { server: usize },
@@ -101,6 +103,7 @@ pub enum Act {
     EvictLock { task: usize },
     EvictSwitches { task: usize },
     Freeze { server: usize, ms: u64 },
+    Hang { server: usize, agent: usize, ms: u64 },
     Slow { server: usize, each_ms: u64, ms: u64 },
     Busy { server: usize, ms: u64 },
     Refuse { server: usize, why: &'static str, ms: u64 },
@@ -320,6 +323,9 @@ fn draw_task(task: u64, kind: RedisKind, apart: bool, rng: &mut Rng) -> (TaskSpe
     if rng.percent(50) {
         spec.claims = Some(ClaimsSpec { key: key("claims"), fresh_for_ms: 10_000 });
     }
+    if rng.percent(25) {
+        spec.paused_until = Some(key("paused"));
+    }
     spec.grace_ms = rng.weighted(&[(50, 20_000), (30, 5_000), (20, 60_000)]).unwrap_or(20_000);
     spec.wind_down_ms = rng.weighted(&[(60, 30_000), (40, 10_000)]).unwrap_or(30_000);
     spec.blind_after_ms = rng.weighted(&[(60, 60_000), (40, 20_000)]).unwrap_or(60_000);
@@ -408,7 +414,11 @@ fn draw_act(plan: &Plan, kind: RedisKind, rng: &mut Rng) -> Option<Act> {
             21 => Act::SecondHolder { task, ms: ms.min(20_000) },
             22 => Act::StealBesideLiving { task },
             23 => Act::Persist { task },
-            24 => Act::WrongType { task, ms },
+            24 => match rng.below(4) {
+                0..2 => Act::WrongType { task, ms },
+                2 => Act::Huge { task, ms },
+                _ => Act::Deploy { task, ms: ms * 2 },
+            },
             _ => {
                 if rng.percent(50) {
                     Act::StrangeLayout { task, ms }
@@ -431,7 +441,9 @@ fn draw_act(plan: &Plan, kind: RedisKind, rng: &mut Rng) -> Option<Act> {
             8 => Act::FlushOther { server },
             9 => Act::EvictLock { task },
             10 => Act::EvictSwitches { task },
-            11..13 => Act::Freeze { server, ms: ms.min(60_000) },
+            11 => Act::Freeze { server, ms: ms.min(60_000) },
+            12 if rng.percent(70) => Act::Freeze { server, ms: ms.min(60_000) },
+            12 => Act::Hang { server, agent, ms: ms.min(60_000) },
             13 => Act::Slow { server, each_ms: rng.within(5, 60), ms },
             14 => Act::Busy { server, ms: ms.min(30_000) },
             15 => Act::Refuse {

@@ -12,7 +12,7 @@ use lockwatch_watch::redis::reply::{Command, Reply};
 use crate::peers;
 use crate::queue::Event;
 use crate::rng::Rng;
-use crate::server::{Health, Value, error};
+use crate::server::{Health, Value, error, is_too_large};
 use crate::truth::LockState;
 use crate::world::{Cut, Says, Switches, World};
 
@@ -91,6 +91,9 @@ pub(crate) struct PartTruth {
     pub(crate) moved: bool,
     pub(crate) progress: Option<Option<Vec<u8>>>,
     pub(crate) claims: Option<Vec<(Vec<u8>, Vec<u8>)>>,
+    /// The time until which alerts wait, in seconds; `None`: reading it was refused, or it changed
+    /// meanwhile.
+    pub(crate) pause: Option<Option<i64>>,
 }
 
 impl PartTruth {
@@ -351,13 +354,19 @@ fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
             Value::Text(text) => text.clone(),
             Value::Hash(fields) => fields.first().map(|(_, text)| text.clone()).unwrap_or_default(),
             Value::List(length) => length.to_string().into_bytes(),
-            Value::Set(_) => Vec::new(),
+            Value::Set(_) | Value::Huge => Vec::new(),
         })
     });
     let claims = keys.claims.as_ref().filter(|key| allowed(key)).map(|key| {
         match state.get(key, now).map(|entry| &entry.value) {
             Some(Value::Hash(fields)) => fields.clone(),
             _ => Vec::new(),
+        }
+    });
+    let pause = keys.pause.as_ref().filter(|key| allowed(key)).map(|key| {
+        match state.get(key, now).map(|entry| &entry.value) {
+            Some(Value::Text(text)) => std::str::from_utf8(text).ok()?.parse().ok(),
+            _ => None,
         }
     });
     PartTruth {
@@ -377,6 +386,7 @@ fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
         moved: false,
         progress,
         claims,
+        pause,
     }
 }
 
@@ -404,6 +414,9 @@ fn finish(world: &mut World, server: usize, task: usize, truth: &mut BatchTruth)
         lock.dedup();
     } else {
         part.lock = None;
+    }
+    if part.pause != now.pause {
+        part.pause = None;
     }
     part.mixed =
         part.switches != now.switches || part.progress != now.progress || part.claims != now.claims;
@@ -461,14 +474,21 @@ fn answer(request: Request, world: &mut World) -> (usize, BatchTruth) {
     }
     let number = Some(request.number);
     let mut replies = request.replies.clone();
+    let too_large = replies.iter().any(is_too_large);
+    let large = || Failure::new(Unknown::TooLarge, "simulated");
     let event = if let Some(sent) = request.greeting {
         let ended = (is_torn || !whole).then(|| Failure::new(Unknown::Closed, "simulated"));
-        if is_torn {
+        let ended = if too_large { Some(large()) } else { ended };
+        if too_large {
+            replies.clear();
+        } else if is_torn {
             let left = world.rng.below(replies.len() as u64);
             replies.truncate(usize::try_from(left).unwrap_or(0));
         }
         let dialled = Dialled { sent, received: Mono(0), auth: None, replies, ended };
         request.comes(LinkEvent::Dialled(Box::new(dialled)), number)
+    } else if too_large {
+        request.comes(LinkEvent::Failed(large()), None)
     } else if is_torn {
         // Incomplete replies are none.
         request.breaks()

@@ -4,7 +4,7 @@
 mod commands;
 mod info;
 
-pub(crate) use commands::error;
+pub(crate) use commands::{error, is_too_large};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -26,6 +26,8 @@ pub(crate) enum Value {
     Hash(Vec<(Vec<u8>, Vec<u8>)>),
     Set(Vec<Vec<u8>>),
     List(u64),
+    /// A hash that is larger than an agent reads.
+    Huge,
 }
 
 /// A value and its expiry on the server's clock.
@@ -244,7 +246,7 @@ impl Server {
         let gone = match &entry.value {
             Value::Hash(fields) => fields.is_empty(),
             Value::Set(members) => members.is_empty(),
-            Value::Text(_) | Value::List(_) => false,
+            Value::Text(_) | Value::List(_) | Value::Huge => false,
         };
         self.put(key, (!gone).then_some(entry), now);
     }

@@ -19,7 +19,7 @@ use crate::plan::{Plan, address};
 use crate::queue::{Event, Queue};
 use crate::rng::Rng;
 use crate::serve::{Line, Request};
-use crate::server::{Clock, Health, Server};
+use crate::server::{Clock, Health, Server, Value};
 use crate::truth::{Cause, Generation, LockState, Past, What};
 pub(crate) use acts::Heal;
 pub(crate) use cluster::Layout;
@@ -154,6 +154,14 @@ pub(crate) struct Task {
     /// Releases of the lock: by whom, on which server, and when.
     pub(crate) releases: VecDeque<Release>,
     pub(crate) rng: Rng,
+}
+
+impl Task {
+    /// Whether its key is larger than an agent reads.
+    fn is_huge(&self, server: usize, world: &World) -> bool {
+        let entry = || world.servers[server].get(&self.keys.lock, world.now);
+        self.odd.is_some() && entry().is_some_and(|entry| entry.value == Value::Huge)
+    }
 }
 
 /// A release of a lock by its holder.
@@ -470,6 +478,7 @@ impl World {
             && told.refuses.is_none()
             && told.forbids.is_none()
             && !told.alone
+            && !self.tasks.iter().any(|task| task.is_huge(server, self))
             && self.paused_until[agent] <= self.now
     }
 

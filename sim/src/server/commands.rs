@@ -41,6 +41,7 @@ impl Server {
             }
             b"HSCAN" => match self.get(key, now).map(|entry| &entry.value) {
                 None => scanned(Vec::new()),
+                Some(Value::Huge) => error(TOO_LARGE, ""),
                 Some(Value::Hash(fields)) => scanned(
                     fields.iter().flat_map(|(field, value)| [bytes(field), bytes(value)]).collect(),
                 ),
@@ -85,7 +86,7 @@ impl Server {
                 match entry(self).map(|entry| entry.value) {
                     None => &b"none"[..],
                     Some(Value::Text(_)) => b"string",
-                    Some(Value::Hash(_)) => b"hash",
+                    Some(Value::Hash(_) | Value::Huge) => b"hash",
                     Some(Value::Set(_)) => b"set",
                     Some(Value::List(_)) => b"list",
                 }
@@ -138,6 +139,14 @@ impl Server {
         let named = words.iter().skip(1).any(|word| word.ends_with(ending));
         (named && name != b"ECHO").then(|| error("NOPERM", "No permissions to access a key"))
     }
+}
+
+/// The code of a reply that stands for one that is larger than an agent reads.
+const TOO_LARGE: &str = "TOO-LARGE";
+
+/// Whether the reply stands for one that is larger than an agent reads.
+pub(crate) fn is_too_large(reply: &Reply) -> bool {
+    matches!(reply, Reply::Error(error) if error.code == TOO_LARGE.as_bytes())
 }
 
 /// An error reply.

@@ -11,30 +11,96 @@ use crate::truth::{Cause, What};
 /// An event that ends a fault, or that another event causes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Heal {
-    Switch { task: usize, user: usize },
-    Look { task: usize },
-    Odd { task: usize, fault: u64 },
-    Start { server: usize, keeps: Keeps, loading_ms: u64 },
-    Loaded { server: usize },
-    Thaw { server: usize },
-    Ready { server: usize },
-    Quick { server: usize },
-    Accepts { server: usize },
-    Allows { server: usize },
-    Link { agent: usize, server: usize, what: usize, fault: u64 },
-    Phantom { task: usize, left: u64 },
-    GiveBack { task: usize, number: u64 },
-    Promote { to: usize, old: OldMaster, ms: u64 },
-    Kill { server: usize },
-    Freeze { server: usize },
-    Follow { server: usize },
-    Names { sentinel: usize, server: usize },
-    Sentinel { sentinel: usize, fault: u64 },
-    Lag { server: usize, lag_ms: u64 },
-    SecondGone { task: usize },
-    Layout { server: usize },
-    Alone { server: usize },
-    Together { server: usize },
+    Switch {
+        task: usize,
+        user: usize,
+    },
+    Look {
+        task: usize,
+    },
+    Odd {
+        task: usize,
+        fault: u64,
+    },
+    Start {
+        server: usize,
+        keeps: Keeps,
+        loading_ms: u64,
+    },
+    Loaded {
+        server: usize,
+    },
+    Thaw {
+        server: usize,
+    },
+    Ready {
+        server: usize,
+    },
+    Quick {
+        server: usize,
+    },
+    Accepts {
+        server: usize,
+    },
+    Allows {
+        server: usize,
+    },
+    Link {
+        agent: usize,
+        server: usize,
+        what: usize,
+        fault: u64,
+    },
+    Phantom {
+        task: usize,
+        left: u64,
+    },
+    GiveBack {
+        task: usize,
+        number: u64,
+    },
+    Promote {
+        to: usize,
+        old: OldMaster,
+        ms: u64,
+    },
+    Kill {
+        server: usize,
+    },
+    Freeze {
+        server: usize,
+    },
+    /// An agent reads its configuration again.
+    Reload {
+        agent: usize,
+    },
+    Follow {
+        server: usize,
+    },
+    Names {
+        sentinel: usize,
+        server: usize,
+    },
+    Sentinel {
+        sentinel: usize,
+        fault: u64,
+    },
+    Lag {
+        server: usize,
+        lag_ms: u64,
+    },
+    SecondGone {
+        task: usize,
+    },
+    Layout {
+        server: usize,
+    },
+    Alone {
+        server: usize,
+    },
+    Together {
+        server: usize,
+    },
 }
 
 impl World {
@@ -81,6 +147,8 @@ impl World {
             | Act::StealBesideLiving { .. }
             | Act::Persist { .. }
             | Act::WrongType { .. }
+            | Act::Huge { .. }
+            | Act::Deploy { .. }
             | Act::StrangeLayout { .. } => self.act_on_workers(act),
             Act::RestartServer { server, keeps, down_ms, loading_ms } => {
                 if self.servers[server].health == Health::Up {
@@ -134,6 +202,11 @@ impl World {
                         self.after(ms, Heal::Switch { task, user });
                     }
                 }
+            }
+            Act::Hang { server, agent, ms } => {
+                // A server that hangs while the configuration is read again and again.
+                self.act(Act::Freeze { server, ms });
+                (1..=ms / 1_500).for_each(|turn| self.after(turn * 1_500, Heal::Reload { agent }));
             }
             Act::Freeze { server, ms } => {
                 if self.servers[server].health == Health::Up {
@@ -282,6 +355,7 @@ impl World {
                     self.stop_server(server);
                 }
             }
+            Heal::Reload { agent } => self.act(Act::Reload { agent }),
             Heal::Freeze { server } => {
                 if self.servers[server].health == Health::Up {
                     self.servers[server].health = Health::Frozen;

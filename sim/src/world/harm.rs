@@ -91,6 +91,8 @@ impl World {
                 }
             }
             Act::WrongType { task, ms } => self.make_odd(task, ms, Value::List(3)),
+            Act::Huge { task, ms } => self.make_odd(task, ms, Value::Huge),
+            Act::Deploy { task, ms } => self.deploy(task, ms),
             Act::StrangeLayout { task, ms } => {
                 let odd = vec![(b"owner".to_vec(), b"somebody".to_vec())];
                 self.make_odd(task, ms, Value::Hash(odd));
@@ -175,6 +177,8 @@ impl World {
         let value = match (value, self.tasks[task].redisson) {
             // For a lock that is a string, a hash is the wrong type.
             (Value::Hash(fields), _) => Value::Hash(fields),
+            (Value::Huge, true) => Value::Huge,
+            (Value::Huge, false) => Value::List(3),
             (_, true) => Value::Text(b"x".to_vec()),
             (value, false) => value,
         };
@@ -183,6 +187,18 @@ impl World {
         self.servers[server].put(&key, Some(Entry { value, deadline: None }), now);
         self.note_changes();
         self.after(ms, Heal::Odd { task, fault: self.fault });
+    }
+
+    /// A deploy script asks alerts to wait.
+    fn deploy(&mut self, task: usize, ms: u64) {
+        let (server, now) = (self.besides[task], self.now);
+        let Some(key) = self.tasks[task].keys.pause.clone() else { return };
+        if self.servers[server].writable() {
+            let until = self.servers[server].clock.at(now + ms) / 1_000;
+            let value = Value::Text(until.to_string().into_bytes());
+            self.servers[server].put(&key, Some(Entry { value, deadline: None }), now);
+            self.note_changes();
+        }
     }
 
     /// A client holds the lock for a second without its application ever learning that.

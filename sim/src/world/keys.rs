@@ -19,12 +19,13 @@ pub(crate) struct Keys {
     pub(crate) switches: Vec<Arc<[u8]>>,
     pub(crate) progress: Option<Arc<[u8]>>,
     pub(crate) claims: Option<Arc<[u8]>>,
+    pub(crate) pause: Option<Arc<[u8]>>,
 }
 
 impl Keys {
     /// All keys except the lock.
     pub(crate) fn beside(&self) -> impl Iterator<Item = &Arc<[u8]>> {
-        self.switches.iter().chain(&self.progress).chain(&self.claims)
+        self.switches.iter().chain(&self.progress).chain(&self.claims).chain(&self.pause)
     }
 
     fn of(spec: &TaskSpec) -> Keys {
@@ -47,6 +48,7 @@ impl Keys {
             switches,
             progress,
             claims: spec.claims.as_ref().map(|claims| claims.key.as_slice().into()),
+            pause: spec.paused_until.as_deref().map(Into::into),
         }
     }
 }
