@@ -29,8 +29,8 @@ use lockwatch_judge::spec::SchemeKind;
 use crate::config::{
     Config, Endpoint, HostPort, PasswordSource, RedisConfig, SingleLock, duration_text,
 };
-use crate::output::identity::escape;
 use crate::redis::{Connection, Failure, connect};
+use crate::text::identity::escape;
 use findings::Findings;
 use plan::Plan;
 use scan::{Pace, Walked};

@@ -33,7 +33,7 @@ pub mod sampler;
 pub mod status;
 mod stop;
 pub mod telemetry;
-pub mod terminal;
+pub mod text;
 pub mod trace;
 
 #[cfg(test)]

@@ -13,7 +13,8 @@ use lockwatch::http::{self, HttpContext, Limits};
 use lockwatch::output::events::EventLog;
 use lockwatch::output::history::History;
 use lockwatch::record::Recorder;
-use lockwatch::{agent, demo, discover, explain, man, replay, status, telemetry, terminal};
+use lockwatch::text::terminal;
+use lockwatch::{agent, demo, discover, explain, man, replay, status, telemetry};
 use tokio_util::sync::CancellationToken;
 
 /// glibc's takes a quarter more of the processor with 10,000 locks, and grew over hours: it keeps

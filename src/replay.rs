@@ -21,8 +21,8 @@ use lockwatch_judge::input::{Input, Outcome};
 use lockwatch_judge::time::{AgentWall, Mono};
 use serde_json::json;
 
-use crate::output::identity::escape;
 use crate::record::reader::{self, Entry, Run};
+use crate::text::identity::escape;
 use changes::Change;
 use chronicle::{Chronicle, Story};
 use pager::When;

@@ -22,7 +22,7 @@ use screen::Screen;
 use crate::cli::DEFAULT_AGENT;
 use crate::http::client::{self, Answer};
 use crate::stop::Stop;
-use crate::terminal::{self, Style, Terminal, safe, safe_json};
+use crate::text::terminal::{self, Style, Terminal, safe, safe_json};
 
 /// Time limit for the agent's response: below the ten seconds that monitoring systems usually allow
 /// a check.

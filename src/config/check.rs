@@ -12,7 +12,7 @@ use super::duration::{parse_ms, text as duration_text};
 use super::routes::{Destination, GROUP_WAIT_DEFAULT_MS, Labels, Routes, pairs};
 use super::values::foreign_duration_ms;
 use super::{Config, Login, RedisConfig, Servers, ms, read_text, yaml};
-use crate::output::identity::escape;
+use crate::text::identity::escape;
 
 /// A free lock must be confirmed by a second reading that is at least this many milliseconds later.
 const CONFIRMATION_MS: u64 = 250;

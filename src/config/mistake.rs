@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::fmt;
 
 use super::locate::{self, Position};
-use crate::output::identity::without_login;
+use crate::text::identity::without_login;
 
 /// Maximum number of reported mistakes. In a file with more, many have the same cause.
 const TOLD_MAX: usize = 100;

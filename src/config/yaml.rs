@@ -5,7 +5,7 @@ use serde_yaml::Value;
 
 use super::locate::Position;
 use super::mistake::ConfigErrors;
-use crate::output::identity::{is_plain, without_login};
+use crate::text::identity::{is_plain, without_login};
 
 /// Maximum length of an error message in characters. A longer one loses its beginning, which is the
 /// path: the cause stands at the end.

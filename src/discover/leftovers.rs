@@ -13,8 +13,8 @@ use super::groups::Sorted;
 use super::library::{Laid, Role, locks_of, queue, timeouts, token};
 use super::scan::{Pace, ask_all, ttl_ms};
 use crate::config::acl::quoted;
-use crate::output::identity::escape;
 use crate::redis::{Connection, Failure};
+use crate::text::identity::escape;
 
 /// Maximum number of locks in one batch: each needs several commands.
 const LOCKS_PER_BATCH: usize = 50;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::shape::is_lock_word;
-use crate::output::identity::{digest, escape};
 use crate::output::json;
+use crate::text::identity::{digest, escape};
 
 /// Maximum length of a task's name in characters.
 const NAME_CHARS: usize = 60;

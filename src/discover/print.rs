@@ -11,7 +11,7 @@ use super::leftovers::{Kind, Leftover};
 use super::library::Laid;
 use super::name::{Names, yaml, yaml_text};
 use crate::config::{KEY_BYTES_MAX, PasswordSource, RedisConfig, Servers};
-use crate::output::identity::escape;
+use crate::text::identity::escape;
 
 /// Maximum number of listed keys of one kind that are not tasks.
 const LISTED_MAX: usize = 50;

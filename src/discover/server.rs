@@ -10,8 +10,8 @@ use lockwatch_watch::redis::reply::Reply;
 
 use crate::config::acl::{self, ServerVersion};
 use crate::config::{ClusterConfig, HostPort, Peers, RedisConfig, Servers};
-use crate::output::identity::escape;
 use crate::redis::{Connection, Failure};
+use crate::text::identity::escape;
 
 /// The server that is scanned.
 #[derive(Clone, Debug)]

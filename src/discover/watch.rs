@@ -13,9 +13,9 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::clock::Clock;
 use crate::config::{Config, duration_text};
 use crate::engine::{Engine, INPUTS};
-use crate::output::identity::{holder_label, list};
 use crate::published::Unanswered;
 use crate::sampler::{self, Assignment};
+use crate::text::identity::{holder_label, list};
 use crate::trace::Traces;
 
 /// Interval between readings. It is short enough that only one whole second fits as the lease.

@@ -8,7 +8,7 @@ use super::{PageDue, TimeToPage};
 use crate::alerts::{self, Condition};
 use crate::config::check::{down_after_ms, lease_ms};
 use crate::config::duration_text;
-use crate::output::clock::seconds;
+use crate::text::instants::seconds;
 
 /// All critical alerts of the task.
 pub(super) fn due(seen: Seen<'_>) -> Vec<PageDue> {

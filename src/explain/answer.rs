@@ -2,8 +2,8 @@
 
 use super::seen::{Seen, not_known};
 use super::{Explanation, alerts, configured, deciding, evidence, rules};
-use crate::output::clock::rfc3339;
 use crate::output::reason::{lock_only, sentence};
+use crate::text::instants::rfc3339;
 
 /// Why the task has its verdict.
 pub fn explanation(seen: Seen<'_>) -> Explanation {

@@ -9,8 +9,8 @@ use lockwatch_judge::spec::{ProgressSource, WantedSource};
 use lockwatch_judge::verdict::{LockFact, Rule, Wanted};
 
 use super::seen::{Seen, server, span};
-use crate::output::identity::{escape, list};
 use crate::output::reason::is_counted;
+use crate::text::identity::{escape, list};
 use crate::trace::{holder_name, none_or};
 
 /// Maximum number of users or holders that are named.

@@ -9,7 +9,7 @@ use lockwatch_judge::spec::WantedSource;
 use super::Evidence;
 use super::deciding::wanted_line;
 use super::seen::{Seen, not_known, server, span};
-use crate::output::identity::{escape, list};
+use crate::text::identity::{escape, list};
 use crate::trace::{holder_name, none_or};
 
 /// Maximum number of names in a list.

@@ -13,9 +13,9 @@ use super::{Explanation, Seen, Trace, Watched, explanation};
 use crate::clock::Clock;
 use crate::config::{Config, RedisConfig};
 use crate::engine::{Engine, INPUTS};
-use crate::output::nearest::no_such_task;
 use crate::published::{Published, Unanswered};
 use crate::sampler::{self, Assignment};
+use crate::text::nearest::no_such_task;
 use crate::trace::Traces;
 
 /// Time for connecting and for a confirmation, in addition to the timeout.

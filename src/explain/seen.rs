@@ -7,9 +7,9 @@ use lockwatch_judge::time::{Mono, ServerTime};
 
 use super::{NotKnown, Trace};
 use crate::config::duration_text;
-use crate::output::clock::{rfc3339, seconds};
-use crate::output::identity::escape;
 use crate::published::Published;
+use crate::text::identity::escape;
+use crate::text::instants::{rfc3339, seconds};
 
 /// Durations up to this many milliseconds are shown with tenths of a second.
 const FINE_MS: u64 = 120_000;

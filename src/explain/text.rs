@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::seen::span;
 use super::{Evidence, ExchangeShown, Explanation, NotKnown, PageDue, RuleGave};
-use crate::output::identity::escape;
+use crate::text::identity::escape;
 
 /// Maximum columns of a line, if it can be broken.
 const COLUMNS: usize = 96;

@@ -10,8 +10,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::seen::{Seen, not_known, server, span};
 use super::{ExchangeShown, TraceShown};
-use crate::output::clock::seconds;
-use crate::output::identity::escape;
+use crate::text::identity::escape;
+use crate::text::instants::seconds;
 use crate::trace::{Asked, Exchange, Ticket};
 
 /// Maximum wait, whatever the interval.

@@ -10,7 +10,7 @@ use super::etag::tagged_content;
 use super::page::html::Text;
 use super::reply::{Reply, with_header};
 use super::routes::Site;
-use crate::output::identity::escape;
+use crate::text::identity::escape;
 
 const SVG: &str = "image/svg+xml";
 const HEIGHT: usize = 20;

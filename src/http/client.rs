@@ -12,8 +12,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_e
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::output::identity::without_login;
-use crate::terminal::safe;
+use crate::text::identity::without_login;
+use crate::text::terminal::safe;
 
 /// Default time limit for a whole response.
 const PATIENCE: Duration = Duration::from_secs(15);

@@ -26,7 +26,7 @@ use super::etag::tagged_content;
 use super::reply::{Reply, as_page, pieces, reply};
 use super::routes::Site;
 use crate::output::history::About;
-use crate::output::identity::escape;
+use crate::text::identity::escape;
 use query::ListQuery;
 use shell::Shell;
 use task::TaskQuery;

@@ -34,10 +34,10 @@ use super::live::{Feed, SCRIPT};
 use super::parameters::{Refusal, is_well_escaped, parameters};
 use super::reply::{Reply, json_error, metrics_page, text, with_header};
 use crate::output::exposition::{Pages, Variant};
-use crate::output::metrics::Selection;
-use crate::output::nearest::no_such_metric;
+use crate::output::metrics::{Selection, TABLE};
 use crate::output::negotiate::{self, Coding};
 use crate::published::{Published, Unanswered};
+use crate::text::nearest::no_such_metric;
 
 /// Maximum size of a request's body in bytes; no route reads one.
 const BODY_BYTES_MAX: u64 = 1 << 10;
@@ -281,7 +281,8 @@ fn selection(query: Option<&str>) -> Result<Selection, Refusal> {
     let parameters = parameters(query)?;
     let names =
         parameters.iter().filter(|(name, _)| name == "name[]").map(|(_, value)| value.as_str());
-    Selection::of(names).map_err(|name| Refusal::new(no_such_metric(name)))
+    let metrics = TABLE.iter().map(|metric| metric.name);
+    Selection::of(names).map_err(|name| Refusal::new(no_such_metric(name, metrics)))
 }
 
 /// Why the snapshot must not be taken as current, if it is older than `age_max`.

@@ -17,8 +17,8 @@ use lockwatch_judge::time::Mono;
 use lockwatch_judge::verdict::Verdict;
 use tracing::Level;
 
-use super::clock::{rfc3339, seconds, signed_seconds};
-use super::identity::{escape, holder_label, list};
+use crate::text::identity::{escape, holder_label, list};
+use crate::text::instants::{rfc3339, seconds, signed_seconds};
 use limit::{Admission, Limiter, Suppressed};
 
 /// Maximum number of holders or users that one line names.

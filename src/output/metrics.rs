@@ -24,11 +24,11 @@ use prometheus_client::encoding::{
 };
 use prometheus_client::metrics::MetricType;
 
-use super::clock::{seconds, signed_seconds};
-use super::identity::{escape, holder_label};
 use super::process::Process;
 use crate::published::{Published, ReloadStatus};
 use crate::telemetry;
+use crate::text::identity::{escape, holder_label};
+use crate::text::instants::{seconds, signed_seconds};
 pub use part::Page;
 pub use selection::Selection;
 use table::{Emit, Number, Reading};

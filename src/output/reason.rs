@@ -7,8 +7,8 @@ use lockwatch_judge::snapshot::{SplitView, TaskView};
 use lockwatch_judge::spec::WantedSource;
 use lockwatch_judge::verdict::{Rule, Verdict, Wanted};
 
-use super::clock::seconds;
-use super::identity::{escape, holder_label, list};
+use crate::text::identity::{escape, holder_label, list};
+use crate::text::instants::seconds;
 
 /// Maximum number of holders that are named.
 const NAMED_MAX: usize = 4;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use lockwatch_judge::spec::WatchSpec;
 
 use crate::config::threshold::{self, Threshold};
-use crate::output::identity::{escape, list};
-use crate::output::nearest::nearest;
+use crate::text::identity::{escape, list};
+use crate::text::nearest::nearest;
 
 /// The name that stands for all tasks.
 const ALL_TASKS: &str = "*";

@@ -119,7 +119,7 @@ impl Chronicle {
                 story.pager.end(when, &mut story.pages);
                 let text = format!(
                     "{} left the configuration",
-                    crate::output::identity::escape(name.as_bytes())
+                    crate::text::identity::escape(name.as_bytes())
                 );
                 story.entries.push(Entry { wall: when.wall, kind: "removed", text });
             }
@@ -286,7 +286,7 @@ impl Readable {
 
 fn about(task: &lockwatch_judge::spec::TaskSpec, redis: &str) -> String {
     use crate::config::duration_text;
-    use crate::output::identity::escape;
+    use crate::text::identity::escape;
     let mut text = format!(
         "redis {}, key {}; grace {}, settle {}, wind_down {}, blind_after {}",
         escape(redis.as_bytes()),

@@ -9,8 +9,8 @@ use super::chronicle::Story;
 use super::difference::{self, Difference};
 use super::pager::{Span, SpanKind};
 use super::{Hole, Section};
-use crate::output::clock::{rfc3339, seconds};
-use crate::output::identity::escape;
+use crate::text::identity::escape;
+use crate::text::instants::{rfc3339, seconds};
 
 /// The delays that are not part of an alert's instant.
 const ON_TOP: &str = "scrape, evaluation and group_wait come on top";

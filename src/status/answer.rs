@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 use serde::{Deserialize, Deserializer};
 
-use crate::terminal::safe;
+use crate::text::terminal::safe;
 
 /// Text from the agent that a terminal may show. It is escaped during deserialization, so that no
 /// raw text can reach the terminal.

@@ -1,7 +1,7 @@
 //! The severity of one task and of all, and the exit code.
 
 use super::answer::Task;
-use crate::terminal::Style;
+use crate::text::terminal::Style;
 
 /// The severity. Of several tasks the greatest counts: a certain problem ranks above an unknown
 /// state.

@@ -3,7 +3,7 @@
 use super::answer::{Holder, OneTask, Past, Switch, Task, Unknown, Witness};
 use super::judge::{judge, switches_lost};
 use super::words::{duration, held_for, instant, lease_left, names, why};
-use crate::terminal::{Style, Terminal, cut, pad, width, wrap};
+use crate::text::terminal::{Style, Terminal, cut, pad, width, wrap};
 
 /// Columns of the names on the left.
 const NAMES: usize = 15;

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use super::answer::{Redis, Task, Tasks};
 use super::judge::{Judgement, counts, judge};
 use super::words::{duration, held_for, instant, lease_left, short_holders, wanted, why};
-use crate::terminal::{Style, Terminal, cut, pad, width, wrap};
+use crate::text::terminal::{Style, Terminal, cut, pad, width, wrap};
 
 /// Columns between two columns of the table.
 const GAP: usize = 2;

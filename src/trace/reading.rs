@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Asked;
 use super::redact::holder_field;
-use crate::output::clock::rfc3339;
-use crate::output::identity::{digest, escape, holder_label, list};
+use crate::text::identity::{digest, escape, holder_label, list};
+use crate::text::instants::rfc3339;
 
 /// Maximum number of names in a list.
 const NAMED_MAX: usize = 20;

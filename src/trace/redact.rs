@@ -10,7 +10,7 @@ use lockwatch_watch::redis::scheme;
 use serde::{Deserialize, Serialize};
 
 use super::reading::instance_label;
-use crate::output::identity::{digest, escape};
+use crate::text::identity::{digest, escape};
 
 /// Maximum number of items of a list that are shown.
 const ITEMS_MAX: usize = 40;

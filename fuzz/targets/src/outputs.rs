@@ -9,12 +9,12 @@ use std::time::Instant;
 use lockwatch::output::events::describe;
 use lockwatch::output::exposition::{self, Variant};
 use lockwatch::output::history::History;
-use lockwatch::output::identity::{digest, escape};
 use lockwatch::output::json::{self, TaskFilter, TaskList};
 use lockwatch::output::metrics::Selection;
 use lockwatch::output::negotiate::{Coding, Format};
 use lockwatch::published::{Published, ReloadStatus};
 use lockwatch::status::{self, StatusOptions};
+use lockwatch::text::identity::{digest, escape};
 use lockwatch::trace;
 use lockwatch_judge::input::{Attestation, Generation, Input, Outcome, Role, Sample, Standing};
 use lockwatch_judge::reading::{

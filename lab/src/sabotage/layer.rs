@@ -45,7 +45,8 @@ const DEAR: [&str; 2] = ["random", "simulation"];
 const FOREIGN: [&str; 6] =
     ["redisson", "dashboards::", "runbooks::", "alerts::", "alert_examples::", "campaign"];
 /// Folders of the program, each with the integration tests about it.
-const ROOMS: [(&str, &[&str]); 11] = [
+const ROOMS: [(&str, &[&str]); 12] = [
+    ("src/text", &["exposition::", "outputs::", "api::", "pages::"]),
     ("src/output/", &["exposition::", "outputs::", "api::", "pages::"]),
     ("src/http", &["http::", "api::", "live_feed::", "pages::", "exposition::"]),
     ("src/sampler", &["sampler::", "faults::", "failover::faults", "failover::replicated"]),

@@ -13,8 +13,8 @@ use lockwatch_judge::time::AgentWall;
 use super::html::Text;
 use super::timeline::{Instant, Mark, Span, Stretch, Timeline, What};
 use super::words::{lasted, limit, running};
-use crate::output::clock::rfc3339;
-use crate::output::identity::{escape, holder_label, list};
+use crate::text::identity::{escape, holder_label, list};
+use crate::text::instants::rfc3339;
 
 /// Maximum number of holders with a lane of their own; others share the last one.
 const HOLDERS_MAX: usize = 6;

@@ -11,9 +11,9 @@ use super::html::Text;
 use super::moving::{Markup, Moment};
 use super::row::{self, Pulse, holder_and_host, on_agents_clock, present};
 use super::words::{lasted, limit, running};
-use crate::output::clock::rfc3339;
-use crate::output::identity::{escape, holder_label, list};
 use crate::published::Published;
+use crate::text::identity::{escape, holder_label, list};
+use crate::text::instants::rfc3339;
 
 /// Maximum number of names in one place.
 const NAMED_MAX: usize = 20;

@@ -13,8 +13,8 @@ use super::query::{Group, ListQuery};
 use super::redises;
 use super::row::{COLUMNS, Pulse, Row, rank};
 use super::shell::Shell;
-use crate::output::identity::escape;
 use crate::published::Published;
+use crate::text::identity::escape;
 
 /// Maximum number of tasks on the page.
 const ROWS_MAX: usize = 2_000;

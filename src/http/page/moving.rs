@@ -10,8 +10,8 @@ use lockwatch_judge::time::{AgentWall, Mono};
 use super::html::Text;
 use super::row::Pulse;
 use super::words::running;
-use crate::output::clock::rfc3339;
 use crate::published::Published;
+use crate::text::instants::rfc3339;
 
 /// A lease of which less than this fraction (1/3) is left indicates a missed renewal.
 const LOW: u64 = 3;

@@ -8,7 +8,7 @@ use lockwatch_judge::input::{Role, WakeUpState};
 use lockwatch_judge::snapshot::{NodeView, RedisView};
 
 use super::html::Text;
-use crate::output::identity::escape;
+use crate::text::identity::escape;
 
 const COLUMNS: [&str; 6] = ["Name", "State", "Address", "Role", "Changes", "What to do"];
 

@@ -14,9 +14,9 @@ use super::html::{self, Exact, Text};
 use super::moving::{Markup, Moment};
 use super::words::lasted;
 use crate::http::client::segment;
-use crate::output::identity::{escape, holder_label, list};
 use crate::output::reason::{self, is_counted};
 use crate::published::Published;
+use crate::text::identity::{escape, holder_label, list};
 
 /// Columns of the table of tasks.
 pub(super) const COLUMNS: [&str; 9] = [

@@ -8,7 +8,7 @@ use lockwatch_judge::spec::{ProgressSource, TaskSpec, WantedSource};
 
 use super::html::Text;
 use super::words::limit;
-use crate::output::identity::{escape, list};
+use crate::text::identity::{escape, list};
 
 /// Maximum number of keys that are named.
 const NAMED_MAX: usize = 20;

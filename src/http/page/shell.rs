@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::html::{Exact, Text};
-use crate::output::clock::rfc3339;
 use crate::published::Published;
+use crate::text::instants::rfc3339;
 
 /// A page around its contents.
 pub(super) struct Shell<'a> {

@@ -18,12 +18,12 @@ use super::timeline::timeline;
 use super::words::limit;
 use crate::http::client::segment;
 use crate::http::parameters::lenient;
-use crate::output::clock::rfc3339;
 use crate::output::events::describe;
 use crate::output::history::Kept;
-use crate::output::identity::escape;
 use crate::output::reason;
 use crate::published::Published;
+use crate::text::identity::escape;
+use crate::text::instants::rfc3339;
 
 /// The windows of the timeline in milliseconds, by their word in the query.
 const WINDOWS: [(&str, u64); 4] =

@@ -3,7 +3,7 @@
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::verdict::{Verdict, Wanted};
 
-use crate::output::identity::{escape, holder_label};
+use crate::text::identity::{escape, holder_label};
 
 /// A task matches if each list that is not empty has a matching value.
 #[derive(Clone, Debug, Default)]

@@ -5,8 +5,8 @@ use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 use serde::Serialize;
 
-use crate::output::clock::{rfc3339, seconds};
 use crate::published::Published;
+use crate::text::instants::{rfc3339, seconds};
 
 #[derive(Serialize)]
 pub(super) struct UnknownJson {

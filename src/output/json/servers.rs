@@ -11,8 +11,8 @@ use serde::Serialize;
 use super::part::{
     CountJson, HistogramJson, UnknownJson, counts, histogram_json, server, unknown_json,
 };
-use crate::output::clock::{seconds, signed_seconds};
-use crate::output::identity::escape;
+use crate::text::identity::escape;
+use crate::text::instants::{seconds, signed_seconds};
 
 #[derive(Serialize)]
 pub(super) struct RedisJson<'a> {

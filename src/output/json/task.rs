@@ -15,10 +15,10 @@ use serde::Serialize;
 use super::part::{
     CountJson, HistogramJson, UnknownJson, agent, counts, histogram_json, server, unknown_json,
 };
-use crate::output::clock::seconds;
-use crate::output::identity::{escape, holder_label};
 use crate::output::reason::{is_counted, lock_only, sentence};
 use crate::published::Published;
+use crate::text::identity::{escape, holder_label};
+use crate::text::instants::seconds;
 
 #[derive(Serialize)]
 pub(super) struct TaskJson<'a> {

@@ -6,7 +6,7 @@ use std::io;
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
-use crate::output::identity::is_plain;
+use crate::text::identity::is_plain;
 
 /// `value` as JSON on one line. No value here can fail to serialize.
 pub fn text(value: &impl Serialize) -> String {

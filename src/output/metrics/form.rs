@@ -17,8 +17,8 @@ use prometheus_client::registry::Registry;
 use super::part::write_classic;
 use super::table::{Metric, Number, Reading, Source, TABLE};
 use super::{Labels, describe, write_counter, write_gauge, write_histogram};
-use crate::output::clock::{seconds, signed_seconds};
 use crate::output::negotiate::Format;
+use crate::text::instants::{seconds, signed_seconds};
 
 /// Stands in a form where a task's own labels will. No name and no value that is written there has
 /// it.

@@ -22,9 +22,9 @@ use super::form::Form;
 use super::selection::Selection;
 use super::table::{Metric, Source};
 use super::{Agent, Bases, Labelled, write_family};
-use crate::output::identity::escape;
 use crate::output::negotiate::Format;
 use crate::published::{Published, ReloadStatus};
+use crate::text::identity::escape;
 
 /// Few descriptions are longer.
 const HEAD_BYTES: usize = 512;

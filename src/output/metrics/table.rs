@@ -15,7 +15,7 @@ use lockwatch_judge::time::ServerTime;
 use lockwatch_judge::verdict::{Verdict, Wanted};
 
 use super::{Agent, holder_series, info_labels};
-use crate::output::identity::{escape, fingerprint};
+use crate::text::identity::{escape, fingerprint};
 
 /// One row of the table.
 #[derive(Debug)]

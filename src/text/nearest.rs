@@ -1,7 +1,6 @@
 //! Suggestions of similar names for a name that does not exist.
 
 use super::identity::escape;
-use super::metrics::TABLE;
 
 /// Maximum number of names that are suggested.
 const SUGGESTED_MAX: usize = 3;
@@ -14,8 +13,7 @@ pub fn no_such_task<'a>(name: &str, tasks: impl Iterator<Item = &'a str>) -> Str
 }
 
 /// The message for a name that no metric has.
-pub fn no_such_metric(name: &str) -> String {
-    let metrics = TABLE.iter().map(|metric| metric.name);
+pub fn no_such_metric<'a>(name: &str, metrics: impl Iterator<Item = &'a str>) -> String {
     nothing_called("metric", name, metrics, "/metrics without parameters has them all")
 }
 

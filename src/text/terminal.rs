@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use terminal_size::terminal_size_of;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::output::identity::is_plain;
+use super::identity::is_plain;
 
 /// Columns if their number is not known.
 const COLUMNS_DEFAULT: usize = 100;
