@@ -23,6 +23,7 @@ mod locate;
 mod login;
 mod mistake;
 mod peers;
+mod place;
 mod redises;
 pub mod routes;
 pub mod schema;
@@ -389,9 +390,9 @@ fn mapping<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
 }
 
 /// The flag that a place of [`single_lock_document`] was made from.
-fn flag_of(place: &mistake::Place) -> &'static str {
+fn flag_of(place: &place::Place) -> &'static str {
     match place.steps.last() {
-        Some(mistake::Step::Field(field)) => match field.as_str() {
+        Some(place::Step::Field(field)) => match field.as_str() {
             "username" => "--redis.username",
             "password_file" => "--redis.password-file",
             "password_env" => "--redis.password-env",

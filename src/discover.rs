@@ -9,6 +9,7 @@ mod groups;
 mod hints;
 mod leftovers;
 mod library;
+mod likely;
 mod name;
 mod plan;
 mod print;

@@ -10,11 +10,11 @@ use lockwatch::config::check::{self, PageTiming};
 use lockwatch::config::{Config, ConfigErrors, acl};
 use lockwatch::engine::Observers;
 use lockwatch::http::{self, HttpContext, Limits};
-use lockwatch::output::events::EventLog;
-use lockwatch::output::history::History;
+use lockwatch::outputs::events::EventLog;
+use lockwatch::outputs::history::History;
 use lockwatch::record::Recorder;
 use lockwatch::text::terminal;
-use lockwatch::{agent, demo, discover, explain, man, replay, status, telemetry};
+use lockwatch::{agent, commands, demo, discover, man, replay, status, telemetry};
 use tokio_util::sync::CancellationToken;
 
 /// glibc's takes a quarter more of the processor with 10,000 locks, and grew over hours: it keeps
@@ -63,7 +63,7 @@ fn dispatch(invocation: Invocation) -> anyhow::Result<ExitCode> {
         Invocation::CheckConfig(options) => check_config(&options),
         Invocation::Acl(options) => print_acl(&options),
         Invocation::Status(options) => block_on(status::run(options)),
-        Invocation::Explain(options) => block_on(explain::run(options)),
+        Invocation::Explain(options) => block_on(commands::explain::run(options)),
         Invocation::Replay(options) => block_on(replay::run(options)),
         Invocation::Discover(options) => block_on(discover::run(options)),
         Invocation::Completions(shell) => {
@@ -105,6 +105,7 @@ fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
                 let context = HttpContext {
                     snapshots: outlets.snapshots,
                     reload_status: outlets.reload_status,
+                    log_lines_lost: telemetry::lines_lost,
                     reload: outlets.reload,
                     enable_lifecycle,
                     history,

@@ -21,6 +21,7 @@ use screen::Screen;
 
 use crate::cli::DEFAULT_AGENT;
 use crate::http::client::{self, Answer};
+use crate::paths;
 use crate::stop::Stop;
 use crate::text::terminal::{self, Style, Terminal, safe, safe_json};
 
@@ -75,8 +76,8 @@ enum View {
 
 async fn look(options: &StatusOptions) -> anyhow::Result<Look> {
     let path = match &options.task {
-        None => "/api/v1/tasks".to_owned(),
-        Some(task) => format!("/api/v1/tasks/{}", client::segment(task)),
+        None => paths::TASKS.to_owned(),
+        Some(task) => paths::TASK.of(task),
     };
     let answer = client::get_within(&options.agent, &path, PATIENCE).await?;
     if answer.status != 200 {

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::groups::Groups;
-use super::hints::{is_of_progress, may_be_switches};
+
 use super::library::{Content, Guess, Laid, Role, Seen, recognise};
+use super::likely::{is_of_progress, may_be_switches};
 
 /// Maximum number of keys kept for suggestions; the first by name are kept.
 const HINTS_MAX: usize = 10_000;

@@ -10,13 +10,12 @@ use lockwatch_watch::redis::codec;
 use lockwatch_watch::redis::reply::{Command, Reply};
 
 use super::findings::Findings;
+use super::likely::{SWITCHES_MAX, is_of_progress};
 use super::name::yaml;
 use super::scan::{ask_all, scan_hash};
-use super::shape::{is_lock_word, words};
+use super::shape::is_lock_word;
 use crate::redis::{Connection, Failure};
 
-/// Maximum number of fields of a hash of switches; a team has no more users.
-const SWITCHES_MAX: u64 = 64;
 /// Maximum length of a switch's value in bytes.
 const VALUE_BYTES_MAX: i64 = 64;
 /// Maximum number of hashes that are read for one task; the next constant is for all tasks
@@ -25,23 +24,6 @@ const HASHES_PER_TASK: usize = 4;
 const HASHES_MAX: usize = 400;
 /// Minimum length of the common part of two names in bytes; a shorter one is a coincidence.
 const STEM_BYTES_MIN: usize = 3;
-
-/// Words in the name of a field or key that suggest progress.
-const PROGRESS_WORDS: [&[u8]; 5] =
-    [b"heartbeat", b"progress", b"processed", b"lastrun", b"lastsuccess"];
-
-/// Whether a hash of this size may hold switches.
-pub(super) fn may_be_switches(length: u64) -> bool {
-    (1..=SWITCHES_MAX).contains(&length)
-}
-
-/// Whether a name suggests progress.
-pub(super) fn is_of_progress(name: &[u8]) -> bool {
-    let words = words(name);
-    let mut endings =
-        (0..words.len()).rev().take(2).filter_map(|at| words.get(at..)).map(<[Vec<u8>]>::concat);
-    endings.any(|ending| PROGRESS_WORDS.contains(&ending.as_slice()))
-}
 
 /// For each lock, the lines that could be added to its task, each as a comment.
 pub(super) async fn suggest(

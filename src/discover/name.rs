@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::shape::is_lock_word;
-use crate::output::json;
+use crate::outputs::json;
 use crate::text::identity::{digest, escape};
 
 /// Maximum length of a task's name in characters.

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use super::api::nothing_asked;
 use super::reply::{Reply, json, json_error, with_header};
-use super::routes::Site;
-use crate::explain::{Seen, Trace, Watched, explanation};
+use super::site::Site;
+use crate::outputs::explanation::{Seen, Trace, Watched, explanation};
 use crate::published::{Published, Unanswered};
 use crate::text::nearest::no_such_task;
 

@@ -12,8 +12,8 @@ use lockwatch_judge::time::AgentWall;
 
 use super::pager::{Pager, SpanKind, Spans, When};
 use crate::alerts;
-use crate::output::events::describe;
-use crate::output::reason;
+use crate::outputs::events::describe;
+use crate::outputs::reason;
 
 /// Maximum number of entries kept for all tasks and Redis servers together.
 const ENTRIES_MAX: usize = 200_000;

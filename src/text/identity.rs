@@ -174,6 +174,19 @@ fn push_hex(text: &mut String, byte: u8) {
     }
 }
 
+/// Escapes every character that could move a cursor or hide text. Text that is already escaped
+/// stays as it is.
+pub fn harmless(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\\' | '…' => safe.push(character),
+            other => safe.push_str(&escape(other.encode_utf8(&mut [0; 4]).as_bytes())),
+        }
+    }
+    safe
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;

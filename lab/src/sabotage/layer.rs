@@ -47,7 +47,7 @@ const FOREIGN: [&str; 6] =
 /// Folders of the program, each with the integration tests about it.
 const ROOMS: [(&str, &[&str]); 12] = [
     ("src/text", &["exposition::", "outputs::", "api::", "pages::"]),
-    ("src/output/", &["exposition::", "outputs::", "api::", "pages::"]),
+    ("src/outputs/", &["exposition::", "outputs::", "api::", "pages::"]),
     ("src/http", &["http::", "api::", "live_feed::", "pages::", "exposition::"]),
     ("src/sampler", &["sampler::", "faults::", "failover::faults", "failover::replicated"]),
     ("src/redis", &["sampler::", "acl::", "faults::"]),

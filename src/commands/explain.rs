@@ -1,0 +1,97 @@
+//! The command `lockwatch explain`.
+
+mod once;
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use serde::Deserialize;
+
+use crate::cli::{ConfigSource, ExplainOptions};
+use crate::http::client::{self, Answer};
+use crate::outputs::explanation::{Explanation, text};
+use crate::paths;
+use crate::text::identity::harmless;
+
+/// Exit code: there is no such task, or it cannot be read.
+const NOT_EXPLAINED: u8 = 3;
+
+/// Explains a task and prints it. The exit code is 0, or 3 if there is no such task or it cannot be
+/// read.
+///
+/// # Errors
+/// Text for a person.
+pub async fn run(options: ExplainOptions) -> anyhow::Result<ExitCode> {
+    if options.once {
+        return without_agent(&options).await;
+    }
+    let path = paths::EXPLANATION.of(&options.task);
+    match client::get(&options.agent, &path).await {
+        Ok(answer) => by_agent(&options, &answer),
+        Err(error) if is_configured(&options.source) => {
+            eprintln!("lockwatch: {error:#}: reading Redis once instead");
+            without_agent(&options).await
+        }
+        Err(error) => {
+            eprintln!(
+                "lockwatch: {error:#}; without an agent, name the configuration with --config.file"
+            );
+            Ok(ExitCode::from(NOT_EXPLAINED))
+        }
+    }
+}
+
+/// Whether there is a configuration with which to read Redis.
+fn is_configured(source: &ConfigSource) -> bool {
+    match source {
+        ConfigSource::File(path) => path.exists(),
+        ConfigSource::SingleLock(_) => true,
+    }
+}
+
+fn by_agent(options: &ExplainOptions, answer: &Answer) -> anyhow::Result<ExitCode> {
+    #[derive(Deserialize)]
+    struct Refusal {
+        error: String,
+    }
+    if answer.status != 200 {
+        let sentence = match serde_json::from_slice::<Refusal>(&answer.body) {
+            Ok(refusal) => refusal.error,
+            Err(_) => {
+                format!("the agent at {} answered with status {}", options.agent, answer.status)
+            }
+        };
+        eprintln!("lockwatch: {}", harmless(&sentence));
+        return Ok(ExitCode::from(NOT_EXPLAINED));
+    }
+    let explanation: Explanation = serde_json::from_slice(&answer.body)
+        .with_context(|| format!("what {} answered is no explanation", options.agent))?;
+    print(options, &explanation)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn without_agent(options: &ExplainOptions) -> anyhow::Result<ExitCode> {
+    let config = options.source.load()?;
+    let look = match once::look(&config, &options.task).await {
+        Ok(look) => look,
+        Err(no_such_task) => {
+            eprintln!("lockwatch: {no_such_task}");
+            return Ok(ExitCode::from(NOT_EXPLAINED));
+        }
+    };
+    print(options, &look.explanation)?;
+    Ok(if look.is_read { ExitCode::SUCCESS } else { ExitCode::from(NOT_EXPLAINED) })
+}
+
+fn print(options: &ExplainOptions, explanation: &Explanation) -> anyhow::Result<()> {
+    let shown = match options.json {
+        true => serde_json::to_string(explanation)? + "\n",
+        false => text(explanation),
+    };
+    match io::stdout().write_all(shown.as_bytes()) {
+        // The reader has closed the pipe, which is no error.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("cannot write"),
+    }
+}
