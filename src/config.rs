@@ -13,11 +13,8 @@ use ipnet::IpNet;
 use lockwatch_judge::spec::{RedisKind, RedisSpec, SchemeKind, TaskSpec, WatchSpec};
 use serde_yaml::{Mapping, Value};
 
-pub mod acl;
 mod block;
-pub mod check;
 mod document;
-mod duration;
 mod labels;
 mod locate;
 mod login;
@@ -25,7 +22,6 @@ mod mistake;
 mod peers;
 mod place;
 mod redises;
-pub mod routes;
 pub mod schema;
 mod secret;
 mod servers;
@@ -35,16 +31,20 @@ mod url;
 mod values;
 mod yaml;
 
-pub use duration::{parse_ms as parse_duration_ms, text as duration_text};
 pub use locate::Position;
 pub use mistake::{ConfigErrors, Mistake};
 pub(crate) use redises::{INTERVAL, TIMEOUT};
 pub use secret::{Secret, SecretError};
 pub(crate) use values::KEY_BYTES_MAX;
+pub(crate) use yaml::parse as parse_yaml;
 
 /// Maximum size of a configuration file in bytes. It bounds memory when the path names something
 /// else.
 const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// The agent subscribes to this channel so that the server applies its output buffer limit for
+/// Pub/Sub clients to the connection. Nothing is ever published on it.
+pub(crate) const WAKE_UPS_CHANNEL: &str = "lockwatch:wake-ups";
 
 /// A complete configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,28 +11,21 @@
     )
 )]
 
-pub mod agent;
 pub mod alerts;
 pub mod apart;
 pub mod cli;
 pub mod clock;
 pub mod commands;
 pub mod config;
-pub mod demo;
-pub mod discover;
 pub mod engine;
+pub mod hold;
 pub mod http;
-pub mod lease;
-pub mod man;
 pub mod outputs;
 pub mod paths;
 pub mod published;
 pub mod record;
 pub mod redis;
-pub mod replay;
 pub mod sampler;
-pub mod status;
-mod stop;
 pub mod telemetry;
 pub mod text;
 pub mod trace;

@@ -2,17 +2,39 @@
 
 mod once;
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use clap::{Args, ValueHint};
 use serde::Deserialize;
 
-use crate::cli::{ConfigSource, ExplainOptions};
+use super::DEFAULT_AGENT;
+use super::source::ConfigSource;
 use crate::http::client::{self, Answer};
 use crate::outputs::explanation::{Explanation, text};
 use crate::paths;
 use crate::text::identity::harmless;
+use crate::text::terminal;
+
+/// What the command takes.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct ExplainOptions {
+    /// Which task
+    #[arg(value_name = "TASK", value_hint = ValueHint::Other)]
+    pub task: String,
+    /// Where the agent serves
+    #[arg(long = "agent.url", value_name = "URL", value_hint = ValueHint::Url, default_value = DEFAULT_AGENT)]
+    pub agent: String,
+    /// Ask no agent: read Redis once, with this configuration
+    #[arg(long)]
+    pub once: bool,
+    /// What is configured, for a look without an agent.
+    #[command(flatten)]
+    pub source: ConfigSource,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Exit code: there is no such task, or it cannot be read.
 const NOT_EXPLAINED: u8 = 3;
@@ -89,9 +111,6 @@ fn print(options: &ExplainOptions, explanation: &Explanation) -> anyhow::Result<
         true => serde_json::to_string(explanation)? + "\n",
         false => text(explanation),
     };
-    match io::stdout().write_all(shown.as_bytes()) {
-        // The reader has closed the pipe, which is no error.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("cannot write"),
-    }
+    terminal::print(shown).context("cannot write")?;
+    Ok(())
 }

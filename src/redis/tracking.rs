@@ -21,7 +21,7 @@ use crate::config::{Endpoint, Secret};
 /// A channel that is never used. A client with a subscription counts as a subscriber, so the server
 /// bounds its output buffer for it (`client-output-buffer-limit pubsub`). For other clients the
 /// buffer is unbounded, and would grow while the agent is paused.
-const CHANNEL: &str = crate::config::acl::WAKE_UPS_CHANNEL;
+const CHANNEL: &str = crate::config::WAKE_UPS_CHANNEL;
 
 /// Maximum size of what the server may send before the greeting is complete, in bytes. The replies
 /// are short, but announcements may already be among them.

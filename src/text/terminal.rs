@@ -3,7 +3,9 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::process::ExitCode;
 
+use anyhow::Context as _;
 use terminal_size::terminal_size_of;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -221,6 +223,15 @@ pub fn print(bytes: impl AsRef<[u8]>) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Prints what a command says, which then has succeeded.
+///
+/// # Errors
+/// It cannot be printed.
+pub fn show(text: impl AsRef<[u8]>) -> anyhow::Result<ExitCode> {
+    print(text).context("cannot print it")?;
+    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use lockwatch::commands::status::{self, StatusOptions};
 use lockwatch::outputs::events::describe;
 use lockwatch::outputs::exposition::{self, Variant};
 use lockwatch::outputs::history::History;
@@ -13,7 +14,6 @@ use lockwatch::outputs::json::{self, TaskFilter, TaskList};
 use lockwatch::outputs::metrics::{Own, Selection};
 use lockwatch::outputs::negotiate::{Coding, Format};
 use lockwatch::published::{Published, ReloadStatus};
-use lockwatch::status::{self, StatusOptions};
 use lockwatch::text::identity::{digest, escape};
 use lockwatch::trace;
 use lockwatch_judge::input::{Attestation, Generation, Input, Outcome, Role, Sample, Standing};

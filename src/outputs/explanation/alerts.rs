@@ -5,9 +5,8 @@ use lockwatch_judge::verdict::{LockFact, Wanted};
 
 use super::seen::Seen;
 use super::{PageDue, TimeToPage};
-use crate::alerts::{self, Condition};
-use crate::config::check::{down_after_ms, lease_ms};
-use crate::config::duration_text;
+use crate::alerts::{self, Condition, down_after_ms, lease_ms};
+use crate::text::durations::duration_text;
 use crate::text::instants::seconds;
 
 /// All critical alerts of the task.

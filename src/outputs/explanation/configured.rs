@@ -4,7 +4,8 @@ use lockwatch_judge::spec::{Codec, Key, ProgressSource, TaskSpec, WantedSource};
 
 use super::Setting;
 use super::seen::Seen;
-use crate::config::{INTERVAL, TIMEOUT, duration_text, ms};
+use crate::config::{INTERVAL, TIMEOUT, ms};
+use crate::text::durations::duration_text;
 
 /// The lines, those of the Redis store first. A value that equals the default is marked, whether it
 /// is written in the file or not.

@@ -6,8 +6,8 @@ use lockwatch_judge::spec::RedisKind;
 use lockwatch_judge::time::{Mono, ServerTime};
 
 use super::{NotKnown, Trace};
-use crate::config::duration_text;
 use crate::published::Published;
+use crate::text::durations::duration_text;
 use crate::text::identity::escape;
 use crate::text::instants::{rfc3339, seconds};
 

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use clap::{Args, ValueHint};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
@@ -19,10 +20,11 @@ use answer::{OneTask, Refusal, Tasks};
 use judge::Level;
 use screen::Screen;
 
-use crate::cli::DEFAULT_AGENT;
+use super::DEFAULT_AGENT;
+use crate::commands::stop::Stop;
 use crate::http::client::{self, Answer};
 use crate::paths;
-use crate::stop::Stop;
+use crate::text::durations::parse_duration_ms;
 use crate::text::terminal::{self, Style, Terminal, safe, safe_json};
 
 /// Time limit for the agent's response: below the ten seconds that monitoring systems usually allow
@@ -34,17 +36,29 @@ const REFUSAL_MAX: usize = 300;
 /// The exit code if nothing is known: no agent, no response, no such task, or a usage error.
 pub const UNKNOWN: u8 = 3;
 
-/// The options of the command.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What the command takes.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct StatusOptions {
-    /// Only this task.
+    /// Only this task
+    #[arg(value_name = "TASK", value_hint = ValueHint::Other)]
     pub task: Option<String>,
-    /// The address of the agent.
+    /// Where the agent serves
+    #[arg(long = "agent.url", value_name = "URL", value_hint = ValueHint::Url, default_value = DEFAULT_AGENT)]
     pub agent: String,
-    /// The agent's JSON instead of a table.
+    /// Print the agent's JSON
+    #[arg(long)]
     pub json: bool,
-    /// Repeat with this pause in milliseconds.
+    /// Show it again and again, with this pause, until Ctrl-C
+    #[arg(long = "watch", value_name = "PAUSE", num_args = 0..=1, require_equals = true, default_missing_value = "1s", value_parser = watch_pause)]
     pub watch_ms: Option<u64>,
+}
+
+/// A pause that leaves the agent some time for others.
+fn watch_pause(text: &str) -> Result<u64, String> {
+    match parse_duration_ms(text)? {
+        ..100 => Err("must be at least 100ms".to_owned()),
+        pause_ms => Ok(pause_ms),
+    }
 }
 
 /// Runs the command and returns its exit code.

@@ -4,12 +4,13 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use crate::cli;
+use crate::text::terminal;
 
 /// Something to type, and what it does.
 type Example = (&'static str, &'static str);
@@ -153,12 +154,24 @@ pub struct ManPage {
     pub text: Vec<u8>,
 }
 
-/// All pages; the program's own comes first.
+/// Prints the page of the program, or writes all pages into `folder`.
+///
+/// # Errors
+/// They cannot be printed, or not written.
+pub fn run(folder: Option<&Path>, grammar: clap::Command) -> anyhow::Result<ExitCode> {
+    let mut pages = pages(grammar)?;
+    match folder {
+        None => terminal::show(pages.swap_remove(0).text),
+        Some(folder) => write(folder, pages).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+/// All pages of `grammar`; the program's own comes first.
 ///
 /// # Errors
 /// None that is known: nothing is written anywhere.
-pub fn pages() -> io::Result<Vec<ManPage>> {
-    let mut program = cli::grammar().disable_help_subcommand(true);
+pub fn pages(grammar: clap::Command) -> io::Result<Vec<ManPage>> {
+    let mut program = grammar.disable_help_subcommand(true);
     program.build();
     let mut names: Vec<String> =
         program.get_subcommands().map(|command| page_name(command.get_name())).collect();
@@ -168,12 +181,8 @@ pub fn pages() -> io::Result<Vec<ManPage>> {
     std::iter::once(own).chain(commands).collect()
 }
 
-/// Writes all pages into a folder.
-///
-/// # Errors
-/// It cannot be written.
-pub fn write(folder: &Path) -> anyhow::Result<()> {
-    for page in pages()? {
+fn write(folder: &Path, pages: Vec<ManPage>) -> anyhow::Result<()> {
+    for page in pages {
         let path = folder.join(page.file);
         fs::write(&path, page.text).with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -236,6 +245,7 @@ fn terms(roff: &mut Roff, heading: &str, terms: &[Term]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli;
 
     #[test]
     fn every_example_can_be_typed_and_every_command_has_one() {

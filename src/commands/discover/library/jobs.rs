@@ -2,7 +2,7 @@
 //! only listed.
 
 use super::{Content, Guess, Seen};
-use crate::discover::shape::Shape;
+use crate::commands::discover::shape::Shape;
 
 /// The shape of a string's value.
 pub(super) fn shape(seen: &Seen) -> Option<Shape> {

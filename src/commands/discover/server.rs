@@ -8,7 +8,7 @@ use lockwatch_watch::command;
 use lockwatch_watch::redis::accept::info_field;
 use lockwatch_watch::redis::reply::Reply;
 
-use crate::config::acl::{self, ServerVersion};
+use crate::commands::acl::{self, ServerVersion};
 use crate::config::{ClusterConfig, HostPort, Peers, RedisConfig, Servers};
 use crate::redis::{Connection, Failure};
 use crate::text::identity::escape;

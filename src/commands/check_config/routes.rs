@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use regex_lite::Regex;
 use serde_yaml::Value;
 
-use super::values::foreign_duration_ms;
+use crate::text::durations::parse_duration_ms;
 
 /// Alertmanager's default `group_wait` in milliseconds: how long a new group waits for more alerts.
 pub const GROUP_WAIT_DEFAULT_MS: u64 = 30_000;
@@ -248,6 +248,18 @@ pub(super) fn pairs(map: &Value) -> Labels {
     };
     let entries = map.as_mapping().into_iter().flatten();
     entries.filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
+}
+
+/// A duration as Prometheus and Alertmanager parse it, in milliseconds. There a bare 0 needs no
+/// unit, and an empty value counts as absent.
+pub(super) fn foreign_duration_ms(value: &Value) -> Result<Option<u64>, String> {
+    match value {
+        Value::Null => Ok(None),
+        Value::Number(number) if number.as_u64() == Some(0) => Ok(Some(0)),
+        Value::String(text) if text == "0" => Ok(Some(0)),
+        Value::String(text) => parse_duration_ms(text).map(Some),
+        _ => Err("is not text".to_owned()),
+    }
 }
 
 #[cfg(test)]

@@ -1,22 +1,24 @@
-//! The minimal ACL rule for the agent: the commands that it sends and the keys that it reads.
+//! `lockwatch acl`: the minimal ACL rule for the agent: the commands that it sends and the keys that it reads.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::iter;
+use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{Key, ProgressSource, RedisIndex, SchemeKind, TaskSpec, WantedSource};
 use lockwatch_watch::redis::wake_ups::prefixes;
 
-use super::{Config, HostPort, Login, RedisConfig, SentinelConfig, Servers};
+use super::source::ConfigSource;
+use crate::config::{
+    Config, HostPort, Login, RedisConfig, SentinelConfig, Servers, WAKE_UPS_CHANNEL,
+};
+use crate::text::terminal;
+use clap::Args;
 
 /// The suggested user where the configuration names none.
 const DEFAULT_USER: &str = "lockwatch";
-
-/// The agent subscribes to this channel so that the server applies its output buffer limit for
-/// Pub/Sub clients to the connection. Nothing is ever published on it.
-pub(crate) const WAKE_UPS_CHANNEL: &str = "lockwatch:wake-ups";
 
 const SENTINEL_COMMANDS: [&str; 7] = [
     "auth",
@@ -32,6 +34,25 @@ const SENTINEL_COMMANDS: [&str; 7] = [
 /// pattern after the other, and the agent reads every key each second. By measurement, 500 patterns
 /// cost Redis 0.3 % of a core, 5,000 a quarter of one, and 25,000 more than one core.
 const PATTERNS_MAX: usize = 500;
+
+/// What the command takes.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct AclOptions {
+    /// For which configuration.
+    #[command(flatten)]
+    pub source: ConfigSource,
+    /// The oldest version among the servers
+    #[arg(long = "redis-version", value_name = "VERSION", default_value = "7.0")]
+    pub redis_version: ServerVersion,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What is wrong with the configuration.
+pub fn run(options: &AclOptions) -> anyhow::Result<ExitCode> {
+    terminal::show(report(&options.source.load()?, options.redis_version))
+}
 
 /// The rule for the servers, or for the Sentinels, of one Redis store.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 
-use crate::stop::Stop;
+use crate::commands::stop::Stop;
 pub use board::{Board, Position};
 pub use process::WorkerProcess;
 pub use server::PrivateRedis;

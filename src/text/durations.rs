@@ -18,7 +18,7 @@ const UNITS: [(&str, u64); 6] = [
 ///
 /// # Errors
 /// What is wrong with it, and how to write it.
-pub fn parse_ms(text: &str) -> Result<u64, String> {
+pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
     let wrong = || format!("is not a duration; {EXAMPLES}");
     let mut rest = text;
     let mut total_ms: u64 = 0;
@@ -47,8 +47,8 @@ pub fn parse_ms(text: &str) -> Result<u64, String> {
     Ok(total_ms)
 }
 
-/// Formats milliseconds in the form that [`parse_ms`] accepts.
-pub fn text(ms: u64) -> String {
+/// Formats milliseconds in the form that [`parse_duration_ms`] accepts.
+pub fn duration_text(ms: u64) -> String {
     let mut left_ms = ms;
     let mut text = String::new();
     for (unit, unit_ms) in UNITS.iter().filter(|(unit, _)| *unit != "w") {
@@ -77,11 +77,11 @@ mod tests {
             ("1d2h3m4s5ms", 93_784_005),
             ("0s", 0),
         ] {
-            assert_eq!(parse_ms(written), Ok(ms), "{written}");
-            assert_eq!(text(ms), written);
+            assert_eq!(parse_duration_ms(written), Ok(ms), "{written}");
+            assert_eq!(duration_text(ms), written);
         }
-        assert_eq!(parse_ms("1w"), Ok(604_800_000));
-        assert_eq!(text(604_800_000), "7d");
+        assert_eq!(parse_duration_ms("1w"), Ok(604_800_000));
+        assert_eq!(duration_text(604_800_000), "7d");
     }
 
     #[test]
@@ -90,13 +90,13 @@ mod tests {
             "", "s", "-1s", "1.5s", " 1s", "1s ", "1 s", "30s1m", "1s1s", "1µs", "1S", "1ms1",
             "１s", "1y",
         ] {
-            assert!(parse_ms(wrong).is_err(), "{wrong}");
+            assert!(parse_duration_ms(wrong).is_err(), "{wrong}");
         }
-        assert!(parse_ms("10").unwrap_err().starts_with("has no unit"));
+        assert!(parse_duration_ms("10").unwrap_err().starts_with("has no unit"));
         for endless in
             ["99999999999999999999s", "18446744073709551615w", "18446744073709551615s999ms"]
         {
-            assert_eq!(parse_ms(endless), Ok(u64::MAX));
+            assert_eq!(parse_duration_ms(endless), Ok(u64::MAX));
         }
     }
 }

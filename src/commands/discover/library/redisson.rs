@@ -5,7 +5,7 @@ use lockwatch_judge::spec::SchemeKind;
 use lockwatch_watch::redis::scheme::{self, Value};
 
 use super::{Content, Guess, Laid, Role, Seen};
-use crate::discover::shape::{is_number, is_uuid, split_last};
+use crate::commands::discover::shape::{is_number, is_uuid, split_last};
 
 const QUEUE: &[u8] = b"redisson_lock_queue:";
 const TIMEOUTS: &[u8] = b"redisson_lock_timeout:";
@@ -13,22 +13,22 @@ const TOKEN: &[u8] = b"redisson_lock_token:";
 const LATCH: &[u8] = b"redisson_unlock_latch:";
 
 /// Whether the fields of a hash are named like a lock's, so that its values are worth reading.
-pub(in crate::discover) fn may_be_lock(names: &[Vec<u8>]) -> bool {
+pub(in crate::commands::discover) fn may_be_lock(names: &[Vec<u8>]) -> bool {
     !names.is_empty() && names.iter().all(|name| name == b"mode" || begins_with_client(name))
 }
 
 /// The key of a lock's queue.
-pub(in crate::discover) fn queue(lock: &[u8]) -> Vec<u8> {
+pub(in crate::commands::discover) fn queue(lock: &[u8]) -> Vec<u8> {
     beside(QUEUE, lock)
 }
 
 /// The key with the timeouts of the queue's waiters.
-pub(in crate::discover) fn timeouts(lock: &[u8]) -> Vec<u8> {
+pub(in crate::commands::discover) fn timeouts(lock: &[u8]) -> Vec<u8> {
     beside(TIMEOUTS, lock)
 }
 
 /// The key of a fenced lock's counter.
-pub(in crate::discover) fn token(lock: &[u8]) -> Vec<u8> {
+pub(in crate::commands::discover) fn token(lock: &[u8]) -> Vec<u8> {
     beside(TOKEN, lock)
 }
 
@@ -102,7 +102,7 @@ fn read_by(key: &[u8]) -> Option<&[u8]> {
 
 /// The possible names of the lock whose side keys contain `inner`: Redisson adds braces if the
 /// lock's name has none.
-pub(in crate::discover) fn locks_of(inner: &[u8]) -> Vec<Vec<u8>> {
+pub(in crate::commands::discover) fn locks_of(inner: &[u8]) -> Vec<Vec<u8>> {
     let bare = inner.strip_prefix(b"{").and_then(|inner| inner.strip_suffix(b"}"));
     let bare = bare.filter(|bare| !bare.is_empty() && !bare.contains(&b'{'));
     bare.into_iter().chain([inner]).map(<[u8]>::to_vec).collect()

@@ -5,17 +5,17 @@ use lockwatch_judge::spec::SchemeKind;
 
 use super::jobs::{contains, shape};
 use super::{Content, Guess, Laid, Seen};
-use crate::discover::shape::{Shape, ends_as_a_lock, names_a_lock};
+use crate::commands::discover::shape::{Shape, ends_as_a_lock, names_a_lock};
 
 /// The description of a lock whose library cannot be determined.
-pub(in crate::discover) const TOKEN: &str =
+pub(in crate::commands::discover) const TOKEN: &str =
     "A token in a string (redis-py, redlock, redsync, Spring Integration, …)";
 
 fn lock(what: &'static str) -> Guess {
     Guess::Lock(laid(what))
 }
 
-pub(in crate::discover) fn laid(what: &'static str) -> Laid {
+pub(in crate::commands::discover) fn laid(what: &'static str) -> Laid {
     Laid { scheme: SchemeKind::String, what }
 }
 

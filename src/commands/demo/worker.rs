@@ -11,7 +11,7 @@ use tokio::time::{interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{Board, CLAIMS, HANG, HOSTS, LOCK, PROGRESS, say, server};
-use crate::lease::{Acquired, Attempt, Holder, Lock, Lost, Waiter, Watchdog};
+use crate::hold::{Acquired, Attempt, Holder, Lock, Lost, Waiter, Watchdog};
 
 /// How often the switches are read.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

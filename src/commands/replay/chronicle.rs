@@ -285,7 +285,7 @@ impl Readable {
 }
 
 fn about(task: &lockwatch_judge::spec::TaskSpec, redis: &str) -> String {
-    use crate::config::duration_text;
+    use crate::text::durations::duration_text;
     use crate::text::identity::escape;
     let mut text = format!(
         "redis {}, key {}; grace {}, settle {}, wind_down {}, blind_after {}",

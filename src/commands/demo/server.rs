@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
 use super::scratch::Scratch;
-use crate::lease::Access;
+use crate::hold::Access;
 
 /// Maximum time until the server answers.
 const START_WITHIN: Duration = Duration::from_secs(10);

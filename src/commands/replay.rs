@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use clap::{Args, ValueHint};
 use lockwatch_judge::input::{Input, Outcome};
 use lockwatch_judge::time::{AgentWall, Mono};
 use serde_json::json;
@@ -32,14 +33,18 @@ const USAGE: u8 = 2;
 /// Maximum number of holes that are reported.
 const HOLES_MAX: usize = 1_000;
 
-/// The options of the command.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What the command takes.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct ReplayOptions {
-    /// The recordings, or folders with recordings.
+    /// Recordings, or folders of them
+    #[arg(value_name = "FILE", required = true, value_hint = ValueHint::AnyPath)]
     pub files: Vec<PathBuf>,
-    /// `task.field=value`.
+    /// What would have been with another threshold: outbound.grace=40s, or *.grace=40s for all
+    /// tasks
+    #[arg(long, value_name = "TASK.FIELD=VALUE")]
     pub set: Vec<String>,
-    /// Whether to print JSON instead of text.
+    /// Print JSON
+    #[arg(long)]
     pub json: bool,
 }
 

@@ -12,7 +12,7 @@ use super::findings::Findings;
 use super::groups::Sorted;
 use super::library::{Laid, Role, locks_of, queue, timeouts, token};
 use super::scan::{Pace, ask_all, ttl_ms};
-use crate::config::acl::quoted;
+use crate::commands::acl::quoted;
 use crate::redis::{Connection, Failure};
 use crate::text::identity::escape;
 

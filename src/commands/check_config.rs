@@ -1,28 +1,23 @@
-//! The report of `check-config` for a valid configuration: above all, the worst-case time until an
-//! alert is sent.
+//! `lockwatch check-config`: the report for a valid configuration, above all the worst-case time
+//! until an alert is sent.
+
+pub mod routes;
 
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
-use lockwatch_judge::spec::{SchemeKind, TaskSpec};
+use lockwatch_judge::spec::TaskSpec;
 use serde_yaml::Value;
 
-use super::duration::{parse_ms, text as duration_text};
-use super::routes::{Destination, GROUP_WAIT_DEFAULT_MS, Labels, Routes, pairs};
-use super::values::foreign_duration_ms;
-use super::{Config, Login, RedisConfig, Servers, ms, read_text, yaml};
+use super::source::ConfigSource;
+use crate::alerts::{down_after_ms, lease_ms};
+use crate::config::{Config, Login, RedisConfig, Servers, ms, parse_yaml, read_text};
+use crate::text::durations::{duration_text, parse_duration_ms};
 use crate::text::identity::escape;
-
-/// A free lock must be confirmed by a second reading that is at least this many milliseconds later.
-const CONFIRMATION_MS: u64 = 250;
-
-/// Maximum time from the end of the grace period to a snapshot that shows it: the reading right
-/// after it, possibly delayed by one in progress, and the pause between two snapshots.
-const SEEN_WITHIN_MS: u64 = 250;
-
-/// Redisson's default `lockWatchdogTimeout`.
-const REDISSON_LEASE_MS: u64 = 30_000;
+use crate::text::terminal;
+use routes::{Destination, GROUP_WAIT_DEFAULT_MS, Labels, Routes, foreign_duration_ms, pairs};
 
 /// Prometheus' default scrape and evaluation interval.
 const PROMETHEUS_DEFAULT_MS: u64 = 60_000;
@@ -30,6 +25,30 @@ const PROMETHEUS_DEFAULT_MS: u64 = 60_000;
 /// Target labels that the alert rules aggregate away.
 const AGENT_LABELS: [&str; 7] =
     ["instance", "job", "pod", "container", "endpoint", "address", "service"];
+
+/// What the command takes.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct CheckOptions {
+    /// What to check.
+    #[command(flatten)]
+    pub source: ConfigSource,
+    /// What the user says about Prometheus and Alertmanager.
+    #[command(flatten)]
+    pub timing: TimingSources,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What is wrong with the configuration, or with a file about Prometheus or Alertmanager.
+pub fn run(options: &CheckOptions) -> anyhow::Result<ExitCode> {
+    let config = options.source.load()?;
+    for warning in warnings(&config) {
+        eprintln!("warning: {warning}");
+    }
+    let timing = PageTiming::find(&options.timing).map_err(anyhow::Error::msg)?;
+    terminal::show(report(&config, &timing))
+}
 
 /// The delays between lockwatch and the notification.
 #[derive(Clone, Debug)]
@@ -65,13 +84,13 @@ pub struct Delay {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct TimingSources {
     /// Prometheus' scrape interval
-    #[arg(long = "scrape-interval", value_name = "DURATION", value_parser = parse_ms)]
+    #[arg(long = "scrape-interval", value_name = "DURATION", value_parser = parse_duration_ms)]
     pub scrape_ms: Option<u64>,
     /// Prometheus' evaluation interval
-    #[arg(long = "evaluation-interval", value_name = "DURATION", value_parser = parse_ms)]
+    #[arg(long = "evaluation-interval", value_name = "DURATION", value_parser = parse_duration_ms)]
     pub evaluation_ms: Option<u64>,
     /// Alertmanager's group_wait
-    #[arg(long = "group-wait", value_name = "DURATION", value_parser = parse_ms)]
+    #[arg(long = "group-wait", value_name = "DURATION", value_parser = parse_duration_ms)]
     pub group_wait_ms: Option<u64>,
     /// Prometheus' configuration, to take both intervals from
     #[arg(long = "prometheus.config", value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -213,24 +232,6 @@ pub fn report(config: &Config, timing: &PageTiming) -> String {
     text
 }
 
-/// The worst-case time from the moment when a wanted task has no holder until lockwatch reports it
-/// as down, in milliseconds.
-///
-/// The gap begins with the first reading that shows it, so up to one interval passes before
-/// that. When the grace period ends, the lock is read at once.
-pub fn down_after_ms(interval_ms: u64, task: &TaskSpec) -> u64 {
-    interval_ms.saturating_add(task.grace_ms.max(CONFIRMATION_MS)).saturating_add(SEEN_WITHIN_MS)
-}
-
-/// Maximum time that a lock stays held after its holder crashed, in milliseconds: the configured
-/// lease, else the library's default.
-pub fn lease_ms(task: &TaskSpec) -> Option<u64> {
-    task.lock.lease_ms.or(match task.lock.scheme {
-        SchemeKind::Redisson => Some(REDISSON_LEASE_MS),
-        SchemeKind::String => None,
-    })
-}
-
 /// The footnote marks of [`row`] and their meaning.
 const FOOTNOTES: [(&str, &str); 4] = [
     (NOT_WANTED, "Nobody says that it is wanted (no `wanted`, or `never`), so it is never down."),
@@ -348,7 +349,7 @@ fn counted(count: usize, one: &str, many: &str) -> String {
 fn read_yaml(path: &Path) -> Result<Document, String> {
     let name = path.display().to_string();
     let text = read_text(path).map_err(|message| format!("{name}: {message}"))?;
-    let value = yaml::parse(&text, &name).map_err(|errors| errors.to_string())?;
+    let value = parse_yaml(&text, &name).map_err(|errors| errors.to_string())?;
     Ok(Document { name, value })
 }
 

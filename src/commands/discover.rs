@@ -24,33 +24,37 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
+use clap::{Args, value_parser};
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::spec::SchemeKind;
 
-use crate::config::{
-    Config, Endpoint, HostPort, PasswordSource, RedisConfig, SingleLock, duration_text,
-};
+use super::source::LoginArguments;
+use crate::config::{Config, Endpoint, HostPort, RedisConfig, SingleLock};
 use crate::redis::{Connection, Failure, connect};
+use crate::text::durations::{duration_text, parse_duration_ms};
 use crate::text::identity::escape;
 use findings::Findings;
 use plan::Plan;
 use scan::{Pace, Walked};
 use server::Server;
 
-/// The options of the command.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What the command takes.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct DiscoverOptions {
-    /// The URL of the server.
+    /// Where to look, redis://host:port/db
+    #[arg(id = "redis", long = "redis", value_name = "URL")]
     pub redis_url: String,
-    /// ACL user.
-    pub username: Option<String>,
-    /// Its password.
-    pub password: Option<PasswordSource>,
-    /// Only keys that match this glob pattern.
+    /// How to log in there.
+    #[command(flatten)]
+    pub login: LoginArguments,
+    /// Only keys that match this glob
+    #[arg(long = "match", value_name = "GLOB")]
     pub pattern: Option<String>,
-    /// Maximum number of keys that are read in a second.
+    /// Most keys looked at in a second
+    #[arg(long = "keys-per-second", value_name = "COUNT", default_value = "5000", value_parser = value_parser!(u32).range(1..))]
     pub keys_per_second: u32,
-    /// How long to watch the locks that were found, to learn their leases, in milliseconds.
+    /// How long to watch what was found, to learn leases
+    #[arg(long = "watch", value_name = "DURATION", default_value = "12s", value_parser = parse_duration_ms)]
     pub watch_ms: u64,
 }
 
@@ -127,8 +131,8 @@ fn redis(options: &DiscoverOptions) -> anyhow::Result<RedisConfig> {
         key: b"lockwatch".to_vec(),
         scheme: SchemeKind::Redisson,
         name: None,
-        username: options.username.clone(),
-        password: options.password.clone(),
+        username: options.login.username.clone(),
+        password: options.login.password(),
     };
     Config::single_lock(&lock)?.redises.into_iter().next().context("no server")
 }

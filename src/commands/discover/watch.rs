@@ -11,10 +11,11 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::clock::Clock;
-use crate::config::{Config, duration_text};
+use crate::config::Config;
 use crate::engine::{Engine, INPUTS};
 use crate::published::Unanswered;
 use crate::sampler::{self, Assignment};
+use crate::text::durations::duration_text;
 use crate::text::identity::{holder_label, list};
 use crate::trace::Traces;
 

@@ -5,7 +5,7 @@ use redis::AsyncTypedCommands;
 use redis::aio::MultiplexedConnection;
 
 use super::{HANG, HOSTS, LOCK, USERS};
-use crate::lease::Access;
+use crate::hold::Access;
 
 /// The three users.
 pub(super) const EVERYBODY: [&str; 3] = ["anna", "ben", "chris"];
