@@ -9,6 +9,7 @@ mod answer;
 mod configured;
 mod deciding;
 mod evidence;
+mod exchanges;
 mod rules;
 mod seen;
 mod text;

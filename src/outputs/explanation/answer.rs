@@ -1,7 +1,7 @@
 //! Builds the complete explanation of one task.
 
 use super::seen::{Seen, not_known};
-use super::{Explanation, alerts, configured, deciding, evidence, rules};
+use super::{Explanation, alerts, configured, deciding, evidence, exchanges, rules};
 use crate::outputs::reason::{lock_only, sentence};
 use crate::text::instants::rfc3339;
 
@@ -26,7 +26,7 @@ pub fn explanation(seen: Seen<'_>) -> Explanation {
         pages: alerts::due(seen),
         time_to_page: alerts::worst_time(seen),
         configuration: configured::settings(seen),
-        trace: seen.trace.shown(seen),
+        trace: exchanges::shown(seen),
     }
 }
 

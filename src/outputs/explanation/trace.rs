@@ -8,14 +8,10 @@ use lockwatch_judge::spec::RedisKind;
 use lockwatch_judge::time::Mono;
 use tokio::time::{Instant, timeout_at};
 
-use super::seen::{Seen, not_known, server, span};
-use super::{ExchangeShown, TraceShown};
-use crate::text::identity::escape;
-use crate::text::instants::seconds;
 use crate::trace::{Asked, Exchange, Ticket};
 
 /// Maximum wait, whatever the interval.
-const PATIENCE_MAX: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE_MAX: Duration = Duration::from_secs(5);
 /// Time for a reading in addition to two intervals, in milliseconds.
 const SLACK_MS: u64 = 500;
 /// Maximum wait for servers that do not decide, after the lock was read.
@@ -24,15 +20,15 @@ const LINGER_MAX: Duration = Duration::from_secs(1);
 /// The commands and replies about a task while a caller waited.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    waited: Duration,
+    pub(super) waited: Duration,
     /// Whether too many other callers were waiting.
-    refused: bool,
-    exchanges: Vec<Arc<Exchange>>,
+    pub(super) refused: bool,
+    pub(super) exchanges: Vec<Arc<Exchange>>,
 }
 
 /// How long to wait for a reading of a task: two intervals and [`SLACK_MS`], at most
 /// [`PATIENCE_MAX`].
-fn patience(redis: Option<&RedisView>) -> Duration {
+pub(super) fn patience(redis: Option<&RedisView>) -> Duration {
     let interval_ms = redis.map_or(0, |redis| redis.spec.interval_ms);
     Duration::from_millis(interval_ms.saturating_mul(2).saturating_add(SLACK_MS)).min(PATIENCE_MAX)
 }
@@ -103,56 +99,5 @@ impl Trace {
             .iter()
             .filter(|exchange| exchange.asked == Asked::Decides && exchange.is_last());
         decides.map(|exchange| exchange.sent).max()
-    }
-
-    /// The trace in the form of the API.
-    pub(super) fn shown(&self, seen: Seen<'_>) -> TraceShown {
-        TraceShown {
-            waited_seconds: seconds(u64::try_from(self.waited.as_millis()).unwrap_or(u64::MAX)),
-            nothing_because: self.exchanges.is_empty().then(|| self.why_nothing(seen)),
-            exchanges: self.exchanges.iter().map(|exchange| shown(exchange, seen)).collect(),
-        }
-    }
-
-    fn why_nothing(&self, seen: Seen<'_>) -> String {
-        let newest = format!("The last good reading was {}.", seen.newest());
-        if self.refused {
-            return format!(
-                "Too many tasks are being explained at this moment; ask again. {newest}"
-            );
-        }
-        let redis = seen.redis();
-        match (seen.view.unknown.or_else(|| redis?.unknown), redis) {
-            (Some(why), _) => {
-                format!("Redis could not be asked: {}. {} {newest}", why.name(), why.remedy())
-            }
-            (None, Some(redis)) if patience(Some(redis)) == PATIENCE_MAX => format!(
-                "It was not due: this redis is asked every {}, and an explanation waits for {} at \
-                 most. {newest}",
-                span(redis.spec.interval_ms),
-                span(u64::try_from(PATIENCE_MAX.as_millis()).unwrap_or(u64::MAX)),
-            ),
-            (None, _) => format!("It was not read meanwhile. {newest}"),
-        }
-    }
-}
-
-fn shown(exchange: &Exchange, seen: Seen<'_>) -> ExchangeShown {
-    let worth = exchange.outcome.as_ref().ok();
-    ExchangeShown {
-        node: escape(exchange.node.as_bytes()).into_owned(),
-        asked: exchange.asked.name().to_owned(),
-        round: exchange.round,
-        age_seconds: seen.age_seconds(exchange.sent),
-        took_seconds: seconds(exchange.took_ms),
-        commands: exchange.said.clone(),
-        role: worth.map(|worth| {
-            let attested =
-                if worth.role_verified { "" } else { ", which the configuration attests" };
-            format!("{}{attested}", worth.role.name())
-        }),
-        server_time: worth.map(|worth| server(worth.clock)),
-        refused: exchange.outcome.as_ref().err().map(|why| not_known(*why)),
-        reading: worth.and_then(|worth| worth.reading.clone()),
     }
 }
