@@ -1,11 +1,22 @@
 //! The alerts that the shipped rules would fire: the same comparisons as in `alerts/`, without the
-//! delays of scrape, evaluation and Alertmanager. Used for display and for replay only; Prometheus
-//! evaluates the rules independently.
+//! delays of scrape, evaluation and Alertmanager; and how late lockwatch reports a task as down. Used
+//! for display and for replay only; Prometheus evaluates the rules independently.
 
 use lockwatch_judge::snapshot::{RedisView, TaskView};
+use lockwatch_judge::spec::{SchemeKind, TaskSpec};
 
 /// How long an alert on an event fires after the event, in milliseconds.
 pub const EVENT_MS: u64 = 15 * 60_000;
+
+/// A free lock must be confirmed by a second reading that is at least this many milliseconds later.
+const CONFIRMATION_MS: u64 = 250;
+
+/// Maximum time from the end of the grace period to a snapshot that shows it: the reading right
+/// after it, possibly delayed by one in progress, and the pause between two snapshots.
+const SEEN_WITHIN_MS: u64 = 250;
+
+/// Redisson's default `lockWatchdogTimeout`.
+const REDISSON_LEASE_MS: u64 = 30_000;
 
 /// An alert on a duration, and how near it is to firing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,4 +137,22 @@ pub fn of_redis(view: &RedisView, blind_after_ms: u64) -> Condition {
         value_ms,
         threshold_ms: blind_after_ms,
     }
+}
+
+/// The worst-case time from the moment when a wanted task has no holder until lockwatch reports it
+/// as down, in milliseconds.
+///
+/// The gap begins with the first reading that shows it, so up to one interval passes before
+/// that. When the grace period ends, the lock is read at once.
+pub fn down_after_ms(interval_ms: u64, task: &TaskSpec) -> u64 {
+    interval_ms.saturating_add(task.grace_ms.max(CONFIRMATION_MS)).saturating_add(SEEN_WITHIN_MS)
+}
+
+/// Maximum time that a lock stays held after its holder crashed, in milliseconds: the configured
+/// lease, else the library's default.
+pub fn lease_ms(task: &TaskSpec) -> Option<u64> {
+    task.lock.lease_ms.or(match task.lock.scheme {
+        SchemeKind::Redisson => Some(REDISSON_LEASE_MS),
+        SchemeKind::String => None,
+    })
 }

@@ -3,31 +3,21 @@
 mod grammar;
 
 use std::ffi::{OsStr, OsString};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory as _, Parser as _, ValueEnum, ValueHint};
+use clap::{CommandFactory as _, Parser as _};
 use clap_complete::Shell;
-use tracing::Level;
 
-use crate::config::acl::ServerVersion;
-use crate::config::check::TimingSources;
-use crate::config::{Config, ConfigErrors, SingleLock};
-use crate::demo::{DemoArgs, WorkerArgs};
-use crate::discover::DiscoverOptions;
-use crate::record::RecordOptions;
-use crate::replay::ReplayOptions;
-use crate::status::{self, StatusOptions};
-use grammar::{Command, Line, RunArguments};
-
-/// Where the agent listens unless told otherwise: only this machine can reach it. The port lies
-/// outside the range that other exporters share.
-pub const DEFAULT_LISTEN: &str = "127.0.0.1:10379";
-
-/// Where the commands look for the agent.
-pub const DEFAULT_AGENT: &str = "http://127.0.0.1:10379";
+use crate::commands::acl::AclOptions;
+use crate::commands::agent::{RunArguments, RunOptions};
+use crate::commands::check_config::{CheckOptions, TimingSources};
+use crate::commands::demo::{DemoArgs, WorkerArgs};
+use crate::commands::discover::DiscoverOptions;
+use crate::commands::explain::ExplainOptions;
+use crate::commands::replay::ReplayOptions;
+use crate::commands::status::{self, StatusOptions};
+use grammar::{Command, Line};
 
 /// What lockwatch is asked to do.
 #[derive(Clone, Debug)]
@@ -54,87 +44,6 @@ pub enum Invocation {
     Demo(DemoArgs),
     /// A worker of the demo.
     DemoWorker(WorkerArgs),
-}
-
-/// How to run the agent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunOptions {
-    /// What to watch.
-    pub source: ConfigSource,
-    /// Where to serve.
-    pub listen: SocketAddr,
-    /// Whether `POST /-/reload` is allowed.
-    pub enable_lifecycle: bool,
-    /// Sites that may show a task's page in a frame, as `Content-Security-Policy` writes them.
-    pub frame_ancestors: Vec<String>,
-    /// Whether, and where, to record.
-    pub record: Option<RecordOptions>,
-    /// How to log.
-    pub log: LogOptions,
-}
-
-/// Where the configuration comes from; a reload reads it again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ConfigSource {
-    /// A file.
-    File(PathBuf),
-    /// The command line.
-    SingleLock(SingleLock),
-}
-
-impl ConfigSource {
-    /// Reads the configuration.
-    ///
-    /// # Errors
-    /// All mistakes at once.
-    pub fn load(&self) -> Result<Config, ConfigErrors> {
-        match self {
-            ConfigSource::File(path) => Config::load(path),
-            ConfigSource::SingleLock(lock) => Config::single_lock(lock),
-        }
-    }
-}
-
-/// What `check-config` needs.
-#[derive(Clone, Debug, PartialEq, Eq, Args)]
-pub struct CheckOptions {
-    /// What to check.
-    #[command(flatten)]
-    pub source: ConfigSource,
-    /// What the user says about Prometheus and Alertmanager.
-    #[command(flatten)]
-    pub timing: TimingSources,
-}
-
-/// What `acl` needs.
-#[derive(Clone, Debug, PartialEq, Eq, Args)]
-pub struct AclOptions {
-    /// For which configuration.
-    #[command(flatten)]
-    pub source: ConfigSource,
-    /// The oldest version among the servers
-    #[arg(long = "redis-version", value_name = "VERSION", default_value = "7.0")]
-    pub redis_version: ServerVersion,
-}
-
-/// What `explain` needs.
-#[derive(Clone, Debug, PartialEq, Eq, Args)]
-pub struct ExplainOptions {
-    /// Which task
-    #[arg(value_name = "TASK", value_hint = ValueHint::Other)]
-    pub task: String,
-    /// Where the agent serves
-    #[arg(long = "agent.url", value_name = "URL", value_hint = ValueHint::Url, default_value = DEFAULT_AGENT)]
-    pub agent: String,
-    /// Ask no agent: read Redis once, with this configuration
-    #[arg(long)]
-    pub once: bool,
-    /// What is configured, for a look without an agent.
-    #[command(flatten)]
-    pub source: ConfigSource,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// The grammar of the command line, for completions, man pages and the check of the documentation:
@@ -169,40 +78,6 @@ pub fn exit_code<T: AsRef<OsStr>>(
     }
 }
 
-/// How to log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
-pub struct LogOptions {
-    /// Log only messages of this severity or above
-    #[arg(long = "log.level", value_name = "LEVEL", value_parser = log_level(), default_value = "info")]
-    pub level: Level,
-    /// How log lines look
-    #[arg(long = "log.format", value_name = "FORMAT", value_enum, default_value = "logfmt")]
-    pub format: LogFormat,
-}
-
-fn log_level() -> impl TypedValueParser<Value = Level> {
-    const LEVELS: [(&str, &str); 5] = [
-        ("error", "Only what needs mending"),
-        ("warn", "Also what may need it"),
-        ("info", "Also what happened"),
-        ("debug", "Also why"),
-        ("trace", "Everything"),
-    ];
-    let levels = LEVELS.map(|(name, help)| PossibleValue::new(name).help(help));
-    PossibleValuesParser::new(levels).try_map(|name| name.parse::<Level>())
-}
-
-/// How log lines look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// `key=value` pairs.
-    Logfmt,
-    /// One JSON object per line.
-    Json,
-    /// For people.
-    Text,
-}
-
 /// Reads the command line; the first argument is the program's name.
 ///
 /// # Errors
@@ -218,14 +93,10 @@ where
         None => run_or_check(line.run),
         Some(Command::CheckConfig(check)) => Ok(Invocation::CheckConfig(check)),
         Some(Command::Acl(acl)) => Ok(Invocation::Acl(acl)),
-        Some(Command::Status(status)) => Ok(Invocation::Status(status.into())),
+        Some(Command::Status(status)) => Ok(Invocation::Status(status)),
         Some(Command::Explain(explain)) => Ok(Invocation::Explain(explain)),
-        Some(Command::Replay(replay)) => Ok(Invocation::Replay(ReplayOptions {
-            files: replay.files,
-            set: replay.set,
-            json: replay.json,
-        })),
-        Some(Command::Discover(discover)) => Ok(Invocation::Discover(discover.into())),
+        Some(Command::Replay(replay)) => Ok(Invocation::Replay(replay)),
+        Some(Command::Discover(discover)) => Ok(Invocation::Discover(discover)),
         Some(Command::Completions { shell }) => Ok(Invocation::Completions(shell)),
         Some(Command::Man { dir }) => Ok(Invocation::Man(dir)),
         Some(Command::Demo(demo)) => Ok(Invocation::Demo(demo)),
@@ -234,7 +105,6 @@ where
 }
 
 fn run_or_check(run: RunArguments) -> Result<Invocation, clap::Error> {
-    let source = run.source;
     if run.web_config.is_some() {
         let message = "--web.config.file (TLS and passwords for the web pages) is not supported \
             yet; listen on \
@@ -243,21 +113,11 @@ fn run_or_check(run: RunArguments) -> Result<Invocation, clap::Error> {
     }
     if run.check {
         return Ok(Invocation::CheckConfig(CheckOptions {
-            source,
+            source: run.source,
             timing: TimingSources::default(),
         }));
     }
-    Ok(Invocation::Run(RunOptions {
-        source,
-        listen: run.web.listen,
-        enable_lifecycle: run.enable_lifecycle,
-        frame_ancestors: run.web.frame_ancestors,
-        record: run
-            .record
-            .folder
-            .map(|folder| RecordOptions { folder, max_bytes: run.record.max_mib << 20 }),
-        log: run.log,
-    }))
+    Ok(Invocation::Run(run.into()))
 }
 
 #[cfg(test)]
@@ -266,8 +126,14 @@ mod tests {
 
     use lockwatch_judge::spec::SchemeKind;
 
+    use tracing::Level;
+
     use super::*;
-    use crate::config::PasswordSource;
+    use crate::commands::acl::ServerVersion;
+    use crate::commands::agent::DEFAULT_LISTEN;
+    use crate::commands::source::ConfigSource;
+    use crate::config::{PasswordSource, SingleLock};
+    use crate::telemetry::{LogFormat, LogOptions};
 
     fn typed(arguments: &str) -> Result<Invocation, clap::Error> {
         parse(std::iter::once("lockwatch").chain(arguments.split_whitespace()))

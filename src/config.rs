@@ -15,18 +15,15 @@ pub use lockwatch_watch::redis::store::{
 };
 use serde_yaml::{Mapping, Value};
 
-pub mod acl;
 mod block;
-pub mod check;
 mod document;
-mod duration;
 mod labels;
 mod locate;
 mod login;
 mod mistake;
 mod peers;
+mod place;
 mod redises;
-pub mod routes;
 pub mod schema;
 mod secret;
 mod servers;
@@ -36,12 +33,12 @@ mod url;
 mod values;
 mod yaml;
 
-pub use duration::{parse_ms as parse_duration_ms, text as duration_text};
 pub use locate::Position;
 pub use mistake::{ConfigErrors, Mistake};
 pub(crate) use redises::{INTERVAL, TIMEOUT};
 pub use secret::{Secret, SecretError};
 pub(crate) use values::KEY_BYTES_MAX;
+pub(crate) use yaml::parse as parse_yaml;
 
 /// Maximum size of a configuration file in bytes. It bounds memory when the path names something
 /// else.
@@ -314,9 +311,9 @@ fn mapping<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
 }
 
 /// The flag that a place of [`single_lock_document`] was made from.
-fn flag_of(place: &mistake::Place) -> &'static str {
+fn flag_of(place: &place::Place) -> &'static str {
     match place.steps.last() {
-        Some(mistake::Step::Field(field)) => match field.as_str() {
+        Some(place::Step::Field(field)) => match field.as_str() {
             "username" => "--redis.username",
             "password_file" => "--redis.password-file",
             "password_env" => "--redis.password-env",

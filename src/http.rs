@@ -4,18 +4,19 @@
 //! It reads published snapshots, requests refreshed ones, can request a reload, and can wait until
 //! the sampler reads a task in its normal cycle. Nothing in a request reaches Redis.
 
+mod age;
 mod api;
-mod badge;
 pub mod client;
 mod connections;
 mod etag;
 mod events;
 mod explain;
 mod live;
-mod page;
+mod pages;
 mod parameters;
 mod reply;
 mod routes;
+mod site;
 
 use std::convert::Infallible;
 use std::io;
@@ -35,11 +36,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::output::history::History;
+use crate::outputs::history::History;
 use crate::published::{ReloadRequest, ReloadStatus, Snapshots};
 use crate::trace::Traces;
 use connections::{Client, Connections};
-use routes::Site;
+use site::Site;
 
 /// What the server can read and request.
 #[derive(Clone, Debug)]
@@ -48,6 +49,8 @@ pub struct HttpContext {
     pub snapshots: Snapshots,
     /// The result of the newest load of the configuration.
     pub reload_status: watch::Receiver<ReloadStatus>,
+    /// Counts the log lines that were lost.
+    pub log_lines_lost: fn() -> u64,
     /// Accepts requests for a reload.
     pub reload: mpsc::Sender<ReloadRequest>,
     /// Whether a reload may be requested over HTTP.

@@ -11,28 +11,22 @@
     )
 )]
 
-pub mod agent;
 pub mod alerts;
 pub mod apart;
 pub mod cli;
 pub mod clock;
+pub mod commands;
 pub mod config;
-pub mod demo;
-pub mod discover;
 pub mod engine;
-pub mod explain;
+pub mod hold;
 pub mod http;
 pub mod io;
-pub mod lease;
-pub mod man;
-pub mod output;
+pub mod outputs;
+pub mod paths;
 pub mod published;
 pub mod record;
-pub mod replay;
-pub mod status;
-mod stop;
 pub mod telemetry;
-pub mod terminal;
+pub mod text;
 pub mod trace;
 
 #[cfg(test)]

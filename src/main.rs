@@ -5,16 +5,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use lockwatch::cli::{self, AclOptions, CheckOptions, ConfigSource, Invocation, RunOptions};
-use lockwatch::config::check::{self, PageTiming};
-use lockwatch::config::{Config, ConfigErrors, acl};
-use lockwatch::engine::Observers;
-use lockwatch::http::{self, HttpContext, Limits};
-use lockwatch::output::events::EventLog;
-use lockwatch::output::history::History;
-use lockwatch::record::Recorder;
-use lockwatch::{agent, demo, discover, explain, man, replay, status, telemetry, terminal};
-use tokio_util::sync::CancellationToken;
+use lockwatch::cli::{self, Invocation};
+use lockwatch::commands::agent::{self, RunOptions};
+use lockwatch::commands::{
+    acl, check_config, completions, demo, discover, explain, man, replay, status,
+};
+use lockwatch::config::ConfigErrors;
+use lockwatch::telemetry;
 
 /// glibc's takes a quarter more of the processor with 10,000 locks, and grew over hours: it keeps
 /// what one thread took and another freed. How it is set up stands in `.cargo/config.toml`.
@@ -59,19 +56,14 @@ fn main() -> ExitCode {
 fn dispatch(invocation: Invocation) -> anyhow::Result<ExitCode> {
     match invocation {
         Invocation::Run(options) => run(options),
-        Invocation::CheckConfig(options) => check_config(&options),
-        Invocation::Acl(options) => print_acl(&options),
+        Invocation::CheckConfig(options) => check_config::run(&options),
+        Invocation::Acl(options) => acl::run(&options),
         Invocation::Status(options) => block_on(status::run(options)),
         Invocation::Explain(options) => block_on(explain::run(options)),
         Invocation::Replay(options) => block_on(replay::run(options)),
         Invocation::Discover(options) => block_on(discover::run(options)),
-        Invocation::Completions(shell) => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut cli::grammar(), "lockwatch", &mut script);
-            print(script)
-        }
-        Invocation::Man(None) => print(man::pages()?.swap_remove(0).text),
-        Invocation::Man(Some(folder)) => man::write(&folder).map(|()| ExitCode::SUCCESS),
+        Invocation::Completions(shell) => completions::run(shell, cli::grammar()),
+        Invocation::Man(folder) => man::run(folder.as_deref(), cli::grammar()),
         Invocation::Demo(arguments) => {
             block_on(async { demo::run(arguments).await.map(|()| ExitCode::SUCCESS) })
         }
@@ -83,69 +75,7 @@ fn dispatch(invocation: Invocation) -> anyhow::Result<ExitCode> {
 
 fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
     let _logging = telemetry::start(options.log).context("cannot start to log")?;
-    let config = load(&options.source)?;
-    block_on(async {
-        let listener = http::listen(options.listen)
-            .with_context(|| format!("cannot listen on {}", options.listen))?;
-        tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = %listener.local_addr()?, "lockwatch started");
-        let RunOptions { source, enable_lifecycle, frame_ancestors, record, .. } = options;
-        let recorder = record.as_ref().map(Recorder::start).transpose()?;
-        let history = History::default();
-        let mut observers: Observers =
-            vec![Box::new(EventLog::default()), Box::new(history.clone())];
-        if let Some(recorder) = recorder {
-            observers.push(Box::new(recorder));
-        }
-        let parts = agent::Parts {
-            config,
-            load: move || load(&source).map_err(|mistakes| mistakes.to_string()),
-            observers,
-            http: move |outlets: agent::Outlets, stop| {
-                let context = HttpContext {
-                    snapshots: outlets.snapshots,
-                    reload_status: outlets.reload_status,
-                    reload: outlets.reload,
-                    enable_lifecycle,
-                    history,
-                    traces: outlets.traces,
-                    frame_ancestors: frame_ancestors.into(),
-                    limits: Limits::default(),
-                };
-                http::serve(listener, context, stop)
-            },
-        };
-        agent::run(parts, CancellationToken::new()).await.context("cannot receive signals")?;
-        Ok(ExitCode::SUCCESS)
-    })
-}
-
-/// The configuration as it shall be put in force, at the start and by a reload; what is wrong
-/// around it is logged.
-fn load(source: &ConfigSource) -> Result<Config, ConfigErrors> {
-    let config = source.load()?;
-    for warning in check::warnings(&config) {
-        tracing::warn!("{warning}");
-    }
-    Ok(config)
-}
-
-fn check_config(options: &CheckOptions) -> anyhow::Result<ExitCode> {
-    let config = options.source.load()?;
-    for warning in check::warnings(&config) {
-        eprintln!("warning: {warning}");
-    }
-    let timing = PageTiming::find(&options.timing).map_err(anyhow::Error::msg)?;
-    print(check::report(&config, &timing))
-}
-
-fn print_acl(options: &AclOptions) -> anyhow::Result<ExitCode> {
-    print(acl::report(&options.source.load()?, options.redis_version))
-}
-
-/// That nobody reads all of it, as with `| head`, is no mistake.
-fn print(text: impl AsRef<[u8]>) -> anyhow::Result<ExitCode> {
-    terminal::print(text).context("cannot print it")?;
-    Ok(ExitCode::SUCCESS)
+    block_on(agent::run(options))
 }
 
 fn block_on(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {

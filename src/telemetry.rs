@@ -6,20 +6,55 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use std::{fmt, io};
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
 use tracing::field::{Field, Visit};
-use tracing::{Event, Subscriber};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, time::FormatTime, time::SystemTime};
 use tracing_subscriber::registry::LookupSpan;
 
 use self::sink::Sink;
-use crate::cli::{LogFormat, LogOptions};
 
 /// Maximum time at exit to write the last lines.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// One sink for the process, as there is one standard error.
 static SINK: OnceLock<Sink> = OnceLock::new();
+
+/// How to log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
+pub struct LogOptions {
+    /// Log only messages of this severity or above
+    #[arg(long = "log.level", value_name = "LEVEL", value_parser = log_level(), default_value = "info")]
+    pub level: Level,
+    /// How log lines look
+    #[arg(long = "log.format", value_name = "FORMAT", value_enum, default_value = "logfmt")]
+    pub format: LogFormat,
+}
+
+fn log_level() -> impl TypedValueParser<Value = Level> {
+    const LEVELS: [(&str, &str); 5] = [
+        ("error", "Only what needs mending"),
+        ("warn", "Also what may need it"),
+        ("info", "Also what happened"),
+        ("debug", "Also why"),
+        ("trace", "Everything"),
+    ];
+    let levels = LEVELS.map(|(name, help)| PossibleValue::new(name).help(help));
+    PossibleValuesParser::new(levels).try_map(|name| name.parse::<Level>())
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// `key=value` pairs.
+    Logfmt,
+    /// One JSON object per line.
+    Json,
+    /// For people.
+    Text,
+}
 
 /// Flushes the last lines when dropped, at the end of the agent.
 #[derive(Debug)]

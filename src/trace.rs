@@ -6,6 +6,7 @@
 //! command is ever sent because of a trace, and while no task is armed a batch costs one atomic
 //! load. Traces are redacted before they get here: see `trace/redact`.
 
+mod names;
 mod reading;
 mod redact;
 

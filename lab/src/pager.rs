@@ -52,7 +52,7 @@ pub struct PagerArgs {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    lockwatch::config::parse_duration_ms(text).map(Duration::from_millis)
+    lockwatch::text::durations::parse_duration_ms(text).map(Duration::from_millis)
 }
 
 /// Runs the bench; returns whether every alert was right.

@@ -15,7 +15,8 @@ use lockwatch_judge::state::State;
 use lockwatch_judge::time::{AgentWall, Mono};
 use lockwatch_watch::redis::driver::{self, Action, LinkId, Now, Push};
 use lockwatch_watch::redis::store::{Cluster, HostPort, Peers, Sentinels, Servers, Store};
-use lockwatch_watch::redis::watcher::{Assignment, Watcher};
+use lockwatch_watch::redis::tasks::Assignment;
+use lockwatch_watch::redis::watcher::Watcher;
 
 use self::net::Wire;
 use crate::plan::{Plan, address};

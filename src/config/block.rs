@@ -3,7 +3,8 @@
 
 use serde_yaml::{Mapping, Value};
 
-use super::mistake::{Mistakes, Place, Reported, quoted};
+use super::mistake::{Mistakes, Reported, quoted};
+use super::place::Place;
 use super::schema::BlockSpec;
 use super::values::kind;
 

@@ -8,7 +8,8 @@ use serde_yaml::Value;
 
 use super::block::{At, Block};
 use super::labels;
-use super::mistake::{Mistakes, Place, Reported, field_text, quoted};
+use super::mistake::{Mistakes, Reported, field_text, quoted};
+use super::place::Place;
 use super::redises::{self, Redises};
 use super::schema::TOP;
 use super::tasks::{self, ReadTask, Shared};

@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::mistake::{Place, Step};
+use super::place::{Place, Step};
 
 /// A position in a text. Line and column count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

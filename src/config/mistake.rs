@@ -5,7 +5,8 @@ use std::cell::RefCell;
 use std::fmt;
 
 use super::locate::{self, Position};
-use crate::output::identity::without_login;
+use super::place::{Place, Step};
+use crate::text::identity::without_login;
 
 /// Maximum number of reported mistakes. In a file with more, many have the same cause.
 const TOLD_MAX: usize = 100;
@@ -75,53 +76,6 @@ impl fmt::Display for ConfigErrors {
 /// Marks a value that could not be read and whose mistake is already reported.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reported;
-
-/// One step from the top of the document to a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// Into a field of a mapping.
-    Field(String),
-    /// Into an item of a list.
-    Item(usize),
-}
-
-/// A value, or the name of a field, in the document.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) steps: Vec<Step>,
-    /// Whether the name of the last field is meant, not its value.
-    pub(super) on_name: bool,
-}
-
-impl Place {
-    pub(super) fn field(&self, name: &str) -> Place {
-        self.step(Step::Field(name.to_owned()))
-    }
-
-    pub(super) fn item(&self, index: usize) -> Place {
-        self.step(Step::Item(index))
-    }
-
-    pub(super) fn name_of_field(&self, name: &str) -> Place {
-        Place { on_name: true, ..self.field(name) }
-    }
-
-    /// The value of the field whose name was meant.
-    pub(super) fn value(self) -> Place {
-        Place { on_name: false, ..self }
-    }
-
-    /// The same place relative to its task.
-    pub(super) fn within_task(&self) -> Place {
-        Place { steps: self.steps.iter().skip(2).cloned().collect(), ..*self }
-    }
-
-    fn step(&self, step: Step) -> Place {
-        let mut steps = self.steps.clone();
-        steps.push(step);
-        Place { steps, on_name: false }
-    }
-}
 
 /// Collects mistakes. Shared by all parsers of one document.
 #[derive(Debug, Default)]

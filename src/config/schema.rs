@@ -1,7 +1,7 @@
 //! Every block of the configuration file and the names of its fields. The parser refuses every
 //! other field. A test checks that the documentation and its complete example name each of them.
 
-use crate::output::nearest::nearest;
+use crate::text::nearest::nearest;
 
 /// A block and its fields.
 #[derive(Clone, Copy, Debug)]

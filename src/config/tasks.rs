@@ -10,7 +10,8 @@ use lockwatch_watch::redis::topology::cluster::slot;
 use serde_yaml::Value;
 
 use super::block::{At, Block, choice};
-use super::mistake::{Place, Reported, field_text, quoted};
+use super::mistake::{Reported, field_text, quoted};
+use super::place::Place;
 use super::redises::Redises;
 use super::schema::{BlockSpec, CLAIMS, HOSTS, LOCK, PAUSED_UNTIL, PROGRESS, TASK, WANTED};
 use super::threshold::{self, Sampling, Threshold};

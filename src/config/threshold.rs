@@ -6,9 +6,9 @@ use lockwatch_judge::spec::{RedisSpec, TaskSpec};
 use serde_yaml::Value;
 
 use super::block::Block;
-use super::duration::text as duration_text;
 use super::mistake::{Reported, quoted};
 use super::values::duration_ms;
+use crate::text::durations::duration_text;
 
 const SECOND_MS: u64 = 1_000;
 

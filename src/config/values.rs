@@ -8,8 +8,8 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use lockwatch_judge::spec::Key;
 use serde_yaml::Value;
 
-use super::duration::{EXAMPLES, parse_ms, text as duration_text};
 use super::schema::BYTES;
+use crate::text::durations::{EXAMPLES, duration_text, parse_duration_ms};
 
 /// Maximum length of the name of a task, Redis store or user, and of the value of a label, in
 /// bytes.
@@ -86,7 +86,7 @@ pub(super) fn count(value: &Value, max: usize) -> Result<usize, String> {
 pub(super) fn duration_ms(min_ms: u64) -> impl Fn(&Value) -> Result<u64, String> {
     move |value| {
         let ms = match value {
-            Value::String(text) => parse_ms(text)?,
+            Value::String(text) => parse_duration_ms(text)?,
             Value::Number(_) => return Err(format!("has no unit; {EXAMPLES}")),
             _ => return Err(format!("is {}; {EXAMPLES}", kind(value))),
         };
@@ -97,18 +97,6 @@ pub(super) fn duration_ms(min_ms: u64) -> impl Fn(&Value) -> Result<u64, String>
             return Err(format!("is too long; use at most {}", duration_text(DURATION_MS_MAX)));
         }
         Ok(ms)
-    }
-}
-
-/// A duration as Prometheus and Alertmanager parse it, in milliseconds. There a bare 0 needs no
-/// unit, and an empty value counts as absent.
-pub(super) fn foreign_duration_ms(value: &Value) -> Result<Option<u64>, String> {
-    match value {
-        Value::Null => Ok(None),
-        Value::Number(number) if number.as_u64() == Some(0) => Ok(Some(0)),
-        Value::String(text) if text == "0" => Ok(Some(0)),
-        Value::String(text) => parse_ms(text).map(Some),
-        _ => Err("is not text".to_owned()),
     }
 }
 

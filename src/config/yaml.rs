@@ -5,7 +5,7 @@ use serde_yaml::Value;
 
 use super::locate::Position;
 use super::mistake::ConfigErrors;
-use crate::output::identity::{is_plain, without_login};
+use crate::text::identity::{is_plain, without_login};
 
 /// Maximum length of an error message in characters. A longer one loses its beginning, which is the
 /// path: the cause stands at the end.
@@ -15,7 +15,7 @@ const TOLD_CHARS_MAX: usize = 300;
 ///
 /// # Errors
 /// What is not valid YAML, with its line where the library reports one.
-pub(super) fn parse(text: &str, source: &str) -> Result<Value, ConfigErrors> {
+pub(crate) fn parse(text: &str, source: &str) -> Result<Value, ConfigErrors> {
     let refused = |error: serde_yaml::Error| {
         let (position, message) = (Position::of(&error), error.to_string());
         let told = position.map(|at| format!(" at line {} column {}", at.line, at.column));

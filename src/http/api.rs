@@ -8,8 +8,8 @@ use lockwatch_judge::verdict::{Verdict, Wanted};
 use super::etag::tagged;
 use super::parameters::{Parameters, Refusal, one_of, parameters};
 use super::reply::{JSON, Reply, json, json_error, json_pieces, reply};
-use super::routes::Site;
-use crate::output::json::{TaskFilter, TaskList, task};
+use super::site::Site;
+use crate::outputs::json::{TaskFilter, TaskList, task};
 use crate::published::Published;
 
 /// The description of the API in OpenAPI 3.1.

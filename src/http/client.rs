@@ -8,12 +8,11 @@ use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::header;
 use hyper::{Method, Request, Uri};
 use hyper_util::rt::TokioIo;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::output::identity::without_login;
-use crate::terminal::safe;
+use crate::text::identity::without_login;
+use crate::text::terminal::safe;
 
 /// Default time limit for a whole response.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -83,21 +82,4 @@ async fn ask(uri: &Uri) -> anyhow::Result<Answer> {
         .await
         .map_err(anyhow::Error::from_boxed)?;
     Ok(Answer { status, body: body.to_bytes() })
-}
-
-/// Encodes `text` as one segment of a path, or as a name or value of a query.
-pub fn segment(text: &str) -> PercentEncode<'_> {
-    const ESCAPED: &AsciiSet =
-        &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-    utf8_percent_encode(text, ESCAPED)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_segment_is_one_segment() {
-        assert_eq!(segment("a/b?c#d%é&=+ ~.").to_string(), "a%2Fb%3Fc%23d%25%C3%A9%26%3D%2B%20~.");
-    }
 }

@@ -5,7 +5,7 @@ use hyper::StatusCode;
 use hyper::header::{self, HeaderMap, HeaderValue};
 
 use super::reply::{Reply, reply, with_header};
-use crate::output::identity::digest;
+use crate::text::identity::digest;
 
 /// The response of `make` with this tag (without quotes, only letters, digits and `-`), or 304 if
 /// the client already has it. `make` is only called when it is needed.

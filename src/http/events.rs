@@ -16,10 +16,10 @@ use super::api::{redis_name, words};
 use super::etag::tagged;
 use super::parameters::{Parameters, Refusal, one_of, parameters};
 use super::reply::{JSON, Reply, json_error, pieces, stream, too_many_streams, with_header};
-use super::routes::Site;
-use crate::output::events::{KINDS, LEVELS};
-use crate::output::history::{About, History, Kept};
-use crate::output::json;
+use super::site::Site;
+use crate::outputs::events::{KINDS, LEVELS};
+use crate::outputs::history::{About, History, Kept};
+use crate::outputs::json;
 use feed::{Feed, QUEUE};
 
 /// Default number of events in a response.

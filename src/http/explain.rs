@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use super::api::nothing_asked;
 use super::reply::{Reply, json, json_error, with_header};
-use super::routes::Site;
-use crate::explain::{Seen, Trace, Watched, explanation};
-use crate::output::nearest::no_such_task;
+use super::site::Site;
+use crate::outputs::explanation::{Seen, Trace, Watched, explanation};
 use crate::published::{Published, Unanswered};
+use crate::text::nearest::no_such_task;
 
 /// Maximum time for the state to apply a reading.
 const TAKEN_IN: Duration = Duration::from_millis(1_500);

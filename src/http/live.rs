@@ -2,20 +2,16 @@
 //!
 //! One task serves all open pages, and exists only while there are any. It compares each snapshot
 //! with what it sent before, renders the rows that changed, and encodes them once for all pages.
-//! [`table`] finds the changes, [`frame`] encodes them, [`ring`] keeps the newest for pages that
+//! [`Table`] finds the changes, [`Encoder`] encodes them, [`ring`] keeps the newest for pages that
 //! reconnect, and [`subscribers`] are the open pages.
 
-mod frame;
 mod ring;
 mod subscribers;
-mod table;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::Request;
-use hyper::body::Incoming;
 use hyper::header::HeaderMap;
 use lockwatch_judge::time::AgentWall;
 use tokio::sync::mpsc;
@@ -23,17 +19,13 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::HttpContext;
+use super::age::stopped;
 use super::parameters::lenient;
-use super::reply::{Reply, stream, too_many_streams};
-use super::routes::{Site, stopped};
+use crate::outputs::live::frame::{self, Encoder};
+use crate::outputs::live::table::{Changes, Table};
 use crate::published::{Published, Snapshots};
-use frame::Encoder;
 use ring::Ring;
 use subscribers::{Subscriber, Subscribers};
-use table::{Changes, Table};
-
-/// The script of the pages.
-pub(super) const SCRIPT: &str = include_str!("page/app.js");
 
 /// Maximum number of rows of the table of tasks, the worst first.
 const ROWS_MAX: usize = 2_000;
@@ -51,17 +43,6 @@ const RING_BYTES_MAX: usize = 1 << 20;
 const ALIVE_BYTES_MAX: usize = 32 << 20;
 /// Maximum number of queued visits.
 const VISITS_MAX: usize = 512;
-
-impl Site {
-    pub(super) fn live(&self, request: &Request<Incoming>) -> Reply {
-        let asked = Asked::by(request.uri().query(), request.headers());
-        let permit = Arc::clone(&self.streams).try_acquire_owned().ok();
-        match permit.and_then(|permit| Some((self.feed.join(asked)?, permit))) {
-            Some((frames, permit)) => stream(frames, permit),
-            None => too_many_streams(),
-        }
-    }
-}
 
 /// What a page subscribes to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,8 +106,14 @@ impl Feed {
         self.visit(Visit::Given(published));
     }
 
-    /// The frames for a page; `None` if too many visits are queued.
-    fn join(&self, asked: Asked) -> Option<mpsc::Receiver<Bytes>> {
+    /// The frames for a page with this query and these headers; `None` if too many visits are
+    /// queued.
+    pub(super) fn join(
+        &self,
+        query: Option<&str>,
+        headers: &HeaderMap,
+    ) -> Option<mpsc::Receiver<Bytes>> {
+        let asked = Asked::by(query, headers);
         let (sender, frames) = mpsc::channel(subscribers::WAITING_MAX);
         self.visit(Visit::Listens(asked, sender)).then_some(frames)
     }

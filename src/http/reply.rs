@@ -12,8 +12,8 @@ use hyper::{Response, StatusCode};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use crate::output::exposition::{Page, TakenBack};
-use crate::output::json::{TaskList, text as json_text};
+use crate::outputs::exposition::{Page, TakenBack};
+use crate::outputs::json::{TaskList, text as json_text};
 
 pub(super) type Reply = Response<ReplyBody>;
 

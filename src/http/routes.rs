@@ -17,7 +17,6 @@
 //! | `/-/reload` | POST, PUT | loads the configuration again, if allowed |
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::{Body, Incoming};
@@ -25,41 +24,21 @@ use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::{Request, StatusCode};
 use lockwatch_judge::snapshot::RedisView;
 use percent_encoding::percent_decode_str;
-use tokio::sync::{Mutex, Semaphore, oneshot};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::oneshot;
 
-use super::HttpContext;
-use super::etag::tagged_content;
-use super::live::{Feed, SCRIPT};
 use super::parameters::{Refusal, is_well_escaped, parameters};
 use super::reply::{Reply, json_error, metrics_page, text, with_header};
-use crate::output::exposition::{Pages, Variant};
-use crate::output::metrics::Selection;
-use crate::output::nearest::no_such_metric;
-use crate::output::negotiate::{self, Coding};
-use crate::published::{Published, Unanswered};
+use super::site::Site;
+use crate::outputs::exposition::Variant;
+use crate::outputs::metrics::{Own, Selection, TABLE};
+use crate::outputs::negotiate::{self, Coding};
+use crate::paths::{self, OfTask};
+use crate::text::nearest::no_such_metric;
 
 /// Maximum size of a request's body in bytes; no route reads one.
 const BODY_BYTES_MAX: u64 = 1 << 10;
 /// Maximum duration of a reload.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Everything that is served.
-#[derive(Debug)]
-pub(super) struct Site {
-    pub(super) context: HttpContext,
-    /// Cancelled on shutdown: streams must end.
-    pub(super) shutdown: CancellationToken,
-    pub(super) feed: Feed,
-    /// Permits for further streams.
-    pub(super) streams: Arc<Semaphore>,
-    /// Permits for further explanations.
-    pub(super) explanations: Semaphore,
-    pages: Pages,
-    /// Held while an exposition of selected metrics is made. Clients can request many different
-    /// selections, which cannot be shared, so they are made one at a time.
-    selecting: Mutex<()>,
-}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Route {
@@ -82,20 +61,6 @@ enum Route {
 }
 
 impl Site {
-    pub(super) fn new(context: HttpContext, shutdown: CancellationToken) -> Site {
-        let feed = Feed::new(&context, shutdown.clone());
-        let limits = context.limits;
-        Site {
-            context,
-            shutdown,
-            feed,
-            streams: Arc::new(Semaphore::new(limits.streams)),
-            explanations: Semaphore::new(limits.explanations),
-            pages: Pages::default(),
-            selecting: Mutex::default(),
-        }
-    }
-
     pub(super) async fn respond(&self, request: Request<Incoming>) -> Reply {
         if request.body().size_hint().upper().is_none_or(|bytes| bytes > BODY_BYTES_MAX) {
             let reply = text(StatusCode::PAYLOAD_TOO_LARGE, "Nothing here reads a request's body.");
@@ -127,59 +92,13 @@ impl Site {
             Route::Events => self.events(&request),
             Route::OpenApi => self.openapi(&request),
             Route::TaskPage(name) => self.task_page(&name, &request).await,
-            Route::Script => tagged_content(
-                request.headers(),
-                StatusCode::OK,
-                "text/javascript; charset=utf-8",
-                SCRIPT,
-            ),
+            Route::Script => self.script(&request),
             Route::Live => self.live(&request),
             Route::Badge(name) => self.badge(&name, &request).await,
             Route::Healthy => self.healthy(),
             Route::Ready => self.ready(),
             Route::Reload => self.reload(request.headers()).await,
         }
-    }
-
-    /// The newest snapshot. Its Redis stores and events are at most one second old.
-    pub(super) fn newest(&self) -> Arc<Published> {
-        self.context.snapshots.newest()
-    }
-
-    /// A snapshot in which everything is current, and the reason if it must not be taken as
-    /// current.
-    pub(super) async fn everything(&self) -> (Arc<Published>, Option<String>) {
-        let looked = self.context.snapshots.everything(self.patience()).await;
-        self.looked(looked)
-    }
-
-    /// The same for one task.
-    pub(super) async fn look_at(&self, task: &str) -> (Arc<Published>, Option<String>) {
-        let looked = self.context.snapshots.task(task, self.patience()).await;
-        self.looked(looked)
-    }
-
-    fn looked(
-        &self,
-        looked: Result<Arc<Published>, Unanswered>,
-    ) -> (Arc<Published>, Option<String>) {
-        let silent = || {
-            "The agent's engine does not answer: see its log, or it is being stopped.".to_owned()
-        };
-        let unanswered = looked.is_err().then(silent);
-        let published = looked.unwrap_or_else(|Unanswered| self.newest());
-        let stopped = self.stopped(&published).or(unanswered);
-        (published, stopped)
-    }
-
-    /// How long the engine may take to answer: until it counts as stopped.
-    fn patience(&self) -> Duration {
-        self.context.limits.snapshot_age.saturating_sub(self.newest().made.elapsed())
-    }
-
-    /// Why the snapshot must not be taken as current, if so.
-    pub(super) fn stopped(&self, published: &Published) -> Option<String> {
-        stopped(published, self.context.limits.snapshot_age)
     }
 
     async fn metrics(&self, request: &Request<Incoming>) -> Reply {
@@ -198,8 +117,11 @@ impl Site {
             coding: negotiate::coding(&joined(headers, header::ACCEPT_ENCODING)),
             metrics,
         };
-        let reload = *self.context.reload_status.borrow();
-        match self.pages.page(published, reload, variant).await {
+        let own = Own {
+            reload: *self.context.reload_status.borrow(),
+            log_lines_lost: (self.context.log_lines_lost)(),
+        };
+        match self.pages.page(published, own, variant).await {
             Ok(page) => {
                 let reply = metrics_page(variant.format.content_type(), page);
                 let reply = with_header(reply, header::VARY, "Accept, Accept-Encoding");
@@ -281,46 +203,35 @@ fn selection(query: Option<&str>) -> Result<Selection, Refusal> {
     let parameters = parameters(query)?;
     let names =
         parameters.iter().filter(|(name, _)| name == "name[]").map(|(_, value)| value.as_str());
-    Selection::of(names).map_err(|name| Refusal::new(no_such_metric(name)))
-}
-
-/// Why the snapshot must not be taken as current, if it is older than `age_max`.
-pub(super) fn stopped(published: &Published, age_max: Duration) -> Option<String> {
-    let age = published.made.elapsed();
-    (age > age_max).then(|| {
-        format!(
-            "The newest snapshot is {} s old: the agent's engine has stopped, see its log.",
-            age.as_secs()
-        )
-    })
+    let metrics = TABLE.iter().map(|metric| metric.name);
+    Selection::of(names).map_err(|name| Refusal::new(no_such_metric(name, metrics)))
 }
 
 fn route(path: &str) -> Option<Route> {
     match path {
-        "/" => Some(Route::Landing),
-        "/style.css" => Some(Route::Style),
-        "/icon.svg" => Some(Route::Icon),
-        "/metrics" => Some(Route::Metrics),
-        "/api/v1/tasks" => Some(Route::Tasks),
-        "/-/healthy" => Some(Route::Healthy),
-        "/-/ready" => Some(Route::Ready),
-        "/-/reload" => Some(Route::Reload),
-        "/api/v1/events" => Some(Route::Events),
-        "/api/v1/openapi.json" => Some(Route::OpenApi),
-        "/app.js" => Some(Route::Script),
-        "/live" => Some(Route::Live),
+        paths::LANDING => Some(Route::Landing),
+        paths::STYLE => Some(Route::Style),
+        paths::ICON => Some(Route::Icon),
+        paths::SCRIPT => Some(Route::Script),
+        paths::LIVE => Some(Route::Live),
+        paths::METRICS => Some(Route::Metrics),
+        paths::TASKS => Some(Route::Tasks),
+        paths::EVENTS => Some(Route::Events),
+        paths::OPENAPI => Some(Route::OpenApi),
+        paths::HEALTHY => Some(Route::Healthy),
+        paths::READY => Some(Route::Ready),
+        paths::RELOAD => Some(Route::Reload),
         _ => named(path),
     }
 }
 
 /// The route of a path that names a task.
 fn named(path: &str) -> Option<Route> {
-    let between =
-        |prefix: &str, suffix: &str| decoded(path.strip_prefix(prefix)?.strip_suffix(suffix)?);
-    let explain = || between("/api/v1/tasks/", "/explain").map(Route::Explain);
-    let task = || between("/api/v1/tasks/", "").map(Route::Task);
-    let page = || between("/tasks/", "").map(Route::TaskPage);
-    let badge = || between("/badge/", ".svg").map(Route::Badge);
+    let name = |paths: OfTask| paths.name_in(path).and_then(decoded);
+    let explain = || name(paths::EXPLANATION).map(Route::Explain);
+    let task = || name(paths::TASK).map(Route::Task);
+    let page = || name(paths::PAGE).map(Route::TaskPage);
+    let badge = || name(paths::BADGE).map(Route::Badge);
     explain().or_else(task).or_else(page).or_else(badge)
 }
 

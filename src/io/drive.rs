@@ -14,7 +14,8 @@ use lockwatch_watch::redis::driver::{
 };
 use lockwatch_watch::redis::reply::{Command, Reply};
 use lockwatch_watch::redis::schedule::Sizes;
-use lockwatch_watch::redis::watcher::{self, Watcher};
+use lockwatch_watch::redis::tasks;
+use lockwatch_watch::redis::watcher::Watcher;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep_until;
 use tokio_util::task::AbortOnDropHandle;
@@ -39,8 +40,8 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    fn for_watcher(&self) -> Arc<watcher::Assignment> {
-        Arc::new(watcher::Assignment {
+    fn for_watcher(&self) -> Arc<tasks::Assignment> {
+        Arc::new(tasks::Assignment {
             epoch: self.epoch,
             redis: self.redis,
             store: self.config.store(),

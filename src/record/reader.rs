@@ -18,7 +18,7 @@ use lockwatch_judge::time::{AgentWall, Mono};
 use super::pack::Unpacker;
 use super::wire::{Begin, FORMAT, Line, Version, What};
 use super::writer::recordings;
-use crate::terminal::safe;
+use crate::text::terminal::safe;
 
 /// Maximum length of a line in bytes. The writer never produces a longer one; the limit bounds
 /// memory use for other files.

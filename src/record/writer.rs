@@ -21,7 +21,7 @@ use super::pack::Packer;
 use super::redact::Redactor;
 use super::wire::{Begin, FORMAT, Line, Missing, What};
 use super::{Message, RecordOptions};
-use crate::output::clock::rfc3339;
+use crate::text::instants::rfc3339;
 
 /// Approximate number of files in a folder. Removing the oldest one removes this fraction of the
 /// past.

@@ -6,14 +6,14 @@ use lockwatch_judge::reading::{
     ClaimsReading, Deadline, Held, Holder, HostsReading, LockReading, PauseReading,
     ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
-use lockwatch_judge::spec::{SchemeKind, TaskSpec};
+use lockwatch_judge::spec::TaskSpec;
 use lockwatch_judge::time::ServerTime;
 use serde::{Deserialize, Serialize};
 
 use super::Asked;
-use super::redact::holder_field;
-use crate::output::clock::rfc3339;
-use crate::output::identity::{digest, escape, holder_label, list};
+use super::names::instance_label;
+use crate::text::identity::{digest, escape, holder_label, list};
+use crate::text::instants::rfc3339;
 
 /// Maximum number of names in a list.
 const NAMED_MAX: usize = 20;
@@ -44,15 +44,6 @@ pub fn decoded(spec: &TaskSpec, reading: &TaskReading, asked: Asked) -> Vec<Fact
         .into_iter()
         .filter_map(|(of, says)| Some(Fact { of: of.to_owned(), says: says? }))
         .collect()
-}
-
-/// The display name of an instance in the claims or the hosts. If the lock's value is a secret, an
-/// instance may use it as its name.
-pub(super) fn instance_label<'a>(spec: &TaskSpec, instance: &'a [u8]) -> Cow<'a, str> {
-    match spec.lock.scheme {
-        SchemeKind::String => Cow::Owned(digest(instance)),
-        SchemeKind::Redisson => holder_field(instance).map_or_else(|| escape(instance), Cow::Owned),
-    }
 }
 
 fn lock_words(lock: &LockReading) -> String {

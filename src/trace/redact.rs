@@ -9,14 +9,11 @@ use lockwatch_watch::redis::reply::{Command, Reply};
 use lockwatch_watch::redis::scheme;
 use serde::{Deserialize, Serialize};
 
-use super::reading::instance_label;
-use crate::output::identity::{digest, escape};
+use super::names::{holder_field, instance_label, is_number, split_at_last_colon};
+use crate::text::identity::{digest, escape};
 
 /// Maximum number of items of a list that are shown.
 const ITEMS_MAX: usize = 40;
-/// The replacement for a holder's thread: a client that knows client id and thread can release the
-/// lock.
-const HIDDEN: &str = "…";
 /// The replies of `TYPE`.
 const TYPES: [&[u8]; 6] = [b"string", b"list", b"set", b"zset", b"hash", b"stream"];
 
@@ -260,22 +257,6 @@ fn holders(position: usize, item: &Reply) -> String {
     }
 }
 
-/// A holder's field, `<client id>:<thread>`, without the thread and what follows it; `None` if the
-/// thread cannot be located.
-pub(super) fn holder_field(field: &[u8]) -> Option<String> {
-    let (field, suffix) = match field.strip_suffix(b":write") {
-        Some(field) => (field, ":write"),
-        None => (field, ""),
-    };
-    let (mut client, mut thread) = split_at_last_colon(field)?;
-    if !is_number(thread) {
-        // A transaction's lock: <client id>:<thread>:<transaction id>.
-        (client, thread) = split_at_last_colon(client)?;
-    }
-    (!client.is_empty() && is_number(thread))
-        .then(|| format!("{}:{HIDDEN}{suffix}", escape(client)))
-}
-
 /// Formats instances and values, which alternate.
 fn instances(
     spec: &TaskSpec,
@@ -355,16 +336,6 @@ fn lines(shown: &Shown) -> Vec<String> {
     }
     all.extend((more > 0).then(|| format!("… {more} more")));
     all
-}
-
-fn split_at_last_colon(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let colon = bytes.iter().rposition(|byte| *byte == b':')?;
-    Some((bytes.get(..colon)?, bytes.get(colon + 1..)?))
-}
-
-fn is_number(bytes: &[u8]) -> bool {
-    let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
-    !digits.is_empty() && digits.len() <= 20 && digits.iter().all(u8::is_ascii_digit)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch::config::acl::{ServerVersion, report, rules};
+use lockwatch::commands::acl::{ServerVersion, report, rules};
 use lockwatch::config::{Config, PasswordSource};
 use lockwatch_judge::spec::{ClaimsSpec, TaskSpec, WantedSpec};
 use lockwatch_judge::spec::{

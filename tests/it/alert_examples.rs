@@ -8,9 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use lockwatch::commands::check_config::routes::{Destination, Labels, Routes};
+use lockwatch::commands::check_config::{PageTiming, TimingSources, report};
 use lockwatch::config::Config;
-use lockwatch::config::check::{PageTiming, TimingSources, report};
-use lockwatch::config::routes::{Destination, Labels, Routes};
 use serde_yaml::Value;
 
 use crate::support::skip;

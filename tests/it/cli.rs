@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use clap::{Arg, ValueHint};
 use lockwatch::cli::{self, grammar};
-use lockwatch::man;
+use lockwatch::commands::man;
 use tempfile::TempDir;
 
 use crate::support::agent::program;
@@ -239,7 +239,7 @@ fn groff_has_nothing_to_say_about_the_man_pages() {
         return;
     }
     let folder = TempDir::new().unwrap();
-    for page in man::pages().unwrap() {
+    for page in man::pages(grammar()).unwrap() {
         let path = folder.path().join(&page.file);
         fs::write(&path, page.text).unwrap();
         // -ww: all warnings; -z: no output.

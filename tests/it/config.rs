@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch::config::check::{PageTiming, TimingSources, report, warnings};
+use lockwatch::commands::check_config::{PageTiming, TimingSources, report, warnings};
 use lockwatch::config::schema::BLOCKS;
 use lockwatch::config::{
     AllowedHost, ClusterConfig, Config, HostPort, Login, PasswordSource, Peers, SentinelConfig,

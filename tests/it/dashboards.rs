@@ -12,7 +12,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use lockwatch::output::metrics::TABLE;
+use lockwatch::outputs::metrics::TABLE;
 use serde_json::Value;
 
 use crate::support::skip;

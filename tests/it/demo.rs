@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use lockwatch::demo::{Board, Position, PrivateRedis, WorkerProcess};
+use lockwatch::commands::demo::{Board, Position, PrivateRedis, WorkerProcess};
 use redis::AsyncTypedCommands;
 use redis::aio::MultiplexedConnection;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};

@@ -9,15 +9,15 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use lockwatch::output::exposition::{Pages, Variant, make};
-use lockwatch::output::metrics::{HOLDER_SERIES_MAX, Selection, TABLE};
-use lockwatch::output::negotiate::{Coding, Format};
+use lockwatch::outputs::exposition::{Pages, Variant, make};
+use lockwatch::outputs::metrics::{HOLDER_SERIES_MAX, Selection, TABLE};
+use lockwatch::outputs::negotiate::{Coding, Format};
 use lockwatch::published::Published;
 use lockwatch_judge::reading::{Holder, Mode};
 use lockwatch_judge::snapshot::{RedisView, TaskView};
 
 use crate::snapshots::{
-    RELOAD, cluster_redis, full_task, good_redis, hold, holder, new_redis, new_task, published,
+    OWN, cluster_redis, full_task, good_redis, hold, holder, new_redis, new_task, published,
     replica, sentinel_redis, stopped_task,
 };
 use crate::support::skip;
@@ -149,7 +149,7 @@ fn whole(format: Format, coding: Coding) -> Variant {
 }
 
 fn text(published: Arc<Published>, format: Format) -> String {
-    String::from_utf8(make(published, RELOAD, whole(format, Coding::Identity)).unwrap()).unwrap()
+    String::from_utf8(make(published, OWN, whole(format, Coding::Identity)).unwrap()).unwrap()
 }
 
 fn page(tasks: Vec<TaskView>, redises: Vec<RedisView>) -> Read {
@@ -181,7 +181,7 @@ fn golden_pages() {
     for (format, file) in
         [(Format::OpenMetrics, "metrics.om.txt"), (Format::Classic, "metrics.txt")]
     {
-        let page = make(fixed(), RELOAD, whole(format, Coding::Identity)).unwrap();
+        let page = make(fixed(), OWN, whole(format, Coding::Identity)).unwrap();
         check_golden(
             &Path::new("tests/golden").join(file),
             &steady(&String::from_utf8(page).unwrap()),
@@ -591,7 +591,7 @@ fn extreme_figures_can_be_read() {
 
 #[test]
 fn packed_pages_hold_the_same_text() {
-    let variant = |coding| make(fixed(), RELOAD, whole(Format::OpenMetrics, coding)).unwrap();
+    let variant = |coding| make(fixed(), OWN, whole(Format::OpenMetrics, coding)).unwrap();
     let packed = variant(Coding::Gzip);
     let mut text = String::new();
     std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(packed.as_slice()), &mut text)
@@ -605,12 +605,11 @@ async fn a_big_page_is_made_while_it_is_read_and_is_the_same() {
     let published = published(tasks, vec![good_redis("main")]);
     for format in [Format::Classic, Format::OpenMetrics] {
         let variant = whole(format, Coding::Identity);
-        let page = Pages::default().page(Arc::clone(&published), RELOAD, variant).await.unwrap();
+        let page = Pages::default().page(Arc::clone(&published), OWN, variant).await.unwrap();
         assert_eq!(page.length(), None, "it is not big enough to be made piece by piece");
         let pieces: Vec<_> = (0..).map_while(|at| page.piece(at).unwrap()).collect();
         assert!(pieces.iter().all(|piece| piece.len() < 1 << 20));
-        let whole =
-            String::from_utf8(make(Arc::clone(&published), RELOAD, variant).unwrap()).unwrap();
+        let whole = String::from_utf8(make(Arc::clone(&published), OWN, variant).unwrap()).unwrap();
         assert!(steady(&String::from_utf8(pieces.concat()).unwrap()) == steady(&whole));
         // Each metric is described once and has each task once, however the exposition is split.
         let count = |text: &str| whole.matches(text).count();
@@ -651,7 +650,7 @@ async fn a_page_of_some_metrics_is_a_part_of_the_whole() {
         ] {
             let metrics = Selection::of(names.iter().copied()).unwrap();
             let variant = Variant { format, coding: Coding::Identity, metrics };
-            let page = pages.page(Arc::clone(&published), RELOAD, variant).await.unwrap();
+            let page = pages.page(Arc::clone(&published), OWN, variant).await.unwrap();
             let pieces: Vec<_> = (0..).map_while(|at| page.piece(at).unwrap()).collect();
             let names: Vec<&str> = names
                 .iter()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwatch::http::{HttpContext, Limits, serve};
-use lockwatch::output::history::History;
+use lockwatch::outputs::history::History;
 use lockwatch::published::{Published, ReloadRequest, ReloadStatus};
 use lockwatch::trace::Traces;
 
@@ -60,6 +60,7 @@ pub(crate) async fn start_as(
     let context = HttpContext {
         snapshots: published_receiver.into(),
         reload_status: status_receiver,
+        log_lines_lost: || 0,
         reload,
         enable_lifecycle: true,
         history: History::default(),

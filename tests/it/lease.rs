@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lockwatch::demo::PrivateRedis;
-use lockwatch::lease::{Acquired, Attempt, Holder, Lock, Lost, Release, Watchdog, Woken};
+use lockwatch::commands::demo::PrivateRedis;
+use lockwatch::hold::{Acquired, Attempt, Holder, Lock, Lost, Release, Watchdog, Woken};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncTypedCommands, FromRedisValue};
 use tokio::time::{Instant, sleep, timeout};

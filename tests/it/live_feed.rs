@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwatch::http::{HttpContext, Limits, serve};
-use lockwatch::output::history::History;
+use lockwatch::outputs::history::History;
 use lockwatch::published::Published;
 use lockwatch::trace::Traces;
 use lockwatch_judge::snapshot::TaskView;
@@ -60,6 +60,7 @@ async fn start(first: Arc<Published>, limits: Limits) -> Server {
     let context = HttpContext {
         snapshots: published_receiver.into(),
         reload_status: watch::channel(RELOAD).1,
+        log_lines_lost: || 0,
         reload: mpsc::channel(1).0,
         enable_lifecycle: false,
         history,
@@ -453,7 +454,7 @@ async fn the_script_is_kept_by_browsers_and_runs_nothing_that_it_was_not_given()
     timeout(PATIENCE, stream.read_to_string(&mut known)).await.unwrap().unwrap();
     assert!(known.starts_with("HTTP/1.1 304 ") && known.ends_with("\r\n\r\n"), "{known}");
     let script =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/page/app.js"))
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/outputs/page/app.js"))
             .unwrap();
     for forbidden in [
         "eval(",

@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use lockwatch::output::events::{EventLog, describe};
-use lockwatch::output::json::{TaskFilter, TaskList, task};
+use lockwatch::outputs::events::{EventLog, describe};
+use lockwatch::outputs::json::{TaskFilter, TaskList, task};
 use lockwatch_judge::event::{
     End, Event, EventKind, FailoverReport, GenerationChange, LossSign, Party, SplitKind, Subject,
 };

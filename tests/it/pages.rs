@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use lockwatch::http::HttpContext;
-use lockwatch::output::history::History;
+use lockwatch::outputs::history::History;
 use lockwatch::published::Published;
 use lockwatch_judge::event::{End, Event, EventKind, Party, SplitKind, Subject};
 use lockwatch_judge::input::Role;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use lockwatch::outputs::metrics::Own;
 use lockwatch::published::{Published, ReloadStatus};
 use lockwatch_judge::input::{Generation, Role, SentinelWord, WakeUpState, WakeUps};
 use lockwatch_judge::reading::{Holder, Mode, Unknown};
@@ -24,6 +25,8 @@ pub(crate) const NOW: Mono = Mono(1_000_000);
 
 pub(crate) const RELOAD: ReloadStatus =
     ReloadStatus { successful: true, success_at: AgentWall(1_799_999_000_000) };
+/// And what it counts of itself.
+pub(crate) const OWN: Own = Own { reload: RELOAD, log_lines_lost: 0 };
 
 pub(crate) fn published(tasks: Vec<TaskView>, redises: Vec<RedisView>) -> Arc<Published> {
     let tasks = tasks.into_iter().map(Arc::new).collect();

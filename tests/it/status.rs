@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lockwatch::terminal::width;
+use lockwatch::text::terminal::width;
 use serde_json::{Value, json};
 
 use crate::support::agent::{Agent, program, request};

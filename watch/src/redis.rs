@@ -15,6 +15,7 @@ mod node;
 mod out;
 mod pace;
 mod pause;
+mod plan;
 pub mod read;
 pub mod reply;
 pub mod schedule;

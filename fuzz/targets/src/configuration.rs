@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use lockwatch::config::check::{self, PageTiming, TimingSources};
-use lockwatch::config::{Config, acl};
+use lockwatch::commands::acl;
+use lockwatch::commands::check_config::{self, PageTiming, TimingSources};
+use lockwatch::config::Config;
 use lockwatch_judge::input::Input;
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::Mono;
@@ -49,8 +50,8 @@ fn check_config(config: &Config) {
         harmless_line(&task.name.escape_debug().to_string());
     }
     let timing = PageTiming::find(&TimingSources::default()).unwrap();
-    harmless(&check::report(config, &timing));
-    check::warnings(config).iter().for_each(|warning| harmless(warning));
+    harmless(&check_config::report(config, &timing));
+    check_config::warnings(config).iter().for_each(|warning| harmless(warning));
     for version in ["6", "6.2", "7.0", "7.2"] {
         harmless(&acl::report(config, version.parse().unwrap()));
     }

@@ -5,8 +5,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use lockwatch::commands::discover::glance;
 use lockwatch::config::Config;
-use lockwatch::discover::glance;
 use lockwatch::redis::greet_over;
 use tokio::io::duplex;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwatch::http::{HttpContext, Limits, serve_client};
-use lockwatch::output::history::History;
+use lockwatch::outputs::history::History;
 use lockwatch::published::{Published, ReloadRequest, ReloadStatus};
 use lockwatch::trace::Traces;
 use lockwatch_judge::time::AgentWall;
@@ -74,6 +74,7 @@ async fn ask(
     let context = HttpContext {
         snapshots: published.into(),
         reload_status,
+        log_lines_lost: || 0,
         reload,
         enable_lifecycle: choice & 2 != 0,
         history,

@@ -6,15 +6,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use lockwatch::output::events::describe;
-use lockwatch::output::exposition::{self, Variant};
-use lockwatch::output::history::History;
-use lockwatch::output::identity::{digest, escape};
-use lockwatch::output::json::{self, TaskFilter, TaskList};
-use lockwatch::output::metrics::Selection;
-use lockwatch::output::negotiate::{Coding, Format};
+use lockwatch::commands::status::{self, StatusOptions};
+use lockwatch::outputs::events::describe;
+use lockwatch::outputs::exposition::{self, Variant};
+use lockwatch::outputs::history::History;
+use lockwatch::outputs::json::{self, TaskFilter, TaskList};
+use lockwatch::outputs::metrics::{Own, Selection};
+use lockwatch::outputs::negotiate::{Coding, Format};
 use lockwatch::published::{Published, ReloadStatus};
-use lockwatch::status::{self, StatusOptions};
+use lockwatch::text::identity::{digest, escape};
 use lockwatch::trace;
 use lockwatch_judge::input::{Attestation, Generation, Input, Outcome, Role, Sample, Standing};
 use lockwatch_judge::reading::{
@@ -37,7 +37,10 @@ use crate::{honest, http, worlds};
 
 /// The agent's wall clock at its start.
 const WALL: i64 = honest::NOW_S * 1_000;
-const RELOAD: ReloadStatus = ReloadStatus { successful: true, success_at: AgentWall(WALL) };
+const OWN: Own = Own {
+    reload: ReloadStatus { successful: true, success_at: AgentWall(WALL) },
+    log_lines_lost: 0,
+};
 /// The names of the two tasks.
 const NAMES: [&str; 2] = ["named", "tokened"];
 
@@ -216,7 +219,7 @@ fn sample(at: u64, readings: Vec<(TaskIndex, TaskReading)>) -> Sample {
 fn check_metrics(published: &Arc<Published>, data: &[u8]) -> String {
     let variant = |format| Variant { format, coding: Coding::Identity, metrics: Selection::ALL };
     let page =
-        |format| exposition::make(Arc::clone(published), RELOAD, variant(format)).expect("a page");
+        |format| exposition::make(Arc::clone(published), OWN, variant(format)).expect("a page");
     let text = String::from_utf8(page(Format::Classic)).expect("a page of text");
     let read = Exposition::parse(&text).unwrap_or_else(|why| panic!("{why}\n{text}"));
     let shown = Some(escape(data).into_owned());

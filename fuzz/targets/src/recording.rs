@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::fs;
 
-use lockwatch::replay::{ReplayOptions, write};
+use lockwatch::commands::replay::{ReplayOptions, write};
 use tempfile::TempDir;
 
 use crate::claims::harmless;

@@ -6,9 +6,9 @@ use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use lockwatch::commands::check_config::routes::{Labels, Routes};
+use lockwatch::commands::check_config::{self, PageTiming, TimingSources};
 use lockwatch::config::Config;
-use lockwatch::config::check::{self, PageTiming, TimingSources};
-use lockwatch::config::routes::{Labels, Routes};
 use tempfile::TempDir;
 
 use crate::claims::harmless;
@@ -31,7 +31,7 @@ pub(crate) fn run(data: &[u8]) {
     match PageTiming::find(&sources) {
         Ok(timing) => {
             let config = Config::parse(OURS, Path::new("ours.yml")).unwrap();
-            harmless(&check::report(&config, &timing));
+            harmless(&check_config::report(&config, &timing));
         }
         Err(told) => harmless(&told),
     }

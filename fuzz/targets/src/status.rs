@@ -2,7 +2,7 @@
 //!
 //! The first byte selects the options; the rest is the body of the response.
 
-use lockwatch::status::{StatusOptions, printed_for};
+use lockwatch::commands::status::{StatusOptions, printed_for};
 
 use crate::claims::harmless;
 

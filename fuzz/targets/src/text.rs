@@ -1,10 +1,10 @@
 //! The ways to display external bytes, each by itself, and small parsers of text.
 
-use lockwatch::config::{duration_text, parse_duration_ms};
-use lockwatch::output::clock::rfc3339;
-use lockwatch::output::identity::{digest, escape};
-use lockwatch::output::negotiate;
-use lockwatch::terminal::{cut, safe, safe_json, width, wrap};
+use lockwatch::outputs::negotiate;
+use lockwatch::text::durations::{duration_text, parse_duration_ms};
+use lockwatch::text::identity::{digest, escape};
+use lockwatch::text::instants::rfc3339;
+use lockwatch::text::terminal::{cut, safe, safe_json, width, wrap};
 
 use crate::claims::harmless_line;
 

@@ -19,10 +19,10 @@ use lockwatch::clock::Clock;
 use lockwatch::config::Config;
 use lockwatch::engine::{Engine, INPUTS};
 use lockwatch::http::{HttpContext, Limits, serve};
-use lockwatch::output::exposition::{Variant, make};
-use lockwatch::output::history::History;
-use lockwatch::output::metrics::Selection;
-use lockwatch::output::negotiate::{Coding, Format};
+use lockwatch::outputs::exposition::{Variant, make};
+use lockwatch::outputs::history::History;
+use lockwatch::outputs::metrics::{Own, Selection};
+use lockwatch::outputs::negotiate::{Coding, Format};
 use lockwatch::published::{Published, ReloadStatus};
 use lockwatch::sampler::{self, Assignment};
 use lockwatch::trace::Traces;
@@ -43,6 +43,7 @@ const SERIES: usize = 100_000;
 const FEW: usize = 100;
 const READ_WITHIN: Duration = Duration::from_secs(60);
 const RELOAD: ReloadStatus = ReloadStatus { successful: true, success_at: AgentWall(0) };
+const OWN: Own = Own { reload: RELOAD, log_lines_lost: 0 };
 const PLAIN: Variant =
     Variant { format: Format::Classic, coding: Coding::Identity, metrics: Selection::ALL };
 
@@ -118,7 +119,7 @@ async fn measure(
         next.made = Instant::now();
         let next = Arc::new(next);
         let began = Instant::now();
-        let text = block_in_place(|| make(Arc::clone(&next), RELOAD, PLAIN))?;
+        let text = block_in_place(|| make(Arc::clone(&next), OWN, PLAIN))?;
         times.making.push(ms(began.elapsed()));
         drop(text);
         let began = Instant::now();
@@ -156,7 +157,7 @@ async fn read(count: usize) -> anyhow::Result<Arc<Published>> {
 }
 
 fn text_of(published: &Arc<Published>) -> anyhow::Result<Vec<u8>> {
-    Ok(make(Arc::clone(published), RELOAD, PLAIN)?)
+    Ok(make(Arc::clone(published), OWN, PLAIN)?)
 }
 
 async fn listen() -> anyhow::Result<(TcpListener, SocketAddr)> {
@@ -177,6 +178,7 @@ async fn listen_with_lockwatch(
         let context = HttpContext {
             snapshots: published.into(),
             reload_status,
+            log_lines_lost: || 0,
             reload,
             enable_lifecycle: false,
             history: History::default(),

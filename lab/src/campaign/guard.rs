@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use lockwatch::lease::{Access, Attempt, Holder, Lock, Release};
+use lockwatch::hold::{Access, Attempt, Holder, Lock, Release};
 use redis::aio::MultiplexedConnection;
 use redis::{ConnectionInfo, IntoConnectionInfo};
 

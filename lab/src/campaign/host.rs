@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use lockwatch::lease::Holder;
+use lockwatch::hold::Holder;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};

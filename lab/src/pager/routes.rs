@@ -91,7 +91,7 @@ impl Routes {
 
 fn wait(route: &Value, field: &str) -> anyhow::Result<Option<Duration>> {
     let Some(text) = route.get(field).and_then(Value::as_str) else { return Ok(None) };
-    let ms = lockwatch::config::parse_duration_ms(text).map_err(anyhow::Error::msg)?;
+    let ms = lockwatch::text::durations::parse_duration_ms(text).map_err(anyhow::Error::msg)?;
     Ok(Some(Duration::from_millis(ms)))
 }
 

@@ -379,7 +379,7 @@ impl Stage {
         let cell = |at: usize| {
             row.as_ref()
                 .and_then(|row| row.get(at))
-                .and_then(|text| lockwatch::config::parse_duration_ms(text).ok())
+                .and_then(|text| lockwatch::text::durations::parse_duration_ms(text).ok())
         };
         Ok(cell(2)
             .zip(cell(0))

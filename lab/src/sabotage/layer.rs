@@ -45,15 +45,18 @@ const DEAR: [&str; 2] = ["random", "simulation"];
 const FOREIGN: [&str; 6] =
     ["redisson", "dashboards::", "runbooks::", "alerts::", "alert_examples::", "campaign"];
 /// Folders of the program, each with the integration tests about it.
-const ROOMS: [(&str, &[&str]); 11] = [
-    ("src/output/", &["exposition::", "outputs::", "api::", "pages::"]),
+const ROOMS: [(&str, &[&str]); 14] = [
+    ("src/text", &["exposition::", "outputs::", "api::", "pages::"]),
+    ("src/outputs/", &["exposition::", "outputs::", "api::", "pages::"]),
     ("src/http", &["http::", "api::", "live_feed::", "pages::", "exposition::"]),
     ("src/sampler", &["sampler::", "faults::", "failover::faults", "failover::replicated"]),
     ("src/redis", &["sampler::", "acl::", "faults::"]),
     ("src/engine", &["agent::", "faults::lifecycle", "live::"]),
     ("src/config", &["config::", "acl::", "cli::"]),
     ("src/record", &["replay::"]),
-    ("src/agent", &["agent::", "faults::reload", "faults::lifecycle"]),
+    ("src/hold", &["lease::", "demo::"]),
+    ("src/commands/", &["cli::", "status::", "explain::", "discover::", "replay::"]),
+    ("src/commands/agent", &["agent::", "faults::reload", "faults::lifecycle"]),
     ("judge/", &["sampler::", "faults::", "live::", "agent::"]),
     ("watch/", &["sampler::", "faults::", "failover::faults", "failover::replicated"]),
     ("alerts/", &["alerts::", "alert_examples::"]),

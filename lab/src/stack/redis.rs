@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context;
-use lockwatch::lease::Access;
+use lockwatch::hold::Access;
 use redis::aio::MultiplexedConnection;
 use redis::{ConnectionInfo, IntoConnectionInfo};
 use tempfile::TempDir;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use lockwatch::lease::{Access, Acquired, Attempt, Holder, Lock, Waiter, Watchdog};
+use lockwatch::hold::{Access, Acquired, Attempt, Holder, Lock, Waiter, Watchdog};
 use redis::AsyncTypedCommands;
 use redis::aio::MultiplexedConnection;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};

@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Asked, Since};
 use crate::http::Limits;
-use crate::output::history::{Excerpt, History};
-use crate::output::json::{event, event_id, text};
+use crate::outputs::history::{Excerpt, History};
+use crate::outputs::json::{event, event_id, text};
 use crate::published::Snapshots;
 
 /// Maximum number of frames that are queued for a client.

@@ -8,7 +8,7 @@ use lockwatch_judge::verdict::Verdict;
 use serde_json::Value;
 
 use super::*;
-use crate::http::page::fixture::free;
+use crate::outputs::page::fixture::free;
 
 const BOOT: &str = "b007";
 

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use lockwatch::output::exposition::{Variant, make};
-use lockwatch::output::metrics::Selection;
-use lockwatch::output::negotiate::{Coding, Format};
+use lockwatch::outputs::exposition::{Variant, make};
+use lockwatch::outputs::metrics::Selection;
+use lockwatch::outputs::negotiate::{Coding, Format};
 
 use super::{Rule, Rules, promql, test_file};
-use crate::snapshots::{RELOAD, cluster_redis, published, sentinel_redis};
+use crate::snapshots::{self, cluster_redis, published, sentinel_redis};
 use crate::support::agent::Agent;
 use crate::support::exposition::Exposition;
 use crate::support::redis::RedisServer;
@@ -144,9 +144,10 @@ fn of_page(page: &Exposition) -> Catalogue {
     let several = published(vec![], vec![sentinel_redis("main"), cluster_redis("spare")]);
     let plain =
         Variant { format: Format::Classic, coding: Coding::Identity, metrics: Selection::ALL };
-    let several =
-        Exposition::parse(&String::from_utf8(make(several, RELOAD, plain).unwrap()).unwrap())
-            .unwrap();
+    let several = Exposition::parse(
+        &String::from_utf8(make(several, snapshots::OWN, plain).unwrap()).unwrap(),
+    )
+    .unwrap();
     let mut catalogue = Catalogue::new();
     let more = several.names().filter(|(name, _)| OF_SEVERAL_SERVERS.contains(name));
     for (name, labels) in page.names().chain(more) {

@@ -4,7 +4,7 @@
 use crate::support::PATIENCE;
 use std::collections::{BTreeMap, BTreeSet};
 
-use lockwatch::output::events::{KINDS, LEVELS};
+use lockwatch::outputs::events::{KINDS, LEVELS};
 use lockwatch_judge::event::{End, Fate, SplitKind};
 use lockwatch_judge::input::WakeUpState;
 use lockwatch_judge::reading::Unknown;
@@ -76,7 +76,7 @@ fn every_path_is_documented() {
     let document = document();
     let documented: BTreeSet<&str> =
         document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
-    let routes = include_str!("../../../src/http/routes.rs");
+    let routes = include_str!("../../../src/paths.rs");
     let literals =
         routes.split('"').filter(|text| text.starts_with("/api/v1/") && !text.contains('\n'));
     let fixed: BTreeSet<&str> =

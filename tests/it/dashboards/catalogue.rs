@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use lockwatch::output::metrics::TABLE;
+use lockwatch::outputs::metrics::TABLE;
 use serde_json::Value;
 
 use super::board::{list, string};

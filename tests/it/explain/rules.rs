@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lockwatch::explain::{Explanation, Seen, Trace, Watched, explanation, text};
+use lockwatch::outputs::explanation::{Explanation, Seen, Trace, Watched, explanation, text};
 use lockwatch_judge::event::{Party, SplitKind};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::{Judged, NodeView, SplitView, TaskView};

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use lockwatch::output::exposition::{Page, Pages, Variant, make};
-use lockwatch::output::metrics::{Selection, TABLE};
-use lockwatch::output::negotiate::{Coding, Format};
+use lockwatch::outputs::exposition::{Page, Pages, Variant, make};
+use lockwatch::outputs::metrics::{Selection, TABLE};
+use lockwatch::outputs::negotiate::{Coding, Format};
 use lockwatch::published::Published;
 use lockwatch_judge::snapshot::TaskView;
 
 use super::whole;
-use crate::snapshots::{RELOAD, full_task, good_redis, published};
+use crate::snapshots::{OWN, full_task, good_redis, published};
 use crate::support::truth::rule;
 
 const TEXT: Variant =
@@ -28,7 +28,7 @@ fn snapshots(tasks: usize, later: Duration) -> [Arc<Published>; 2] {
 }
 
 async fn page(pages: &Pages, published: &Arc<Published>, variant: Variant) -> Arc<Page> {
-    pages.page(Arc::clone(published), RELOAD, variant).await.unwrap()
+    pages.page(Arc::clone(published), OWN, variant).await.unwrap()
 }
 
 #[tokio::test]
@@ -77,9 +77,9 @@ async fn other_metrics_and_another_reload_are_never_joined() {
     assert!(!Arc::ptr_eq(&first, &page(&pages, &next, without("lockwatch_task_info")).await));
 
     let whole = page(&pages, &snapshot, TEXT).await;
-    let mut reload = RELOAD;
-    reload.successful = !reload.successful;
-    let after = pages.page(next, reload, TEXT).await.unwrap();
+    let mut own = OWN;
+    own.reload.successful = !own.reload.successful;
+    let after = pages.page(next, own, TEXT).await.unwrap();
     assert!(!Arc::ptr_eq(&whole, &after), "the page would tell of the reload before");
 }
 
@@ -170,7 +170,7 @@ async fn a_page_after_another_is_as_if_it_were_the_first() {
             let page = page(&pages, &next, variant).await;
             let shown: Vec<u8> =
                 (0..).map_while(|at| page.piece(at).unwrap()).collect::<Vec<_>>().concat();
-            let alone = make(Arc::clone(&next), RELOAD, variant).unwrap();
+            let alone = make(Arc::clone(&next), OWN, variant).unwrap();
             assert_eq!(page.length(), Some(shown.len()));
             let (lines, expected) = (of_tasks(&shown, variant), of_tasks(&alone, variant));
             let difference = lines.iter().zip(&expected).find(|(line, expected)| line != expected);

@@ -7,100 +7,27 @@ mod replicated;
 mod seeker;
 mod sentinel;
 
-use alloc::collections::BTreeMap;
 use alloc::string::ToString as _;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use lockwatch_judge::input::{SentinelWord, Standing, Topology};
+use lockwatch_judge::input::Standing;
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::spec::{RedisIndex, TaskIndex};
 use lockwatch_judge::time::Mono;
 
 use self::cluster::Cluster;
 use self::replicated::Replicated;
 use self::sentinel::Sentinels;
 use super::driver::{Event, LinkId, Note, Now};
-use super::node::Heard;
 use super::out::Out;
-use super::read::Scope;
+use super::plan::{Duty, Heard, Plan, Planned};
 use super::store::{HostPort, Servers, Store};
-use super::tasks::{Server, Tasks};
+use super::tasks::Tasks;
 use super::topology::Announced;
 
 /// How long a server that decided before is still read, in milliseconds: it may act as if it still
 /// decided.
 const FORMER_MS: u64 = 300_000;
-
-/// Which server is asked for what.
-#[derive(Debug, Default)]
-pub(super) struct Plan {
-    pub(super) nodes: Vec<Planned>,
-    /// Tasks about which nobody decides, each with the reason.
-    pub(super) orphans: Vec<(Tasks, Unknown)>,
-    /// Keys that live on another server than their lock: for each task, the server (or why there is
-    /// none) and the parts that it has.
-    pub(super) beside: BTreeMap<TaskIndex, Vec<(Server, Scope)>>,
-    /// Whether the topology must be reported to the engine.
-    pub(super) is_told: bool,
-    masters: Option<Result<Vec<Arc<str>>, Unknown>>,
-    sentinels: Vec<SentinelWord>,
-    uncovered_slots: u32,
-}
-
-/// One server of the plan and its duty.
-#[derive(Debug)]
-pub(super) struct Planned {
-    pub(super) at: HostPort,
-    pub(super) address: Arc<str>,
-    pub(super) duty: Duty,
-}
-
-/// What one server is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Duty {
-    pub(super) standing: Standing,
-    /// Tasks whose lock this server reads.
-    pub(super) own: Tasks,
-    /// All tasks of the Redis, so that keys beside other servers' locks can be read here.
-    pub(super) all: Tasks,
-    /// Tasks of which only parts live here.
-    scopes: Arc<BTreeMap<TaskIndex, Scope>>,
-}
-
-impl Duty {
-    pub(super) fn none() -> Duty {
-        Duty::new(Standing::Witness, &Tasks::default(), &Tasks::default())
-    }
-
-    fn new(standing: Standing, own: &Tasks, all: &Tasks) -> Duty {
-        Duty { standing, own: Arc::clone(own), all: Arc::clone(all), scopes: Arc::default() }
-    }
-
-    /// Which parts of `task` live here.
-    pub(super) fn scope(&self, task: TaskIndex) -> Scope {
-        self.scopes.get(&task).copied().unwrap_or(Scope::ALL)
-    }
-}
-
-impl Plan {
-    /// Whether no server or Sentinel has reported yet which servers there are.
-    pub(super) fn knows_nothing(&self) -> bool {
-        self.nodes.is_empty() && !self.is_told
-    }
-
-    /// The topology to report to the engine.
-    pub(super) fn topology(&self, epoch: u32, redis: RedisIndex) -> Topology {
-        Topology {
-            epoch,
-            redis,
-            masters: self.masters.clone().unwrap_or(Err(Unknown::NotReadYet)),
-            nodes: self.nodes.iter().map(|node| Arc::clone(&node.address)).collect(),
-            sentinels: self.sentinels.clone(),
-            uncovered_slots: self.uncovered_slots,
-        }
-    }
-}
 
 /// The source from which it is known which servers decide.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 
 use super::reply::{Command, Reply};
 use super::store::HostPort;
-use super::watcher::Assignment;
+use super::tasks::Assignment;
 
 /// One instant on both clocks of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,16 +20,15 @@ use lockwatch_judge::time::Mono;
 
 use self::asking::{BesideRead, FLIGHTS, Flying, What};
 use super::accept::Caps;
-use super::authority::Duty;
 use super::driver::{Dial, Event, LinkId, Login, Manner, Note, Now};
 use super::handshake::Handshake;
 use super::link::Link;
 use super::out::Out;
+use super::plan::{Duty, Heard};
 use super::schedule::{Schedule, Watched};
 use super::store::{HostPort, Store};
-use super::tasks::spec;
-use super::tracking::{Filter, Hints, WakeUps};
-use super::watcher::Assignment;
+use super::tasks::{Assignment, spec};
+use super::tracking::{Filter, WakeUps};
 
 /// A replica's locks are read once in this many intervals.
 const REPLICA_EVERY: u64 = 5;
@@ -75,24 +74,6 @@ pub(super) struct Node {
     opening_len: usize,
     nonces: u64,
     wake_ups: WakeUps,
-}
-
-/// What other servers' nodes must know of a result.
-#[derive(Debug, Default)]
-pub(super) struct Heard {
-    /// The role that the server reported.
-    pub(super) role: Option<Role>,
-    /// Why it reported none.
-    pub(super) failed: Option<Unknown>,
-    /// Whether a key is not on the expected server.
-    pub(super) moved: bool,
-    /// Tasks whose lock was read by a deciding server.
-    pub(super) read: Option<Vec<TaskIndex>>,
-    /// Switches whose lock lives on another server: that server, the instant of the request, the
-    /// task and the reading.
-    pub(super) switches: Vec<(Arc<str>, Mono, TaskIndex, SwitchesReading)>,
-    /// Changes that it announced.
-    pub(super) hints: Option<Hints>,
 }
 
 impl Node {

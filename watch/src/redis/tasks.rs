@@ -1,15 +1,32 @@
-//! Lists of tasks.
+//! What a watcher is to watch.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use lockwatch_judge::reading::{Beside, Unknown};
-use lockwatch_judge::spec::{TaskIndex, TaskSpec, position_of};
+use lockwatch_judge::spec::{RedisIndex, TaskIndex, TaskSpec, position_of};
 
 use super::read::Scope;
+use super::schedule::Sizes;
+use super::store::Store;
 
 /// Some tasks of one store, sorted by index.
 pub type Tasks = Arc<Vec<(TaskIndex, Arc<TaskSpec>)>>;
+
+/// The work of one watcher.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// The epoch of the configuration that this belongs to.
+    pub epoch: u32,
+    /// Which store this is.
+    pub redis: RedisIndex,
+    /// What is known of it.
+    pub store: Store,
+    /// The tasks with keys in it, sorted by index.
+    pub tasks: Tasks,
+    /// The sizes of batches.
+    pub sizes: Sizes,
+}
 
 /// The address of a server, or why there is none.
 pub(super) type Server = Result<Arc<str>, Unknown>;

@@ -9,10 +9,8 @@ mod filter;
 mod listener;
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use lockwatch_judge::input::{self, NodeNewsKind, WakeUpState};
-use lockwatch_judge::spec::TaskIndex;
 use lockwatch_judge::time::Mono;
 
 pub(super) use self::filter::Filter;
@@ -20,20 +18,12 @@ pub use self::listener::CHANNEL;
 use self::listener::Listener;
 use super::driver::{Event, LinkId};
 use super::out::Out;
+use super::plan::Hints;
 use super::schedule::Hinted;
 use super::store::HostPort;
 
 /// Minimum time between two reports of counters, in milliseconds.
 const NEWS_EVERY_MS: u64 = 1_000;
-
-/// What a server's announcements concern.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Hints {
-    /// The tasks, each once for each of its changed keys.
-    pub(super) tasks: Vec<TaskIndex>,
-    /// Whether any task may be concerned.
-    pub(super) all: bool,
-}
 
 /// The wake-ups of one server; idle if they are turned off.
 #[derive(Debug, Default)]

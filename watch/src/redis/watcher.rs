@@ -10,33 +10,17 @@ use alloc::vec::Vec;
 
 use lockwatch_judge::input::{Input as Evidence, Outcome, Standing, Topology};
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::spec::{RedisIndex, TaskIndex};
+use lockwatch_judge::spec::TaskIndex;
 use lockwatch_judge::time::Mono;
 
-use super::authority::{Authority, Plan};
+use super::authority::Authority;
 use super::driver::{Action, Event, Input, LinkId, Now};
-use super::node::{Heard, Node};
+use super::node::Node;
 use super::out::Out;
+use super::plan::{Heard, Hints, Plan};
 use super::read::Scope;
-use super::schedule::Sizes;
-use super::store::Store;
-use super::tasks::{Server, Tasks, spec, unreadable};
-use super::tracking::{Filter, Hints};
-
-/// The work of one watcher.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Assignment {
-    /// The epoch of the configuration that this belongs to.
-    pub epoch: u32,
-    /// Which store this is.
-    pub redis: RedisIndex,
-    /// What is known of it.
-    pub store: Store,
-    /// The tasks with keys in it, sorted by index.
-    pub tasks: Tasks,
-    /// The sizes of batches.
-    pub sizes: Sizes,
-}
+use super::tasks::{Assignment, Server, spec, unreadable};
+use super::tracking::Filter;
 
 /// Watches one store. Call [`Watcher::poll`] until it returns nothing: after each
 /// [`Watcher::handle`], and at [`Watcher::next_wake`].

@@ -11,10 +11,10 @@ use lockwatch_judge::spec::{Key, ProgressSource, TaskIndex, TaskSpec, WantedSour
 use lockwatch_judge::time::Mono;
 
 use super::seeker::Seeker;
-use super::{Duty, FORMER_MS, Plan, foreign, orphans, planned};
+use super::{FORMER_MS, foreign, orphans, planned};
 use crate::redis::driver::{Event, LinkId};
-use crate::redis::node::Heard;
 use crate::redis::out::Out;
+use crate::redis::plan::{Duty, Heard, Plan};
 use crate::redis::read::Scope;
 use crate::redis::store::{Cluster as Configured, HostPort, Store};
 use crate::redis::tasks::{Server, Tasks};

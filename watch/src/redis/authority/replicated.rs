@@ -9,8 +9,8 @@ use lockwatch_judge::input::Standing;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
 
-use super::{Duty, Plan, Planned, orphans, planned};
-use crate::redis::node::Heard;
+use super::{orphans, planned};
+use crate::redis::plan::{Duty, Heard, Plan, Planned};
 use crate::redis::store::{HostPort, Store};
 use crate::redis::tasks::Tasks;
 use crate::redis::topology::replicated::Lead;

@@ -13,12 +13,12 @@ use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
 
 use super::asking::{Asker, Asks};
-use super::{Duty, FORMER_MS, Plan, Planned, foreign, orphans, planned};
+use super::{FORMER_MS, foreign, orphans, planned};
 use crate::command;
 use crate::redis::driver::{Dial, Event, Failure, LinkId, Login, Manner, Note};
-use crate::redis::node::Heard;
 use crate::redis::out::Out;
 use crate::redis::pace::Pace;
+use crate::redis::plan::{Duty, Heard, Plan, Planned};
 use crate::redis::store::{HostPort, Peers, Sentinels as Configured, Store};
 use crate::redis::tasks::Tasks;
 use crate::redis::topology::Announced;

@@ -12,12 +12,13 @@ use lockwatch_judge::reading::{
 use lockwatch_judge::spec::{TaskIndex, TaskSpec};
 use lockwatch_judge::time::{Mono, ServerTime};
 
+use super::Node;
 use super::asking::{Flying, What, refused};
-use super::{Heard, Node};
 use crate::redis::accept::Timing;
 use crate::redis::batch::{Answer, Kept};
 use crate::redis::driver::{Asked, Dialled, Exchange, Failure, Note, Now, Worth};
 use crate::redis::out::Out;
+use crate::redis::plan::Heard;
 use crate::redis::reply::Reply;
 
 /// Maximum number of rounds in which one task is read.

@@ -11,12 +11,13 @@ use lockwatch_judge::input::{self, WakeUpState};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
 
-use super::{Filter, Hints};
+use super::Filter;
 use crate::command;
 use crate::redis::driver::{Dial, Dialled, Event, Failure, LinkId, Login, Manner, Note, Push};
 use crate::redis::handshake::refusal;
 use crate::redis::out::Out;
 use crate::redis::pace::Pace;
+use crate::redis::plan::Hints;
 use crate::redis::reply::{Command, Reply, ServerError};
 use crate::redis::store::HostPort;
 use crate::redis::wake_ups::{Bucket, changes_per_s};

@@ -1,0 +1,17 @@
+//! What lockwatch can be told to do: one file or folder for each command, with what it takes.
+
+pub mod acl;
+pub mod agent;
+pub mod check_config;
+pub mod completions;
+pub mod demo;
+pub mod discover;
+pub mod explain;
+pub mod man;
+pub mod replay;
+pub mod source;
+pub mod status;
+mod stop;
+
+/// Where the commands look for the agent.
+pub const DEFAULT_AGENT: &str = "http://127.0.0.1:10379";

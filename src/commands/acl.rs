@@ -1,0 +1,552 @@
+//! `lockwatch acl`: the minimal ACL rule for the agent: the commands that it sends and the keys that it reads.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::iter;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use lockwatch_judge::spec::{Key, ProgressSource, RedisIndex, SchemeKind, TaskSpec, WantedSource};
+use lockwatch_watch::redis::WAKE_UPS_CHANNEL;
+use lockwatch_watch::redis::wake_ups::prefixes;
+
+use super::source::ConfigSource;
+use crate::config::{Config, HostPort, Login, RedisConfig, SentinelConfig, Servers};
+use crate::text::terminal;
+use clap::Args;
+
+/// The suggested user where the configuration names none.
+const DEFAULT_USER: &str = "lockwatch";
+
+const SENTINEL_COMMANDS: [&str; 7] = [
+    "auth",
+    "client|setname",
+    "hello",
+    "ping",
+    "sentinel|get-master-addr-by-name",
+    "sentinel|replicas",
+    "subscribe",
+];
+
+/// Maximum number of key patterns in a rule. Redis compares the key of every command with one
+/// pattern after the other, and the agent reads every key each second. By measurement, 500 patterns
+/// cost Redis 0.3 % of a core, 5,000 a quarter of one, and 25,000 more than one core.
+const PATTERNS_MAX: usize = 500;
+
+/// What the command takes.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct AclOptions {
+    /// For which configuration.
+    #[command(flatten)]
+    pub source: ConfigSource,
+    /// The oldest version among the servers
+    #[arg(long = "redis-version", value_name = "VERSION", default_value = "7.0")]
+    pub redis_version: ServerVersion,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What is wrong with the configuration.
+pub fn run(options: &AclOptions) -> anyhow::Result<ExitCode> {
+    terminal::show(report(&options.source.load()?, options.redis_version))
+}
+
+/// The rule for the servers, or for the Sentinels, of one Redis store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AclRule {
+    /// The name of the Redis store.
+    pub redis: Arc<str>,
+    /// What to know before using it, each a sentence.
+    pub notes: Vec<String>,
+    /// A line for `redis-cli`. The password is the placeholder `PASSWORD`.
+    pub line: String,
+}
+
+/// A server's version, as far as its ACLs depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServerVersion {
+    /// 7 of 7.2.4.
+    pub major: u32,
+    /// 2 of 7.2.4.
+    pub minor: u32,
+}
+
+impl ServerVersion {
+    const V6_2: ServerVersion = ServerVersion { major: 6, minor: 2 };
+    const V7_0: ServerVersion = ServerVersion { major: 7, minor: 0 };
+    /// The newest version that changes a rule.
+    pub(crate) const V7_2: ServerVersion = ServerVersion { major: 7, minor: 2 };
+}
+
+/// 7.0: later versions accept the same rule.
+impl Default for ServerVersion {
+    fn default() -> ServerVersion {
+        ServerVersion::V7_0
+    }
+}
+
+impl FromStr for ServerVersion {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ServerVersion, String> {
+        const REMEDY: &str = "write a version like 6, 6.2, 7.0 or 8";
+        let mut numbers =
+            text.split('.').map(|part| part.parse::<u32>().map_err(|_| REMEDY.to_owned()));
+        let major = numbers.next().unwrap_or_else(|| Err(REMEDY.to_owned()))?;
+        let minor = numbers.next().unwrap_or(Ok(0))?;
+        if major < 6 {
+            return Err(
+                "ACLs came with Redis 6; an older server knows one password only".to_owned()
+            );
+        }
+        Ok(ServerVersion { major, minor })
+    }
+}
+
+/// The rules of all Redis stores of `config` for servers of `version` or later, sorted by name. The
+/// rule for Sentinels follows the one for the servers that they monitor.
+pub fn rules(config: &Config, version: ServerVersion) -> Vec<AclRule> {
+    let of_redis = |(index, redis): (u16, &RedisConfig)| {
+        let sentinels = match &redis.servers {
+            Servers::Sentinel(sentinel) if version >= ServerVersion::V6_2 => {
+                Some(sentinel_rule(redis, sentinel))
+            }
+            _ => None,
+        };
+        iter::once(rule(config, RedisIndex(index), redis, version)).chain(sentinels)
+    };
+    (0_u16..).zip(&config.redises).flat_map(of_redis).collect()
+}
+
+/// [`rules`] as a text: the notes, which begin with `#`, and then the line of each rule.
+pub fn report(config: &Config, version: ServerVersion) -> String {
+    rules(config, version).iter().map(AclRule::to_string).collect::<Vec<_>>().join("\n")
+}
+
+impl fmt::Display for AclRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for note in &self.notes {
+            writeln!(f, "# {note}")?;
+        }
+        writeln!(f, "{}", self.line)
+    }
+}
+
+fn rule(
+    config: &Config,
+    index: RedisIndex,
+    redis: &RedisConfig,
+    version: ServerVersion,
+) -> AclRule {
+    let mut needs = Needs::new(redis, version);
+    for task in config.tasks.iter().filter(|task| task.redis == index) {
+        needs.add_task(task);
+    }
+    rule_for(redis, version, &needs)
+}
+
+/// The rule for `discover`: that of the agent, and the commands for a scan of all keys. All of them
+/// are read-only.
+pub fn discovery(redis: &RedisConfig, version: ServerVersion) -> AclRule {
+    let mut needs = Needs::new(redis, version);
+    for scheme in SchemeKind::ALL {
+        needs.add_lock(&Key::new(), scheme);
+    }
+    needs.send(&[
+        "dbsize",
+        "hlen",
+        "hrandfield",
+        "hstrlen",
+        "scan",
+        "strlen",
+        "type",
+        "zcard",
+        "zcount",
+        "zscore",
+    ]);
+    needs.patterns = BTreeSet::from([b"*".to_vec()]);
+    rule_for(redis, version, &needs)
+}
+
+fn rule_for(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> AclRule {
+    let mut words = user(&redis.login);
+    if version >= ServerVersion::V6_2 {
+        words.push(b"resetchannels".to_vec());
+    }
+    words.push(b"-@all".to_vec());
+    words.extend(needs.commands.iter().map(|command| format!("+{command}").into_bytes()));
+    let read = if version >= ServerVersion::V7_0 { "%R~" } else { "~" };
+    words.extend(needs.few_patterns().iter().map(|pattern| [read.as_bytes(), pattern].concat()));
+    if redis.wake_ups && version >= ServerVersion::V6_2 {
+        words.push(format!("&{WAKE_UPS_CHANNEL}").into_bytes());
+    }
+    AclRule {
+        redis: Arc::clone(&redis.name),
+        notes: notes(redis, version, needs),
+        line: line(&words),
+    }
+}
+
+/// A Sentinel knows fewer commands than a server, and refuses a rule that names another one.
+fn sentinel_rule(redis: &RedisConfig, sentinel: &SentinelConfig) -> AclRule {
+    let mut words = user(&redis.sentinel_login);
+    words.extend([b"resetchannels".to_vec(), b"-@all".to_vec()]);
+    words.extend(SENTINEL_COMMANDS.map(|command| format!("+{command}").into_bytes()));
+    words.push(b"&+switch-master".to_vec());
+    let mut notes = vec![format!(
+        "Sentinels of redis {:?}: replace PASSWORD, then give this line to redis-cli on each of {}",
+        redis.name,
+        addresses(&sentinel.nodes)
+    )];
+    notes.extend(user_note(&redis.sentinel_login, " in the block `sentinel`"));
+    notes.push(
+        "+info and +role are not needed; without them the log of refusals names both".to_owned(),
+    );
+    AclRule { redis: Arc::clone(&redis.name), notes, line: line(&words) }
+}
+
+/// The beginning of a rule.
+fn user(login: &Login) -> Vec<Vec<u8>> {
+    let user = login.username.as_deref().unwrap_or(DEFAULT_USER);
+    ["ACL", "SETUSER", user, "reset", "on", ">PASSWORD"].map(Vec::from).to_vec()
+}
+
+fn line(words: &[Vec<u8>]) -> String {
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+fn notes(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> Vec<String> {
+    let configured = addresses(redis.servers.configured());
+    let on = match &redis.servers {
+        Servers::One(_) => {
+            format!(
+                "redis {:?} at {configured}: replace PASSWORD, then give this line to redis-cli",
+                redis.name
+            )
+        }
+        Servers::Nodes(_) => on_each(redis, &configured),
+        Servers::Sentinel(SentinelConfig { master, .. }) => {
+            on_each(redis, &format!("the master {master:?} and all its replicas"))
+        }
+        Servers::Cluster(_) => on_each(
+            redis,
+            &format!("all servers of the cluster of {configured}, masters and replicas"),
+        ),
+    };
+    let mut notes = vec![on];
+    notes.extend(user_note(&redis.login, ""));
+    if matches!(redis.servers, Servers::Sentinel(_)) && version < ServerVersion::V6_2 {
+        notes.push(
+            "Sentinels before 6.2 know no users: only the password of their `requirepass`, if \
+             they have one"
+                .to_owned(),
+        );
+    }
+    if version < ServerVersion::V7_0 {
+        notes.push(
+            "before 7.0 a key cannot be opened for reading only; the commands are all read-only"
+                .to_owned(),
+        );
+    } else if version < ServerVersion::V7_2 {
+        notes.push(
+            "for Redis 7.2 and later use --redis-version 7.2, or the log of refusals names \
+             client|setinfo"
+                .to_owned(),
+        );
+    }
+    if needs.many() {
+        notes.push(format!(
+            "of {} keys these are only the beginnings, so that the user may read others that \
+             begin so: Redis compares each \
+             key that is asked for with one pattern after the other",
+            needs.patterns.len()
+        ));
+    }
+    if needs.widened {
+        notes.push(
+            "a ? stands for white space or NUL in a key, which no ACL pattern can contain"
+                .to_owned(),
+        );
+    }
+    notes
+}
+
+/// Servers do not replicate their users. A replica without the rule would refuse the agent after
+/// its promotion.
+fn on_each(redis: &RedisConfig, servers: &str) -> String {
+    format!(
+        "redis {:?}: replace PASSWORD, then give this line to redis-cli on each server: {servers} \
+         (users are not replicated)",
+        redis.name
+    )
+}
+
+/// A note about the user of a rule. `within` is the block in which the configuration names it.
+fn user_note(login: &Login, within: &str) -> Option<String> {
+    match login.username.as_deref() {
+        Some("default") => {
+            Some("this changes the user `default`: give lockwatch a user of its own".to_owned())
+        }
+        Some(_) => None,
+        None => Some(format!(
+            "set `username: {DEFAULT_USER}` and the password in the configuration as well{within}"
+        )),
+    }
+}
+
+fn addresses(servers: &[HostPort]) -> String {
+    servers.iter().map(HostPort::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The commands that the agent sends to one Redis store, and the patterns of the keys that it reads
+/// there.
+struct Needs {
+    commands: BTreeSet<&'static str>,
+    patterns: BTreeSet<Vec<u8>>,
+    /// Whether it is a cluster that can name its shards and has sharded Pub/Sub.
+    sharded: bool,
+    /// Whether a pattern matches more than its key.
+    widened: bool,
+}
+
+impl Needs {
+    /// The commands that are needed even without a task: to connect, and to check whether replies
+    /// can be trusted.
+    fn new(redis: &RedisConfig, version: ServerVersion) -> Needs {
+        let in_cluster = matches!(redis.servers, Servers::Cluster(_));
+        let sharded = in_cluster && version >= ServerVersion::V7_0;
+        let mut needs =
+            Needs { commands: BTreeSet::new(), patterns: BTreeSet::new(), sharded, widened: false };
+        needs.send(&[
+            "auth",
+            "client|setname",
+            "echo",
+            "hello",
+            "info",
+            "ping",
+            "pttl",
+            "role",
+            "time",
+        ]);
+        if redis.wake_ups {
+            needs.send(&["client|tracking", "subscribe"]);
+        }
+        if redis.db != 0 {
+            needs.send(&["select"]);
+        }
+        if version >= ServerVersion::V7_0 {
+            needs.send(&["pexpiretime"]);
+        }
+        if in_cluster {
+            needs.send(&["cluster|info", "cluster|slots", "readonly"]);
+        }
+        if sharded {
+            needs.send(&["cluster|shards"]);
+        }
+        if version >= ServerVersion::V7_2 {
+            needs.send(&["client|no-touch", "client|setinfo"]);
+        }
+        needs
+    }
+
+    fn add_task(&mut self, task: &TaskSpec) {
+        self.add_lock(&task.lock.key, task.lock.scheme);
+        match task.wanted.as_ref().map(|wanted| &wanted.source) {
+            Some(WantedSource::Hash(key)) => self.read(key, &["hscan"]),
+            Some(WantedSource::Set(key)) => self.read(key, &["sscan"]),
+            Some(WantedSource::Counter(key)) => self.read_string(key),
+            Some(WantedSource::Keys(keys)) => keys.iter().for_each(|key| self.read_string(key)),
+            Some(WantedSource::Always | WantedSource::Never) | None => {}
+        }
+        match task.progress.as_ref().map(|progress| &progress.source) {
+            Some(ProgressSource::HashField { key, .. }) => self.read(key, &["hget"]),
+            Some(ProgressSource::Key(key)) => self.read(key, &["getrange", "strlen"]),
+            Some(ProgressSource::Length(key)) => {
+                self.read(key, &["type", "llen", "scard", "xlen", "zcard"])
+            }
+            None => {}
+        }
+        if let Some(claims) = &task.claims {
+            self.read(&claims.key, &["hscan"]);
+        }
+        if let Some(hosts) = &task.hosts {
+            self.read(hosts, &["hscan"]);
+        }
+        if let Some(paused_until) = &task.paused_until {
+            self.read(paused_until, &["getrange"]);
+        }
+    }
+
+    fn add_lock(&mut self, key: &Key, scheme: SchemeKind) {
+        match scheme {
+            SchemeKind::String => self.read(key, &["getrange"]),
+            SchemeKind::Redisson => {
+                self.read(key, &["hscan"]);
+                // For the waiters, the fencing token, and to distinguish a live reader from an
+                // expired one.
+                self.send(&["exists", "getrange", "llen", "pubsub|numsub"]);
+                if self.sharded {
+                    self.send(&["pubsub|shardnumsub"]);
+                }
+                let braced = braced(key);
+                for prefix in ["redisson_lock_queue:", "redisson_lock_token:"] {
+                    let pattern = self.pattern(&[prefix.as_bytes(), &braced].concat());
+                    self.patterns.insert(pattern);
+                }
+                let mut readers = self.pattern(&braced);
+                readers.extend_from_slice(b":*:rwlock_timeout:*");
+                self.patterns.insert(readers);
+            }
+        }
+    }
+
+    fn read_string(&mut self, key: &Key) {
+        self.read(key, &["exists", "getrange"]);
+    }
+
+    fn read(&mut self, key: &Key, commands: &[&'static str]) {
+        self.send(commands);
+        let pattern = self.pattern(key);
+        self.patterns.insert(pattern);
+    }
+
+    fn send(&mut self, commands: &[&'static str]) {
+        self.commands.extend(commands);
+    }
+
+    fn many(&self) -> bool {
+        self.patterns.len() > PATTERNS_MAX
+    }
+
+    /// The patterns; if there are too many, common prefixes of them.
+    fn few_patterns(&self) -> BTreeSet<Vec<u8>> {
+        if self.many() {
+            prefixes(self.patterns.iter().map(Vec::as_slice)).into_iter().map(beginning).collect()
+        } else {
+            self.patterns.clone()
+        }
+    }
+
+    /// The pattern that matches exactly `key`. White space and NUL become `?`, since Redis accepts
+    /// no pattern that contains them.
+    fn pattern(&mut self, key: &[u8]) -> Vec<u8> {
+        let mut pattern = Vec::with_capacity(key.len());
+        for byte in key {
+            match byte {
+                b' ' | b'\t'..=b'\r' | 0 => {
+                    self.widened = true;
+                    pattern.push(b'?');
+                }
+                b'*' | b'?' | b'[' | b']' | b'\\' => pattern.extend([b'\\', *byte]),
+                _ => pattern.push(*byte),
+            }
+        }
+        pattern
+    }
+}
+
+/// The pattern for all keys that begin with `prefix`, itself the start of a pattern. A trailing
+/// half escape is removed, because it would escape the `*`.
+fn beginning(prefix: &[u8]) -> Vec<u8> {
+    let escapes = prefix.iter().rev().take_while(|byte| **byte == b'\\').count();
+    let whole = prefix.len() - escapes % 2;
+    [prefix.get(..whole).unwrap_or(prefix), b"*"].concat()
+}
+
+/// How Redisson writes a lock's name into the names of its side keys, so that all of them are in
+/// one cluster slot.
+fn braced(key: &[u8]) -> Vec<u8> {
+    if key.contains(&b'{') { key.to_vec() } else { [b"{", key, b"}"].concat() }
+}
+
+/// A word as `redis-cli` reads it: quoted unless it contains only safe characters.
+pub(crate) fn quoted(word: &[u8]) -> String {
+    let harmless = |byte: &u8| byte.is_ascii_alphanumeric() || b"_:.,@%~+-|/{}*?>=".contains(byte);
+    if !word.is_empty() && word.iter().all(harmless) {
+        return String::from_utf8_lossy(word).into_owned();
+    }
+    let mut text = String::from("\"");
+    for byte in word {
+        match byte {
+            b'"' | b'\\' => text.extend(['\\', char::from(*byte)]),
+            b' '..=b'~' => text.push(char::from(*byte)),
+            _ => text.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    text.push('"');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use lockwatch_watch::redis::wake_ups::PREFIXES_MAX;
+
+    use super::*;
+
+    #[test]
+    fn many_keys_are_opened_by_their_beginnings() {
+        let rule = |locks: usize| {
+            let task = |n| format!("  - {{name: '{n}', lock: {{key: 'ware house:{n}:lock'}}}}\n");
+            let tasks = (0..locks).map(task).collect::<String>();
+            let text = format!(
+                "redis: {{main: {{url: 'redis://127.0.0.1', username: lockwatch}}}}\ntasks:\n\
+                 {tasks}"
+            );
+            let config = Config::parse(&text, Path::new("lockwatch.yml")).unwrap();
+            let rule = rules(&config, ServerVersion::V7_2).remove(0);
+            (rule.line.matches("%R~").count(), rule)
+        };
+        // Each lock has its own key, and the keys of its queue, its token and its readers.
+        let (patterns, exact) = rule(PATTERNS_MAX / 4);
+        assert_eq!((patterns, exact.notes.len()), (PATTERNS_MAX, 2), "{exact}");
+        let (patterns, few) = rule(PATTERNS_MAX / 4 + 1);
+        assert!(patterns <= PREFIXES_MAX && few.notes.len() == 3, "{few}");
+        for pattern in ["", "{", "redisson_lock_queue:{", "redisson_lock_token:{"] {
+            assert!(few.line.contains(&format!(" %R~{pattern}ware?house:*")), "{pattern}: {few}");
+        }
+    }
+
+    #[test]
+    fn a_beginning_ends_with_a_star_that_is_one() {
+        let patterns: [(&[u8], &[u8]); 5] = [
+            (b"", b"*"),
+            (b"a", b"a*"),
+            (br"a\", b"a*"),
+            (br"a\\", br"a\\*"),
+            (br"a\*\", br"a\**"),
+        ];
+        for (prefix, pattern) in patterns {
+            assert_eq!(beginning(prefix), pattern);
+        }
+    }
+
+    #[test]
+    fn versions() {
+        let version = |text: &str| text.parse::<ServerVersion>();
+        assert_eq!(version("7.2.4"), Ok(ServerVersion { major: 7, minor: 2 }));
+        assert_eq!(version("8"), Ok(ServerVersion { major: 8, minor: 0 }));
+        for wrong in ["", "seven", "7.x", "5.0", "-7", "v7"] {
+            assert!(version(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn words_are_quoted_where_needed() {
+        assert_eq!(
+            quoted(b"%R~{outbound:lock}:*:rwlock_timeout:*"),
+            "%R~{outbound:lock}:*:rwlock_timeout:*"
+        );
+        assert_eq!(quoted(b"a'b\"\\\xff\n"), r#""a'b\"\\\xff\x0a""#);
+        assert_eq!(quoted(b""), "\"\"");
+    }
+
+    #[test]
+    fn side_keys_follow_redisson() {
+        assert_eq!(braced(b"lock"), b"{lock}");
+        assert_eq!(braced(b"a{b"), b"a{b");
+    }
+}

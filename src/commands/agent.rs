@@ -1,0 +1,70 @@
+//! The agent: what it takes, and what it is put together from.
+
+mod options;
+pub mod wiring;
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use tokio_util::sync::CancellationToken;
+
+use crate::commands::check_config;
+use crate::commands::source::ConfigSource;
+use crate::config::{Config, ConfigErrors};
+use crate::engine::Observers;
+use crate::http::{self, HttpContext, Limits};
+use crate::outputs::events::EventLog;
+use crate::outputs::history::History;
+use crate::record::Recorder;
+use crate::telemetry;
+pub(crate) use options::RunArguments;
+pub use options::{DEFAULT_LISTEN, RunOptions};
+
+/// Runs the agent until a signal ends it.
+///
+/// # Errors
+/// Why it cannot start.
+pub async fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
+    let config = load(&options.source)?;
+    let listener = http::listen(options.listen)
+        .with_context(|| format!("cannot listen on {}", options.listen))?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = %listener.local_addr()?, "lockwatch started");
+    let RunOptions { source, enable_lifecycle, frame_ancestors, record, .. } = options;
+    let recorder = record.as_ref().map(Recorder::start).transpose()?;
+    let history = History::default();
+    let mut observers: Observers = vec![Box::new(EventLog::default()), Box::new(history.clone())];
+    if let Some(recorder) = recorder {
+        observers.push(Box::new(recorder));
+    }
+    let parts = wiring::Parts {
+        config,
+        load: move || load(&source).map_err(|mistakes| mistakes.to_string()),
+        observers,
+        http: move |outlets: wiring::Outlets, stop| {
+            let context = HttpContext {
+                snapshots: outlets.snapshots,
+                reload_status: outlets.reload_status,
+                log_lines_lost: telemetry::lines_lost,
+                reload: outlets.reload,
+                enable_lifecycle,
+                history,
+                traces: outlets.traces,
+                frame_ancestors: frame_ancestors.into(),
+                limits: Limits::default(),
+            };
+            http::serve(listener, context, stop)
+        },
+    };
+    wiring::run(parts, CancellationToken::new()).await.context("cannot receive signals")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The configuration as it shall be put in force, at the start and by a reload; what is wrong
+/// around it is logged.
+fn load(source: &ConfigSource) -> Result<Config, ConfigErrors> {
+    let config = source.load()?;
+    for warning in check_config::warnings(&config) {
+        tracing::warn!("{warning}");
+    }
+    Ok(config)
+}

@@ -1,0 +1,108 @@
+//! What the agent is told on the command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint, value_parser};
+
+use crate::commands::source::ConfigSource;
+use crate::record::RecordOptions;
+use crate::telemetry::LogOptions;
+
+/// Where the agent listens unless told otherwise: only this machine can reach it. The port lies
+/// outside the range that other exporters share.
+pub const DEFAULT_LISTEN: &str = "127.0.0.1:10379";
+
+/// How to run the agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunOptions {
+    /// What to watch.
+    pub source: ConfigSource,
+    /// Where to serve.
+    pub listen: SocketAddr,
+    /// Whether `POST /-/reload` is allowed.
+    pub enable_lifecycle: bool,
+    /// Sites that may show a task's page in a frame, as `Content-Security-Policy` writes them.
+    pub frame_ancestors: Vec<String>,
+    /// Whether, and where, to record.
+    pub record: Option<RecordOptions>,
+    /// How to log.
+    pub log: LogOptions,
+}
+
+/// What the agent takes on the command line.
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    #[command(flatten)]
+    pub(crate) source: ConfigSource,
+    /// Check the configuration and exit
+    #[arg(long = "config.check")]
+    pub(crate) check: bool,
+    #[command(flatten)]
+    web: WebArguments,
+    /// Allow POST /-/reload
+    #[arg(long = "web.enable-lifecycle")]
+    enable_lifecycle: bool,
+    #[arg(long = "web.config.file", value_name = "FILE", hide = true)]
+    pub(crate) web_config: Option<PathBuf>,
+    #[command(flatten)]
+    record: RecordArguments,
+    #[command(flatten)]
+    log: LogOptions,
+}
+
+#[derive(Debug, Args)]
+struct RecordArguments {
+    /// Record what the agent sees in this folder, without secrets, for `lockwatch replay`
+    #[arg(long = "record", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    folder: Option<PathBuf>,
+    /// Most MiB of recordings; the oldest go first
+    #[arg(long = "record.max-size", value_name = "MIB", default_value = "256", requires = "folder", value_parser = value_parser!(u64).range(1..1 << 20))]
+    max_mib: u64,
+}
+
+#[derive(Debug, Args)]
+struct WebArguments {
+    /// Where to serve metrics and pages; `:10379` means all IPv4 addresses of this machine,
+    /// `[::]:10379` those of IPv6 as well
+    #[arg(long = "web.listen-address", value_name = "ADDRESS", default_value = DEFAULT_LISTEN, value_parser = listen_address)]
+    listen: SocketAddr,
+    /// A site that may show a task's page in a frame, https://wms.example.com; may be repeated
+    #[arg(long = "web.frame-ancestor", value_name = "ORIGIN", value_parser = origin)]
+    frame_ancestors: Vec<String>,
+}
+
+impl From<RunArguments> for RunOptions {
+    fn from(run: RunArguments) -> RunOptions {
+        let RecordArguments { folder, max_mib } = run.record;
+        RunOptions {
+            source: run.source,
+            listen: run.web.listen,
+            enable_lifecycle: run.enable_lifecycle,
+            frame_ancestors: run.web.frame_ancestors,
+            record: folder.map(|folder| RecordOptions { folder, max_bytes: max_mib << 20 }),
+            log: run.log,
+        }
+    }
+}
+
+/// `address:port`, `localhost:port`, or `:port` for all IPv4 addresses.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let full = match text.split_once(':') {
+        Some(("", port)) => format!("0.0.0.0:{port}"),
+        Some(("localhost", port)) => format!("127.0.0.1:{port}"),
+        _ => text.to_owned(),
+    };
+    full.parse().map_err(|_| "write it like 127.0.0.1:10379, [::1]:10379 or :10379".to_owned())
+}
+
+/// `scheme://host`, perhaps with a port: nothing else may go into the header.
+fn origin(text: &str) -> Result<String, String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]*".contains(&byte);
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    match host {
+        Some(host) if !host.is_empty() && host.bytes().all(plain) => Ok(text.to_owned()),
+        _ => Err("write it like https://wms.example.com or http://10.0.0.7:8080, without a path"
+            .to_owned()),
+    }
+}

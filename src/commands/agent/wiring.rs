@@ -1,0 +1,249 @@
+//! The agent: starts one sampler per Redis store, the engine and the HTTP server, reloads the
+//! configuration on request, and drains connections on shutdown.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwatch_judge::event::Event;
+use lockwatch_judge::input::Input;
+use lockwatch_judge::spec::{RedisIndex, TaskIndex, TaskSpec};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::apart::apart;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::engine::{Engine, INPUTS, Now, Observer, Observers};
+use crate::io::{self, Assignment};
+use crate::outputs::events::EventLog;
+use crate::outputs::history::History;
+use crate::published::{ReloadRequest, ReloadStatus, Snapshots};
+use crate::record::Recorder;
+use crate::trace::Traces;
+
+/// How long HTTP clients may take to finish after shutdown began.
+const DRAIN: Duration = Duration::from_secs(4);
+/// The signal that the kernel sends to a process that writes past its file size limit (`ulimit
+/// -f`). Its default action ends the process.
+const SIGXFSZ: i32 = 25;
+
+/// What the HTTP server needs from the agent.
+#[derive(Clone, Debug)]
+pub struct Outlets {
+    /// The snapshots that the engine publishes.
+    pub snapshots: Snapshots,
+    /// The result of the newest load of the configuration.
+    pub reload_status: watch::Receiver<ReloadStatus>,
+    /// Accepts requests for a reload.
+    pub reload: mpsc::Sender<ReloadRequest>,
+    /// Where callers register for the commands and replies about a task.
+    pub traces: Traces,
+}
+
+/// What the agent is built from.
+pub struct Parts<L, H> {
+    /// The initial configuration.
+    pub config: Config,
+    /// Loads the configuration again. Its error text is meant for people.
+    pub load: L,
+    /// Receive every input of the engine and every event.
+    pub observers: Observers,
+    /// Serves HTTP until the token is cancelled.
+    pub http: H,
+}
+
+/// Runs the agent until `stop` is cancelled or a SIGTERM or SIGINT arrives. SIGHUP reloads.
+///
+/// # Errors
+/// Signals cannot be received.
+pub async fn run<L, H, F>(parts: Parts<L, H>, stop: CancellationToken) -> std::io::Result<()>
+where
+    L: Fn() -> Result<Config, String> + Send + Sync + 'static,
+    H: FnOnce(Outlets, CancellationToken) -> F,
+    F: Future<Output = ()> + Send + 'static,
+{
+    // With a handler installed, a recording or log that reaches the file size limit fails with a
+    // write error instead of ending the process.
+    let _too_long = signal(SignalKind::from_raw(SIGXFSZ))?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let Parts { config, load, observers, http } = parts;
+    let load = Arc::new(load);
+    let clock = Clock::start();
+    let (inputs, engine_inputs) = mpsc::channel(INPUTS);
+    let (engine, snapshots) = Engine::new(clock, config.watch_spec(0));
+    let (reload, mut reloads) = mpsc::channel::<ReloadRequest>(1);
+    let (status, reload_status) =
+        watch::channel(ReloadStatus { successful: true, success_at: clock.wall() });
+    let traces = Traces::default();
+    let mut watching = Watching {
+        samplers: BTreeMap::new(),
+        tasks: config.tasks.clone(),
+        epoch: 0,
+        inputs,
+        clock,
+        traces: traces.clone(),
+    };
+    watching.assign(&config);
+    let outlets = Outlets { snapshots, reload_status, reload, traces };
+    let http = AbortOnDropHandle::new(tokio::spawn(http(outlets, stop.clone())));
+    let control = async {
+        loop {
+            let request = tokio::select! {
+                () = told_to_end(&stop, &mut terminate, &mut interrupt) => break,
+                _ = hangup.recv() => None,
+                Some(request) = reloads.recv() => Some(request),
+            };
+            // The configuration may be on a disk that hangs. That must not keep the agent from
+            // stopping.
+            let outcome = tokio::select! {
+                outcome = reload_with(&mut watching, Arc::clone(&load), &status) => outcome,
+                () = told_to_end(&stop, &mut terminate, &mut interrupt) => break,
+            };
+            if let Some(request) = request {
+                let _nobody_waits = request.send(outcome);
+            }
+        }
+        tracing::info!("stopping");
+        stop.cancel();
+        // Sampling stops, but the engine continues: requests in progress still read its state.
+        watching.samplers.clear();
+        if tokio::time::timeout(DRAIN, http).await.is_err() {
+            tracing::info!("clients took too long to finish");
+        }
+    };
+    // The engine runs here and not in a task of its own. So all state stays on the thread that
+    // parsed the configuration, and its allocator reuses the memory that parsing freed.
+    tokio::select! {
+        () = control => {}
+        () = engine.run(engine_inputs, observers) => {}
+    }
+    Ok(())
+}
+
+/// Returns when the agent has to stop, because of the token or a signal.
+async fn told_to_end(stop: &CancellationToken, terminate: &mut Signal, interrupt: &mut Signal) {
+    tokio::select! {
+        () = stop.cancelled() => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+/// Loads the configuration again and applies it. If that fails, the old one stays in force.
+async fn reload_with<L>(
+    watching: &mut Watching,
+    load: Arc<L>,
+    status: &watch::Sender<ReloadStatus>,
+) -> Result<(), String>
+where
+    L: Fn() -> Result<Config, String> + Send + Sync + 'static,
+{
+    let loaded = apart(move || load()).await.unwrap_or_else(|error| Err(error.to_string()));
+    match loaded {
+        Ok(config) => {
+            watching.configure(config).await;
+            status
+                .send_replace(ReloadStatus { successful: true, success_at: watching.clock.wall() });
+            tracing::info!("configuration reloaded");
+            Ok(())
+        }
+        Err(error) => {
+            status.send_modify(|status| status.successful = false);
+            tracing::error!(error, "configuration not reloaded: the old one stays in force");
+            Err(error)
+        }
+    }
+}
+
+/// The samplers and the configuration that they follow.
+struct Watching {
+    samplers: BTreeMap<Arc<str>, Sampler>,
+    tasks: Vec<Arc<TaskSpec>>,
+    epoch: u32,
+    inputs: mpsc::Sender<Input>,
+    clock: Clock,
+    traces: Traces,
+}
+
+struct Sampler {
+    assignments: watch::Sender<Arc<Assignment>>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Watching {
+    /// Applies `config`: first to the engine, then to the samplers. Samplers keep the connections
+    /// and state that are still valid.
+    async fn configure(&mut self, mut config: Config) {
+        config.share(&self.tasks);
+        self.tasks.clone_from(&config.tasks);
+        self.epoch = self.epoch.wrapping_add(1);
+        if self.inputs.send(Input::Config(Arc::new(config.watch_spec(self.epoch)))).await.is_err() {
+            return; // The engine is gone: the agent is stopping.
+        }
+        self.assign(&config);
+    }
+
+    /// Gives each Redis store of `config` its sampler.
+    fn assign(&mut self, config: &Config) {
+        let mut old = std::mem::take(&mut self.samplers);
+        for assignment in assignments(config, self.epoch) {
+            let name = Arc::clone(&assignment.config.name);
+            let assignment = Arc::new(assignment);
+            let sampler = match old.remove(&name) {
+                Some(sampler) => {
+                    sampler.assignments.send_replace(assignment);
+                    sampler
+                }
+                None => self.start(assignment),
+            };
+            self.samplers.insert(name, sampler);
+        }
+    }
+
+    fn start(&self, assignment: Arc<Assignment>) -> Sampler {
+        let (assignments, receiver) = watch::channel(assignment);
+        let task =
+            tokio::spawn(io::run(receiver, self.inputs.clone(), self.clock, self.traces.clone()));
+        Sampler { assignments, _task: AbortOnDropHandle::new(task) }
+    }
+}
+
+/// The assignment of each sampler.
+fn assignments(config: &Config, epoch: u32) -> impl Iterator<Item = Assignment> {
+    config.redises.iter().zip(0..).map(move |(redis, index)| {
+        let redis_index = RedisIndex(index);
+        let tasks = config.tasks.iter().zip(0..).filter(|(task, _)| task.redis == redis_index);
+        let tasks = tasks.map(|(task, index)| (TaskIndex(index), Arc::clone(task))).collect();
+        Assignment { epoch, redis: redis_index, config: redis.clone(), tasks }
+    })
+}
+
+impl Observer for EventLog {
+    fn event(&mut self, now: Now, event: &Event) {
+        self.write(now.mono, event);
+    }
+
+    fn tick(&mut self, now: Now) {
+        EventLog::tick(self, now.mono);
+    }
+}
+
+impl Observer for History {
+    fn event(&mut self, now: Now, event: &Event) {
+        self.keep(now.mono, now.wall, event);
+    }
+}
+
+impl Observer for Recorder {
+    fn input(&mut self, now: Now, input: &Input) {
+        self.keep(now.mono, now.wall, input);
+    }
+
+    fn event(&mut self, _now: Now, _event: &Event) {}
+}

@@ -1,0 +1,94 @@
+//! `lockwatch demo`: a private Redis, two workers that contend for one lock, the switches of three
+//! users, and the agent that watches them. Everything runs on this machine as real processes, and
+//! ends with the demo.
+
+mod agent;
+mod board;
+mod look;
+mod process;
+mod scratch;
+mod server;
+mod stage;
+mod story;
+mod supervise;
+mod worker;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::Context;
+
+use crate::commands::stop::Stop;
+pub use board::{Board, Position};
+pub use process::WorkerProcess;
+pub use server::PrivateRedis;
+pub use stage::Stage;
+pub use worker::{WorkerArgs, run as run_worker};
+
+/// The task's name.
+const TASK: &str = "outbound";
+/// The key of the lock that guards the task.
+const LOCK: &str = "outbound:lock";
+/// The key of the hash with one switch per user.
+const USERS: &str = "outbound:users";
+/// The key and field to which the script writes its progress.
+const PROGRESS: (&str, &str) = ("outbound:stats", "last_run");
+/// The key of the workers' claims that they run the task: instance id to an increasing number.
+const CLAIMS: &str = "lockwatch:claims:outbound";
+/// The key that maps instance ids to host names.
+const HOSTS: &str = "lockwatch:hosts";
+/// The key with the name of the worker whose script is to die silently.
+const HANG: &str = "demo:hang";
+
+/// What `lockwatch demo` takes.
+#[derive(Clone, Debug, clap::Args)]
+pub struct DemoArgs {
+    /// Play a story in about 90 seconds and exit: start, renewals, crash, dead thread, switch-off,
+    /// on again
+    #[arg(long)]
+    pub story: bool,
+    /// The redis-server program to start [default: the one on PATH]
+    #[arg(long, value_name = "PROGRAM")]
+    pub redis_server: Option<PathBuf>,
+    /// Where the agent shall listen; port 0: any free port
+    #[arg(long = "web.listen-address", value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
+    /// How many times faster than a reader the story goes on
+    #[arg(long, hide = true, value_name = "TIMES", default_value = "1")]
+    pub pace: u16,
+}
+
+/// Runs the demo until it is over, or until SIGINT, SIGTERM or SIGHUP, and stops everything that it
+/// started.
+///
+/// # Errors
+/// When a part cannot be started or ends by itself, or when the story does not go as expected.
+pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
+    let program = std::env::current_exe()
+        .context("cannot find the running program, which the workers need")?;
+    let mut stop = Stop::listen()?;
+    let set_up = tokio::select! {
+        // Dropping the unfinished set-up kills the parts that were already started.
+        () = stop.told() => return Ok(()),
+        set_up = Stage::set_up(program, args.redis_server.as_deref(), args.listen) => set_up,
+    };
+    let mut stage = set_up?;
+    stage.introduce();
+    let outcome = tokio::select! {
+        () = stop.told() => Ok(()),
+        outcome = play(&mut stage, &args) => outcome,
+    };
+    stage.tear_down().await;
+    outcome
+}
+
+async fn play(stage: &mut Stage, args: &DemoArgs) -> anyhow::Result<()> {
+    if args.story { story::play(stage, args.pace).await } else { supervise::run(stage).await }
+}
+
+/// Prints a line. A closed pipe is ignored, because a panic would leave processes behind.
+fn say(line: &str) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}

@@ -1,0 +1,269 @@
+//! `lockwatch discover`: finds locks in a Redis and prints a configuration that is ready to use.
+//!
+//! It scans the keys at a limited rate, recognises the layouts of lock libraries, watches the locks
+//! for the given time as the agent would, reads the keys beside them, and prints. It never writes
+//! to Redis, and prints no values.
+
+mod findings;
+mod groups;
+mod hints;
+mod leftovers;
+mod library;
+mod likely;
+mod name;
+mod plan;
+mod print;
+mod scan;
+mod server;
+mod shape;
+mod watch;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow};
+use clap::{Args, value_parser};
+use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::spec::SchemeKind;
+
+use super::source::LoginArguments;
+use crate::config::{Config, Endpoint, HostPort, RedisConfig, SingleLock};
+use crate::io::{Connection, Failure, connect};
+use crate::text::durations::{duration_text, parse_duration_ms};
+use crate::text::identity::escape;
+use findings::Findings;
+use plan::Plan;
+use scan::{Pace, Walked};
+use server::Server;
+
+/// What the command takes.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct DiscoverOptions {
+    /// Where to look, redis://host:port/db
+    #[arg(id = "redis", long = "redis", value_name = "URL")]
+    pub redis_url: String,
+    /// How to log in there.
+    #[command(flatten)]
+    pub login: LoginArguments,
+    /// Only keys that match this glob
+    #[arg(long = "match", value_name = "GLOB")]
+    pub pattern: Option<String>,
+    /// Most keys looked at in a second
+    #[arg(long = "keys-per-second", value_name = "COUNT", default_value = "5000", value_parser = value_parser!(u32).range(1..))]
+    pub keys_per_second: u32,
+    /// How long to watch what was found, to learn leases
+    #[arg(long = "watch", value_name = "DURATION", default_value = "12s", value_parser = parse_duration_ms)]
+    pub watch_ms: u64,
+}
+
+/// Runs the command and prints the configuration on stdout. The exit code is 0 if it has a task, 1
+/// if no lock was found.
+///
+/// # Errors
+/// Any failure; the error text is for display.
+pub async fn run(options: DiscoverOptions) -> anyhow::Result<ExitCode> {
+    let asked = redis(&options)?;
+    let at = asked.servers.configured().first().cloned().context("no server")?;
+    let endpoint = asked.endpoint(at.clone());
+    let connection = open(&endpoint, &asked).await?;
+    let server =
+        Server::ask(&connection, at).await.map_err(|failure| told(failure, &asked, &connection))?;
+    let redis = server::redis_of(&asked, &server);
+    let mut pace = Pace::new(options.keys_per_second);
+    let mut findings = Findings::default();
+    let glob = options.pattern.as_deref();
+    let walked =
+        scan::walk(&connection, &server, glob, &mut pace, |seen| findings.take(seen)).await;
+    let walked = walked.map_err(|failure| told(failure, &redis, &connection))?;
+    drop(connection); // It would be idle for as long as the locks are watched.
+
+    let mut plan = Plan::new(&findings);
+    let views = watch(&redis, &server, &plan, options.watch_ms).await?;
+    plan.learn(&views, options.watch_ms);
+
+    let connection = open(&endpoint, &redis).await?;
+    let beside = plan.look_beside(&connection, &findings, &mut pace).await;
+    beside.map_err(|failure| told(failure, &redis, &connection))?;
+    drop(connection);
+
+    let possible_tokens = plan.possible_tokens;
+    let mut report = plan.report();
+    report.heading = heading(&options, &redis, &server, walked, views.iter().any(Option::is_some));
+    report.remarks = remarks(&findings, possible_tokens, walked, &redis, &server);
+    let text = print::text(&redis, &report);
+    if !report.tasks.is_empty() {
+        check(&text)?;
+    }
+    std::io::stdout().write_all(text.as_bytes()).context("cannot write the configuration")?;
+    Ok(if report.tasks.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Scans all keys of `redis` through a connection to the server `at`. Returns the configuration as
+/// [`run`] prints it, without what [`run`] learns by watching the locks and reading keys beside
+/// them.
+///
+/// # Errors
+/// Why the scan was aborted.
+pub async fn glance(
+    connection: &Connection,
+    at: HostPort,
+    redis: &RedisConfig,
+) -> anyhow::Result<String> {
+    let server = Server::ask(connection, at).await?;
+    let mut findings = Findings::default();
+    let mut pace = Pace::new(u32::MAX);
+    scan::walk(connection, &server, None, &mut pace, |seen| findings.take(seen)).await?;
+    let report = Plan::new(&findings).report();
+    let text = print::text(redis, &report);
+    if !report.tasks.is_empty() {
+        check(&text)?;
+    }
+    Ok(text)
+}
+
+/// The server as a configuration would name it, so that the same rules apply and the same errors
+/// are reported.
+fn redis(options: &DiscoverOptions) -> anyhow::Result<RedisConfig> {
+    let lock = SingleLock {
+        redis_url: options.redis_url.clone(),
+        key: b"lockwatch".to_vec(),
+        scheme: SchemeKind::Redisson,
+        name: None,
+        username: options.login.username.clone(),
+        password: options.login.password(),
+    };
+    Config::single_lock(&lock)?.redises.into_iter().next().context("no server")
+}
+
+async fn open(endpoint: &Endpoint, redis: &RedisConfig) -> anyhow::Result<Connection> {
+    match connect(endpoint).await {
+        Ok(connection) => Ok(connection),
+        Err(failure) => {
+            Err(explained(failure, redis, None)
+                .context(format!("cannot look into {}", endpoint.at)))
+        }
+    }
+}
+
+fn told(failure: Failure, redis: &RedisConfig, connection: &Connection) -> anyhow::Error {
+    explained(failure, redis, connection.version().map(|version| &**version))
+        .context("the look was cut short")
+}
+
+fn explained(failure: Failure, redis: &RedisConfig, version: Option<&str>) -> anyhow::Error {
+    match server::is_refusal(failure.why) {
+        true => anyhow!("{failure}\n{}", server::rule(redis, version)),
+        false => anyhow!("{failure}\n{}", failure.why.remedy()),
+    }
+}
+
+/// Watches the locks as the agent would, and returns a view of each task; `None` for each if they
+/// are not watched.
+async fn watch(
+    redis: &RedisConfig,
+    server: &Server,
+    plan: &Plan,
+    watch_ms: u64,
+) -> anyhow::Result<Vec<Option<Arc<TaskView>>>> {
+    // A replica's answers are not believed, so watching would show nothing.
+    if plan.tasks.is_empty() || watch_ms == 0 || server.is_replica() {
+        return Ok(vec![None; plan.tasks.len()]);
+    }
+    let config = check(&print::configuration(redis, &plan.tasks))?;
+    if std::io::stderr().is_terminal() {
+        eprintln!("watching {} locks for {}", plan.tasks.len(), duration_text(watch_ms));
+    }
+    Ok(watch::watch_for(config, watch_ms).await)
+}
+
+/// The comment above the configuration.
+fn heading(
+    options: &DiscoverOptions,
+    redis: &RedisConfig,
+    server: &Server,
+    walked: Walked,
+    watched: bool,
+) -> Vec<String> {
+    let mut told = vec![format!(
+        "Made by lockwatch discover of {}, database {} ({server}): {} keys{}, {}.",
+        server.at,
+        redis.db,
+        walked.keys,
+        options
+            .pattern
+            .as_ref()
+            .map_or(String::new(), |glob| format!(" that match {}", escape(glob.as_bytes()))),
+        if watched {
+            format!("watched for {}", duration_text(options.watch_ms))
+        } else {
+            "nothing watched".to_owned()
+        },
+    )];
+    told.push(
+        "Only what was there could be found: a lock that was free leaves nothing behind. Look \
+         again when all tasks run."
+            .to_owned(),
+    );
+    if server.is_replica() {
+        let master = server.master.as_deref().unwrap_or("unknown");
+        told.push(format!(
+            "THIS IS A REPLICA, of the master {master}: put the master into `url`, or the agent \
+             believes nothing of it."
+        ));
+    }
+    if server.in_cluster {
+        told.push(
+            "THIS IS ONE SERVER OF A CLUSTER: only its own keys were seen. Run discover on each \
+             master, and put the tasks of all together."
+                .to_owned(),
+        );
+    }
+    told
+}
+
+/// The comment below the configuration.
+fn remarks(
+    findings: &Findings,
+    possible_tokens: u64,
+    walked: Walked,
+    redis: &RedisConfig,
+    server: &Server,
+) -> Vec<String> {
+    let mut told = Vec::new();
+    if possible_tokens > 0 {
+        told.push(format!(
+            "{} strings with a TTL hold what could be a token, but are not called locks: sessions \
+             and caches look the same. If a lock is among them, name it yourself with scheme \
+             string.",
+            possible_tokens
+        ));
+    }
+    if findings.dropped() > 0 {
+        told.push(format!(
+            "{} more keys are left out: too many different names. Use --match.",
+            findings.dropped()
+        ));
+    }
+    if let Some(why) = walked.refused_why {
+        told.push(format!(
+            "{} keys could not be looked at: the server refused ({}; discover needs Redis 6.2 or \
+             later). {}",
+            walked.refused,
+            why.name(),
+            why.remedy()
+        ));
+    }
+    if walked.forbidden > 0 {
+        told.push(format!("{} keys could not be looked at: this user may not.", walked.forbidden));
+        told.extend(server::rule(redis, server.version.as_deref()).lines().map(str::to_owned));
+    }
+    told
+}
+
+/// Checks that the printed text is a valid configuration.
+fn check(text: &str) -> anyhow::Result<Config> {
+    Config::parse(text, Path::new(""))
+        .map_err(|mistakes| anyhow!("the configuration that was made is none: {mistakes}"))
+}

@@ -1,0 +1,88 @@
+//! The results of a scan, kept in bounded memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::groups::Groups;
+
+use super::library::{Content, Guess, Laid, Role, Seen, recognise};
+use super::likely::{is_of_progress, may_be_switches};
+
+/// Maximum number of keys kept for suggestions; the first by name are kept.
+const HINTS_MAX: usize = 10_000;
+/// Maximum length of such a key in bytes: switches do not have longer names.
+const HINT_BYTES_MAX: usize = 200;
+
+/// Everything that the scan recognised.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// Locks.
+    pub(super) locks: Groups<Laid>,
+    /// Possible locks, and why they are doubtful.
+    pub(super) doubtful: Groups<(Laid, &'static str)>,
+    /// Locks that lockwatch cannot read, and why.
+    pub(super) unreadable: Groups<&'static str>,
+    /// Locks of single jobs and items.
+    pub(super) per_item: Groups<&'static str>,
+    /// Keys that Redisson keeps beside locks, grouped by the part of their name that names the
+    /// lock. Keys that expire by themselves are left out.
+    pub(super) companions: Groups<Role>,
+    /// Strings that may be tokens, whatever their names are.
+    pub(super) possible_tokens: Groups<()>,
+    /// Number of those, including bare numbers.
+    pub(super) possible_token_count: u64,
+    /// Small hashes that may hold switches or progress, with their sizes.
+    pub(super) hashes: BTreeMap<Vec<u8>, u64>,
+    /// Strings whose name suggests progress.
+    pub(super) progress: BTreeSet<Vec<u8>>,
+}
+
+impl Findings {
+    /// Takes in one key.
+    pub(super) fn take(&mut self, seen: Seen) {
+        match recognise(&seen) {
+            Guess::Lock(laid) => self.locks.insert(laid, seen.key),
+            Guess::Doubtful(laid, why) => self.doubtful.insert((laid, why), seen.key),
+            Guess::Unreadable(what) => self.unreadable.insert(what, seen.key),
+            Guess::PerItem(what) => self.per_item.insert(what, seen.key),
+            Guess::Companion(Role::Latch | Role::Reader, _) if seen.ttl_ms.is_some() => {}
+            Guess::Companion(role, mut locks) => {
+                if let Some(inner) = locks.pop() {
+                    self.companions.insert(role, inner);
+                }
+            }
+            Guess::PossibleToken { number } => {
+                self.possible_token_count += 1;
+                if !number {
+                    self.possible_tokens.insert((), seen.key);
+                }
+            }
+            Guess::Nothing => self.take_hint(seen),
+        }
+    }
+
+    fn take_hint(&mut self, seen: Seen) {
+        if seen.key.len() > HINT_BYTES_MAX {
+            return;
+        }
+        match seen.content {
+            Content::Hash { length, .. } if may_be_switches(length) => {
+                self.hashes.insert(seen.key, length);
+                if self.hashes.len() > HINTS_MAX {
+                    self.hashes.pop_last();
+                }
+            }
+            Content::Text { .. } if is_of_progress(&seen.key) => {
+                self.progress.insert(seen.key);
+                if self.progress.len() > HINTS_MAX {
+                    self.progress.pop_last();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Number of recognised keys beyond the maximum number of patterns.
+    pub(super) fn dropped(&self) -> u64 {
+        self.locks.dropped + self.doubtful.dropped + self.unreadable.dropped + self.per_item.dropped
+    }
+}

@@ -1,0 +1,279 @@
+//! Reads keys beside locks, and finds leftovers of locks. It runs after the watch, so that
+//! short-lived keys are gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lockwatch_judge::spec::SchemeKind;
+use lockwatch_watch::command;
+use lockwatch_watch::redis::reply::{Command, Reply};
+use tokio::time::Instant;
+
+use super::findings::Findings;
+use super::groups::Sorted;
+use super::library::{Laid, Role, locks_of, queue, timeouts, token};
+use super::scan::{Pace, ask_all, ttl_ms};
+use crate::commands::acl::quoted;
+use crate::io::{Connection, Failure};
+use crate::text::identity::escape;
+
+/// Maximum number of locks in one batch: each needs several commands.
+const LOCKS_PER_BATCH: usize = 50;
+/// Maximum number of names that are followed to a lock that the scan did not find.
+const ORPHANS_MAX: usize = 500;
+/// Maximum number of leftovers of one kind that are listed.
+const LISTED_MAX: usize = 20;
+
+/// A lock and the keys beside it, as they are now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Beside {
+    /// Whether it is held.
+    pub(super) exists: bool,
+    /// Whether it is held without a TTL.
+    pub(super) forever: bool,
+    /// Number of waiters in its queue.
+    queued: i64,
+    /// Number of waiters with a timeout.
+    waiting: i64,
+    /// Number of those whose timeout has passed.
+    overdue: i64,
+    /// Whether it has a counter of fencing tokens.
+    fenced: bool,
+}
+
+/// A key, or part of one, that is or may be left over.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Leftover {
+    /// The kind, which determines the explanation.
+    pub(super) kind: Kind,
+    /// The description of this case.
+    pub(super) what: String,
+    /// A read-only `redis-cli` command that shows more.
+    pub(super) look: Option<String>,
+}
+
+/// The kinds of leftovers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// A lock without a TTL.
+    NoTtl,
+    /// A queue whose first waiter is dead.
+    StaleQueue,
+    /// A queue without timeouts, or timeouts without a queue.
+    Unpaired,
+    /// A reader that no longer exists.
+    Ghost,
+    /// A fencing counter of a lock that is free.
+    Token,
+    /// A helper key that should have expired.
+    Helper,
+}
+
+impl Kind {
+    /// The explanation and the remedy, in sentences.
+    pub(super) fn meaning(self) -> &'static str {
+        match self {
+            Kind::NoTtl => {
+                "Locks without TTL: if the holder dies, they stay for ever. Find out who holds it \
+                 and whether that process lives; only when it surely does not may the lock be \
+                 removed, by the library's own means (force-unlock) or by hand."
+            }
+            Kind::StaleQueue => {
+                "Fair locks with waiters that have timed out: a dead waiter at the head keeps a \
+                 free lock from everybody, until the next attempt of a living client removes it. \
+                 Look at head and time; if clients try and it stays, check that the waiter's \
+                 process is gone before touching the queue."
+            }
+            Kind::Unpaired => {
+                "Queue and timeouts of a fair lock that do not belong together: a client died \
+                 between two commands, or somebody removed one by hand. A client that takes the \
+                 lock mends it; look whether any still does."
+            }
+            Kind::Ghost => {
+                "Readers that died and still keep writers out, because other readers go on \
+                 renewing the lock they share. They go with the last living reader; nothing needs \
+                 to be removed."
+            }
+            Kind::Token => {
+                "Fencing counters of locks that are free: normal between two holds, because \
+                 Redisson never deletes them. If the lock is not used any more they are left over, \
+                 but a counter that begins anew breaks fencing: remove one only when nothing \
+                 compares tokens of that lock any more."
+            }
+            Kind::Helper => {
+                "Helper keys that have no TTL although Redisson gives them one: restored from a \
+                 dump, or made persistent by hand. Check that no client uses the lock before \
+                 removing them."
+            }
+        }
+    }
+}
+
+/// Reads the keys beside these locks.
+pub(super) async fn look(
+    connection: &Connection,
+    locks: &[(&[u8], SchemeKind)],
+    pace: &mut Pace,
+) -> Result<Vec<Beside>, Failure> {
+    let mut beside = Vec::with_capacity(locks.len());
+    for batch in locks.chunks(LOCKS_PER_BATCH) {
+        pace.wait().await;
+        let began = Instant::now();
+        let time = connection.exec(&[command!("TIME")]).await?;
+        let now_ms = time.first().and_then(server_ms).unwrap_or_default();
+        let asked = batch.iter().map(|(key, scheme)| questions(key, *scheme, now_ms)).collect();
+        beside.extend(ask_all(connection, asked).await?.iter().map(|replies| read(replies)));
+        pace.spent(began, batch.len());
+    }
+    Ok(beside)
+}
+
+fn questions(key: &[u8], scheme: SchemeKind, now_ms: u64) -> Vec<Command> {
+    let mut asked = vec![command!("PTTL", key)];
+    if scheme == SchemeKind::Redisson {
+        let timeouts = timeouts(key);
+        asked.extend([
+            command!("LLEN", queue(key)),
+            command!("ZCARD", timeouts),
+            command!("ZCOUNT", timeouts, "-inf", now_ms.to_string()),
+            command!("EXISTS", token(key)),
+        ]);
+    }
+    asked
+}
+
+fn read(replies: &[Reply]) -> Beside {
+    let number = |at: usize| replies.get(at).and_then(Reply::as_int);
+    let ttl = number(0);
+    Beside {
+        exists: ttl.is_some_and(|ttl| ttl != -2),
+        forever: ttl.is_some_and(|ttl| ttl != -2 && ttl_ms(ttl).is_none()),
+        queued: number(1).unwrap_or_default(),
+        waiting: number(2).unwrap_or_default(),
+        overdue: number(3).unwrap_or_default(),
+        fenced: number(4) == Some(1),
+    }
+}
+
+fn server_ms(time: &Reply) -> Option<u64> {
+    let [seconds, micros] = time.as_array()? else { return None };
+    let (seconds, micros) = (seconds.as_int()?, micros.as_int()?);
+    u64::try_from(seconds.checked_mul(1_000)?.checked_add(micros / 1_000)?).ok()
+}
+
+impl Beside {
+    /// The kind of the lock, as far as the keys beside it show.
+    pub(super) fn kind(&self, laid: Laid) -> &'static str {
+        match laid.what {
+            "Redisson RLock" if self.queued > 0 || self.waiting > 0 => "Redisson RFairLock",
+            "Redisson RLock" if self.fenced => "Redisson RFencedLock",
+            what => what,
+        }
+    }
+
+    /// The leftovers of this lock.
+    pub(super) fn leftovers(&self, key: &[u8]) -> Vec<Leftover> {
+        let shown = escape(key);
+        let mut left = Vec::new();
+        let mut add =
+            |kind, what: String, look: String| left.push(Leftover { kind, what, look: Some(look) });
+        if self.forever {
+            add(Kind::NoTtl, format!("{shown}: held, no TTL"), format!("PTTL {}", quoted(key)));
+        }
+        let head = || format!("ZRANGE {} 0 0 WITHSCORES", quoted(&timeouts(key)));
+        if self.overdue > 0 {
+            let state = if self.exists { "held" } else { "free" };
+            let what =
+                format!("{shown}: {state}, {} of {} waiters overdue", self.overdue, self.waiting);
+            add(Kind::StaleQueue, what, head());
+        } else if self.queued > 0 && !self.exists {
+            let what = format!("{shown}: free though {} wait; the head may be dead", self.queued);
+            add(Kind::StaleQueue, what, head());
+        }
+        if self.queued != self.waiting {
+            let what =
+                format!("{shown}: {} in the queue, {} with a timeout", self.queued, self.waiting);
+            add(Kind::Unpaired, what, format!("LLEN {}", quoted(&queue(key))));
+        }
+        left
+    }
+}
+
+/// Locks that the scan did not find although keys beside them exist, and leftovers that form a
+/// pattern.
+#[derive(Debug, Default)]
+pub(super) struct Orphans {
+    /// Possible names of the locks, of which one is right; the most likely first.
+    pub(super) candidates: Vec<(Vec<Vec<u8>>, BTreeSet<Role>)>,
+    pub(super) leftovers: Vec<Leftover>,
+}
+
+impl Orphans {
+    /// The orphans of which no candidate is in `known`.
+    pub(super) fn of(findings: &Findings, known: &BTreeSet<&[u8]>) -> Orphans {
+        let mut orphans = Orphans::default();
+        let mut by_name: BTreeMap<Vec<u8>, BTreeSet<Role>> = BTreeMap::new();
+        for (role, sorted) in findings.companions.sorted() {
+            let kind = match role {
+                Role::Queue | Role::Timeouts => Kind::Unpaired,
+                Role::Token => Kind::Token,
+                Role::Latch | Role::Reader => Kind::Helper,
+            };
+            match sorted {
+                Sorted::Pattern { pattern, count } => {
+                    let what =
+                        format!("{count} {} of locks like {}", role.plural(), escape(&pattern));
+                    orphans.leftovers.push(Leftover { kind, what, look: None });
+                }
+                Sorted::Single(inner) if kind == Kind::Helper => {
+                    let what = format!("{} of {}", role.plural(), escape(&inner));
+                    orphans.leftovers.push(Leftover { kind, what, look: None });
+                }
+                Sorted::Single(inner) => {
+                    by_name.entry(inner).or_default().insert(role);
+                }
+            }
+        }
+        let candidates = by_name.into_iter().map(|(inner, roles)| (locks_of(&inner), roles));
+        let unknown = |(names, _): &(Vec<Vec<u8>>, _)| {
+            !names.iter().any(|name| known.contains(name.as_slice()))
+        };
+        orphans.candidates = candidates.filter(unknown).take(ORPHANS_MAX).collect();
+        orphans
+    }
+}
+
+impl Role {
+    fn plural(self) -> &'static str {
+        match self {
+            Role::Queue => "queues",
+            Role::Timeouts => "timeouts of waiters",
+            Role::Token => "fencing counters",
+            Role::Latch => "unlock latches",
+            Role::Reader => "readers' leases",
+        }
+    }
+}
+
+/// The fencing counter of a free lock.
+pub(super) fn free_fenced(key: &[u8]) -> Leftover {
+    let what = format!("{}: free, its counter is there", escape(key));
+    Leftover { kind: Kind::Token, what, look: Some(format!("GET {}", quoted(&token(key)))) }
+}
+
+/// Readers that died and still block writers.
+pub(super) fn ghosts(key: &[u8], count: u32) -> Leftover {
+    let what = format!("{}: readers that died: {count}, beside a living one", escape(key));
+    Leftover { kind: Kind::Ghost, what, look: Some(format!("HLEN {}", quoted(key))) }
+}
+
+/// The leftovers by kind with their total number, each list limited to [`LISTED_MAX`].
+pub(super) fn by_kind(mut leftovers: Vec<Leftover>) -> Vec<(Kind, usize, Vec<Leftover>)> {
+    leftovers.sort();
+    leftovers.dedup();
+    let kinds = leftovers.chunk_by(|a, b| a.kind == b.kind);
+    let listed = kinds.filter_map(|of_kind| {
+        let first = of_kind.first()?;
+        Some((first.kind, of_kind.len(), of_kind.iter().take(LISTED_MAX).cloned().collect()))
+    });
+    listed.collect()
+}

@@ -1,0 +1,358 @@
+//! Prints the configuration. Pure: equal findings give equal text. Keys are quoted or in hex, all
+//! other text from Redis is escaped, and values and tokens are never shown.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use lockwatch_judge::spec::SchemeKind;
+
+use super::groups::Sorted;
+use super::leftovers::{Kind, Leftover};
+use super::library::Laid;
+use super::name::{Names, yaml, yaml_text};
+use crate::config::{KEY_BYTES_MAX, PasswordSource, RedisConfig, Servers};
+use crate::text::identity::escape;
+
+/// Maximum number of listed keys of one kind that are not tasks.
+const LISTED_MAX: usize = 50;
+/// Maximum length of a comment line.
+const WIDTH: usize = 118;
+
+/// A lock that gets a task.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    pub(super) key: Vec<u8>,
+    pub(super) laid: Laid,
+    /// What the watch showed, one sentence each.
+    pub(super) learned: Vec<String>,
+    /// Lines that could be added to the task.
+    pub(super) suggested: Vec<String>,
+}
+
+/// A possible task.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Doubt {
+    pub(super) key: Vec<u8>,
+    pub(super) laid: Laid,
+    pub(super) why: String,
+}
+
+/// Everything to print.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Report {
+    /// Sentences at the top.
+    pub(super) heading: Vec<String>,
+    /// Sorted by key.
+    pub(super) tasks: Vec<Task>,
+    /// Number of locks beyond the limit.
+    pub(super) tasks_left_out: usize,
+    /// Sorted by key.
+    pub(super) doubts: Vec<Doubt>,
+    /// Locks of jobs and items: the library, and the key or pattern.
+    pub(super) items: Vec<(String, Sorted)>,
+    /// Locks that cannot be read: why, and the key or pattern.
+    pub(super) unreadable: Vec<(String, Sorted)>,
+    /// The leftovers, with the total number of each kind.
+    pub(super) leftovers: Vec<(Kind, usize, Vec<Leftover>)>,
+    /// Sentences at the end.
+    pub(super) remarks: Vec<String>,
+}
+
+/// Only the block `redis` and the tasks: the configuration for the watch.
+pub(super) fn configuration(redis: &RedisConfig, tasks: &[Task]) -> String {
+    let mut names = Names::default();
+    let mut text = redis_block(redis);
+    text.push_str("tasks:\n");
+    tasks.iter().for_each(|task| {
+        text.push_str(&task_lines(&mut names, &task.key, task.laid.scheme, "  ").concat())
+    });
+    text
+}
+
+/// The whole text. Without tasks there is no valid configuration, so all of it is a comment.
+pub(super) fn text(redis: &RedisConfig, report: &Report) -> String {
+    let mut names = Names::default();
+    let mut text = String::new();
+    report.heading.iter().for_each(|sentence| comment(&mut text, "", sentence));
+    let mut body = redis_block(redis);
+    body.push_str("tasks:\n");
+    if report.tasks.is_empty() {
+        body.push_str("  - {name: outbound, lock: {key: \"outbound:lock\", scheme: redisson}}\n");
+        comment(&mut text, "", "No task was found. A configuration looks like this:");
+        body.lines().for_each(|line| {
+            let _always_fits = writeln!(text, "# {line}");
+        });
+    } else {
+        text.push_str(&body);
+    }
+    for task in &report.tasks {
+        comment(&mut text, "  ", &sentences(task.laid.what, &task.learned));
+        text.push_str(&task_lines(&mut names, &task.key, task.laid.scheme, "  ").concat());
+        task.suggested.iter().for_each(|line| {
+            let _always_fits = writeln!(text, "    # {line}");
+        });
+    }
+    if report.tasks_left_out > 0 {
+        let sentence = format!(
+            "{} more locks are left out; name a part of the keys with --match to see them.",
+            report.tasks_left_out
+        );
+        comment(&mut text, "  ", &sentence);
+    }
+    doubts(&mut text, &mut names, report);
+    let items = "Locks of jobs and items, one for each: no tasks of their own.";
+    listed(&mut text, items, &report.items);
+    let unreadable = "Locks that lockwatch does not read.";
+    listed(&mut text, unreadable, &report.unreadable);
+    leftovers(&mut text, report);
+    if !report.remarks.is_empty() {
+        text.push('\n');
+    }
+    report.remarks.iter().for_each(|sentence| comment(&mut text, "", sentence));
+    text
+}
+
+fn redis_block(redis: &RedisConfig) -> String {
+    let mut text = "redis:\n  main:\n".to_owned();
+    match &redis.servers {
+        Servers::Cluster(cluster) => {
+            let nodes: Vec<String> =
+                cluster.nodes.iter().map(|at| yaml_text(&at.to_string())).collect();
+            let _always_fits = writeln!(text, "    cluster: {{nodes: [{}]}}", nodes.join(", "));
+        }
+        servers => {
+            let at = servers.configured().first().map(ToString::to_string).unwrap_or_default();
+            let _always_fits =
+                writeln!(text, "    url: {}", yaml_text(&format!("redis://{at}/{}", redis.db)));
+        }
+    }
+    if let Some(username) = &redis.login.username {
+        let _always_fits = writeln!(text, "    username: {}", yaml_text(username));
+    }
+    match &redis.login.password {
+        // An absolute path, because the configuration may be stored in another folder.
+        Some(PasswordSource::File(path)) => {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            let _always_fits =
+                writeln!(text, "    password_file: {}", yaml_text(&path.to_string_lossy()));
+        }
+        Some(PasswordSource::Env(variable)) => {
+            let _always_fits = writeln!(text, "    password_env: {}", yaml_text(variable));
+        }
+        None => {}
+    }
+    text
+}
+
+/// The first two lines of a task.
+fn task_lines(names: &mut Names, key: &[u8], scheme: SchemeKind, indent: &str) -> [String; 2] {
+    let name = yaml_text(&names.of(key));
+    let lock = format!("{indent}  lock: {{key: {}, scheme: {}}}\n", yaml(key), scheme.name());
+    [format!("{indent}- name: {name}\n"), lock]
+}
+
+fn sentences(what: &str, learned: &[String]) -> String {
+    std::iter::once(what)
+        .chain(learned.iter().map(String::as_str))
+        .map(|part| format!("{part}."))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Possible tasks, as comments that become tasks when the leading `# ` is removed.
+fn doubts(text: &mut String, names: &mut Names, report: &Report) {
+    if report.doubts.is_empty() {
+        return;
+    }
+    text.push('\n');
+    comment(
+        text,
+        "  ",
+        "Perhaps locks. To watch one, take the number sign and the blank away from its two lines.",
+    );
+    for doubt in report.doubts.iter().take(LISTED_MAX) {
+        comment(text, "  ", &format!("{}: {}.", doubt.laid.what, doubt.why));
+        if doubt.key.is_empty() || doubt.key.len() > KEY_BYTES_MAX {
+            comment(text, "  ", &shown(&doubt.key));
+            continue;
+        }
+        for line in task_lines(names, &doubt.key, doubt.laid.scheme, "") {
+            let _always_fits = write!(text, "  # {line}");
+        }
+    }
+    more(text, "  ", report.doubts.len());
+}
+
+/// A key in a comment, with an empty one made visible.
+fn shown(key: &[u8]) -> Cow<'_, str> {
+    if key.is_empty() { Cow::Borrowed("\"\"") } else { escape(key) }
+}
+
+fn listed(text: &mut String, title: &str, all: &[(String, Sorted)]) {
+    if all.is_empty() {
+        return;
+    }
+    text.push('\n');
+    comment(text, "", title);
+    let mut before = "";
+    for (what, sorted) in all.iter().take(LISTED_MAX) {
+        if what != before {
+            comment(text, "", &format!("{what}:"));
+            before = what;
+        }
+        match sorted {
+            Sorted::Single(key) => comment(text, "", &format!("  {}", shown(key))),
+            Sorted::Pattern { pattern, count } => {
+                comment(text, "", &format!("  {count} like {}", escape(pattern)))
+            }
+        }
+    }
+    more(text, "", all.len());
+}
+
+fn leftovers(text: &mut String, report: &Report) {
+    if report.leftovers.is_empty() {
+        return;
+    }
+    text.push('\n');
+    comment(
+        text,
+        "",
+        "Left over, or perhaps left over. Nothing here is to be removed without the check that is \
+         named.",
+    );
+    for (kind, count, leftovers) in &report.leftovers {
+        comment(text, "", kind.meaning());
+        for Leftover { what, look, .. } in leftovers {
+            comment(text, "", &format!("  {what}"));
+            if let Some(look) = look {
+                let _always_fits = writeln!(text, "#     look: {look}");
+            }
+        }
+        if *count > leftovers.len() {
+            comment(text, "", &format!("  and {} more", count - leftovers.len()));
+        }
+    }
+}
+
+fn more(text: &mut String, indent: &str, count: usize) {
+    if count > LISTED_MAX {
+        comment(text, indent, &format!("and {} more", count - LISTED_MAX));
+    }
+}
+
+/// A sentence as comment lines, wrapped at [`WIDTH`].
+fn comment(text: &mut String, indent: &str, sentence: &str) {
+    let inner = sentence.len() - sentence.trim_start().len();
+    let mut line = format!("{indent}# {}", sentence.get(..inner).unwrap_or_default());
+    let empty = line.chars().count();
+    for word in sentence.split(' ').filter(|word| !word.is_empty()) {
+        if line.chars().count() + 1 + word.chars().count() > WIDTH && line.chars().count() > empty {
+            text.push_str(line.trim_end());
+            text.push('\n');
+            line.truncate(0);
+            let _always_fits = write!(line, "{indent}# {}", " ".repeat(inner));
+        }
+        if line.chars().count() > empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    text.push_str(line.trim_end());
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::{Config, SingleLock};
+
+    fn redis() -> RedisConfig {
+        let lock = SingleLock {
+            redis_url: "redis://127.0.0.1:7000/3".to_owned(),
+            key: b"x".to_vec(),
+            scheme: SchemeKind::Redisson,
+            name: None,
+            username: Some("watcher".to_owned()),
+            password: Some(PasswordSource::Env("PW".to_owned())),
+        };
+        Config::single_lock(&lock).unwrap().redises.remove(0)
+    }
+
+    fn task(key: &[u8]) -> Task {
+        let suggested = vec!["wanted: {hash: \"a\"}".to_owned()];
+        let learned = vec!["Held by somebody".to_owned()];
+        Task {
+            key: key.to_vec(),
+            laid: Laid { scheme: SchemeKind::String, what: "a token" },
+            learned,
+            suggested,
+        }
+    }
+
+    #[test]
+    fn what_is_printed_is_a_configuration_whatever_the_keys() {
+        let keys: [&[u8]; 7] = [
+            b"a:lock",
+            b"a: #\"'\\lock",
+            b"new\nline:lock",
+            b"\xff\xfe:lock",
+            b"- {x}: lock",
+            b"\x1b[2J",
+            b"%lock",
+        ];
+        let doubt = |key: &[u8]| Doubt {
+            key: [key, b"2"].concat(),
+            laid: Laid { scheme: SchemeKind::Redisson, what: "a string" },
+            why: "no TTL".to_owned(),
+        };
+        let report = Report {
+            heading: vec!["word ".repeat(60)],
+            tasks: keys.iter().map(|key| task(key)).collect(),
+            doubts: keys.iter().map(|key| doubt(key)).collect(),
+            items: keys
+                .iter()
+                .map(|key| ("items".to_owned(), Sorted::Single(key.to_vec())))
+                .collect(),
+            ..Report::default()
+        };
+        let printed = text(&redis(), &report);
+        assert!(
+            !printed.chars().any(|character| character.is_control() && character != '\n'),
+            "{printed}"
+        );
+        let config = Config::parse(&printed, Path::new("x.yml"))
+            .unwrap_or_else(|why| panic!("{why}\n{printed}"));
+        assert_eq!(
+            config.tasks.iter().map(|task| task.lock.key.as_slice()).collect::<Vec<_>>(),
+            keys
+        );
+        assert_eq!(config.redises[0], RedisConfig { name: "main".into(), ..redis() });
+        let bare =
+            Config::parse(&configuration(&redis(), &report.tasks), Path::new("x.yml")).unwrap();
+        assert_eq!(bare, config);
+        // Removing the comment marks turns the doubtful locks into tasks.
+        let opened = printed.replace("  # - name", "  - name").replace("  #   lock:", "    lock:");
+        let opened = opened
+            .replace("    # wanted", "    wanted")
+            .replace("wanted: {hash: \"a\"}", "wanted: always");
+        let config = Config::parse(&opened, Path::new("x.yml"))
+            .unwrap_or_else(|why| panic!("{why}\n{opened}"));
+        assert_eq!(config.tasks.len(), 14);
+    }
+
+    #[test]
+    fn without_a_task_all_is_a_comment() {
+        let printed = text(&redis(), &Report::default());
+        assert!(printed.lines().all(|line| line.starts_with('#') || line.is_empty()), "{printed}");
+        let skeleton = printed
+            .lines()
+            .filter_map(|line| line.strip_prefix("# "))
+            .skip(1)
+            .collect::<Vec<_>>()
+            .join("\n");
+        assert!(Config::parse(&skeleton, Path::new("x.yml")).is_ok(), "{skeleton}");
+    }
+}

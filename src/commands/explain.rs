@@ -1,0 +1,116 @@
+//! The command `lockwatch explain`.
+
+mod once;
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, ValueHint};
+use serde::Deserialize;
+
+use super::DEFAULT_AGENT;
+use super::source::ConfigSource;
+use crate::http::client::{self, Answer};
+use crate::outputs::explanation::{Explanation, text};
+use crate::paths;
+use crate::text::identity::harmless;
+use crate::text::terminal;
+
+/// What the command takes.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct ExplainOptions {
+    /// Which task
+    #[arg(value_name = "TASK", value_hint = ValueHint::Other)]
+    pub task: String,
+    /// Where the agent serves
+    #[arg(long = "agent.url", value_name = "URL", value_hint = ValueHint::Url, default_value = DEFAULT_AGENT)]
+    pub agent: String,
+    /// Ask no agent: read Redis once, with this configuration
+    #[arg(long)]
+    pub once: bool,
+    /// What is configured, for a look without an agent.
+    #[command(flatten)]
+    pub source: ConfigSource,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Exit code: there is no such task, or it cannot be read.
+const NOT_EXPLAINED: u8 = 3;
+
+/// Explains a task and prints it. The exit code is 0, or 3 if there is no such task or it cannot be
+/// read.
+///
+/// # Errors
+/// Text for a person.
+pub async fn run(options: ExplainOptions) -> anyhow::Result<ExitCode> {
+    if options.once {
+        return without_agent(&options).await;
+    }
+    let path = paths::EXPLANATION.of(&options.task);
+    match client::get(&options.agent, &path).await {
+        Ok(answer) => by_agent(&options, &answer),
+        Err(error) if is_configured(&options.source) => {
+            eprintln!("lockwatch: {error:#}: reading Redis once instead");
+            without_agent(&options).await
+        }
+        Err(error) => {
+            eprintln!(
+                "lockwatch: {error:#}; without an agent, name the configuration with --config.file"
+            );
+            Ok(ExitCode::from(NOT_EXPLAINED))
+        }
+    }
+}
+
+/// Whether there is a configuration with which to read Redis.
+fn is_configured(source: &ConfigSource) -> bool {
+    match source {
+        ConfigSource::File(path) => path.exists(),
+        ConfigSource::SingleLock(_) => true,
+    }
+}
+
+fn by_agent(options: &ExplainOptions, answer: &Answer) -> anyhow::Result<ExitCode> {
+    #[derive(Deserialize)]
+    struct Refusal {
+        error: String,
+    }
+    if answer.status != 200 {
+        let sentence = match serde_json::from_slice::<Refusal>(&answer.body) {
+            Ok(refusal) => refusal.error,
+            Err(_) => {
+                format!("the agent at {} answered with status {}", options.agent, answer.status)
+            }
+        };
+        eprintln!("lockwatch: {}", harmless(&sentence));
+        return Ok(ExitCode::from(NOT_EXPLAINED));
+    }
+    let explanation: Explanation = serde_json::from_slice(&answer.body)
+        .with_context(|| format!("what {} answered is no explanation", options.agent))?;
+    print(options, &explanation)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn without_agent(options: &ExplainOptions) -> anyhow::Result<ExitCode> {
+    let config = options.source.load()?;
+    let look = match once::look(&config, &options.task).await {
+        Ok(look) => look,
+        Err(no_such_task) => {
+            eprintln!("lockwatch: {no_such_task}");
+            return Ok(ExitCode::from(NOT_EXPLAINED));
+        }
+    };
+    print(options, &look.explanation)?;
+    Ok(if look.is_read { ExitCode::SUCCESS } else { ExitCode::from(NOT_EXPLAINED) })
+}
+
+fn print(options: &ExplainOptions, explanation: &Explanation) -> anyhow::Result<()> {
+    let shown = match options.json {
+        true => serde_json::to_string(explanation)? + "\n",
+        false => text(explanation),
+    };
+    terminal::print(shown).context("cannot write")?;
+    Ok(())
+}

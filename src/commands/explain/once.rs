@@ -1,0 +1,92 @@
+//! Reads Redis without an agent: the same sampler and the same state, for a few seconds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::spec::{RedisKind, TaskIndex};
+use lockwatch_judge::verdict::{LockFact, Wanted};
+use tokio::sync::{mpsc, watch};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::clock::Clock;
+use crate::config::{Config, RedisConfig};
+use crate::engine::{Engine, INPUTS};
+use crate::io::{self, Assignment};
+use crate::outputs::explanation::{Explanation, Seen, Trace, Watched, explanation};
+use crate::published::{Published, Unanswered};
+use crate::text::nearest::no_such_task;
+use crate::trace::Traces;
+
+/// Time for connecting and for a confirmation, in addition to the timeout.
+const SLACK: Duration = Duration::from_secs(2);
+/// Maximum duration of the whole reading.
+const LOOK_MAX: Duration = Duration::from_secs(10);
+/// Time for servers that do not decide to answer.
+const OTHERS: Duration = Duration::from_millis(700);
+
+/// The result of one reading.
+pub(super) struct Look {
+    pub(super) explanation: Explanation,
+    /// Whether the lock could be read.
+    pub(super) is_read: bool,
+}
+
+/// Reads a task once; a free lock twice, because that must be confirmed.
+///
+/// # Errors
+/// There is no such task.
+pub(super) async fn look(config: &Config, name: &str) -> Result<Look, String> {
+    let names = || config.tasks.iter().map(|task| &*task.name);
+    let task = config.tasks.iter().find(|task| &*task.name == name);
+    let task = Arc::clone(task.ok_or_else(|| no_such_task(name, names()))?);
+    let redis = config.redises.get(usize::from(task.redis.0));
+    // A single reading needs no announcements of changes.
+    let redis = RedisConfig {
+        wake_ups: false,
+        ..redis.ok_or_else(|| no_such_task(name, names()))?.clone()
+    };
+    let (kind, patience) = (redis.servers.kind(), (redis.timeout + SLACK).min(LOOK_MAX));
+
+    let clock = Clock::start();
+    let traces = Traces::default();
+    let ticket = traces.arm(name);
+    let (inputs, engine_inputs) = mpsc::channel(INPUTS);
+    let only = Config { tasks: vec![Arc::clone(&task)], ..config.clone() };
+    let (engine, snapshots) = Engine::new(clock, only.watch_spec(0));
+    let _engine = AbortOnDropHandle::new(tokio::spawn(engine.run(engine_inputs, ())));
+    let assignment = Assignment {
+        epoch: 0,
+        redis: task.redis,
+        config: redis,
+        tasks: vec![(TaskIndex(0), task)],
+    };
+    let (_assignments, assignments) = watch::channel(Arc::new(assignment));
+    let _sampler =
+        AbortOnDropHandle::new(tokio::spawn(io::run(assignments, inputs, clock, traces)));
+
+    let settled = |published: &Published| view(published).is_some_and(is_settled);
+    let is_read = snapshots.task_that(name, patience, settled).await.is_ok();
+    if is_read && kind != RedisKind::Standalone {
+        tokio::time::sleep(OTHERS).await;
+    }
+    let trace = Trace::until_now(ticket);
+    let published =
+        snapshots.task(name, SLACK).await.unwrap_or_else(|Unanswered| snapshots.newest());
+    let view = view(&published).ok_or_else(|| no_such_task(name, names()))?;
+    let seen = Seen { published: &published, view, trace: &trace, watched: Watched::Once };
+    Ok(Look { explanation: explanation(seen), is_read })
+}
+
+fn view(published: &Published) -> Option<&TaskView> {
+    published.snapshot.tasks.first().map(|view| &**view)
+}
+
+/// Whether everything is known that a single reading can show.
+fn is_settled(view: &TaskView) -> bool {
+    let lock = view.held == Some(true) || view.lock_fact == LockFact::Free;
+    let switches = view.wanted != Wanted::Unknown
+        || view.switches_unknown.is_some()
+        || view.switches.is_some();
+    lock && view.unknown.is_none() && switches && view.judged.is_some()
+}

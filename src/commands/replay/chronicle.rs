@@ -1,0 +1,412 @@
+//! One pass of a recording through the model, and its results: verdicts, events and alerts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lockwatch_judge::event::{End, Event, EventKind, Subject};
+use lockwatch_judge::input::Input;
+use lockwatch_judge::snapshot::{RedisView, Snapshot, TaskView};
+use lockwatch_judge::spec::{TaskSpec, WatchSpec};
+use lockwatch_judge::state::State;
+use lockwatch_judge::time::AgentWall;
+
+use super::pager::{Pager, SpanKind, Spans, When};
+use crate::alerts;
+use crate::outputs::events::describe;
+use crate::outputs::reason;
+
+/// Maximum number of entries kept for all tasks and Redis servers together.
+const ENTRIES_MAX: usize = 200_000;
+/// Number of looks, one each second, over which the alert rules average whether a Redis was
+/// readable.
+const LOOKS: u32 = 120;
+
+/// The results of one pass.
+pub(super) struct Chronicle {
+    state: State,
+    /// By name.
+    pub(super) tasks: BTreeMap<Arc<str>, Story>,
+    /// By name.
+    pub(super) redises: BTreeMap<Arc<str>, Story>,
+    config: Arc<WatchSpec>,
+    entries_left: usize,
+    newest: Option<Snapshot>,
+    readable: BTreeMap<Arc<str>, Readable>,
+}
+
+/// The results for one task or Redis.
+#[derive(Debug, Default)]
+pub(super) struct Story {
+    /// The newest configuration of a task, in one sentence.
+    pub(super) about: String,
+    /// Events in order.
+    pub(super) entries: Vec<Entry>,
+    /// Number of further events.
+    pub(super) left_out: u64,
+    /// Verdicts.
+    pub(super) verdicts: Spans,
+    /// The reason of each verdict.
+    pub(super) reasons: Vec<String>,
+    /// Alerts and warnings.
+    pub(super) pages: Spans,
+    pager: Pager,
+    /// The position of the current verdict in `verdicts`.
+    verdict: Option<usize>,
+    /// Whether the lock was lost or is free although wanted, so that its next holder is of
+    /// interest.
+    troubled: bool,
+}
+
+/// An event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) wall: AgentWall,
+    /// The kind, from a closed list.
+    pub(super) kind: &'static str,
+    pub(super) text: String,
+}
+
+/// Whether a Redis was readable in the newest looks, newest first.
+#[derive(Clone, Copy, Debug, Default)]
+struct Readable {
+    looks: u32,
+    bits: u128,
+}
+
+impl Chronicle {
+    pub(super) fn new() -> Chronicle {
+        Chronicle {
+            state: State::new(),
+            tasks: BTreeMap::new(),
+            redises: BTreeMap::new(),
+            config: Arc::default(),
+            entries_left: ENTRIES_MAX,
+            newest: None,
+            readable: BTreeMap::new(),
+        }
+    }
+
+    /// Feeds an input to the state at its recorded instant.
+    pub(super) fn step(&mut self, when: When, input: Input) {
+        let tick = matches!(input, Input::Tick);
+        let config = match &input {
+            Input::Config(config) => Some(Arc::clone(config)),
+            _ => None,
+        };
+        let events = self.state.step(when.at, input);
+        if let Some(config) = config {
+            self.configure(when, config);
+        }
+        for event in &events {
+            self.happened(when, event);
+        }
+        if tick || !events.is_empty() {
+            self.look(when, tick, &events);
+        }
+    }
+
+    /// Ends the verdicts and alerts of tasks, and of Redis servers, that left the configuration.
+    fn configure(&mut self, when: When, config: Arc<WatchSpec>) {
+        for task in &config.tasks {
+            let redis = config.redises.get(usize::from(task.redis.0));
+            let redis = redis.map(|redis| &*redis.name).unwrap_or_default();
+            self.tasks.entry(Arc::clone(&task.name)).or_default().about = about(task, redis);
+        }
+        let goes_on = |name: &Arc<str>| config.tasks.iter().any(|task| task.name == *name);
+        for (name, story) in self.tasks.iter_mut().filter(|(name, _)| !goes_on(name)) {
+            if let Some(verdict) = story.verdict.take() {
+                story.verdicts.end(Some(verdict), when.wall);
+                story.pager.end(when, &mut story.pages);
+                let text = format!(
+                    "{} left the configuration",
+                    crate::text::identity::escape(name.as_bytes())
+                );
+                story.entries.push(Entry { wall: when.wall, kind: "removed", text });
+            }
+        }
+        let is_there = |name: &Arc<str>| config.redises.iter().any(|redis| redis.name == *name);
+        self.readable.retain(|name, _| is_there(name));
+        for (_, story) in self.redises.iter_mut().filter(|(name, _)| !is_there(name)) {
+            story.pager.end(when, &mut story.pages);
+        }
+        self.config = config;
+        self.newest = None;
+    }
+
+    fn happened(&mut self, when: When, event: &Event) {
+        let instant = When { at: event.at, wall: when.wall(event.at) };
+        let (name, stories) = match &event.subject {
+            Subject::Task(task) => (&task.name, &mut self.tasks),
+            Subject::Redis(_, name) => (name, &mut self.redises),
+        };
+        let story = stories.entry(Arc::clone(name)).or_default();
+        if let EventKind::Verdict { to, rule, .. } = &event.kind {
+            story.verdicts.end(story.verdict, instant.wall);
+            story.verdict = story.verdicts.begin(to.name(), SpanKind::Verdict, instant.wall);
+            if story.verdict.is_some() {
+                story.reasons.push(rule.sentence().to_owned());
+            }
+            return;
+        }
+        if !story.is_notable(&event.kind) {
+            return;
+        }
+        if self.entries_left == 0 {
+            story.left_out += 1;
+            return;
+        }
+        self.entries_left -= 1;
+        let line = describe(event);
+        let mut text = line.message;
+        let reason = line.reason.map(|reason| format!(" ({reason})"));
+        let who = line.who.filter(|who| !who.is_empty()).map(|who| format!(": {who}"));
+        let lasted = line.seconds.map(|seconds| format!(", {seconds} s"));
+        [reason, who, lasted].into_iter().flatten().for_each(|part| text.push_str(&part));
+        story.entries.push(Entry { wall: instant.wall, kind: line.kind, text });
+    }
+
+    /// Evaluates what the agent's outputs would have shown now.
+    fn look(&mut self, when: When, tick: bool, events: &[Event]) {
+        let snapshot = self.state.snapshot(when.at);
+        for redis in &snapshot.redises {
+            if tick {
+                self.readable.entry(Arc::clone(&redis.spec.name)).or_default().look(redis.readable);
+            }
+            self.look_at_redis(when, redis);
+        }
+        let before = self.newest.take();
+        for (position, view) in snapshot.tasks.iter().enumerate() {
+            let known = before.as_ref().and_then(|before| before.tasks.get(position));
+            let same = known.is_some_and(|known| Arc::ptr_eq(known, view));
+            self.look_at_task(when, view, same);
+        }
+        for event in events {
+            self.explain(event, &snapshot);
+        }
+        self.newest = Some(snapshot);
+    }
+
+    fn look_at_redis(&mut self, when: When, redis: &RedisView) {
+        let is_of = |task: &&Arc<TaskSpec>| {
+            self.config
+                .redises
+                .get(usize::from(task.redis.0))
+                .is_some_and(|spec| spec.name == redis.spec.name)
+        };
+        let own = self.config.tasks.iter().filter(is_of);
+        let Some(blind_after_ms) = own.map(|task| task.blind_after_ms).min() else {
+            // An alert that fired before its last task left lasts until the Redis is readable.
+            if redis.readable == Some(true)
+                && let Some(story) = self.redises.get_mut(&redis.spec.name)
+            {
+                story.pager.end(when, &mut story.pages);
+            }
+            return;
+        };
+        let page = alerts::of_redis(redis, blind_after_ms);
+        if !page.is_due() && !self.redises.contains_key(&redis.spec.name) {
+            return;
+        }
+        let story = self.redises.entry(Arc::clone(&redis.spec.name)).or_default();
+        story.pager.pages(when, &[page], &[], false, &mut story.pages);
+    }
+
+    fn look_at_task(&mut self, when: When, view: &TaskView, same: bool) {
+        let Some(story) = self.tasks.get_mut(&view.spec.name) else { return };
+        if same && !story.pager.expects() && view.durations.blind_ms == 0 {
+            return;
+        }
+        let mut all = alerts::of_task(view);
+        if self.readable.get(&view.redis).is_some_and(Readable::hardly) {
+            // That has an alert of its own.
+            all.iter_mut()
+                .filter(|page| page.alert == "LockwatchTaskBlind")
+                .for_each(|page| page.value_ms = 0);
+        }
+        let paused = view.paused == Some(true);
+        story.pager.pages(when, &all, &alerts::events_of_task(view), paused, &mut story.pages);
+        story.pager.warnings(when, &alerts::warnings_of_task(view), &mut story.pages);
+    }
+
+    /// Adds the reason of a new verdict, in the words of the agent's outputs.
+    fn explain(&mut self, event: &Event, snapshot: &Snapshot) {
+        let (Subject::Task(task), EventKind::Verdict { to, rule, .. }) =
+            (&event.subject, &event.kind)
+        else {
+            return;
+        };
+        let view = snapshot
+            .tasks
+            .find(&task.name)
+            .filter(|view| (view.verdict, view.rule) == (*to, *rule));
+        let Some(view) = view else { return };
+        let Some(story) = self.tasks.get_mut(&task.name) else { return };
+        if let Some(reason) = story.verdict.and_then(|verdict| story.reasons.get_mut(verdict)) {
+            *reason = reason::sentence(view);
+        }
+    }
+}
+
+impl Story {
+    /// Whether an event is worth an entry. Verdicts are reported separately.
+    fn is_notable(&mut self, kind: &EventKind) -> bool {
+        use EventKind as E;
+        match kind {
+            E::GapBegan | E::LockLost { .. } => {
+                self.troubled = true;
+                true
+            }
+            E::HoldEnded { reason, .. } => {
+                let lost = matches!(reason, End::Expired | End::Lost | End::Unknown);
+                self.troubled |= lost;
+                lost
+            }
+            // Only the new holder after trouble: routine changes of the holder would hide it.
+            E::Acquired { .. } => std::mem::take(&mut self.troubled),
+            E::Verdict { .. } | E::Shortened { .. } | E::LeaseLearned { .. } => false,
+            _ => true,
+        }
+    }
+}
+
+impl Readable {
+    fn look(&mut self, readable: Option<bool>) {
+        // Before the first sweep there is nothing to average.
+        let Some(readable) = readable else { return };
+        self.looks = (self.looks + 1).min(LOOKS);
+        self.bits = self.bits << 1 | u128::from(readable);
+    }
+
+    /// Whether it is unreadable now, or was in at least half of the newest looks.
+    fn hardly(&self) -> bool {
+        let mask = (1_u128 << self.looks) - 1;
+        self.looks > 0 && (self.bits & 1 == 0 || (self.bits & mask).count_ones() * 2 <= self.looks)
+    }
+}
+
+fn about(task: &lockwatch_judge::spec::TaskSpec, redis: &str) -> String {
+    use crate::text::durations::duration_text;
+    use crate::text::identity::escape;
+    let mut text = format!(
+        "redis {}, key {}; grace {}, settle {}, wind_down {}, blind_after {}",
+        escape(redis.as_bytes()),
+        escape(&task.lock.key),
+        duration_text(task.grace_ms),
+        duration_text(task.settle_ms),
+        duration_text(task.wind_down_ms),
+        duration_text(task.blind_after_ms)
+    );
+    let others = [
+        ("stale_after", task.progress.as_ref().map(|progress| progress.stale_after_ms)),
+        ("fresh_for", task.claims.as_ref().map(|claims| claims.fresh_for_ms)),
+        ("max_hold", task.max_hold_ms),
+        ("lease", task.lock.lease_ms),
+        ("renew_every", task.lock.renew_every_ms),
+    ];
+    for (name, ms) in others.into_iter().filter_map(|(name, ms)| Some((name, ms?))) {
+        text.push_str(&format!(", {name} {}", duration_text(ms)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwatch_judge::input::{Attestation, Outcome, Sample, Standing};
+    use lockwatch_judge::reading::Unknown;
+    use lockwatch_judge::spec::{
+        LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex,
+    };
+    use lockwatch_judge::time::{Mono, ServerTime};
+
+    use super::*;
+
+    fn when(seconds: u64) -> When {
+        When { at: Mono(seconds * 1000), wall: AgentWall(i64::try_from(seconds).unwrap() * 1000) }
+    }
+
+    /// A configuration of these Redis servers, with a single task on the first.
+    fn config(epoch: u32, redises: &[&str]) -> Input {
+        let lock = LockSpec::new(b"lock", SchemeKind::Redisson);
+        Input::Config(Arc::new(WatchSpec {
+            epoch,
+            redises: redises
+                .iter()
+                .map(|name| RedisSpec::new(name, RedisKind::Standalone, &["127.0.0.1:1"]))
+                .collect(),
+            tasks: vec![Arc::new(TaskSpec::new("task", RedisIndex(0), lock))],
+        }))
+    }
+
+    fn asked(epoch: u32, redis: u16, at: Mono, outcome: Outcome) -> Input {
+        Input::Sample(Sample {
+            epoch,
+            redis: RedisIndex(redis),
+            node: Some("127.0.0.1:1".into()),
+            standing: Standing::Decides,
+            sent: at,
+            took_ms: 1,
+            outcome,
+        })
+    }
+
+    fn read(at: Mono) -> Outcome {
+        let attestation = Attestation {
+            clock_offset_ms: -i64::try_from(at.0).unwrap(),
+            ..Attestation::master(ServerTime(0), ServerTime(0))
+        };
+        Outcome::Read { attestation, readings: Vec::new() }
+    }
+
+    #[test]
+    fn the_page_of_a_redis_ends_when_it_leaves_and_without_tasks_when_it_is_readable() {
+        for (redises, ends) in [(["other"].as_slice(), 300), (&["other", "main"], 350)] {
+            let mut chronicle = Chronicle::new();
+            chronicle.step(when(0), config(1, &["main"]));
+            for seconds in 1..400 {
+                let at = when(seconds);
+                if seconds == 300 {
+                    chronicle.step(at, config(2, redises));
+                }
+                let epoch = if seconds < 300 { 1 } else { 2 };
+                let refused = Outcome::Failed { tasks: vec![TaskIndex(0)], why: Unknown::Connect };
+                chronicle.step(at, asked(epoch, 0, at.at, refused));
+                if seconds >= 350 && redises.len() > 1 {
+                    chronicle.step(at, asked(epoch, 1, at.at, read(at.at)));
+                }
+                chronicle.step(at, Input::Tick);
+            }
+            let pages = |redis: &str| -> Vec<_> {
+                let story = &chronicle.redises[redis];
+                story
+                    .pages
+                    .spans
+                    .iter()
+                    .map(|span| (span.name, span.to.map(|to| to.0 / 1000)))
+                    .collect()
+            };
+            assert_eq!(pages("main"), [("LockwatchRedisUnreachable", Some(ends))], "{redises:?}");
+            assert_eq!(pages("other"), [("LockwatchRedisUnreachable", None)], "{redises:?}");
+            assert_eq!(chronicle.readable.contains_key("main"), redises.contains(&"main"));
+        }
+    }
+
+    #[test]
+    fn a_redis_is_hardly_readable_while_it_is_not_and_after_too_many_failures() {
+        let hardly = |looks: &[(bool, u32)]| {
+            let mut readable = Readable::default();
+            for (read, times) in looks {
+                (0..*times).for_each(|_| readable.look(Some(*read)));
+            }
+            readable.look(None);
+            readable.hardly()
+        };
+        assert!(!hardly(&[]) && !hardly(&[(true, 1)]));
+        assert!(hardly(&[(true, LOOKS), (false, 1)]), "not now");
+        assert!(hardly(&[(true, 2), (false, 3), (true, 1)]), "half of the time");
+        assert!(!hardly(&[(true, 2), (false, 3), (true, 2)]));
+        assert!(
+            !hardly(&[(false, LOOKS), (true, LOOKS / 2 + 1)]),
+            "what was long ago does not count"
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! Where a command has its configuration from: a file, or one lock on the command line.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use lockwatch_judge::spec::SchemeKind;
+
+use crate::config::{Config, ConfigErrors, PasswordSource, SingleLock};
+
+/// Where the configuration comes from; a reload reads it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigSource {
+    /// A file.
+    File(PathBuf),
+    /// The command line.
+    SingleLock(SingleLock),
+}
+
+impl ConfigSource {
+    /// Reads the configuration.
+    ///
+    /// # Errors
+    /// All mistakes at once.
+    pub fn load(&self) -> Result<Config, ConfigErrors> {
+        match self {
+            ConfigSource::File(path) => Config::load(path),
+            ConfigSource::SingleLock(lock) => Config::single_lock(lock),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+struct SourceArguments {
+    /// The configuration
+    #[arg(long = "config.file", value_name = "FILE", value_hint = ValueHint::FilePath, default_value = "lockwatch.yml", conflicts_with = "redis")]
+    file: PathBuf,
+    /// Instead of a file: the Redis of one lock, redis://host:port/db
+    #[arg(long, value_name = "URL", requires = "lock")]
+    redis: Option<String>,
+    /// Instead of a file: the key of one lock
+    #[arg(long, value_name = "KEY", requires = "redis")]
+    lock: Option<OsString>,
+    /// How that lock is laid out
+    #[arg(long, value_name = "SCHEME", value_parser = scheme(), default_value = "redisson", requires = "redis")]
+    scheme: SchemeKind,
+    /// What that task is called [default: the key]
+    #[arg(long, value_name = "NAME", requires = "redis")]
+    name: Option<String>,
+    #[command(flatten)]
+    login: LoginArguments,
+}
+
+/// The arguments are not what comes of them: a lock without a file needs two.
+impl From<SourceArguments> for ConfigSource {
+    fn from(arguments: SourceArguments) -> ConfigSource {
+        let (Some(redis_url), Some(key)) = (arguments.redis, arguments.lock) else {
+            return ConfigSource::File(arguments.file);
+        };
+        ConfigSource::SingleLock(SingleLock {
+            redis_url,
+            key: key.into_vec(),
+            scheme: arguments.scheme,
+            name: arguments.name,
+            password: arguments.login.password(),
+            username: arguments.login.username,
+        })
+    }
+}
+
+impl FromArgMatches for ConfigSource {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<ConfigSource, clap::Error> {
+        SourceArguments::from_arg_matches(matches).map(ConfigSource::from)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = ConfigSource::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for ConfigSource {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        SourceArguments::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        SourceArguments::augment_args_for_update(command)
+    }
+}
+
+/// How to log in to a Redis that the command line names.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct LoginArguments {
+    /// ACL user for that Redis
+    #[arg(long = "redis.username", value_name = "USER", requires = "redis")]
+    pub username: Option<String>,
+    /// File whose first line is the password for that Redis
+    #[arg(long = "redis.password-file", value_name = "FILE", value_hint = ValueHint::FilePath, requires = "redis", conflicts_with = "password_env")]
+    pub password_file: Option<PathBuf>,
+    /// Environment variable that holds the password for that Redis
+    #[arg(long = "redis.password-env", value_name = "VARIABLE", requires = "redis")]
+    pub password_env: Option<String>,
+}
+
+impl LoginArguments {
+    /// Where its password comes from.
+    pub fn password(&self) -> Option<PasswordSource> {
+        let file = self.password_file.clone().map(PasswordSource::File);
+        file.or(self.password_env.clone().map(PasswordSource::Env))
+    }
+}
+
+fn scheme() -> impl TypedValueParser<Value = SchemeKind> {
+    PossibleValuesParser::new(SchemeKind::ALL.map(SchemeKind::name)).try_map(|name| {
+        let named = SchemeKind::ALL.into_iter().find(|scheme| scheme.name() == name);
+        named.ok_or("is no scheme")
+    })
+}

@@ -1,0 +1,15 @@
+//! All that is shown of a snapshot or an event: metrics, JSON, pages, badges, explanations, history
+//! and log lines. Nothing here can reach Redis, and nothing knows how it is transported.
+
+pub(crate) mod badge;
+pub mod events;
+pub mod explanation;
+pub mod exposition;
+pub mod history;
+pub mod json;
+pub(crate) mod live;
+pub mod metrics;
+pub mod negotiate;
+pub(crate) mod page;
+mod process;
+pub mod reason;

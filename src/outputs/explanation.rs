@@ -1,0 +1,187 @@
+//! Why a task has its verdict: the agent's own reasoning in words.
+//!
+//! Nothing here judges. The rules and their results come from the model's own trace, the values
+//! from the snapshot that every output reads, and the commands and replies from the
+//! [trace](crate::trace::Traces).
+
+mod alerts;
+mod answer;
+mod configured;
+mod deciding;
+mod evidence;
+mod exchanges;
+mod rules;
+mod seen;
+mod text;
+mod trace;
+
+use serde::{Deserialize, Serialize};
+
+use crate::trace::{Fact, Said};
+
+pub use answer::explanation;
+pub use seen::{Seen, Watched};
+pub use text::text;
+pub use trace::Trace;
+
+/// Why a task has its verdict: the body of `/api/v1/tasks/<name>/explain`. All text in it is
+/// escaped, except the names of task and Redis store, which are as configured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The task.
+    pub task: String,
+    /// Name of its Redis store.
+    pub redis: String,
+    /// When it was explained, by the agent's clock.
+    pub at: Option<String>,
+    /// `agent`: from an agent that keeps history. `once`: from a single reading, so that ages and
+    /// durations are not known.
+    pub source: String,
+    /// What must be known to read the rest.
+    pub notes: Vec<String>,
+    /// The verdict.
+    pub verdict: String,
+    /// Since when, by the agent's clock.
+    pub verdict_since: Option<String>,
+    /// How long the verdict has lasted.
+    pub verdict_age_seconds: Option<f64>,
+    /// The rule that gave it.
+    pub rule: String,
+    /// The reason in a sentence.
+    pub reason: String,
+    /// The evidence that decided.
+    pub deciding: Vec<String>,
+    /// All evidence and its age.
+    pub evidence: Vec<Evidence>,
+    /// Every rule that was considered, in this order; the last one decided.
+    pub rules: Vec<RuleGave>,
+    /// The critical alerts of this task.
+    pub pages: Vec<PageDue>,
+    /// The worst-case time until lockwatch reports the task as down.
+    pub time_to_page: TimeToPage,
+    /// The configuration that matters for the verdict.
+    pub configuration: Vec<Setting>,
+    /// The commands and replies while the explanation was prepared.
+    pub trace: TraceShown,
+}
+
+/// One piece of evidence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// Its subject: `lock`, `switches`, `progress`, `claims`, `hosts`, `pause` or `witness`.
+    pub of: String,
+    /// The server that gave it.
+    pub node: Option<String>,
+    /// Its age.
+    pub age_seconds: Option<f64>,
+    /// Its content in words.
+    pub says: String,
+    /// Why the newest attempt gave no answer.
+    pub unknown: Option<NotKnown>,
+}
+
+/// Why something is not known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NotKnown {
+    /// One of a closed list.
+    pub reason: String,
+    /// What a person can do about it.
+    pub remedy: String,
+}
+
+/// A rule that was considered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RuleGave {
+    /// The rule.
+    pub rule: String,
+    /// The verdict that it gave; `null`: it does not apply.
+    pub gave: Option<String>,
+    /// Its conditions. The rule applies if all of them hold.
+    pub conditions: Vec<Condition>,
+}
+
+/// One condition of a rule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Condition {
+    /// In words, with the values.
+    pub says: String,
+    /// Whether it holds.
+    pub holds: bool,
+}
+
+/// How near an alert is to firing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PageDue {
+    /// The alert.
+    pub alert: String,
+    /// The measure that it compares, as in `durations` of `/api/v1/tasks`.
+    pub measure: String,
+    /// The value; `null` if it cannot be known.
+    pub value_seconds: Option<f64>,
+    /// It fires above this.
+    pub threshold_seconds: f64,
+    /// Whether it is above.
+    pub due: bool,
+    /// When it will be due if nothing changes; `null` if the value does not grow.
+    pub due_in_seconds: Option<f64>,
+    /// Whether alerts of this task are deferred at the moment.
+    pub paused: bool,
+}
+
+/// The worst-case time until an alert.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimeToPage {
+    /// From the moment when a wanted task has no holder until lockwatch reports it as down; `null`:
+    /// it never does.
+    pub down_after_seconds: Option<f64>,
+    /// The same from a crash of the holder, whose lease must expire first; `null`: never, or the
+    /// lease is not known.
+    pub from_crash_seconds: Option<f64>,
+    /// What these times include, and what is added to them.
+    pub says: String,
+}
+
+/// A line of configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// As it would be in the file.
+    pub line: String,
+    /// Whether it equals the default.
+    pub default: bool,
+}
+
+/// The commands and replies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TraceShown {
+    /// How long the explanation waited for them.
+    pub waited_seconds: f64,
+    /// Why there are none; `null` if there are some.
+    pub nothing_because: Option<String>,
+    /// The exchanges, oldest first.
+    pub exchanges: Vec<ExchangeShown>,
+}
+
+/// One part of a batch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExchangeShown {
+    /// The server.
+    pub node: String,
+    /// Its role for the task: it `decides`, it has keys `beside` the lock, or it is a `witness`.
+    pub asked: String,
+    /// The round of the reading, from 1.
+    pub round: u8,
+    /// How long ago it was sent.
+    pub age_seconds: f64,
+    /// How long the reply took.
+    pub took_seconds: f64,
+    /// The commands and their replies, without secrets.
+    pub commands: Vec<Said>,
+    /// The role that the server reported after its replies; `null` if they were not accepted.
+    pub role: Option<String>,
+    /// Its clock before them.
+    pub server_time: Option<String>,
+    /// Why the replies were not accepted.
+    pub refused: Option<NotKnown>,
+    /// The decoded reading; `null`: another round follows, or the replies were not accepted.
+    pub reading: Option<Vec<Fact>>,
+}

@@ -1,0 +1,92 @@
+//! How near each alert of a task is to firing, and the worst-case time until an alert.
+
+use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::verdict::{LockFact, Wanted};
+
+use super::seen::Seen;
+use super::{PageDue, TimeToPage};
+use crate::alerts::{self, Condition, down_after_ms, lease_ms};
+use crate::text::durations::duration_text;
+use crate::text::instants::seconds;
+
+/// All critical alerts of the task.
+pub(super) fn due(seen: Seen<'_>) -> Vec<PageDue> {
+    let view = seen.view;
+    let shown = |page: Condition| PageDue {
+        alert: page.alert.to_owned(),
+        measure: page.measure.to_owned(),
+        value_seconds: (!seen.is_once()).then(|| seconds(page.value_ms)),
+        threshold_seconds: seconds(page.threshold_ms),
+        due: page.is_due(),
+        due_in_seconds: if seen.is_once() { None } else { left_ms(seen, &page).map(seconds) },
+        paused: view.paused == Some(true),
+    };
+    alerts::of_task(view).into_iter().map(shown).collect()
+}
+
+/// Milliseconds until an alert is due if nothing changes; `None` if it is due, or if its value does
+/// not grow.
+fn left_ms(seen: Seen<'_>, page: &Condition) -> Option<u64> {
+    let view = seen.view;
+    let moves = match page.measure {
+        "down_seconds" => view.lock_fact == LockFact::Free && view.wanted == Wanted::Yes,
+        "blind_seconds" => page.value_ms > 0,
+        "stalled_seconds" => {
+            return still_ms(seen, view).map(|ms| page.threshold_ms.saturating_sub(ms));
+        }
+        _ => false,
+    };
+    (moves && !page.is_due()).then(|| page.threshold_ms.saturating_sub(page.value_ms))
+}
+
+/// Milliseconds for which the progress of a held task has not moved: the shorter of the time since
+/// its last movement, by the clock of the server that shows it, and the time since the hold began.
+fn still_ms(seen: Seen<'_>, view: &TaskView) -> Option<u64> {
+    if !matches!(view.wanted, Wanted::Yes | Wanted::Unset) {
+        return None;
+    }
+    let hold = view.hold.as_ref()?;
+    if view.durations.stalled_ms > 0 || view.progress_missing.is_some() {
+        return None;
+    }
+    let nodes = &seen.redis()?.nodes;
+    let node = nodes.iter().find(|node| Some(&node.address) == view.node.as_ref())?;
+    let since_moved = node
+        .last_success
+        .zip(view.progress_moved)
+        .and_then(|(now, moved)| now.since_ms(moved).try_into().ok());
+    Some(hold.held_ms.min(since_moved.unwrap_or(u64::MAX)))
+}
+
+/// The worst-case time until lockwatch reports the task as down, as `check-config` computes it.
+pub(super) fn worst_time(seen: Seen<'_>) -> TimeToPage {
+    let spec = &seen.view.spec;
+    let interval_ms = seen.redis().map_or(0, |redis| redis.spec.interval_ms);
+    if !spec.may_be_wanted() {
+        return TimeToPage {
+            down_after_seconds: None,
+            from_crash_seconds: None,
+            says: "Never: nobody says that it is wanted, so it is never down.".to_owned(),
+        };
+    }
+    let down_ms = down_after_ms(interval_ms, spec);
+    // A configured lease wins over a learned one, and that over the library's default.
+    let lease_ms = spec.lock.lease_ms.or(seen.view.lease_ms).or_else(|| lease_ms(spec));
+    let lease = match (spec.lock.lease_ms, seen.view.lease_ms, lease_ms) {
+        (Some(ms), _, _) => format!("the configured lease {}", duration_text(ms)),
+        (None, Some(ms), _) => format!("the learned lease {}", duration_text(ms)),
+        (None, None, Some(ms)) => format!("the library's default lease {}", duration_text(ms)),
+        (None, None, None) => "the lease, which is not known yet,".to_owned(),
+    };
+    TimeToPage {
+        down_after_seconds: Some(seconds(down_ms)),
+        from_crash_seconds: lease_ms.map(|lease_ms| seconds(down_ms.saturating_add(lease_ms))),
+        says: format!(
+            "interval {} + grace {} (at least 250ms, to confirm it) + 250ms; from a crash, {lease} \
+             comes first. On top come Prometheus' scrape and evaluation and Alertmanager's \
+             group_wait: `lockwatch check-config` adds them.",
+            duration_text(interval_ms),
+            duration_text(spec.grace_ms),
+        ),
+    }
+}

@@ -1,0 +1,60 @@
+//! Builds the complete explanation of one task.
+
+use super::seen::{Seen, not_known};
+use super::{Explanation, alerts, configured, deciding, evidence, exchanges, rules};
+use crate::outputs::reason::{lock_only, sentence};
+use crate::text::instants::rfc3339;
+
+/// Why the task has its verdict.
+pub fn explanation(seen: Seen<'_>) -> Explanation {
+    let view = seen.view;
+    let since = (!seen.is_once()).then_some(view.verdict_since);
+    Explanation {
+        task: view.spec.name.to_string(),
+        redis: view.redis.to_string(),
+        at: rfc3339(seen.published.wall.0),
+        source: if seen.is_once() { "once" } else { "agent" }.to_owned(),
+        notes: notes(seen),
+        verdict: view.verdict.name().to_owned(),
+        verdict_since: since.map(|since| seen.wall(since)),
+        verdict_age_seconds: since.map(|since| seen.age_seconds(since)),
+        rule: view.rule.name().to_owned(),
+        reason: sentence(view),
+        deciding: deciding::evidence(seen),
+        evidence: evidence::all(seen),
+        rules: rules::considered(view),
+        pages: alerts::due(seen),
+        time_to_page: alerts::worst_time(seen),
+        configuration: configured::settings(seen),
+        trace: exchanges::shown(seen),
+    }
+}
+
+fn notes(seen: Seen<'_>) -> Vec<String> {
+    let view = seen.view;
+    let mut notes = Vec::new();
+    if seen.is_once() {
+        notes.push(
+            "No agent was asked: Redis was read for a moment. How long anything has been so is not \
+             known, so that what takes time to see (down, stalled, unwanted, most splits) cannot \
+             show."
+                .to_owned(),
+        );
+    }
+    if lock_only(view) {
+        notes.push(
+            "Lock only: a stuck worker would look healthy (neither progress nor claims are \
+             configured)."
+                .to_owned(),
+        );
+    }
+    if view.paused == Some(true) {
+        notes.push("Pages of this task are paused.".to_owned());
+    }
+    if view.unknown.is_none()
+        && let Some(why) = seen.redis().and_then(|redis| redis.unknown).map(not_known)
+    {
+        notes.push(format!("Its redis cannot be read as a whole: {}. {}", why.reason, why.remedy));
+    }
+    notes
+}

@@ -1,0 +1,350 @@
+//! The evidence that decided: one function per rule, from the task to a few lines.
+
+use std::borrow::Cow;
+
+use lockwatch_judge::event::{Party, SplitKind};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::snapshot::{HoldView, SplitView, SwitchView, TaskView};
+use lockwatch_judge::spec::{ProgressSource, WantedSource};
+use lockwatch_judge::verdict::{LockFact, Rule, Wanted};
+
+use super::seen::{Seen, server, span};
+use crate::outputs::reason::is_counted;
+use crate::text::identity::{escape, list};
+use crate::trace::{holder_name, none_or};
+
+/// Maximum number of users or holders that are named.
+const NAMED_MAX: usize = 12;
+
+/// The evidence that made the deciding rule apply.
+pub(super) fn evidence(seen: Seen<'_>) -> Vec<String> {
+    match seen.view.rule {
+        Rule::SplitEvidence => split_evidence(seen),
+        Rule::LockBlind => lock_blind(seen),
+        Rule::WantedBlind => wanted_blind(seen),
+        Rule::KeepPrevious => keep_previous(seen),
+        Rule::NothingYet => nothing_yet(seen),
+        Rule::NoProgress => no_progress(seen),
+        Rule::HeldUnwanted => held_unwanted(seen),
+        Rule::HeldWanted | Rule::HeldUnset | Rule::HeldWantedUnknown => {
+            vec![held_line(seen), wanted_line(seen)]
+        }
+        Rule::WindingDown => winding_down(seen),
+        Rule::GapOverGrace => gap_over_grace(seen),
+        Rule::GapWithinGrace => gap_within_grace(seen),
+        Rule::FreeUnwanted | Rule::FreeUnset => vec![free_line(seen), wanted_line(seen)],
+    }
+}
+
+fn split_evidence(seen: Seen<'_>) -> Vec<String> {
+    let one = |split: &SplitView| {
+        let since = match seen.is_once() {
+            true => "seen at this look".to_owned(),
+            false => {
+                format!(
+                    "since {}, for {} as of the newest evidence",
+                    seen.wall(split.since),
+                    span(split.lasted_ms)
+                )
+            }
+        };
+        let kind = match split.kind {
+            SplitKind::Holders => {
+                "the lock itself shows several holders, though they exclude each other"
+            }
+            SplitKind::Masters => "two servers take writes and show different holders",
+            SplitKind::Claims => "two workers keep claiming to run it",
+            SplitKind::Overlap => {
+                "a new holder came before the end of the old one's lease, which was lost and not \
+                 released"
+            }
+        };
+        let first = format!("Split of the kind {}: {kind}; {since}.", split.kind.name());
+        std::iter::once(first)
+            .chain(split.parties.iter().map(|party| party_line(seen.view, party)))
+            .collect::<Vec<_>>()
+    };
+    seen.view.splits.iter().flat_map(one).collect()
+}
+
+fn party_line(view: &TaskView, party: &Party) -> String {
+    let node = party.node.as_ref().or(view.node.as_ref());
+    let at =
+        node.map_or_else(String::new, |node| format!(", shown by {}", escape(node.as_bytes())));
+    let host = view.hold.as_ref().and_then(|hold| host_of(hold, &party.holder.client));
+    format!("{}{}{at}.", holder_name(&party.holder), host.unwrap_or_default())
+}
+
+fn lock_blind(seen: Seen<'_>) -> Vec<String> {
+    let (view, limit) = (seen.view, span(seen.view.spec.blind_after_ms));
+    let blind =
+        format!("No trustworthy reading for {}, longer than blind_after {limit}.", blind(seen));
+    let mut lines = vec![unknown_line("The lock", view.unknown), blind, last_good(seen)];
+    lines.extend(servers(seen));
+    lines
+}
+
+fn wanted_blind(seen: Seen<'_>) -> Vec<String> {
+    let limit = span(seen.view.spec.blind_after_ms);
+    let blind = format!("That has lasted for {}, longer than blind_after {limit}.", blind(seen));
+    vec![free_line(seen), wanted_line(seen), blind]
+}
+
+fn keep_previous(seen: Seen<'_>) -> Vec<String> {
+    let view = seen.view;
+    let before =
+        view.judged.and_then(|judged| judged.previous).map_or("none", |verdict| verdict.name());
+    let mut lines = vec![format!("What was said before stays: {before}.")];
+    lines.push(unjudgeable(seen));
+    if view.durations.blind_ms > 0 {
+        let limit = span(view.spec.blind_after_ms);
+        lines.push(format!(
+            "No trustworthy reading for {}, within blind_after {limit}.",
+            blind(seen)
+        ));
+    }
+    lines.push(last_good(seen));
+    lines
+}
+
+fn nothing_yet(seen: Seen<'_>) -> Vec<String> {
+    let mut lines = vec![unjudgeable(seen), last_good(seen)];
+    lines.extend(servers(seen));
+    lines
+}
+
+fn no_progress(seen: Seen<'_>) -> Vec<String> {
+    let view = seen.view;
+    let progress = view.spec.progress.as_ref();
+    let source = progress.map(|progress| progress_source(&progress.source)).unwrap_or_default();
+    let moved = match view.progress_moved {
+        Some(at) => {
+            format!("The progress ({source}) moved last at {} of the server's clock.", server(at))
+        }
+        None => format!("The progress ({source}) has not moved since it is watched."),
+    };
+    let limit = span(progress.map(|progress| progress.stale_after_ms).unwrap_or_default());
+    let still = format!(
+        "It has not moved for {} while the lock was held, longer than stale_after {limit}, as of \
+         the newest reading, {}.",
+        span(view.durations.stalled_ms),
+        seen.newest()
+    );
+    vec![moved, still, held_line(seen), wanted_line(seen)]
+}
+
+fn held_unwanted(seen: Seen<'_>) -> Vec<String> {
+    let (ms, limit) = (seen.view.durations.unwanted_ms, span(seen.view.spec.wind_down_ms));
+    let lasted = format!("Held though not wanted for {}, longer than wind_down {limit}.", span(ms));
+    vec![lasted, held_line(seen), wanted_line(seen)]
+}
+
+fn winding_down(seen: Seen<'_>) -> Vec<String> {
+    let (lasted, limit) =
+        (seen.lasted(seen.view.durations.unwanted_ms), span(seen.view.spec.wind_down_ms));
+    vec![
+        format!("Held though not wanted for {lasted}, within wind_down {limit}."),
+        held_line(seen),
+        wanted_line(seen),
+    ]
+}
+
+fn gap_over_grace(seen: Seen<'_>) -> Vec<String> {
+    let view = seen.view;
+    let (gap, limit) = (span(view.durations.down_ms), span(view.spec.grace_ms));
+    vec![gap_line(seen), format!("Gap {gap} > grace {limit}."), wanted_line(seen)]
+}
+
+fn gap_within_grace(seen: Seen<'_>) -> Vec<String> {
+    let view = seen.view;
+    let (gap, limit) = (span(view.durations.down_ms), span(view.spec.grace_ms));
+    let within = match seen.is_once() {
+        true => format!("How long that has been so is not known; grace is {limit}."),
+        false => format!("Gap {gap} <= grace {limit}."),
+    };
+    vec![gap_line(seen), within, wanted_line(seen)]
+}
+
+/// Since when the lock has had no holder while the task was wanted.
+fn gap_line(seen: Seen<'_>) -> String {
+    let view = seen.view;
+    match view.last_reading {
+        Some(at) if !seen.is_once() => {
+            let since = seen.wall(at.minus_ms(view.durations.down_ms));
+            format!(
+                "Free and wanted since {since}, confirmed; the newest reading that says so was {}.",
+                seen.newest()
+            )
+        }
+        _ => free_line(seen),
+    }
+}
+
+fn free_line(seen: Seen<'_>) -> String {
+    match (seen.view.last_reading, seen.view.unknown) {
+        (Some(_), None) => {
+            format!(
+                "The lock is free, confirmed; the newest reading that says so was {}.",
+                seen.newest()
+            )
+        }
+        (Some(_), Some(why)) => {
+            format!(
+                "The lock was free in the last good reading, {}; now it is unknown ({}).",
+                seen.newest(),
+                why.name()
+            )
+        }
+        (None, _) => "The lock was never read.".to_owned(),
+    }
+}
+
+fn held_line(seen: Seen<'_>) -> String {
+    let view = seen.view;
+    let Some(hold) = &view.hold else {
+        // The first reading of a free lock after a hold must be confirmed.
+        return format!("The lock was held; the newest reading was {}.", seen.newest());
+    };
+    let name = |(holder, host): &(lockwatch_judge::reading::Holder, Option<Vec<u8>>)| {
+        let host = host.as_ref().map(|host| format!(" on {}", escape(host))).unwrap_or_default();
+        Cow::Owned(format!("{}{host}", holder_name(holder)))
+    };
+    let holders = none_or(list(hold.holders.iter().map(name), NAMED_MAX));
+    let since = if seen.is_once() {
+        String::new()
+    } else {
+        format!(" for at least {}", span(hold.held_ms))
+    };
+    let left = match (hold.ttl_ms, hold.persistent) {
+        (Some(ttl_ms), _) => format!(", {} of the lease left", span(ttl_ms)),
+        (None, Some(true)) => ", without any TTL".to_owned(),
+        (None, _) => String::new(),
+    };
+    format!(
+        "Held ({}) by {holders}{since}{left}; the newest reading was {}.",
+        hold.mode.name(),
+        seen.newest()
+    )
+}
+
+fn host_of(hold: &HoldView, client: &[u8]) -> Option<String> {
+    let (_, host) = hold.holders.iter().find(|(holder, _)| holder.client == client)?;
+    Some(format!(" on {}", escape(host.as_deref()?)))
+}
+
+/// Which users want the task, or why that is not known.
+pub(super) fn wanted_line(seen: Seen<'_>) -> String {
+    let view = seen.view;
+    let users = |on: bool| {
+        let switches = if is_counted(view) { None } else { view.switches.as_deref() };
+        let users: Vec<&SwitchView> =
+            switches.unwrap_or_default().iter().filter(|switch| switch.on == Some(on)).collect();
+        list(users.iter().map(|switch| escape(&switch.user)), NAMED_MAX)
+    };
+    let source = view.spec.wanted.as_ref().map(|wanted| &wanted.source);
+    match (view.wanted, source) {
+        (Wanted::Yes, _) if !view.lost_users.is_empty() => {
+            let lost = list(view.lost_users.iter().map(|user| escape(user)), NAMED_MAX);
+            format!(
+                "Wanted: the switches of {lost} were on when Redis lost them, and stay in force \
+                 until one is written."
+            )
+        }
+        (Wanted::Yes, Some(WantedSource::Always)) => {
+            "Wanted at all times (`wanted: always`).".to_owned()
+        }
+        (Wanted::Yes, _) => match (users(true), view.wanting_users) {
+            (named, _) if !named.is_empty() => format!("Wanted by {named}."),
+            (_, Some(1)) => "Wanted by 1 user.".to_owned(),
+            (_, Some(count)) => format!("Wanted by {count} users."),
+            (_, None) if view.switches_unknown.is_none() => {
+                "Wanted: there are too many switches to read them all, and some are on.".to_owned()
+            }
+            (_, None) => "Wanted, as far as was last known.".to_owned(),
+        },
+        (Wanted::No, Some(WantedSource::Never)) => {
+            "Wanted at no time (`wanted: never`).".to_owned()
+        }
+        (Wanted::No, _) => match (users(false), &view.switches) {
+            (named, _) if !named.is_empty() => {
+                format!("Wanted by nobody: the switches of {named} are off.")
+            }
+            (_, Some(switches)) if switches.is_empty() => {
+                "Wanted by nobody: there is no switch.".to_owned()
+            }
+            _ => "Wanted by nobody.".to_owned(),
+        },
+        (Wanted::Unset, _) => {
+            "No switches are configured, so it is never judged down or unwanted.".to_owned()
+        }
+        (Wanted::Unknown, _) => match view.switches_unknown {
+            Some(why) => unknown_line("Whether users want it", Some(why)),
+            None => {
+                let switches = view.switches.as_deref().unwrap_or_default();
+                let odd: Vec<&SwitchView> =
+                    switches.iter().filter(|switch| switch.on.is_none()).collect();
+                match list(odd.iter().map(|switch| escape(&switch.user)), NAMED_MAX) {
+                    odd if odd.is_empty() => "Whether users want it was not read yet.".to_owned(),
+                    odd => format!("No switch is on, and those of {odd} say neither on nor off."),
+                }
+            }
+        },
+    }
+}
+
+fn unknown_line(what: &str, why: Option<Unknown>) -> String {
+    match why {
+        Some(why) => format!("{what} is unknown ({}). {}", why.name(), why.remedy()),
+        None => format!("{what} is not known."),
+    }
+}
+
+/// Why nothing can be judged.
+fn unjudgeable(seen: Seen<'_>) -> String {
+    let view = seen.view;
+    match (view.unknown, view.held) {
+        (Some(why), _) => unknown_line("The lock", Some(why)),
+        (None, Some(false))
+            if view.lock_fact != LockFact::Free || view.wanted != Wanted::Unknown =>
+        {
+            "The lock was seen free for the first time; that waits for its confirmation.".to_owned()
+        }
+        (None, Some(false)) => wanted_line(seen),
+        _ => unknown_line("The lock", Some(Unknown::NotReadYet)),
+    }
+}
+
+fn last_good(seen: Seen<'_>) -> String {
+    match seen.view.last_reading {
+        Some(_) => format!("The last good reading was {}.", seen.newest()),
+        None => "There was no good reading yet.".to_owned(),
+    }
+}
+
+fn blind(seen: Seen<'_>) -> String {
+    seen.lasted(seen.view.durations.blind_ms)
+}
+
+/// The deciding servers that cannot be read.
+fn servers(seen: Seen<'_>) -> Vec<String> {
+    let nodes = seen.redis().map(|redis| redis.nodes.as_slice()).unwrap_or_default();
+    let failing = nodes.iter().filter(|node| node.decides);
+    let line = |node: &lockwatch_judge::snapshot::NodeView| {
+        Some(unknown_line(
+            &format!("The server {}", escape(node.address.as_bytes())),
+            Some(node.unknown?),
+        ))
+    };
+    failing.filter_map(line).collect()
+}
+
+/// Where the progress is stored, in words.
+pub(super) fn progress_source(source: &ProgressSource) -> String {
+    match source {
+        ProgressSource::HashField { key, field } => {
+            format!("field {} of the hash {}", escape(field), escape(key))
+        }
+        ProgressSource::Key(key) => format!("the key {}", escape(key)),
+        ProgressSource::Length(key) => format!("the length of {}", escape(key)),
+    }
+}

@@ -1,0 +1,183 @@
+//! All evidence about a task: its server, its age, and its content.
+
+use std::borrow::Cow;
+
+use lockwatch_judge::reading::{Holder, Unknown};
+use lockwatch_judge::snapshot::{TaskView, WitnessView};
+use lockwatch_judge::spec::WantedSource;
+
+use super::Evidence;
+use super::deciding::wanted_line;
+use super::seen::{Seen, not_known, server, span};
+use crate::text::identity::{escape, list};
+use crate::trace::{holder_name, none_or};
+
+/// Maximum number of names in a list.
+const NAMED_MAX: usize = 20;
+
+/// All evidence, part by part.
+pub(super) fn all(seen: Seen<'_>) -> Vec<Evidence> {
+    let (view, spec) = (seen.view, &seen.view.spec);
+    let has_switches =
+        |source: &WantedSource| !matches!(source, WantedSource::Always | WantedSource::Never);
+    let mut all = vec![lock(seen)];
+    if spec.wanted.as_ref().is_some_and(|wanted| has_switches(&wanted.source)) {
+        all.push(beside(seen, "switches", switches(seen), view.switches_unknown));
+    }
+    if spec.progress.is_some() {
+        all.push(beside(seen, "progress", progress(view), view.progress_missing.flatten()));
+    }
+    if spec.claims.is_some() {
+        let says = if seen.is_once() { seen.trace.says("claims") } else { None };
+        all.push(beside(seen, "claims", says.unwrap_or_else(|| claims(view)), view.claims_unknown));
+    }
+    if spec.hosts.is_some() {
+        all.push(beside(seen, "hosts", hosts(seen), seen.view.hosts_unknown));
+    }
+    if spec.paused_until.is_some() {
+        let says = match view.paused {
+            Some(true) => "pages wait",
+            Some(false) => "pages do not wait",
+            None => "not known, so pages do not wait",
+        };
+        let says = seen
+            .trace
+            .says("pause")
+            .map_or_else(|| says.to_owned(), |read| format!("{says} ({read})"));
+        all.push(beside(seen, "pause", says, None));
+    }
+    all.extend(view.witnesses.iter().map(|witness| witness_evidence(seen, witness)));
+    all
+}
+
+fn lock(seen: Seen<'_>) -> Evidence {
+    let view = seen.view;
+    let says = match (view.held, &view.hold) {
+        (Some(true), Some(hold)) => {
+            let holders = hold.holders.iter().map(|(holder, host)| named(holder, host.as_deref()));
+            let deadline = match (hold.deadline, hold.persistent) {
+                (Some(at), _) => format!(", until {} of the server's clock", server(at)),
+                (None, Some(true)) => ", without any TTL".to_owned(),
+                (None, _) => ", with a deadline that moved while it was read".to_owned(),
+            };
+            format!(
+                "held ({}) by {}{deadline}",
+                hold.mode.name(),
+                none_or(list(holders, NAMED_MAX))
+            )
+        }
+        (Some(true), None) => "held".to_owned(),
+        (Some(false), _) if view.lock_fact == lockwatch_judge::verdict::LockFact::Free => {
+            "free, confirmed".to_owned()
+        }
+        (Some(false), _) => "free, not confirmed yet".to_owned(),
+        (None, _) => "unknown".to_owned(),
+    };
+    let extras = [
+        ("waiters", view.waiters.map(|it| it.to_string())),
+        ("token", view.fencing_token.map(|it| it.to_string())),
+    ];
+    let extras: String = extras
+        .into_iter()
+        .filter_map(|(name, value)| Some(format!(", {name} {}", value?)))
+        .collect();
+    Evidence {
+        of: "lock".to_owned(),
+        node: view.node.as_ref().map(|node| escape(node.as_bytes()).into_owned()),
+        age_seconds: view.last_reading.map(|at| seen.age_seconds(at)),
+        says: format!("{says}{extras}"),
+        unknown: view.unknown.map(not_known),
+    }
+}
+
+fn named<'a>(holder: &'a Holder, host: Option<&[u8]>) -> Cow<'a, str> {
+    match host {
+        Some(host) => Cow::Owned(format!("{} on {}", holder_name(holder), escape(host))),
+        None => holder_name(holder),
+    }
+}
+
+/// Evidence from keys beside the lock. They are read together with the lock, except in a cluster.
+/// There only a recent exchange shows from which server and when.
+fn beside(seen: Seen<'_>, of: &str, says: String, unknown: Option<Unknown>) -> Evidence {
+    let view = seen.view;
+    let fresh = seen.trace.newest_with(of).map(|exchange| (&exchange.node, exchange.sent));
+    let with_lock =
+        || if seen.is_cluster() { None } else { view.node.as_ref().zip(view.last_reading) };
+    let place = fresh.or_else(with_lock);
+    Evidence {
+        of: of.to_owned(),
+        node: place.map(|(node, _)| escape(node.as_bytes()).into_owned()),
+        age_seconds: place.map(|(_, at)| seen.age_seconds(at)),
+        says,
+        unknown: unknown.map(not_known),
+    }
+}
+
+fn switches(seen: Seen<'_>) -> String {
+    let view = seen.view;
+    let Some(switches) = view.switches.as_ref().filter(|switches| !switches.is_empty()) else {
+        return wanted_line(seen);
+    };
+    let word = |switch: &lockwatch_judge::snapshot::SwitchView| {
+        let state = match switch.on {
+            Some(true) => "on",
+            Some(false) => "off",
+            None => "undecodable",
+        };
+        Cow::Owned(format!("{} {state}", escape(&switch.user)))
+    };
+    let lost = list(view.lost_users.iter().map(|user| escape(user)), NAMED_MAX);
+    let lost = if lost.is_empty() { lost } else { format!("; lost: {lost}") };
+    format!("{}{lost}", list(switches.iter().map(word), NAMED_MAX))
+}
+
+fn progress(view: &TaskView) -> String {
+    match (view.progress_moved, view.progress_missing) {
+        (_, Some(None)) => "there is none".to_owned(),
+        (Some(at), _) => format!("moved last at {} of the server's clock", server(at)),
+        (None, Some(Some(_))) => "cannot be read".to_owned(),
+        (None, None) => "was not seen to move yet".to_owned(),
+    }
+}
+
+fn claims(view: &TaskView) -> String {
+    match view.claims_unknown {
+        Some(_) => "cannot be read".to_owned(),
+        None => {
+            format!("alive: {}", none_or(list(view.live_claims.iter().map(holder_name), NAMED_MAX)))
+        }
+    }
+}
+
+fn hosts(seen: Seen<'_>) -> String {
+    let holders = seen.view.hold.as_ref().map(|hold| &*hold.holders).unwrap_or_default();
+    let known = holders.iter().filter(|(_, host)| host.is_some());
+    let known: Vec<Cow<'_, str>> =
+        known.map(|(holder, host)| named(holder, host.as_deref())).collect();
+    match (known.is_empty(), holders.is_empty()) {
+        (false, _) => list(known.into_iter(), NAMED_MAX),
+        (true, true) => "nobody holds the lock".to_owned(),
+        (true, false) => "the holder's host is not known".to_owned(),
+    }
+}
+
+fn witness_evidence(seen: Seen<'_>, witness: &WitnessView) -> Evidence {
+    let shows = match &witness.holders {
+        Some(holders) => {
+            format!("shows {}", none_or(list(holders.iter().map(holder_name), NAMED_MAX)))
+        }
+        None => "shows no holder".to_owned(),
+    };
+    let behind = witness
+        .behind_ms
+        .map(|ms| format!(", its deadline {} behind", span(ms)))
+        .unwrap_or_default();
+    Evidence {
+        of: "witness".to_owned(),
+        node: Some(escape(witness.node.as_bytes()).into_owned()),
+        age_seconds: Some(seen.age_seconds(witness.at)),
+        says: format!("a {}, {shows}{behind}", witness.role.name()),
+        unknown: None,
+    }
+}

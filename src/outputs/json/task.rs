@@ -1,0 +1,419 @@
+//! A task as JSON.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use lockwatch_judge::event::{End, Party, SplitKind};
+use lockwatch_judge::reading::Holder;
+use lockwatch_judge::snapshot::{
+    HoldView, Judged, Past, SplitView, SwitchView, TaskView, WitnessView,
+};
+use lockwatch_judge::spec::{Codec, TaskSpec};
+use lockwatch_judge::verdict::Verdict;
+use serde::Serialize;
+
+use super::part::{
+    CountJson, HistogramJson, UnknownJson, agent, counts, histogram_json, server, unknown_json,
+};
+use crate::outputs::reason::{is_counted, lock_only, sentence};
+use crate::published::Published;
+use crate::text::identity::{escape, holder_label};
+use crate::text::instants::seconds;
+
+#[derive(Serialize)]
+pub(super) struct TaskJson<'a> {
+    name: &'a str,
+    redis: &'a str,
+    labels: Vec<LabelJson<'a>>,
+    verdict: &'static str,
+    rule: &'static str,
+    reason: String,
+    /// By the agent's clock.
+    verdict_since: Option<String>,
+    /// `null` before the first judgement.
+    judged: Option<JudgedJson>,
+    wanted: &'static str,
+    /// `null` when unknown or unset.
+    wanting_users: Option<u64>,
+    /// The users are a number: then its key is the only switch, and is no user.
+    counted: bool,
+    /// `null` when unknown or unset.
+    switches: Option<Vec<SwitchJson<'a>>>,
+    switches_unknown: Option<UnknownJson>,
+    switch_key_seen: Option<bool>,
+    lost_users: Vec<Cow<'a, str>>,
+    lock: LockJson<'a>,
+    /// The server that the newest trustworthy reading came from; `null` before the first.
+    node: Option<Cow<'a, str>>,
+    /// The state of the lock on servers that do not decide.
+    witnesses: Vec<WitnessJson<'a>>,
+    /// `null` when no progress is configured.
+    progress: Option<ProgressJson>,
+    live_claims: Vec<Cow<'a, str>>,
+    claims_unknown: Option<UnknownJson>,
+    hosts_unknown: Option<UnknownJson>,
+    /// Neither progress nor claims are configured: a stuck worker would look healthy.
+    lock_only: bool,
+    splits: Vec<&'static str>,
+    split_evidence: Vec<SplitJson<'a>>,
+    paused: Option<bool>,
+    evidence_age_seconds: Option<f64>,
+    last_handover: Option<PastJson>,
+    last_outage: Option<PastJson>,
+    durations: DurationsJson,
+    thresholds: ThresholdsJson,
+    totals: TotalsJson,
+}
+
+/// The inputs of the verdict.
+#[derive(Serialize)]
+struct JudgedJson {
+    wanted: &'static str,
+    lock: &'static str,
+    split: bool,
+    gap_over_grace: bool,
+    stale: bool,
+    over_wind_down: bool,
+    blind: bool,
+    previous: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct SplitJson<'a> {
+    kind: &'static str,
+    /// By the agent's clock.
+    since: Option<String>,
+    lasted_seconds: f64,
+    parties: Vec<PartyJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct PartyJson<'a> {
+    holder: Cow<'a, str>,
+    digest: bool,
+    /// The server that shows it, if that is not the deciding one.
+    node: Option<Cow<'a, str>>,
+}
+
+/// A state that lasted and has ended.
+#[derive(Serialize)]
+struct PastJson {
+    /// By the agent's clock.
+    at: Option<String>,
+    seconds: f64,
+}
+
+#[derive(Serialize)]
+struct LabelJson<'a> {
+    name: &'a str,
+    value: &'a str,
+}
+
+#[derive(Serialize)]
+struct SwitchJson<'a> {
+    user: Cow<'a, str>,
+    /// `on`, `off` or `undecodable`.
+    state: &'static str,
+    /// The codec that would decode an undecodable value.
+    fits: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct LockJson<'a> {
+    key: Cow<'a, str>,
+    scheme: &'static str,
+    /// `null` when unknown.
+    held: Option<bool>,
+    /// The same after confirmation.
+    fact: &'static str,
+    unknown: Option<UnknownJson>,
+    /// `null` unless held.
+    hold: Option<HoldJson<'a>>,
+    waiters: Option<u64>,
+    fencing_token: Option<i64>,
+    lease_seconds: Option<f64>,
+    renewal_period_seconds: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct HoldJson<'a> {
+    mode: &'static str,
+    holders: Vec<HolderJson<'a>>,
+    ghosts: u32,
+    /// By the server's clock, like the other instants here; `null` when the start was not seen.
+    acquired: Option<String>,
+    held_seconds: f64,
+    ttl_seconds: Option<f64>,
+    deadline: Option<String>,
+    persistent: Option<bool>,
+    last_renewal: Option<String>,
+    last_renewal_latency_seconds: Option<f64>,
+    last_renewal_margin_seconds: Option<f64>,
+    renewal_overdue_seconds: f64,
+}
+
+#[derive(Serialize)]
+struct HolderJson<'a> {
+    holder: Cow<'a, str>,
+    /// Whether `holder` is a digest because the real value is a secret.
+    digest: bool,
+    host: Option<Cow<'a, str>>,
+    entries: Option<u32>,
+}
+
+/// The state of the lock on a server that does not decide.
+#[derive(Serialize)]
+struct WitnessJson<'a> {
+    node: Cow<'a, str>,
+    role: &'static str,
+    /// By the agent's clock.
+    at: Option<String>,
+    /// `null` when it shows none.
+    holders: Option<Vec<HolderJson<'a>>>,
+    /// How far a replica's deadline is behind; `null` if not known.
+    behind_seconds: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct ProgressJson {
+    /// By the server's clock.
+    moved: Option<String>,
+    missing: bool,
+    unknown: Option<UnknownJson>,
+}
+
+#[derive(Serialize)]
+struct DurationsJson {
+    down_seconds: f64,
+    split_seconds: f64,
+    stalled_seconds: f64,
+    unwanted_seconds: f64,
+    blind_seconds: f64,
+    switches_lost_seconds: f64,
+}
+
+#[derive(Serialize)]
+struct ThresholdsJson {
+    grace_seconds: f64,
+    settle_seconds: f64,
+    wind_down_seconds: f64,
+    blind_after_seconds: f64,
+    stale_after_seconds: Option<f64>,
+    fresh_for_seconds: Option<f64>,
+    max_hold_seconds: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct TotalsJson {
+    wanted_seconds: f64,
+    down_seconds: f64,
+    outage_seconds: f64,
+    split_seconds: f64,
+    blind_seconds: f64,
+    splits: Vec<CountJson>,
+    acquisitions: u64,
+    ends: Vec<CountJson>,
+    holds_lost: u64,
+    renewals: u64,
+    shortened: u64,
+    token_resets: u64,
+    phantom_holds: u64,
+    handovers: HistogramJson,
+    outages: HistogramJson,
+    renewal_latency: HistogramJson,
+}
+
+pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> TaskJson<'a> {
+    let spec = &view.spec;
+    TaskJson {
+        name: &spec.name,
+        redis: &view.redis,
+        labels: spec.labels.iter().map(|(name, value)| LabelJson { name, value }).collect(),
+        verdict: view.verdict.name(),
+        rule: view.rule.name(),
+        reason: sentence(view),
+        verdict_since: agent(published, view.verdict_since),
+        judged: view.judged.as_ref().map(judged_json),
+        wanted: view.wanted.name(),
+        wanting_users: view.wanting_users,
+        counted: is_counted(view),
+        switches: view.switches.as_ref().map(|switches| switches.iter().map(switch_json).collect()),
+        switches_unknown: view.switches_unknown.map(unknown_json),
+        switch_key_seen: view.switch_key_seen,
+        lost_users: view.lost_users.iter().map(|user| escape(user)).collect(),
+        lock: lock_json(view),
+        node: view.node.as_ref().map(|node| escape(node.as_bytes())),
+        witnesses: view.witnesses.iter().map(|witness| witness_json(published, witness)).collect(),
+        progress: spec.progress.as_ref().map(|_| progress_json(view)),
+        live_claims: view.live_claims.iter().map(holder_label).collect(),
+        claims_unknown: view.claims_unknown.map(unknown_json),
+        hosts_unknown: view.hosts_unknown.map(unknown_json),
+        lock_only: lock_only(view),
+        splits: view.splits.iter().map(|split| split.kind.name()).collect(),
+        split_evidence: view.splits.iter().map(|split| split_json(published, split)).collect(),
+        paused: view.paused,
+        evidence_age_seconds: view
+            .last_reading
+            .map(|at| seconds(published.snapshot.at.since_ms(at))),
+        last_handover: view.last_handover.as_ref().map(|past| past_json(published, past)),
+        last_outage: view.last_outage.as_ref().map(|past| past_json(published, past)),
+        durations: durations_json(view),
+        thresholds: thresholds_json(spec),
+        totals: totals_json(view),
+    }
+}
+
+fn judged_json(judged: &Judged) -> JudgedJson {
+    let facts = &judged.facts;
+    JudgedJson {
+        wanted: facts.wanted.name(),
+        lock: facts.lock.name(),
+        split: facts.split,
+        gap_over_grace: facts.gap_over_grace,
+        stale: facts.stale,
+        over_wind_down: facts.over_wind_down,
+        blind: facts.blind,
+        previous: judged.previous.map(Verdict::name),
+    }
+}
+
+fn split_json<'a>(published: &Published, split: &'a SplitView) -> SplitJson<'a> {
+    SplitJson {
+        kind: split.kind.name(),
+        since: agent(published, split.since),
+        lasted_seconds: seconds(split.lasted_ms),
+        parties: split.parties.iter().map(party_json).collect(),
+    }
+}
+
+fn party_json(party: &Party) -> PartyJson<'_> {
+    let node = party.node.as_ref().map(|node| escape(node.as_bytes()));
+    PartyJson { holder: holder_label(&party.holder), digest: party.holder.secret, node }
+}
+
+fn past_json(published: &Published, past: &Past) -> PastJson {
+    PastJson { at: agent(published, past.at), seconds: seconds(past.ms) }
+}
+
+fn switch_json(switch: &SwitchView) -> SwitchJson<'_> {
+    let state = match switch.on {
+        Some(true) => "on",
+        Some(false) => "off",
+        None => "undecodable",
+    };
+    SwitchJson { user: escape(&switch.user), state, fits: switch.fits.map(Codec::name) }
+}
+
+fn lock_json(view: &TaskView) -> LockJson<'_> {
+    LockJson {
+        key: escape(&view.spec.lock.key),
+        scheme: view.spec.lock.scheme.name(),
+        held: view.held,
+        fact: view.lock_fact.name(),
+        unknown: view.unknown.map(unknown_json),
+        hold: view.hold.as_ref().map(hold_json),
+        waiters: view.waiters,
+        fencing_token: view.fencing_token,
+        lease_seconds: view.lease_ms.map(seconds),
+        renewal_period_seconds: view.renewal_period_ms.map(seconds),
+    }
+}
+
+fn hold_json(hold: &HoldView) -> HoldJson<'_> {
+    HoldJson {
+        mode: hold.mode.name(),
+        holders: hold
+            .holders
+            .iter()
+            .map(|(holder, host)| holder_json(holder, host.as_deref()))
+            .collect(),
+        ghosts: hold.ghosts,
+        acquired: hold.acquired.and_then(server),
+        held_seconds: seconds(hold.held_ms),
+        ttl_seconds: hold.ttl_ms.map(seconds),
+        deadline: hold.deadline.and_then(server),
+        persistent: hold.persistent,
+        last_renewal: hold.last_renewal.and_then(server),
+        last_renewal_latency_seconds: hold.last_renewal_latency_ms.map(seconds),
+        last_renewal_margin_seconds: hold.last_renewal_margin_ms.map(seconds),
+        renewal_overdue_seconds: seconds(hold.renewal_overdue_ms),
+    }
+}
+
+fn holder_json<'a>(holder: &'a Holder, host: Option<&'a [u8]>) -> HolderJson<'a> {
+    HolderJson {
+        holder: holder_label(holder),
+        digest: holder.secret,
+        host: host.map(escape),
+        entries: holder.entries,
+    }
+}
+
+fn witness_json<'a>(published: &Published, witness: &'a WitnessView) -> WitnessJson<'a> {
+    let holders =
+        |holders: &'a Vec<Holder>| holders.iter().map(|holder| holder_json(holder, None)).collect();
+    WitnessJson {
+        node: escape(witness.node.as_bytes()),
+        role: witness.role.name(),
+        at: agent(published, witness.at),
+        holders: witness.holders.as_ref().map(holders),
+        behind_seconds: witness.behind_ms.map(seconds),
+    }
+}
+
+fn progress_json(view: &TaskView) -> ProgressJson {
+    ProgressJson {
+        moved: view.progress_moved.and_then(server),
+        missing: view.progress_missing.is_some(),
+        unknown: view.progress_missing.flatten().map(unknown_json),
+    }
+}
+
+fn durations_json(view: &TaskView) -> DurationsJson {
+    let durations = &view.durations;
+    DurationsJson {
+        down_seconds: seconds(durations.down_ms),
+        split_seconds: seconds(durations.split_ms),
+        stalled_seconds: seconds(durations.stalled_ms),
+        unwanted_seconds: seconds(durations.unwanted_ms),
+        blind_seconds: seconds(durations.blind_ms),
+        switches_lost_seconds: seconds(durations.switches_lost_ms),
+    }
+}
+
+fn thresholds_json(spec: &TaskSpec) -> ThresholdsJson {
+    ThresholdsJson {
+        grace_seconds: seconds(spec.grace_ms),
+        settle_seconds: seconds(spec.settle_ms),
+        wind_down_seconds: seconds(spec.wind_down_ms),
+        blind_after_seconds: seconds(spec.blind_after_ms),
+        stale_after_seconds: spec
+            .progress
+            .as_ref()
+            .map(|progress| seconds(progress.stale_after_ms)),
+        fresh_for_seconds: spec.claims.as_ref().map(|claims| seconds(claims.fresh_for_ms)),
+        max_hold_seconds: spec.max_hold_ms.map(seconds),
+    }
+}
+
+fn totals_json(view: &TaskView) -> TotalsJson {
+    let totals = &view.totals;
+    TotalsJson {
+        wanted_seconds: seconds(totals.wanted_ms),
+        down_seconds: seconds(totals.down_ms),
+        outage_seconds: seconds(totals.outage_ms),
+        split_seconds: seconds(totals.split_ms),
+        blind_seconds: seconds(totals.blind_ms),
+        splits: counts(SplitKind::ALL.map(SplitKind::name), totals.splits),
+        acquisitions: totals.acquisitions,
+        ends: counts(End::ALL.map(End::name), totals.ends),
+        holds_lost: totals.holds_lost,
+        renewals: totals.renewals,
+        shortened: totals.shortened,
+        token_resets: totals.token_resets,
+        phantom_holds: totals.phantom_holds,
+        handovers: histogram_json(&totals.handovers),
+        outages: histogram_json(&totals.outages),
+        renewal_latency: histogram_json(&totals.renewal_latency),
+    }
+}

@@ -1,0 +1,515 @@
+//! The one table of all metrics: name, help, labels, and where each value comes from.
+
+use std::sync::Arc;
+
+use lockwatch_judge::event::{End, Fate, SplitKind};
+use lockwatch_judge::histogram::Histogram;
+use lockwatch_judge::input::{Role, WakeUpState};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::snapshot::{
+    HANDOVER_BOUNDS_MS, HoldView, NodeView, OUTAGE_BOUNDS_MS, RENEWAL_LATENCY_BOUNDS_MS, RedisView,
+    SAMPLE_BOUNDS_MS, TaskView,
+};
+use lockwatch_judge::spec::RedisKind;
+use lockwatch_judge::time::ServerTime;
+use lockwatch_judge::verdict::{Verdict, Wanted};
+
+use super::{Agent, holder_series, info_labels};
+use crate::text::identity::{escape, fingerprint};
+
+/// One row of the table.
+#[derive(Debug)]
+pub struct Metric {
+    /// The name as scraped (of a histogram: without `_bucket`, `_sum`, `_count`).
+    pub name: &'static str,
+    /// What it means, one line.
+    pub help: &'static str,
+    pub(super) source: Source,
+}
+
+/// Whose figure it is: it decides the first labels.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// The agent's: no labels.
+    Agent(Reading<Agent>),
+    /// A redis's: `redis`.
+    Redis(Reading<RedisView>),
+    /// A task's: `task`, `redis`.
+    Task(Reading<TaskView>),
+}
+
+/// How to get the figure out of a `T`.
+#[derive(Debug)]
+pub(super) enum Reading<T> {
+    /// A gauge; `None`: no series.
+    Gauge(fn(&T) -> Option<Number>),
+    /// A counter; `None`: no series.
+    Counter(fn(&T) -> Option<Number>),
+    /// A histogram of durations with these bounds, in milliseconds.
+    Histogram(&'static [u64; Histogram::BUCKETS], fn(&T) -> &Histogram),
+    /// A gauge for each value of a label.
+    GaugePer(Per<T>),
+    /// A counter for each value of a label.
+    CounterPer(Per<T>),
+    /// Any number of gauges that differ in the labels named.
+    Gauges(&'static [&'static str], Each<T>),
+    /// Any number of counters that differ in the labels named.
+    Counters(&'static [&'static str], Each<T>),
+}
+
+/// Series that differ in one label, whose values are known beforehand.
+#[derive(Debug)]
+pub(super) struct Per<T> {
+    pub(super) label: &'static [&'static str; 1],
+    /// Its values, from number 0 on.
+    pub(super) value: fn(usize) -> Option<&'static str>,
+    /// The figure for the value of this number.
+    pub(super) get: fn(&T, usize) -> Number,
+}
+
+impl<T> Per<T> {
+    /// The label with each of its values.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let [label] = *self.label;
+        (0..).map_while(self.value).map(move |value| (label, value))
+    }
+}
+
+/// Hands each series of a `T` to the emitter.
+pub(super) type Each<T> = fn(&T, &mut Emit<'_>);
+/// Takes the further labels of one series, and its value.
+pub(super) type Emit<'a> = dyn FnMut(&[(&str, &str)], Number) + 'a;
+
+/// A value as the model keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Number {
+    /// A plain number.
+    Count(u64),
+    /// A plain number that may be negative.
+    Signed(i64),
+    /// Milliseconds, to be shown as seconds.
+    Ms(u64),
+    /// Milliseconds that may be negative, to be shown as seconds.
+    SignedMs(i64),
+}
+
+use Number::{Count, Ms, Signed, SignedMs};
+
+const fn agent(
+    name: &'static str,
+    help: &'static str,
+    get: fn(&Agent) -> Option<Number>,
+) -> Metric {
+    Metric { name, help, source: Source::Agent(Reading::Gauge(get)) }
+}
+
+const fn redis(
+    name: &'static str,
+    help: &'static str,
+    get: fn(&RedisView) -> Option<Number>,
+) -> Metric {
+    Metric { name, help, source: Source::Redis(Reading::Gauge(get)) }
+}
+
+const fn redis_total(
+    name: &'static str,
+    help: &'static str,
+    get: fn(&RedisView) -> Option<Number>,
+) -> Metric {
+    Metric { name, help, source: Source::Redis(Reading::Counter(get)) }
+}
+
+const fn task(
+    name: &'static str,
+    help: &'static str,
+    get: fn(&TaskView) -> Option<Number>,
+) -> Metric {
+    Metric { name, help, source: Source::Task(Reading::Gauge(get)) }
+}
+
+const fn total(
+    name: &'static str,
+    help: &'static str,
+    get: fn(&TaskView) -> Option<Number>,
+) -> Metric {
+    Metric { name, help, source: Source::Task(Reading::Counter(get)) }
+}
+
+const fn histogram(
+    name: &'static str,
+    help: &'static str,
+    bounds_ms: &'static [u64; Histogram::BUCKETS],
+    get: fn(&TaskView) -> &Histogram,
+) -> Metric {
+    Metric { name, help, source: Source::Task(Reading::Histogram(bounds_ms, get)) }
+}
+
+const fn each(name: &'static str, help: &'static str, reading: Reading<TaskView>) -> Metric {
+    Metric { name, help, source: Source::Task(reading) }
+}
+
+fn flag(value: bool) -> Number {
+    Count(u64::from(value))
+}
+
+fn instant(time: ServerTime) -> Number {
+    SignedMs(time.0)
+}
+
+fn length<T>(items: &[T]) -> Number {
+    Count(items.len() as u64)
+}
+
+/// The present hold, if the newest reading says held.
+pub(super) fn hold(task: &TaskView) -> Option<&HoldView> {
+    if task.held == Some(true) { task.hold.as_ref() } else { None }
+}
+
+/// A figure of the present hold: 0 while the lock is free, absent while it is unknown.
+fn or_zero_when_free(task: &TaskView, of_hold: fn(&HoldView) -> Number) -> Option<Number> {
+    match task.held {
+        Some(true) => hold(task).map(of_hold),
+        Some(false) => Some(Count(0)),
+        None => None,
+    }
+}
+
+/// How often the holder came back into the lock that it held already; of several holders the most.
+fn reentries(hold: &HoldView) -> Option<Number> {
+    let entries = hold.holders.iter().filter_map(|(holder, _)| holder.entries).max()?;
+    Some(Count(u64::from(entries.saturating_sub(1))))
+}
+
+/// A gauge of each server of a redis.
+const fn nodes(name: &'static str, help: &'static str, each: Each<RedisView>) -> Metric {
+    Metric { name, help, source: Source::Redis(Reading::Gauges(&["address"], each)) }
+}
+
+/// Hands out a figure of each server that has it.
+fn each_node(redis: &RedisView, emit: &mut Emit<'_>, of: fn(&NodeView) -> Option<Number>) {
+    for node in &redis.nodes {
+        if let Some(number) = of(node) {
+            emit(&[("address", &escape(node.address.as_bytes()))], number);
+        }
+    }
+}
+
+/// One figure for all servers that decide, whatever their order.
+fn generation(redis: &RedisView) -> Option<Number> {
+    let fingerprints = redis.generations.iter().map(|generation| fingerprint(generation));
+    fingerprints.reduce(|a, b| a ^ b).map(Count)
+}
+
+/// Sentinels that name the master that most of them name.
+fn agreeing(redis: &RedisView) -> Option<Number> {
+    let words = || redis.sentinels.iter().filter_map(|word| word.master.as_ref()?.as_ref().ok());
+    let votes = |master: &Arc<str>| words().filter(|other| *other == master).count();
+    let is_sentinel = redis.spec.kind == RedisKind::Sentinel;
+    is_sentinel.then(|| Count(words().map(votes).max().unwrap_or(0) as u64))
+}
+
+/// Every metric, in the order of the page.
+#[rustfmt::skip] // one row per line: a table
+pub static TABLE: &[Metric] = &[
+    Metric {
+        name: "lockwatch_build_info",
+        help: "Always 1; the version of this agent.",
+        source: Source::Agent(Reading::Gauges(&["version"], |_, emit| emit(&[("version", env!("CARGO_PKG_VERSION"))], Count(1)))),
+    },
+    agent("lockwatch_config_last_reload_successful", "1 if the last attempt to load the \
+        configuration succeeded.", |a| Some(flag(a.own.reload.successful))),
+    agent("lockwatch_config_last_reload_success_timestamp_seconds", "When the configuration in \
+        force was loaded, agent's clock.", |a| Some(SignedMs(a.own.reload.success_at.0))),
+    Metric { name: "lockwatch_log_lines_lost_total", help: "Log lines that were lost because \
+        standard error could not be written, or not fast \
+        enough.", source: Source::Agent(Reading::Counter(|a| Some(Count(a.own.log_lines_lost)))) },
+
+    Metric {
+        name: "lockwatch_redis_up",
+        help: "1 if the newest batch of questions to this server was answered trustworthily; \
+            absent before the first try.",
+        source: Source::Redis(Reading::Gauges(&["address", "role"], |r, emit| {
+            for node in &r.nodes {
+                if let Some(up) = node.up {
+                    let role = node.role.map_or("unknown", Role::name);
+                    emit(&[("address", &escape(node.address.as_bytes())), ("role", role)], flag(up));
+                }
+            }
+        })),
+    },
+    redis("lockwatch_redis_readable", "1 if the newest sweep of every server that decides was \
+        answered trustworthily; absent before the first try.", |r| r.readable.map(flag)),
+    redis("lockwatch_redis_blind_seconds", "How long a server that decides has not been read, or \
+        not been known; 0 while all are read.", |r| r.readable.map(|_| Ms(r.blind_ms))),
+    nodes("lockwatch_redis_decides", "1 if this server decides whether locks are held, 0 if its \
+        answers are evidence \
+        only.", |r, emit| each_node(r, emit, |n| n.up.map(|_| flag(n.decides)))),
+    nodes("lockwatch_redis_last_success_timestamp_seconds", "The server's clock at the newest \
+        trustworthy batch.", |r, emit| each_node(r, emit, |n| n.last_success.map(instant))),
+    redis("lockwatch_redis_masters", "Servers that said they are master in the newest batch; \
+        absent while none answers.", |r| r.masters.map(Count)),
+    redis("lockwatch_redis_sentinels", "Configured Sentinels; only with \
+        Sentinel.", |r| (r.spec.kind == RedisKind::Sentinel).then(|| length(&r.spec.addresses))),
+    redis("lockwatch_redis_sentinels_agreeing", "Configured Sentinels that name one and the same \
+        master; only with Sentinel.", agreeing),
+    redis("lockwatch_redis_uncovered_slots", "Slots that no master of the cluster serves; only of \
+        a cluster.", |r| (r.spec.kind == RedisKind::Cluster).then(|| Count(u64::from(r.uncovered_slots)))),
+    nodes("lockwatch_redis_clock_offset_seconds", "The server's clock minus the \
+        agent's.", |r, emit| each_node(r, emit, |n| n.clock_offset_ms.map(SignedMs))),
+    nodes("lockwatch_redis_role_verified", "1 if the server itself said what role it has, 0 if \
+        the configuration attests \
+        it.", |r, emit| each_node(r, emit, |n| n.role_verified.map(flag))),
+    nodes("lockwatch_redis_locks_behind", "Watched locks whose newest deadline a replica does not \
+        have yet; absent where nothing was \
+        compared.", |r, emit| each_node(r, emit, |n| n.locks_behind.map(Count))),
+    nodes("lockwatch_redis_deadline_lag_seconds", "How far a replica's deadline is behind, of the \
+        watched lock where it is \
+        farthest.", |r, emit| each_node(r, emit, |n| n.deadline_lag_ms.map(Ms))),
+    nodes("lockwatch_redis_wake_ups", "1 while this server tells of changed keys, 0 while it \
+        refuses or cannot, so that changes are seen by polling alone; absent where it is not \
+        asked \
+        to.", |r, emit| each_node(r, emit, |n| n.wake_ups.map(|it| flag(it.state == WakeUpState::On)))),
+    Metric {
+        name: "lockwatch_redis_hints_total",
+        help: "Changed keys that a server told of, by what came of it: a read, none because the \
+            task was to be read already, none because the key is no task's.",
+        source: Source::Redis(Reading::Counters(&["address", "outcome"], |r, emit| {
+            for (node, hints) in r.nodes.iter().filter_map(|node| Some((node, node.wake_ups?))) {
+                let address = escape(node.address.as_bytes());
+                for (outcome, count) in [("read", hints.read), ("coalesced", hints.coalesced), ("foreign", hints.foreign)] {
+                    emit(&[("address", &address), ("outcome", outcome)], Count(count));
+                }
+            }
+        })),
+    },
+    Metric {
+        name: "lockwatch_redis_wake_up_reconnects_total",
+        help: "Times it was begun anew to listen to a server's changes.",
+        source: Source::Redis(Reading::Counters(&["address"], |r, emit| {
+            each_node(r, emit, |n| n.wake_ups.map(|it| Count(it.reconnects())));
+        })),
+    },
+    Metric {
+        name: "lockwatch_redis_sample_duration_seconds",
+        help: "Round trips of batches.",
+        source: Source::Redis(Reading::Histogram(&SAMPLE_BOUNDS_MS, |r| &r.totals.sample_duration)),
+    },
+    Metric {
+        name: "lockwatch_redis_errors_total",
+        help: "Failed batches and refused tasks, by reason.",
+        source: Source::Redis(Reading::Counters(&["reason"], |r, emit| {
+            for (reason, count) in Unknown::ALL.into_iter().zip(r.totals.errors) {
+                if reason != Unknown::NotReadYet {
+                    emit(&[("reason", reason.name())], Count(count));
+                }
+            }
+        })),
+    },
+    redis_total("lockwatch_redis_reconnects_total", "Connections made after the \
+        first.", |r| Some(Count(r.totals.reconnects))),
+    redis_total("lockwatch_redis_skipped_ticks_total", "Ticks that found the previous sweep still \
+        under way.", |r| Some(Count(r.totals.skipped_ticks))),
+    redis_total("lockwatch_redis_generation_changes_total", "Changes of generation: a restart, \
+        another server that decides, a new replication history, a flush. The server may have lost \
+        data.", |r| Some(Count(r.totals.generation_changes))),
+    redis("lockwatch_redis_generation", "Fingerprint of what the data of the servers that decide \
+        live in (run, replication history, flushes); another value: data may have been lost, or \
+        another server decides. Absent until all have told.", generation),
+    Metric {
+        name: "lockwatch_redis_locks_after_change_total",
+        help: "Locks that were held before the server may have lost data, by what became of them.",
+        source: Source::Redis(Reading::Counters(&["fate"], |r, emit| {
+            for (fate, count) in Fate::ALL.into_iter().zip(r.totals.fates) {
+                emit(&[("fate", fate.name())], Count(count));
+            }
+        })),
+    },
+
+    each("lockwatch_task_info", "Always 1; the lock's key and scheme, and the task's own labels \
+        for rules to \
+        join.", Reading::Gauges(&["key", "scheme", "(the configured \
+            labels)"], info_labels)),
+    each("lockwatch_task_state", "1 for the present verdict, 0 for the seven others; for people, \
+        not for rules.", Reading::GaugePer(Per {
+        label: &["state"],
+        value: |at| Verdict::ALL.get(at).copied().map(Verdict::name),
+        get: |t, at| flag(Verdict::ALL.get(at) == Some(&t.verdict)),
+    })),
+    task("lockwatch_task_wanted", "1 if any user wants the task to run, 0 if none does; absent \
+        when unknown or when no switches are configured.", |t| match t.wanted {
+        Wanted::Yes => Some(Count(1)),
+        Wanted::No => Some(Count(0)),
+        Wanted::Unknown | Wanted::Unset => None,
+    }),
+    task("lockwatch_task_wanting_users", "Users whose switch is on; absent when unknown, or of a \
+        key with too many switches to read them all.", |t| {
+        t.wanting_users.map(Count)
+    }),
+    task("lockwatch_task_switches", "Switches that exist, on or off; absent when unknown, or of a \
+        key with too many to read them all.", |t| t.switches.as_deref().map(length)),
+    task("lockwatch_task_switch_key_seen", "0 as long as the key of the switches was never seen \
+        to exist; absent when there is none to see.", |t| t.switch_key_seen.map(flag)),
+
+    task("lockwatch_task_down_seconds", "How long the task has been wanted without a holder; 0 \
+        when it is not, kept while blind.", |t| Some(Ms(t.durations.down_ms))),
+    task("lockwatch_task_split_seconds", "How long there has been evidence of two holders; 0 when \
+        there is none, kept while blind.", |t| Some(Ms(t.durations.split_ms))),
+    task("lockwatch_task_stalled_seconds", "How long the holder has made no progress, once that \
+        is longer than stale_after; else 0, kept while \
+        blind.", |t| Some(Ms(t.durations.stalled_ms))),
+    task("lockwatch_task_unwanted_seconds", "How long the lock has been held though nobody wants \
+        the task; 0 when it is not, kept while blind.", |t| Some(Ms(t.durations.unwanted_ms))),
+    task("lockwatch_task_blind_seconds", "How long there has been no trustworthy reading of what \
+        matters; 0 when there is one.", |t| Some(Ms(t.durations.blind_ms))),
+    task("lockwatch_task_switches_lost_seconds", "How long switches that were on have been \
+        missing because Redis lost data; 0 when none \
+        are.", |t| Some(Ms(t.durations.switches_lost_ms))),
+
+    task("lockwatch_task_grace_seconds", "Configured: a gap shorter than this is a \
+        handover.", |t| Some(Ms(t.spec.grace_ms))),
+    task("lockwatch_task_settle_seconds", "Configured: a hold shorter than this does not end a \
+        gap.", |t| Some(Ms(t.spec.settle_ms))),
+    task("lockwatch_task_wind_down_seconds", "Configured: how long the task may go on after it \
+        was switched off.", |t| Some(Ms(t.spec.wind_down_ms))),
+    task("lockwatch_task_blind_after_seconds", "Configured: without a trustworthy reading for \
+        longer than this, the verdict is unknown.", |t| Some(Ms(t.spec.blind_after_ms))),
+    task("lockwatch_task_stale_after_seconds", "Configured: without progress for longer than \
+        this, the task is stalled; absent without \
+        progress.", |t| t.spec.progress.as_ref().map(|progress| Ms(progress.stale_after_ms))),
+    task("lockwatch_task_max_hold_seconds", "Configured: a hold longer than this deserves a \
+        warning; absent when not configured.", |t| t.spec.max_hold_ms.map(Ms)),
+    task("lockwatch_task_paused", "1 while pages of this task shall wait; absent when no pause is \
+        configured or it cannot be read.", |t| t.paused.map(flag)),
+    task("lockwatch_task_held_seconds", "The present hold is at least so old; 0 when free, absent \
+        when unknown.", |t| or_zero_when_free(t, |hold| Ms(hold.held_ms))),
+
+    total("lockwatch_task_wanted_time_seconds_total", "Time during which the task was \
+        wanted.", |t| Some(Ms(t.totals.wanted_ms))),
+    total("lockwatch_task_down_time_seconds_total", "Time wanted without a holder, in confirmed \
+        gaps.", |t| Some(Ms(t.totals.down_ms))),
+    total("lockwatch_task_outage_time_seconds_total", "What expired holds cost: from the holder's \
+        last sign of life to the take-over.", |t| Some(Ms(t.totals.outage_ms))),
+    total("lockwatch_task_split_time_seconds_total", "Time with evidence of two \
+        holders.", |t| Some(Ms(t.totals.split_ms))),
+    total("lockwatch_task_blind_time_seconds_total", "Time without a trustworthy reading of what \
+        matters.", |t| Some(Ms(t.totals.blind_ms))),
+    each("lockwatch_task_splits_total", "Times that evidence of two holders appeared, by \
+        kind.", Reading::CounterPer(Per {
+        label: &["kind"],
+        value: |at| SplitKind::ALL.get(at).copied().map(SplitKind::name),
+        get: |t, at| Count(t.totals.splits.get(at).copied().unwrap_or(0)),
+    })),
+    total("lockwatch_task_phantom_holds_total", "Holds too short to end a \
+        gap.", |t| Some(Count(t.totals.phantom_holds))),
+    histogram("lockwatch_task_handover_seconds", "Gaps of a wanted task that ended, from release \
+        to a hold that settled.", &HANDOVER_BOUNDS_MS, |t| &t.totals.handovers),
+    histogram("lockwatch_task_outage_seconds", "Outages that ended: from the last sign of life of \
+        a holder that expired to the take-over.", &OUTAGE_BOUNDS_MS, |t| &t.totals.outages),
+    task("lockwatch_task_progress_timestamp_seconds", "When the progress was last seen to move, \
+        server's clock.", |t| t.progress_moved.map(instant)),
+
+    task("lockwatch_lock_held", "1 if the newest reading says held, 0 if free; absent when \
+        unknown.", |t| t.held.map(flag)),
+    each("lockwatch_lock_holder", "Always 1; who holds the lock, only while it is held. A secret \
+        token shows as eight digits of its \
+        SHA-256.", Reading::Gauges(&["holder", "host"], holder_series)),
+    task("lockwatch_lock_holders", "Holders of the lock; 0 when free, absent when \
+        unknown.", |t| or_zero_when_free(t, |hold| length(&hold.holders))),
+    task("lockwatch_lock_reentries", "How often the holder entered the lock again while holding \
+        it; absent where the scheme does not count.", |t| hold(t).and_then(reentries)),
+    task("lockwatch_lock_waiters", "Waiters for the lock; absent where the scheme has none to \
+        count.", |t| t.waiters.map(Count)),
+    task("lockwatch_lock_fencing_token", "The fencing token last given out; absent where the \
+        scheme has none.", |t| t.fencing_token.map(Signed)),
+    task("lockwatch_lock_acquired_timestamp_seconds", "When the present hold began, server's \
+        clock; absent when that was not seen.", |t| hold(t)?.acquired.map(instant)),
+    task("lockwatch_lock_last_renewal_timestamp_seconds", "When the present hold was last \
+        renewed, server's clock.", |t| hold(t)?.last_renewal.map(instant)),
+    task("lockwatch_lock_deadline_timestamp_seconds", "When the lease ends, server's clock; \
+        absent without one.", |t| hold(t)?.deadline.map(instant)),
+    task("lockwatch_lock_ttl_seconds", "What was left of the lease at the newest reading; absent \
+        unless held with a deadline.", |t| hold(t)?.ttl_ms.map(Ms)),
+    task("lockwatch_lock_lease_seconds", "Full lifetime of a hold, configured or \
+        learned.", |t| t.lease_ms.map(Ms)),
+    task("lockwatch_lock_renewal_period_seconds", "Pause between two renewals: configured, the \
+        library's rule, or learned.", |t| t.renewal_period_ms.map(Ms)),
+    task("lockwatch_lock_persistent", "1 if held without any TTL, 0 if held with one; absent when \
+        not held.", |t| hold(t)?.persistent.map(flag)),
+    histogram("lockwatch_lock_renewal_latency_seconds", "How much later than scheduled renewals \
+        landed.", &RENEWAL_LATENCY_BOUNDS_MS, |t| &t.totals.renewal_latency),
+    task("lockwatch_lock_last_renewal_latency_seconds", "How late the newest renewal of the \
+        present hold landed.", |t| hold(t)?.last_renewal_latency_ms.map(Ms)),
+    task("lockwatch_lock_last_renewal_margin_seconds", "TTL that was left when the newest renewal \
+        of the present hold landed.", |t| hold(t)?.last_renewal_margin_ms.map(Ms)),
+    task("lockwatch_lock_renewal_overdue_seconds", "How late the next renewal is by now; 0 when \
+        it is not, absent when \
+        unknown.", |t| or_zero_when_free(t, |hold| Ms(hold.renewal_overdue_ms))),
+    total("lockwatch_lock_renewals_total", "Renewals.", |t| Some(Count(t.totals.renewals))),
+    total("lockwatch_lock_shortened_total", "Times a deadline moved back while the holder \
+        stayed.", |t| Some(Count(t.totals.shortened))),
+    total("lockwatch_lock_acquisitions_total", "Times somebody got the \
+        lock.", |t| Some(Count(t.totals.acquisitions))),
+    each("lockwatch_lock_ends_total", "Ends of holds, by reason.", Reading::CounterPer(Per {
+        label: &["reason"],
+        value: |at| End::ALL.get(at).copied().map(End::name),
+        get: |t, at| Count(t.totals.ends.get(at).copied().unwrap_or(0)),
+    })),
+    total("lockwatch_lock_lost_total", "Holds that were lost although the holder lived: gone with \
+        the server's data, or expired while the holder's claim or progress went \
+        on.", |t| Some(Count(t.totals.holds_lost))),
+    total("lockwatch_lock_token_resets_total", "Times the fencing token went \
+        backwards.", |t| Some(Count(t.totals.token_resets))),
+
+    Metric { name: "process_cpu_seconds_total", help: "User and system CPU time used by the \
+        agent.", source: Source::Agent(Reading::Counter(|a| a.process.cpu_ms.map(Ms))) },
+    agent("process_resident_memory_bytes", "Resident memory of the \
+        agent.", |a| a.process.resident_bytes.map(Count)),
+    agent("process_virtual_memory_bytes", "Virtual memory of the \
+        agent.", |a| a.process.virtual_bytes.map(Count)),
+    agent("process_open_fds", "Open file descriptors of the \
+        agent.", |a| a.process.open_fds.map(Count)),
+    agent("process_max_fds", "Most file descriptors that the agent may \
+        open.", |a| a.process.max_fds.map(Count)),
+    agent("process_start_time_seconds", "When the agent was started, seconds since the Unix \
+        epoch.", |a| a.process.started_ms.map(Ms)),
+    agent("process_threads", "Threads of the agent.", |a| a.process.threads.map(Count)),
+];
+
+impl Metric {
+    /// `gauge`, `counter` or `histogram`.
+    pub fn kind(&self) -> &'static str {
+        match &self.source {
+            Source::Agent(reading) => reading.kind(),
+            Source::Redis(reading) => reading.kind(),
+            Source::Task(reading) => reading.kind(),
+        }
+    }
+
+    /// The names of its labels.
+    pub fn labels(&self) -> Vec<&'static str> {
+        let (first, further): (&[&'static str], _) = match &self.source {
+            Source::Agent(reading) => (&[], reading.labels()),
+            Source::Redis(reading) => (&["redis"], reading.labels()),
+            Source::Task(reading) => (&["task", "redis"], reading.labels()),
+        };
+        [first, further].concat()
+    }
+}
+
+impl<T> Reading<T> {
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Reading::Gauge(_) | Reading::GaugePer(_) | Reading::Gauges(..) => "gauge",
+            Reading::Counter(_) | Reading::CounterPer(_) | Reading::Counters(..) => "counter",
+            Reading::Histogram(..) => "histogram",
+        }
+    }
+
+    fn labels(&self) -> &'static [&'static str] {
+        match self {
+            Reading::Gauges(labels, _) | Reading::Counters(labels, _) => labels,
+            Reading::GaugePer(per) | Reading::CounterPer(per) => per.label,
+            Reading::Gauge(_) | Reading::Counter(_) | Reading::Histogram(..) => &[],
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! The details of one task: a list of facts, and tables of its switches and of what each server
+//! shows.
+
+use std::fmt::Write as _;
+
+use lockwatch_judge::event::{End, SplitKind};
+use lockwatch_judge::snapshot::{TaskView, Totals};
+use lockwatch_judge::time::AgentWall;
+
+use super::html::Text;
+use super::moving::{Markup, Moment};
+use super::pulse::{Pulse, on_agents_clock, present};
+use super::row::{self, holder_and_host};
+use super::words::{lasted, limit, running};
+use crate::published::Published;
+use crate::text::identity::{escape, holder_label, list};
+use crate::text::instants::rfc3339;
+
+/// Maximum number of names in one place.
+const NAMED_MAX: usize = 20;
+
+type Write = fn(&mut Markup, &Published, &TaskView);
+
+/// The facts at the time of the snapshot.
+pub(super) fn section(published: &Published, view: &TaskView, pulse: &Pulse) -> String {
+    let facts: [(&str, Write); 17] = [
+        ("Holder", write_holders),
+        ("Hosts", write_hosts),
+        ("Held for", row::write_held),
+        ("Lease left", row::write_lease),
+        ("Last renewal", write_renewal),
+        ("Wanted by", row::write_wanted),
+        ("Progress", row::write_progress),
+        ("Last handover", write_handover),
+        ("Last outage", write_outage),
+        ("More than one holder", write_splits),
+        ("Claims alive", write_claims),
+        ("Waiting for the lock", write_waiters),
+        ("Fencing token", write_token),
+        ("Trouble so far", write_durations),
+        ("Pages", write_pause),
+        ("Newest reading", write_reading),
+        ("Rule", write_rule),
+    ];
+    let mut html = String::from(
+        "<section aria-labelledby=\"now\"><h2 id=\"now\">Now</h2><dl class=\"facts\">",
+    );
+    for (name, write) in facts {
+        let mut markup = Markup::default();
+        write(&mut markup, published, view);
+        if !markup.is_empty() {
+            // Writing to a `String` cannot fail.
+            let _ = write!(html, "<div><dt>{name}</dt><dd>");
+            markup.write(&mut html, pulse, Some(published.wall));
+            html.push_str("</dd></div>");
+        }
+    }
+    html.push_str("</dl></section>");
+    html
+}
+
+fn write_holders(markup: &mut Markup, _published: &Published, view: &TaskView) {
+    match (present(view), view.held) {
+        (Some(hold), _) => {
+            markup.text(&list(hold.holders.iter().map(holder_and_host), NAMED_MAX));
+            let entered: u32 = hold
+                .holders
+                .iter()
+                .filter_map(|(holder, _)| holder.entries)
+                .fold(0, u32::saturating_add);
+            if entered > 1 {
+                markup.format(format_args!(", entered {entered} times"));
+            }
+            let mode = row::mode(hold);
+            if !mode.is_empty() {
+                markup.html(", ").text(&mode);
+            }
+        }
+        (None, Some(false)) => {
+            markup.html("nobody");
+        }
+        (None, _) => {
+            markup.html("not known");
+        }
+    }
+}
+
+fn write_renewal(markup: &mut Markup, published: &Published, view: &TaskView) {
+    let Some(hold) = present(view) else { return };
+    let Some(last) = hold.last_renewal else { return };
+    let AgentWall(at) = on_agents_clock(published, view, last);
+    let ago_ms = u64::try_from(published.wall.0.saturating_sub(at)).unwrap_or_default();
+    markup.format(format_args!("<time data-ago=\"{at}\">{} ago</time>", running(ago_ms)));
+    if let Some(ms) = hold.last_renewal_latency_ms {
+        markup.format(format_args!(", {ms} ms late"));
+    }
+    if let Some(ms) = hold.last_renewal_margin_ms {
+        markup.format(format_args!(", with {} to spare", lasted(ms)));
+    }
+}
+
+fn write_handover(markup: &mut Markup, published: &Published, view: &TaskView) {
+    if let Some(past) = view.last_handover {
+        markup
+            .format(format_args!("took {}, ", lasted(past.ms)))
+            .ago(Moment::of(published, past.at));
+    }
+}
+
+fn write_outage(markup: &mut Markup, published: &Published, view: &TaskView) {
+    if let Some(past) = view.last_outage {
+        markup
+            .format(format_args!("took {}, ", lasted(past.ms)))
+            .ago(Moment::of(published, past.at));
+    }
+}
+
+fn write_splits(markup: &mut Markup, published: &Published, view: &TaskView) {
+    for split in &view.splits {
+        let name = |party: &lockwatch_judge::event::Party| match &party.node {
+            Some(node) => {
+                format!("{} at {}", holder_label(&party.holder), escape(node.as_bytes())).into()
+            }
+            None => holder_label(&party.holder).into_owned().into(),
+        };
+        markup.format(format_args!("<span>{}: ", split.kind.name()));
+        markup.text(&list(split.parties.iter().map(name), NAMED_MAX));
+        markup.html(", for ").since(Moment::of(published, split.since)).html("</span>");
+    }
+}
+
+fn write_claims(markup: &mut Markup, _published: &Published, view: &TaskView) {
+    if view.spec.claims.is_some() {
+        let claims = list(view.live_claims.iter().map(holder_label), NAMED_MAX);
+        markup.text(match view.claims_unknown {
+            Some(_) => "cannot be read",
+            None if claims.is_empty() => "none",
+            None => &claims,
+        });
+    }
+}
+
+fn write_hosts(markup: &mut Markup, _published: &Published, view: &TaskView) {
+    if view.hosts_unknown.is_some() {
+        markup.html("cannot be read");
+    }
+}
+
+fn write_waiters(markup: &mut Markup, _published: &Published, view: &TaskView) {
+    if let Some(waiters) = view.waiters {
+        markup.format(format_args!("{waiters}"));
+    }
+}
+
+fn write_token(markup: &mut Markup, _published: &Published, view: &TaskView) {
+    if let Some(token) = view.fencing_token {
+        markup.format(format_args!("{token}"));
+    }
+}
+
+/// Durations of states that should not last. They keep counting while readings arrive; otherwise
+/// they stop at the newest evidence.
+fn write_durations(markup: &mut Markup, published: &Published, view: &TaskView) {
+    let durations = view.durations;
+    let all = [
+        ("wanted without a holder", durations.down_ms),
+        ("more than one holder", durations.split_ms),
+        ("without progress", durations.stalled_ms),
+        ("held though unwanted", durations.unwanted_ms),
+        ("not readable", durations.blind_ms),
+        ("switches lost", durations.switches_lost_ms),
+    ];
+    for (what, ms) in all.into_iter().filter(|(_, ms)| *ms > 0) {
+        markup.format(format_args!("<span>{what} for "));
+        match (view.last_reading, view.held) {
+            (Some(at), Some(_)) => markup.since(Moment::of(published, at.minus_ms(ms))),
+            _ => markup.text(&lasted(ms)),
+        };
+        markup.html("</span>");
+    }
+}
+
+fn write_pause(markup: &mut Markup, _published: &Published, view: &TaskView) {
+    if let Some(paused) = view.paused {
+        markup.html(if paused { "paused" } else { "not paused" });
+    }
+}
+
+/// Shows the age only when readings have stopped: otherwise it would be outdated when it is
+/// displayed.
+fn write_reading(markup: &mut Markup, published: &Published, view: &TaskView) {
+    match (view.last_reading, view.held) {
+        (Some(_), Some(_)) => markup.html("up to date"),
+        (Some(at), None) => markup.ago(Moment::of(published, at)),
+        (None, _) => markup.html("none yet"),
+    };
+    if let Some(node) = &view.node {
+        markup.html(", from ").text(&escape(node.as_bytes()));
+    }
+    if let Some(why) = view.unknown {
+        markup.format(format_args!("; now: {}", why.name()));
+    }
+}
+
+fn write_rule(markup: &mut Markup, _published: &Published, view: &TaskView) {
+    markup.format(format_args!("<code>{}</code>", view.rule.name()));
+}
+
+/// Every switch, and the lost ones; empty if there are none.
+pub(super) fn switches(view: &TaskView) -> String {
+    if view.switches.is_none() && view.lost_users.is_empty() && view.switches_unknown.is_none() {
+        return String::new();
+    }
+    let mut html =
+        String::from("<section aria-labelledby=\"switches\"><h2 id=\"switches\">Switches</h2>");
+    if let Some(why) = view.switches_unknown {
+        let _ = write!(
+            html,
+            "<p class=\"note\">They cannot be read ({}). {}</p>",
+            why.name(),
+            Text(why.remedy())
+        );
+    }
+    html.push_str(
+        "<table><caption>Who wants the task</caption><thead><tr><th scope=\"col\">User</th>\
+         <th scope=\"col\">Switch</th></tr></thead><tbody>",
+    );
+    for switch in view.switches.iter().flatten() {
+        let state = match (switch.on, switch.fits) {
+            (Some(true), _) => "on".into(),
+            (Some(false), _) => "off".into(),
+            (None, Some(codec)) => {
+                format!("cannot be read; the codec {} would read it", codec.name())
+            }
+            (None, None) => String::from("says neither on nor off"),
+        };
+        let user = escape(&switch.user);
+        let _ = write!(
+            html,
+            "<tr><th scope=\"row\">{}</th><td data-label=\"Switch\">{state}</td></tr>",
+            Text(&user)
+        );
+    }
+    for user in &view.lost_users {
+        let user = escape(user);
+        let _ = write!(
+            html,
+            "<tr><th scope=\"row\">{}</th><td data-label=\"Switch\"><strong class=\"lost\">was \
+             on; lost by Redis</strong></td></tr>",
+            Text(&user)
+        );
+    }
+    html.push_str("</tbody></table></section>");
+    html
+}
+
+/// What each server that does not decide shows; empty if there are none.
+pub(super) fn servers(published: &Published, view: &TaskView) -> String {
+    if view.witnesses.is_empty() {
+        return String::new();
+    }
+    let mut html = String::from(
+        "<section aria-labelledby=\"servers\"><h2 id=\"servers\">Other servers</h2><table>\
+         <caption>What servers show that do not decide; times in UTC</caption><thead><tr><th \
+         scope=\"col\">Server</th>\
+         <th scope=\"col\">Role</th><th scope=\"col\">Holder there</th><th \
+         scope=\"col\">Behind</th>\
+         <th scope=\"col\">Asked</th></tr></thead><tbody>",
+    );
+    for witness in &view.witnesses {
+        let holders = match &witness.holders {
+            Some(holders) => list(holders.iter().map(holder_label), NAMED_MAX),
+            None => String::from("nobody"),
+        };
+        let asked = rfc3339(published.wall_at(witness.at).0).unwrap_or_default();
+        let _ = write!(
+            html,
+            "<tr><th scope=\"row\">{}</th><td data-label=\"Role\">{}</td><td data-label=\"Holder \
+             there\">{}</td>\
+             <td data-label=\"Behind\">{}</td><td data-label=\"Asked\"><time \
+             datetime=\"{asked}\">{}</time></td></tr>",
+            Text(&escape(witness.node.as_bytes())),
+            witness.role.name(),
+            Text(&holders),
+            witness.behind_ms.map(lasted).unwrap_or_default(),
+            asked.get(11..19).unwrap_or_default(),
+        );
+    }
+    html.push_str("</tbody></table></section>");
+    html
+}
+
+/// Sums and counts.
+pub(super) fn totals(view: &TaskView) -> String {
+    let Totals {
+        wanted_ms,
+        down_ms,
+        outage_ms,
+        split_ms,
+        blind_ms,
+        splits,
+        renewals,
+        shortened,
+        acquisitions,
+        ends,
+        holds_lost,
+        token_resets,
+        phantom_holds,
+        handovers,
+        outages,
+        renewal_latency: _,
+    } = &*view.totals;
+    let counted = |names: &[&str], counts: &[u64]| {
+        let parts = names.iter().zip(counts).filter(|(_, count)| **count > 0);
+        let parts: Vec<String> = parts.map(|(name, count)| format!("{count} {name}")).collect();
+        if parts.is_empty() { String::from("none") } else { parts.join(", ") }
+    };
+    let facts: [(&str, String); 15] = [
+        ("Wanted for", running(*wanted_ms)),
+        ("Of that without a holder", lasted(*down_ms)),
+        ("Handovers", handovers.count().to_string()),
+        ("Outages", format!("{}, in all {}", outages.count(), lasted(*outage_ms))),
+        ("More than one holder", lasted(*split_ms)),
+        ("Splits", counted(&SplitKind::ALL.map(SplitKind::name), splits)),
+        ("Not readable", lasted(*blind_ms)),
+        ("Acquisitions", acquisitions.to_string()),
+        ("Ends of holds", counted(&End::ALL.map(End::name), ends)),
+        ("Renewals", renewals.to_string()),
+        ("Leases shortened", shortened.to_string()),
+        ("Lost by a living holder", holds_lost.to_string()),
+        ("Fencing token went back", token_resets.to_string()),
+        ("Holds too short to count", phantom_holds.to_string()),
+        ("Learned lease", view.lease_ms.map_or(String::from("not yet"), limit)),
+    ];
+    let mut html = String::from(
+        "<section aria-labelledby=\"totals\"><h2 id=\"totals\">Since the agent watches it</h2><dl \
+         class=\"facts\">",
+    );
+    for (name, value) in facts {
+        let _ = write!(html, "<div><dt>{name}</dt><dd>{value}</dd></div>");
+    }
+    html.push_str("</dl></section>");
+    html
+}

@@ -1,0 +1,99 @@
+//! A task and a snapshot made by hand, for unit tests of the pages.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use lockwatch_judge::reading::{Holder, Mode};
+use lockwatch_judge::snapshot::{Durations, HoldView, Snapshot, TaskView, TaskViews};
+use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
+use lockwatch_judge::time::{AgentWall, Mono};
+use lockwatch_judge::verdict::{LockFact, Rule, Verdict, Wanted};
+
+use crate::published::Published;
+
+/// The agent's wall clock when its own was 0.
+const WALL_AT_START: i64 = 1_800_000_000_000;
+
+pub(super) fn holder(client: &str) -> Holder {
+    Holder { client: client.as_bytes().to_vec(), thread: None, entries: None, secret: false }
+}
+
+/// The published snapshot at an instant.
+pub(super) fn published(at: u64) -> Published {
+    let snapshot =
+        Snapshot { at: Mono(at), sequence: at, tasks: TaskViews::default(), redises: Vec::new() };
+    let wall = AgentWall(WALL_AT_START + i64::try_from(at).unwrap());
+    Published { snapshot, wall, made: Instant::now() }
+}
+
+/// A task that is free according to a reading at an instant.
+pub(crate) fn free(read_at: u64) -> TaskView {
+    TaskView {
+        spec: Arc::new(TaskSpec::new(
+            "task",
+            RedisIndex(0),
+            LockSpec::new(b"task:lock", SchemeKind::Redisson),
+        )),
+        redis: "main".into(),
+        verdict: Verdict::Stopped,
+        rule: Rule::FreeUnset,
+        verdict_since: Mono(0),
+        judged: None,
+        wanted: Wanted::Unset,
+        switches: None,
+        wanting_users: None,
+        switch_key_seen: None,
+        lost_users: Vec::new(),
+        switches_unknown: None,
+        lock_fact: LockFact::Free,
+        held: Some(false),
+        unknown: None,
+        node: Some("a:1".into()),
+        witnesses: Vec::new(),
+        last_reading: Some(Mono(read_at)),
+        hold: None,
+        waiters: None,
+        fencing_token: None,
+        lease_ms: None,
+        renewal_period_ms: None,
+        progress_moved: None,
+        progress_missing: None,
+        live_claims: Vec::new(),
+        claims_unknown: None,
+        hosts_unknown: None,
+        splits: Vec::new(),
+        paused: None,
+        renewals: Arc::default(),
+        last_handover: None,
+        last_outage: None,
+        durations: Durations::default(),
+        totals: Arc::default(),
+    }
+}
+
+/// A task that is held according to a reading at an instant, since another one.
+pub(super) fn held(client: &str, since: u64, read_at: u64, ttl_ms: u64) -> TaskView {
+    let hold = HoldView {
+        mode: Mode::Exclusive,
+        holders: [(holder(client), None)].into(),
+        ghosts: 0,
+        acquired: None,
+        held_ms: read_at - since,
+        last_renewal: None,
+        deadline: None,
+        ttl_ms: Some(ttl_ms),
+        persistent: Some(false),
+        last_renewal_latency_ms: None,
+        last_renewal_margin_ms: None,
+        renewal_overdue_ms: 0,
+    };
+    TaskView {
+        verdict: Verdict::Running,
+        rule: Rule::HeldUnset,
+        lock_fact: LockFact::Held,
+        held: Some(true),
+        hold: Some(hold),
+        lease_ms: Some(30_000),
+        ..free(read_at)
+    }
+}

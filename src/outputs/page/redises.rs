@@ -1,0 +1,99 @@
+//! The table of the Redis servers.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use lockwatch_judge::input::{Role, WakeUpState};
+use lockwatch_judge::snapshot::{NodeView, RedisView};
+
+use super::html::Text;
+use crate::text::identity::escape;
+
+const COLUMNS: [&str; 6] = ["Name", "State", "Address", "Role", "Changes", "What to do"];
+
+/// How a server's state is marked.
+#[derive(Clone, Copy)]
+enum Mark {
+    Good,
+    Bad,
+    NotKnown,
+}
+
+pub(in crate::outputs) fn write(html: &mut String, redises: &[Arc<RedisView>]) {
+    html.push_str(
+        "<section aria-labelledby=\"redises\"><h2 id=\"redises\">Redis servers</h2>\
+         <table class=\"servers\"><caption>Redis servers and their state</caption><thead><tr>",
+    );
+    for column in COLUMNS {
+        // Writing to a `String` cannot fail.
+        let _ = write!(html, "<th scope=\"col\">{column}</th>");
+    }
+    html.push_str("</tr></thead><tbody>");
+    for redis in redises {
+        // A problem that no server's row shows. For example, there is no master, or its address is
+        // not known.
+        let is_told = redis.nodes.iter().any(|node| node.unknown == redis.unknown);
+        if let Some(why) = redis.unknown
+            && !is_told
+        {
+            write_row(
+                html,
+                Mark::Bad,
+                &redis.spec.name,
+                [why.name().into(), "".into(), "".into(), "".into(), why.remedy().into()],
+            );
+        }
+        for node in &redis.nodes {
+            write_node(html, redis, node);
+        }
+    }
+    html.push_str("</tbody></table></section>");
+}
+
+fn write_node(html: &mut String, redis: &RedisView, node: &NodeView) {
+    let (mark, state) = match (node.up, node.decides) {
+        (Some(true), true) => (Mark::Good, "up"),
+        (Some(true), false) => (Mark::Good, "up, evidence only"),
+        (Some(false), _) => (Mark::Bad, node.unknown.map_or("down", |why| why.name())),
+        (None, _) => (Mark::NotKnown, "not tried yet"),
+    };
+    let cells = [
+        state.into(),
+        escape(node.address.as_bytes()),
+        node.role.map_or("unknown", Role::name).into(),
+        changes(node).into(),
+        node.unknown.map_or("", |why| why.remedy()).into(),
+    ];
+    write_row(html, mark, &redis.spec.name, cells);
+}
+
+/// How changes of the keys on this server are noticed; empty if it does not decide.
+fn changes(node: &NodeView) -> &'static str {
+    match node.wake_ups.map(|wake_ups| wake_ups.state) {
+        Some(WakeUpState::On) => "told at once",
+        Some(WakeUpState::Connecting) => "polled",
+        Some(WakeUpState::Refused) => "polled: it refuses to tell",
+        Some(WakeUpState::Lost) => "polled: it does not tell",
+        Some(WakeUpState::Flooded) => "polled: too many to be told",
+        None if node.decides => "polled",
+        None => "",
+    }
+}
+
+fn write_row(html: &mut String, mark: Mark, name: &str, cells: [Cow<'_, str>; 5]) {
+    let mark = match mark {
+        Mark::Good => "good",
+        Mark::Bad => "bad",
+        Mark::NotKnown => "not-known",
+    };
+    let _ = write!(
+        html,
+        "<tr data-state=\"{mark}\"><th scope=\"row\">{}</th>",
+        Text(&escape(name.as_bytes()))
+    );
+    for (column, cell) in COLUMNS.iter().skip(1).zip(cells) {
+        let _ = write!(html, "<td data-label=\"{column}\">{}</td>", Text(&cell));
+    }
+    html.push_str("</tr>");
+}

@@ -1,0 +1,452 @@
+//! A task as one row of the table: a stable part, and a part that renewals and time change.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use lockwatch_judge::input::Role;
+use lockwatch_judge::reading::{Holder, Mode};
+use lockwatch_judge::snapshot::{HoldView, TaskView, WitnessView};
+use lockwatch_judge::spec::WantedSource;
+use lockwatch_judge::time::AgentWall;
+use lockwatch_judge::verdict::{Rule, Verdict, Wanted};
+
+use super::html::{self, Exact, Text};
+use super::moving::{Markup, Moment};
+use super::pulse::{Pulse, present};
+use super::words::lasted;
+use crate::outputs::reason::{self, is_counted};
+use crate::paths::{self, segment};
+use crate::published::Published;
+use crate::text::identity::{escape, holder_label, list};
+
+/// Columns of the table of tasks.
+pub(super) const COLUMNS: [&str; 9] = [
+    "Task",
+    "Verdict",
+    "Why",
+    "Holder",
+    "Held for",
+    "Lease left",
+    "Wanted by",
+    "Progress",
+    "Last handover, outage",
+];
+
+/// Maximum number of holders or users named in a cell.
+const NAMED_MAX: usize = 4;
+/// A renewal that is late by this many milliseconds is mentioned.
+const OVERDUE_MS: u64 = 1_000;
+
+/// The stable part of a row. It compares equal as long as only time and renewals have passed.
+#[derive(Clone, Debug, PartialEq, Hash)]
+pub(in crate::outputs) struct Row {
+    markup: Markup,
+}
+
+impl Row {
+    pub(in crate::outputs) fn of(published: &Published, view: &TaskView) -> Row {
+        let mut markup = Markup::default();
+        write_head(&mut markup, view);
+        let cells: [fn(&mut Markup, &Published, &TaskView); 8] = [
+            write_verdict,
+            write_why,
+            write_holders,
+            write_held,
+            write_lease,
+            write_wanted,
+            write_progress,
+            write_past,
+        ];
+        for (column, write) in COLUMNS.iter().skip(1).zip(cells) {
+            markup.format(format_args!("<td data-label=\"{column}\">"));
+            write(&mut markup, published, view);
+            markup.html("</td>");
+        }
+        markup.html("</tr>");
+        Row { markup }
+    }
+
+    /// One whole `<tr>` as of `now`. Without that, the script fills in the texts that depend on
+    /// time.
+    pub(in crate::outputs) fn html(&self, pulse: &Pulse, now: Option<AgentWall>) -> String {
+        let mut html = String::from("<tr");
+        self.markup.write(&mut html, pulse, now);
+        html
+    }
+
+    /// Its text, without markup and without the texts that depend on time.
+    pub(super) fn words(&self) -> String {
+        let cells = self.markup.still().split_once('>').map_or("", |(_attributes, cells)| cells);
+        html::words(cells)
+    }
+
+    /// The same as [`Row::html`], hidden: for the script, which filters by itself.
+    pub(super) fn hidden(&self, pulse: &Pulse, now: Option<AgentWall>) -> String {
+        let mut html = String::from("<tr hidden");
+        self.markup.write(&mut html, pulse, now);
+        html
+    }
+}
+
+/// The position of a verdict, worst first.
+pub(super) fn rank(verdict: Verdict) -> usize {
+    Verdict::ALL.iter().position(|one| *one == verdict).unwrap_or(Verdict::ALL.len())
+}
+
+/// The row's own attributes and its first cell.
+fn write_head(markup: &mut Markup, view: &TaskView) {
+    let (spec, verdict) = (&view.spec, view.verdict);
+    markup.format(format_args!(
+        " data-task=\"{}\" data-verdict=\"{}\" data-rank=\"{}\" data-redis=\"{}\" \
+         data-labels=\"{}\">",
+        Exact(&spec.name),
+        verdict.name(),
+        rank(verdict),
+        Exact(&view.redis),
+        Text(&encoded_labels(&spec.labels)),
+    ));
+    markup.format(format_args!("<th scope=\"row\"><a href=\"{}\">", paths::PAGE.of(&spec.name)));
+    markup
+        .text(&escape(spec.name.as_bytes()))
+        .html("</a> <small>")
+        .text(&escape(view.redis.as_bytes()));
+    for (_, value) in spec.labels.iter().filter(|(_, value)| !value.is_empty()) {
+        markup.html(" · ").text(&escape(value.as_bytes()));
+    }
+    markup.html("</small></th>");
+}
+
+/// The labels, encoded as a form sends them.
+fn encoded_labels(labels: &[(Arc<str>, Arc<str>)]) -> String {
+    labels
+        .iter()
+        .map(|(name, value)| format!("{}={}", segment(name), segment(value)))
+        .collect::<Vec<_>>()
+        .join("&")
+}
+
+pub(super) fn write_verdict(markup: &mut Markup, published: &Published, view: &TaskView) {
+    markup.format(format_args!("<strong class=\"verdict\">{}</strong>", view.verdict.name()));
+    // Before the first judgement there is no duration.
+    if view.rule != Rule::NothingYet {
+        markup
+            .html(" <small>for ")
+            .since(Moment::of(published, view.verdict_since))
+            .html("</small>");
+    }
+    if view.paused == Some(true) {
+        markup.html(" <small class=\"mark\">pages paused</small>");
+    }
+}
+
+fn write_why(markup: &mut Markup, _published: &Published, view: &TaskView) {
+    markup.text(&reason::sentence(view));
+    if reason::lock_only(view) {
+        markup.html(" <a class=\"mark\" href=\"#lock-only\">lock only</a>");
+    }
+}
+
+/// The holders of the lock and their hosts, and those on servers that report the role master but do
+/// not decide.
+fn write_holders(markup: &mut Markup, _published: &Published, view: &TaskView) {
+    let hold = present(view);
+    let own: Vec<&Holder> =
+        hold.iter().flat_map(|hold| hold.holders.iter()).map(|(holder, _)| holder).collect();
+    let mut parts = Vec::new();
+    if let Some(hold) = hold {
+        for (position, holder) in hold.holders.iter().take(NAMED_MAX).enumerate() {
+            markup.html(if position > 0 { " " } else { "" });
+            write_holder(markup, holder);
+        }
+        let unnamed = hold.holders.len().saturating_sub(NAMED_MAX);
+        parts.extend((unnamed > 0).then(|| format!("and {unnamed} more")));
+        parts.push(mode(hold));
+    }
+    parts.extend(view.witnesses.iter().filter(|witness| witness.role == Role::Master).filter_map(
+        |witness| {
+            let WitnessView { node, holders, .. } = witness;
+            let shown: Vec<&Holder> = holders.as_ref()?.iter().collect();
+            let names = list(shown.iter().map(|holder| holder_label(holder)), NAMED_MAX);
+            (shown != own).then(|| format!("at {}: {names}", escape(node.as_bytes())))
+        },
+    ));
+    parts.retain(|part| !part.is_empty());
+    match (view.held, parts.is_empty() && own.is_empty()) {
+        (_, false) => markup
+            .html(if own.is_empty() || parts.is_empty() { "" } else { " " })
+            .text(&parts.join("; ")),
+        (Some(false), true) => markup.html("nobody"),
+        (_, true) => markup.html("not known"),
+    };
+}
+
+/// A known host is more useful to people than the id, which then takes at most one line.
+fn write_holder(markup: &mut Markup, (holder, host): &(Holder, Option<Vec<u8>>)) {
+    match host {
+        Some(host) => {
+            markup.html("<span>").text(&escape(host)).html(" <small class=\"id\">");
+            markup.text(&holder_label(holder)).html("</small></span>")
+        }
+        None => markup.html("<span>").text(&holder_label(holder)).html("</span>"),
+    };
+}
+
+pub(super) fn holder_and_host((holder, host): &(Holder, Option<Vec<u8>>)) -> Cow<'_, str> {
+    match host {
+        Some(host) => format!("{} on {}", holder_label(holder), escape(host)).into(),
+        None => holder_label(holder),
+    }
+}
+
+/// The unusual properties of a hold.
+pub(super) fn mode(hold: &HoldView) -> String {
+    let ghosts = match hold.ghosts {
+        0 => String::new(),
+        1 => String::from("1 dead reader"),
+        more => format!("{more} dead readers"),
+    };
+    let mode = match hold.mode {
+        Mode::Exclusive => "",
+        Mode::Write => "to write",
+        Mode::Read => "to read",
+    };
+    [mode, &ghosts].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+}
+
+/// How long the lock has been held, or free though wanted; or the age of the newest reading.
+pub(super) fn write_held(markup: &mut Markup, published: &Published, view: &TaskView) {
+    match (view.held, view.last_reading, present(view)) {
+        (_, None, _) => {
+            markup.html("never read");
+        }
+        (None, Some(at), _) => {
+            markup.html("last read ").ago(Moment::of(published, at));
+        }
+        (Some(true), Some(at), Some(hold)) => {
+            if hold.acquired.is_none() {
+                markup.html("at least ");
+            }
+            markup.since(Moment::of(published, at.minus_ms(hold.held_ms)));
+        }
+        (Some(_), Some(at), _) if view.durations.down_ms > 0 => {
+            markup
+                .html("free for ")
+                .since(Moment::of(published, at.minus_ms(view.durations.down_ms)));
+        }
+        (Some(_), ..) => {}
+    }
+}
+
+pub(super) fn write_lease(markup: &mut Markup, _published: &Published, view: &TaskView) {
+    let Some(hold) = present(view) else { return };
+    match (hold.ttl_ms, hold.persistent) {
+        (Some(_), _) => markup.lease(),
+        (None, Some(true)) => markup.html("none: held for ever"),
+        (None, _) => markup.html("not known"),
+    };
+    if hold.renewal_overdue_ms >= OVERDUE_MS {
+        markup.html(" <small class=\"mark\">renewal overdue</small>");
+    }
+}
+
+pub(super) fn write_wanted(markup: &mut Markup, _published: &Published, view: &TaskView) {
+    markup.text(&wanted(view));
+    if !view.lost_users.is_empty() {
+        let lost = list(view.lost_users.iter().map(|user| escape(user)), NAMED_MAX);
+        markup.html(" <strong class=\"lost\">lost: ").text(&lost).html("</strong>");
+    }
+}
+
+fn wanted(view: &TaskView) -> String {
+    let source = view.spec.wanted.as_ref().map(|wanted| &wanted.source);
+    match (source, view.wanted, &view.switches, view.wanting_users) {
+        (None, ..) => String::from("no switches"),
+        (Some(WantedSource::Always), ..) => String::from("always"),
+        (Some(WantedSource::Never), ..) => String::from("never"),
+        (_, _, Some(switches), _) if !switches.is_empty() && !is_counted(view) => {
+            let users = switches
+                .iter()
+                .filter(|switch| switch.on == Some(true))
+                .map(|switch| escape(&switch.user));
+            let users: Vec<_> = users.collect();
+            let counts = format!("{} of {}", users.len(), switches.len());
+            if users.is_empty() {
+                counts
+            } else {
+                format!("{counts}: {}", list(users.into_iter(), NAMED_MAX))
+            }
+        }
+        (_, _, _, Some(1)) => String::from("1 user"),
+        (_, Wanted::No, ..) => String::from("nobody"),
+        (_, _, _, Some(users)) => format!("{users} users"),
+        (_, wanted, ..) => (if wanted == Wanted::Yes { "yes" } else { "not known" }).to_owned(),
+    }
+}
+
+pub(super) fn write_progress(markup: &mut Markup, _published: &Published, view: &TaskView) {
+    match (&view.spec.progress, view.progress_moved, view.progress_missing) {
+        (None, ..) => return,
+        (Some(_), _, Some(Some(_))) => markup.html("cannot be read"),
+        (Some(_), _, Some(None)) => markup.html("absent"),
+        (Some(_), Some(_), None) => markup.progress(),
+        (Some(_), None, None) => markup.html("not seen to move yet"),
+    };
+}
+
+pub(super) fn write_past(markup: &mut Markup, published: &Published, view: &TaskView) {
+    if let Some(past) = view.last_handover {
+        markup.format(format_args!("<span>handover {}, ", lasted(past.ms)));
+        markup.ago(Moment::of(published, past.at)).html("</span>");
+    }
+    if let Some(past) = view.last_outage {
+        markup.format(format_args!("<span>outage {}, ", lasted(past.ms)));
+        markup.ago(Moment::of(published, past.at)).html("</span>");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwatch_judge::snapshot::{Past, SwitchView};
+    use lockwatch_judge::spec::{Codec, TaskSpec, WantedSpec};
+    use lockwatch_judge::time::Mono;
+
+    use super::super::fixture::{free, held, holder, published};
+    use super::*;
+
+    fn row(at: u64, view: &TaskView) -> Row {
+        Row::of(&published(at), view)
+    }
+
+    #[test]
+    fn the_same_reading_again_is_the_same_row_however_late_it_is_shown() {
+        for (first, again) in [
+            (held("a", 1_000, 50_000, 20_000), held("a", 1_000, 51_003, 18_998)),
+            (free(50_000), free(51_003)),
+            (TaskView { held: None, ..free(50_000) }, TaskView { held: None, ..free(50_000) }),
+        ] {
+            let past = Some(Past { at: Mono(40_000), ms: 700 });
+            let (first, again) = (
+                TaskView { last_handover: past, ..first },
+                TaskView { last_handover: past, ..again },
+            );
+            assert_eq!(row(50_010, &first), row(51_017, &again));
+            let mut drifted = published(51_017);
+            drifted.wall.0 += 900;
+            assert_eq!(row(50_010, &first), Row::of(&drifted, &again), "the wall clock drifts");
+            drifted.wall.0 += 3_600_000;
+            assert_ne!(row(50_010, &first), Row::of(&drifted, &again), "the wall clock was set");
+        }
+    }
+
+    /// The only key of a counter is no user.
+    #[test]
+    fn of_a_counter_its_number_is_told_and_not_how_many_keys_it_has() {
+        let counted = |wanted, users, on| {
+            let mut view = free(50_000);
+            let mut spec = TaskSpec::clone(&view.spec);
+            spec.wanted = Some(WantedSpec {
+                source: WantedSource::Counter(b"count".to_vec()),
+                codec: Codec::Raw,
+            });
+            (view.spec, view.wanted, view.wanting_users) = (Arc::new(spec), wanted, users);
+            view.switches = Some(vec![SwitchView { user: b"count".to_vec(), on, fits: None }]);
+            view.rule = Rule::HeldWanted;
+            (super::wanted(&view), reason::sentence(&view))
+        };
+        let (users, why) = counted(Wanted::Yes, Some(3), Some(true));
+        assert_eq!(
+            (users.as_str(), why.as_str()),
+            ("3 users", "The lock is held. Users want the task (3).")
+        );
+        assert_eq!(counted(Wanted::Yes, Some(1), Some(true)).0, "1 user");
+        assert_eq!(counted(Wanted::No, Some(0), Some(false)).0, "nobody");
+        assert_eq!(counted(Wanted::Unknown, None, None).0, "not known");
+    }
+
+    #[test]
+    fn a_renewal_changes_the_pulse_and_not_the_row() {
+        let (before, after) = (held("a", 1_000, 50_000, 20_300), held("a", 1_000, 51_000, 29_500));
+        let (then, now) = (published(50_010), published(51_010));
+        assert_eq!(Row::of(&then, &before), Row::of(&now, &after));
+        assert!(Pulse::of(&now, &after).differs(&Pulse::of(&then, &before)));
+    }
+
+    #[test]
+    fn a_lease_that_runs_down_changes_nothing() {
+        let pulse = |at: u64, view: &TaskView| Pulse::of(&published(at), view);
+        let told = pulse(50_010, &held("a", 1_000, 50_000, 20_000));
+        assert_eq!(told.deadline, Some(AgentWall(1_800_000_070_000)));
+        assert!(
+            !pulse(51_500, &held("a", 1_000, 51_003, 19_100)).differs(&told),
+            "within the precision of clocks"
+        );
+        // While the lease is not known, the lifetime observed for this hold is used.
+        let unknown_lease =
+            |read_at, ttl_ms| TaskView { lease_ms: None, ..held("a", 1_000, read_at, ttl_ms) };
+        let told = pulse(50_010, &unknown_lease(50_000, 20_000));
+        assert_eq!(told.lease_ms, Some(69_000));
+        assert!(!pulse(51_010, &unknown_lease(51_000, 19_000)).differs(&told));
+    }
+
+    #[test]
+    fn a_pulse_differs_where_something_comes_or_goes() {
+        let some =
+            Pulse { deadline: Some(AgentWall(1)), lease_ms: Some(1), progress: Some(AgentWall(1)) };
+        for other in [
+            Pulse { deadline: None, ..some },
+            Pulse { lease_ms: None, ..some },
+            Pulse { progress: None, ..some },
+            Pulse { progress: Some(AgentWall(301)), ..some },
+        ] {
+            assert!(some.differs(&other) && other.differs(&some), "{other:?}");
+        }
+        assert!(!some.differs(&some));
+    }
+
+    #[test]
+    fn whatever_is_shown_changes_the_row() {
+        let base = held("a", 1_000, 50_000, 20_000);
+        let changed: [fn(&mut TaskView); 8] = [
+            |view| view.verdict = Verdict::Stalled,
+            |view| view.verdict_since = Mono(7),
+            |view| view.lost_users = vec![b"anna".to_vec()],
+            |view| view.paused = Some(true),
+            |view| {
+                view.hold.as_mut().unwrap().holders =
+                    [(holder("a"), None), (holder("b"), None)].into()
+            },
+            |view| view.hold.as_mut().unwrap().held_ms += 5_000,
+            |view| view.hold.as_mut().unwrap().renewal_overdue_ms = 4_000,
+            |view| view.last_outage = Some(Past { at: Mono(1), ms: 31_000 }),
+        ];
+        for change in changed {
+            let mut view = base.clone();
+            change(&mut view);
+            assert_ne!(row(50_010, &base), row(50_010, &view));
+        }
+    }
+
+    #[test]
+    fn what_runs_on_is_left_to_the_script_or_written() {
+        let (view, published) = (held("a", 1_000, 50_000, 20_000), published(51_000));
+        let (row, pulse) = (Row::of(&published, &view), Pulse::of(&published, &view));
+        let since = "<time data-since=\"1800000001000\" datetime=\"2027-01-15T08:00:01.000Z\">";
+        let live = row.html(&pulse, None);
+        assert!(
+            live.starts_with("<tr data-task=\"task\" data-verdict=\"running\" data-rank=\"6\""),
+            "{live}"
+        );
+        assert!(live.contains(&format!("at least {since}</time>")), "{live}");
+        assert!(
+            live.contains("max=\"30000\" value=\"0\"") && live.contains("<span data-left></span>"),
+            "{live}"
+        );
+        let page = row.html(&pulse, Some(published.wall));
+        assert!(page.contains(&format!("at least {since}50 s</time>")), "{page}");
+        assert!(
+            page.contains("value=\"19000\"") && page.contains("<span data-left>19 s</span>"),
+            "{page}"
+        );
+        assert!(row.hidden(&pulse, None).starts_with("<tr hidden data-task="));
+    }
+}

@@ -1,0 +1,125 @@
+//! A task's configuration in force, by the names of the fields in the file.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::spec::{ProgressSource, TaskSpec, WantedSource};
+
+use super::html::Text;
+use super::words::limit;
+use crate::text::identity::{escape, list};
+
+/// Maximum number of keys that are named.
+const NAMED_MAX: usize = 20;
+const NOT_SET: &str = "not set";
+
+pub(super) fn section(view: &TaskView) -> String {
+    let mut html = String::from(
+        "<section aria-labelledby=\"settings\"><h2 id=\"settings\">Configuration</h2><dl \
+         class=\"facts\">",
+    );
+    for (field, value) in fields(view) {
+        // Writing to a `String` cannot fail.
+        let _ = write!(
+            html,
+            "<div><dt><code>{}</code></dt><dd>{}</dd></div>",
+            Text(&field),
+            Text(&value)
+        );
+    }
+    html.push_str("</dl></section>");
+    html
+}
+
+/// Every field and its value. Untrusted text is escaped as by [`escape`].
+fn fields(view: &TaskView) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
+    let TaskSpec {
+        name,
+        redis: _,
+        lock,
+        wanted,
+        progress,
+        claims,
+        hosts,
+        paused_until,
+        grace_ms,
+        settle_ms,
+        wind_down_ms,
+        blind_after_ms,
+        max_hold_ms,
+        labels,
+    } = &*view.spec;
+    let mut fields: Vec<(Cow<'_, str>, Cow<'_, str>)> = vec![
+        ("name".into(), escape(name.as_bytes())),
+        ("redis".into(), escape(view.redis.as_bytes())),
+        ("lock.key".into(), escape(&lock.key)),
+        ("lock.scheme".into(), lock.scheme.name().into()),
+        ("lock.lease".into(), or_learned(lock.lease_ms, view.lease_ms)),
+        ("lock.renew_every".into(), or_learned(lock.renew_every_ms, view.renewal_period_ms)),
+    ];
+    match wanted {
+        None => fields.push(("wanted".into(), NOT_SET.into())),
+        Some(wanted) => {
+            let keys =
+                |keys: &[Vec<u8>]| list(keys.iter().map(|key| escape(key)), NAMED_MAX).into();
+            fields.push(match &wanted.source {
+                WantedSource::Hash(key) => ("wanted.hash".into(), escape(key)),
+                WantedSource::Set(key) => ("wanted.set".into(), escape(key)),
+                WantedSource::Counter(key) => ("wanted.counter".into(), escape(key)),
+                WantedSource::Keys(all) => ("wanted.keys".into(), keys(all)),
+                WantedSource::Always => ("wanted".into(), "always".into()),
+                WantedSource::Never => ("wanted".into(), "never".into()),
+            });
+            fields.push(("wanted.codec".into(), wanted.codec.name().into()));
+        }
+    }
+    match progress {
+        None => fields.push(("progress".into(), NOT_SET.into())),
+        Some(progress) => {
+            match &progress.source {
+                ProgressSource::HashField { key, field } => {
+                    fields.push(("progress.hash".into(), escape(key)));
+                    fields.push(("progress.field".into(), escape(field)));
+                }
+                ProgressSource::Key(key) => fields.push(("progress.key".into(), escape(key))),
+                ProgressSource::Length(key) => fields.push(("progress.length".into(), escape(key))),
+            }
+            fields.push(("progress.stale_after".into(), limit(progress.stale_after_ms).into()));
+        }
+    }
+    match claims {
+        None => fields.push(("claims".into(), NOT_SET.into())),
+        Some(claims) => {
+            fields.push(("claims.hash".into(), escape(&claims.key)));
+            fields.push(("claims.fresh_for".into(), limit(claims.fresh_for_ms).into()));
+        }
+    }
+    let key = |key: &'static str, value: Option<&'_ Vec<u8>>| {
+        (key.into(), value.map_or(NOT_SET.into(), |value| Cow::Owned(escape(value).into_owned())))
+    };
+    fields.push(key("hosts.hash", hosts.as_ref()));
+    fields.push(key("paused_until.key", paused_until.as_ref()));
+    let limits = [
+        ("grace", grace_ms),
+        ("settle", settle_ms),
+        ("wind_down", wind_down_ms),
+        ("blind_after", blind_after_ms),
+    ];
+    fields.extend(limits.map(|(name, ms)| (name.into(), limit(*ms).into())));
+    fields.push(("max_hold".into(), max_hold_ms.map_or(NOT_SET.into(), |ms| limit(ms).into())));
+    for (name, value) in labels {
+        let value = if value.is_empty() { NOT_SET.into() } else { escape(value.as_bytes()) };
+        fields.push((format!("labels.{}", escape(name.as_bytes())).into(), value));
+    }
+    fields
+}
+
+/// The configured value, or else the one learned from the lock itself.
+fn or_learned(configured: Option<u64>, learned: Option<u64>) -> Cow<'static, str> {
+    match (configured, learned) {
+        (Some(ms), _) => limit(ms).into(),
+        (None, Some(ms)) => format!("{} (learned)", limit(ms)).into(),
+        (None, None) => "not set, not learned yet".into(),
+    }
+}

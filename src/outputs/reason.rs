@@ -1,0 +1,129 @@
+//! Why a task has its verdict, in a sentence for people. It names thresholds, counts and remedies,
+//! but no values that grow with time. So the sentence does not change while the reason does not.
+
+use std::borrow::Cow;
+
+use lockwatch_judge::snapshot::{SplitView, TaskView};
+use lockwatch_judge::spec::WantedSource;
+use lockwatch_judge::verdict::{Rule, Verdict, Wanted};
+
+use crate::text::identity::{escape, holder_label, list};
+use crate::text::instants::seconds;
+
+/// Maximum number of holders that are named.
+const NAMED_MAX: usize = 4;
+
+/// The reason. All text in it is escaped by [`escape`], but not for HTML.
+pub fn sentence(view: &TaskView) -> String {
+    let spec = &view.spec;
+    let limit = |name, ms| format!("{name} ({} s)", seconds(ms));
+    let grace = || limit("grace", spec.grace_ms);
+    let blind_after = || limit("blind_after", spec.blind_after_ms);
+    let reason = match view.rule {
+        Rule::SplitEvidence => view.splits.iter().map(split).collect::<Vec<_>>().join(" "),
+        Rule::LockBlind => format!("The lock could not be read for longer than {}.", blind_after()),
+        Rule::WantedBlind => format!(
+            "The lock is free, and whether users want the task could not be read for longer than \
+             {}.",
+            blind_after()
+        ),
+        Rule::KeepPrevious | Rule::NothingYet => view.rule.sentence().to_owned(),
+        Rule::GapOverGrace => {
+            format!(
+                "{}, and nobody has held the lock for longer than {}.",
+                who_wants(view),
+                grace()
+            )
+        }
+        Rule::GapWithinGrace => {
+            format!(
+                "{}, and nobody holds the lock yet; that is within {}.",
+                who_wants(view),
+                grace()
+            )
+        }
+        Rule::NoProgress => {
+            let stale_after =
+                spec.progress.as_ref().map(|progress| progress.stale_after_ms).unwrap_or_default();
+            let limit = limit("stale_after", stale_after);
+            format!("The lock is held, but the progress has not moved for longer than {limit}.")
+        }
+        Rule::HeldUnwanted => {
+            let limit = limit("wind_down", spec.wind_down_ms);
+            format!("The lock is held though nobody has wanted the task for longer than {limit}.")
+        }
+        Rule::WindingDown => {
+            let limit = limit("wind_down", spec.wind_down_ms);
+            format!(
+                "The lock is held though nobody wants the task any more; that is within {limit}."
+            )
+        }
+        Rule::HeldWanted => format!("The lock is held. {}.", who_wants(view)),
+        Rule::HeldUnset | Rule::HeldWantedUnknown | Rule::FreeUnwanted | Rule::FreeUnset => {
+            view.rule.sentence().to_owned()
+        }
+    };
+    match remedy(view) {
+        Some(remedy) => format!("{reason} {remedy}"),
+        None => reason,
+    }
+}
+
+/// Whether a stuck worker would look healthy, because only the lock is watched.
+pub fn lock_only(view: &TaskView) -> bool {
+    view.spec.progress.is_none() && view.spec.claims.is_none()
+}
+
+fn who_wants(view: &TaskView) -> Cow<'static, str> {
+    match (view.wanting_users, &view.switches) {
+        _ if !view.lost_users.is_empty() => {
+            "Users wanted the task when Redis lost their switches".into()
+        }
+        (Some(on), Some(switches)) if !switches.is_empty() && !is_counted(view) => {
+            format!("Users want the task ({on} of {})", switches.len()).into()
+        }
+        (Some(on), _) => format!("Users want the task ({on})").into(),
+        (None, _) if view.wanted == Wanted::Yes => {
+            match view.spec.wanted.as_ref().map(|wanted| &wanted.source) {
+                Some(WantedSource::Always) => "The task is always wanted".into(),
+                _ => "Users want the task (too many switches to count)".into(),
+            }
+        }
+        (None, _) => "Whether users want the task is not known".into(),
+    }
+}
+
+/// Whether the users are only a number. Then the number of switches does not count users.
+pub fn is_counted(view: &TaskView) -> bool {
+    view.spec
+        .wanted
+        .as_ref()
+        .is_some_and(|wanted| matches!(wanted.source, WantedSource::Counter(_)))
+}
+
+fn split(split: &SplitView) -> String {
+    let name = |party: &lockwatch_judge::event::Party| match &party.node {
+        Some(node) => {
+            Cow::Owned(format!("{} at {}", holder_label(&party.holder), escape(node.as_bytes())))
+        }
+        None => Cow::Owned(holder_label(&party.holder).into_owned()),
+    };
+    let parties = list(split.parties.iter().map(name), NAMED_MAX);
+    let kind = split.kind.name();
+    format!("More than one holder ({kind}): {parties}.")
+}
+
+/// What cannot be read, and what to do about it.
+fn remedy(view: &TaskView) -> Option<String> {
+    if let Some(why) = view.unknown.or(view.switches_unknown) {
+        return Some(format!("({}: {})", why.name(), why.remedy()));
+    }
+    if view.verdict == Verdict::Split {
+        return None;
+    }
+    let switch = view.switches.as_ref()?.iter().find(|switch| switch.on.is_none())?;
+    Some(match switch.fits {
+        Some(codec) => format!("(A switch cannot be read: set `codec: {}`.)", codec.name()),
+        None => String::from("(A switch says neither on nor off.)"),
+    })
+}

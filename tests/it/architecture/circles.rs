@@ -1,0 +1,80 @@
+//! Finds circles among modules that stand beside each other.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::imports::Import;
+
+/// For each module the ones beside it that it names, each with the imports.
+type Beside<'a> = BTreeMap<&'a str, BTreeMap<&'a str, Vec<&'a Import>>>;
+
+/// All circles, each as the lines that close it: of the rooms, and inside each module that has
+/// children. A parent and its own children may name each other.
+pub(super) fn circles(imports: &[Import]) -> Vec<String> {
+    let mut levels: BTreeMap<&str, Beside<'_>> = BTreeMap::new();
+    for import in imports {
+        let Some((level, from, to)) = split(&import.from, &import.to) else { continue };
+        let beside = levels.entry(level).or_default().entry(from).or_default();
+        beside.entry(to).or_default().push(import);
+    }
+    levels.iter().flat_map(|(level, beside)| circles_of(level, beside)).collect()
+}
+
+/// The closest module that both are in, and its child that each belongs to; `None` if one is the
+/// other's parent, near or far.
+pub(super) fn split<'a>(from: &'a str, to: &'a str) -> Option<(&'a str, &'a str, &'a str)> {
+    let mut level = 0;
+    loop {
+        let step = |module: &'a str| match module[level..].find("::") {
+            Some(end) => &module[..level + end],
+            None => module,
+        };
+        let (one, other) = (step(from), step(to));
+        if one != other {
+            return Some((from[..level].trim_end_matches("::"), one, other));
+        }
+        if one == from || other == to {
+            return None;
+        }
+        level = one.len() + 2;
+    }
+}
+
+fn circles_of(level: &str, beside: &Beside<'_>) -> Vec<String> {
+    let mut told: BTreeSet<&str> = BTreeSet::new();
+    let mut circles = Vec::new();
+    for start in beside.keys() {
+        if told.contains(start) {
+            continue;
+        }
+        let Some(circle) = shortest(start, beside) else { continue };
+        told.extend(&circle);
+        let place = if level.is_empty() { "the rooms" } else { level };
+        let mut lines = vec![format!("a circle among {place}: {} -> {start}", circle.join(" -> "))];
+        for (position, from) in circle.iter().enumerate() {
+            let to = circle.get(position + 1).unwrap_or(start);
+            let imports = beside.get(from).and_then(|named| named.get(to));
+            for Import { from, line, .. } in imports.into_iter().flatten() {
+                lines.push(format!("    {from}: {line}"));
+            }
+        }
+        circles.push(lines.join("\n"));
+    }
+    circles
+}
+
+/// The shortest way from a module back to itself.
+fn shortest<'a>(start: &'a str, beside: &Beside<'a>) -> Option<Vec<&'a str>> {
+    let mut seen = BTreeSet::new();
+    let mut ways = VecDeque::from([vec![start]]);
+    while let Some(way) = ways.pop_front() {
+        for next in beside.get(way.last()?).into_iter().flat_map(BTreeMap::keys) {
+            if *next == start {
+                return Some(way);
+            }
+            if seen.insert(*next) {
+                ways.push_back([way.as_slice(), &[next]].concat());
+            }
+        }
+    }
+    None
+}
