@@ -1,13 +1,14 @@
 //! Liveness: a true and visible state must be reported in time. These checks use the truth, not the
 //! readings.
 
+use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::spec::RedisKind;
 use lockwatch_judge::time::Mono;
+use lockwatch_watch::redis::LONGEST_PAUSE_MS;
+use lockwatch_watch::redis::schedule::TOO_LARGE_AGAIN_MS;
 
 use super::Oracle;
-use lockwatch_watch::redis::LONGEST_PAUSE_MS;
-
 use crate::agent::MONO_MS;
 use crate::truth::LockState;
 use crate::world::{Says, World};
@@ -83,6 +84,13 @@ impl Oracle {
         let odd = lock.state == LockState::Other;
         let known_by =
             (visible + self.recovery_ms()).max(real.odd_at + 2 * self.interval_ms + 1_100);
+        // What was larger than an agent reads is asked for again only after a while.
+        let too_large = view.unknown == Some(Unknown::TooLarge);
+        let known_by = if too_large {
+            known_by.max(real.odd_at + TOO_LARGE_AGAIN_MS + self.recovery_ms())
+        } else {
+            known_by
+        };
         if now < known_by || odd {
             return;
         }

@@ -43,7 +43,7 @@ pub const BATCH_TASKS: usize = 250;
 /// Extra reads that are due within this many milliseconds share a batch.
 const GATHER_MS: u64 = 5;
 /// Pause in milliseconds before a task whose replies were too large is tried again.
-const TOO_LARGE_AGAIN_MS: u64 = 60_000;
+pub const TOO_LARGE_AGAIN_MS: u64 = 60_000;
 /// Number of tasks whose waiters and tokens are requested in each sweep.
 const EXTRAS_TASKS: usize = 250;
 /// Maximum number of sweeps between two requests for the waiters and token of one task.
