@@ -4,7 +4,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::generation::Delta;
+use crate::continuity::generation::Delta;
 use crate::input::Generation;
 use crate::spec::RedisKind;
 use crate::time::Mono;

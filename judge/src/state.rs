@@ -12,9 +12,9 @@ use crate::reading::{
     Beside, ClaimsReading, LockReading, PauseReading, ProgressReading, SwitchesReading,
     TaskReading, Unknown,
 };
-use crate::redis::{Redis, RedisEvent};
 use crate::snapshot::{Changed, NodeView, RedisView, Snapshot, TaskViews, WitnessView};
 use crate::spec::{RedisIndex, RedisKind, RedisSpec, TaskIndex, TaskSpec, WatchSpec};
+use crate::store::{Redis, RedisEvent};
 use crate::task::{Accepted, Log, Task};
 use crate::time::{Mono, ServerTime};
 

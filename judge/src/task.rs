@@ -8,24 +8,24 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::clocks::{BlindClock, GapClock, Holding, OutageClock, ProgressClock, UnwantedClock};
+use crate::continuity::generation::{Delta, Mark};
+use crate::continuity::lost::{Expired, Parts};
 use crate::event::{End, EventKind, Fate};
 use crate::evidence::{Continued, Origin, delta};
-use crate::generation::{Delta, Mark};
 use crate::input::{Attestation, Sample, Standing};
-use crate::lock::{self, Context, Lock};
-use crate::lost::{Expired, Parts};
+use crate::kinds::lock::renewal::Seen;
+use crate::kinds::lock::{self, Context, Lock};
 use crate::reading::{
     Beside, ClaimsReading, Held, HostsReading, LockReading, PauseReading, ProgressReading, Switch,
     SwitchesReading, TaskReading, Unknown,
 };
-use crate::renewal::Seen;
 use crate::snapshot::{HeldBy, Judged, Past, Totals};
 use crate::spec::{RedisKind, TaskSpec};
-use crate::split::{Claims, Overlap, Splits};
+use crate::splits::witnesses::{Limits, PHANTOM_MS, Witnesses, Word};
+use crate::splits::{Claims, Overlap, Splits};
 use crate::switches::{self, Switches};
 use crate::time::{Mono, ServerTime};
 use crate::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge};
-use crate::witness::{Limits, PHANTOM_MS, Witnesses, Word};
 
 /// Slack in milliseconds beyond two sweeps. Readings of two servers that are further apart do not
 /// contradict each other.

@@ -5,14 +5,14 @@ use alloc::sync::Arc;
 
 use super::{Accepted, Log, Signs, Task, Turn, proven};
 use crate::clocks::Holding;
+use crate::continuity::lost::{Look, Parts};
 use crate::event::{End, EventKind, LossSign};
-use crate::lock::{self, Ended};
-use crate::lost::{Look, Parts};
+use crate::kinds::lock::renewal::{Move, Seen};
+use crate::kinds::lock::{self, Ended};
 use crate::reading::{Beside, ClaimsReading, Held, ProgressReading};
-use crate::renewal::{Move, Seen};
 use crate::snapshot::{Past, RENEWALS_KEPT};
 use crate::spec::ProgressSource;
-use crate::split::{Began, EndedBefore, SplitNews, View};
+use crate::splits::{Began, EndedBefore, SplitNews, View};
 use crate::time::Mono;
 use crate::verdict::Wanted;
 

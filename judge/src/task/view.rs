@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::Task;
-use crate::lock;
+use crate::kinds::lock;
 use crate::reading::{Deadline, Switch};
 use crate::snapshot::{Durations, HeldBy, HoldView, SwitchView, TaskView};
 use crate::time::Mono;

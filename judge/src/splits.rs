@@ -1,18 +1,20 @@
 //! Collects evidence for two holders. Each kind of evidence has its own beginning and its own end;
 //! nothing here is guessed.
 
+pub(crate) mod witnesses;
+
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
+use crate::continuity::generation::{Delta, Mark};
 use crate::event::{Party, SplitKind};
-use crate::generation::{Delta, Mark};
 use crate::reading::{ClaimsReading, Held, Holder, Mode, Unknown};
 use crate::snapshot::SplitView;
 use crate::spec::Claimants;
+use crate::splits::witnesses::{Limits, Rivalry, Witnesses};
 use crate::time::Mono;
-use crate::witness::{Limits, Rivalry, Witnesses};
 
 /// Number of samples in which a claim must have changed beside one hold. A single change may be the
 /// last one of a worker that stops.

@@ -8,16 +8,16 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::earlier::{BRIEF_MS, Earlier};
+use crate::continuity::earlier::{BRIEF_MS, Earlier};
+use crate::continuity::generation;
 use crate::event::Party;
 use crate::evidence::Origin;
-use crate::generation;
 use crate::input::{Role, Standing};
+use crate::kinds::lock::renewal::{Seen, set_between};
 use crate::reading::{Deadline, Held, Holder, LockReading, Mode};
-use crate::renewal::{Seen, set_between};
 use crate::snapshot::WitnessView;
 use crate::spec::RedisKind;
-use crate::split::{clients_meet, party};
+use crate::splits::{clients_meet, party};
 use crate::time::{Mono, ServerTime};
 
 /// Typical duration in milliseconds of a phantom hold: a client takes the lock, waits in vain for

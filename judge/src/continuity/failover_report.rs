@@ -5,11 +5,11 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::continuity::generation::Delta;
 use crate::event::{FailoverReport, Fate};
 use crate::evidence::Origin;
-use crate::generation::Delta;
 use crate::spec::TaskIndex;
-use crate::split::Overlap;
+use crate::splits::Overlap;
 use crate::time::Mono;
 
 /// Maximum time in milliseconds to wait for keys that a newly started server refuses to serve.

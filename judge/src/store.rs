@@ -1,14 +1,16 @@
 //! Tracks one named redis: its servers, which of them decide, and losses of its data.
 
+mod node;
+
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use self::node::Node;
+use crate::continuity::failover_report::FailoverReports;
+use crate::continuity::generation;
 use crate::event::EventKind;
 use crate::evidence::Origin;
-use crate::failover_report::FailoverReports;
-use crate::generation;
 use crate::input::{Attestation, Generation, NodeNewsKind, Role, Standing, Topology};
-use crate::node::Node;
 use crate::reading::Unknown;
 use crate::snapshot::{RedisTotals, RedisView};
 use crate::spec::{RedisKind, RedisSpec};

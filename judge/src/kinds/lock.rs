@@ -1,15 +1,19 @@
 //! Tracks one lock over time: its holders and when they acquired it, how holds begin and end, and
 //! when "free" may be believed.
 
+pub(crate) mod renewal;
+
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::earlier::{BRIEF_MS, Earlier};
+use crate::continuity::earlier::{BRIEF_MS, Earlier};
+use crate::continuity::generation::{Delta, Mark};
 use crate::event::End;
-use crate::generation::{Delta, Mark};
+use crate::kinds::lock::renewal::{
+    Deadlines, Leases, Move, NOISE_MS, PeriodRule, RHYTHM, Seen, set_between,
+};
 use crate::reading::{Deadline, Held, Holder, LockReading, Mode, Unknown};
-use crate::renewal::{Deadlines, Leases, Move, NOISE_MS, PeriodRule, RHYTHM, Seen, set_between};
 use crate::spec::LockSpec;
 use crate::time::{Mono, ServerTime};
 use crate::verdict::LockFact;

@@ -1,0 +1,3 @@
+//! What guards a task, one folder for each kind.
+
+pub(crate) mod lock;
