@@ -50,7 +50,7 @@ mod task;
 pub mod time;
 pub mod verdict;
 
-pub use splits::clients_meet;
+pub use reading::clients_meet;
 pub use splits::witnesses::PHANTOM_MS;
 
 #[cfg(test)]

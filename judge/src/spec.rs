@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
+pub use crate::reading::Codec;
 use crate::reading::Holder;
 
 /// A Redis key: any bytes.
@@ -292,22 +293,6 @@ pub enum WantedSource {
     Always,
     /// Wanted at no time.
     Never,
-}
-
-named! {
-    /// The encoding of switches.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
-    pub enum Codec {
-        /// The text itself.
-        Raw = "raw",
-        /// A JSON scalar.
-        Json = "json",
-        /// Java serialization (Spring's default).
-        Jdk = "jdk",
-        /// Kryo 5 (Redisson's default).
-        Kryo5 = "kryo5",
-    }
 }
 
 /// A value that the work itself changes.

@@ -8,9 +8,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
+use crate::continuity::failover_report::Overlap;
 use crate::continuity::generation::{Delta, Mark};
 use crate::event::{Party, SplitKind};
-use crate::reading::{ClaimsReading, Held, Holder, Mode, Unknown};
+use crate::reading::{ClaimsReading, Held, Holder, Mode, Unknown, clients_meet};
 use crate::snapshot::SplitView;
 use crate::spec::Claimants;
 use crate::splits::witnesses::{Limits, Rivalry, Witnesses};
@@ -279,15 +280,6 @@ impl Evidence {
     }
 }
 
-/// A split between two generations or two servers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Overlap<'a> {
-    pub(crate) since: Mono,
-    pub(crate) lasted_ms: u64,
-    /// The two servers that show different holders.
-    pub(crate) servers: Option<&'a [Arc<str>; 2]>,
-}
-
 /// The beginning of a split.
 #[derive(Clone, Debug)]
 pub(crate) struct Began {
@@ -388,12 +380,14 @@ impl Splits {
         if let Some(held) =
             view.held.filter(|held| held.mode != Mode::Read && held.holders.len() > 1)
         {
-            let parties = held.holders.iter().map(|holder| party(holder, None)).collect();
+            let parties = held.holders.iter().map(|holder| Party::of(holder, None)).collect();
             self.begin(Evidence::Holders, parties, None, view.at, &mut news);
         }
         if let Some(pair) = claims.contradicting(view.fresh_for_ms) {
-            let parties =
-                pair.iter().map(|instance| party(&view.claimants.holder(instance), None)).collect();
+            let parties = pair
+                .iter()
+                .map(|instance| Party::of(&view.claimants.holder(instance), None))
+                .collect();
             self.begin(Evidence::Claims(pair), parties, None, view.at, &mut news);
         }
         self.look_for_overlap(view, &mut news);
@@ -540,21 +534,12 @@ impl Splits {
             }
         }
         if let Some(evidence) = evidence {
-            let older = before.holders.iter().map(|holder| party(holder, Some(&before.node)));
+            let older = before.holders.iter().map(|holder| Party::of(holder, Some(&before.node)));
             let parties =
-                older.chain(held.holders.iter().map(|holder| party(holder, None))).collect();
+                older.chain(held.holders.iter().map(|holder| Party::of(holder, None))).collect();
             self.begin(evidence, parties, left_ms, view.at, news);
         }
     }
-}
-
-pub(crate) fn party(holder: &Holder, node: Option<&Arc<str>>) -> Party {
-    Party { holder: holder.clone(), node: node.cloned() }
-}
-
-/// Whether an instance is in both lists.
-pub fn clients_meet(a: &[Holder], b: &[Holder]) -> bool {
-    a.iter().any(|holder| b.iter().any(|other| other.client == holder.client))
 }
 
 #[cfg(test)]

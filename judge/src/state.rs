@@ -5,8 +5,9 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::continuity::generation::Continued;
 use crate::event::{Event, EventKind, Subject};
-use crate::evidence::{Continued, Origin};
+use crate::evidence::Origin;
 use crate::input::{Attestation, Input, NodeNews, Outcome, Sample, Standing, Topology};
 use crate::reading::{
     Beside, ClaimsReading, LockReading, PauseReading, ProgressReading, SwitchesReading,

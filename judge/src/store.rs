@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use self::node::Node;
 use crate::continuity::failover_report::FailoverReports;
-use crate::continuity::generation;
+use crate::continuity::generation::{self, Delta};
 use crate::event::EventKind;
 use crate::evidence::Origin;
 use crate::input::{Attestation, Generation, NodeNewsKind, Role, Standing, Topology};
@@ -145,7 +145,7 @@ impl Redis {
         }
         deciding.origin = Some(origin.clone());
         let Some(old) = old.or_else(|| self.continued_by(origin)) else { return };
-        let delta = origin.since(&old);
+        let delta = Delta::since(Some(&old), origin);
         if delta.reported().next().is_none() {
             return;
         }

@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use crate::continuity::generation::{Delta, Mark};
-use crate::kinds::lock::CONFIRM_AFTER_MS;
+use crate::evidence::CONFIRM_AFTER_MS;
 use crate::reading::{self, Switch, SwitchesReading, Unknown, User};
 use crate::spec::{WantedSource, WantedSpec};
 use crate::time::Mono;

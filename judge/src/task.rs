@@ -8,12 +8,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::clocks::{BlindClock, GapClock, Holding, OutageClock, ProgressClock, UnwantedClock};
-use crate::continuity::generation::{Delta, Mark};
+use crate::continuity::failover_report::Overlap;
+use crate::continuity::generation::{Continued, Delta, Mark};
 use crate::continuity::lost::{Expired, Parts};
 use crate::event::{End, EventKind, Fate};
-use crate::evidence::{Continued, Origin, delta};
+use crate::evidence::{Origin, Seen};
 use crate::input::{Attestation, Sample, Standing};
-use crate::kinds::lock::renewal::Seen;
 use crate::kinds::lock::{self, Context, Lock};
 use crate::reading::{
     Beside, ClaimsReading, Held, HostsReading, LockReading, PauseReading, ProgressReading, Switch,
@@ -22,7 +22,7 @@ use crate::reading::{
 use crate::snapshot::{HeldBy, Judged, Past, Totals};
 use crate::spec::{RedisKind, TaskSpec};
 use crate::splits::witnesses::{Limits, PHANTOM_MS, Witnesses, Word};
-use crate::splits::{Claims, Overlap, Splits};
+use crate::splits::{Claims, Splits};
 use crate::switches::{self, Switches};
 use crate::time::{Mono, ServerTime};
 use crate::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge};
@@ -139,7 +139,7 @@ impl Accepted<'_> {
 
     /// How the data changed since a reading from `old`.
     fn delta(&self, old: Option<&Origin>) -> Delta {
-        let delta = delta(old, self.origin);
+        let delta = Delta::since(old, self.origin);
         let continued =
             self.continued.filter(|continued| old.is_some_and(|old| continued.left_by(old)));
         continued.map_or(delta, |continued| delta.beginning_with(continued.until))

@@ -9,11 +9,19 @@ use crate::continuity::generation::Delta;
 use crate::event::{FailoverReport, Fate};
 use crate::evidence::Origin;
 use crate::spec::TaskIndex;
-use crate::splits::Overlap;
 use crate::time::Mono;
 
 /// Maximum time in milliseconds to wait for keys that a newly started server refuses to serve.
 const UNREAD_MS_MAX: u64 = 30_000;
+
+/// A split between two generations or two servers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Overlap<'a> {
+    pub(crate) since: Mono,
+    pub(crate) lasted_ms: u64,
+    /// The two servers that show different holders.
+    pub(crate) servers: Option<&'a [Arc<str>; 2]>,
+}
 
 /// The changes whose consequences are not fully known yet.
 #[derive(Clone, Debug, Default)]

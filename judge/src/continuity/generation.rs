@@ -1,6 +1,9 @@
 //! Derives from a change of generation which data were certainly lost or kept.
 
+use alloc::sync::Arc;
+
 use crate::event::GenerationChange;
+use crate::evidence::Origin;
 use crate::input::Generation;
 use crate::spec::RedisKind;
 use crate::time::Mono;
@@ -40,6 +43,23 @@ pub(crate) struct Mark {
 }
 
 impl Delta {
+    /// How the data changed from a reading from `old` to one from `new`. Without an earlier reading,
+    /// no change is known.
+    pub(crate) fn since(old: Option<&Origin>, new: &Origin) -> Delta {
+        let Some(old) = old else { return Delta::default() };
+        match (&old.generation, &new.generation) {
+            (Some(before), Some(now)) if Arc::ptr_eq(before, now) => Delta::default(),
+            (Some(before), Some(now)) => {
+                let moved = old.node != new.node;
+                Delta::between(before, old.offset, now, moved, new.kind)
+            }
+            // A server that does not report its generation proves nothing, but another server still
+            // is another server.
+            _ if old.node != new.node => Delta::of_another_server(new.kind),
+            _ => Delta::default(),
+        }
+    }
+
     /// How `new` differs from `old`, of which `old_offset` bytes had been written. `moved`: another
     /// address answered.
     pub(crate) fn between(
@@ -165,6 +185,22 @@ pub(crate) fn shared_bytes(old: &Generation, new: &Generation) -> Option<u64> {
     let fork = new.forked_from.as_ref()?;
     let continues = !old.replication_id.is_empty() && fork.replication_id == old.replication_id;
     continues.then(|| fork.offset.saturating_sub(1))
+}
+
+/// The data that one process passed to the next at the same address.
+#[derive(Clone, Debug)]
+pub(crate) struct Continued {
+    pub(crate) by: Arc<Generation>,
+    /// The next process began with everything written up to this instant, because stored data are a
+    /// copy from one moment.
+    pub(crate) until: Mono,
+}
+
+impl Continued {
+    /// Whether a reading from `old` comes from that process.
+    pub(crate) fn left_by(&self, old: &Origin) -> bool {
+        old.generation.as_ref().is_some_and(|old| old.run_id == self.by.run_id)
+    }
 }
 
 #[cfg(test)]

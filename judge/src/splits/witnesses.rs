@@ -11,13 +11,11 @@ use alloc::vec::Vec;
 use crate::continuity::earlier::{BRIEF_MS, Earlier};
 use crate::continuity::generation;
 use crate::event::Party;
-use crate::evidence::Origin;
+use crate::evidence::{Origin, Seen, set_between};
 use crate::input::{Role, Standing};
-use crate::kinds::lock::renewal::{Seen, set_between};
-use crate::reading::{Deadline, Held, Holder, LockReading, Mode};
+use crate::reading::{Deadline, Held, Holder, LockReading, Mode, clients_meet};
 use crate::snapshot::WitnessView;
 use crate::spec::RedisKind;
-use crate::splits::{clients_meet, party};
 use crate::time::{Mono, ServerTime};
 
 /// Typical duration in milliseconds of a phantom hold: a client takes the lock, waits in vain for
@@ -520,7 +518,11 @@ fn rivalry(a: &Server, b: &Server, limits: Limits, at: Mono) -> Option<Rivalry> 
         return None; // They were never seen side by side.
     }
     let parties = |server: &Server, hold: &Hold| -> Vec<Party> {
-        hold.held.holders.iter().map(|holder| party(holder, Some(&server.origin.node))).collect()
+        hold.held
+            .holders
+            .iter()
+            .map(|holder| Party::of(holder, Some(&server.origin.node)))
+            .collect()
     };
     Some(Rivalry {
         nodes: [a.origin.node.clone(), b.origin.node.clone()],
