@@ -51,7 +51,7 @@ pub mod time;
 pub mod verdict;
 
 pub use reading::clients_meet;
-pub use splits::witnesses::PHANTOM_MS;
+pub use splits::PHANTOM_MS;
 
 #[cfg(test)]
 #[path = "../tests/truth/mod.rs"]

@@ -1,236 +1,32 @@
 //! Collects evidence for two holders. Each kind of evidence has its own beginning and its own end;
 //! nothing here is guessed.
 
-pub(crate) mod witnesses;
+mod claims;
+mod holders;
+mod masters;
+mod overlap;
+mod witnesses;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
+pub(crate) use self::claims::Claims;
+use self::masters::Rivalry;
+pub(crate) use self::overlap::EndedBefore;
+use self::overlap::Until;
+pub(crate) use self::witnesses::{Limits, Witnesses, Word};
 use crate::continuity::failover_report::Overlap;
-use crate::continuity::generation::{Delta, Mark};
 use crate::event::{Party, SplitKind};
-use crate::reading::{ClaimsReading, Held, Holder, Mode, Unknown, clients_meet};
+use crate::reading::{Held, Holder, Mode, clients_meet};
 use crate::snapshot::SplitView;
 use crate::spec::Claimants;
-use crate::splits::witnesses::{Limits, Rivalry, Witnesses};
 use crate::time::Mono;
 
-/// Number of samples in which a claim must have changed beside one hold. A single change may be the
-/// last one of a worker that stops.
-const CLAIM_GOES_ON: u32 = 2;
-
-/// The workers' claims over time.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Claims {
-    claims: Vec<Claim>,
-    read_before: bool,
-    newest: Mono,
-    /// The newest attempt to read them failed.
-    unread: Option<Unknown>,
-}
-
-#[derive(Clone, Debug)]
-struct Claim {
-    instance: Vec<u8>,
-    value: Vec<u8>,
-    /// Since when the claim has been seen to change without interruption.
-    alive_since: Option<Mono>,
-    /// The newest change and the one before it, in different samples.
-    changed: Option<Mono>,
-    changed_before: Option<Mono>,
-    /// When the claims were read before the newest change. Set until a reading of the lock shows
-    /// whether the change was beside one hold.
-    unweighed: Option<Mono>,
-    /// Number of changes since the present hold began, by its holder or while it certainly
-    /// continued. No other client can have held the lock for a moment and made them.
-    beside: u32,
-}
-
-impl Claim {
-    fn alive(&self, now: Mono, fresh_for_ms: u64) -> bool {
-        self.alive_since.is_some()
-            && self.changed.is_some_and(|changed| now.since_ms(changed) <= fresh_for_ms)
-    }
-}
-
-impl Claims {
-    /// Takes in a reading; returns the claims that changed in it.
-    pub(crate) fn observe(
-        &mut self,
-        reading: &ClaimsReading,
-        at: Mono,
-        fresh_for_ms: u64,
-    ) -> Vec<Vec<u8>> {
-        let stated = match reading {
-            ClaimsReading::Read(stated) => stated,
-            ClaimsReading::Unknown(why) => {
-                self.unread(*why);
-                return Vec::new();
-            }
-        };
-        let mut changed = Vec::new();
-        let mut claims = Vec::with_capacity(stated.len());
-        for (instance, value) in stated {
-            let known = self.claims.iter().find(|claim| claim.instance == *instance);
-            let claim = match known {
-                Some(claim) if claim.value == *value => claim.clone(),
-                Some(claim) => {
-                    changed.push(instance.clone());
-                    changed_claim(claim, value, at, self.newest, fresh_for_ms)
-                }
-                // A field that existed before the first reading may be old; a new one was just
-                // written.
-                None => {
-                    let written = self.read_before.then_some(at);
-                    changed.extend(written.map(|_| instance.clone()));
-                    Claim {
-                        instance: instance.clone(),
-                        value: value.clone(),
-                        alive_since: written,
-                        changed: written,
-                        changed_before: None,
-                        unweighed: written.map(|_| self.newest),
-                        beside: 0,
-                    }
-                }
-            };
-            claims.push(claim);
-        }
-        self.claims = claims;
-        self.read_before = true;
-        self.unread = None;
-        self.newest = self.newest.max(at);
-        changed
-    }
-
-    /// The claims could not be read, so it is unknown which ones are alive.
-    pub(crate) fn unread(&mut self, why: Unknown) {
-        self.unread = Some(why);
-    }
-
-    /// Why the newest attempt is no answer.
-    pub(crate) fn why_unknown(&self) -> Option<Unknown> {
-        self.unread
-    }
-
-    /// Another hold began, or the lock is free. Claims beside the previous hold say nothing about
-    /// this one.
-    pub(crate) fn hold_changed(&mut self) {
-        self.claims.iter_mut().for_each(|claim| claim.beside = 0);
-    }
-
-    /// Takes in the holders, and since when that hold certainly continues, as of a reading of the
-    /// lock. Returns the claims that changed beside it. Readers share their lock, so no claim
-    /// beside them contradicts another.
-    pub(crate) fn weigh(&mut self, hold: Option<(&Held, Mono)>) -> Vec<Vec<u8>> {
-        let hold = hold.filter(|(held, _)| held.mode != Mode::Read);
-        let mut beside = Vec::new();
-        for claim in &mut self.claims {
-            let (Some(before), Some((held, sure_since))) = (claim.unweighed.take(), hold) else {
-                continue;
-            };
-            if held.holders.iter().any(|holder| holder.client == claim.instance) {
-                claim.beside += 1;
-            } else if sure_since <= before {
-                claim.beside += 1;
-                beside.push(claim.instance.clone());
-            }
-        }
-        beside
-    }
-
-    /// Instances whose claim is alive; `None` when unknown.
-    pub(crate) fn live(&self, fresh_for_ms: u64) -> Option<Vec<Vec<u8>>> {
-        if self.unread.is_some() {
-            return None;
-        }
-        let live = self.claims.iter().filter(|claim| claim.alive(self.newest, fresh_for_ms));
-        Some(live.map(|claim| claim.instance.clone()).collect())
-    }
-
-    fn is_live(&self, instance: &[u8], fresh_for_ms: u64) -> bool {
-        self.claims
-            .iter()
-            .any(|claim| claim.instance == instance && claim.alive(self.newest, fresh_for_ms))
-    }
-
-    /// Returns two claims that each changed in two different samples after both were alive, beside
-    /// one hold, and neither of them only before the other. Changes in sequence also occur when a
-    /// lock is handed over and soon returned.
-    fn contradicting(&self, fresh_for_ms: u64) -> Option<[Vec<u8>; 2]> {
-        let live: Vec<&Claim> =
-            self.claims.iter().filter(|claim| claim.alive(self.newest, fresh_for_ms)).collect();
-        for (position, a) in live.iter().enumerate() {
-            for b in live.iter().skip(position + 1) {
-                let both_since = a.alive_since.max(b.alive_since);
-                let side_by_side = a.changed_before < b.changed && b.changed_before < a.changed;
-                let one_hold = a.beside.min(b.beside) >= CLAIM_GOES_ON;
-                if a.changed_before > both_since
-                    && b.changed_before > both_since
-                    && side_by_side
-                    && one_hold
-                {
-                    return Some([a.instance.clone(), b.instance.clone()]);
-                }
-            }
-        }
-        None
-    }
-}
-
-/// A claim that changed between two readings of the claims, at `before` and `at`.
-fn changed_claim(claim: &Claim, value: &[u8], at: Mono, before: Mono, fresh_for_ms: u64) -> Claim {
-    let was_alive = claim.alive(at, fresh_for_ms);
-    Claim {
-        instance: claim.instance.clone(),
-        value: value.to_vec(),
-        alive_since: if was_alive { claim.alive_since } else { Some(at) },
-        changed: Some(at),
-        changed_before: if was_alive { claim.changed } else { None },
-        unweighed: Some(before),
-        beside: if was_alive { claim.beside } else { 0 },
-    }
-}
-
-/// A hold that ended before its deadline, whose holder may still believe in it.
-#[derive(Clone, Debug)]
-pub(crate) struct EndedBefore {
-    pub(crate) holders: Vec<Holder>,
-    pub(crate) deadline: Option<Mono>,
-    /// It was certainly lost: the server lost its data, or the new master never had it.
-    pub(crate) surely_lost: bool,
-    /// It may have been lost: the generation changed.
-    pub(crate) perhaps_lost: bool,
-    /// The point by which it was certainly gone.
-    pub(crate) gone: Mark,
-    /// The server that showed it.
-    pub(crate) node: Arc<str>,
-    /// When another holder was first seen.
-    pub(crate) successor_seen: Option<Mono>,
-    /// The evidence from that holder was reported.
-    pub(crate) judged: bool,
-    /// Number of samples since then in which the old holder's claim changed. One change may be the
-    /// last of a worker that stops.
-    pub(crate) moved_since: u32,
-}
-
-impl EndedBefore {
-    /// The next reading is of other data. These may be older than the loss, so the hold may have
-    /// returned with them and been released since.
-    pub(crate) fn data_changed(&mut self, delta: Delta) {
-        let is_gone_there = delta.kept || delta.emptied || delta.surely_includes(self.gone);
-        self.surely_lost &= is_gone_there || !delta.new_history();
-    }
-
-    /// Whether its successor is still to be judged.
-    pub(crate) fn awaits_successor(&self, at: Mono) -> bool {
-        !self.judged
-            && (self.surely_lost || self.perhaps_lost)
-            && self.deadline.is_some_and(|deadline| at < deadline)
-    }
-}
+/// Typical duration in milliseconds of a phantom hold: a client takes the lock, waits in vain for
+/// replicas and releases it, and its application never learns that it held the lock.
+pub const PHANTOM_MS: u64 = 1_150;
 
 /// All evidence of one task.
 #[derive(Clone, Debug, Default)]
@@ -255,10 +51,7 @@ enum Evidence {
     /// The two servers.
     Masters([Arc<str>; 2]),
     Claims([Vec<u8>; 2]),
-    /// Until the lost hold's deadline, on the clock that set it.
-    OverlapUntil(Mono),
-    /// While the old holder's claim lives.
-    OverlapClaimed(Vec<u8>),
+    Overlap(Until),
 }
 
 impl Evidence {
@@ -267,14 +60,14 @@ impl Evidence {
             Evidence::Holders => SplitKind::Holders,
             Evidence::Masters(_) => SplitKind::Masters,
             Evidence::Claims(_) => SplitKind::Claims,
-            Evidence::OverlapUntil(_) | Evidence::OverlapClaimed(_) => SplitKind::Overlap,
+            Evidence::Overlap(_) => SplitKind::Overlap,
         }
     }
 
     /// When the evidence ended, if that is seen at `at`.
     fn over(&self, at: Mono) -> Mono {
         match self {
-            Evidence::OverlapUntil(deadline) => at.min(*deadline),
+            Evidence::Overlap(Until::Deadline(deadline)) => at.min(*deadline),
             _ => at,
         }
     }
@@ -351,7 +144,7 @@ impl Splits {
         self.active.iter().filter_map(|active| {
             let servers = match &active.evidence {
                 Evidence::Masters(servers) => Some(servers),
-                Evidence::OverlapUntil(_) | Evidence::OverlapClaimed(_) => None,
+                Evidence::Overlap(_) => None,
                 Evidence::Holders | Evidence::Claims(_) => return None,
             };
             Some(Overlap {
@@ -377,9 +170,7 @@ impl Splits {
         news.grew_ms = if stretch_ms <= view.blind_after_ms { stretch_ms } else { 0 };
         self.newest = self.newest.max(view.at);
         self.end_what_is_over(claims, view, &mut news);
-        if let Some(held) =
-            view.held.filter(|held| held.mode != Mode::Read && held.holders.len() > 1)
-        {
+        if let Some(held) = holders::several(view.held) {
             let parties = held.holders.iter().map(|holder| Party::of(holder, None)).collect();
             self.begin(Evidence::Holders, parties, None, view.at, &mut news);
         }
@@ -403,10 +194,10 @@ impl Splits {
     ) -> SplitNews {
         let mut news = SplitNews::default();
         self.end(at, &mut news, |evidence| match evidence {
-            Evidence::Masters(nodes) => !witnesses.contradict(nodes, at),
+            Evidence::Masters(nodes) => !masters::contradict(witnesses, nodes, at),
             _ => false,
         });
-        match witnesses.rivalry(limits, at) {
+        match masters::between_any(witnesses, limits, at) {
             Some(Rivalry { nodes, older, newer, left_ms, proven: true }) => {
                 let parties = older.into_iter().chain(newer).collect();
                 if self.active.is_empty() {
@@ -483,16 +274,13 @@ impl Splits {
 
     fn end_what_is_over(&mut self, claims: &Claims, view: View<'_>, news: &mut SplitNews) {
         let over = |evidence: &Evidence| match evidence {
-            Evidence::Holders => {
-                !view.held.is_some_and(|held| held.mode != Mode::Read && held.holders.len() > 1)
-            }
+            Evidence::Holders => holders::several(view.held).is_none(),
             // Judged by what all servers show.
             Evidence::Masters(_) => false,
             Evidence::Claims(pair) => {
                 !pair.iter().all(|instance| claims.is_live(instance, view.fresh_for_ms))
             }
-            Evidence::OverlapUntil(deadline) => view.at >= *deadline,
-            Evidence::OverlapClaimed(instance) => !claims.is_live(instance, view.fresh_for_ms),
+            Evidence::Overlap(until) => until.is_over(claims, view),
         };
         self.end(view.at, news, over);
     }
@@ -508,102 +296,15 @@ impl Splits {
             .deadline
             .map(|deadline| deadline.since_ms(view.at))
             .filter(|left_ms| *left_ms > 0);
-        let mut evidence = None;
-        if view.acquired && before.successor_seen.is_none() {
-            before.successor_seen = Some(view.at);
+        let (until, in_doubt) = before.observe(view, left_ms);
+        if let (true, Some(left_ms)) = (in_doubt, left_ms) {
+            news.in_doubt = Some((before.holders.clone(), left_ms));
         }
-        if before.successor_seen.is_some() && !before.judged && view.proven {
-            before.judged = true;
-            match (left_ms, before.deadline) {
-                (Some(_), Some(deadline)) if before.surely_lost => {
-                    evidence = Some(Evidence::OverlapUntil(deadline))
-                }
-                (Some(left_ms), _) if before.perhaps_lost => {
-                    news.in_doubt = Some((before.holders.clone(), left_ms))
-                }
-                _ => {}
-            }
-        } else if before.successor_seen.is_some_and(|seen| view.at > seen) {
-            let moved =
-                before.holders.iter().find(|holder| view.claims_beside.contains(&holder.client));
-            before.moved_since += u32::from(moved.is_some());
-            if before.moved_since >= CLAIM_GOES_ON
-                && let Some(holder) = moved
-            {
-                evidence = Some(Evidence::OverlapClaimed(holder.client.clone()));
-            }
-        }
-        if let Some(evidence) = evidence {
+        if let Some(until) = until {
             let older = before.holders.iter().map(|holder| Party::of(holder, Some(&before.node)));
             let parties =
                 older.chain(held.holders.iter().map(|holder| Party::of(holder, None))).collect();
-            self.begin(evidence, parties, left_ms, view.at, news);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn lost_at(gone: Mark) -> EndedBefore {
-        EndedBefore {
-            holders: Vec::new(),
-            deadline: Some(Mono(1_000)),
-            surely_lost: true,
-            perhaps_lost: false,
-            gone,
-            node: Arc::from("a:1"),
-            successor_seen: None,
-            judged: false,
-            moved_since: 0,
-        }
-    }
-
-    /// While the holder may still believe in the hold, a reading that differs for a moment changes
-    /// nothing.
-    #[test]
-    fn only_a_lost_hold_whose_lease_would_run_awaits_who_comes_after_it() {
-        let lost = lost_at(Mark { offset: None, at: Mono(0) });
-        let perhaps = EndedBefore { surely_lost: false, perhaps_lost: true, ..lost.clone() };
-        let released = EndedBefore { surely_lost: false, ..lost.clone() };
-        let judged = EndedBefore { judged: true, ..lost.clone() };
-        let endless = EndedBefore { deadline: None, ..lost.clone() };
-        let table = [
-            (&lost, 999, true),
-            (&lost, 1_000, false),
-            (&perhaps, 999, true),
-            (&released, 999, false),
-            (&judged, 999, false),
-            (&endless, 999, false),
-        ];
-        for (before, at, awaits) in table {
-            assert_eq!(before.awaits_successor(Mono(at)), awaits, "{before:?} at {at}");
-        }
-    }
-
-    /// A hold that came with data that may be older than the loss may have been released since.
-    #[test]
-    fn only_data_that_surely_come_after_a_loss_leave_it_certain() {
-        let _rule = crate::truth::rule("12 two holders");
-        let none = Delta::default();
-        let restarted = Delta { restarted: true, ..none };
-        let failover = |shared| Delta { failover: true, shared, ..none };
-        let table = [
-            (none, true, "the same data"),
-            (restarted, false, "perhaps an old file"),
-            (restarted.beginning_with(Mono(600)), true, "a file that is newer"),
-            (restarted.beginning_with(Mono(500)), false, "or not"),
-            (Delta { emptied: true, ..restarted }, true, "nothing is there"),
-            (failover(Some(100)), true, "the new master shares it"),
-            (failover(Some(99)), false, "or not"),
-            (failover(None), false, "nobody tells"),
-            (Delta { kept: true, ..failover(None) }, true, "all was kept"),
-        ];
-        for (delta, stays, what) in table {
-            let mut before = lost_at(Mark { offset: Some(100), at: Mono(500) });
-            before.data_changed(delta);
-            assert_eq!(before.surely_lost, stays, "{what}");
+            self.begin(Evidence::Overlap(until), parties, left_ms, view.at, news);
         }
     }
 }

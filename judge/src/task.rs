@@ -21,8 +21,7 @@ use crate::reading::{
 };
 use crate::snapshot::{HeldBy, Judged, Past, Totals};
 use crate::spec::{RedisKind, TaskSpec};
-use crate::splits::witnesses::{Limits, PHANTOM_MS, Witnesses, Word};
-use crate::splits::{Claims, Splits};
+use crate::splits::{Claims, Limits, PHANTOM_MS, Splits, Witnesses, Word};
 use crate::switches::{self, Switches};
 use crate::time::{Mono, ServerTime};
 use crate::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge};

@@ -187,6 +187,46 @@ pub(crate) fn shared_bytes(old: &Generation, new: &Generation) -> Option<u64> {
     continues.then(|| fork.offset.saturating_sub(1))
 }
 
+/// Number of bytes that two servers share, if one of them continues the history of the other, or
+/// both the same third one.
+pub(crate) fn fork(a: &Origin, b: &Origin) -> Option<u64> {
+    let (a, b) = (a.generation.as_deref()?, b.generation.as_deref()?);
+    let of_a_third = || {
+        let (a, b) = (a.forked_from.as_ref()?, b.forked_from.as_ref()?);
+        let same = !a.replication_id.is_empty() && a.replication_id == b.replication_id;
+        same.then(|| a.offset.min(b.offset).saturating_sub(1))
+    };
+    shared_bytes(a, b).or_else(|| shared_bytes(b, a)).or_else(of_a_third)
+}
+
+/// Whether offsets of both belong to one history: the same, or one that was continued.
+pub(crate) fn one_history(old: &Origin, new: &Origin) -> bool {
+    match (&old.generation, &new.generation) {
+        (Some(old), Some(new)) => {
+            old.replication_id == new.replication_id || shared_bytes(old, new).is_some()
+        }
+        _ => false,
+    }
+}
+
+/// Whether a master stayed master between both. A server that follows another one, even for a
+/// moment, starts a new history.
+pub(crate) fn one_reign(old: &Origin, new: &Origin) -> bool {
+    match (&old.generation, &new.generation) {
+        (Some(old), Some(new)) => {
+            !old.replication_id.is_empty() && old.replication_id == new.replication_id
+        }
+        _ => false,
+    }
+}
+
+pub(crate) fn same_process(a: &Origin, b: &Origin) -> bool {
+    match (&a.generation, &b.generation) {
+        (Some(a), Some(b)) => !a.run_id.is_empty() && a.run_id == b.run_id,
+        _ => false,
+    }
+}
+
 /// The data that one process passed to the next at the same address.
 #[derive(Clone, Debug)]
 pub(crate) struct Continued {
