@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use lockwatch_judge::spec::{RedisKind, RedisSpec, SchemeKind, TaskSpec, WatchSpec};
+use lockwatch_judge::spec::{RedisSpec, SchemeKind, TaskSpec, WatchSpec};
+use lockwatch_watch::redis::RedisKind;
 use serde_yaml::{Mapping, Value};
 
 pub mod acl;
@@ -257,12 +258,12 @@ impl Config {
     pub fn watch_spec(&self, epoch: u32) -> WatchSpec {
         let redis_spec = |redis: &RedisConfig| RedisSpec {
             name: Arc::clone(&redis.name),
-            kind: redis.servers.kind(),
+            kind: redis.servers.kind().name().into(),
+            authority: redis.servers.kind().authority(),
             addresses: redis.servers.configured().iter().map(|at| at.to_string().into()).collect(),
             db: redis.db,
             interval_ms: ms(redis.interval),
             timeout_ms: ms(redis.timeout),
-            assume_master: redis.assume_master,
         };
         WatchSpec {
             redises: self.redises.iter().map(redis_spec).collect(),

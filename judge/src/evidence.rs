@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::input::Generation;
-use crate::spec::RedisKind;
+use crate::spec::Authority;
 use crate::time::{Mono, ServerTime, to_i64};
 
 /// Maximum difference in milliseconds between two readings of one deadline on a server that reports
@@ -58,7 +58,7 @@ pub(crate) struct Origin {
     pub(crate) histories: Arc<Vec<Vec<u8>>>,
     /// Bytes of the generation's history written when the reading ended.
     pub(crate) offset: Option<u64>,
-    pub(crate) kind: RedisKind,
+    pub(crate) authority: Authority,
 }
 
 impl Origin {

@@ -19,8 +19,9 @@ use std::sync::Arc;
 use lockwatch_judge::event::{Event, EventKind, Subject};
 use lockwatch_judge::input::Standing;
 use lockwatch_judge::snapshot::{Snapshot, TaskView};
-use lockwatch_judge::spec::{RedisKind, TaskSpec};
+use lockwatch_judge::spec::TaskSpec;
 use lockwatch_judge::time::Mono;
+use lockwatch_watch::redis::RedisKind;
 
 use crate::agent::{Attempt, MONO_MS, PartTruth};
 use crate::coverage::Coverage;

@@ -16,8 +16,9 @@ use std::task::{Context, Poll};
 
 use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, Standing};
 use lockwatch_judge::reading::{SwitchesReading, Unknown};
-use lockwatch_judge::spec::{RedisKind, TaskIndex, TaskSpec, position_of};
+use lockwatch_judge::spec::{TaskIndex, TaskSpec, position_of};
 use lockwatch_judge::time::Mono;
+use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::accept::Caps;
 use lockwatch_watch::redis::schedule::{Schedule, Watched};
 use tokio::task::JoinError;

@@ -11,11 +11,12 @@ use lockwatch_judge::snapshot::{
     WitnessView,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec,
-    SchemeKind, TaskSpec, WantedSource, WantedSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, TaskSpec,
+    WantedSource, WantedSpec,
 };
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 use lockwatch_judge::verdict::{LockFact, Rule, Verdict, Wanted};
+use lockwatch_watch::redis::RedisKind;
 
 /// The agent's wall clock in all these snapshots.
 pub(crate) const WALL: AgentWall = AgentWall(1_800_000_000_123);
@@ -35,7 +36,7 @@ pub(crate) fn published(tasks: Vec<TaskView>, redises: Vec<RedisView>) -> Arc<Pu
 /// A redis that has not been read yet.
 pub(crate) fn new_redis(name: &str) -> RedisView {
     RedisView {
-        spec: RedisSpec::new(name, RedisKind::Standalone, &["10.0.0.5:6379"]),
+        spec: RedisKind::Standalone.store(name, &["10.0.0.5:6379"]),
         readable: None,
         unknown: None,
         blind_ms: 0,
@@ -136,7 +137,7 @@ pub(crate) fn sentinel_redis(name: &str) -> RedisView {
     let says = |address: &str, master| SentinelWord { address: address.into(), master };
     let new_master = || Some(Ok("10.0.0.6:6379".into()));
     let mut redis = good_redis(name);
-    redis.spec.kind = RedisKind::Sentinel;
+    redis.spec = RedisKind::Sentinel.store(name, &[]);
     redis.spec.addresses = ["10.0.0.5:26379", "10.0.0.6:26379", "10.0.0.7:26379", "10.0.0.8:26379"]
         .map(Into::into)
         .into();
@@ -164,7 +165,7 @@ pub(crate) fn sentinel_redis(name: &str) -> RedisView {
 /// A cluster of two shards, one of which does not answer.
 pub(crate) fn cluster_redis(name: &str) -> RedisView {
     let mut redis = good_redis(name);
-    redis.spec.kind = RedisKind::Cluster;
+    redis.spec = RedisKind::Cluster.store(name, &[]);
     redis.spec.addresses = vec!["10.0.1.1:6379".into(), "10.0.1.2:6379".into()];
     RedisView {
         readable: Some(false),

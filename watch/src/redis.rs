@@ -6,6 +6,7 @@
 
 pub mod accept;
 pub mod codec;
+mod kind;
 mod pause;
 pub mod read;
 pub mod reply;
@@ -14,3 +15,5 @@ pub mod scheme;
 pub mod topology;
 pub mod wake_ups;
 pub mod wanted;
+
+pub use self::kind::RedisKind;

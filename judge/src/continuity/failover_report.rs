@@ -156,7 +156,7 @@ fn add(failover_report: &mut FailoverReport, fate: Fate, count: u64) {
 mod tests {
     use super::*;
     use crate::input::Generation;
-    use crate::spec::RedisKind;
+    use crate::spec::Authority;
 
     fn origin(node: &str) -> Origin {
         Origin {
@@ -165,7 +165,7 @@ mod tests {
             generation: Some(Arc::new(Generation::default())),
             histories: Arc::default(),
             offset: None,
-            kind: RedisKind::Cluster,
+            authority: Authority::DIVIDED,
         }
     }
 

@@ -15,7 +15,6 @@ use crate::event::Party;
 use crate::evidence::Origin;
 use crate::input::Standing;
 use crate::reading::clients_meet;
-use crate::spec::RedisKind;
 use crate::time::Mono;
 
 /// Two masters show different holders.
@@ -136,8 +135,7 @@ fn older_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold, limits: L
         }
         // It began on a server that never shared data with the other one.
         None => {
-            let apart =
-                limits.kind == RedisKind::Replicated && both_tell(&older.origin, &newer.origin);
+            let apart = limits.authority.self_declared() && both_tell(&older.origin, &newer.origin);
             apart
                 && over_there.is_none()
                 && old.offset_before.is_some()
@@ -163,9 +161,11 @@ mod tests {
     use alloc::vec;
 
     use super::*;
+    use crate::spec::Authority;
     use crate::splits::witnesses::{RanOut, Shown};
 
-    const LIMITS: Limits = Limits { fresh_ms: 3_000, settle_ms: 5_000, kind: RedisKind::Sentinel };
+    const LIMITS: Limits =
+        Limits { fresh_ms: 3_000, settle_ms: 5_000, authority: Authority::ANNOUNCED };
 
     fn server(name: &str) -> Server {
         Server::named(name)

@@ -10,7 +10,7 @@ use crate::evidence::{Origin, Seen, set_between};
 use crate::input::{Role, Standing};
 use crate::reading::{Deadline, Held, Holder, LockReading, Mode, clients_meet};
 use crate::snapshot::WitnessView;
-use crate::spec::RedisKind;
+use crate::spec::Authority;
 use crate::time::{Mono, ServerTime};
 
 /// What all servers show of one lock, sorted by address.
@@ -101,7 +101,7 @@ pub(crate) struct Limits {
     pub(crate) fresh_ms: u64,
     /// A hold that lasted this long is no phantom.
     pub(crate) settle_ms: u64,
-    pub(crate) kind: RedisKind,
+    pub(crate) authority: Authority,
 }
 
 /// One accepted reading.
@@ -455,7 +455,7 @@ impl Server {
             generation: None,
             histories: Arc::default(),
             offset: None,
-            kind: RedisKind::Sentinel,
+            authority: Authority::ANNOUNCED,
         };
         let seen = Seen { sent: Mono(9_000), first: ServerTime(9_000), last: ServerTime(9_000) };
         let (standing, role) = (Standing::Decides, Role::Master);

@@ -154,7 +154,7 @@ impl Task {
         }
         self.handed_over_by = (!across_blind).then(|| Arc::clone(&hold.held));
         let early = matches!(ended.reason, End::EndedEarly | End::Replaced | End::Lost);
-        let phantom = !proven(hold, hold.last_seen, turn.batch.origin.kind);
+        let phantom = !proven(hold, hold.last_seen, turn.batch.origin.authority);
         if phantom
             && self
                 .splits
@@ -284,7 +284,7 @@ impl Task {
             at: batch.sent,
             held,
             acquired: news.acquired,
-            proven: hold.is_some_and(|hold| proven(hold, batch.sent, batch.origin.kind)),
+            proven: hold.is_some_and(|hold| proven(hold, batch.sent, batch.origin.authority)),
             claims_beside: &claims_beside,
             fresh_for_ms,
             blind_after_ms: self.spec.blind_after_ms,

@@ -143,7 +143,7 @@ mod tests {
     use crate::evidence::Origin;
     use crate::input::{Attestation, Standing};
     use crate::reading::{Beside, Extras, Held, Holder, LockReading, Mode, TaskReading};
-    use crate::spec::{LockSpec, RedisIndex, RedisKind, SchemeKind, TaskSpec};
+    use crate::spec::{Authority, LockSpec, RedisIndex, SchemeKind, TaskSpec};
     use crate::task::{Accepted, Log};
     use crate::time::ServerTime;
 
@@ -165,7 +165,7 @@ mod tests {
             generation: None,
             histories: Arc::default(),
             offset: None,
-            kind: RedisKind::Standalone,
+            authority: Authority::ALONE,
         };
         let mut events = Vec::new();
         let mut host_of = |task: &mut Task, at: u64, hosts: Option<&str>| {

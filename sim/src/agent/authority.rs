@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use lockwatch_judge::input::{Role, SentinelWord, Standing, Topology};
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::spec::{RedisIndex, RedisKind, TaskIndex};
+use lockwatch_judge::spec::{RedisIndex, TaskIndex};
 use lockwatch_judge::time::Mono;
+use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::reply::Reply;
 use lockwatch_watch::redis::topology::replicated::Lead;
 use lockwatch_watch::redis::topology::sentinel::{self, Quorum};

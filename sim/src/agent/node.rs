@@ -10,7 +10,7 @@ use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, Standing};
 use lockwatch_judge::reading::{
     ClaimsReading, LockReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
 };
-use lockwatch_judge::spec::{RedisKind, RedisSpec, TaskIndex, TaskSpec};
+use lockwatch_judge::spec::{RedisSpec, TaskIndex, TaskSpec};
 use lockwatch_judge::time::{AgentWall, Mono};
 use lockwatch_watch::redis::accept::{Caps, Timing};
 use lockwatch_watch::redis::read::{Scope, TaskRead};
@@ -133,7 +133,7 @@ impl Node {
             address: Arc::clone(address),
             interval_ms: redis.interval_ms,
             timeout_ms: redis.timeout_ms,
-            has_others: redis.kind != RedisKind::Standalone,
+            has_others: !redis.authority.alone,
             listens: false,
             duty: Duty::new(Standing::Witness, Arc::default()),
             schedule: Schedule::sized(Vec::new(), redis.interval_ms, now, sizes),

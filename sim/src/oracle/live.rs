@@ -2,8 +2,8 @@
 //! readings.
 
 use lockwatch_judge::snapshot::TaskView;
-use lockwatch_judge::spec::RedisKind;
 use lockwatch_judge::time::Mono;
+use lockwatch_watch::redis::RedisKind;
 
 use super::Oracle;
 use crate::agent::{LONGEST_MS, MONO_MS};

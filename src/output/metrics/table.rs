@@ -10,9 +10,9 @@ use lockwatch_judge::snapshot::{
     HANDOVER_BOUNDS_MS, HoldView, NodeView, OUTAGE_BOUNDS_MS, RENEWAL_LATENCY_BOUNDS_MS, RedisView,
     SAMPLE_BOUNDS_MS, TaskView,
 };
-use lockwatch_judge::spec::RedisKind;
 use lockwatch_judge::time::ServerTime;
 use lockwatch_judge::verdict::{Verdict, Wanted};
+use lockwatch_watch::redis::RedisKind;
 
 use super::{Agent, holder_series, info_labels};
 use crate::output::identity::{escape, fingerprint};
@@ -200,12 +200,15 @@ fn generation(redis: &RedisView) -> Option<Number> {
     fingerprints.reduce(|a, b| a ^ b).map(Count)
 }
 
+fn is(redis: &RedisView, kind: RedisKind) -> bool {
+    RedisKind::of(&redis.spec) == Some(kind)
+}
+
 /// Sentinels that name the master that most of them name.
 fn agreeing(redis: &RedisView) -> Option<Number> {
     let words = || redis.sentinels.iter().filter_map(|word| word.master.as_ref()?.as_ref().ok());
     let votes = |master: &Arc<str>| words().filter(|other| *other == master).count();
-    let is_sentinel = redis.spec.kind == RedisKind::Sentinel;
-    is_sentinel.then(|| Count(words().map(votes).max().unwrap_or(0) as u64))
+    is(redis, RedisKind::Sentinel).then(|| Count(words().map(votes).max().unwrap_or(0) as u64))
 }
 
 /// Every metric, in the order of the page.
@@ -249,11 +252,11 @@ pub static TABLE: &[Metric] = &[
     redis("lockwatch_redis_masters", "Servers that said they are master in the newest batch; \
         absent while none answers.", |r| r.masters.map(Count)),
     redis("lockwatch_redis_sentinels", "Configured Sentinels; only with \
-        Sentinel.", |r| (r.spec.kind == RedisKind::Sentinel).then(|| length(&r.spec.addresses))),
+        Sentinel.", |r| is(r, RedisKind::Sentinel).then(|| length(&r.spec.addresses))),
     redis("lockwatch_redis_sentinels_agreeing", "Configured Sentinels that name one and the same \
         master; only with Sentinel.", agreeing),
     redis("lockwatch_redis_uncovered_slots", "Slots that no master of the cluster serves; only of \
-        a cluster.", |r| (r.spec.kind == RedisKind::Cluster).then(|| Count(u64::from(r.uncovered_slots)))),
+        a cluster.", |r| is(r, RedisKind::Cluster).then(|| Count(u64::from(r.uncovered_slots)))),
     nodes("lockwatch_redis_clock_offset_seconds", "The server's clock minus the \
         agent's.", |r, emit| each_node(r, emit, |n| n.clock_offset_ms.map(SignedMs))),
     nodes("lockwatch_redis_role_verified", "1 if the server itself said what role it has, 0 if \

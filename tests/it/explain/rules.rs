@@ -6,9 +6,9 @@ use lockwatch::explain::{Explanation, Seen, Trace, Watched, explanation, text};
 use lockwatch_judge::event::{Party, SplitKind};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::{Judged, NodeView, SplitView, TaskView};
-use lockwatch_judge::spec::RedisKind;
 use lockwatch_judge::time::Mono;
 use lockwatch_judge::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge};
+use lockwatch_watch::redis::RedisKind;
 
 use crate::snapshots::{
     NOW, full_task, good_node, good_redis, hold, holder, published, stopped_task,
@@ -356,9 +356,9 @@ fn the_text_fits_and_is_harmless() {
 /// Only a fresh exchange proves where and when a value was read.
 #[test]
 fn in_a_cluster_the_place_of_a_lock_is_not_that_of_what_lives_beside_it() {
-    let node_of = |kind, of: &str| {
+    let node_of = |kind: RedisKind, of: &str| {
         let mut redis = good_redis("main");
-        redis.spec.kind = kind;
+        redis.spec.authority = kind.authority();
         let published = published(vec![full_task("outbound")], vec![redis]);
         let view = published.snapshot.tasks.first().unwrap();
         let seen =
