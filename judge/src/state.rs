@@ -73,9 +73,9 @@ impl State {
     pub fn snapshot(&mut self, at: Mono) -> Snapshot {
         let mut redises = self.renew(at, Changed::Figures);
         if self.redises.iter().any(|redis| !redis.spec.authority.alone) {
-            for view in self.views.iter().filter(|view| !view.witnesses.is_empty()) {
+            for view in self.views.iter().filter(|view| !view.lock().witnesses.is_empty()) {
                 if let Some(redis) = redises.get_mut(usize::from(view.spec.redis.0)) {
-                    add_lag(&mut redis.nodes, &view.witnesses);
+                    add_lag(&mut redis.nodes, &view.lock().witnesses);
                 }
             }
         }

@@ -673,7 +673,7 @@ fn is_masters(event: &Event) -> bool {
 /// The state of the lock by the newest reading, without the details of a hold other than its
 /// holder.
 fn known(view: &TaskView) -> impl PartialEq + use<> {
-    (view.held, view.hold.clone(), view.unknown, view.node.clone())
+    (view.held, view.lock().hold.clone(), view.unknown, view.node.clone())
 }
 
 /// The durations and counts of the lock, without blindness and splits.

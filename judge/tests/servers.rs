@@ -376,7 +376,19 @@ fn hosts_that_are_configured_no_more_are_forgotten() {
     };
     let host = |state: &mut State, at| {
         let snapshot = state.snapshot(Mono(at));
-        snapshot.tasks.first().unwrap().hold.as_ref().unwrap().holders.first().unwrap().1.clone()
+        snapshot
+            .tasks
+            .first()
+            .unwrap()
+            .lock()
+            .hold
+            .as_ref()
+            .unwrap()
+            .holders
+            .first()
+            .unwrap()
+            .1
+            .clone()
     };
     reloaded(&mut state, 1, 0, None, Some("hosts"));
     beside(&mut state, 1, 1_000, named("wms-1"));
@@ -399,7 +411,7 @@ fn hosts_that_cannot_be_read_are_a_warning() {
             _ => None,
         });
         let view = state.snapshot(Mono(at)).tasks.first().unwrap().clone();
-        let host = view.hold.as_ref().unwrap().holders.first().unwrap().1.clone();
+        let host = view.lock().hold.as_ref().unwrap().holders.first().unwrap().1.clone();
         (told.collect::<Vec<_>>(), view.hosts_unknown, host.is_some())
     };
     reloaded(&mut state, 1, 0, None, Some("hosts"));
@@ -469,7 +481,7 @@ fn a_read_that_does_not_ask_for_waiters_keeps_them() {
             readings: vec![(TaskIndex(0), reading)],
         };
         says(state, at, "a:6379", outcome);
-        state.snapshot(Mono(at)).tasks.first().unwrap().waiters
+        state.snapshot(Mono(at)).tasks.first().unwrap().lock().waiters
     };
     assert_eq!(waiters(&mut state, 1_000, Some(2)), Some(2));
     assert_eq!(waiters(&mut state, 1_260, None), Some(2));
@@ -503,8 +515,9 @@ fn a_server_that_is_gone_is_no_witness_any_more() {
     told_of_two(&mut state);
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     answers(&mut state, 1_001, ("b:6379", "b"), Standing::Witness, 1_000, "A");
-    let witnesses =
-        |state: &mut State| state.snapshot(Mono(2_000)).tasks.first().unwrap().witnesses.len();
+    let witnesses = |state: &mut State| {
+        state.snapshot(Mono(2_000)).tasks.first().unwrap().lock().witnesses.len()
+    };
     assert_eq!(witnesses(&mut state), 1);
     let nodes: Vec<Arc<str>> = vec![Arc::from("a:6379")];
     let (redis, sentinels) = (RedisIndex(0), Vec::new());
@@ -547,7 +560,7 @@ fn the_topology_of_another_redis_takes_no_witness_away() {
         uncovered_slots: 0,
     };
     state.step(Mono(1_500), Input::Topology(topology));
-    assert_eq!(state.snapshot(Mono(2_000)).tasks.first().unwrap().witnesses.len(), 1);
+    assert_eq!(state.snapshot(Mono(2_000)).tasks.first().unwrap().lock().witnesses.len(), 1);
 }
 
 /// The server that answers after a failure may know less than the one before, so a difference is no
@@ -700,7 +713,7 @@ fn what_a_slow_answer_shows_is_dated_by_the_end_that_is_sure() {
     };
     state.step(Mono(12_010), Input::Sample(sample));
     let snapshot = state.snapshot(Mono(12_010));
-    let hold = snapshot.tasks.first().unwrap().hold.as_ref().unwrap();
+    let hold = snapshot.tasks.first().unwrap().lock().hold.as_ref().unwrap();
     assert_eq!(hold.ttl_ms, Some(30_000), "what was left when it was asked for");
     assert_eq!(hold.acquired, Some(origin.plus_ms(12_000)), "no later than that");
     let node = snapshot.redises.first().unwrap().nodes.first().unwrap();
@@ -836,7 +849,7 @@ fn a_witness_that_is_answered_out_of_turn_has_shown_something_newer() {
     }
     let snapshot = state.snapshot(Mono(2_500));
     let holders =
-        snapshot.tasks.first().unwrap().witnesses.first().unwrap().holders.clone().unwrap();
+        snapshot.tasks.first().unwrap().lock().witnesses.first().unwrap().holders.clone().unwrap();
     assert_eq!(holders.first().unwrap().client, b"B");
 }
 

@@ -575,7 +575,7 @@ impl Oracle {
     /// nothing.
     fn check_reading(&mut self, task: usize, view: &TaskView, world: &World) {
         let facts = &self.tasks[task];
-        let shown = match (view.held, &view.hold) {
+        let shown = match (view.held, &view.lock().hold) {
             (None, _) => None,
             (Some(false), _) => Some(Found::Free),
             (Some(true), Some(hold)) => {

@@ -7,8 +7,8 @@ use lockwatch::published::{Published, ReloadStatus};
 use lockwatch_judge::input::{Generation, Role, SentinelWord, WakeUpState, WakeUps};
 use lockwatch_judge::reading::{Holder, Mode, Unknown};
 use lockwatch_judge::snapshot::{
-    Durations, HoldView, NodeView, RedisTotals, RedisView, Snapshot, SwitchView, TaskView, Totals,
-    WitnessView,
+    Durations, HoldView, KindView, LockView, NodeView, RedisTotals, RedisView, Snapshot,
+    SwitchView, TaskView, Totals, WitnessView,
 };
 use lockwatch_judge::spec::{
     ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, TaskSpec,
@@ -213,13 +213,8 @@ pub(crate) fn new_task(name: &str) -> TaskView {
         held: None,
         unknown: None,
         node: None,
-        witnesses: Vec::new(),
         last_reading: None,
-        hold: None,
-        waiters: None,
-        fencing_token: None,
-        lease_ms: None,
-        renewal_period_ms: None,
+        kind: KindView::Lock(LockView::default()),
         progress_moved: None,
         progress_missing: None,
         live_claims: Vec::new(),
@@ -227,7 +222,6 @@ pub(crate) fn new_task(name: &str) -> TaskView {
         hosts_unknown: None,
         splits: Vec::new(),
         paused: None,
-        renewals: Arc::default(),
         last_handover: None,
         last_outage: None,
         durations: Durations::default(),
@@ -288,15 +282,18 @@ pub(crate) fn full_task(name: &str) -> TaskView {
         lost_users: vec![b"dora".to_vec()],
         lock_fact: LockFact::Held,
         held: Some(true),
-        witnesses: vec![WitnessView {
-            behind_ms: Some(1_250),
-            ..witness("10.0.0.7:6379", Role::Replica, Some(vec![holder(b"3f2b9c1e-client")]))
-        }],
-        hold: Some(hold(vec![(holder(b"3f2b9c1e-client"), Some(b"srv-a".to_vec()))])),
-        waiters: Some(1),
-        fencing_token: Some(-42),
-        lease_ms: Some(30_000),
-        renewal_period_ms: Some(10_000),
+        kind: KindView::Lock(LockView {
+            witnesses: vec![WitnessView {
+                behind_ms: Some(1_250),
+                ..witness("10.0.0.7:6379", Role::Replica, Some(vec![holder(b"3f2b9c1e-client")]))
+            }],
+            hold: Some(hold(vec![(holder(b"3f2b9c1e-client"), Some(b"srv-a".to_vec()))])),
+            waiters: Some(1),
+            fencing_token: Some(-42),
+            lease_ms: Some(30_000),
+            renewal_period_ms: Some(10_000),
+            ..LockView::default()
+        }),
         progress_moved: Some(ServerTime(1_799_999_990_500)),
         live_claims: vec![holder(b"srv-a")],
         paused: Some(false),

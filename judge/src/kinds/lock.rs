@@ -2,6 +2,7 @@
 //! when "free" may be believed.
 
 pub(crate) mod renewal;
+pub(crate) mod view;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

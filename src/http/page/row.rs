@@ -65,7 +65,7 @@ impl Pulse {
         let until = |ttl_ms| later(published.wall_at(view.last_reading?), ttl_ms);
         Pulse {
             deadline: ttl_ms.and_then(until),
-            lease_ms: ttl_ms.and(view.lease_ms.or(known_ms)),
+            lease_ms: ttl_ms.and(view.lock().lease_ms.or(known_ms)),
             progress: view.progress_moved.map(|moved| on_agents_clock(published, view, moved)),
         }
     }
@@ -106,7 +106,7 @@ pub(super) fn on_agents_clock(
 
 /// The hold, if the lock is held according to the newest reading.
 pub(super) fn present(view: &TaskView) -> Option<&HoldView> {
-    if view.held == Some(true) { view.hold.as_ref() } else { None }
+    if view.held == Some(true) { view.lock().hold.as_ref() } else { None }
 }
 
 impl Row {
@@ -228,14 +228,16 @@ fn write_holders(markup: &mut Markup, _published: &Published, view: &TaskView) {
         parts.extend((unnamed > 0).then(|| format!("and {unnamed} more")));
         parts.push(mode(hold));
     }
-    parts.extend(view.witnesses.iter().filter(|witness| witness.role == Role::Master).filter_map(
-        |witness| {
-            let WitnessView { node, holders, .. } = witness;
-            let shown: Vec<&Holder> = holders.as_ref()?.iter().collect();
-            let names = list(shown.iter().map(|holder| holder_label(holder)), NAMED_MAX);
-            (shown != own).then(|| format!("at {}: {names}", escape(node.as_bytes())))
-        },
-    ));
+    parts.extend(
+        view.lock().witnesses.iter().filter(|witness| witness.role == Role::Master).filter_map(
+            |witness| {
+                let WitnessView { node, holders, .. } = witness;
+                let shown: Vec<&Holder> = holders.as_ref()?.iter().collect();
+                let names = list(shown.iter().map(|holder| holder_label(holder)), NAMED_MAX);
+                (shown != own).then(|| format!("at {}: {names}", escape(node.as_bytes())))
+            },
+        ),
+    );
     parts.retain(|part| !part.is_empty());
     match (view.held, parts.is_empty() && own.is_empty()) {
         (_, false) => markup
@@ -447,8 +449,11 @@ mod tests {
             "within the precision of clocks"
         );
         // While the lease is not known, the lifetime observed for this hold is used.
-        let unknown_lease =
-            |read_at, ttl_ms| TaskView { lease_ms: None, ..held("a", 1_000, read_at, ttl_ms) };
+        let unknown_lease = |read_at, ttl_ms| {
+            let mut view = held("a", 1_000, read_at, ttl_ms);
+            view.lock_mut().lease_ms = None;
+            view
+        };
         let told = pulse(50_010, &unknown_lease(50_000, 20_000));
         assert_eq!(told.lease_ms, Some(69_000));
         assert!(!pulse(51_010, &unknown_lease(51_000, 19_000)).differs(&told));
@@ -478,11 +483,11 @@ mod tests {
             |view| view.lost_users = vec![b"anna".to_vec()],
             |view| view.paused = Some(true),
             |view| {
-                view.hold.as_mut().unwrap().holders =
+                view.lock_mut().hold.as_mut().unwrap().holders =
                     [(holder("a"), None), (holder("b"), None)].into()
             },
-            |view| view.hold.as_mut().unwrap().held_ms += 5_000,
-            |view| view.hold.as_mut().unwrap().renewal_overdue_ms = 4_000,
+            |view| view.lock_mut().hold.as_mut().unwrap().held_ms += 5_000,
+            |view| view.lock_mut().hold.as_mut().unwrap().renewal_overdue_ms = 4_000,
             |view| view.last_outage = Some(Past { at: Mono(1), ms: 31_000 }),
         ];
         for change in changed {

@@ -126,7 +126,7 @@ fn write_timeline(
         published.snapshot.at,
         query.window_ms,
     );
-    let holders = view.hold.iter().flat_map(|hold| hold.holders.iter());
+    let holders = view.lock().hold.iter().flat_map(|hold| hold.holders.iter());
     let hosts = holders
         .filter_map(|(holder, host)| Some((holder.client.as_slice(), host.as_deref()?)))
         .collect();

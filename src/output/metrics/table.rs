@@ -162,7 +162,7 @@ fn length<T>(items: &[T]) -> Number {
 
 /// The present hold, if the newest reading says held.
 pub(super) fn hold(task: &TaskView) -> Option<&HoldView> {
-    if task.held == Some(true) { task.hold.as_ref() } else { None }
+    if task.held == Some(true) { task.lock().hold.as_ref() } else { None }
 }
 
 /// A figure of the present hold: 0 while the lock is free, absent while it is unknown.
@@ -421,9 +421,9 @@ pub static TABLE: &[Metric] = &[
     task("lockwatch_lock_reentries", "How often the holder entered the lock again while holding \
         it; absent where the scheme does not count.", |t| hold(t).and_then(reentries)),
     task("lockwatch_lock_waiters", "Waiters for the lock; absent where the scheme has none to \
-        count.", |t| t.waiters.map(Count)),
+        count.", |t| t.lock().waiters.map(Count)),
     task("lockwatch_lock_fencing_token", "The fencing token last given out; absent where the \
-        scheme has none.", |t| t.fencing_token.map(Signed)),
+        scheme has none.", |t| t.lock().fencing_token.map(Signed)),
     task("lockwatch_lock_acquired_timestamp_seconds", "When the present hold began, server's \
         clock; absent when that was not seen.", |t| hold(t)?.acquired.map(instant)),
     task("lockwatch_lock_last_renewal_timestamp_seconds", "When the present hold was last \
@@ -433,9 +433,9 @@ pub static TABLE: &[Metric] = &[
     task("lockwatch_lock_ttl_seconds", "What was left of the lease at the newest reading; absent \
         unless held with a deadline.", |t| hold(t)?.ttl_ms.map(Ms)),
     task("lockwatch_lock_lease_seconds", "Full lifetime of a hold, configured or \
-        learned.", |t| t.lease_ms.map(Ms)),
+        learned.", |t| t.lock().lease_ms.map(Ms)),
     task("lockwatch_lock_renewal_period_seconds", "Pause between two renewals: configured, the \
-        library's rule, or learned.", |t| t.renewal_period_ms.map(Ms)),
+        library's rule, or learned.", |t| t.lock().renewal_period_ms.map(Ms)),
     task("lockwatch_lock_persistent", "1 if held without any TTL, 0 if held with one; absent when \
         not held.", |t| hold(t)?.persistent.map(flag)),
     histogram("lockwatch_lock_renewal_latency_seconds", "How much later than scheduled renewals \
