@@ -90,9 +90,9 @@ pub fn warnings_of_task(view: &TaskView) -> Vec<Condition> {
         view.durations.unwanted_ms,
         view.spec.wind_down_ms,
     )];
-    let hold = view.hold.as_ref();
+    let hold = view.lock().hold.as_ref();
     let overdue_ms = hold.map_or(0, |hold| hold.renewal_overdue_ms);
-    if let Some(period_ms) = view.renewal_period_ms {
+    if let Some(period_ms) = view.lock().renewal_period_ms {
         warnings.push(page(
             "LockwatchRenewalOverdue",
             "renewal_overdue_seconds",

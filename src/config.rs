@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch_judge::spec::{RedisKind, RedisSpec, SchemeKind, TaskSpec, WatchSpec};
+use lockwatch_judge::spec::{RedisSpec, SchemeKind, TaskSpec, WatchSpec};
+use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::store::Store;
 pub use lockwatch_watch::redis::store::{
     AllowedHost, Cluster as ClusterConfig, HostPort, Peers, Sentinels as SentinelConfig, Servers,
@@ -195,12 +196,12 @@ impl Config {
     pub fn watch_spec(&self, epoch: u32) -> WatchSpec {
         let redis_spec = |redis: &RedisConfig| RedisSpec {
             name: Arc::clone(&redis.name),
-            kind: redis.servers.kind(),
+            kind: redis.servers.kind().name().into(),
+            authority: redis.servers.kind().authority(),
             addresses: redis.servers.configured().iter().map(|at| at.to_string().into()).collect(),
             db: redis.db,
             interval_ms: ms(redis.interval),
             timeout_ms: ms(redis.timeout),
-            assume_master: redis.assume_master,
         };
         WatchSpec {
             redises: self.redises.iter().map(redis_spec).collect(),

@@ -294,14 +294,13 @@ mod tests {
     use lockwatch_judge::input::{NodeNews, NodeNewsKind, Outcome, Sample, Standing};
     use lockwatch_judge::reading::Unknown;
     use lockwatch_judge::snapshot::TaskView;
-    use lockwatch_judge::spec::{
-        LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec,
-    };
+    use lockwatch_judge::spec::{LockSpec, RedisIndex, RedisSpec, SchemeKind, TaskIndex, TaskSpec};
+    use lockwatch_watch::redis::RedisKind;
 
     use crate::published::Unanswered;
 
     fn redis() -> RedisSpec {
-        RedisSpec::new("main", RedisKind::Standalone, &["127.0.0.1:6379"])
+        RedisKind::Standalone.store("main", &["127.0.0.1:6379"])
     }
 
     /// Starts an engine. Returns its inputs, its snapshots and its task.

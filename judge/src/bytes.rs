@@ -4,10 +4,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use serde::de::DeserializeOwned;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use crate::reading::{Switch, Unknown};
 
 /// Bytes, or a type that contains some.
 pub(crate) trait Bytes: Sized {
@@ -77,14 +76,14 @@ impl<T: Bytes> Bytes for Option<T> {
     }
 }
 
-impl<T: Bytes> Bytes for Result<T, Unknown> {
-    type Written = Result<T::Written, Unknown>;
+impl<T: Bytes, E: Copy + Serialize + DeserializeOwned> Bytes for Result<T, E> {
+    type Written = Result<T::Written, E>;
 
     fn written(&self) -> Self::Written {
         self.as_ref().map(T::written).map_err(|why| *why)
     }
 
-    fn read(written: Self::Written) -> Option<Result<T, Unknown>> {
+    fn read(written: Self::Written) -> Option<Result<T, E>> {
         written.map_or_else(|why| Some(Err(why)), |written| T::read(written).map(Ok))
     }
 }
@@ -98,17 +97,5 @@ impl<A: Bytes, B: Bytes> Bytes for (A, B) {
 
     fn read(written: Self::Written) -> Option<(A, B)> {
         Some((A::read(written.0)?, B::read(written.1)?))
-    }
-}
-
-impl Bytes for Switch {
-    type Written = Switch;
-
-    fn written(&self) -> Switch {
-        self.clone()
-    }
-
-    fn read(written: Switch) -> Option<Switch> {
-        Some(written)
     }
 }

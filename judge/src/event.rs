@@ -229,6 +229,12 @@ pub struct Party {
     pub node: Option<Arc<str>>,
 }
 
+impl Party {
+    pub(crate) fn of(holder: &Holder, node: Option<&Arc<str>>) -> Party {
+        Party { holder: holder.clone(), node: node.cloned() }
+    }
+}
+
 /// The effect of a change of generation on the watched locks of a redis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailoverReport {

@@ -4,10 +4,47 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::generation::Delta;
 use crate::input::Generation;
-use crate::spec::RedisKind;
-use crate::time::Mono;
+use crate::spec::Authority;
+use crate::time::{Mono, ServerTime, to_i64};
+
+/// Maximum difference in milliseconds between two readings of one deadline on a server that reports
+/// only the remaining time.
+pub(crate) const NOISE_MS: i64 = 2;
+/// A first "free" must be seen again after at least this time.
+pub(crate) const CONFIRM_AFTER_MS: u64 = 250;
+
+/// The times of one reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// When the request was sent.
+    pub sent: Mono,
+    /// The server's clock before it.
+    pub first: ServerTime,
+    /// The server's clock after it.
+    pub last: ServerTime,
+}
+
+impl Seen {
+    /// Converts an instant of the agent's clock to the server's, relative to this reading.
+    pub(crate) fn server_of(self, instant: Mono) -> ServerTime {
+        let later_ms = to_i64(instant.since_ms(self.sent));
+        self.first.plus_ms(if later_ms > 0 {
+            later_ms
+        } else {
+            -to_i64(self.sent.since_ms(instant))
+        })
+    }
+
+    /// Converts a server time to the agent's clock, relative to this reading.
+    pub(crate) fn mono_of(self, instant: ServerTime) -> Mono {
+        let ago_ms = self.first.since_ms(instant);
+        match u64::try_from(ago_ms) {
+            Ok(ago_ms) => self.sent.minus_ms(ago_ms),
+            Err(_) => self.sent.plus_ms(ago_ms.unsigned_abs()),
+        }
+    }
+}
 
 /// The origin of one accepted reading.
 #[derive(Clone, Debug)]
@@ -21,7 +58,7 @@ pub(crate) struct Origin {
     pub(crate) histories: Arc<Vec<Vec<u8>>>,
     /// Bytes of the generation's history written when the reading ended.
     pub(crate) offset: Option<u64>,
-    pub(crate) kind: RedisKind,
+    pub(crate) authority: Authority,
 }
 
 impl Origin {
@@ -41,40 +78,17 @@ impl Origin {
         (!Arc::ptr_eq(before, now) && old.node == self.node && before.run_id != now.run_id)
             .then_some(before)
     }
-
-    /// What may have happened to the data from `old` to `self`.
-    pub(crate) fn since(&self, old: &Origin) -> Delta {
-        match (&old.generation, &self.generation) {
-            (Some(before), Some(now)) if Arc::ptr_eq(before, now) => Delta::default(),
-            (Some(before), Some(now)) => {
-                let moved = old.node != self.node;
-                Delta::between(before, old.offset, now, moved, self.kind)
-            }
-            // A server that does not report its generation proves nothing, but another server still
-            // is another server.
-            _ if old.node != self.node => Delta::of_another_server(self.kind),
-            _ => Delta::default(),
-        }
-    }
 }
 
-/// The data that one process passed to the next at the same address.
-#[derive(Clone, Debug)]
-pub(crate) struct Continued {
-    pub(crate) by: Arc<Generation>,
-    /// The next process began with everything written up to this instant, because stored data are a
-    /// copy from one moment.
-    pub(crate) until: Mono,
-}
-
-impl Continued {
-    /// Whether a reading from `old` comes from that process.
-    pub(crate) fn left_by(&self, old: &Origin) -> bool {
-        old.generation.as_ref().is_some_and(|old| old.run_id == self.by.run_id)
-    }
-}
-
-/// How the data changed between two readings. Without an earlier reading, no change is known.
-pub(crate) fn delta(old: Option<&Origin>, new: &Origin) -> Delta {
-    old.map_or_else(Delta::default, |old| new.since(old))
+/// When a deadline was set, if it was set with this lease. The instant must lie between the two
+/// readings.
+pub(crate) fn set_between(
+    deadline: ServerTime,
+    lease_ms: u64,
+    before: Seen,
+    after: Seen,
+) -> Option<ServerTime> {
+    let instant = deadline.plus_ms(-to_i64(lease_ms));
+    let possible = before.first.plus_ms(-NOISE_MS)..=after.last.plus_ms(NOISE_MS);
+    possible.contains(&instant).then_some(instant)
 }

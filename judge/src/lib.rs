@@ -33,31 +33,25 @@ mod named;
 #[cfg(feature = "serde")]
 mod bytes;
 mod clocks;
-mod earlier;
+mod continuity;
 pub mod event;
 mod evidence;
-mod failover_report;
-mod generation;
 pub mod histogram;
 pub mod input;
-mod lock;
-mod lost;
-mod node;
+mod kinds;
 pub mod reading;
-mod redis;
-mod renewal;
 pub mod snapshot;
 pub mod spec;
-mod split;
+mod splits;
 pub mod state;
+mod store;
 mod switches;
 mod task;
 pub mod time;
 pub mod verdict;
-mod witness;
 
-pub use split::clients_meet;
-pub use witness::PHANTOM_MS;
+pub use reading::clients_meet;
+pub use splits::PHANTOM_MS;
 
 #[cfg(test)]
 #[path = "../tests/truth/mod.rs"]

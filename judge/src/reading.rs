@@ -278,6 +278,11 @@ impl Holder {
     }
 }
 
+/// Whether an instance is in both lists.
+pub fn clients_meet(a: &[Holder], b: &[Holder]) -> bool {
+    a.iter().any(|holder| b.iter().any(|other| other.client == holder.client))
+}
+
 fn split_at_last_colon(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = bytes.iter().rposition(|byte| *byte == b':')?;
     Some((bytes.get(..colon)?, bytes.get(colon + 1..)?))
@@ -374,8 +379,37 @@ pub enum Switch {
         #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
         value: Vec<u8>,
         /// The codec that would have decoded it, if any.
-        fits: Option<crate::spec::Codec>,
+        fits: Option<Codec>,
     },
+}
+
+#[cfg(feature = "serde")]
+impl crate::bytes::Bytes for Switch {
+    type Written = Switch;
+
+    fn written(&self) -> Switch {
+        self.clone()
+    }
+
+    fn read(written: Switch) -> Option<Switch> {
+        Some(written)
+    }
+}
+
+named! {
+    /// The encoding of switches.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+    pub enum Codec {
+        /// The text itself.
+        Raw = "raw",
+        /// A JSON scalar.
+        Json = "json",
+        /// Java serialization (Spring's default).
+        Jdk = "jdk",
+        /// Kryo 5 (Redisson's default).
+        Kryo5 = "kryo5",
+    }
 }
 
 /// The progress at one instant.

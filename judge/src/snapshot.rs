@@ -11,7 +11,9 @@ pub use self::tasks::{Iter, TaskViews};
 use crate::event::{End, Fate, Party, SplitKind};
 use crate::histogram::Histogram;
 use crate::input::{Generation, Role, SentinelWord, WakeUps};
-use crate::reading::{Holder, Mode, Unknown, User};
+pub use crate::kinds::KindView;
+pub use crate::kinds::lock::view::{HeldBy, HoldView, LockView, RENEWALS_KEPT, WitnessView};
+use crate::reading::{Holder, Unknown, User};
 use crate::spec::{Codec, RedisSpec, TaskSpec};
 use crate::time::{Mono, ServerTime};
 use crate::verdict::{Facts, LockFact, Rule, Verdict, Wanted};
@@ -66,20 +68,10 @@ pub struct TaskView {
     pub unknown: Option<Unknown>,
     /// The server that the newest accepted reading came from.
     pub node: Option<Arc<str>>,
-    /// What the other servers show, as evidence only.
-    pub witnesses: Vec<WitnessView>,
     /// When the request of the newest accepted reading was sent.
     pub last_reading: Option<Mono>,
-    /// The present hold; `None` unless `held` is true.
-    pub hold: Option<HoldView>,
-    /// Number of waiters, if known.
-    pub waiters: Option<u64>,
-    /// The newest fencing token, if known.
-    pub fencing_token: Option<i64>,
-    /// Full lifetime of a hold, if configured or learned.
-    pub lease_ms: Option<u64>,
-    /// Pause between two renewals, if configured, learned or given by the library's rule.
-    pub renewal_period_ms: Option<u64>,
+    /// What is specific to the kind of guard.
+    pub kind: KindView,
     /// When the progress was last seen to move, on the server's clock.
     pub progress_moved: Option<ServerTime>,
     /// Why there is no progress to judge by (`Some(None)`: it is absent).
@@ -95,9 +87,6 @@ pub struct TaskView {
     pub splits: Vec<SplitView>,
     /// Alerts of this task shall wait; `None` when no pause is configured or it cannot be read.
     pub paused: Option<bool>,
-    /// Instants of the newest renewals of this lock, by any holder, oldest first; at most
-    /// [`RENEWALS_KEPT`].
-    pub renewals: Arc<[Mono]>,
     /// The gap that ended last.
     pub last_handover: Option<Past>,
     /// The outage that ended last.
@@ -106,6 +95,20 @@ pub struct TaskView {
     pub durations: Durations,
     /// Sums and counts since the task was configured. Views share one copy while it is unchanged.
     pub totals: Arc<Totals>,
+}
+
+impl TaskView {
+    /// The lock that guards the task.
+    pub fn lock(&self) -> &LockView {
+        let KindView::Lock(lock) = &self.kind;
+        lock
+    }
+
+    /// The same, to be changed.
+    pub fn lock_mut(&mut self) -> &mut LockView {
+        let KindView::Lock(lock) = &mut self.kind;
+        lock
+    }
 }
 
 /// The basis of a verdict. [`crate::verdict::trace`] lists the rules that were considered for it.
@@ -139,21 +142,6 @@ pub struct SplitView {
     pub lasted_ms: u64,
 }
 
-/// What a non-deciding server shows of a lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WitnessView {
-    /// The server.
-    pub node: Arc<str>,
-    /// The role that it reports.
-    pub role: Role,
-    /// When the request was sent.
-    pub at: Mono,
-    /// The holders that it shows; `None` when it shows none.
-    pub holders: Option<Vec<Holder>>,
-    /// For a replica: how far its deadline is behind; `None` when unknown.
-    pub behind_ms: Option<u64>,
-}
-
 /// A switch and its user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchView {
@@ -163,38 +151,6 @@ pub struct SwitchView {
     pub on: Option<bool>,
     /// The codec that would decode an undecodable value.
     pub fits: Option<Codec>,
-}
-
-/// Holders, each with its host if known.
-pub type HeldBy = Arc<[(Holder, Option<Vec<u8>>)]>;
-
-/// The present hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HoldView {
-    /// Whether holders exclude each other.
-    pub mode: Mode,
-    /// The holders, with their hosts if known. All views of the hold share one copy.
-    pub holders: HeldBy,
-    /// Readers that died but still block writers.
-    pub ghosts: u32,
-    /// When the lock was acquired, on the server's clock; `None` when its start was not seen.
-    pub acquired: Option<ServerTime>,
-    /// Minimum duration of the hold so far.
-    pub held_ms: u64,
-    /// When the lock was last renewed, on the server's clock.
-    pub last_renewal: Option<ServerTime>,
-    /// When the lease ends, on the server's clock.
-    pub deadline: Option<ServerTime>,
-    /// Remaining lease at the newest reading.
-    pub ttl_ms: Option<u64>,
-    /// Held without a TTL; `None` when the deadline was torn.
-    pub persistent: Option<bool>,
-    /// Delay of the newest renewal.
-    pub last_renewal_latency_ms: Option<u64>,
-    /// Remaining TTL when the newest renewal landed.
-    pub last_renewal_margin_ms: Option<u64>,
-    /// Delay of the next renewal so far; 0 when it is not late, or when this hold is not renewed.
-    pub renewal_overdue_ms: u64,
 }
 
 /// Durations of present conditions, as of the newest evidence. 0 when the condition does not hold;
@@ -251,9 +207,6 @@ pub struct Totals {
     /// Renewal latencies.
     pub renewal_latency: Histogram,
 }
-
-/// Most instants of renewals that are kept of a task: enough for a drawing of some minutes.
-pub const RENEWALS_KEPT: usize = 48;
 
 /// Bounds of handovers: a release is taken over in milliseconds, a crash costs a lease.
 pub const HANDOVER_BOUNDS_MS: [u64; Histogram::BUCKETS] =

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
+pub use crate::reading::Codec;
 use crate::reading::Holder;
 
 /// A Redis key: any bytes.
@@ -57,8 +58,10 @@ pub fn position_of<T>(
 pub struct RedisSpec {
     /// Its name in the configuration: the label `redis`.
     pub name: Arc<str>,
-    /// How its servers are organised.
-    pub kind: RedisKind,
+    /// The kind of store, for display only.
+    pub kind: Arc<str>,
+    /// Who decides about its locks.
+    pub authority: Authority,
     /// The configured servers, `host:port` (for Sentinel: the Sentinels).
     pub addresses: Vec<Arc<str>>,
     /// Database number.
@@ -67,9 +70,6 @@ pub struct RedisSpec {
     pub interval_ms: u64,
     /// A reply older than this is no evidence, in milliseconds.
     pub timeout_ms: u64,
-    /// Whether the user attests the server's role, because the server refuses both `ROLE` and
-    /// `INFO`.
-    pub assume_master: bool,
 }
 
 impl RedisSpec {
@@ -78,34 +78,49 @@ impl RedisSpec {
     /// Default of [`RedisSpec::timeout_ms`].
     pub const TIMEOUT_MS: u64 = 3_000;
 
-    /// A redis with default settings.
-    pub fn new(name: &str, kind: RedisKind, addresses: &[&str]) -> RedisSpec {
+    /// A store with default settings, of a kind without a name.
+    pub fn new(name: &str, authority: Authority, addresses: &[&str]) -> RedisSpec {
         RedisSpec {
             name: name.into(),
-            kind,
+            kind: "".into(),
+            authority,
             addresses: addresses.iter().map(|address| Arc::from(*address)).collect(),
             db: 0,
             interval_ms: RedisSpec::INTERVAL_MS,
             timeout_ms: RedisSpec::TIMEOUT_MS,
-            assume_master: false,
         }
     }
 }
 
-named! {
-    /// How the servers of one redis are organised, and what determines the deciding one.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
-    pub enum RedisKind {
-        /// One server. It decides while it reports that it is master.
-        Standalone = "standalone",
-        /// A master and its replicas without Sentinel. The server that reports that it is master
-        /// decides.
-        Replicated = "replicated",
-        /// The majority of the configured Sentinels names the master, which decides.
-        Sentinel = "sentinel",
-        /// The master of a key's slot decides.
-        Cluster = "cluster",
+/// Who decides about the locks of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct Authority {
+    /// There is only one server. No client waits for another one to have its lock, and none shows
+    /// it otherwise.
+    pub alone: bool,
+    /// Somebody else says which servers there are and which of them decide. If not, they are the
+    /// configured ones.
+    pub announced: bool,
+    /// Each of several servers decides about locks of its own. A lock that another one decides
+    /// about has moved there, and lost nothing.
+    pub divided: bool,
+}
+
+impl Authority {
+    /// The only server decides.
+    pub const ALONE: Authority = Authority { alone: true, announced: false, divided: false };
+    /// Of the configured servers, the one decides that says so.
+    pub const SELF_DECLARED: Authority =
+        Authority { alone: false, announced: false, divided: false };
+    /// Somebody else says which server decides.
+    pub const ANNOUNCED: Authority = Authority { alone: false, announced: true, divided: false };
+    /// Somebody else says which server decides about which lock.
+    pub const DIVIDED: Authority = Authority { alone: false, announced: true, divided: true };
+
+    /// Whether nothing but the servers' own words tells which of several decides.
+    pub(crate) fn self_declared(self) -> bool {
+        !self.alone && !self.announced
     }
 }
 
@@ -292,22 +307,6 @@ pub enum WantedSource {
     Always,
     /// Wanted at no time.
     Never,
-}
-
-named! {
-    /// The encoding of switches.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
-    pub enum Codec {
-        /// The text itself.
-        Raw = "raw",
-        /// A JSON scalar.
-        Json = "json",
-        /// Java serialization (Spring's default).
-        Jdk = "jdk",
-        /// Kryo 5 (Redisson's default).
-        Kryo5 = "kryo5",
-    }
 }
 
 /// A value that the work itself changes.

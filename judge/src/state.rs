@@ -5,16 +5,17 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::continuity::generation::Continued;
 use crate::event::{Event, EventKind, Subject};
-use crate::evidence::{Continued, Origin};
+use crate::evidence::Origin;
 use crate::input::{Attestation, Input, NodeNews, Outcome, Sample, Standing, Topology};
 use crate::reading::{
     Beside, ClaimsReading, LockReading, PauseReading, ProgressReading, SwitchesReading,
     TaskReading, Unknown,
 };
-use crate::redis::{Redis, RedisEvent};
 use crate::snapshot::{Changed, NodeView, RedisView, Snapshot, TaskViews, WitnessView};
-use crate::spec::{RedisIndex, RedisKind, RedisSpec, TaskIndex, TaskSpec, WatchSpec};
+use crate::spec::{RedisIndex, RedisSpec, TaskIndex, TaskSpec, WatchSpec};
+use crate::store::{Redis, RedisEvent};
 use crate::task::{Accepted, Log, Task};
 use crate::time::{Mono, ServerTime};
 
@@ -71,10 +72,10 @@ impl State {
     /// The view as of `at`.
     pub fn snapshot(&mut self, at: Mono) -> Snapshot {
         let mut redises = self.renew(at, Changed::Figures);
-        if self.redises.iter().any(|redis| redis.spec.kind != RedisKind::Standalone) {
-            for view in self.views.iter().filter(|view| !view.witnesses.is_empty()) {
+        if self.redises.iter().any(|redis| !redis.spec.authority.alone) {
+            for view in self.views.iter().filter(|view| !view.lock().witnesses.is_empty()) {
                 if let Some(redis) = redises.get_mut(usize::from(view.spec.redis.0)) {
-                    add_lag(&mut redis.nodes, &view.witnesses);
+                    add_lag(&mut redis.nodes, &view.lock().witnesses);
                 }
             }
         }
@@ -492,7 +493,7 @@ fn renewed_redis(old: &mut Vec<Redis>, spec: &RedisSpec) -> Redis {
         return Redis::new(spec.clone());
     };
     let known = old.swap_remove(position);
-    let place = |spec: &RedisSpec| (spec.kind, spec.addresses.clone(), spec.db);
+    let place = |spec: &RedisSpec| (spec.authority, spec.addresses.clone(), spec.db);
     if place(&known.spec) == place(spec) {
         known.configured(spec.clone())
     } else {

@@ -3,8 +3,8 @@
 
 use alloc::vec::Vec;
 
-use crate::generation::{Delta, Mark};
-use crate::lock::CONFIRM_AFTER_MS;
+use crate::continuity::generation::{Delta, Mark};
+use crate::evidence::CONFIRM_AFTER_MS;
 use crate::reading::{self, Switch, SwitchesReading, Unknown, User};
 use crate::spec::{WantedSource, WantedSpec};
 use crate::time::Mono;

@@ -8,24 +8,23 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::clocks::{BlindClock, GapClock, Holding, OutageClock, ProgressClock, UnwantedClock};
+use crate::continuity::failover_report::Overlap;
+use crate::continuity::generation::{Continued, Delta, Mark};
+use crate::continuity::lost::{Expired, Parts};
 use crate::event::{End, EventKind, Fate};
-use crate::evidence::{Continued, Origin, delta};
-use crate::generation::{Delta, Mark};
+use crate::evidence::{Origin, Seen};
 use crate::input::{Attestation, Sample, Standing};
-use crate::lock::{self, Context, Lock};
-use crate::lost::{Expired, Parts};
+use crate::kinds::lock::{self, Context, Lock};
 use crate::reading::{
     Beside, ClaimsReading, Held, HostsReading, LockReading, PauseReading, ProgressReading, Switch,
     SwitchesReading, TaskReading, Unknown,
 };
-use crate::renewal::Seen;
 use crate::snapshot::{HeldBy, Judged, Past, Totals};
-use crate::spec::{RedisKind, TaskSpec};
-use crate::split::{Claims, Overlap, Splits};
+use crate::spec::{Authority, TaskSpec};
+use crate::splits::{Claims, Limits, PHANTOM_MS, Splits, Witnesses, Word};
 use crate::switches::{self, Switches};
 use crate::time::{Mono, ServerTime};
 use crate::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge};
-use crate::witness::{Limits, PHANTOM_MS, Witnesses, Word};
 
 /// Slack in milliseconds beyond two sweeps. Readings of two servers that are further apart do not
 /// contradict each other.
@@ -139,7 +138,7 @@ impl Accepted<'_> {
 
     /// How the data changed since a reading from `old`.
     fn delta(&self, old: Option<&Origin>) -> Delta {
-        let delta = delta(old, self.origin);
+        let delta = Delta::since(old, self.origin);
         let continued =
             self.continued.filter(|continued| old.is_some_and(|old| continued.left_by(old)));
         continued.map_or(delta, |continued| delta.beginning_with(continued.until))
@@ -444,7 +443,7 @@ impl Task {
     /// The conclusion that the lock's reading allows. If only the servers themselves report which
     /// one is master, a free lock proves nothing while another master shows it held.
     fn judged(&self, reading: &LockReading, batch: Accepted<'_>) -> LockReading {
-        let contradicted = batch.origin.kind == RedisKind::Replicated
+        let contradicted = batch.origin.authority.self_declared()
             && *reading == LockReading::Free
             && self.witnesses.held_elsewhere(&batch.origin.node, self.limits(batch), batch.sent);
         if contradicted { LockReading::Unknown(Unknown::TwoMasters) } else { reading.clone() }
@@ -458,13 +457,13 @@ impl Task {
         Limits {
             fresh_ms: batch.interval_ms.saturating_mul(2).saturating_add(FRESH_SLACK_MS),
             settle_ms: self.spec.settle_ms,
-            kind: batch.origin.kind,
+            authority: batch.origin.authority,
         }
     }
 
     /// Compares this server's reading with those of the others.
     fn follow_witnesses(&mut self, reading: &LockReading, batch: Accepted<'_>, log: &mut Log<'_>) {
-        if batch.origin.kind == RedisKind::Standalone && self.witnesses.is_empty() {
+        if batch.origin.authority.alone && self.witnesses.is_empty() {
             return;
         }
         let lease_ms = match reading {
@@ -481,10 +480,10 @@ impl Task {
             steady_replica_ms: batch.interval_ms.saturating_mul(15) / 2,
             fresh_ms: self.limits(batch).fresh_ms,
         };
-        match batch.origin.kind {
+        match batch.origin.authority.alone {
             // There may have been others under an earlier configuration.
-            RedisKind::Standalone => self.witnesses.retain(&[]),
-            _ => self.witnesses.observe(reading, word),
+            true => self.witnesses.retain(&[]),
+            false => self.witnesses.observe(reading, word),
         }
         let news = self.splits.observe_masters(&self.witnesses, self.limits(batch), batch.sent);
         self.tell_splits(news, log);
@@ -714,9 +713,9 @@ fn ttl_ms(reading: &LockReading, now: ServerTime) -> Option<u64> {
 }
 
 /// Whether a hold seen at `at` cannot be a phantom.
-fn proven(hold: &lock::Hold, at: Mono, kind: RedisKind) -> bool {
+fn proven(hold: &lock::Hold, at: Mono, authority: Authority) -> bool {
     // Without replicas, no client waits for any.
-    kind == RedisKind::Standalone || hold.deadlines.renewed || at.since_ms(hold.began) >= PHANTOM_MS
+    authority.alone || hold.deadlines.renewed || at.since_ms(hold.began) >= PHANTOM_MS
 }
 
 /// The fate of a hold that existed before.

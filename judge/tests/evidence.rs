@@ -8,12 +8,13 @@ use lockwatch_judge::reading::{
     Beside, Extras, LockReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
-    Codec, LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec,
-    WantedSource, WantedSpec, WatchSpec,
+    Codec, LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec,
+    WatchSpec,
 };
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 use lockwatch_judge::verdict::Wanted;
+use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::accept::{Caps, RoleCheck, Timing, attestation, footer, witness};
 use lockwatch_watch::redis::read::{Round, Scope, TaskRead};
 use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
@@ -209,7 +210,7 @@ fn of_too_many_switches_none_is_lost_that_is_not_read() {
 
 /// A state that watches one task with switches.
 fn watching() -> State {
-    let redis = RedisSpec::new("main", RedisKind::Standalone, &["a:6379"]);
+    let redis = RedisKind::Standalone.store("main", &["a:6379"]);
     let mut state = State::new();
     let spec = WatchSpec { redises: vec![redis], tasks: vec![task()], epoch: 1 };
     state.step(Mono(0), Input::Config(Arc::new(spec)));

@@ -17,11 +17,12 @@ use lockwatch_judge::reading::{
 };
 use lockwatch_judge::snapshot::{Durations, Snapshot, TaskView, Totals};
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec,
-    SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, TaskIndex,
+    TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{Mono, ServerTime};
+use lockwatch_watch::redis::RedisKind;
 
 mod invariants;
 
@@ -92,8 +93,7 @@ struct Server {
 impl World {
     fn new(seed: u64) -> World {
         let mut dice = Dice::new(seed);
-        let kinds =
-            [RedisKind::Standalone, RedisKind::Replicated, RedisKind::Sentinel, RedisKind::Cluster];
+        let kinds = RedisKind::ALL;
         let kind = kinds[(seed % 4) as usize];
         let spec = Arc::new(watch_spec(&mut dice, kind, 1));
         let server = Server {
@@ -119,7 +119,7 @@ impl World {
     }
 
     fn kind(&self) -> RedisKind {
-        self.spec.redises.first().map_or(RedisKind::Standalone, |redis| redis.kind)
+        self.spec.redises.first().and_then(RedisKind::of).unwrap_or(RedisKind::Standalone)
     }
 
     /// The clock of server `at`.
@@ -462,7 +462,7 @@ fn holder(who: u64, entries: u32, secret: bool) -> Holder {
 }
 
 fn watch_spec(dice: &mut Dice, kind: RedisKind, epoch: u32) -> WatchSpec {
-    let redis = RedisSpec::new("main", kind, &NODES[..1]);
+    let redis = kind.store("main", &NODES[..1]);
     let mut names = ["d", "b", "a", "c"];
     names.rotate_left(dice.below(4) as usize);
     let tasks = names
@@ -673,7 +673,7 @@ fn is_masters(event: &Event) -> bool {
 /// The state of the lock by the newest reading, without the details of a hold other than its
 /// holder.
 fn known(view: &TaskView) -> impl PartialEq + use<> {
-    (view.held, view.hold.clone(), view.unknown, view.node.clone())
+    (view.held, view.lock().hold.clone(), view.unknown, view.node.clone())
 }
 
 /// The durations and counts of the lock, without blindness and splits.

@@ -10,11 +10,12 @@ use lockwatch_judge::reading::{
     TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
-    Codec, LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec,
-    WantedSource, WantedSpec, WatchSpec,
+    Codec, LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec,
+    WatchSpec,
 };
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{Mono, ServerTime};
+use lockwatch_watch::redis::RedisKind;
 
 mod truth;
 
@@ -36,8 +37,7 @@ impl Agent {
     /// Watches two locks, the second on the same redis or on its own, and Anna's switch for the
     /// first.
     fn new(redises: u16) -> Agent {
-        let redis =
-            |number| RedisSpec::new(&format!("redis-{number}"), RedisKind::Standalone, &["a:6379"]);
+        let redis = |number| RedisKind::Standalone.store(&format!("redis-{number}"), &["a:6379"]);
         let task = |name: &str, redis, wanted| {
             let lock = LockSpec::new(name.as_bytes(), SchemeKind::Redisson);
             Arc::new(TaskSpec { wanted, ..TaskSpec::new(name, RedisIndex(redis), lock) })

@@ -13,19 +13,20 @@ use lockwatch_judge::reading::{
     SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec,
+    ClaimsSpec, Codec, LockSpec, RedisIndex, RedisSpec, SchemeKind, TaskIndex, TaskSpec,
     WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{Mono, ServerTime};
 use lockwatch_judge::verdict::Verdict;
+use lockwatch_watch::redis::RedisKind;
 
 mod truth;
 
 use truth::rule;
 
 fn state(kind: RedisKind) -> State {
-    let redis = RedisSpec::new("main", kind, &["a:6379"]);
+    let redis = kind.store("main", &["a:6379"]);
     let task =
         TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
     let mut state = State::new();
@@ -251,7 +252,7 @@ fn whether_a_lease_had_run_out_is_judged_when_the_answer_was_made() {
 
 /// A reload with other hashes beside the same lock.
 fn reloaded(state: &mut State, epoch: u32, at: u64, claims: Option<&str>, hosts: Option<&str>) {
-    let redis = RedisSpec::new("main", RedisKind::Standalone, &["a:6379"]);
+    let redis = RedisKind::Standalone.store("main", &["a:6379"]);
     let key = |name: &str| name.as_bytes().to_vec();
     let task = TaskSpec {
         claims: claims.map(|name| ClaimsSpec { key: key(name), fresh_for_ms: 10_000 }),
@@ -311,7 +312,7 @@ fn other_claims_that_cannot_be_read_are_told_anew() {
 fn without_any_news_claims_and_pause_are_unknown() {
     let _rule = rule("16 freshness");
     let mut state = State::new();
-    let redises = vec![RedisSpec::new("main", RedisKind::Standalone, &["a:6379"])];
+    let redises = vec![RedisKind::Standalone.store("main", &["a:6379"])];
     let task = TaskSpec {
         claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
         paused_until: Some(b"pause".to_vec()),
@@ -347,7 +348,7 @@ fn a_pause_on_a_server_that_is_silent_is_not_known() {
         paused_until: Some(b"pause".to_vec()),
         ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
     };
-    let redises = vec![RedisSpec::new("main", RedisKind::Cluster, &["a:6379"])];
+    let redises = vec![RedisKind::Cluster.store("main", &["a:6379"])];
     let mut state = State::new();
     state.step(
         Mono(0),
@@ -375,7 +376,19 @@ fn hosts_that_are_configured_no_more_are_forgotten() {
     };
     let host = |state: &mut State, at| {
         let snapshot = state.snapshot(Mono(at));
-        snapshot.tasks.first().unwrap().hold.as_ref().unwrap().holders.first().unwrap().1.clone()
+        snapshot
+            .tasks
+            .first()
+            .unwrap()
+            .lock()
+            .hold
+            .as_ref()
+            .unwrap()
+            .holders
+            .first()
+            .unwrap()
+            .1
+            .clone()
     };
     reloaded(&mut state, 1, 0, None, Some("hosts"));
     beside(&mut state, 1, 1_000, named("wms-1"));
@@ -398,7 +411,7 @@ fn hosts_that_cannot_be_read_are_a_warning() {
             _ => None,
         });
         let view = state.snapshot(Mono(at)).tasks.first().unwrap().clone();
-        let host = view.hold.as_ref().unwrap().holders.first().unwrap().1.clone();
+        let host = view.lock().hold.as_ref().unwrap().holders.first().unwrap().1.clone();
         (told.collect::<Vec<_>>(), view.hosts_unknown, host.is_some())
     };
     reloaded(&mut state, 1, 0, None, Some("hosts"));
@@ -424,7 +437,7 @@ fn no_gap_counts_while_the_switches_on_another_server_are_off() {
         wanted: Some(wanted),
         ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
     };
-    let redises = vec![RedisSpec::new("main", RedisKind::Cluster, &["a:6379"])];
+    let redises = vec![RedisKind::Cluster.store("main", &["a:6379"])];
     let mut state = State::new();
     state.step(
         Mono(0),
@@ -468,7 +481,7 @@ fn a_read_that_does_not_ask_for_waiters_keeps_them() {
             readings: vec![(TaskIndex(0), reading)],
         };
         says(state, at, "a:6379", outcome);
-        state.snapshot(Mono(at)).tasks.first().unwrap().waiters
+        state.snapshot(Mono(at)).tasks.first().unwrap().lock().waiters
     };
     assert_eq!(waiters(&mut state, 1_000, Some(2)), Some(2));
     assert_eq!(waiters(&mut state, 1_260, None), Some(2));
@@ -480,7 +493,7 @@ fn a_read_that_does_not_ask_for_waiters_keeps_them() {
 fn the_same_key_in_another_database_is_another_lock() {
     let mut state = state(RedisKind::Standalone);
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
-    let redis = RedisSpec { db: 1, ..RedisSpec::new("main", RedisKind::Standalone, &["a:6379"]) };
+    let redis = RedisSpec { db: 1, ..RedisKind::Standalone.store("main", &["a:6379"]) };
     let task =
         TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
     let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
@@ -502,8 +515,9 @@ fn a_server_that_is_gone_is_no_witness_any_more() {
     told_of_two(&mut state);
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     answers(&mut state, 1_001, ("b:6379", "b"), Standing::Witness, 1_000, "A");
-    let witnesses =
-        |state: &mut State| state.snapshot(Mono(2_000)).tasks.first().unwrap().witnesses.len();
+    let witnesses = |state: &mut State| {
+        state.snapshot(Mono(2_000)).tasks.first().unwrap().lock().witnesses.len()
+    };
     assert_eq!(witnesses(&mut state), 1);
     let nodes: Vec<Arc<str>> = vec![Arc::from("a:6379")];
     let (redis, sentinels) = (RedisIndex(0), Vec::new());
@@ -524,9 +538,8 @@ fn a_server_that_is_gone_is_no_witness_any_more() {
 fn the_topology_of_another_redis_takes_no_witness_away() {
     let _rule = rule("13 series");
     let mut state = State::new();
-    let redises = ["main", "other"]
-        .map(|name| RedisSpec::new(name, RedisKind::Replicated, &["a:6379"]))
-        .to_vec();
+    let redises =
+        ["main", "other"].map(|name| RedisKind::Replicated.store(name, &["a:6379"])).to_vec();
     let task =
         TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
     state.step(
@@ -547,7 +560,7 @@ fn the_topology_of_another_redis_takes_no_witness_away() {
         uncovered_slots: 0,
     };
     state.step(Mono(1_500), Input::Topology(topology));
-    assert_eq!(state.snapshot(Mono(2_000)).tasks.first().unwrap().witnesses.len(), 1);
+    assert_eq!(state.snapshot(Mono(2_000)).tasks.first().unwrap().lock().witnesses.len(), 1);
 }
 
 /// The server that answers after a failure may know less than the one before, so a difference is no
@@ -559,7 +572,7 @@ fn a_claim_that_differs_after_a_silence_is_no_sign_of_life() {
         claims,
         ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
     };
-    let redises = vec![RedisSpec::new("main", RedisKind::Cluster, &["a:6379"])];
+    let redises = vec![RedisKind::Cluster.store("main", &["a:6379"])];
     let mut state = State::new();
     state.step(
         Mono(0),
@@ -590,7 +603,7 @@ fn a_claim_that_differs_after_a_step_of_its_servers_clock_is_no_sign_of_life() {
     let paused_until = Some(b"pause".to_vec());
     let lock = LockSpec::new(b"lock", SchemeKind::Redisson);
     let task = TaskSpec { claims, paused_until, ..TaskSpec::new("outbound", RedisIndex(0), lock) };
-    let redises = vec![RedisSpec::new("main", RedisKind::Cluster, &["a:6379"])];
+    let redises = vec![RedisKind::Cluster.store("main", &["a:6379"])];
     let mut state = State::new();
     state.step(
         Mono(0),
@@ -628,7 +641,7 @@ fn a_claim_that_differs_after_a_step_of_its_servers_clock_is_no_sign_of_life() {
 fn the_same_key_under_another_scheme_is_another_lock() {
     let mut state = state(RedisKind::Standalone);
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
-    let redises = vec![RedisSpec::new("main", RedisKind::Standalone, &["a:6379"])];
+    let redises = vec![RedisKind::Standalone.store("main", &["a:6379"])];
     let task = TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::String));
     state.step(
         Mono(1_500),
@@ -656,7 +669,7 @@ fn what_was_counted_of_a_redis_survives_other_addresses() {
         (totals.errors.iter().sum::<u64>(), totals.sample_duration.count())
     };
     assert_eq!(counted(&mut state, 5_000), (1, 1));
-    let redis = RedisSpec::new("main", RedisKind::Standalone, &["b:6379"]);
+    let redis = RedisKind::Standalone.store("main", &["b:6379"]);
     let task =
         TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
     let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
@@ -670,7 +683,7 @@ fn what_was_counted_of_a_redis_survives_other_addresses() {
 fn what_a_slow_answer_shows_is_dated_by_the_end_that_is_sure() {
     let _rule = rule("2 instants");
     let mut state = State::new();
-    let redises = vec![RedisSpec::new("main", RedisKind::Standalone, &["a:6379"])];
+    let redises = vec![RedisKind::Standalone.store("main", &["a:6379"])];
     let task = TaskSpec {
         paused_until: Some(b"pause".to_vec()),
         ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
@@ -700,7 +713,7 @@ fn what_a_slow_answer_shows_is_dated_by_the_end_that_is_sure() {
     };
     state.step(Mono(12_010), Input::Sample(sample));
     let snapshot = state.snapshot(Mono(12_010));
-    let hold = snapshot.tasks.first().unwrap().hold.as_ref().unwrap();
+    let hold = snapshot.tasks.first().unwrap().lock().hold.as_ref().unwrap();
     assert_eq!(hold.ttl_ms, Some(30_000), "what was left when it was asked for");
     assert_eq!(hold.acquired, Some(origin.plus_ms(12_000)), "no later than that");
     let node = snapshot.redises.first().unwrap().nodes.first().unwrap();
@@ -751,7 +764,7 @@ fn what_was_asked_under_an_earlier_configuration_is_no_news() {
 fn a_task_keeps_what_is_known_of_it_wherever_it_stands() {
     let mut state = State::new();
     let mut configure = |epoch, names: [&str; 2]| {
-        let redises = vec![RedisSpec::new("main", RedisKind::Standalone, &["a:6379"])];
+        let redises = vec![RedisKind::Standalone.store("main", &["a:6379"])];
         let lock = |name: &str| LockSpec::new(name.as_bytes(), SchemeKind::Redisson);
         let tasks =
             names.map(|name| Arc::new(TaskSpec::new(name, RedisIndex(0), lock(name)))).to_vec();
@@ -775,9 +788,8 @@ fn a_task_keeps_what_is_known_of_it_wherever_it_stands() {
 fn a_redis_says_nothing_of_the_tasks_of_another() {
     let _rule = rule("1 evidence");
     let mut state = State::new();
-    let redises = ["other", "main"]
-        .map(|name| RedisSpec::new(name, RedisKind::Standalone, &["a:6379"]))
-        .to_vec();
+    let redises =
+        ["other", "main"].map(|name| RedisKind::Standalone.store(name, &["a:6379"])).to_vec();
     let task =
         TaskSpec::new("outbound", RedisIndex(1), LockSpec::new(b"lock", SchemeKind::Redisson));
     state.step(
@@ -837,7 +849,7 @@ fn a_witness_that_is_answered_out_of_turn_has_shown_something_newer() {
     }
     let snapshot = state.snapshot(Mono(2_500));
     let holders =
-        snapshot.tasks.first().unwrap().witnesses.first().unwrap().holders.clone().unwrap();
+        snapshot.tasks.first().unwrap().lock().witnesses.first().unwrap().holders.clone().unwrap();
     assert_eq!(holders.first().unwrap().client, b"B");
 }
 

@@ -8,8 +8,8 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::io::Write as _;
 
-use lockwatch_judge::spec::RedisKind;
 use lockwatch_sim::{Coverage, Plan, Shape, minimise, run};
+use lockwatch_watch::redis::RedisKind;
 
 /// Virtual hours of each seed.
 const HOURS: u64 = 10;

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use clap::Args;
 use lockwatch::record::{RecordOptions, Recorder};
-use lockwatch_judge::spec::RedisKind;
 use lockwatch_sim::{Coverage, Outcome, Plan, Shape, Violation, minimise, run as simulate};
+use lockwatch_watch::redis::RedisKind;
 
 /// Number of inputs after which the recorder's queue gets time to empty.
 const BURST: usize = 5_000;
@@ -113,8 +113,7 @@ pub fn run(args: &SimulateArgs) -> anyhow::Result<bool> {
 }
 
 fn kind_named(name: &str) -> Result<RedisKind, String> {
-    let kinds =
-        [RedisKind::Standalone, RedisKind::Replicated, RedisKind::Sentinel, RedisKind::Cluster];
+    let kinds = RedisKind::ALL;
     let named = kinds.into_iter().find(|kind| kind.name() == name);
     named.ok_or_else(|| format!("one of {}", kinds.map(RedisKind::name).join(", ")))
 }

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use lockwatch_judge::event::Event as ModelEvent;
 use lockwatch_judge::input::{Input, Outcome, Sample, Standing};
 use lockwatch_judge::snapshot::Snapshot;
-use lockwatch_judge::spec::{ProgressSpec, RedisIndex, RedisKind, TaskIndex, TaskSpec, WatchSpec};
+use lockwatch_judge::spec::{ProgressSpec, RedisIndex, TaskIndex, TaskSpec, WatchSpec};
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{AgentWall, Mono};
+use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::driver::{self, Action, LinkId, Now, Push};
 use lockwatch_watch::redis::store::{Cluster, HostPort, Peers, Sentinels, Servers, Store};
 use lockwatch_watch::redis::tasks::Assignment;
@@ -383,7 +384,7 @@ fn assignment(
 ) -> Arc<Assignment> {
     let redis = &plan.spec.redises[0];
     let nodes: Vec<HostPort> = redis.addresses.iter().map(|address| host_port(address)).collect();
-    let servers = match redis.kind {
+    let servers = match plan.kind() {
         RedisKind::Standalone => Servers::One(nodes[0].clone()),
         RedisKind::Replicated => Servers::Nodes(nodes),
         RedisKind::Sentinel => Servers::Sentinel(Sentinels {
@@ -399,7 +400,7 @@ fn assignment(
         db: redis.db,
         interval_ms: redis.interval_ms,
         timeout_ms: redis.timeout_ms,
-        assume_master: redis.assume_master,
+        assume_master: false,
         wake_ups: plan.wakes,
     };
     let tasks = (0..).map(TaskIndex).zip(configured.iter().map(|task| Arc::clone(&specs[*task])));

@@ -20,8 +20,9 @@ use std::sync::Arc;
 use lockwatch_judge::event::{Event, EventKind, Subject};
 use lockwatch_judge::input::Standing;
 use lockwatch_judge::snapshot::{Snapshot, TaskView};
-use lockwatch_judge::spec::{RedisKind, TaskSpec};
+use lockwatch_judge::spec::TaskSpec;
 use lockwatch_judge::time::Mono;
+use lockwatch_watch::redis::RedisKind;
 
 use crate::agent::{Attempt, MONO_MS};
 use crate::coverage::Coverage;
@@ -586,7 +587,7 @@ impl Oracle {
     /// nothing.
     fn check_reading(&mut self, task: usize, view: &TaskView, world: &World) {
         let facts = &self.tasks[task];
-        let shown = match (view.held, &view.hold) {
+        let shown = match (view.held, &view.lock().hold) {
             (None, _) => None,
             (Some(false), _) => Some(Found::Free),
             (Some(true), Some(hold)) => {

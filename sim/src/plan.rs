@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec,
-    SchemeKind, TaskSpec, WantedSource, WantedSpec, WatchSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisSpec, SchemeKind,
+    TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
+use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::schedule::Sizes;
 
 use crate::rng::Rng;
@@ -203,12 +204,12 @@ impl Plan {
         let interval_ms = rng.weighted(&[(70, 1_000), (15, 500), (15, 2_000)]).unwrap_or(1_000);
         let redis = RedisSpec {
             name: "main".into(),
-            kind,
+            kind: kind.name().into(),
+            authority: kind.authority(),
             addresses,
             db: 0,
             interval_ms,
             timeout_ms: rng.weighted(&[(70, 3_000), (30, 1_000)]).unwrap_or(3_000),
-            assume_master: false,
         };
         let count = rng.within(4, 8);
         let drawn: Vec<(TaskSpec, TaskPlan)> = (0..count)
@@ -245,7 +246,7 @@ impl Plan {
 
     /// The kind of its redis.
     pub fn kind(&self) -> RedisKind {
-        self.spec.redises.first().map_or(RedisKind::Standalone, |redis| redis.kind)
+        self.spec.redises.first().and_then(RedisKind::of).unwrap_or(RedisKind::Standalone)
     }
 
     /// The same plan, ended after `ms`.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use lockwatch_judge::spec::{RedisKind, RedisSpec};
+use lockwatch_judge::spec::RedisSpec;
+use lockwatch_watch::redis::RedisKind;
 use serde_yaml::Value;
 
 use super::block::{At, Block};

@@ -124,5 +124,5 @@ struct WholeTaskJson<'a> {
 }
 
 fn renewals(published: &Published, view: &TaskView) -> Vec<String> {
-    view.renewals.iter().filter_map(|at| agent(published, *at)).collect()
+    view.lock().renewals.iter().filter_map(|at| agent(published, *at)).collect()
 }

@@ -16,10 +16,11 @@ use lockwatch_judge::reading::{
     ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec,
-    SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisSpec, SchemeKind,
+    TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
+use lockwatch_watch::redis::RedisKind;
 use tempfile::TempDir;
 
 use super::pack::{Packer, Unpacker};
@@ -81,17 +82,12 @@ impl Source {
     fn redis(&mut self) -> RedisSpec {
         RedisSpec {
             name: self.text(),
-            kind: self.pick(&[
-                RedisKind::Standalone,
-                RedisKind::Replicated,
-                RedisKind::Sentinel,
-                RedisKind::Cluster,
-            ]),
+            kind: self.text(),
+            authority: self.pick(&RedisKind::ALL).authority(),
             addresses: self.list(Source::text),
             db: self.random.u32(..),
             interval_ms: self.ms(),
             timeout_ms: self.ms(),
-            assume_master: self.random.bool(),
         }
     }
 

@@ -16,9 +16,8 @@ use lockwatch::config::{
     AllowedHost, ClusterConfig, Config, HostPort, Login, PasswordSource, Peers, SentinelConfig,
     Servers, SingleLock,
 };
-use lockwatch_judge::spec::{
-    Codec, ProgressSource, RedisIndex, RedisKind, SchemeKind, WantedSource,
-};
+use lockwatch_judge::spec::{Codec, ProgressSource, RedisIndex, SchemeKind, WantedSource};
+use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::topology::Announced;
 
 fn root() -> &'static Path {
@@ -126,13 +125,13 @@ fn login(username: &str, file: &str) -> Login {
 fn servers_have_default_ports_and_one_spelling() {
     let config = good("servers.yml");
     let spec = config.watch_spec(0);
-    let told: Vec<(&str, RedisKind, String)> = spec
+    let told: Vec<(&str, Option<RedisKind>, String)> = spec
         .redises
         .iter()
-        .map(|redis| (&*redis.name, redis.kind, redis.addresses.join(" ")))
+        .map(|redis| (&*redis.name, RedisKind::of(redis), redis.addresses.join(" ")))
         .collect();
     let told: Vec<(&str, RedisKind, &str)> =
-        told.iter().map(|(name, kind, all)| (*name, *kind, all.as_str())).collect();
+        told.iter().filter_map(|(name, kind, all)| Some((*name, (*kind)?, all.as_str()))).collect();
     let sentinels = "sentinel-a:26379 sentinel-b:26380 [fd00::3]:26379";
     assert_eq!(
         told,

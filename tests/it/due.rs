@@ -10,11 +10,11 @@ use lockwatch_judge::reading::{
 };
 use lockwatch_judge::snapshot::{RedisView, Snapshot};
 use lockwatch_judge::spec::{
-    LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec, WantedSource,
-    WantedSpec, WatchSpec,
+    LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{Mono, ServerTime};
+use lockwatch_watch::redis::RedisKind;
 
 /// A task whose lock has been held for a minute, and is renewed every ten seconds.
 fn held(wanted: Option<WantedSource>) -> Snapshot {
@@ -24,7 +24,7 @@ fn held(wanted: Option<WantedSource>) -> Snapshot {
         LockSpec { renew_every_ms: Some(10_000), ..LockSpec::new(b"lock", SchemeKind::Redisson) };
     let task =
         TaskSpec { wanted, max_hold_ms: Some(1_000), ..TaskSpec::new("task", RedisIndex(0), lock) };
-    let redises = vec![RedisSpec::new("main", RedisKind::Standalone, &["a:6379"])];
+    let redises = vec![RedisKind::Standalone.store("main", &["a:6379"])];
     let mut state = State::new();
     state.step(
         Mono(0),

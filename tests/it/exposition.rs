@@ -299,7 +299,8 @@ fn a_task_has_at_most_95_series() {
     let readers = (0..100)
         .map(|n| (holder(format!("reader-{n}").as_bytes()), Some(b"srv".to_vec())))
         .collect();
-    task.hold = Some(lockwatch_judge::snapshot::HoldView { mode: Mode::Read, ..hold(readers) });
+    task.lock_mut().hold =
+        Some(lockwatch_judge::snapshot::HoldView { mode: Mode::Read, ..hold(readers) });
     let read = page(vec![task], vec![good_redis("main")]);
     let of_task = read.samples.keys().filter(|(_, labels)| labels.contains_key("task")).count();
     assert!(of_task <= 95, "{of_task} series");
@@ -449,7 +450,7 @@ fn a_free_lock_has_no_holder_and_no_age() {
 fn a_lock_without_ttl_is_persistent_and_a_torn_one_is_neither() {
     let with = |persistent| {
         let mut task = full_task("outbound");
-        let hold = task.hold.as_mut().unwrap();
+        let hold = task.lock_mut().hold.as_mut().unwrap();
         (hold.deadline, hold.ttl_ms, hold.persistent) = (None, None, persistent);
         page(vec![task], vec![]).value("lockwatch_lock_persistent", &[])
     };
@@ -462,7 +463,7 @@ fn a_secret_token_is_never_shown() {
     let mut task = full_task("outbound");
     let secret =
         Holder { client: b"s3cr3t-token".to_vec(), thread: None, entries: None, secret: true };
-    task.hold = Some(hold(vec![(secret, None)]));
+    task.lock_mut().hold = Some(hold(vec![(secret, None)]));
     let text = text(published(vec![task], vec![]), Format::OpenMetrics);
     assert!(!text.contains("s3cr3t"), "{text}");
     let digest = read(&text).labels("lockwatch_lock_holder", "holder").pop_first().unwrap();
@@ -474,7 +475,7 @@ fn two_threads_of_one_instance_are_one_series() {
     let _rule = rule("14 hostile bytes");
     let mut task = full_task("outbound");
     let thread = |name: &[u8]| (Holder { thread: Some(name.to_vec()), ..holder(b"client") }, None);
-    task.hold = Some(hold(vec![thread(b"1"), thread(b"2")]));
+    task.lock_mut().hold = Some(hold(vec![thread(b"1"), thread(b"2")]));
     let read = page(vec![task], vec![]);
     assert_eq!(read.labels("lockwatch_lock_holder", "holder").len(), 1);
     assert_eq!(read.value("lockwatch_lock_holders", &[]), Some(2.0));
@@ -495,7 +496,7 @@ fn hostile_names_stay_valid_and_different() {
             tasks.iter().map(|task| task.spec.lock.key.clone()).collect();
         let holders: BTreeSet<_> = tasks
             .iter()
-            .filter_map(|task| task.hold.as_ref())
+            .filter_map(|task| task.lock().hold.as_ref())
             .flat_map(|hold| hold.holders.to_vec())
             .collect();
         let mut redis = good_redis(&hostile_text(&mut random));
@@ -540,7 +541,7 @@ fn hostile_task(
         .to_vec();
     let holders = (0..random.usize(0..4))
         .map(|_| (holder(&hostile_bytes(random)), Some(hostile_bytes(random))));
-    task.hold = Some(hold(holders.collect()));
+    task.lock_mut().hold = Some(hold(holders.collect()));
     task
 }
 
@@ -578,13 +579,14 @@ fn names_given_twice_cost_a_series_not_the_scrape() {
 #[test]
 fn extreme_figures_can_be_read() {
     let mut task = full_task("outbound");
-    task.fencing_token = Some(i64::MIN);
-    task.lease_ms = Some(u64::MAX);
-    task.waiters = Some(u64::MAX);
+    task.lock_mut().fencing_token = Some(i64::MIN);
+    task.lock_mut().lease_ms = Some(u64::MAX);
+    task.lock_mut().waiters = Some(u64::MAX);
     let totals = Arc::make_mut(&mut task.totals);
     totals.renewals = u64::MAX;
     totals.handovers.sum_ms = u64::MAX;
-    task.hold.as_mut().unwrap().deadline = Some(lockwatch_judge::time::ServerTime(i64::MAX));
+    task.lock_mut().hold.as_mut().unwrap().deadline =
+        Some(lockwatch_judge::time::ServerTime(i64::MAX));
     let read = page(vec![task], vec![]);
     assert_eq!(read.value("lockwatch_lock_lease_seconds", &[]), Some(u64::MAX as f64 / 1000.0));
 }

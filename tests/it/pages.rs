@@ -232,7 +232,7 @@ async fn filters_and_groups_work_without_a_script() {
 async fn each_server_is_shown_and_who_holds_where() {
     let rival = Holder { secret: true, ..holder(b"s3cr3t") };
     let mut task = full_task("outbound");
-    task.witnesses.push(witness("10.0.0.6:6379", Role::Master, Some(vec![rival])));
+    task.lock_mut().witnesses.push(witness("10.0.0.6:6379", Role::Master, Some(vec![rival])));
     let mut unknown_master = sentinel_redis("lost");
     (unknown_master.readable, unknown_master.unknown) = (Some(false), Some(Unknown::Quorum));
     unknown_master.nodes = vec![replica("10.0.0.9:6379")];
@@ -268,7 +268,7 @@ async fn what_is_not_known_is_said() {
     (blind.held, blind.unknown, blind.verdict, blind.rule) =
         (None, Some(Unknown::Timeout), Verdict::Unknown, Rule::LockBlind);
     let mut forever = full_task("forever");
-    forever.hold = Some(HoldView {
+    forever.lock_mut().hold = Some(HoldView {
         ttl_ms: None,
         persistent: Some(true),
         acquired: None,
@@ -355,11 +355,11 @@ fn of_others(text: &str) -> TaskView {
     let who = Holder { client: bytes.clone(), ..holder(b"") };
     task.redis = text.into();
     task.node = Some(text.into());
-    task.hold = Some(hold(vec![(who.clone(), Some(bytes.clone()))]));
+    task.lock_mut().hold = Some(hold(vec![(who.clone(), Some(bytes.clone()))]));
     task.switches = Some(vec![SwitchView { user: bytes.clone(), on: Some(true), fits: None }]);
     task.lost_users = vec![bytes.clone()];
     task.live_claims = vec![holder(&bytes)];
-    task.witnesses = vec![witness(text, Role::Master, Some(vec![holder(b"other")]))];
+    task.lock_mut().witnesses = vec![witness(text, Role::Master, Some(vec![holder(b"other")]))];
     let parties = vec![Party { holder: who, node: Some(text.into()) }];
     (task.verdict, task.rule) = (Verdict::Split, Rule::SplitEvidence);
     task.splits = vec![SplitView { kind: SplitKind::Claims, parties, since: NOW, lasted_ms: 0 }];
@@ -447,7 +447,7 @@ fn unescaped(text: &str) -> String {
 #[tokio::test]
 async fn the_page_of_one_task_says_all_that_is_known() {
     let mut task = full_task("outbound");
-    task.renewals = [Mono(NOW.0 - 20_000), Mono(NOW.0 - 10_000)].into();
+    task.lock_mut().renewals = [Mono(NOW.0 - 20_000), Mono(NOW.0 - 10_000)].into();
     let server = start(published(vec![task.clone()], vec![good_redis("main")])).await;
     keep_events(&server.history, &task, "srv-b");
     let page = page(&server, "/tasks/outbound").await;
@@ -523,7 +523,7 @@ fn place(bar: &Element) -> (u32, u32) {
 #[tokio::test]
 async fn the_timeline_is_drawn_to_scale() {
     let mut task = full_task("outbound");
-    task.renewals = [Mono(NOW.0 - 60_000)].into();
+    task.lock_mut().renewals = [Mono(NOW.0 - 60_000)].into();
     let server = start(published(vec![task.clone()], vec![])).await;
     keep_events(&server.history, &task, "srv-b");
     let bars = async |path: &str| {
@@ -587,9 +587,9 @@ async fn a_fragment_is_the_contents_and_its_version_stands_while_only_time_passe
     let server = start(at(0, vec![full_task("outbound")])).await;
     let first = version(&server).await;
     let mut again = full_task("outbound");
-    let hold = again.hold.as_mut().unwrap();
-    (again.last_reading, hold.held_ms, hold.ttl_ms) =
-        (Some(Mono(NOW.0 + 750)), 62_123, Some(29_000));
+    again.last_reading = Some(Mono(NOW.0 + 750));
+    let hold = again.lock_mut().hold.as_mut().unwrap();
+    (hold.held_ms, hold.ttl_ms) = (62_123, Some(29_000));
     server.published.send(at(1_000, vec![again])).unwrap();
     assert_eq!(version(&server).await, first);
     let mut changed = full_task("outbound");

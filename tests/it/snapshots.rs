@@ -8,15 +8,16 @@ use lockwatch::published::{Published, ReloadStatus};
 use lockwatch_judge::input::{Generation, Role, SentinelWord, WakeUpState, WakeUps};
 use lockwatch_judge::reading::{Holder, Mode, Unknown};
 use lockwatch_judge::snapshot::{
-    Durations, HoldView, NodeView, RedisTotals, RedisView, Snapshot, SwitchView, TaskView, Totals,
-    WitnessView,
+    Durations, HoldView, KindView, LockView, NodeView, RedisTotals, RedisView, Snapshot,
+    SwitchView, TaskView, Totals, WitnessView,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec,
-    SchemeKind, TaskSpec, WantedSource, WantedSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, TaskSpec,
+    WantedSource, WantedSpec,
 };
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 use lockwatch_judge::verdict::{LockFact, Rule, Verdict, Wanted};
+use lockwatch_watch::redis::RedisKind;
 
 /// The agent's wall clock in all these snapshots.
 pub(crate) const WALL: AgentWall = AgentWall(1_800_000_000_123);
@@ -38,7 +39,7 @@ pub(crate) fn published(tasks: Vec<TaskView>, redises: Vec<RedisView>) -> Arc<Pu
 /// A redis that has not been read yet.
 pub(crate) fn new_redis(name: &str) -> RedisView {
     RedisView {
-        spec: RedisSpec::new(name, RedisKind::Standalone, &["10.0.0.5:6379"]),
+        spec: RedisKind::Standalone.store(name, &["10.0.0.5:6379"]),
         readable: None,
         unknown: None,
         blind_ms: 0,
@@ -139,7 +140,7 @@ pub(crate) fn sentinel_redis(name: &str) -> RedisView {
     let says = |address: &str, master| SentinelWord { address: address.into(), master };
     let new_master = || Some(Ok("10.0.0.6:6379".into()));
     let mut redis = good_redis(name);
-    redis.spec.kind = RedisKind::Sentinel;
+    redis.spec = RedisKind::Sentinel.store(name, &[]);
     redis.spec.addresses = ["10.0.0.5:26379", "10.0.0.6:26379", "10.0.0.7:26379", "10.0.0.8:26379"]
         .map(Into::into)
         .into();
@@ -167,7 +168,7 @@ pub(crate) fn sentinel_redis(name: &str) -> RedisView {
 /// A cluster of two shards, one of which does not answer.
 pub(crate) fn cluster_redis(name: &str) -> RedisView {
     let mut redis = good_redis(name);
-    redis.spec.kind = RedisKind::Cluster;
+    redis.spec = RedisKind::Cluster.store(name, &[]);
     redis.spec.addresses = vec!["10.0.1.1:6379".into(), "10.0.1.2:6379".into()];
     RedisView {
         readable: Some(false),
@@ -215,13 +216,8 @@ pub(crate) fn new_task(name: &str) -> TaskView {
         held: None,
         unknown: None,
         node: None,
-        witnesses: Vec::new(),
         last_reading: None,
-        hold: None,
-        waiters: None,
-        fencing_token: None,
-        lease_ms: None,
-        renewal_period_ms: None,
+        kind: KindView::Lock(LockView::default()),
         progress_moved: None,
         progress_missing: None,
         live_claims: Vec::new(),
@@ -229,7 +225,6 @@ pub(crate) fn new_task(name: &str) -> TaskView {
         hosts_unknown: None,
         splits: Vec::new(),
         paused: None,
-        renewals: Arc::default(),
         last_handover: None,
         last_outage: None,
         durations: Durations::default(),
@@ -290,15 +285,18 @@ pub(crate) fn full_task(name: &str) -> TaskView {
         lost_users: vec![b"dora".to_vec()],
         lock_fact: LockFact::Held,
         held: Some(true),
-        witnesses: vec![WitnessView {
-            behind_ms: Some(1_250),
-            ..witness("10.0.0.7:6379", Role::Replica, Some(vec![holder(b"3f2b9c1e-client")]))
-        }],
-        hold: Some(hold(vec![(holder(b"3f2b9c1e-client"), Some(b"srv-a".to_vec()))])),
-        waiters: Some(1),
-        fencing_token: Some(-42),
-        lease_ms: Some(30_000),
-        renewal_period_ms: Some(10_000),
+        kind: KindView::Lock(LockView {
+            witnesses: vec![WitnessView {
+                behind_ms: Some(1_250),
+                ..witness("10.0.0.7:6379", Role::Replica, Some(vec![holder(b"3f2b9c1e-client")]))
+            }],
+            hold: Some(hold(vec![(holder(b"3f2b9c1e-client"), Some(b"srv-a".to_vec()))])),
+            waiters: Some(1),
+            fencing_token: Some(-42),
+            lease_ms: Some(30_000),
+            renewal_period_ms: Some(10_000),
+            ..LockView::default()
+        }),
         progress_moved: Some(ServerTime(1_799_999_990_500)),
         live_claims: vec![holder(b"srv-a")],
         paused: Some(false),

@@ -10,6 +10,7 @@ pub mod batch;
 pub mod codec;
 pub mod driver;
 pub mod handshake;
+mod kind;
 mod link;
 mod node;
 mod out;
@@ -28,5 +29,6 @@ pub mod wake_ups;
 pub mod wanted;
 pub mod watcher;
 
+pub use kind::RedisKind;
 pub use pace::LONGEST_MS as LONGEST_PAUSE_MS;
 pub use tracking::CHANNEL as WAKE_UPS_CHANNEL;

@@ -22,11 +22,12 @@ use lockwatch_judge::reading::{
     ProgressReading, Switch, SwitchesReading, TaskReading,
 };
 use lockwatch_judge::spec::{
-    Codec, LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec,
-    WantedSource, WantedSpec, WatchSpec,
+    Codec, LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec,
+    WatchSpec,
 };
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
+use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::reply::{Command, Reply};
 use serde_json::Value;
 
@@ -104,7 +105,7 @@ pub(crate) fn world(data: &[u8]) -> (Arc<Published>, History) {
         wanted: Some(WantedSpec { source: WantedSource::Always, codec: Codec::Raw }),
         ..TaskSpec::new(NAMES[1], RedisIndex(0), LockSpec::new(b"tokened", SchemeKind::String))
     };
-    let redis = RedisSpec::new("main", RedisKind::Standalone, &["a:1"]);
+    let redis = RedisKind::Standalone.store("main", &["a:1"]);
     let spec = WatchSpec {
         redises: vec![redis],
         tasks: vec![Arc::new(named), Arc::new(tokened)],

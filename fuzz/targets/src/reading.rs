@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use lockwatch_judge::input::{Attestation, Input, Outcome, Sample, Standing};
 use lockwatch_judge::reading::{LockReading, Mode, SwitchesReading, TaskReading};
-use lockwatch_judge::spec::{RedisIndex, RedisKind, RedisSpec, TaskIndex, WatchSpec};
+use lockwatch_judge::spec::{RedisIndex, TaskIndex, WatchSpec};
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{Mono, ServerTime};
+use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::read::{Round, Scope, TaskRead};
 use lockwatch_watch::redis::reply::{Command, Reply};
 
@@ -26,7 +27,7 @@ pub(crate) fn run(data: &[u8]) {
     let spec = Arc::new(task(*choice));
     let mut replies = wire::lenient(replies).into_iter();
     let mut state = State::new();
-    let redis = RedisSpec::new("main", RedisKind::Standalone, &["a:1"]);
+    let redis = RedisKind::Standalone.store("main", &["a:1"]);
     let watch = WatchSpec { redises: vec![redis], tasks: vec![Arc::clone(&spec)], epoch: 0 };
     state.step(Mono(0), Input::Config(Arc::new(watch)));
     for step in 1..=READINGS {

@@ -5,14 +5,15 @@ use alloc::sync::Arc;
 
 use super::{Accepted, Log, Signs, Task, Turn, proven};
 use crate::clocks::Holding;
+use crate::continuity::lost::{Look, Parts};
 use crate::event::{End, EventKind, LossSign};
-use crate::lock::{self, Ended};
-use crate::lost::{Look, Parts};
+use crate::evidence::Seen;
+use crate::kinds::lock::renewal::Move;
+use crate::kinds::lock::{self, Ended};
 use crate::reading::{Beside, ClaimsReading, Held, ProgressReading};
-use crate::renewal::{Move, Seen};
 use crate::snapshot::{Past, RENEWALS_KEPT};
 use crate::spec::ProgressSource;
-use crate::split::{Began, EndedBefore, SplitNews, View};
+use crate::splits::{Began, EndedBefore, SplitNews, View};
 use crate::time::Mono;
 use crate::verdict::Wanted;
 
@@ -153,7 +154,7 @@ impl Task {
         }
         self.handed_over_by = (!across_blind).then(|| Arc::clone(&hold.held));
         let early = matches!(ended.reason, End::EndedEarly | End::Replaced | End::Lost);
-        let phantom = !proven(hold, hold.last_seen, turn.batch.origin.kind);
+        let phantom = !proven(hold, hold.last_seen, turn.batch.origin.authority);
         if phantom
             && self
                 .splits
@@ -283,7 +284,7 @@ impl Task {
             at: batch.sent,
             held,
             acquired: news.acquired,
-            proven: hold.is_some_and(|hold| proven(hold, batch.sent, batch.origin.kind)),
+            proven: hold.is_some_and(|hold| proven(hold, batch.sent, batch.origin.authority)),
             claims_beside: &claims_beside,
             fresh_for_ms,
             blind_after_ms: self.spec.blind_after_ms,

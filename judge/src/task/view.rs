@@ -4,9 +4,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::Task;
-use crate::lock;
-use crate::reading::{Deadline, Switch};
-use crate::snapshot::{Durations, HeldBy, HoldView, SwitchView, TaskView};
+use crate::kinds::KindView;
+use crate::kinds::lock::view::{HeldBy, LockView};
+use crate::reading::Switch;
+use crate::snapshot::{Durations, SwitchView, TaskView};
 use crate::time::Mono;
 use crate::verdict::{Rule, Verdict};
 
@@ -20,6 +21,16 @@ impl Task {
         let hold = if held == Some(true) { self.lock.hold() } else { None };
         let known_mode = self.lock.hold().map(|hold| hold.held.mode);
         let claimants = self.spec.lock.claimants;
+        let lock = LockView {
+            hold: hold.map(|hold| hold.view(self.shown.clone(), self.ttl_ms)),
+            waiters: if held.is_some() { self.waiters } else { None },
+            fencing_token: if held.is_some() { self.fencing_token } else { None },
+            lease_ms: known_mode
+                .map_or_else(|| self.lock.leases.any(), |mode| self.lock.leases.of(mode)),
+            renewal_period_ms: self.lock.period_ms(),
+            renewals: self.renewals.clone(),
+            witnesses: self.witnesses.view(),
+        };
         TaskView {
             spec: self.spec.clone(),
             redis: self.redis.clone(),
@@ -40,14 +51,8 @@ impl Task {
             held,
             unknown: self.lock.newest().err(),
             node: self.lock_origin.as_ref().map(|origin| origin.node.clone()),
-            witnesses: self.witnesses.view(),
             last_reading: self.lock.last_reading().map(|seen| seen.sent),
-            hold: hold.map(|hold| self.hold_view(hold)),
-            waiters: if held.is_some() { self.waiters } else { None },
-            fencing_token: if held.is_some() { self.fencing_token } else { None },
-            lease_ms: known_mode
-                .map_or_else(|| self.lock.leases.any(), |mode| self.lock.leases.of(mode)),
-            renewal_period_ms: self.lock.period_ms(),
+            kind: KindView::Lock(lock),
             progress_moved: self.progress.moved,
             progress_missing: self.progress.missing,
             live_claims: self
@@ -65,7 +70,6 @@ impl Task {
             splits: self.splits.view(),
             paused: (self.spec.paused_until.is_some() && self.pause.known)
                 .then(|| self.pause.until.is_some_and(|until| now < until)),
-            renewals: self.renewals.clone(),
             last_handover: self.last_handover,
             last_outage: self.last_outage,
             durations: Durations {
@@ -100,30 +104,6 @@ impl Task {
         }
         self.shown_by = Some(Arc::clone(&hold.held));
     }
-
-    fn hold_view(&self, hold: &lock::Hold) -> HoldView {
-        HoldView {
-            mode: hold.held.mode,
-            holders: self.shown.clone(),
-            ghosts: hold.held.ghosts,
-            acquired: hold.acquired,
-            held_ms: hold.held_ms(),
-            last_renewal: hold.deadlines.last_renewal,
-            deadline: match hold.held.deadline {
-                Deadline::At(_) => hold.deadlines.newest(),
-                Deadline::Never | Deadline::Torn => None,
-            },
-            ttl_ms: self.ttl_ms,
-            persistent: match hold.held.deadline {
-                Deadline::At(_) => Some(false),
-                Deadline::Never => Some(true),
-                Deadline::Torn => None,
-            },
-            last_renewal_latency_ms: hold.deadlines.last_latency_ms,
-            last_renewal_margin_ms: hold.deadlines.last_margin_ms,
-            renewal_overdue_ms: hold.overdue_ms,
-        }
-    }
 }
 
 fn switch_view((user, switch): &(Vec<u8>, Switch)) -> SwitchView {
@@ -142,8 +122,8 @@ mod tests {
     use super::*;
     use crate::evidence::Origin;
     use crate::input::{Attestation, Standing};
-    use crate::reading::{Beside, Extras, Held, Holder, LockReading, Mode, TaskReading};
-    use crate::spec::{LockSpec, RedisIndex, RedisKind, SchemeKind, TaskSpec};
+    use crate::reading::{Beside, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading};
+    use crate::spec::{Authority, LockSpec, RedisIndex, SchemeKind, TaskSpec};
     use crate::task::{Accepted, Log};
     use crate::time::ServerTime;
 
@@ -165,7 +145,7 @@ mod tests {
             generation: None,
             histories: Arc::default(),
             offset: None,
-            kind: RedisKind::Standalone,
+            authority: Authority::ALONE,
         };
         let mut events = Vec::new();
         let mut host_of = |task: &mut Task, at: u64, hosts: Option<&str>| {
@@ -186,7 +166,7 @@ mod tests {
             let reading = TaskReading { lock: lock.clone(), extras: Extras::default(), beside };
             let mut log = Log { at: Mono(at), server: Some(clock), events: &mut events };
             task.observe(&reading, batch, &mut log);
-            let hold = task.view(Mono(at)).hold.unwrap();
+            let hold = task.view(Mono(at)).lock().hold.clone().unwrap();
             hold.holders.first().unwrap().1.clone()
         };
         assert_eq!(host_of(&mut task, 1_000, None), None);

@@ -17,7 +17,7 @@ const CLOCKS_APART_MS: i64 = SERVER_ORIGIN_MS - MONO_ORIGIN_MS as i64;
 /// The field `name` of the view of a task and its redis.
 pub(crate) fn field(view: &TaskView, redis: &RedisView, name: &str) -> Result<Found, String> {
     of_task(view, name)
-        .or_else(|| of_hold(view.hold.as_ref(), name))
+        .or_else(|| of_hold(view.lock().hold.as_ref(), name))
         .or_else(|| of_durations(view, name))
         .or_else(|| of_totals(&view.totals, name))
         .or_else(|| of_redis(redis, name))
@@ -50,14 +50,17 @@ fn of_task(view: &TaskView, name: &str) -> Option<Found> {
         "held" => tri(view.held),
         "unknown" => reason(view.unknown),
         "node" => view.node.as_ref().map_or(word("none"), |node| word(short(node))),
-        "witnesses" => joined(view.witnesses.iter().map(|witness| short(&witness.node).to_owned())),
-        "last_reading" => optional(view.last_reading.map(agent_ms)),
-        "waiters" => count(view.waiters),
-        "token" => {
-            view.fencing_token.map_or(word("none"), |token| Found::Count(token.unsigned_abs()))
+        "witnesses" => {
+            joined(view.lock().witnesses.iter().map(|witness| short(&witness.node).to_owned()))
         }
-        "lease" => optional(view.lease_ms.map(signed)),
-        "period" => optional(view.renewal_period_ms.map(signed)),
+        "last_reading" => optional(view.last_reading.map(agent_ms)),
+        "waiters" => count(view.lock().waiters),
+        "token" => view
+            .lock()
+            .fencing_token
+            .map_or(word("none"), |token| Found::Count(token.unsigned_abs())),
+        "lease" => optional(view.lock().lease_ms.map(signed)),
+        "period" => optional(view.lock().renewal_period_ms.map(signed)),
         "progress_moved" => optional(view.progress_moved.map(server_ms)),
         "progress_missing" => match view.progress_missing {
             None => word("no"),
@@ -73,8 +76,8 @@ fn of_task(view: &TaskView, name: &str) -> Option<Found> {
         "last_handover.at" => optional(view.last_handover.map(|past| agent_ms(past.at))),
         "last_outage" => optional(view.last_outage.map(|past| signed(past.ms))),
         "last_outage.at" => optional(view.last_outage.map(|past| agent_ms(past.at))),
-        "renewed_last" => optional(view.renewals.last().map(|at| agent_ms(*at))),
-        "renewals_kept" => Found::Count(view.renewals.len() as u64),
+        "renewed_last" => optional(view.lock().renewals.last().map(|at| agent_ms(*at))),
+        "renewals_kept" => Found::Count(view.lock().renewals.len() as u64),
         "paused" => tri(view.paused),
         _ => return None,
     })
@@ -181,7 +184,7 @@ fn of_redis(redis: &RedisView, name: &str) -> Option<Found> {
 fn of_server(view: &TaskView, redis: &RedisView, name: &str) -> Option<Found> {
     let (what, server) = name.split_once('.')?;
     let node = redis.nodes.iter().find(|node| short(&node.address) == server);
-    let witness = view.witnesses.iter().find(|witness| short(&witness.node) == server);
+    let witness = view.lock().witnesses.iter().find(|witness| short(&witness.node) == server);
     Some(match what {
         "decides" => node.map_or(word("none"), |node| tri(Some(node.decides))),
         "up" => node.map_or(word("none"), |node| tri(node.up)),

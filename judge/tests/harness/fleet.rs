@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use lockwatch_judge::input::{Attestation, Fork, Role, Standing, Topology};
 use lockwatch_judge::reading::{Mode, Unknown};
-use lockwatch_judge::spec::{RedisIndex, RedisKind};
+use lockwatch_judge::spec::RedisIndex;
+use lockwatch_watch::redis::RedisKind;
 use std::sync::Arc;
 
 use super::setup::Setup;

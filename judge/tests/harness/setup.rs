@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec,
-    SchemeKind, TaskSpec, WantedSource, WantedSpec, WatchSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisSpec, SchemeKind,
+    TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
+use lockwatch_watch::redis::RedisKind;
 
 use super::text::duration;
 
@@ -108,7 +109,7 @@ impl Setup {
         let redis = RedisSpec {
             interval_ms: self.interval_ms,
             timeout_ms: self.timeout_ms,
-            ..RedisSpec::new("main", self.kind, &["a:6379"])
+            ..self.kind.store("main", &["a:6379"])
         };
         Arc::new(WatchSpec { redises: vec![redis], tasks, epoch: self.epoch })
     }
@@ -190,8 +191,7 @@ fn optional(value: &str) -> Result<Option<u64>, String> {
 }
 
 fn kind(value: &str) -> Result<RedisKind, String> {
-    let all =
-        [RedisKind::Standalone, RedisKind::Replicated, RedisKind::Sentinel, RedisKind::Cluster];
+    let all = RedisKind::ALL;
     all.into_iter()
         .find(|kind| kind.name() == value)
         .ok_or_else(|| format!("there is no kind `{value}`"))

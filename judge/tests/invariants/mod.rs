@@ -67,7 +67,7 @@ fn of_view(view: &TaskView, at: Mono) -> Vec<String> {
     let now = |verdict| view.verdict == verdict && view.rule != Rule::KeepPrevious;
     let claims = [
         (
-            view.hold.is_some() == (view.held == Some(true)),
+            view.lock().hold.is_some() == (view.held == Some(true)),
             "there is a hold if and only if held is true",
         ),
         (view.held.is_some() || view.unknown.is_some(), "an unknown lock has a reason"),
@@ -130,7 +130,7 @@ fn of_view(view: &TaskView, at: Mono) -> Vec<String> {
         (view.splits.iter().all(|split| split.parties.len() > 1), "a split has its parties"),
         (view.splits.iter().all(|split| split.since <= at), "no split is from the future"),
         (
-            view.renewals.len() as u64 == view.totals.renewals.min(RENEWALS_KEPT as u64),
+            view.lock().renewals.len() as u64 == view.totals.renewals.min(RENEWALS_KEPT as u64),
             "renewals are kept as counted",
         ),
         (

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use lockwatch_judge::event::{End, LossSign};
 use lockwatch_judge::reading::Holder;
-use lockwatch_judge::spec::RedisKind;
+use lockwatch_watch::redis::RedisKind;
 
 use super::{Answer, NOISE_MS, Newest, Oracle, STEP_MS};
 use crate::plan::Act;

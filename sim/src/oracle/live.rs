@@ -3,9 +3,9 @@
 
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::TaskView;
-use lockwatch_judge::spec::RedisKind;
 use lockwatch_judge::time::Mono;
 use lockwatch_watch::redis::LONGEST_PAUSE_MS;
+use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::schedule::TOO_LARGE_AGAIN_MS;
 
 use super::Oracle;

@@ -35,7 +35,7 @@ pub(super) struct Said {
 
 impl Oracle {
     pub(super) fn check_renewals(&mut self, task: usize, view: &TaskView, world: &World) {
-        let Some(hold) = &view.hold else { return };
+        let Some(hold) = &view.lock().hold else { return };
         let said = Said {
             last: hold.last_renewal,
             latency_ms: hold.last_renewal_latency_ms,
@@ -102,11 +102,12 @@ impl Oracle {
         sets: &[u64],
         world: &World,
     ) -> Option<String> {
-        let said_ms = view.hold.as_ref()?.last_renewal_latency_ms.filter(|late_ms| *late_ms > 0)?;
+        let said_ms =
+            view.lock().hold.as_ref()?.last_renewal_latency_ms.filter(|late_ms| *late_ms > 0)?;
         if view.spec.lock.scheme != SchemeKind::Redisson {
             return None;
         }
-        let period_ms = view.renewal_period_ms?;
+        let period_ms = view.lock().renewal_period_ms?;
         // A small clock step is not visible; nor is it visible after a failover that another clock
         // set the deadline.
         let first = sets.first()?;
@@ -137,7 +138,7 @@ impl Oracle {
         // While the deadline is unknown, the shown value stays.
         hold.deadline?;
         let said_ms = hold.renewal_overdue_ms;
-        let period_ms = view.renewal_period_ms.unwrap_or(0);
+        let period_ms = view.lock().renewal_period_ms.unwrap_or(0);
         let deadline = last.states.first()?.deadline();
         let until_then =
             world.tasks[task].past[last.server].latest().skip_while(|since| since.at > last.to);
@@ -179,7 +180,7 @@ impl Oracle {
             let is_renewal = later.cause == Cause::Worker && stays;
             is_renewal && (period_ms * 3 / 4..=period_ms + 100).contains(&(later.at - earlier.at))
         });
-        if !steady || own.len() <= SEEN || view.renewal_period_ms != Some(period_ms) {
+        if !steady || own.len() <= SEEN || view.lock().renewal_period_ms != Some(period_ms) {
             return None;
         }
         let [newest, .., oldest] = own.as_slice() else { return None };
@@ -193,7 +194,10 @@ impl Oracle {
         if period_ms > 2 * seen_ms {
             let is_due = |since: &&&Since| since.at > oldest.at && since.at + seen_ms < world.now;
             let is_told = |since: &Since| {
-                view.renewals.iter().any(|told| told.0.abs_diff(MONO_MS + since.at) <= seen_ms)
+                view.lock()
+                    .renewals
+                    .iter()
+                    .any(|told| told.0.abs_diff(MONO_MS + since.at) <= seen_ms)
             };
             if let Some(missed) = own.iter().filter(is_due).find(|since| !is_told(since)) {
                 return Some(format!(

@@ -2,7 +2,7 @@
 //! other.
 
 use lockwatch_judge::event::{Party, SplitKind};
-use lockwatch_judge::spec::RedisKind;
+use lockwatch_watch::redis::RedisKind;
 
 use super::Oracle;
 use crate::agent::MONO_MS;

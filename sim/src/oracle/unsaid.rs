@@ -2,7 +2,7 @@
 
 use lockwatch_judge::event::SplitKind;
 use lockwatch_judge::snapshot::TaskView;
-use lockwatch_judge::spec::RedisKind;
+use lockwatch_watch::redis::RedisKind;
 
 use super::{Answer, Oracle};
 use crate::truth::LockState;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use lockwatch_judge::spec::RedisKind;
+use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::topology::cluster::{SLOTS, slot};
 
 use super::acts::Heal;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwatch_judge::snapshot::TaskView;
-use lockwatch_judge::spec::{RedisKind, TaskIndex};
+use lockwatch_judge::spec::TaskIndex;
 use lockwatch_judge::verdict::{LockFact, Wanted};
+use lockwatch_watch::redis::RedisKind;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 

@@ -122,10 +122,11 @@ fn unknown_task(change: &Change, names: &BTreeSet<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwatch_judge::spec::{LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskSpec};
+    use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
+    use lockwatch_watch::redis::RedisKind;
 
     fn config() -> Arc<WatchSpec> {
-        let redis = RedisSpec::new("main", RedisKind::Standalone, &["127.0.0.1:6379"]);
+        let redis = RedisKind::Standalone.store("main", &["127.0.0.1:6379"]);
         let task = |name| {
             Arc::new(TaskSpec::new(
                 name,

@@ -313,10 +313,9 @@ fn about(task: &lockwatch_judge::spec::TaskSpec, redis: &str) -> String {
 mod tests {
     use lockwatch_judge::input::{Attestation, Outcome, Sample, Standing};
     use lockwatch_judge::reading::Unknown;
-    use lockwatch_judge::spec::{
-        LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex,
-    };
+    use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind, TaskIndex};
     use lockwatch_judge::time::{Mono, ServerTime};
+    use lockwatch_watch::redis::RedisKind;
 
     use super::*;
 
@@ -331,7 +330,7 @@ mod tests {
             epoch,
             redises: redises
                 .iter()
-                .map(|name| RedisSpec::new(name, RedisKind::Standalone, &["127.0.0.1:1"]))
+                .map(|name| RedisKind::Standalone.store(name, &["127.0.0.1:1"]))
                 .collect(),
             tasks: vec![Arc::new(TaskSpec::new("task", RedisIndex(0), lock))],
         }))

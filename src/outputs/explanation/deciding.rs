@@ -71,7 +71,7 @@ fn party_line(view: &TaskView, party: &Party) -> String {
     let node = party.node.as_ref().or(view.node.as_ref());
     let at =
         node.map_or_else(String::new, |node| format!(", shown by {}", escape(node.as_bytes())));
-    let host = view.hold.as_ref().and_then(|hold| host_of(hold, &party.holder.client));
+    let host = view.lock().hold.as_ref().and_then(|hold| host_of(hold, &party.holder.client));
     format!("{}{}{at}.", holder_name(&party.holder), host.unwrap_or_default())
 }
 
@@ -201,7 +201,7 @@ fn free_line(seen: Seen<'_>) -> String {
 
 fn held_line(seen: Seen<'_>) -> String {
     let view = seen.view;
-    let Some(hold) = &view.hold else {
+    let Some(hold) = &view.lock().hold else {
         // The first reading of a free lock after a hold must be confirmed.
         return format!("The lock was held; the newest reading was {}.", seen.newest());
     };

@@ -46,13 +46,13 @@ pub(super) fn all(seen: Seen<'_>) -> Vec<Evidence> {
             .map_or_else(|| says.to_owned(), |read| format!("{says} ({read})"));
         all.push(beside(seen, "pause", says, None));
     }
-    all.extend(view.witnesses.iter().map(|witness| witness_evidence(seen, witness)));
+    all.extend(view.lock().witnesses.iter().map(|witness| witness_evidence(seen, witness)));
     all
 }
 
 fn lock(seen: Seen<'_>) -> Evidence {
     let view = seen.view;
-    let says = match (view.held, &view.hold) {
+    let says = match (view.held, &view.lock().hold) {
         (Some(true), Some(hold)) => {
             let holders = hold.holders.iter().map(|(holder, host)| named(holder, host.as_deref()));
             let deadline = match (hold.deadline, hold.persistent) {
@@ -74,8 +74,8 @@ fn lock(seen: Seen<'_>) -> Evidence {
         (None, _) => "unknown".to_owned(),
     };
     let extras = [
-        ("waiters", view.waiters.map(|it| it.to_string())),
-        ("token", view.fencing_token.map(|it| it.to_string())),
+        ("waiters", view.lock().waiters.map(|it| it.to_string())),
+        ("token", view.lock().fencing_token.map(|it| it.to_string())),
     ];
     let extras: String = extras
         .into_iter()
@@ -151,7 +151,7 @@ fn claims(view: &TaskView) -> String {
 }
 
 fn hosts(seen: Seen<'_>) -> String {
-    let holders = seen.view.hold.as_ref().map(|hold| &*hold.holders).unwrap_or_default();
+    let holders = seen.view.lock().hold.as_ref().map(|hold| &*hold.holders).unwrap_or_default();
     let known = holders.iter().filter(|(_, host)| host.is_some());
     let known: Vec<Cow<'_, str>> =
         known.map(|(holder, host)| named(holder, host.as_deref())).collect();

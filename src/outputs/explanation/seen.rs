@@ -2,7 +2,6 @@
 
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::{RedisView, TaskView};
-use lockwatch_judge::spec::RedisKind;
 use lockwatch_judge::time::{Mono, ServerTime};
 
 use super::{NotKnown, Trace};
@@ -44,7 +43,7 @@ impl<'a> Seen<'a> {
     }
 
     pub(super) fn is_cluster(&self) -> bool {
-        self.redis().is_some_and(|redis| redis.spec.kind == RedisKind::Cluster)
+        self.redis().is_some_and(|redis| redis.spec.authority.divided)
     }
 
     pub(super) fn is_once(&self) -> bool {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwatch_judge::snapshot::RedisView;
-use lockwatch_judge::spec::RedisKind;
 use lockwatch_judge::time::Mono;
 use tokio::time::{Instant, timeout_at};
 
@@ -39,9 +38,9 @@ impl Trace {
     pub async fn gather(ticket: Option<Ticket>, redis: Option<&RedisView>) -> Trace {
         let began = Instant::now();
         let Some(mut ticket) = ticket else { return Trace { refused: true, ..Trace::default() } };
-        let linger = match redis.map(|redis| (redis.spec.kind, redis.spec.interval_ms)) {
-            Some((RedisKind::Standalone, _)) | None => Duration::ZERO,
-            Some((_, interval_ms)) => Duration::from_millis(interval_ms).min(LINGER_MAX),
+        let linger = match redis.map(|redis| &redis.spec).filter(|spec| !spec.authority.alone) {
+            None => Duration::ZERO,
+            Some(spec) => Duration::from_millis(spec.interval_ms).min(LINGER_MAX),
         };
         let mut until = began + patience(redis);
         let mut is_read = false;

@@ -37,7 +37,7 @@ impl TaskFilter {
 
 fn shows(view: &TaskView, text: &str) -> bool {
     let contains = |shown: &str| shown.to_lowercase().contains(text);
-    let holders = view.hold.iter().flat_map(|hold| hold.holders.iter());
+    let holders = view.lock().hold.iter().flat_map(|hold| hold.holders.iter());
     contains(&view.spec.name)
         || contains(&escape(&view.spec.lock.key))
         || holders.into_iter().any(|(holder, host)| {

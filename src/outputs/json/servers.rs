@@ -17,7 +17,7 @@ use crate::text::instants::{seconds, signed_seconds};
 #[derive(Serialize)]
 pub(super) struct RedisJson<'a> {
     name: &'a str,
-    kind: &'static str,
+    kind: &'a str,
     db: u32,
     /// `null` before the first attempt.
     readable: Option<bool>,
@@ -77,7 +77,7 @@ pub(super) fn redis_json(view: &RedisView) -> RedisJson<'_> {
     errors.retain(|error| error.count > 0);
     RedisJson {
         name: &view.spec.name,
-        kind: view.spec.kind.name(),
+        kind: &view.spec.kind,
         db: view.spec.db,
         readable: view.readable,
         unknown: view.unknown.map(unknown_json),

@@ -243,7 +243,12 @@ pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> T
         lost_users: view.lost_users.iter().map(|user| escape(user)).collect(),
         lock: lock_json(view),
         node: view.node.as_ref().map(|node| escape(node.as_bytes())),
-        witnesses: view.witnesses.iter().map(|witness| witness_json(published, witness)).collect(),
+        witnesses: view
+            .lock()
+            .witnesses
+            .iter()
+            .map(|witness| witness_json(published, witness))
+            .collect(),
         progress: spec.progress.as_ref().map(|_| progress_json(view)),
         live_claims: view.live_claims.iter().map(holder_label).collect(),
         claims_unknown: view.claims_unknown.map(unknown_json),
@@ -311,11 +316,11 @@ fn lock_json(view: &TaskView) -> LockJson<'_> {
         held: view.held,
         fact: view.lock_fact.name(),
         unknown: view.unknown.map(unknown_json),
-        hold: view.hold.as_ref().map(hold_json),
-        waiters: view.waiters,
-        fencing_token: view.fencing_token,
-        lease_seconds: view.lease_ms.map(seconds),
-        renewal_period_seconds: view.renewal_period_ms.map(seconds),
+        hold: view.lock().hold.as_ref().map(hold_json),
+        waiters: view.lock().waiters,
+        fencing_token: view.lock().fencing_token,
+        lease_seconds: view.lock().lease_ms.map(seconds),
+        renewal_period_seconds: view.lock().renewal_period_ms.map(seconds),
     }
 }
 

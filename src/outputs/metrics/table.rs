@@ -10,9 +10,9 @@ use lockwatch_judge::snapshot::{
     HANDOVER_BOUNDS_MS, HoldView, NodeView, OUTAGE_BOUNDS_MS, RENEWAL_LATENCY_BOUNDS_MS, RedisView,
     SAMPLE_BOUNDS_MS, TaskView,
 };
-use lockwatch_judge::spec::RedisKind;
 use lockwatch_judge::time::ServerTime;
 use lockwatch_judge::verdict::{Verdict, Wanted};
+use lockwatch_watch::redis::RedisKind;
 
 use super::{Agent, holder_series, info_labels};
 use crate::text::identity::{escape, fingerprint};
@@ -162,7 +162,7 @@ fn length<T>(items: &[T]) -> Number {
 
 /// The present hold, if the newest reading says held.
 pub(super) fn hold(task: &TaskView) -> Option<&HoldView> {
-    if task.held == Some(true) { task.hold.as_ref() } else { None }
+    if task.held == Some(true) { task.lock().hold.as_ref() } else { None }
 }
 
 /// A figure of the present hold: 0 while the lock is free, absent while it is unknown.
@@ -200,12 +200,15 @@ fn generation(redis: &RedisView) -> Option<Number> {
     fingerprints.reduce(|a, b| a ^ b).map(Count)
 }
 
+fn is(redis: &RedisView, kind: RedisKind) -> bool {
+    RedisKind::of(&redis.spec) == Some(kind)
+}
+
 /// Sentinels that name the master that most of them name.
 fn agreeing(redis: &RedisView) -> Option<Number> {
     let words = || redis.sentinels.iter().filter_map(|word| word.master.as_ref()?.as_ref().ok());
     let votes = |master: &Arc<str>| words().filter(|other| *other == master).count();
-    let is_sentinel = redis.spec.kind == RedisKind::Sentinel;
-    is_sentinel.then(|| Count(words().map(votes).max().unwrap_or(0) as u64))
+    is(redis, RedisKind::Sentinel).then(|| Count(words().map(votes).max().unwrap_or(0) as u64))
 }
 
 /// Every metric, in the order of the page.
@@ -249,11 +252,11 @@ pub static TABLE: &[Metric] = &[
     redis("lockwatch_redis_masters", "Servers that said they are master in the newest batch; \
         absent while none answers.", |r| r.masters.map(Count)),
     redis("lockwatch_redis_sentinels", "Configured Sentinels; only with \
-        Sentinel.", |r| (r.spec.kind == RedisKind::Sentinel).then(|| length(&r.spec.addresses))),
+        Sentinel.", |r| is(r, RedisKind::Sentinel).then(|| length(&r.spec.addresses))),
     redis("lockwatch_redis_sentinels_agreeing", "Configured Sentinels that name one and the same \
         master; only with Sentinel.", agreeing),
     redis("lockwatch_redis_uncovered_slots", "Slots that no master of the cluster serves; only of \
-        a cluster.", |r| (r.spec.kind == RedisKind::Cluster).then(|| Count(u64::from(r.uncovered_slots)))),
+        a cluster.", |r| is(r, RedisKind::Cluster).then(|| Count(u64::from(r.uncovered_slots)))),
     nodes("lockwatch_redis_clock_offset_seconds", "The server's clock minus the \
         agent's.", |r, emit| each_node(r, emit, |n| n.clock_offset_ms.map(SignedMs))),
     nodes("lockwatch_redis_role_verified", "1 if the server itself said what role it has, 0 if \
@@ -418,9 +421,9 @@ pub static TABLE: &[Metric] = &[
     task("lockwatch_lock_reentries", "How often the holder entered the lock again while holding \
         it; absent where the scheme does not count.", |t| hold(t).and_then(reentries)),
     task("lockwatch_lock_waiters", "Waiters for the lock; absent where the scheme has none to \
-        count.", |t| t.waiters.map(Count)),
+        count.", |t| t.lock().waiters.map(Count)),
     task("lockwatch_lock_fencing_token", "The fencing token last given out; absent where the \
-        scheme has none.", |t| t.fencing_token.map(Signed)),
+        scheme has none.", |t| t.lock().fencing_token.map(Signed)),
     task("lockwatch_lock_acquired_timestamp_seconds", "When the present hold began, server's \
         clock; absent when that was not seen.", |t| hold(t)?.acquired.map(instant)),
     task("lockwatch_lock_last_renewal_timestamp_seconds", "When the present hold was last \
@@ -430,9 +433,9 @@ pub static TABLE: &[Metric] = &[
     task("lockwatch_lock_ttl_seconds", "What was left of the lease at the newest reading; absent \
         unless held with a deadline.", |t| hold(t)?.ttl_ms.map(Ms)),
     task("lockwatch_lock_lease_seconds", "Full lifetime of a hold, configured or \
-        learned.", |t| t.lease_ms.map(Ms)),
+        learned.", |t| t.lock().lease_ms.map(Ms)),
     task("lockwatch_lock_renewal_period_seconds", "Pause between two renewals: configured, the \
-        library's rule, or learned.", |t| t.renewal_period_ms.map(Ms)),
+        library's rule, or learned.", |t| t.lock().renewal_period_ms.map(Ms)),
     task("lockwatch_lock_persistent", "1 if held without any TTL, 0 if held with one; absent when \
         not held.", |t| hold(t)?.persistent.map(flag)),
     histogram("lockwatch_lock_renewal_latency_seconds", "How much later than scheduled renewals \

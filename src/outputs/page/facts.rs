@@ -147,13 +147,13 @@ fn write_hosts(markup: &mut Markup, _published: &Published, view: &TaskView) {
 }
 
 fn write_waiters(markup: &mut Markup, _published: &Published, view: &TaskView) {
-    if let Some(waiters) = view.waiters {
+    if let Some(waiters) = view.lock().waiters {
         markup.format(format_args!("{waiters}"));
     }
 }
 
 fn write_token(markup: &mut Markup, _published: &Published, view: &TaskView) {
-    if let Some(token) = view.fencing_token {
+    if let Some(token) = view.lock().fencing_token {
         markup.format(format_args!("{token}"));
     }
 }
@@ -256,7 +256,7 @@ pub(super) fn switches(view: &TaskView) -> String {
 
 /// What each server that does not decide shows; empty if there are none.
 pub(super) fn servers(published: &Published, view: &TaskView) -> String {
-    if view.witnesses.is_empty() {
+    if view.lock().witnesses.is_empty() {
         return String::new();
     }
     let mut html = String::from(
@@ -267,7 +267,7 @@ pub(super) fn servers(published: &Published, view: &TaskView) -> String {
          scope=\"col\">Behind</th>\
          <th scope=\"col\">Asked</th></tr></thead><tbody>",
     );
-    for witness in &view.witnesses {
+    for witness in &view.lock().witnesses {
         let holders = match &witness.holders {
             Some(holders) => list(holders.iter().map(holder_label), NAMED_MAX),
             None => String::from("nobody"),
@@ -330,7 +330,7 @@ pub(super) fn totals(view: &TaskView) -> String {
         ("Lost by a living holder", holds_lost.to_string()),
         ("Fencing token went back", token_resets.to_string()),
         ("Holds too short to count", phantom_holds.to_string()),
-        ("Learned lease", view.lease_ms.map_or(String::from("not yet"), limit)),
+        ("Learned lease", view.lock().lease_ms.map_or(String::from("not yet"), limit)),
     ];
     let mut html = String::from(
         "<section aria-labelledby=\"totals\"><h2 id=\"totals\">Since the agent watches it</h2><dl \

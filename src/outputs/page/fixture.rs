@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lockwatch_judge::reading::{Holder, Mode};
-use lockwatch_judge::snapshot::{Durations, HoldView, Snapshot, TaskView, TaskViews};
+use lockwatch_judge::snapshot::{
+    Durations, HoldView, KindView, LockView, Snapshot, TaskView, TaskViews,
+};
 use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
 use lockwatch_judge::time::{AgentWall, Mono};
 use lockwatch_judge::verdict::{LockFact, Rule, Verdict, Wanted};
@@ -49,13 +51,8 @@ pub(crate) fn free(read_at: u64) -> TaskView {
         held: Some(false),
         unknown: None,
         node: Some("a:1".into()),
-        witnesses: Vec::new(),
         last_reading: Some(Mono(read_at)),
-        hold: None,
-        waiters: None,
-        fencing_token: None,
-        lease_ms: None,
-        renewal_period_ms: None,
+        kind: KindView::Lock(LockView::default()),
         progress_moved: None,
         progress_missing: None,
         live_claims: Vec::new(),
@@ -63,7 +60,6 @@ pub(crate) fn free(read_at: u64) -> TaskView {
         hosts_unknown: None,
         splits: Vec::new(),
         paused: None,
-        renewals: Arc::default(),
         last_handover: None,
         last_outage: None,
         durations: Durations::default(),
@@ -92,8 +88,11 @@ pub(super) fn held(client: &str, since: u64, read_at: u64, ttl_ms: u64) -> TaskV
         rule: Rule::HeldUnset,
         lock_fact: LockFact::Held,
         held: Some(true),
-        hold: Some(hold),
-        lease_ms: Some(30_000),
+        kind: KindView::Lock(LockView {
+            hold: Some(hold),
+            lease_ms: Some(30_000),
+            ..LockView::default()
+        }),
         ..free(read_at)
     }
 }

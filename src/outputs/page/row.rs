@@ -162,14 +162,16 @@ fn write_holders(markup: &mut Markup, _published: &Published, view: &TaskView) {
         parts.extend((unnamed > 0).then(|| format!("and {unnamed} more")));
         parts.push(mode(hold));
     }
-    parts.extend(view.witnesses.iter().filter(|witness| witness.role == Role::Master).filter_map(
-        |witness| {
-            let WitnessView { node, holders, .. } = witness;
-            let shown: Vec<&Holder> = holders.as_ref()?.iter().collect();
-            let names = list(shown.iter().map(|holder| holder_label(holder)), NAMED_MAX);
-            (shown != own).then(|| format!("at {}: {names}", escape(node.as_bytes())))
-        },
-    ));
+    parts.extend(
+        view.lock().witnesses.iter().filter(|witness| witness.role == Role::Master).filter_map(
+            |witness| {
+                let WitnessView { node, holders, .. } = witness;
+                let shown: Vec<&Holder> = holders.as_ref()?.iter().collect();
+                let names = list(shown.iter().map(|holder| holder_label(holder)), NAMED_MAX);
+                (shown != own).then(|| format!("at {}: {names}", escape(node.as_bytes())))
+            },
+        ),
+    );
     parts.retain(|part| !part.is_empty());
     match (view.held, parts.is_empty() && own.is_empty()) {
         (_, false) => markup

@@ -55,8 +55,8 @@ fn fields(view: &TaskView) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
         ("redis".into(), escape(view.redis.as_bytes())),
         ("lock.key".into(), escape(&lock.key)),
         ("lock.scheme".into(), lock.scheme.name().into()),
-        ("lock.lease".into(), or_learned(lock.lease_ms, view.lease_ms)),
-        ("lock.renew_every".into(), or_learned(lock.renew_every_ms, view.renewal_period_ms)),
+        ("lock.lease".into(), or_learned(lock.lease_ms, view.lock().lease_ms)),
+        ("lock.renew_every".into(), or_learned(lock.renew_every_ms, view.lock().renewal_period_ms)),
     ];
     match wanted {
         None => fields.push(("wanted".into(), NOT_SET.into())),

@@ -91,7 +91,7 @@ fn write_timeline(
 ) {
     let timeline =
         timeline(view, events.iter().map(|kept| &kept.event), published.snapshot.at, window_ms);
-    let holders = view.hold.iter().flat_map(|hold| hold.holders.iter());
+    let holders = view.lock().hold.iter().flat_map(|hold| hold.holders.iter());
     let hosts = holders
         .filter_map(|(holder, host)| Some((holder.client.as_slice(), host.as_deref()?)))
         .collect();

@@ -73,7 +73,7 @@ fn hostile_task(bytes: &[u8]) -> TaskView {
     spec.labels = vec![("team".into(), name(bytes).into())];
     view.redis = name(bytes).into();
     view.node = Some(name(bytes).into());
-    view.hold = Some(hold(vec![(holder(bytes), Some(bytes.to_vec()))]));
+    view.lock_mut().hold = Some(hold(vec![(holder(bytes), Some(bytes.to_vec()))]));
     view.switches =
         Some(vec![SwitchView { user: bytes.to_vec(), on: None, fits: Some(Codec::Jdk) }]);
     view.lost_users = vec![bytes.to_vec()];

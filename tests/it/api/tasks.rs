@@ -26,10 +26,10 @@ fn some() -> Arc<Published> {
     inbound.redis = "spare".into();
     let mut night = with_team(full_task("Night & day"), "");
     (night.verdict, night.rule) = (Verdict::Down, Rule::GapOverGrace);
-    (night.held, night.hold, night.lock_fact) = (Some(false), None, LockFact::Free);
+    (night.held, night.lock_mut().hold, night.lock_fact) = (Some(false), None, LockFact::Free);
     let mut split = with_team(full_task("split"), "logistics");
     (split.verdict, split.wanted) = (Verdict::Split, Wanted::Unknown);
-    split.hold = Some(hold(vec![(holder(b"other\nclient"), Some("løger".into()))]));
+    split.lock_mut().hold = Some(hold(vec![(holder(b"other\nclient"), Some("løger".into()))]));
     let tasks = vec![night, inbound, with_team(full_task("outbound"), "logistics"), split];
     published(tasks, vec![good_redis("main"), good_redis("spare")])
 }
@@ -230,7 +230,7 @@ async fn one_task_tells_what_its_verdict_rests_on() {
         Party { holder: holder(b"new"), node: None },
         Party { holder: secret, node: Some("10.0.0.6:6379".into()) },
     ];
-    let view = TaskView {
+    let mut view = TaskView {
         verdict: Verdict::Split,
         rule: Rule::SplitEvidence,
         judged: Some(Judged { facts, previous: Some(Verdict::Running) }),
@@ -240,11 +240,11 @@ async fn one_task_tells_what_its_verdict_rests_on() {
             since: Mono(NOW.0 - 2_000),
             lasted_ms: 1_500,
         }],
-        renewals: [Mono(NOW.0 - 20_123), Mono(NOW.0 - 10_123)].into(),
         last_handover: Some(Past { at: Mono(NOW.0 - 61_123), ms: 400 }),
         last_outage: Some(Past { at: Mono(NOW.0 - 600_123), ms: 33_000 }),
         ..full_task("outbound")
     };
+    view.lock_mut().renewals = [Mono(NOW.0 - 20_123), Mono(NOW.0 - 10_123)].into();
     let split = told(view).await;
     let judged = json!({
         "wanted": "yes", "lock": "held", "split": true, "gap_over_grace": false, "stale": true,

@@ -6,9 +6,9 @@ use lockwatch::outputs::explanation::{Explanation, Seen, Trace, Watched, explana
 use lockwatch_judge::event::{Party, SplitKind};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::{Judged, NodeView, SplitView, TaskView};
-use lockwatch_judge::spec::RedisKind;
 use lockwatch_judge::time::Mono;
 use lockwatch_judge::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge};
+use lockwatch_watch::redis::RedisKind;
 
 use crate::snapshots::{
     NOW, full_task, good_node, good_redis, hold, holder, published, stopped_task,
@@ -70,7 +70,7 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
             )
         }
         Rule::LockBlind => {
-            (view.held, view.hold, view.unknown) = (None, None, Some(Unknown::Timeout));
+            (view.held, view.lock_mut().hold, view.unknown) = (None, None, Some(Unknown::Timeout));
             view.durations.blind_ms = 75_000;
             let pieces = vec![
                 "The lock is unknown (timeout). Redis did not answer",
@@ -84,7 +84,7 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
         }
         Rule::WantedBlind => {
             (view.wanted, view.switches, view.wanting_users) = (Wanted::Unknown, None, None);
-            (view.held, view.hold, view.switches_unknown) =
+            (view.held, view.lock_mut().hold, view.switches_unknown) =
                 (Some(false), None, Some(Unknown::WrongType));
             view.durations.blind_ms = 61_000;
             let pieces = vec![
@@ -96,7 +96,7 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
         }
         Rule::KeepPrevious => {
             previous = Some(Verdict::Running);
-            (view.held, view.hold, view.unknown) = (None, None, Some(Unknown::Closed));
+            (view.held, view.lock_mut().hold, view.unknown) = (None, None, Some(Unknown::Closed));
             view.durations.blind_ms = 3_000;
             (
                 unknown,
@@ -108,7 +108,7 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
             )
         }
         Rule::NothingYet => {
-            (view.held, view.hold, view.last_reading, view.unknown) =
+            (view.held, view.lock_mut().hold, view.last_reading, view.unknown) =
                 (None, None, None, Some(Unknown::Auth));
             (
                 unknown,
@@ -170,7 +170,7 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
             (Facts { wanted: Wanted::Unknown, ..facts }, pieces)
         }
         Rule::GapOverGrace | Rule::GapWithinGrace => {
-            (view.held, view.hold, view.lock_fact) = (Some(false), None, LockFact::Free);
+            (view.held, view.lock_mut().hold, view.lock_fact) = (Some(false), None, LockFact::Free);
             let over = rule == Rule::GapOverGrace;
             view.durations.down_ms = if over { 34_000 } else { 12_000 };
             let since = if over {
@@ -185,7 +185,7 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
         }
         Rule::FreeUnwanted => {
             view.wanted = Wanted::No;
-            (view.held, view.hold, view.lock_fact) = (Some(false), None, LockFact::Free);
+            (view.held, view.lock_mut().hold, view.lock_fact) = (Some(false), None, LockFact::Free);
             view.switches = Some(Vec::new());
             (
                 Facts { wanted: Wanted::No, ..free },
@@ -307,8 +307,8 @@ fn pages_tell_how_far_they_are() {
         (None, Some(290.5)),
         "it moved 9.5 s ago"
     );
-    view.hold = Some(hold(vec![]));
-    view.hold.as_mut().unwrap().held_ms = 2_000;
+    view.lock_mut().hold = Some(hold(vec![]));
+    view.lock_mut().hold.as_mut().unwrap().held_ms = 2_000;
     assert_eq!(
         due(&view, "LockwatchTaskStalled").due_in_seconds,
         Some(298.0),
@@ -356,9 +356,9 @@ fn the_text_fits_and_is_harmless() {
 /// Only a fresh exchange proves where and when a value was read.
 #[test]
 fn in_a_cluster_the_place_of_a_lock_is_not_that_of_what_lives_beside_it() {
-    let node_of = |kind, of: &str| {
+    let node_of = |kind: RedisKind, of: &str| {
         let mut redis = good_redis("main");
-        redis.spec.kind = kind;
+        redis.spec.authority = kind.authority();
         let published = published(vec![full_task("outbound")], vec![redis]);
         let view = published.snapshot.tasks.first().unwrap();
         let seen =

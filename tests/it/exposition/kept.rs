@@ -112,10 +112,10 @@ async fn a_page_after_another_is_as_if_it_were_the_first() {
         Arc::new(view)
     };
     let older = changed(|view| view.durations.down_ms = 12_345);
-    let freed = changed(|view| (view.held, view.hold) = (Some(false), None));
+    let freed = changed(|view| (view.held, view.lock_mut().hold) = (Some(false), None));
     let unknown = changed(|view| view.held = None);
     let taken = changed(|view| {
-        let hold = view.hold.as_mut().unwrap();
+        let hold = view.lock_mut().hold.as_mut().unwrap();
         hold.holders = hold
             .holders
             .iter()

@@ -13,9 +13,10 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::redis::RedisKind;
 use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, Standing};
 use lockwatch_judge::reading::{SwitchesReading, Unknown};
-use lockwatch_judge::spec::{RedisKind, TaskIndex, TaskSpec, position_of};
+use lockwatch_judge::spec::{TaskIndex, TaskSpec, position_of};
 use lockwatch_judge::time::Mono;
 
 use self::asking::{BesideRead, FLIGHTS, Flying, What};

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 
+use crate::redis::RedisKind;
 use ipnet::IpNet;
-use lockwatch_judge::spec::RedisKind;
 
 use super::accept;
 use super::topology::Announced;

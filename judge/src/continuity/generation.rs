@@ -1,8 +1,11 @@
 //! Derives from a change of generation which data were certainly lost or kept.
 
+use alloc::sync::Arc;
+
 use crate::event::GenerationChange;
+use crate::evidence::Origin;
 use crate::input::Generation;
-use crate::spec::RedisKind;
+use crate::spec::Authority;
 use crate::time::Mono;
 
 /// Instants and durations are rounded to whole milliseconds.
@@ -40,6 +43,23 @@ pub(crate) struct Mark {
 }
 
 impl Delta {
+    /// How the data changed from a reading from `old` to one from `new`. Without an earlier reading,
+    /// no change is known.
+    pub(crate) fn since(old: Option<&Origin>, new: &Origin) -> Delta {
+        let Some(old) = old else { return Delta::default() };
+        match (&old.generation, &new.generation) {
+            (Some(before), Some(now)) if Arc::ptr_eq(before, now) => Delta::default(),
+            (Some(before), Some(now)) => {
+                let moved = old.node != new.node;
+                Delta::between(before, old.offset, now, moved, new.authority)
+            }
+            // A server that does not report its generation proves nothing, but another server still
+            // is another server.
+            _ if old.node != new.node => Delta::of_another_server(new.authority),
+            _ => Delta::default(),
+        }
+    }
+
     /// How `new` differs from `old`, of which `old_offset` bytes had been written. `moved`: another
     /// address answered.
     pub(crate) fn between(
@@ -47,7 +67,7 @@ impl Delta {
         old_offset: Option<u64>,
         new: &Generation,
         moved: bool,
-        kind: RedisKind,
+        authority: Authority,
     ) -> Delta {
         let other_process = old.run_id != new.run_id;
         let shared = shared_bytes(old, new);
@@ -55,7 +75,7 @@ impl Delta {
         if moved && other_process {
             return match shared {
                 Some(_) => Delta { failover: true, shared, kept, ..Delta::default() },
-                None => Delta::of_another_server(kind),
+                None => Delta::of_another_server(authority),
             };
         }
         // A restart resets the counters, as CONFIG RESETSTAT does.
@@ -77,8 +97,8 @@ impl Delta {
 
     /// Another server answers, and how its data relate to the previous one's is unknown. In a
     /// cluster the slot has moved, which loses nothing.
-    pub(crate) fn of_another_server(kind: RedisKind) -> Delta {
-        let failover = kind != RedisKind::Cluster;
+    pub(crate) fn of_another_server(authority: Authority) -> Delta {
+        let failover = !authority.divided;
         Delta { failover, kept: !failover, ..Delta::default() }
     }
 
@@ -167,6 +187,62 @@ pub(crate) fn shared_bytes(old: &Generation, new: &Generation) -> Option<u64> {
     continues.then(|| fork.offset.saturating_sub(1))
 }
 
+/// Number of bytes that two servers share, if one of them continues the history of the other, or
+/// both the same third one.
+pub(crate) fn fork(a: &Origin, b: &Origin) -> Option<u64> {
+    let (a, b) = (a.generation.as_deref()?, b.generation.as_deref()?);
+    let of_a_third = || {
+        let (a, b) = (a.forked_from.as_ref()?, b.forked_from.as_ref()?);
+        let same = !a.replication_id.is_empty() && a.replication_id == b.replication_id;
+        same.then(|| a.offset.min(b.offset).saturating_sub(1))
+    };
+    shared_bytes(a, b).or_else(|| shared_bytes(b, a)).or_else(of_a_third)
+}
+
+/// Whether offsets of both belong to one history: the same, or one that was continued.
+pub(crate) fn one_history(old: &Origin, new: &Origin) -> bool {
+    match (&old.generation, &new.generation) {
+        (Some(old), Some(new)) => {
+            old.replication_id == new.replication_id || shared_bytes(old, new).is_some()
+        }
+        _ => false,
+    }
+}
+
+/// Whether a master stayed master between both. A server that follows another one, even for a
+/// moment, starts a new history.
+pub(crate) fn one_reign(old: &Origin, new: &Origin) -> bool {
+    match (&old.generation, &new.generation) {
+        (Some(old), Some(new)) => {
+            !old.replication_id.is_empty() && old.replication_id == new.replication_id
+        }
+        _ => false,
+    }
+}
+
+pub(crate) fn same_process(a: &Origin, b: &Origin) -> bool {
+    match (&a.generation, &b.generation) {
+        (Some(a), Some(b)) => !a.run_id.is_empty() && a.run_id == b.run_id,
+        _ => false,
+    }
+}
+
+/// The data that one process passed to the next at the same address.
+#[derive(Clone, Debug)]
+pub(crate) struct Continued {
+    pub(crate) by: Arc<Generation>,
+    /// The next process began with everything written up to this instant, because stored data are a
+    /// copy from one moment.
+    pub(crate) until: Mono,
+}
+
+impl Continued {
+    /// Whether a reading from `old` comes from that process.
+    pub(crate) fn left_by(&self, old: &Origin) -> bool {
+        old.generation.as_ref().is_some_and(|old| old.run_id == self.by.run_id)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,7 +264,7 @@ mod tests {
     #[test]
     fn of_another_server_only_a_cluster_has_the_same_data() {
         let kinds =
-            [RedisKind::Standalone, RedisKind::Replicated, RedisKind::Sentinel, RedisKind::Cluster];
+            [Authority::ALONE, Authority::SELF_DECLARED, Authority::ANNOUNCED, Authority::DIVIDED];
         let found = kinds
             .map(Delta::of_another_server)
             .map(|delta| (delta.new_history(), delta.may_lose_locks()));
@@ -198,7 +274,7 @@ mod tests {
     #[test]
     fn only_flush_and_empty_restart_prove_a_loss() {
         let _rule = crate::truth::rule("10 lost switches");
-        let delta = |old, new| Delta::between(&old, None, &new, false, RedisKind::Standalone);
+        let delta = |old, new| Delta::between(&old, None, &new, false, Authority::ALONE);
         let same = delta(generation("a", 1, None), generation("a", 1, None));
         assert_eq!(same, Delta::default());
         assert!(delta(generation("a", 1, None), generation("a", 2, None)).emptied);
@@ -223,7 +299,7 @@ mod tests {
         let old = history("a", "x", None);
         // The new master shares the first 100 bytes.
         let new = history("b", "y", Some(("x", 101)));
-        let delta = |offset| Delta::between(&old, offset, &new, true, RedisKind::Sentinel);
+        let delta = |offset| Delta::between(&old, offset, &new, true, Authority::ANNOUNCED);
         let table = [(Some(100), false), (Some(101), true), (None, true)];
         for (offset, may_lose) in table {
             let delta = delta(offset);
@@ -246,8 +322,8 @@ mod tests {
         );
         let unrelated = history("b", "y", Some(("z", 101)));
         let delta = |kind| Delta::between(&old, Some(1), &unrelated, true, kind);
-        assert!(delta(RedisKind::Sentinel).may_lose_locks());
-        assert!(!delta(RedisKind::Cluster).may_lose_locks(), "a slot that moved");
+        assert!(delta(Authority::ANNOUNCED).may_lose_locks());
+        assert!(!delta(Authority::DIVIDED).may_lose_locks(), "a slot that moved");
     }
     /// A server that hides the names of its histories shares none with any other.
     #[test]
@@ -258,7 +334,7 @@ mod tests {
         };
         assert_eq!(shared_bytes(&generation("a", 0, None), &new), None);
         assert!(
-            Delta::between(&generation("a", 0, None), Some(1), &new, true, RedisKind::Sentinel)
+            Delta::between(&generation("a", 0, None), Some(1), &new, true, Authority::ANNOUNCED)
                 .may_lose_locks()
         );
     }
@@ -271,7 +347,7 @@ mod tests {
         let old = Generation { replication_id: id("x"), ..generation("a", 0, None) };
         let forked_from = Some(Fork { replication_id: id("x"), offset: 101 });
         let new = Generation { replication_id: id("y"), forked_from, ..generation("b", 0, None) };
-        let delta = Delta::between(&old, Some(50), &new, false, RedisKind::Standalone);
+        let delta = Delta::between(&old, Some(50), &new, false, Authority::ALONE);
         assert!(delta.restarted && delta.shared.is_none() && !delta.kept);
         assert!(!delta.surely_lost_after(Some(100), None), "nor that anything was");
     }

@@ -1,56 +1,45 @@
-//! Compares what each server of a redis shows of one lock. This never decides whether the lock is
-//! held or free; it shows how far a replica is behind, and whether two masters show two holders.
-//!
-//! Two masters that show different holders prove little by themselves. The older hold may have been
-//! released on the other server, and its copy here is a leftover without a holder. So there must be
-//! evidence that the older hold is alive.
+//! What each server of a redis shows of one lock, side by side. This never decides whether the lock
+//! is held or free; it shows how far a replica is behind, and what other masters show.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::earlier::{BRIEF_MS, Earlier};
-use crate::event::Party;
-use crate::evidence::Origin;
-use crate::generation;
+use crate::continuity::earlier::{BRIEF_MS, Earlier};
+use crate::continuity::generation::{one_history, one_reign, same_process};
+use crate::evidence::{Origin, Seen, set_between};
 use crate::input::{Role, Standing};
-use crate::reading::{Deadline, Held, Holder, LockReading, Mode};
-use crate::renewal::{Seen, set_between};
+use crate::reading::{Deadline, Held, Holder, LockReading, Mode, clients_meet};
 use crate::snapshot::WitnessView;
-use crate::spec::RedisKind;
-use crate::split::{clients_meet, party};
+use crate::spec::Authority;
 use crate::time::{Mono, ServerTime};
-
-/// Typical duration in milliseconds of a phantom hold: a client takes the lock, waits in vain for
-/// replicas and releases it, and its application never learns that it held the lock.
-pub const PHANTOM_MS: u64 = 1_150;
 
 /// What all servers show of one lock, sorted by address.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Witnesses {
-    servers: Vec<Server>,
+    pub(super) servers: Vec<Server>,
 }
 
 /// What one server showed in its newest accepted batch.
 #[derive(Clone, Debug)]
-struct Server {
-    origin: Origin,
-    standing: Standing,
-    role: Role,
-    seen: Seen,
+pub(super) struct Server {
+    pub(super) origin: Origin,
+    pub(super) standing: Standing,
+    pub(super) role: Role,
+    pub(super) seen: Seen,
     /// When the request of its last answer was sent, including an answer that refused this lock.
-    answered: Mono,
+    pub(super) answered: Mono,
     /// Whether it had also answered shortly before. If so, its state does not come from commands
     /// executed late, after a freeze.
-    steady: bool,
-    shown: Shown,
-    expired: Option<RanOut>,
-    earlier: Earlier,
-    lag: Option<Lag>,
+    pub(super) steady: bool,
+    pub(super) shown: Shown,
+    pub(super) expired: Option<RanOut>,
+    pub(super) earlier: Earlier,
+    pub(super) lag: Option<Lag>,
 }
 
 /// The lag of a replica when it was last read.
 #[derive(Clone, Copy, Debug)]
-struct Lag {
+pub(super) struct Lag {
     /// The hold compared: since when the deciding server has shown it.
     of: Mono,
     ms: u64,
@@ -65,44 +54,44 @@ struct Newest<'a> {
 
 /// A hold that expired on one server, as seen there.
 #[derive(Clone, Debug)]
-struct RanOut {
-    holders: Vec<Holder>,
-    at: Mono,
+pub(super) struct RanOut {
+    pub(super) holders: Vec<Holder>,
+    pub(super) at: Mono,
 }
 
 #[derive(Clone, Debug)]
-enum Shown {
+pub(super) enum Shown {
     Nothing,
     Hold(Hold),
 }
 
 /// A hold as one server shows it.
 #[derive(Clone, Debug)]
-struct Hold {
-    held: Held,
+pub(super) struct Hold {
+    pub(super) held: Held,
     /// When it was first seen on this server.
-    since: Mono,
+    pub(super) since: Mono,
     /// Latest possible beginning.
-    began: Mono,
+    pub(super) began: Mono,
     /// Whether the server had answered shortly before it began. If so, the hold does not come from
     /// a command executed late, after a freeze.
-    steady: bool,
+    pub(super) steady: bool,
     /// When this server certainly did not show it yet; `None` when it did in the first reading.
-    not_before: Option<Mono>,
+    pub(super) not_before: Option<Mono>,
     /// That reading was as a replica, so the hold may have come from the master long after it had
     /// begun there.
-    perhaps_late: bool,
+    pub(super) perhaps_late: bool,
     /// The server's replication offset when the hold certainly had not begun.
-    offset_before: Option<u64>,
+    pub(super) offset_before: Option<u64>,
     /// The offset by which the holder's previous hold here was certainly over, if any.
-    earlier_over: Option<u64>,
+    pub(super) earlier_over: Option<u64>,
     /// The newest known deadline, and when it was reported. A reading during a renewal has none.
-    told: Option<(ServerTime, Mono)>,
+    pub(super) told: Option<(ServerTime, Mono)>,
     /// When the deadline was last seen to have moved forward.
-    moved: Option<Mono>,
+    pub(super) moved: Option<Mono>,
     /// The instant after which its holder certainly moved the deadline forward on this server, as a
     /// master.
-    lived_after: Option<Mono>,
+    pub(super) lived_after: Option<Mono>,
 }
 
 /// How the servers' readings are compared.
@@ -112,19 +101,7 @@ pub(crate) struct Limits {
     pub(crate) fresh_ms: u64,
     /// A hold that lasted this long is no phantom.
     pub(crate) settle_ms: u64,
-    pub(crate) kind: RedisKind,
-}
-
-/// Two masters show different holders.
-#[derive(Clone, Debug)]
-pub(crate) struct Rivalry {
-    pub(crate) nodes: [Arc<str>; 2],
-    pub(crate) older: Vec<Party>,
-    pub(crate) newer: Vec<Party>,
-    /// Remaining lease of the older hold in milliseconds.
-    pub(crate) left_ms: Option<u64>,
-    /// The older hold is certainly alive.
-    pub(crate) proven: bool,
+    pub(crate) authority: Authority,
 }
 
 /// One accepted reading.
@@ -238,29 +215,6 @@ impl Witnesses {
         })
     }
 
-    /// Two masters with different holders, if any; one with proof is preferred.
-    pub(crate) fn rivalry(&self, limits: Limits, at: Mono) -> Option<Rivalry> {
-        let pairs = self.servers.iter().enumerate().flat_map(|(position, a)| {
-            let others = self.servers.iter().skip(position + 1);
-            others.filter_map(move |b| rivalry(a, b, limits, at))
-        });
-        pairs.max_by_key(|rivalry| rivalry.proven)
-    }
-
-    /// Whether these two servers still show different holders. While one of them cannot be read,
-    /// this holds until its hold expires.
-    pub(crate) fn contradict(&self, [a, b]: &[Arc<str>; 2], at: Mono) -> bool {
-        let server =
-            |name: &Arc<str>| self.servers.iter().find(|server| server.origin.node == *name);
-        let (Some(a), Some(b)) = (server(a), server(b)) else { return false };
-        match (a.live_hold(at), b.live_hold(at)) {
-            (Some(x), Some(y)) => {
-                a.rules() && b.rules() && !clients_meet(&x.held.holders, &y.held.holders)
-            }
-            _ => false,
-        }
-    }
-
     /// What the servers that do not decide show, for outputs.
     pub(crate) fn view(&self) -> Vec<WitnessView> {
         let newest = self.newest().map(|newest| newest.hold.since);
@@ -341,16 +295,16 @@ impl Server {
     }
 
     /// Whether it reports that it is master.
-    fn rules(&self) -> bool {
+    pub(super) fn rules(&self) -> bool {
         self.role == Role::Master
     }
 
-    fn fresh(&self, limits: Limits, at: Mono) -> bool {
+    pub(super) fn fresh(&self, limits: Limits, at: Mono) -> bool {
         at.since_ms(self.seen.sent) <= limits.fresh_ms
     }
 
     /// Its hold, if that is exclusive and has not run out by `at`.
-    fn live_hold(&self, at: Mono) -> Option<&Hold> {
+    pub(super) fn live_hold(&self, at: Mono) -> Option<&Hold> {
         let hold = self
             .hold()
             .filter(|hold| hold.held.mode != Mode::Read && !hold.held.holders.is_empty())?;
@@ -359,7 +313,7 @@ impl Server {
     }
 
     /// Remaining lease of a hold at `at` in milliseconds; `None` if its end is unknown.
-    fn left_ms(&self, hold: &Hold, at: Mono) -> Option<u64> {
+    pub(super) fn left_ms(&self, hold: &Hold, at: Mono) -> Option<u64> {
         let Deadline::At(deadline) = hold.held.deadline else { return None };
         let left_ms = u64::try_from(deadline.since_ms(self.seen.last)).unwrap_or(0);
         Some(left_ms.saturating_sub(at.since_ms(self.seen.sent)))
@@ -461,7 +415,7 @@ impl Hold {
 
     /// Whether, when last seen at `seen`, it had lasted long enough or was renewed, so that its
     /// client did not release it as a phantom.
-    fn settled(&self, seen: Mono, long_ms: u64) -> bool {
+    pub(super) fn settled(&self, seen: Mono, long_ms: u64) -> bool {
         self.moved.is_some() || seen.since_ms(self.began) >= long_ms
     }
 
@@ -473,7 +427,7 @@ impl Hold {
     }
 
     /// Its holder lived on this server after `instant`.
-    fn lived_after(&self, instant: Mono) -> bool {
+    pub(super) fn lived_after(&self, instant: Mono) -> bool {
         self.lived_after.is_some_and(|lived| lived >= instant)
     }
 }
@@ -492,162 +446,16 @@ fn expired(before: Option<&Server>, word: Word<'_>) -> Option<RanOut> {
     (unrenewed && over).then(|| RanOut { holders: hold.held.holders.clone(), at: word.seen.sent })
 }
 
-fn rivalry(a: &Server, b: &Server, limits: Limits, at: Mono) -> Option<Rivalry> {
-    let rules = |server: &Server| server.rules() && server.fresh(limits, at);
-    if same_process(&a.origin, &b.origin) || !rules(a) || !rules(b) {
-        return None;
-    }
-    let (x, y) = (a.live_hold(at)?, b.live_hold(at)?);
-    if clients_meet(&x.held.holders, &y.held.holders) {
-        return None;
-    }
-    let prompt = |server: &Server, hold: &Hold| server.standing == Standing::Decides || hold.steady;
-    // A hold that a frozen server executed late takes longer to be released,
-    let settled = |server: &Server, hold: &Hold| {
-        hold.settled(
-            server.seen.sent,
-            if prompt(server, hold) { PHANTOM_MS } else { limits.settle_ms },
-        )
-    };
-    if !settled(a, x) || !settled(b, y) {
-        return None;
-    }
-    // or never is, because its client does not know of it. Only a renewal proves that it does.
-    let known = |server: &Server, hold: &Hold| prompt(server, hold) || hold.moved.is_some();
-    let ((older, old), (newer, new)) =
-        if x.since < y.since { ((a, x), (b, y)) } else { ((b, y), (a, x)) };
-    if older.seen.sent < new.since {
-        return None; // They were never seen side by side.
-    }
-    let parties = |server: &Server, hold: &Hold| -> Vec<Party> {
-        hold.held.holders.iter().map(|holder| party(holder, Some(&server.origin.node))).collect()
-    };
-    Some(Rivalry {
-        nodes: [a.origin.node.clone(), b.origin.node.clone()],
-        older: parties(older, old),
-        newer: parties(newer, new),
-        left_ms: older.left_ms(old, at),
-        proven: known(a, x)
-            && known(b, y)
-            && newer_lives(older, old, newer, new)
-            && older_lives(older, old, newer, new, limits),
-    })
-}
-
-/// Whether the newer hold is no leftover: it was taken or renewed while the older one existed.
-fn newer_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold) -> bool {
-    // A hold that arrived late may have been over on the master, and that is known only beyond the
-    // shared bytes.
-    let over = if new.perhaps_late { older.earlier.of(&new.held.holders) } else { None };
-    let leftover = over
-        .is_some_and(|over| fork(&older.origin, &newer.origin).is_none_or(|shared| over > shared));
-    let taken = !leftover && new.not_before.is_some_and(|before| before >= old.since);
-    taken || new.lived_after(old.since)
-}
-
-/// Whether the older hold cannot have been released on the other server.
-fn older_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold, limits: Limits) -> bool {
-    let ran_out =
-        newer.expired.as_ref().filter(|ran_out| clients_meet(&ran_out.holders, &old.held.holders));
-    // A client that renews its lock here would have released it here, too. A lock with a fixed
-    // lease may be released at any time, and a lock that a replica received is renewed elsewhere.
-    let ran_out_there =
-        old.lived_after.is_some() && ran_out.is_some_and(|ran_out| ran_out.at > old.since);
-    // The offset by which the same client's newest hold was over there. The client may have
-    // released that one instead of the older one.
-    let over_there = newer.earlier.of(&old.held.holders);
-    let never_there = match fork(&older.origin, &newer.origin) {
-        // The offset is read a moment after the lock, so it must have grown since.
-        Some(shared) => {
-            let grew = older.origin.offset.is_some_and(|now| now > shared);
-            // The other server also had no earlier hold of the same client left that it may have
-            // released instead.
-            let nothing_left = old.earlier_over.is_none_or(|over| over <= shared);
-            let none_there = over_there.is_none_or(|over| over <= shared);
-            grew && nothing_left
-                && none_there
-                && old.offset_before.is_some_and(|written| written >= shared)
-        }
-        // It began on a server that never shared data with the other one.
-        None => {
-            let apart =
-                limits.kind == RedisKind::Replicated && both_tell(&older.origin, &newer.origin);
-            apart
-                && over_there.is_none()
-                && old.offset_before.is_some()
-                && !older.origin.related(&newer.origin)
-        }
-    };
-    // If the lock is only held for moments, its holder may have had it there, too, between two
-    // readings.
-    let leased_ms = older
-        .left_ms(old, older.seen.sent)
-        .map(|left_ms| left_ms + older.seen.sent.since_ms(old.began));
-    let brief = older.earlier.brief() || leased_ms.is_some_and(|leased_ms| leased_ms < BRIEF_MS);
-    let repeated = brief && new.since.since_ms(old.began) < limits.settle_ms;
-    old.lived_after(new.since) || (ran_out_there || never_there) && !repeated
-}
-
-/// Number of bytes that two servers share, if one of them continues the history of the other, or
-/// both the same third one.
-fn fork(a: &Origin, b: &Origin) -> Option<u64> {
-    let (a, b) = (a.generation.as_deref()?, b.generation.as_deref()?);
-    let of_a_third = || {
-        let (a, b) = (a.forked_from.as_ref()?, b.forked_from.as_ref()?);
-        let same = !a.replication_id.is_empty() && a.replication_id == b.replication_id;
-        same.then(|| a.offset.min(b.offset).saturating_sub(1))
-    };
-    generation::shared_bytes(a, b).or_else(|| generation::shared_bytes(b, a)).or_else(of_a_third)
-}
-
-/// Whether offsets of both belong to one history: the same, or one that was continued.
-fn one_history(old: &Origin, new: &Origin) -> bool {
-    match (&old.generation, &new.generation) {
-        (Some(old), Some(new)) => {
-            old.replication_id == new.replication_id || generation::shared_bytes(old, new).is_some()
-        }
-        _ => false,
-    }
-}
-
-fn both_tell(a: &Origin, b: &Origin) -> bool {
-    a.generation.is_some() && b.generation.is_some()
-}
-
-/// Whether a master stayed master between both. A server that follows another one, even for a
-/// moment, starts a new history.
-fn one_reign(old: &Origin, new: &Origin) -> bool {
-    match (&old.generation, &new.generation) {
-        (Some(old), Some(new)) => {
-            !old.replication_id.is_empty() && old.replication_id == new.replication_id
-        }
-        _ => false,
-    }
-}
-
-fn same_process(a: &Origin, b: &Origin) -> bool {
-    match (&a.generation, &b.generation) {
-        (Some(a), Some(b)) => !a.run_id.is_empty() && a.run_id == b.run_id,
-        _ => false,
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use alloc::vec;
-
-    use super::*;
-
-    const LIMITS: Limits = Limits { fresh_ms: 3_000, settle_ms: 5_000, kind: RedisKind::Sentinel };
-
-    fn server(name: &str) -> Server {
+impl Server {
+    pub(super) fn named(name: &str) -> Server {
         let origin = Origin {
             node: Arc::from(name),
             clock_steps: 0,
             generation: None,
             histories: Arc::default(),
             offset: None,
-            kind: RedisKind::Sentinel,
+            authority: Authority::ANNOUNCED,
         };
         let seen = Seen { sent: Mono(9_000), first: ServerTime(9_000), last: ServerTime(9_000) };
         let (standing, role) = (Standing::Decides, Role::Master);
@@ -664,10 +472,13 @@ mod tests {
             lag: None,
         }
     }
+}
 
-    fn hold(who: &str, since: u64) -> Hold {
+#[cfg(test)]
+impl Hold {
+    pub(super) fn by(who: &str, since: u64) -> Hold {
         let client = who.as_bytes().to_vec();
-        let holders = vec![Holder { client, thread: None, entries: None, secret: false }];
+        let holders = alloc::vec![Holder { client, thread: None, entries: None, secret: false }];
         Hold {
             held: Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline: Deadline::Never },
             since: Mono(since),
@@ -682,58 +493,22 @@ mod tests {
             lived_after: None,
         }
     }
+}
 
-    /// Only the two servers of a split show whether it continues, whatever others there are.
-    #[test]
-    fn a_third_server_ends_no_split_of_two_others() {
-        let shows = |name: &str, who: Option<&str>| {
-            let shown = who.map_or(Shown::Nothing, |who| Shown::Hold(hold(who, 5_000)));
-            Server { shown, ..server(name) }
-        };
-        let contradict = |[a, b, c]: [Option<&str>; 3], [x, y]: [&str; 2]| {
-            let servers = vec![shows("a", a), shows("b", b), shows("c", c)];
-            Witnesses { servers }.contradict(&[Arc::from(x), Arc::from(y)], Mono(9_000))
-        };
-        let all = [Some("A"), Some("B"), Some("B")];
-        assert!(
-            contradict(all, ["a", "b"])
-                && contradict(all, ["a", "c"])
-                && !contradict(all, ["b", "c"])
-        );
-        for of_others in [[None, Some("A"), Some("B")], [Some("A"), Some("A"), Some("B")]] {
-            assert!(contradict(of_others, ["b", "c"]) && contradict(of_others, ["c", "b"]));
-        }
-        assert!(!contradict([Some("A"), None, Some("B")], ["a", "b"]), "one of them is free");
-        assert!(!contradict(all, ["a", "gone"]), "nobody knows one of them");
-    }
-
-    /// A client that takes the lock again after its hold expired may well have released it where
-    /// that hold expired.
-    #[test]
-    fn only_a_hold_that_ran_out_after_it_was_seen_here_ran_out_there() {
-        let (older, mut newer) = (server("a"), server("b"));
-        let moved = Hold { moved: Some(Mono(5_500)), ..hold("A", 5_000) };
-        let (renewed, new) =
-            (Hold { lived_after: Some(Mono(5_000)), ..moved.clone() }, hold("B", 8_000));
-        // As a replica it received that, and possibly nothing later.
-        for (old, at, lives) in
-            [(&renewed, 4_000, false), (&renewed, 6_000, true), (&moved, 6_000, false)]
-        {
-            newer.expired = Some(RanOut { holders: old.held.holders.clone(), at: Mono(at) });
-            assert_eq!(older_lives(&older, old, &newer, &new, LIMITS), lives, "{at}");
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
     /// A hold that is gone earlier was released, and another clock shows nothing about its end.
     #[test]
     fn only_what_is_gone_at_its_deadline_ran_out() {
         let held = |deadline| {
-            let mut hold = hold("A", 1_000);
+            let mut hold = Hold::by("A", 1_000);
             hold.held.deadline = Deadline::At(ServerTime(deadline));
-            Server { shown: Shown::Hold(hold), ..server("a") }
+            Server { shown: Shown::Hold(hold), ..Server::named("a") }
         };
         let ran_out = |deadline: i64, at: u64, clock_steps: u32| {
-            let origin = Origin { clock_steps, ..server("a").origin };
+            let origin = Origin { clock_steps, ..Server::named("a").origin };
             let clock = ServerTime(i64::try_from(at).unwrap());
             let word = Word {
                 origin: &origin,
@@ -752,51 +527,5 @@ mod tests {
         assert_eq!(ran_out(10_000, 10_500, 1), None, "by another clock");
         assert_eq!(ran_out(10_000, 12_001, 0), None, "not seen for long");
         assert_eq!(ran_out(17_000, 17_000, 0), None, "nor seen shortly before its end");
-    }
-
-    /// The offset is read a moment after the lock, so a hold written in between is among the bytes
-    /// before it.
-    #[test]
-    fn a_hold_that_was_read_with_shared_bytes_was_there_too() {
-        use crate::input::{Fork, Generation};
-        let at = |name: &str, forked_from, offset| {
-            let generation = Generation {
-                replication_id: name.as_bytes().to_vec(),
-                forked_from,
-                ..Generation::default()
-            };
-            let origin = Origin {
-                generation: Some(Arc::new(generation)),
-                offset: Some(offset),
-                ..server(name).origin
-            };
-            Server { origin, ..server(name) }
-        };
-        let newer = at("b", Some(Fork { replication_id: b"a".to_vec(), offset: 1_001 }), 2_000);
-        let old = Hold { offset_before: Some(1_000), ..hold("A", 5_000) };
-        for (offset, lives) in [(1_000, false), (1_001, true)] {
-            let older = at("a", None, offset);
-            assert_eq!(
-                older_lives(&older, &old, &newer, &hold("B", 8_000), LIMITS),
-                lives,
-                "{offset}"
-            );
-        }
-    }
-
-    #[test]
-    fn two_promoted_replicas_of_one_master_share_what_both_have() {
-        use crate::input::{Fork, Generation};
-        let promoted = |name: &str, offset| {
-            let forked_from = Some(Fork { replication_id: b"old".to_vec(), offset });
-            let generation = Generation {
-                replication_id: name.as_bytes().to_vec(),
-                forked_from,
-                ..Generation::default()
-            };
-            Origin { generation: Some(Arc::new(generation)), ..server(name).origin }
-        };
-        assert_eq!(fork(&promoted("a", 101), &promoted("b", 81)), Some(80));
-        assert_eq!(fork(&promoted("a", 101), &server("b").origin), None);
     }
 }

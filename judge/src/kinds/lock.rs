@@ -1,21 +1,22 @@
 //! Tracks one lock over time: its holders and when they acquired it, how holds begin and end, and
 //! when "free" may be believed.
 
+pub(crate) mod renewal;
+pub(crate) mod view;
+
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::earlier::{BRIEF_MS, Earlier};
+use self::renewal::{Deadlines, Leases, Move, PeriodRule, RHYTHM};
+use crate::continuity::earlier::{BRIEF_MS, Earlier};
+use crate::continuity::generation::{Delta, Mark};
 use crate::event::End;
-use crate::generation::{Delta, Mark};
+use crate::evidence::{CONFIRM_AFTER_MS, NOISE_MS, Seen, set_between};
 use crate::reading::{Deadline, Held, Holder, LockReading, Mode, Unknown};
-use crate::renewal::{Deadlines, Leases, Move, NOISE_MS, PeriodRule, RHYTHM, Seen, set_between};
 use crate::spec::LockSpec;
 use crate::time::{Mono, ServerTime};
 use crate::verdict::LockFact;
-
-/// A first "free" must be seen again after at least this time.
-pub(crate) const CONFIRM_AFTER_MS: u64 = 250;
 
 /// Number of deadlines remembered for a hold. Replication is rarely behind by more renewals.
 const WRITTEN_MAX: usize = 4;

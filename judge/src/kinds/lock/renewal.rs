@@ -3,12 +3,10 @@
 
 use alloc::collections::VecDeque;
 
+use crate::evidence::{NOISE_MS, Seen, set_between};
 use crate::reading::Mode;
-use crate::time::{Mono, ServerTime};
+use crate::time::{Mono, ServerTime, to_i64};
 
-/// Maximum difference in milliseconds between two readings of one deadline on a server that reports
-/// only the remaining time.
-pub(crate) const NOISE_MS: i64 = 2;
 /// Maximum delay of a renewal in milliseconds before it counts as overdue. Healthy timers are up to
 /// 60 ms late.
 const OVERDUE_TOLERANCE_MS: i64 = 200;
@@ -18,38 +16,6 @@ const CLOCKS_APART_MS: i64 = 500;
 /// Number of intervals between renewals that are kept to find the period when the library has no
 /// rule.
 const REMEMBERED_MOVES: usize = 8;
-
-/// The times of one reading.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
-    /// When the request was sent.
-    pub sent: Mono,
-    /// The server's clock before it.
-    pub first: ServerTime,
-    /// The server's clock after it.
-    pub last: ServerTime,
-}
-
-impl Seen {
-    /// Converts an instant of the agent's clock to the server's, relative to this reading.
-    fn server_of(self, instant: Mono) -> ServerTime {
-        let later_ms = to_i64(instant.since_ms(self.sent));
-        self.first.plus_ms(if later_ms > 0 {
-            later_ms
-        } else {
-            -to_i64(self.sent.since_ms(instant))
-        })
-    }
-
-    /// Converts a server time to the agent's clock, relative to this reading.
-    pub(crate) fn mono_of(self, instant: ServerTime) -> Mono {
-        let ago_ms = self.first.since_ms(instant);
-        match u64::try_from(ago_ms) {
-            Ok(ago_ms) => self.sent.minus_ms(ago_ms),
-            Err(_) => self.sent.plus_ms(ago_ms.unsigned_abs()),
-        }
-    }
-}
 
 /// The full lifetime of a hold as far as it is known, for each mode.
 #[derive(Clone, Debug, Default)]
@@ -480,19 +446,6 @@ impl Deadlines {
     }
 }
 
-/// When a deadline was set, if it was set with this lease. The instant must lie between the two
-/// readings.
-pub(crate) fn set_between(
-    deadline: ServerTime,
-    lease_ms: u64,
-    before: Seen,
-    after: Seen,
-) -> Option<ServerTime> {
-    let instant = deadline.plus_ms(-to_i64(lease_ms));
-    let possible = before.first.plus_ms(-NOISE_MS)..=after.last.plus_ms(NOISE_MS);
-    possible.contains(&instant).then_some(instant)
-}
-
 /// Whether a movement by this much means exactly one renewal, or a few of them between two
 /// readings.
 fn in_rhythm(delta_ms: u64, period_ms: u64) -> bool {
@@ -502,10 +455,6 @@ fn in_rhythm(delta_ms: u64, period_ms: u64) -> bool {
     (1..=RHYTHM_PERIODS_MAX).any(|periods| {
         delta_ms.abs_diff(period_ms.saturating_mul(periods)) <= exact_ms.saturating_mul(periods)
     })
-}
-
-fn to_i64(ms: u64) -> i64 {
-    i64::try_from(ms).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

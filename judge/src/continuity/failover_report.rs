@@ -5,15 +5,23 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::continuity::generation::Delta;
 use crate::event::{FailoverReport, Fate};
 use crate::evidence::Origin;
-use crate::generation::Delta;
 use crate::spec::TaskIndex;
-use crate::split::Overlap;
 use crate::time::Mono;
 
 /// Maximum time in milliseconds to wait for keys that a newly started server refuses to serve.
 const UNREAD_MS_MAX: u64 = 30_000;
+
+/// A split between two generations or two servers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Overlap<'a> {
+    pub(crate) since: Mono,
+    pub(crate) lasted_ms: u64,
+    /// The two servers that show different holders.
+    pub(crate) servers: Option<&'a [Arc<str>; 2]>,
+}
 
 /// The changes whose consequences are not fully known yet.
 #[derive(Clone, Debug, Default)]
@@ -148,7 +156,7 @@ fn add(failover_report: &mut FailoverReport, fate: Fate, count: u64) {
 mod tests {
     use super::*;
     use crate::input::Generation;
-    use crate::spec::RedisKind;
+    use crate::spec::Authority;
 
     fn origin(node: &str) -> Origin {
         Origin {
@@ -157,7 +165,7 @@ mod tests {
             generation: Some(Arc::new(Generation::default())),
             histories: Arc::default(),
             offset: None,
-            kind: RedisKind::Cluster,
+            authority: Authority::DIVIDED,
         }
     }
 

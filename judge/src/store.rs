@@ -1,17 +1,19 @@
 //! Tracks one named redis: its servers, which of them decide, and losses of its data.
 
+mod node;
+
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use self::node::Node;
+use crate::continuity::failover_report::FailoverReports;
+use crate::continuity::generation::{self, Delta};
 use crate::event::EventKind;
 use crate::evidence::Origin;
-use crate::failover_report::FailoverReports;
-use crate::generation;
 use crate::input::{Attestation, Generation, NodeNewsKind, Role, Standing, Topology};
-use crate::node::Node;
 use crate::reading::Unknown;
 use crate::snapshot::{RedisTotals, RedisView};
-use crate::spec::{RedisKind, RedisSpec};
+use crate::spec::RedisSpec;
 use crate::time::Mono;
 
 /// Maximum number of former masters of a cluster that are remembered. It bounds memory.
@@ -57,11 +59,9 @@ struct Deciding {
 
 impl Redis {
     pub(crate) fn new(spec: RedisSpec) -> Redis {
-        let nodes = match spec.kind {
-            RedisKind::Standalone | RedisKind::Replicated => {
-                spec.addresses.iter().cloned().map(Node::new).collect()
-            }
-            RedisKind::Sentinel | RedisKind::Cluster => Vec::new(),
+        let nodes = match spec.authority.announced {
+            true => Vec::new(),
+            false => spec.addresses.iter().cloned().map(Node::new).collect(),
         };
         let mut redis = Redis {
             spec,
@@ -75,7 +75,7 @@ impl Redis {
             totals: RedisTotals::default(),
         };
         redis.nodes.sort_by(|a, b| a.address.cmp(&b.address));
-        if redis.spec.kind == RedisKind::Standalone {
+        if redis.spec.authority.alone {
             redis.nodes.iter_mut().for_each(|node| node.stands(Standing::Decides));
         }
         redis
@@ -102,7 +102,7 @@ impl Redis {
         events: &mut Vec<RedisEvent>,
     ) -> (Origin, bool) {
         self.totals.sample_duration.observe(took_ms);
-        let kind = self.spec.kind;
+        let authority = self.spec.authority;
         let mut kinds = Vec::new();
         let server = self.node(node);
         let stepped = server.accepted(attestation, standing, sent, took_ms, &mut kinds);
@@ -116,7 +116,7 @@ impl Redis {
             },
             histories: server.histories().clone(),
             offset: attestation.offset,
-            kind,
+            authority,
         };
         events.extend(kinds.into_iter().map(|kind| (Some(node.clone()), kind)));
         if stepped {
@@ -143,7 +143,7 @@ impl Redis {
         }
         deciding.origin = Some(origin.clone());
         let Some(old) = old.or_else(|| self.continued_by(origin)) else { return };
-        let delta = origin.since(&old);
+        let delta = Delta::since(Some(&old), origin);
         if delta.reported().next().is_none() {
             return;
         }
@@ -172,7 +172,7 @@ impl Redis {
 
     /// Reports when a second server begins or ceases to call itself master.
     fn follow_rivals(&mut self, events: &mut Vec<RedisEvent>) {
-        if self.spec.kind == RedisKind::Cluster {
+        if self.spec.authority.divided {
             return;
         }
         let rival = self.nodes.iter().find(|node| {
@@ -289,7 +289,7 @@ impl Redis {
                     Standing::Witness
                 });
             }
-            if self.spec.kind == RedisKind::Cluster {
+            if self.spec.authority.divided {
                 self.retire(masters, topology.uncovered_slots > 0);
             }
         }
@@ -331,7 +331,7 @@ impl Redis {
     }
 
     fn deciding(&mut self, node: &Arc<str>, at: Mono) -> &mut Deciding {
-        let name = (self.spec.kind == RedisKind::Cluster).then(|| node.clone());
+        let name = self.spec.authority.divided.then(|| node.clone());
         let position = match self.deciding.iter().position(|deciding| deciding.node == name) {
             Some(position) => position,
             None => {
@@ -406,7 +406,7 @@ impl Redis {
     fn generations(&self, at: Mono) -> Option<Vec<Arc<Generation>>> {
         // A cluster's masters are read one after the other; those without a watched lock are never
         // read.
-        if self.spec.kind == RedisKind::Cluster && at.since_ms(self.began?) <= self.settle_ms() {
+        if self.spec.authority.divided && at.since_ms(self.began?) <= self.settle_ms() {
             return None;
         }
         // A server without a run id reports too little.
@@ -430,14 +430,15 @@ impl RedisTotals {
 mod tests {
 
     use super::*;
+    use crate::spec::Authority;
     use crate::time::ServerTime;
 
     const A: &str = "10.0.0.1:6379";
     const B: &str = "10.0.0.2:6379";
     const C: &str = "10.0.0.3:6379";
 
-    fn redis(kind: RedisKind) -> Redis {
-        let spec = RedisSpec::new("main", kind, &[A, B]);
+    fn redis(authority: Authority) -> Redis {
+        let spec = RedisSpec::new("main", authority, &[A, B]);
         Redis::new(spec)
     }
 
@@ -473,7 +474,7 @@ mod tests {
 
     #[test]
     fn one_server_with_two_addresses_is_one_master() {
-        let mut redis = redis(RedisKind::Replicated);
+        let mut redis = redis(Authority::SELF_DECLARED);
         accept(&mut redis, A, "x", Standing::Decides, Mono(0));
         accept(&mut redis, B, "x", Standing::Witness, Mono(0));
         assert_eq!(redis.view(Mono(10)).masters, Some(1));
@@ -487,7 +488,7 @@ mod tests {
 
     #[test]
     fn both_of_two_batches_that_were_asked_at_once_count() {
-        let mut redis = redis(RedisKind::Standalone);
+        let mut redis = redis(Authority::ALONE);
         accept(&mut redis, A, "x", Standing::Decides, Mono(0));
         accept(&mut redis, A, "x", Standing::Decides, Mono(1_000));
         let events = accept(&mut redis, A, "y", Standing::Decides, Mono(1_000));
@@ -501,7 +502,7 @@ mod tests {
     #[test]
     fn a_silent_server_is_no_rival_because_another_one_was() {
         for (rival, silent) in [(C, B), (B, C)] {
-            let mut redis = redis(RedisKind::Replicated);
+            let mut redis = redis(Authority::SELF_DECLARED);
             let tell = |redis: &mut Redis, role: Role, at: u64| {
                 let mut events = Vec::new();
                 let attestation = Attestation { role, ..attestation("z", Mono(at)) };
@@ -541,7 +542,7 @@ mod tests {
     #[test]
     fn a_failure_counts_unless_another_server_decided_before_it_was_asked() {
         let readable_after = |node: &str, sent: u64| {
-            let mut redis = redis(RedisKind::Sentinel);
+            let mut redis = redis(Authority::ANNOUNCED);
             accept(&mut redis, A, "x", Standing::Decides, Mono(1_000));
             accept(&mut redis, B, "y", Standing::Decides, Mono(2_000));
             let failed = (Mono(sent), Mono(4_000));
@@ -575,7 +576,7 @@ mod tests {
             ..Generation::default()
         };
         let changes = |second: Generation| {
-            let mut redis = redis(RedisKind::Cluster);
+            let mut redis = redis(Authority::DIVIDED);
             let mut events = Vec::new();
             for (at, node, generation) in [(0, A, history("x", "h1", None)), (1_000, B, second)] {
                 let attestation = Attestation {
@@ -605,16 +606,16 @@ mod tests {
 
     #[test]
     fn a_changed_configuration_of_the_same_servers_is_shown() {
-        let mut redis = redis(RedisKind::Replicated);
+        let mut redis = redis(Authority::SELF_DECLARED);
         accept(&mut redis, A, "x", Standing::Decides, Mono(0));
-        let spec = RedisSpec::new("other", RedisKind::Replicated, &[A, B]);
+        let spec = RedisSpec::new("other", Authority::SELF_DECLARED, &[A, B]);
         let view = redis.configured(spec.clone()).view(Mono(10));
         assert_eq!((view.spec, view.masters), (spec, Some(1)), "and what is known of them stays");
     }
 
     #[test]
     fn the_generation_of_a_cluster_waits_for_all_masters() {
-        let mut redis = redis(RedisKind::Cluster);
+        let mut redis = redis(Authority::DIVIDED);
         let told = |redis: &Redis, at| redis.view(Mono(at)).generations.len();
         accept(&mut redis, A, "x", Standing::Decides, Mono(0));
         assert_eq!(told(&redis, 10), 0, "the other master is asked soon");
@@ -640,7 +641,7 @@ mod tests {
 
     #[test]
     fn a_shard_that_nobody_serves_is_blind_since_its_master_died() {
-        let mut redis = redis(RedisKind::Cluster);
+        let mut redis = redis(Authority::DIVIDED);
         let topology = |masters: &[&str], uncovered_slots| Topology {
             uncovered_slots,
             ..topology(masters, &[A, B])
@@ -675,7 +676,7 @@ mod tests {
     /// Blindness counts from the first server that was lost.
     #[test]
     fn of_several_servers_that_cannot_be_read_the_first_loss_counts() {
-        let mut redis = redis(RedisKind::Cluster);
+        let mut redis = redis(Authority::DIVIDED);
         accept(&mut redis, A, "x", Standing::Decides, Mono(1_000));
         accept(&mut redis, B, "y", Standing::Decides, Mono(1_000));
         let fail = |redis: &mut Redis, node: &str, at: u64| {
@@ -703,7 +704,7 @@ mod tests {
 
     #[test]
     fn a_server_that_fails_decides_only_if_it_was_asked_to() {
-        let mut redis = redis(RedisKind::Replicated);
+        let mut redis = redis(Authority::SELF_DECLARED);
         accept(&mut redis, A, "x", Standing::Decides, Mono(0));
         let decides = |redis: &Redis, at| {
             redis.view(Mono(at)).nodes.iter().map(|node| node.decides).collect::<Vec<_>>()
@@ -728,7 +729,7 @@ mod tests {
 
     #[test]
     fn a_server_that_belongs_to_it_no_more_is_forgotten() {
-        let mut redis = redis(RedisKind::Replicated);
+        let mut redis = redis(Authority::SELF_DECLARED);
         redis.topology(&topology(&[A], &[A]), &mut Vec::new());
         let view = redis.view(Mono(10));
         assert_eq!(view.nodes.iter().map(|node| &*node.address).collect::<Vec<_>>(), [A]);
@@ -738,7 +739,7 @@ mod tests {
     /// requests.
     #[test]
     fn in_a_cluster_nobody_is_a_rival() {
-        for (kind, rivals) in [(RedisKind::Cluster, 0), (RedisKind::Replicated, 1)] {
+        for (kind, rivals) in [(Authority::DIVIDED, 0), (Authority::SELF_DECLARED, 1)] {
             let mut redis = redis(kind);
             redis.topology(&topology(&[A], &[A, B]), &mut Vec::new());
             accept(&mut redis, A, "x", Standing::Decides, Mono(0));
@@ -750,7 +751,7 @@ mod tests {
 
     #[test]
     fn who_refuses_to_tell_its_generation_proves_nothing_by_what_it_told_before() {
-        let mut redis = redis(RedisKind::Standalone);
+        let mut redis = redis(Authority::ALONE);
         let [told, refused] = [1_000, 2_000].map(|at| attestation("x", Mono(at)));
         let refused = Attestation { generation: None, ..refused };
         let generation = [(told, 1_000), (refused, 2_000)].map(|(attestation, at)| {
@@ -768,7 +769,7 @@ mod tests {
 
     #[test]
     fn the_first_connection_is_no_reconnect() {
-        let mut redis = redis(RedisKind::Standalone);
+        let mut redis = redis(Authority::ALONE);
         let connected = NodeNewsKind::Connected { version: None, role: None };
         let count = [A, A, B, A].map(|node| {
             redis.news(&node.into(), &connected, &mut Vec::new());

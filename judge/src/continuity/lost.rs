@@ -9,8 +9,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::event::LossSign;
-use crate::reading::{Held, Holder};
-use crate::split::clients_meet;
+use crate::reading::{Held, Holder, clients_meet};
 use crate::time::Mono;
 
 /// Minimum time to watch for signs of life after a hold expired. A stopped process continues as

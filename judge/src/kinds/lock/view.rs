@@ -1,0 +1,106 @@
+//! What outputs show of a lock.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::Hold;
+use crate::input::Role;
+use crate::reading::{Deadline, Holder, Mode};
+use crate::time::{Mono, ServerTime};
+
+/// What is known of a lock beside the facts that all kinds have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LockView {
+    /// The present hold; `None` unless `held` is true.
+    pub hold: Option<HoldView>,
+    /// Number of waiters, if known.
+    pub waiters: Option<u64>,
+    /// The newest fencing token, if known.
+    pub fencing_token: Option<i64>,
+    /// Full lifetime of a hold, if configured or learned.
+    pub lease_ms: Option<u64>,
+    /// Pause between two renewals, if configured, learned or given by the library's rule.
+    pub renewal_period_ms: Option<u64>,
+    /// Instants of the newest renewals of this lock, by any holder, oldest first; at most
+    /// [`RENEWALS_KEPT`].
+    pub renewals: Arc<[Mono]>,
+    /// What the other servers show, as evidence only.
+    pub witnesses: Vec<WitnessView>,
+}
+
+/// Holders, each with its host if known.
+pub type HeldBy = Arc<[(Holder, Option<Vec<u8>>)]>;
+
+/// The present hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldView {
+    /// Whether holders exclude each other.
+    pub mode: Mode,
+    /// The holders, with their hosts if known. All views of the hold share one copy.
+    pub holders: HeldBy,
+    /// Readers that died but still block writers.
+    pub ghosts: u32,
+    /// When the lock was acquired, on the server's clock; `None` when its start was not seen.
+    pub acquired: Option<ServerTime>,
+    /// Minimum duration of the hold so far.
+    pub held_ms: u64,
+    /// When the lock was last renewed, on the server's clock.
+    pub last_renewal: Option<ServerTime>,
+    /// When the lease ends, on the server's clock.
+    pub deadline: Option<ServerTime>,
+    /// Remaining lease at the newest reading.
+    pub ttl_ms: Option<u64>,
+    /// Held without a TTL; `None` when the deadline was torn.
+    pub persistent: Option<bool>,
+    /// Delay of the newest renewal.
+    pub last_renewal_latency_ms: Option<u64>,
+    /// Remaining TTL when the newest renewal landed.
+    pub last_renewal_margin_ms: Option<u64>,
+    /// Delay of the next renewal so far; 0 when it is not late, or when this hold is not renewed.
+    pub renewal_overdue_ms: u64,
+}
+
+/// What a non-deciding server shows of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WitnessView {
+    /// The server.
+    pub node: Arc<str>,
+    /// The role that it reports.
+    pub role: Role,
+    /// When the request was sent.
+    pub at: Mono,
+    /// The holders that it shows; `None` when it shows none.
+    pub holders: Option<Vec<Holder>>,
+    /// For a replica: how far its deadline is behind; `None` when unknown.
+    pub behind_ms: Option<u64>,
+}
+
+/// Most instants of renewals that are kept of a task: enough for a drawing of some minutes.
+pub const RENEWALS_KEPT: usize = 48;
+
+impl Hold {
+    /// The view of this hold by `holders`, with `ttl_ms` left at the newest reading.
+    pub(crate) fn view(&self, holders: HeldBy, ttl_ms: Option<u64>) -> HoldView {
+        HoldView {
+            mode: self.held.mode,
+            holders,
+            ghosts: self.held.ghosts,
+            acquired: self.acquired,
+            held_ms: self.held_ms(),
+            last_renewal: self.deadlines.last_renewal,
+            deadline: match self.held.deadline {
+                Deadline::At(_) => self.deadlines.newest(),
+                Deadline::Never | Deadline::Torn => None,
+            },
+            ttl_ms,
+            persistent: match self.held.deadline {
+                Deadline::At(_) => Some(false),
+                Deadline::Never => Some(true),
+                Deadline::Torn => None,
+            },
+            last_renewal_latency_ms: self.deadlines.last_latency_ms,
+            last_renewal_margin_ms: self.deadlines.last_margin_ms,
+            renewal_overdue_ms: self.overdue_ms,
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! How the servers of a Redis are organised, and what that means to whoever judges.
+
+use lockwatch_judge::named;
+use lockwatch_judge::spec::{Authority, RedisSpec};
+
+named! {
+    /// How the servers of one redis are organised, and what determines the deciding one.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum RedisKind {
+        /// One server. It decides while it reports that it is master.
+        Standalone = "standalone",
+        /// A master and its replicas without Sentinel. The server that reports that it is master
+        /// decides.
+        Replicated = "replicated",
+        /// The majority of the configured Sentinels names the master, which decides.
+        Sentinel = "sentinel",
+        /// The master of a key's slot decides.
+        Cluster = "cluster",
+    }
+}
+
+impl RedisKind {
+    /// Who decides in a redis of this kind.
+    pub fn authority(self) -> Authority {
+        match self {
+            RedisKind::Standalone => Authority::ALONE,
+            RedisKind::Replicated => Authority::SELF_DECLARED,
+            RedisKind::Sentinel => Authority::ANNOUNCED,
+            RedisKind::Cluster => Authority::DIVIDED,
+        }
+    }
+
+    /// A redis of this kind with default settings.
+    pub fn store(self, name: &str, addresses: &[&str]) -> RedisSpec {
+        RedisSpec { kind: self.name().into(), ..RedisSpec::new(name, self.authority(), addresses) }
+    }
+
+    /// The kind of a redis.
+    pub fn of(store: &RedisSpec) -> Option<RedisKind> {
+        RedisKind::ALL.into_iter().find(|kind| kind.name() == &*store.kind)
+    }
+}
