@@ -21,10 +21,14 @@ pub mod schedule;
 pub mod scheme;
 pub mod store;
 pub mod tasks;
+#[cfg(test)]
+mod testing;
 pub mod topology;
 mod tracking;
 pub mod wake_ups;
 pub mod wanted;
 pub mod watcher;
 
-pub use tracking::CHANNEL as WAKE_UPS_CHANNEL;
+pub use tracking::{
+    CHANNEL as WAKE_UPS_CHANNEL, greeted as wake_ups_greeted, greeting as wake_ups_greeting,
+};

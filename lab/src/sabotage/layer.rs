@@ -45,11 +45,10 @@ const DEAR: [&str; 2] = ["random", "simulation"];
 const FOREIGN: [&str; 6] =
     ["redisson", "dashboards::", "runbooks::", "alerts::", "alert_examples::", "campaign"];
 /// Folders of the program, each with the integration tests about it.
-const ROOMS: [(&str, &[&str]); 11] = [
+const ROOMS: [(&str, &[&str]); 10] = [
     ("src/output/", &["exposition::", "outputs::", "api::", "pages::"]),
     ("src/http", &["http::", "api::", "live_feed::", "pages::", "exposition::"]),
-    ("src/sampler", &["sampler::", "faults::", "failover::faults", "failover::replicated"]),
-    ("src/redis", &["sampler::", "acl::", "faults::"]),
+    ("src/io", &["sampler::", "acl::", "faults::", "failover::faults", "failover::replicated"]),
     ("src/engine", &["agent::", "faults::lifecycle", "live::"]),
     ("src/config", &["config::", "acl::", "cli::"]),
     ("src/record", &["replay::"]),

@@ -16,8 +16,8 @@ use lockwatch_judge::spec::TaskIndex;
 use lockwatch_judge::time::Mono;
 
 pub(super) use self::filter::Filter;
-pub use self::listener::CHANNEL;
 use self::listener::Listener;
+pub use self::listener::{CHANNEL, greeted, greeting};
 use super::driver::{Event, LinkId};
 use super::out::Out;
 use super::schedule::Hinted;

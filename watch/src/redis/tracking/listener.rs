@@ -350,8 +350,9 @@ fn is_refusal(why: Unknown) -> bool {
 /// What each command of the greeting is called in a failure.
 const STEPS: [&str; 5] = ["HELLO 3", "CLIENT SETNAME", "SUBSCRIBE", "CLIENT TRACKING", "PING"];
 
-/// The commands that turn on announcements for all keys that begin with one of `prefixes`.
-fn greeting(prefixes: &[Vec<u8>]) -> Vec<Command> {
+/// The commands that turn on announcements for all keys that begin with one of `prefixes`. Public
+/// for the fuzz target `tracking`, as [`greeted`] is.
+pub fn greeting(prefixes: &[Vec<u8>]) -> Vec<Command> {
     let mut track: Vec<&[u8]> = vec![b"CLIENT", b"TRACKING", b"ON", b"BCAST"];
     track.extend(prefixes.iter().flat_map(|prefix| [b"PREFIX".as_slice(), prefix]));
     vec![
@@ -364,7 +365,10 @@ fn greeting(prefixes: &[Vec<u8>]) -> Vec<Command> {
 }
 
 /// Whether the greeting was answered.
-fn greeted(dialled: Dialled) -> Result<(), Failure> {
+///
+/// # Errors
+/// Why the server does not announce changes.
+pub fn greeted(dialled: Dialled) -> Result<(), Failure> {
     let Dialled { auth, replies, ended, .. } = dialled;
     if let Some(Reply::Error(error)) = &auth {
         return Err(refused_step("the login", error));
