@@ -142,13 +142,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Listening<S> {
                 _ => None,
             })),
             Item::AllChanged => pushes.push(Push::AllChanged),
-            Item::Pong => pushes.push(Push::Alive),
+            Item::Pong if pushes.last() != Some(&Push::Alive) => pushes.push(Push::Alive),
             Item::Error(error) => {
                 if let Reply::Error(error) = convert::reply(Value::ServerError(error)) {
                     pushes.push(Push::Refused(error));
                 }
             }
-            Item::Subscribed | Item::Other | Item::Reply(_) => pushes.push(Push::Other),
+            Item::Subscribed | Item::Other | Item::Reply(_)
+                if pushes.last() != Some(&Push::Other) =>
+            {
+                pushes.push(Push::Other);
+            }
+            // One stands for all: a server may say the same without end.
+            Item::Pong | Item::Subscribed | Item::Other | Item::Reply(_) => {}
         })?;
         Ok(pushes)
     }
