@@ -358,4 +358,4 @@ impl Node {
 }
 
 #[cfg(test)]
-mod tests {}
+mod tests;
