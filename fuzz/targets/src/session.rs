@@ -110,8 +110,12 @@ impl Session {
                 let connection = Connection::new(wire, greeting, TIMEOUT);
                 if let Some((question, nonce, commands)) = first {
                     assert_eq!(opened.len(), commands.len(), "the number of replies is wrong");
-                    let batch =
-                        Batch { caps: old_caps, standing: self.standing, nonce: &nonce, commands: &commands };
+                    let batch = Batch {
+                        caps: old_caps,
+                        standing: self.standing,
+                        nonce: &nonce,
+                        commands: &commands,
+                    };
                     batch.judge_opened(question, (&opened, took), &said);
                 }
                 self.sweep(&connection, &said).await;
@@ -222,12 +226,7 @@ impl Batch<'_> {
     }
 
     /// Judges the replies that came with the greeting like any others.
-    fn judge_opened(
-        &self,
-        question: Question,
-        (replies, took): (&[Reply], Duration),
-        said: &Said,
-    ) {
+    fn judge_opened(&self, question: Question, (replies, took): (&[Reply], Duration), said: &Said) {
         let _not_believed = self.decode(question, replies, took).map(|_| {
             let said = said.lock().unwrap();
             assert!(

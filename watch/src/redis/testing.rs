@@ -78,8 +78,7 @@ pub(super) fn heard(actions: &[Action]) -> Vec<LinkId> {
 }
 
 pub(super) fn closed(actions: &[Action]) -> Vec<LinkId> {
-    let close =
-        |action: &Action| if let Action::Close(link) = action { Some(*link) } else { None };
+    let close = |action: &Action| if let Action::Close(link) = action { Some(*link) } else { None };
     actions.iter().filter_map(close).collect()
 }
 

@@ -407,6 +407,7 @@ fn refused_step(step: &str, error: &ServerError) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::String;
     use alloc::vec;
 
     use lockwatch_judge::spec::TaskIndex;
@@ -467,7 +468,8 @@ mod tests {
         }
 
         fn hints(&mut self) -> (Vec<u32>, bool) {
-            let Hints { tasks, all } = core::mem::take(&mut self.listener.hints);
+            let Hints { mut tasks, all } = core::mem::take(&mut self.listener.hints);
+            tasks.sort_unstable();
             (tasks.iter().map(|TaskIndex(task)| *task).collect(), all)
         }
     }
@@ -487,15 +489,24 @@ mod tests {
     }
 
     #[test]
+    fn what_waits_is_bounded_by_the_keys() {
+        let mut bench = Bench::new(100);
+        bench.connect(0);
+        let keys: Vec<String> = (0..4_000).map(|key| format!("lock-{}", key % 100)).collect();
+        bench.push(&keys.iter().map(String::as_str).collect::<Vec<_>>(), 1);
+        assert_eq!(bench.hints().0.len(), 100);
+    }
+
+    #[test]
     fn other_tasks_begin_with_all_of_them() {
-        let mut bench = Bench::new(3);
+        let mut bench = Bench::new(12);
         let link = bench.connect(0);
         bench.push(&["lock-2"], 1);
         // The same prefixes: the connection stays.
-        bench.listener.follow(&filter(2), true, Mono(2), &mut bench.out);
-        assert_eq!(bench.listener.filter.prefixes, filter(3).prefixes);
+        bench.listener.follow(&filter(11), true, Mono(2), &mut bench.out);
+        assert_eq!(bench.listener.filter.prefixes, filter(12).prefixes);
         assert_eq!((bench.listener.id(), bench.hints()), (Some(link), (vec![], true)));
-        bench.push(&["lock-0", "lock-2"], 3);
+        bench.push(&["lock-0", "lock-11"], 3);
         assert_eq!(bench.hints(), (vec![0], false));
         // Other prefixes: the server must be asked for them.
         let none = Arc::new(Filter::new(&crate::redis::tasks::Tasks::default(), 1_000));
