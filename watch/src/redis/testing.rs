@@ -60,16 +60,23 @@ pub(super) fn actions(out: &mut Out) -> Vec<Action> {
 }
 
 pub(super) fn dials(actions: &[Action]) -> Vec<&Dial> {
-    let dial = |action| if let &Action::Dial(ref dial) = action { Some(dial) } else { None };
-    actions.iter().filter_map(dial).collect()
+    let mut found = Vec::new();
+    for action in actions {
+        if let Action::Dial(dial) = action {
+            found.push(dial);
+        }
+    }
+    found
 }
 
 pub(super) fn sends(actions: &[Action]) -> Vec<(LinkId, &[Command])> {
-    let send = |action| match action {
-        &Action::Send { link, ref commands } => Some((link, commands.as_slice())),
-        _ => None,
-    };
-    actions.iter().filter_map(send).collect()
+    let mut found = Vec::new();
+    for action in actions {
+        if let Action::Send { link, commands } = action {
+            found.push((*link, commands.as_slice()));
+        }
+    }
+    found
 }
 
 pub(super) fn heard(actions: &[Action]) -> Vec<LinkId> {
@@ -83,19 +90,23 @@ pub(super) fn closed(actions: &[Action]) -> Vec<LinkId> {
 }
 
 pub(super) fn samples(actions: &[Action]) -> Vec<&Sample> {
-    let sample = |action| match action {
-        &Action::Evidence(Input::Sample(ref sample)) => Some(sample),
-        _ => None,
-    };
-    actions.iter().filter_map(sample).collect()
+    let mut found = Vec::new();
+    for action in actions {
+        if let Action::Evidence(Input::Sample(sample)) = action {
+            found.push(sample);
+        }
+    }
+    found
 }
 
 pub(super) fn news(actions: &[Action]) -> Vec<&NodeNews> {
-    let news = |action| match action {
-        &Action::Evidence(Input::Node(ref news)) => Some(news),
-        _ => None,
-    };
-    actions.iter().filter_map(news).collect()
+    let mut found = Vec::new();
+    for action in actions {
+        if let Action::Evidence(Input::Node(news)) = action {
+            found.push(news);
+        }
+    }
+    found
 }
 
 pub(super) fn bytes(text: &str) -> Reply {

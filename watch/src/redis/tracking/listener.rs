@@ -479,7 +479,7 @@ mod tests {
         let mut bench = Bench::new(200);
         bench.connect(0);
         assert_eq!(bench.hints(), (vec![], true), "anything may have changed before");
-        let keys: Vec<&str> = vec!["lock-7", "lock-199", "foreign"].repeat(1_000);
+        let keys: Vec<&str> = ["lock-7", "lock-199", "foreign"].repeat(1_000);
         bench.push(&keys, 1);
         assert_eq!(bench.hints(), (vec![7, 199], false));
         assert_eq!((bench.news.coalesced, bench.news.foreign), (1_998, 1_000));
@@ -561,7 +561,8 @@ mod tests {
             bench.take(Event::Pushed { bytes: 5_001 << 10, pushes: vec![Push::Other] }, 1)
         };
         let by_one = |bench: &mut Bench| bench.take(failed(Unknown::TooLarge), 1);
-        let floods: [&dyn Fn(&mut Bench) -> Vec<Action>; 3] = [&by_changes, &by_size, &by_one];
+        type Flood<'a> = &'a dyn Fn(&mut Bench) -> Vec<Action>;
+        let floods: [Flood<'_>; 3] = [&by_changes, &by_size, &by_one];
         for flood in floods {
             let mut bench = Bench::new(3);
             let link = bench.connect(0);
