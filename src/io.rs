@@ -15,7 +15,8 @@ mod log;
 mod login;
 mod resolve;
 
-pub use connect::{connect, greet_over};
-pub use connection::Connection;
+pub use connect::{connect, greet_over, talk_over};
+pub use connection::{Connection, Wire};
 pub use drive::{Assignment, run};
+pub use listen::{Listening, listen_over};
 pub use lockwatch_watch::redis::driver::Failure;

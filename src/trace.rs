@@ -25,8 +25,7 @@ use tokio::sync::watch;
 
 pub use reading::{Fact, decoded};
 pub(crate) use reading::{holder_name, none_or};
-pub use redact::Said;
-use redact::said;
+pub use redact::{Said, said};
 
 /// Maximum number of armed tasks, which bounds memory and work.
 const ARMED_MAX: usize = 64;

@@ -61,7 +61,7 @@ pub async fn greet_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let (dialled, wire) = talk_over(stream, &dial, &endpoint.login, password, Clock::start()).await;
     let greeting = handshake.judge(dialled.auth.as_ref(), &dialled.replies, dialled.ended)?;
     let closed = || Failure::new(Unknown::Closed, "the peer closed the connection");
-    Ok(Connection { wire: wire.ok_or_else(closed)?, greeting, timeout: endpoint.timeout })
+    Ok(Connection::new(wire.ok_or_else(closed)?, greeting, endpoint.timeout))
 }
 
 /// Opens a connection for requests, and sends the first commands over it.
@@ -79,7 +79,9 @@ pub(super) async fn open(
     Ok(talk_over(stream, dial, login, password.as_ref(), clock).await)
 }
 
-async fn talk_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+/// Sends the first commands of a dial over an open stream; the fuzz target `session` also begins
+/// here. Without a connection, [`Dialled::ended`] is the reason.
+pub async fn talk_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     dial: &Dial,
     login: &Login,

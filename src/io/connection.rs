@@ -18,7 +18,7 @@ use super::guard::{Fault, Ledger};
 
 /// An open connection. Dropping it closes it at once, whatever is in flight.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub struct Wire {
     inner: MultiplexedConnection,
     ledger: Arc<Ledger>,
     _driver: AbortOnDropHandle<()>,
@@ -64,12 +64,17 @@ impl Wire {
 /// A connection after its greeting, for commands that ask by themselves.
 #[derive(Debug)]
 pub struct Connection {
-    pub(super) wire: Wire,
-    pub(super) greeting: Greeting,
-    pub(super) timeout: Duration,
+    wire: Wire,
+    greeting: Greeting,
+    timeout: Duration,
 }
 
 impl Connection {
+    /// The connection of a server that said this in its greeting.
+    pub fn new(wire: Wire, greeting: Greeting, timeout: Duration) -> Connection {
+        Connection { wire, greeting, timeout }
+    }
+
     /// What the server can do and lets this user do.
     pub fn caps(&self) -> Caps {
         self.greeting.caps

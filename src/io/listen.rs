@@ -27,7 +27,7 @@ const GREETING_BYTES: usize = 4 << 20;
 
 /// An open connection.
 #[derive(Debug)]
-pub(super) struct Listening<S = TcpStream> {
+pub struct Listening<S = TcpStream> {
     stream: S,
     scanner: Scanner,
     buffer: Vec<u8>,
@@ -49,7 +49,9 @@ pub(super) async fn open(
     Ok(listen_over(stream, dial, login, password.as_ref(), clock).await)
 }
 
-async fn listen_over<S: AsyncRead + AsyncWrite + Unpin>(
+/// Sends the first commands of a dial over an open stream; the fuzz target `tracking` also begins
+/// here. Without a connection, [`Dialled::ended`] is the reason.
+pub async fn listen_over<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     dial: &Dial,
     login: &Login,
@@ -120,7 +122,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Listening<S> {
     ///
     /// # Errors
     /// The connection broke.
-    pub(super) async fn fill(&mut self) -> Result<usize, Failure> {
+    pub async fn fill(&mut self) -> Result<usize, Failure> {
         match self.stream.read_buf(&mut self.buffer).await {
             Ok(0) => Err(Failure::new(Unknown::Closed, "the peer closed the connection")),
             Ok(bytes) => Ok(bytes),
@@ -132,7 +134,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Listening<S> {
     ///
     /// # Errors
     /// The connection is no longer usable.
-    pub(super) fn take(&mut self) -> Result<Vec<Push>, Failure> {
+    pub fn take(&mut self) -> Result<Vec<Push>, Failure> {
         let mut pushes = Vec::new();
         self.scan(|item| match item {
             Item::Changed(keys) => pushes.extend(keys.into_iter().filter_map(|key| match key {
@@ -140,13 +142,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Listening<S> {
                 _ => None,
             })),
             Item::AllChanged => pushes.push(Push::AllChanged),
-            Item::Pong => pushes.push(Push::Alive),
+            Item::Pong if pushes.last() != Some(&Push::Alive) => pushes.push(Push::Alive),
             Item::Error(error) => {
                 if let Reply::Error(error) = convert::reply(Value::ServerError(error)) {
                     pushes.push(Push::Refused(error));
                 }
             }
-            Item::Subscribed | Item::Other | Item::Reply(_) => pushes.push(Push::Other),
+            Item::Subscribed | Item::Other | Item::Reply(_)
+                if pushes.last() != Some(&Push::Other) =>
+            {
+                pushes.push(Push::Other);
+            }
+            // One stands for all: a server may say the same without end.
+            Item::Pong | Item::Subscribed | Item::Other | Item::Reply(_) => {}
         })?;
         Ok(pushes)
     }

@@ -130,8 +130,9 @@ mod tests {
         assert_eq!(
             told("ERR args beginning with: 'h??nter2-and", password),
             "ERR args beginning with: '***",
-            "cut"
+            "cut off"
         );
+        assert_eq!(told("ERR nter2", password), "ERR ***", "its middle");
         assert_eq!(told("ERR no AUTH here", password), "ERR no AUTH here");
     }
 

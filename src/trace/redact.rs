@@ -26,8 +26,9 @@ pub struct Said {
     pub reply: Vec<String>,
 }
 
-/// Formats `command`, which was sent about the task `spec`, and its reply.
-pub(super) fn said(spec: &TaskSpec, command: &Command, reply: Option<&Reply>) -> Said {
+/// Formats `command`, which was sent about the task `spec`, and its reply. The fuzz target
+/// `outputs` calls it too.
+pub fn said(spec: &TaskSpec, command: &Command, reply: Option<&Reply>) -> Said {
     let words: Vec<&[u8]> = command.args.iter().map(Vec::as_slice).collect();
     let kind = kind(spec, &words);
     let lines = reply.map(|reply| lines(&shown(kind, spec, &words, reply))).unwrap_or_default();

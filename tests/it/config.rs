@@ -175,7 +175,6 @@ fn the_complete_example_means_what_it_says() {
     let sentinel = SentinelConfig {
         master: "shop".to_owned(),
         nodes: vec![at("10.0.1.1", 26379), at("10.0.1.2", 26379), at("10.0.1.3", 26379)],
-        login: login("lockwatch", "/run/secrets/sentinel"),
         peers: Peers {
             announce_map: BTreeMap::from([
                 (at("172.17.0.2", 6379), at("10.0.1.1", 6379)),
@@ -186,6 +185,7 @@ fn the_complete_example_means_what_it_says() {
     };
     assert_eq!((&shop.servers, shop.db), (&Servers::Sentinel(sentinel), 1));
     assert_eq!(shop.login, login("lockwatch", "/run/secrets/shop"));
+    assert_eq!(shop.sentinel_login, login("lockwatch", "/run/secrets/sentinel"));
     let network = AllowedHost::Network("10.0.2.0/24".parse().unwrap());
     let allowed = Some(vec![network, AllowedHost::Name("stock.example".to_owned())]);
     let cluster = ClusterConfig {

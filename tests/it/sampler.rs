@@ -15,6 +15,7 @@ fn config(port: u16) -> RedisConfig {
         servers: Servers::One(HostPort { host: "127.0.0.1".to_owned(), port }),
         db: 0,
         login: Login::default(),
+        sentinel_login: Login::default(),
         interval: Duration::from_millis(100),
         timeout: Duration::from_millis(500),
         assume_master: false,

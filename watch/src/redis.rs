@@ -23,6 +23,8 @@ pub mod schedule;
 pub mod scheme;
 pub mod store;
 pub mod tasks;
+#[cfg(test)]
+mod testing;
 pub mod topology;
 mod tracking;
 pub mod wake_ups;
@@ -31,4 +33,6 @@ pub mod watcher;
 
 pub use kind::RedisKind;
 pub use pace::LONGEST_MS as LONGEST_PAUSE_MS;
-pub use tracking::CHANNEL as WAKE_UPS_CHANNEL;
+pub use tracking::{
+    CHANNEL as WAKE_UPS_CHANNEL, greeted as wake_ups_greeted, greeting as wake_ups_greeting,
+};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lockwatch::commands::discover::glance;
 use lockwatch::config::Config;
-use lockwatch::redis::greet_over;
+use lockwatch::io::greet_over;
 use tokio::io::duplex;
 
 use crate::claims::harmless;
@@ -36,7 +36,7 @@ async fn look(near: tokio::io::DuplexStream) {
     let redis = &config.redises[0];
     let at = redis.servers.configured()[0].clone();
     let endpoint = redis.endpoint(at.clone());
-    let Ok((connection, _)) = greet_over(near, &endpoint, None, None).await else { return };
+    let Ok(connection) = greet_over(near, &endpoint, None).await else { return };
     // Each step is bounded by the timeout, and a script has a bounded number of answers.
     let walk = glance(&connection, at, redis);
     match tokio::time::timeout(Duration::from_secs(60), walk).await.expect("the walk ends") {

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use lockwatch::clock::Clock;
 use lockwatch::config::{Endpoint, HostPort, Login, Secret};
-use lockwatch::redis::{Connection, Failure, Opened, Opening, greet_over};
-use lockwatch::sampler::question::{Answer, Question};
+use lockwatch::io::{Connection, Failure, talk_over};
 use lockwatch_judge::input::{Role, Standing};
 use lockwatch_judge::reading::LockReading;
 use lockwatch_judge::spec::{SchemeKind, TaskIndex};
 use lockwatch_watch::redis::accept::{Caps, RoleCheck, Timing};
+use lockwatch_watch::redis::batch::{Answer, Question};
+use lockwatch_watch::redis::driver::{self, Dial, LinkId, Manner};
+use lockwatch_watch::redis::handshake::Handshake;
 use lockwatch_watch::redis::read::{Scope, TaskRead};
 use lockwatch_watch::redis::reply::{Command, Reply};
 use tokio::io::duplex;
@@ -83,19 +85,43 @@ impl Session {
         // The opening is made for the capabilities of a previous connection.
         let old_caps = caps(self.choice);
         let first = self.opens.then(|| self.question(old_caps, self.reads(old_caps)));
-        let opening = first
-            .as_ref()
-            .map(|(_, _, commands)| Opening { commands: commands.clone(), clock: Clock::start() });
-        let greeted = greet_over(near, &self.endpoint, self.password.as_ref(), opening).await;
+        let Endpoint { db, assume_master, readonly, .. } = self.endpoint;
+        let handshake = Handshake::new(db, assume_master, readonly);
+        let opening = first.iter().flat_map(|(_, _, commands)| commands.iter().cloned());
+        let dial = Dial {
+            link: LinkId(1),
+            to: self.endpoint.at.clone(),
+            login: driver::Login::Store,
+            manner: Manner::Talk,
+            commands: handshake.commands().into_iter().chain(opening).collect(),
+            attempt: 0,
+            timeout_ms: TIMEOUT.as_millis() as u64,
+        };
+        let (login, password) = (&self.endpoint.login, self.password.as_ref());
+        let (mut dialled, wire) = talk_over(near, &dial, login, password, Clock::start()).await;
         assert!(began.elapsed() <= TIMEOUT, "the greeting took {:?}", began.elapsed());
-        match greeted {
-            Ok((connection, opened)) => {
-                if let (Some((question, nonce, commands)), Some(opened)) = (first, opened) {
-                    self.judge_opened(old_caps, question, &nonce, &commands, &opened, &said);
+        assert_eq!(wire.is_some(), dialled.ended.is_none(), "a connection, or a reason");
+        self.check_errors(dialled.auth.iter().chain(&dialled.replies));
+        let took = Duration::from_millis(dialled.received.since_ms(dialled.sent.mono));
+        let opened = dialled.replies.split_off(handshake.len().min(dialled.replies.len()));
+        let auth = dialled.auth.as_ref();
+        match (handshake.judge(auth, &dialled.replies, dialled.ended), wire) {
+            (Ok(greeting), Some(wire)) => {
+                let connection = Connection::new(wire, greeting, TIMEOUT);
+                if let Some((question, nonce, commands)) = first {
+                    assert_eq!(opened.len(), commands.len(), "the number of replies is wrong");
+                    let batch = Batch {
+                        caps: old_caps,
+                        standing: self.standing,
+                        nonce: &nonce,
+                        commands: &commands,
+                    };
+                    batch.judge_opened(question, (&opened, took), &said);
                 }
                 self.sweep(&connection, &said).await;
             }
-            Err(failure) => self.check_failure(&failure),
+            (Ok(_), None) => panic!("a greeting without a connection"),
+            (Err(failure), _) => self.check_failure(&failure),
         }
         server.abort();
     }
@@ -135,27 +161,6 @@ impl Session {
         }
     }
 
-    /// Judges the replies that came with the greeting like any others.
-    fn judge_opened(
-        &self,
-        caps: Caps,
-        question: Question,
-        nonce: &[u8],
-        commands: &[Command],
-        opened: &Opened,
-        said: &Said,
-    ) {
-        let batch = Batch { caps, standing: self.standing, nonce, commands };
-        let took = Duration::from_millis(opened.received.since_ms(opened.sent));
-        let _not_believed = batch.decode(question, &opened.replies, took).map(|_| {
-            let said = said.lock().unwrap();
-            assert!(
-                said.windows(nonce.len()).any(|window| window == nonce),
-                "believed without its nonce"
-            );
-        });
-    }
-
     fn reads(&self, caps: Caps) -> Vec<(TaskIndex, TaskRead)> {
         let read = |spec, scope| TaskRead::new(spec, caps, true, scope);
         let scope = if self.standing == Standing::Decides { Scope::ALL } else { Scope::LOCK };
@@ -173,6 +178,16 @@ impl Session {
         let nonce = format!("nonce-{:02}", self.batches).into_bytes();
         let (question, commands) = Question::new(reads, caps, self.standing, nonce.clone());
         (question, nonce, commands)
+    }
+
+    /// The replies leave the driver, so no error in them may repeat the password.
+    fn check_errors<'a>(&self, replies: impl Iterator<Item = &'a Reply>) {
+        for reply in replies {
+            if let (Reply::Error(error), true) = (reply, self.password.is_some()) {
+                let told = [error.code.as_slice(), b" ", &error.detail].concat();
+                keeps_secret(PASSWORD, &String::from_utf8_lossy(&told));
+            }
+        }
     }
 
     fn check_failure(&self, failure: &Failure) {
@@ -208,6 +223,17 @@ impl Batch<'_> {
             timeout_ms: TIMEOUT.as_millis() as u64,
         };
         question.decode(timing, replies)
+    }
+
+    /// Judges the replies that came with the greeting like any others.
+    fn judge_opened(&self, question: Question, (replies, took): (&[Reply], Duration), said: &Said) {
+        let _not_believed = self.decode(question, replies, took).map(|_| {
+            let said = said.lock().unwrap();
+            assert!(
+                said.windows(self.nonce.len()).any(|window| window == self.nonce),
+                "believed without its nonce"
+            );
+        });
     }
 
     /// Checks an accepted answer against the bytes that were sent, parsed strictly.

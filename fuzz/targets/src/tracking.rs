@@ -7,8 +7,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch::config::{Endpoint, HostPort, Login, Secret};
-use lockwatch::redis::{Failure, Push, Tracking};
+use lockwatch::clock::Clock;
+use lockwatch::config::{HostPort, Login, Secret};
+use lockwatch::io::{Failure, Listening, listen_over};
+use lockwatch_watch::redis::driver::{self, Dial, LinkId, Manner, Push};
+use lockwatch_watch::redis::{wake_ups_greeted, wake_ups_greeting};
 use tokio::io::duplex;
 use tokio::time::{Instant, timeout};
 
@@ -49,24 +52,30 @@ async fn play(options: u8, script: &[u8]) {
     // Bytes right after the greeting may be rejected together with it.
     let honest = greeted && script.is_empty();
     let script = if greeted { [login, GREETED, script].concat() } else { script.to_vec() };
-    let endpoint = Endpoint {
-        at: HostPort { host: "redis.example".to_owned(), port: 6_379 },
-        db: 0,
-        login: Login { username: (options & 4 != 0).then(|| "watcher".to_owned()), password: None },
-        timeout: TIMEOUT,
-        assume_master: false,
-        readonly: false,
+    let username = (options & 4 != 0).then(|| "watcher".to_owned());
+    let must_login = password.is_some() || username.is_some();
+    let user = Login { username, password: None };
+    let dial = Dial {
+        link: LinkId(1),
+        to: HostPort { host: "redis.example".to_owned(), port: 6_379 },
+        login: driver::Login::Store,
+        manner: Manner::Listen,
+        commands: wake_ups_greeting(&[b"outbound".to_vec()]),
+        attempt: 0,
+        timeout_ms: TIMEOUT.as_millis() as u64,
     };
-    let must_login = password.is_some() || endpoint.login.username.is_some();
     let (near, far) = duplex(STREAM_BYTES);
     let said = Said::default();
     let server = tokio::spawn(Server::new(far, Arc::clone(&said)).play(script, PASSWORD));
     let began = Instant::now();
-    let started = Tracking::over(near, &endpoint, password.as_ref(), &[b"outbound".to_vec()]).await;
+    let (dialled, listening) =
+        listen_over(near, &dial, &user, password.as_ref(), Clock::start()).await;
     assert!(began.elapsed() <= TIMEOUT, "the greeting took {:?}", began.elapsed());
-    match started {
-        Ok(tracking) => {
-            let told = follow(tracking, password.is_some()).await;
+    assert_eq!(listening.is_some(), dialled.ended.is_none(), "a connection, or a reason");
+    match wake_ups_greeted(dialled) {
+        Ok(()) => {
+            let listening = listening.expect("a greeting over a connection");
+            let told = follow(listening, password.is_some()).await;
             let real = changes(&said.lock().unwrap());
             // Announcements during the greeting do not count.
             let borne_out =
@@ -82,20 +91,28 @@ async fn play(options: u8, script: &[u8]) {
 }
 
 /// Collects the announcements until the server is done.
-async fn follow(mut tracking: Tracking<tokio::io::DuplexStream>, secret: bool) -> Vec<Change> {
+async fn follow(mut listening: Listening<tokio::io::DuplexStream>, secret: bool) -> Vec<Change> {
     let mut told = Vec::new();
     loop {
-        let failure = match timeout(QUIET, tracking.ready()).await {
+        let pushes = match timeout(QUIET, listening.fill()).await {
             Err(_) => return told,
-            Ok(Ok(_)) => tracking.take(|change| match change {
-                Push::Changed(key) => told.push(Some(key.to_vec())),
-                Push::AllChanged => told.push(None),
-                Push::Alive => {}
-            }),
-            Ok(Err(failure)) => Err(failure),
+            Ok(filled) => filled.and_then(|_| listening.take()),
         };
-        if let Err(failure) = failure {
-            check(&failure, secret);
+        let pushes = match pushes {
+            Ok(pushes) => pushes,
+            Err(failure) => {
+                check(&failure, secret);
+                return told;
+            }
+        };
+        // A refused ping ends the connection. The refusal's text is not shown.
+        let is_last = pushes.iter().any(|push| matches!(push, Push::Refused(_)));
+        told.extend(pushes.into_iter().filter_map(|push| match push {
+            Push::Changed(key) => Some(Some(key)),
+            Push::AllChanged => Some(None),
+            Push::Alive | Push::Refused(_) | Push::Other => None,
+        }));
+        if is_last {
             return told;
         }
     }

@@ -19,12 +19,12 @@ use lockwatch::clock::Clock;
 use lockwatch::config::Config;
 use lockwatch::engine::{Engine, INPUTS};
 use lockwatch::http::{HttpContext, Limits, serve};
+use lockwatch::io::{self, Assignment};
 use lockwatch::outputs::exposition::{Variant, make};
 use lockwatch::outputs::history::History;
 use lockwatch::outputs::metrics::{Own, Selection};
 use lockwatch::outputs::negotiate::{Coding, Format};
 use lockwatch::published::{Published, ReloadStatus};
-use lockwatch::sampler::{self, Assignment};
 use lockwatch::trace::Traces;
 use lockwatch_judge::spec::{RedisIndex, TaskIndex};
 use lockwatch_judge::time::AgentWall;
@@ -149,7 +149,7 @@ async fn read(count: usize) -> anyhow::Result<Arc<Published>> {
     let (_assignments, assignments) = watch::channel(Arc::new(assignment));
     let mut running = JoinSet::new();
     running.spawn(engine.run(engine_inputs, ()));
-    running.spawn(sampler::run(assignments, inputs, clock, Traces::default()));
+    running.spawn(io::run(assignments, inputs, clock, Traces::default()));
     let all_held =
         |published: &Published| published.snapshot.tasks.iter().all(|task| task.held == Some(true));
     let found = snapshots.everything_that(READ_WITHIN, all_held).await;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use lockwatch::config::{Config, Servers};
-use lockwatch::redis::{Connection, connect};
+use lockwatch::io::{Connection, connect};
 use lockwatch_judge::reading::LockReading;
 use lockwatch_judge::spec::TaskSpec;
 use lockwatch_watch::redis::accept::{footer, header};
@@ -97,7 +97,7 @@ fn batch(tasks: &[Arc<TaskSpec>], connection: &Connection) -> Batch {
 async fn sample(config: &Config, sweeps: usize) -> anyhow::Result<f64> {
     let redis = config.redises.first().context("no redis")?;
     let Servers::One(server) = &redis.servers else { bail!("not one server") };
-    let (connection, _) = connect(&redis.endpoint(server.clone()), None, 0).await?;
+    let connection = connect(&redis.endpoint(server.clone())).await?;
     let connection = Arc::new(connection);
     let mut rates = Vec::new();
     for _ in 0..sweeps {
@@ -121,7 +121,7 @@ async fn sample(config: &Config, sweeps: usize) -> anyhow::Result<f64> {
     Ok(median(rates))
 }
 
-type Replies = Result<Vec<lockwatch_watch::redis::reply::Reply>, lockwatch::redis::Failure>;
+type Replies = Result<Vec<lockwatch_watch::redis::reply::Reply>, lockwatch::io::Failure>;
 type Flight = (Vec<(TaskRead, usize)>, usize, JoinHandle<Replies>);
 
 /// Decodes the replies to a batch.
@@ -151,7 +151,7 @@ async fn benchmark(
     let task = config.tasks.first().context("no task")?;
     let redis_config = config.redises.first().context("no redis")?;
     let Servers::One(server) = &redis_config.servers else { bail!("not one server") };
-    let (connection, _) = connect(&redis_config.endpoint(server.clone()), None, 0).await?;
+    let connection = connect(&redis_config.endpoint(server.clone())).await?;
     let mut commands = Vec::new();
     TaskRead::new(Arc::clone(task), connection.caps(), false, Scope::ALL).commands(&mut commands);
     let (mut seconds, mut known) = (0.0, Vec::<(Vec<String>, f64)>::new());

@@ -45,12 +45,11 @@ const DEAR: [&str; 2] = ["random", "simulation"];
 const FOREIGN: [&str; 6] =
     ["redisson", "dashboards::", "runbooks::", "alerts::", "alert_examples::", "campaign"];
 /// Folders of the program, each with the integration tests about it.
-const ROOMS: [(&str, &[&str]); 14] = [
+const ROOMS: [(&str, &[&str]); 13] = [
     ("src/text", &["exposition::", "outputs::", "api::", "pages::"]),
     ("src/outputs/", &["exposition::", "outputs::", "api::", "pages::"]),
     ("src/http", &["http::", "api::", "live_feed::", "pages::", "exposition::"]),
-    ("src/sampler", &["sampler::", "faults::", "failover::faults", "failover::replicated"]),
-    ("src/redis", &["sampler::", "acl::", "faults::"]),
+    ("src/io", &["sampler::", "acl::", "faults::", "failover::faults", "failover::replicated"]),
     ("src/engine", &["agent::", "faults::lifecycle", "live::"]),
     ("src/config", &["config::", "acl::", "cli::"]),
     ("src/record", &["replay::"]),

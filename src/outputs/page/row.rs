@@ -383,8 +383,11 @@ mod tests {
             "within the precision of clocks"
         );
         // While the lease is not known, the lifetime observed for this hold is used.
-        let unknown_lease =
-            |read_at, ttl_ms| TaskView { lease_ms: None, ..held("a", 1_000, read_at, ttl_ms) };
+        let unknown_lease = |read_at, ttl_ms| {
+            let mut view = held("a", 1_000, read_at, ttl_ms);
+            view.lock_mut().lease_ms = None;
+            view
+        };
         let told = pulse(50_010, &unknown_lease(50_000, 20_000));
         assert_eq!(told.lease_ms, Some(69_000));
         assert!(!pulse(51_010, &unknown_lease(51_000, 19_000)).differs(&told));
@@ -414,11 +417,11 @@ mod tests {
             |view| view.lost_users = vec![b"anna".to_vec()],
             |view| view.paused = Some(true),
             |view| {
-                view.hold.as_mut().unwrap().holders =
+                view.lock_mut().hold.as_mut().unwrap().holders =
                     [(holder("a"), None), (holder("b"), None)].into()
             },
-            |view| view.hold.as_mut().unwrap().held_ms += 5_000,
-            |view| view.hold.as_mut().unwrap().renewal_overdue_ms = 4_000,
+            |view| view.lock_mut().hold.as_mut().unwrap().held_ms += 5_000,
+            |view| view.lock_mut().hold.as_mut().unwrap().renewal_overdue_ms = 4_000,
             |view| view.last_outage = Some(Past { at: Mono(1), ms: 31_000 }),
         ];
         for change in changed {

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use lockwatch::config::{HostPort, Login, PasswordSource, RedisConfig, Servers};
-use lockwatch::redis::{self, Connection, Failure};
+use lockwatch::io::{self, Connection, Failure};
 use lockwatch_judge::input::Role;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_watch::redis::accept::{Caps, RoleCheck};
@@ -21,9 +21,7 @@ fn bytes(text: &str) -> Reply {
 }
 
 async fn connect(config: &RedisConfig) -> Result<Connection, Failure> {
-    redis::connect(&config.endpoint(config.servers.configured()[0].clone()), None, 0)
-        .await
-        .map(|(connection, _)| connection)
+    io::connect(&config.endpoint(config.servers.configured()[0].clone())).await
 }
 
 async fn refused(config: &RedisConfig) -> Failure {

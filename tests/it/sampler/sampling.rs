@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lockwatch::clock::Clock;
 use lockwatch::config::RedisConfig;
-use lockwatch::sampler::{Assignment, run};
+use lockwatch::io::{Assignment, run};
 use lockwatch::trace::Traces;
 use lockwatch_judge::input::{Input, NodeNewsKind, Outcome, Sample};
 use lockwatch_judge::reading::{LockReading, Unknown};

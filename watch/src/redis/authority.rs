@@ -7,6 +7,7 @@ mod replicated;
 mod seeker;
 mod sentinel;
 
+use alloc::boxed::Box;
 use alloc::string::ToString as _;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -42,7 +43,7 @@ enum Kind {
     Standalone(HostPort),
     Replicated(Replicated),
     Sentinel(Sentinels),
-    Cluster(Cluster),
+    Cluster(Box<Cluster>),
 }
 
 impl Authority {
@@ -52,7 +53,7 @@ impl Authority {
             Servers::One(at) => Kind::Standalone(at.clone()),
             Servers::Nodes(nodes) => Kind::Replicated(Replicated::new(store, nodes)),
             Servers::Sentinel(sentinels) => Kind::Sentinel(Sentinels::new(store, sentinels, now)),
-            Servers::Cluster(cluster) => Kind::Cluster(Cluster::new(store, cluster, now)),
+            Servers::Cluster(cluster) => Kind::Cluster(Box::new(Cluster::new(store, cluster, now))),
         };
         Authority { kind, changed: true }
     }

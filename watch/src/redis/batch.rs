@@ -139,6 +139,7 @@ impl Question {
 #[cfg(test)]
 mod tests {
     use alloc::sync::Arc;
+    use alloc::vec;
 
     use crate::redis::accept::RoleCheck;
     use crate::redis::read::Scope;

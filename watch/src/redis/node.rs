@@ -346,4 +346,4 @@ impl Node {
 }
 
 #[cfg(test)]
-mod tests {}
+mod tests;

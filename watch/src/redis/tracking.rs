@@ -14,8 +14,8 @@ use lockwatch_judge::input::{self, NodeNewsKind, WakeUpState};
 use lockwatch_judge::time::Mono;
 
 pub(super) use self::filter::Filter;
-pub use self::listener::CHANNEL;
 use self::listener::Listener;
+pub use self::listener::{CHANNEL, greeted, greeting};
 use super::driver::{Event, LinkId};
 use super::out::Out;
 use super::plan::Hints;

@@ -284,17 +284,15 @@ fn most_told(votes: &[Vote]) -> Option<&Vote> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use lockwatch_watch::redis::reply::Reply;
-    use tokio::io::AsyncWriteExt as _;
+    use alloc::{format, vec};
 
     use super::*;
-    use crate::config::{Login, Peers, Servers};
-
-    fn at(host: &str) -> HostPort {
-        HostPort { host: host.to_owned(), port: 6379 }
-    }
+    use crate::redis::driver::Dial;
+    use crate::redis::reply::Reply;
+    use crate::redis::store::{Peers, Servers};
+    use crate::redis::testing::{
+        actions, at, bytes, closed, dialled, dials, failed, out, replied, sends, store,
+    };
 
     #[test]
     fn a_configured_server_is_always_asked() {
@@ -338,55 +336,97 @@ mod tests {
         }
     }
 
-    async fn connection() -> Arc<redis::Connection> {
-        let config = config(Vec::new());
-        let (here, mut there) = tokio::io::duplex(1 << 16);
-        let role = "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n";
-        // The last reply is to READONLY, which is sent to servers of a cluster.
-        let greeting = format!("+OK\r\n+OK\r\n{role}-NOPERM no\r\n-NOPERM no\r\n:-2\r\n+OK\r\n");
-        there.write_all(greeting.as_bytes()).await.unwrap();
-        Arc::new(redis::greet_over(here, &config.endpoint(at("any")), None, None).await.unwrap().0)
+    /// What such a server replies.
+    fn told(host: &str) -> Vec<Reply> {
+        let server = Reply::Array(vec![Reply::Bytes(host.into()), Reply::Int(6379)]);
+        let range = Reply::Array(vec![Reply::Int(0), Reply::Int(16_383), server]);
+        vec![Reply::Array(vec![range]), bytes("cluster_state:ok\r\n")]
     }
 
-    fn config(nodes: Vec<HostPort>) -> RedisConfig {
-        RedisConfig {
-            name: "main".into(),
-            servers: Servers::Cluster(cluster_config(nodes)),
-            db: 0,
-            login: Login::default(),
-            interval: Duration::from_secs(5),
-            timeout: Duration::from_secs(5),
-            assume_master: false,
-            wake_ups: false,
-        }
+    /// A seeker that asks these servers, and the store that they are.
+    fn seeker(nodes: &[HostPort]) -> Seeker {
+        let cluster = Configured { nodes: nodes.to_vec(), peers: Peers::default() };
+        let store = Store {
+            interval_ms: 5_000,
+            timeout_ms: 5_000,
+            ..store(Servers::Cluster(cluster.clone()))
+        };
+        Seeker::new(&store, &cluster, Mono(0))
     }
 
-    fn cluster_config(nodes: Vec<HostPort>) -> ClusterConfig {
-        ClusterConfig { nodes, peers: Peers { allowed: None, announce_map: BTreeMap::new() } }
+    /// Connects the server that `dial` is for; returns the link over which it is then asked.
+    fn connect(seeker: &mut Seeker, dial: &Dial, at: u64, out: &mut Out) -> LinkId {
+        assert_eq!(seeker.take(dial.link, dialled(dial, "master", at, at), Mono(at), out), None);
+        let asked = actions(out);
+        assert_eq!(sends(&asked), [(dial.link, cluster::commands(true).as_slice())]);
+        dial.link
     }
 
     /// A server in the minority of a partition does not know that, and may be the fastest.
-    #[tokio::test]
-    async fn whoever_answers_first_does_not_decide() {
+    #[test]
+    fn whoever_answers_first_does_not_decide() {
         let _rule = crate::truth::rule("1 evidence");
-        let (new, old) = (map("new", 16_383), map("old", 16_383));
-        let whom = [at("lonely"), at("a"), at("b")];
-        let mut seeker = Seeker::new(config(whom.to_vec()), cluster_config(whom.to_vec()));
-        for (at, map, after_ms) in
-            [(&whom[0], &old, 0), (&whom[1], &new, 50), (&whom[2], &new, 100)]
-        {
-            let told =
-                LayoutReply { connection: connection().await, map: Ok(map.clone()), serves: true };
-            let (at, round) = (at.clone(), seeker.round);
-            seeker.asked.insert(at.clone());
-            seeker.asking.spawn(async move {
-                tokio::time::sleep(Duration::from_millis(after_ms)).await;
-                (round, at, Ok(told))
-            });
-        }
-        let (votes, _) = seeker.hear(&whom).await;
-        assert_eq!(votes.len(), 3, "two that agree are enough only if the third is not heard yet");
-        assert_eq!(most_told(&votes).map(|(map, _)| map), Some(&new));
+        let (mut seeker, mut out) = (seeker(&[at("lonely"), at("a"), at("b")]), out());
+        assert_eq!(seeker.launch(Mono(0), &mut out), None);
+        let begun = actions(&mut out);
+        let dials = dials(&begun);
+        assert!(dials[0].commands.iter().any(|command| command.args == [b"READONLY"]));
+        let links: Vec<LinkId> =
+            dials.iter().map(|dial| connect(&mut seeker, dial, 0, &mut out)).collect();
+        let mut hear = |which: usize, host, ms| {
+            seeker.take(links[which], replied(told(host), ms), Mono(ms), &mut out)
+        };
+        assert_eq!(hear(0, "old", 0), None);
+        assert_eq!(hear(1, "new", 50), None);
+        assert_eq!(
+            hear(2, "new", 100),
+            Some(Ok(map("new", 16_383))),
+            "two that agree are enough only if the third is not heard yet"
+        );
+    }
+
+    /// It may have been cut off since it was asked.
+    #[test]
+    fn an_answer_to_an_earlier_round_is_no_vote() {
+        let (mut seeker, mut out) = (seeker(&[at("slow"), at("a"), at("b")]), out());
+        seeker.launch(Mono(0), &mut out);
+        let begun = actions(&mut out);
+        let links: Vec<LinkId> =
+            dials(&begun).iter().map(|dial| connect(&mut seeker, dial, 0, &mut out)).collect();
+        let settled = links[1..]
+            .iter()
+            .map(|link| seeker.take(*link, replied(told("new"), 10), Mono(10), &mut out));
+        assert_eq!(settled.collect::<Vec<_>>(), [None, Some(Ok(map("new", 16_383)))]);
+        // Nobody is in a hurry: the next round begins after five intervals.
+        assert_eq!(seeker.next_launch(), Some(Mono(5_000)), "the slow one is given up first");
+        let mut slow = seeker;
+        slow.hurry();
+        assert_eq!(slow.launch(Mono(500), &mut out), None);
+        let asked = actions(&mut out);
+        assert!(sends(&asked).iter().all(|(link, _)| *link != links[0]), "it still owes an answer");
+        let vote = slow.take(links[0], replied(told("old"), 510), Mono(510), &mut out);
+        assert_eq!(vote, None);
+        assert_eq!(slow.round.as_ref().map(|round| round.votes.len()), Some(0));
+    }
+
+    /// A connection serves many rounds; after a failure the server is dialled again.
+    #[test]
+    fn a_connection_is_kept_until_it_fails() {
+        let (mut seeker, mut out) = (seeker(&[at("a")]), out());
+        let round = |seeker: &mut Seeker, ms: u64, out: &mut Out| {
+            seeker.launch(Mono(ms), out);
+            actions(out)
+        };
+        let begun = round(&mut seeker, 0, &mut out);
+        let link = connect(&mut seeker, dials(&begun)[0], 0, &mut out);
+        assert!(seeker.take(link, replied(told("a"), 1), Mono(1), &mut out).is_some());
+        let next = round(&mut seeker, 25_001, &mut out);
+        assert_eq!((sends(&next).len(), dials(&next).len()), (1, 0));
+        let lost = seeker.take(link, failed(Unknown::Closed), Mono(25_002), &mut out);
+        assert_eq!(lost, Some(Err(Unknown::Closed)));
+        assert_eq!(closed(&actions(&mut out)), [link]);
+        let again = round(&mut seeker, 30_002, &mut out);
+        assert_eq!((sends(&again).len(), dials(&again).len()), (0, 1));
     }
 
     #[test]
