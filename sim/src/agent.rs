@@ -289,18 +289,20 @@ impl Agent {
         }
     }
 
-    /// Loads its configuration again: the tasks are in another order with other thresholds, and
-    /// sometimes one is missing.
-    pub(crate) fn reload(&mut self, world: &mut World) {
+    /// Loads its configuration again. If it has `changed`, the tasks are in another order with
+    /// other thresholds, and sometimes one is missing.
+    pub(crate) fn reload(&mut self, changed: bool, world: &mut World) {
         self.out.now = mono(world.now);
         self.out.wall = wall(world, self.out.agent);
         self.out.epoch += 1;
         let mut rng =
             Rng::new(self.plan.seed, 60 + self.out.agent as u64 + 100 * u64::from(self.out.epoch));
-        self.out.configured = draw_configured(self.plan.tasks.len(), &mut rng);
         self.out.open.clear();
-        let specs = self.plan.spec.tasks.iter();
-        self.specs = specs.map(|spec| Arc::new(with_thresholds(spec, &mut rng))).collect();
+        if changed {
+            self.out.configured = draw_configured(self.plan.tasks.len(), &mut rng);
+            let specs = self.plan.spec.tasks.iter();
+            self.specs = specs.map(|spec| Arc::new(with_thresholds(spec, &mut rng))).collect();
+        }
         let specs = self.out.configured.iter().map(|task| Arc::clone(&self.specs[*task]));
         let tasks = specs.collect();
         let spec = WatchSpec { epoch: self.out.epoch, tasks, ..WatchSpec::clone(&self.plan.spec) };

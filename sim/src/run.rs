@@ -85,10 +85,10 @@ pub fn run(plan: &Plan, records: bool) -> Outcome {
             world.dirty_at[agent].iter_mut().for_each(|dirty| *dirty = at);
             lives[agent] = life;
         }
-        for agent in std::mem::take(&mut world.reloads) {
+        for (agent, changed) in std::mem::take(&mut world.reloads) {
             coverage.reloads += 1;
             let Life { agent, oracle, .. } = &mut lives[agent];
-            agent.reload(&mut world);
+            agent.reload(changed, &mut world);
             oracle.configured(|task| agent.configured(task), &world);
         }
         for life in &mut lives {

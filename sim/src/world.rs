@@ -70,8 +70,8 @@ pub(crate) struct World {
     pub(crate) wall_offset: Vec<i64>,
     /// Agents to be restarted.
     pub(crate) restarts: Vec<usize>,
-    /// Agents that shall reload their configuration.
-    pub(crate) reloads: Vec<usize>,
+    /// Agents that shall reload their configuration, and whether it has changed.
+    pub(crate) reloads: Vec<(usize, bool)>,
     /// When each agent last had a problem with each server.
     pub(crate) dirty_at: Vec<Vec<u64>>,
     pub(crate) generations: VecDeque<Generation>,
@@ -148,6 +148,8 @@ pub(crate) struct Task {
     pub(crate) odd: Option<u64>,
     /// When the key last contained malformed data.
     pub(crate) odd_at: u64,
+    /// When the key was last larger than an agent reads.
+    pub(crate) huge_at: Option<u64>,
     pub(crate) contends_at: Option<u64>,
     /// Each instance's claims.
     pub(crate) claims: BTreeMap<Vec<u8>, Claiming>,

@@ -1,7 +1,6 @@
 //! Liveness: a true and visible state must be reported in time. These checks use the truth, not the
 //! readings.
 
-use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::time::Mono;
 use lockwatch_watch::redis::LONGEST_PAUSE_MS;
@@ -67,7 +66,9 @@ impl Oracle {
             return None;
         }
         let clean = world.clean_since(self.agent, server)?;
-        Some(clean.max(since + quiet).max(world.settled_at).max(self.tasks[task].began))
+        // What was larger than an agent reads is asked for again only after a while.
+        let small = world.tasks[task].huge_at.map_or(0, |at| at + TOO_LARGE_AGAIN_MS);
+        Some(clean.max(small).max(since + quiet).max(world.settled_at).max(self.tasks[task].began))
     }
 
     pub(super) fn check_live(&mut self, task: usize, view: &TaskView, at: Mono, world: &World) {
@@ -84,13 +85,6 @@ impl Oracle {
         let odd = lock.state == LockState::Other;
         let known_by =
             (visible + self.recovery_ms()).max(real.odd_at + 2 * self.interval_ms + 1_100);
-        // What was larger than an agent reads is asked for again only after a while.
-        let too_large = view.unknown == Some(Unknown::TooLarge);
-        let known_by = if too_large {
-            known_by.max(real.odd_at + TOO_LARGE_AGAIN_MS + self.recovery_ms())
-        } else {
-            known_by
-        };
         if now < known_by || odd {
             return;
         }

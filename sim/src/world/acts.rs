@@ -278,7 +278,7 @@ impl World {
             Act::RestartAgent { agent } => self.restarts.push(agent),
             // A stopped process would get the order later; here, it does not get it at all.
             Act::Reload { agent } if self.paused_until[agent] > self.now => {}
-            Act::Reload { agent } => self.reloads.push(agent),
+            Act::Reload { agent } => self.reloads.push((agent, true)),
             Act::StepAgentWall { agent, by_ms } => self.wall_offset[agent] += by_ms,
             Act::MoveSlot { task, to, ms } => self.move_slot(task, to, ms),
             Act::Failover { .. }
@@ -355,7 +355,8 @@ impl World {
                     self.stop_server(server);
                 }
             }
-            Heal::Reload { agent } => self.act(Act::Reload { agent }),
+            Heal::Reload { agent } if self.paused_until[agent] > self.now => {}
+            Heal::Reload { agent } => self.reloads.push((agent, false)),
             Heal::Freeze { server } => {
                 if self.servers[server].health == Health::Up {
                     self.servers[server].health = Health::Frozen;
