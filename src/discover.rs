@@ -24,7 +24,8 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
 use lockwatch_judge::snapshot::TaskView;
-use lockwatch_judge::spec::SchemeKind;
+
+use lockwatch_watch::redis::libraries::DEFAULT;
 
 use crate::config::{
     Config, Endpoint, HostPort, PasswordSource, RedisConfig, SingleLock, duration_text,
@@ -124,7 +125,7 @@ fn redis(options: &DiscoverOptions) -> anyhow::Result<RedisConfig> {
     let lock = SingleLock {
         redis_url: options.redis_url.clone(),
         key: b"lockwatch".to_vec(),
-        scheme: SchemeKind::Redisson,
+        library: DEFAULT,
         name: None,
         username: options.username.clone(),
         password: options.password.clone(),
@@ -230,7 +231,7 @@ fn remarks(
     if possible_tokens > 0 {
         told.push(format!(
             "{} strings with a TTL hold what could be a token, but are not called locks: sessions \
-             and caches look the same. If a lock is among them, name it yourself with scheme \
+             and caches look the same. If a lock is among them, name it yourself with library \
              string.",
             possible_tokens
         ));

@@ -10,11 +10,12 @@ use lockwatch_judge::reading::{
     TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
-    Codec, LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec,
-    WantedSource, WantedSpec, WatchSpec,
+    Codec, RedisIndex, RedisKind, RedisSpec, TaskIndex, TaskSpec, WantedSource, WantedSpec,
+    WatchSpec,
 };
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{Mono, ServerTime};
+use lockwatch_watch::redis::libraries;
 
 mod truth;
 
@@ -39,7 +40,7 @@ impl Agent {
         let redis =
             |number| RedisSpec::new(&format!("redis-{number}"), RedisKind::Standalone, &["a:6379"]);
         let task = |name: &str, redis, wanted| {
-            let lock = LockSpec::new(name.as_bytes(), SchemeKind::Redisson);
+            let lock = libraries::lock(name.as_bytes(), "redisson");
             Arc::new(TaskSpec { wanted, ..TaskSpec::new(name, RedisIndex(redis), lock) })
         };
         let wanted =

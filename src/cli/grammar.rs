@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueHint, value_parser};
 use clap_complete::Shell;
-use lockwatch_judge::spec::SchemeKind;
+use lockwatch_watch::redis::libraries;
 
 use super::{
     AclOptions, CheckOptions, ConfigSource, DEFAULT_AGENT, DEFAULT_LISTEN, ExplainOptions,
@@ -204,9 +204,12 @@ pub(super) struct SourceArguments {
     /// Instead of a file: the key of one lock
     #[arg(long, value_name = "KEY", requires = "redis")]
     pub(super) lock: Option<OsString>,
-    /// How that lock is laid out
-    #[arg(long, value_name = "SCHEME", value_parser = scheme(), default_value = "redisson", requires = "redis")]
-    pub(super) scheme: SchemeKind,
+    /// The library that makes that lock
+    #[arg(long, value_name = "LIBRARY", value_parser = library(), default_value = libraries::DEFAULT, requires = "redis")]
+    pub(super) library: &'static str,
+    /// The older name of `--library`
+    #[arg(long, value_name = "LIBRARY", value_parser = library(), requires = "redis", conflicts_with = "library", hide = true)]
+    pub(super) scheme: Option<&'static str>,
     /// What that task is called [default: the key]
     #[arg(long, value_name = "NAME", requires = "redis")]
     pub(super) name: Option<String>,
@@ -223,7 +226,7 @@ impl From<SourceArguments> for ConfigSource {
         ConfigSource::SingleLock(SingleLock {
             redis_url,
             key: key.into_vec(),
-            scheme: arguments.scheme,
+            library: arguments.scheme.unwrap_or(arguments.library),
             name: arguments.name,
             password: arguments.login.password(),
             username: arguments.login.username,
@@ -272,10 +275,9 @@ impl LoginArguments {
     }
 }
 
-fn scheme() -> impl TypedValueParser<Value = SchemeKind> {
-    PossibleValuesParser::new(SchemeKind::ALL.map(SchemeKind::name)).try_map(|name| {
-        let named = SchemeKind::ALL.into_iter().find(|scheme| scheme.name() == name);
-        named.ok_or("is no scheme")
+fn library() -> impl TypedValueParser<Value = &'static str> {
+    PossibleValuesParser::new(libraries::names()).try_map(|name| {
+        libraries::named(&name).map(|library| library.name()).ok_or("is no library")
     })
 }
 

@@ -6,7 +6,8 @@ use std::iter;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use lockwatch_judge::spec::{Key, ProgressSource, RedisIndex, SchemeKind, TaskSpec, WantedSource};
+use lockwatch_judge::spec::{Key, ProgressSource, RedisIndex, TaskSpec, WantedSource};
+use lockwatch_watch::redis::libraries;
 use lockwatch_watch::redis::wake_ups::prefixes;
 
 use super::{Config, HostPort, Login, RedisConfig, SentinelConfig, Servers};
@@ -131,8 +132,8 @@ fn rule(
 /// are read-only.
 pub fn discovery(redis: &RedisConfig, version: ServerVersion) -> AclRule {
     let mut needs = Needs::new(redis, version);
-    for scheme in SchemeKind::ALL {
-        needs.add_lock(&Key::new(), scheme);
+    for library in libraries::names() {
+        needs.add_lock(&Key::new(), library);
     }
     needs.send(&[
         "dbsize",
@@ -332,7 +333,7 @@ impl Needs {
     }
 
     fn add_task(&mut self, task: &TaskSpec) {
-        self.add_lock(&task.lock.key, task.lock.scheme);
+        self.add_lock(&task.lock.key, task.lock.library.as_str());
         match task.wanted.as_ref().map(|wanted| &wanted.source) {
             Some(WantedSource::Hash(key)) => self.read(key, &["hscan"]),
             Some(WantedSource::Set(key)) => self.read(key, &["sscan"]),
@@ -359,10 +360,10 @@ impl Needs {
         }
     }
 
-    fn add_lock(&mut self, key: &Key, scheme: SchemeKind) {
-        match scheme {
-            SchemeKind::String => self.read(key, &["getrange"]),
-            SchemeKind::Redisson => {
+    fn add_lock(&mut self, key: &Key, library: &str) {
+        match library {
+            "string" => self.read(key, &["getrange"]),
+            _ => {
                 self.read(key, &["hscan"]);
                 // For the waiters, the fencing token, and to distinguish a live reader from an
                 // expired one.

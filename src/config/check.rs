@@ -5,7 +5,8 @@ use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use lockwatch_judge::spec::{SchemeKind, TaskSpec};
+use lockwatch_judge::spec::TaskSpec;
+use lockwatch_watch::redis::libraries;
 use serde_yaml::Value;
 
 use super::duration::{parse_ms, text as duration_text};
@@ -20,9 +21,6 @@ const CONFIRMATION_MS: u64 = 250;
 /// Maximum time from the end of the grace period to a snapshot that shows it: the reading right
 /// after it, possibly delayed by one in progress, and the pause between two snapshots.
 const SEEN_WITHIN_MS: u64 = 250;
-
-/// Redisson's default `lockWatchdogTimeout`.
-const REDISSON_LEASE_MS: u64 = 30_000;
 
 /// Prometheus' default scrape and evaluation interval.
 const PROMETHEUS_DEFAULT_MS: u64 = 60_000;
@@ -225,10 +223,7 @@ pub fn down_after_ms(interval_ms: u64, task: &TaskSpec) -> u64 {
 /// Maximum time that a lock stays held after its holder crashed, in milliseconds: the configured
 /// lease, else the library's default.
 pub fn lease_ms(task: &TaskSpec) -> Option<u64> {
-    task.lock.lease_ms.or(match task.lock.scheme {
-        SchemeKind::Redisson => Some(REDISSON_LEASE_MS),
-        SchemeKind::String => None,
-    })
+    task.lock.lease_ms.or(libraries::of(&task.lock.library).default_lease_ms())
 }
 
 /// The footnote marks of [`row`] and their meaning.

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lockwatch_judge::spec::SchemeKind;
 use lockwatch_watch::command;
 use lockwatch_watch::redis::reply::{Command, Reply};
 use tokio::time::Instant;
@@ -111,7 +110,7 @@ impl Kind {
 /// Reads the keys beside these locks.
 pub(super) async fn look(
     connection: &Connection,
-    locks: &[(&[u8], SchemeKind)],
+    locks: &[(&[u8], &str)],
     pace: &mut Pace,
 ) -> Result<Vec<Beside>, Failure> {
     let mut beside = Vec::with_capacity(locks.len());
@@ -120,16 +119,16 @@ pub(super) async fn look(
         let began = Instant::now();
         let time = connection.exec(&[command!("TIME")]).await?;
         let now_ms = time.first().and_then(server_ms).unwrap_or_default();
-        let asked = batch.iter().map(|(key, scheme)| questions(key, *scheme, now_ms)).collect();
+        let asked = batch.iter().map(|(key, library)| questions(key, library, now_ms)).collect();
         beside.extend(ask_all(connection, asked).await?.iter().map(|replies| read(replies)));
         pace.spent(began, batch.len());
     }
     Ok(beside)
 }
 
-fn questions(key: &[u8], scheme: SchemeKind, now_ms: u64) -> Vec<Command> {
+fn questions(key: &[u8], library: &str, now_ms: u64) -> Vec<Command> {
     let mut asked = vec![command!("PTTL", key)];
-    if scheme == SchemeKind::Redisson {
+    if library == "redisson" {
         let timeouts = timeouts(key);
         asked.extend([
             command!("LLEN", queue(key)),

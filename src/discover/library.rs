@@ -5,7 +5,6 @@ mod jobs;
 mod redisson;
 pub(super) mod tokens;
 
-use lockwatch_judge::spec::SchemeKind;
 use lockwatch_watch::redis::reply::Reply;
 
 pub(super) use redisson::{locks_of, may_be_lock, queue, timeouts, token};
@@ -79,8 +78,8 @@ pub(super) enum Guess {
 /// The layout of a lock, and the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Laid {
-    /// The scheme that reads it.
-    pub(super) scheme: SchemeKind,
+    /// The library that reads it.
+    pub(super) library: &'static str,
     /// The library's name, for display.
     pub(super) what: &'static str,
 }
@@ -186,7 +185,7 @@ mod tests {
         for (key, value, expected) in table {
             let guess = text(key, ttl, value);
             assert!(
-                matches!(guess, Guess::Lock(Laid { scheme: SchemeKind::String, .. })),
+                matches!(guess, Guess::Lock(Laid { library: "string", .. })),
                 "{key}: {guess:?}"
             );
             assert!(what(&guess).contains(expected), "{key}: {guess:?}");

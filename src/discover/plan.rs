@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lockwatch_judge::snapshot::TaskView;
-use lockwatch_judge::spec::SchemeKind;
 
 use super::findings::Findings;
 use super::groups::{Sorted, has_id};
@@ -136,8 +135,8 @@ impl Plan {
         findings: &Findings,
         pace: &mut Pace,
     ) -> Result<(), Failure> {
-        let locks: Vec<(&[u8], SchemeKind)> =
-            self.tasks.iter().map(|task| (task.key.as_slice(), task.laid.scheme)).collect();
+        let locks: Vec<(&[u8], &str)> =
+            self.tasks.iter().map(|task| (task.key.as_slice(), task.laid.library)).collect();
         let beside = leftovers::look(connection, &locks, pace).await?;
         let keys: Vec<&[u8]> = locks.iter().map(|(key, _)| *key).collect();
         let mut suggested = hints::suggest(connection, findings, &keys).await?;
@@ -159,11 +158,11 @@ impl Plan {
         let known: BTreeSet<&[u8]> = self.tasks.iter().map(|task| task.key.as_slice()).collect();
         let orphans = Orphans::of(findings, &known);
         self.leftovers.extend(orphans.leftovers);
-        let names: Vec<(&[u8], SchemeKind)> = orphans
+        let names: Vec<(&[u8], &str)> = orphans
             .candidates
             .iter()
             .flat_map(|(names, _)| names)
-            .map(|name| (name.as_slice(), SchemeKind::Redisson))
+            .map(|name| (name.as_slice(), "redisson"))
             .collect();
         let beside = leftovers::look(connection, &names, pace).await?;
         let beside: BTreeMap<&[u8], _> = names.iter().map(|(name, _)| *name).zip(beside).collect();
@@ -175,7 +174,7 @@ impl Plan {
                 .find(|name| beside.get(name.as_slice()).is_some_and(|beside| beside.exists));
             let Some(name) = held.or(names.first()) else { continue };
             let Some(beside) = beside.get(name.as_slice()) else { continue };
-            let laid = Laid { scheme: SchemeKind::Redisson, what: "Redisson RFencedLock" };
+            let laid = Laid { library: "redisson", what: "Redisson RFencedLock" };
             self.leftovers.extend(beside.leftovers(name));
             if roles.contains(&Role::Token) && !beside.exists {
                 self.leftovers.push(leftovers::free_fenced(name));

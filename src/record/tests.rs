@@ -17,9 +17,10 @@ use lockwatch_judge::reading::{
 };
 use lockwatch_judge::spec::{
     ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec,
-    SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
+    TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
+use lockwatch_watch::redis::libraries;
 use tempfile::TempDir;
 
 use super::pack::{Packer, Unpacker};
@@ -116,7 +117,7 @@ impl Source {
             lock: LockSpec {
                 lease_ms: self.maybe(Source::ms),
                 renew_every_ms: self.maybe(Source::ms),
-                ..LockSpec::new(&key, self.pick(&SchemeKind::ALL))
+                ..libraries::lock(&key, self.pick(&libraries::ALL).name())
             },
             wanted: self.maybe(|source| WantedSpec {
                 source: source.pick(&sources),

@@ -131,8 +131,9 @@ impl Question {
 mod tests {
     use std::sync::Arc;
 
-    use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
+    use lockwatch_judge::spec::{RedisIndex, TaskSpec};
     use lockwatch_watch::redis::accept::RoleCheck;
+    use lockwatch_watch::redis::libraries;
     use lockwatch_watch::redis::read::Scope;
 
     use super::*;
@@ -143,11 +144,8 @@ mod tests {
     fn role_and_nonce_are_asked_for_last() {
         let _rule = rule("1 evidence");
         let caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
-        let spec = Arc::new(TaskSpec::new(
-            "a",
-            RedisIndex(0),
-            LockSpec::new(b"lock", SchemeKind::Redisson),
-        ));
+        let spec =
+            Arc::new(TaskSpec::new("a", RedisIndex(0), libraries::lock(b"lock", "redisson")));
         let reads = vec![(TaskIndex(0), TaskRead::new(spec, caps, true, Scope::ALL))];
         let (_question, commands) = Question::new(reads, caps, Standing::Decides, b"n1".to_vec());
         let names: Vec<_> = commands.iter().map(|command| command.args[0].as_slice()).collect();

@@ -6,7 +6,7 @@ use lockwatch_judge::reading::{
     ClaimsReading, Deadline, Held, Holder, HostsReading, LockReading, PauseReading,
     ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
-use lockwatch_judge::spec::{SchemeKind, TaskSpec};
+use lockwatch_judge::spec::{Claimants, TaskSpec};
 use lockwatch_judge::time::ServerTime;
 use serde::{Deserialize, Serialize};
 
@@ -49,9 +49,9 @@ pub fn decoded(spec: &TaskSpec, reading: &TaskReading, asked: Asked) -> Vec<Fact
 /// The display name of an instance in the claims or the hosts. If the lock's value is a secret, an
 /// instance may use it as its name.
 pub(super) fn instance_label<'a>(spec: &TaskSpec, instance: &'a [u8]) -> Cow<'a, str> {
-    match spec.lock.scheme {
-        SchemeKind::String => Cow::Owned(digest(instance)),
-        SchemeKind::Redisson => holder_field(instance).map_or_else(|| escape(instance), Cow::Owned),
+    match spec.lock.claimants {
+        Claimants::Secret => Cow::Owned(digest(instance)),
+        Claimants::Threads => holder_field(instance).map_or_else(|| escape(instance), Cow::Owned),
     }
 }
 

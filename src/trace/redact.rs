@@ -4,9 +4,9 @@
 //! Values that are not known to be harmless are replaced by their length and digest. That includes
 //! the replies to commands that this module does not know.
 
-use lockwatch_judge::spec::{ProgressSource, SchemeKind, TaskSpec, WantedSource};
+use lockwatch_judge::spec::{ProgressSource, TaskSpec, WantedSource};
+use lockwatch_watch::redis::libraries;
 use lockwatch_watch::redis::reply::{Command, Reply};
-use lockwatch_watch::redis::scheme;
 use serde::{Deserialize, Serialize};
 
 use super::reading::instance_label;
@@ -94,10 +94,10 @@ fn kind(spec: &TaskSpec, words: &[&[u8]]) -> Kind {
 /// If a key is configured for several purposes, the most secret one counts.
 fn scan_kind(spec: &TaskSpec, key: &[u8]) -> Kind {
     let wanted = matches!(source(spec), Some(WantedSource::Hash(hash)) if hash == key);
-    match spec.lock.scheme {
+    match spec.lock.library.as_str() {
         _ if key != spec.lock.key => {}
-        SchemeKind::Redisson => return Kind::Holders,
-        SchemeKind::String => return Kind::Bytes,
+        "redisson" => return Kind::Holders,
+        _ => return Kind::Bytes,
     }
     if spec.claims.as_ref().is_some_and(|claims| claims.key == key) {
         Kind::Claims
@@ -112,9 +112,9 @@ fn scan_kind(spec: &TaskSpec, key: &[u8]) -> Kind {
 
 fn text_kind(spec: &TaskSpec, key: &[u8]) -> Kind {
     let is_text = spec.paused_until.as_deref() == Some(key) || is_switch(spec, key);
-    match spec.lock.scheme {
+    match spec.lock.library.as_str() {
         _ if key == spec.lock.key || is_progress(spec, key) => Kind::Bytes,
-        SchemeKind::Redisson if key.starts_with(b"redisson_lock_token:") => Kind::FencingToken,
+        "redisson" if key.starts_with(b"redisson_lock_token:") => Kind::FencingToken,
         _ if is_text => Kind::Text,
         _ => Kind::Bytes,
     }
@@ -285,7 +285,7 @@ fn instances(
 ) -> String {
     match item.as_bytes() {
         Some(bytes) if position.is_multiple_of(2) => {
-            framed(&instance_label(spec, &scheme::of(spec.lock.scheme).instance(bytes)))
+            framed(&instance_label(spec, &libraries::of(&spec.lock.library).instance(bytes)))
         }
         Some(bytes) => value(bytes),
         None => weighed_reply(item),

@@ -11,11 +11,12 @@ use lockwatch_judge::snapshot::{
     WitnessView,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec,
-    SchemeKind, TaskSpec, WantedSource, WantedSpec,
+    ClaimsSpec, Codec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec, TaskSpec,
+    WantedSource, WantedSpec,
 };
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 use lockwatch_judge::verdict::{LockFact, Rule, Verdict, Wanted};
+use lockwatch_watch::redis::libraries;
 
 /// The agent's wall clock in all these snapshots.
 pub(crate) const WALL: AgentWall = AgentWall(1_800_000_000_123);
@@ -195,7 +196,7 @@ pub(crate) fn new_task(name: &str) -> TaskView {
         spec: Arc::new(TaskSpec::new(
             name,
             RedisIndex(0),
-            LockSpec::new(format!("{name}:lock").as_bytes(), SchemeKind::Redisson),
+            libraries::lock(format!("{name}:lock").as_bytes(), "redisson"),
         )),
         redis: "main".into(),
         verdict: Verdict::Unknown,

@@ -22,11 +22,12 @@ use lockwatch_judge::reading::{
     ProgressReading, Switch, SwitchesReading, TaskReading,
 };
 use lockwatch_judge::spec::{
-    Codec, LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec,
-    WantedSource, WantedSpec, WatchSpec,
+    Codec, RedisIndex, RedisKind, RedisSpec, TaskIndex, TaskSpec, WantedSource, WantedSpec,
+    WatchSpec,
 };
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
+use lockwatch_watch::redis::libraries;
 use lockwatch_watch::redis::reply::{Command, Reply};
 use serde_json::Value;
 
@@ -92,14 +93,11 @@ fn token(data: &[u8]) -> String {
 /// A snapshot in which two tasks have a history, and the events in it.
 pub(crate) fn world(data: &[u8]) -> (Arc<Published>, History) {
     let named = TaskSpec { labels: vec![("team".into(), escape(data).into())], ..worlds::task(0) };
-    let named = TaskSpec {
-        name: NAMES[0].into(),
-        lock: LockSpec::new(data, SchemeKind::Redisson),
-        ..named
-    };
+    let named =
+        TaskSpec { name: NAMES[0].into(), lock: libraries::lock(data, "redisson"), ..named };
     let tokened = TaskSpec {
         wanted: Some(WantedSpec { source: WantedSource::Always, codec: Codec::Raw }),
-        ..TaskSpec::new(NAMES[1], RedisIndex(0), LockSpec::new(b"tokened", SchemeKind::String))
+        ..TaskSpec::new(NAMES[1], RedisIndex(0), libraries::lock(b"tokened", "string"))
     };
     let redis = RedisSpec::new("main", RedisKind::Standalone, &["a:1"]);
     let spec = WatchSpec {
@@ -250,8 +248,7 @@ fn check_said(data: &[u8], token: &str) -> String {
     let mut shown = String::new();
     let bytes = Reply::Bytes(data.to_vec());
     let secret = Reply::Bytes(token.as_bytes().to_vec());
-    let tokened =
-        TaskSpec::new(NAMES[1], RedisIndex(0), LockSpec::new(b"tokened", SchemeKind::String));
+    let tokened = TaskSpec::new(NAMES[1], RedisIndex(0), libraries::lock(b"tokened", "string"));
     for spec in [worlds::task(0), worlds::task(2), worlds::task(15)] {
         for reply in [
             bytes.clone(),

@@ -1,8 +1,7 @@
 //! Redisson: the hash of a lock, and the keys beside it.
 
 use lockwatch_judge::reading::Mode;
-use lockwatch_judge::spec::SchemeKind;
-use lockwatch_watch::redis::scheme::{self, Value};
+use lockwatch_watch::redis::libraries::{self, Value};
 
 use super::{Content, Guess, Laid, Role, Seen};
 use crate::discover::shape::{is_number, is_uuid, split_last};
@@ -41,7 +40,7 @@ pub(super) fn hash(seen: &Seen) -> Option<Guess> {
              does not read yet",
         ));
     }
-    let value = scheme::of(SchemeKind::Redisson).decode(scanned.as_ref()?, true);
+    let value = libraries::named("redisson")?.decode(scanned.as_ref()?, true);
     let Value::Present { mode, holders } = value else { return None };
     // Other hashes of counters look the same, but only a lock's client ids are UUIDs.
     if !holders.iter().all(|holder| is_uuid(&holder.client)) {
@@ -52,7 +51,7 @@ pub(super) fn hash(seen: &Seen) -> Option<Guess> {
         Mode::Read => "Redisson RReadWriteLock (read by its holders)",
         Mode::Write => "Redisson RReadWriteLock (written by its holder)",
     };
-    let laid = Laid { scheme: SchemeKind::Redisson, what };
+    let laid = Laid { library: "redisson", what };
     match mode {
         Mode::Exclusive if holders.len() > 1 => Some(Guess::Doubtful(
             laid,

@@ -1,8 +1,6 @@
 //! Locks that are a token in a string key. Most libraries leave no other mark, so that both name
 //! and value must match.
 
-use lockwatch_judge::spec::SchemeKind;
-
 use super::jobs::{contains, shape};
 use super::{Content, Guess, Laid, Seen};
 use crate::discover::shape::{Shape, ends_as_a_lock, names_a_lock};
@@ -16,7 +14,7 @@ fn lock(what: &'static str) -> Guess {
 }
 
 pub(in crate::discover) fn laid(what: &'static str) -> Laid {
-    Laid { scheme: SchemeKind::String, what }
+    Laid { library: "string", what }
 }
 
 pub(super) fn shedlock(seen: &Seen) -> Option<Guess> {

@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use lockwatch_judge::reading::{Holder, Mode};
 use lockwatch_judge::snapshot::{Durations, HoldView, Snapshot, TaskView, TaskViews};
-use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
+use lockwatch_judge::spec::{RedisIndex, TaskSpec};
 use lockwatch_judge::time::{AgentWall, Mono};
 use lockwatch_judge::verdict::{LockFact, Rule, Verdict, Wanted};
+use lockwatch_watch::redis::libraries;
 
 use crate::published::Published;
 
@@ -32,7 +33,7 @@ pub(in crate::http) fn free(read_at: u64) -> TaskView {
         spec: Arc::new(TaskSpec::new(
             "task",
             RedisIndex(0),
-            LockSpec::new(b"task:lock", SchemeKind::Redisson),
+            libraries::lock(b"task:lock", "redisson"),
         )),
         redis: "main".into(),
         verdict: Verdict::Stopped,

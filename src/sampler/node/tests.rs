@@ -5,9 +5,10 @@ use std::ops::Range;
 use std::time::Duration;
 
 use lockwatch_judge::input::{Input, Sample};
-use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind};
+use lockwatch_judge::spec::RedisIndex;
 use lockwatch_judge::time::AgentWall;
 use lockwatch_watch::redis::accept::RoleCheck;
+use lockwatch_watch::redis::libraries;
 use lockwatch_watch::redis::read::{Scope, TaskRead};
 use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
 use lockwatch_watch::redis::schedule::{BATCH_TASKS, BatchKind};
@@ -27,7 +28,7 @@ const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: false,
 
 fn tasks(numbers: Range<usize>) -> Tasks {
     let task = |number: usize| {
-        let lock = LockSpec::new(format!("lock-{number}").as_bytes(), SchemeKind::String);
+        let lock = libraries::lock(format!("lock-{number}").as_bytes(), "string");
         let spec = TaskSpec::new(&format!("task-{number}"), RedisIndex(0), lock);
         (TaskIndex(u32::try_from(number).unwrap()), Arc::new(spec))
     };

@@ -58,13 +58,12 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use lockwatch_judge::spec::{
-        Codec, LockSpec, RedisIndex, SchemeKind, TaskSpec, WantedSource, WantedSpec,
-    };
+    use lockwatch_judge::spec::{Codec, RedisIndex, TaskSpec, WantedSource, WantedSpec};
+    use lockwatch_watch::redis::libraries;
 
     fn tasks(keys: &[(&[u8], Option<&[u8]>)]) -> Tasks {
         let task = |(index, (lock, users)): (u32, &(&[u8], Option<&[u8]>))| {
-            let lock = LockSpec::new(lock, SchemeKind::String);
+            let lock = libraries::lock(lock, "string");
             let mut spec = TaskSpec::new(&format!("t{index}"), RedisIndex(0), lock);
             let wanted = |key: &[u8]| WantedSpec {
                 source: WantedSource::Hash(key.to_vec()),

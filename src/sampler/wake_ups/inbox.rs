@@ -112,14 +112,13 @@ impl Contents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwatch_judge::spec::{
-        Codec, LockSpec, RedisIndex, SchemeKind, TaskSpec, WantedSource, WantedSpec,
-    };
+    use lockwatch_judge::spec::{Codec, RedisIndex, TaskSpec, WantedSource, WantedSpec};
+    use lockwatch_watch::redis::libraries;
 
     /// A filter for so many tasks with the locks `lock:0`, …, all switched by the same key.
     fn filter(count: u32) -> Arc<Filter> {
         let task = |number: u32| {
-            let lock = LockSpec::new(format!("lock:{number}").as_bytes(), SchemeKind::String);
+            let lock = libraries::lock(format!("lock:{number}").as_bytes(), "string");
             let mut spec = TaskSpec::new(&format!("t{number}"), RedisIndex(0), lock);
             spec.wanted = Some(WantedSpec {
                 source: WantedSource::Hash(b"users".to_vec()),

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSpec, RedisIndex, SchemeKind, TaskSpec, WantedSource,
-    WantedSpec,
+    ClaimsSpec, Codec, ProgressSpec, RedisIndex, TaskSpec, WantedSource, WantedSpec,
 };
 use lockwatch_watch::redis::accept::{Caps, RoleCheck};
+use lockwatch_watch::redis::libraries;
 use lockwatch_watch::redis::read::{Round, Scope, TaskRead};
 use lockwatch_watch::redis::reply::ServerError;
 
@@ -27,8 +27,8 @@ fn scan(items: &[&str]) -> Reply {
     Reply::Array(vec![bytes("0"), Reply::Array(items.iter().map(|item| bytes(item)).collect())])
 }
 
-fn spec(scheme: SchemeKind, source: WantedSource, progress: ProgressSource) -> TaskSpec {
-    let lock = LockSpec::new(b"outbound:lock", scheme);
+fn spec(library: &str, source: WantedSource, progress: ProgressSource) -> TaskSpec {
+    let lock = libraries::lock(b"outbound:lock", library);
     TaskSpec {
         wanted: Some(WantedSpec { source, codec: Codec::Raw }),
         progress: Some(ProgressSpec { source: progress, stale_after_ms: 1 }),
@@ -39,8 +39,8 @@ fn spec(scheme: SchemeKind, source: WantedSource, progress: ProgressSource) -> T
     }
 }
 
-fn plain_spec(scheme: SchemeKind) -> TaskSpec {
-    spec(scheme, WantedSource::Hash(b"users".to_vec()), ProgressSource::Key(b"progress".to_vec()))
+fn plain_spec(library: &str) -> TaskSpec {
+    spec(library, WantedSource::Hash(b"users".to_vec()), ProgressSource::Key(b"progress".to_vec()))
 }
 
 /// A task of every kind.
@@ -60,12 +60,12 @@ fn specs() -> Vec<Arc<TaskSpec>> {
         ProgressSource::Length(key("progress")),
     ];
     let mut specs = Vec::new();
-    for scheme in SchemeKind::ALL {
+    for library in libraries::names() {
         for source in &sources {
             specs.extend(
                 progresses
                     .iter()
-                    .map(|progress| Arc::new(spec(scheme, source.clone(), progress.clone()))),
+                    .map(|progress| Arc::new(spec(library, source.clone(), progress.clone()))),
             );
         }
     }
@@ -150,7 +150,7 @@ fn no_command_and_no_reply_shows_what_could_release_a_lock() {
                 // Text of users in switches, pauses and host names is shown, even if an instance
                 // uses another lock's token as its name.
                 let own_text = matches!(kind, Kind::Text | Kind::Texts | Kind::Hosts);
-                let instance = kind == Kind::Claims && spec.lock.scheme == SchemeKind::Redisson;
+                let instance = kind == Kind::Claims && spec.lock.library.as_str() == "redisson";
                 assert!(own_text || !text.contains(THREAD), "{command:?} {reply:?}: {text}");
                 assert!(
                     own_text || instance || !text.contains(TOKEN),
@@ -164,8 +164,8 @@ fn no_command_and_no_reply_shows_what_could_release_a_lock() {
 #[test]
 fn a_claim_or_host_by_a_secret_name_shows_no_secret() {
     let field = format!("{CLIENT}:{THREAD}");
-    let redisson = plain_spec(SchemeKind::Redisson);
-    let string = plain_spec(SchemeKind::String);
+    let redisson = plain_spec("redisson");
+    let string = plain_spec("string");
     for key in ["claims", "hosts"] {
         let command = command!("HSCAN", key, "0", "COUNT", "1000");
         let shown = said(&redisson, &command, Some(&scan(&[&field, "srv-a"]))).reply.join("\n");
@@ -177,7 +177,7 @@ fn a_claim_or_host_by_a_secret_name_shows_no_secret() {
 
 #[test]
 fn a_redisson_lock_reads_like_redis_cli_without_its_threads() {
-    let spec = plain_spec(SchemeKind::Redisson);
+    let spec = plain_spec("redisson");
     let command = command!("HSCAN", "outbound:lock", "0", "COUNT", "128");
     let shown = said(
         &spec,
@@ -208,7 +208,7 @@ fn a_redisson_lock_reads_like_redis_cli_without_its_threads() {
 
 #[test]
 fn a_token_is_its_digest_and_so_is_whatever_is_not_known() {
-    let spec = plain_spec(SchemeKind::String);
+    let spec = plain_spec("string");
     let shown =
         said(&spec, &command!("GETRANGE", "outbound:lock", "0", "511"), Some(&bytes(TOKEN)));
     assert_eq!(shown.command, "GETRANGE outbound:lock 0 511");
@@ -232,7 +232,7 @@ fn a_token_is_its_digest_and_so_is_whatever_is_not_known() {
 
 #[test]
 fn progress_and_claims_show_their_length_and_digest_only() {
-    let spec = plain_spec(SchemeKind::Redisson);
+    let spec = plain_spec("redisson");
     let progress =
         said(&spec, &command!("GETRANGE", "progress", "0", "255"), Some(&bytes("card 4929 1234")));
     assert_eq!(progress.reply, [format!("(14 bytes, digest {})", digest(b"card 4929 1234"))]);
@@ -252,7 +252,7 @@ fn progress_and_claims_show_their_length_and_digest_only() {
 #[test]
 fn the_key_of_the_lock_is_a_secret_whatever_else_it_is_configured_for() {
     let keys = WantedSource::Keys(vec![b"outbound:lock".to_vec()]);
-    let mut spec = spec(SchemeKind::String, keys, ProgressSource::Key(b"progress".to_vec()));
+    let mut spec = spec("string", keys, ProgressSource::Key(b"progress".to_vec()));
     spec.paused_until = Some(b"outbound:lock".to_vec());
     spec.hosts = Some(b"outbound:lock".to_vec());
     let token = said(&spec, &command!("GETRANGE", "outbound:lock", "0", "63"), Some(&bytes(TOKEN)));
@@ -266,7 +266,7 @@ fn the_key_of_the_lock_is_a_secret_whatever_else_it_is_configured_for() {
 
 #[test]
 fn switches_are_shown_escaped_and_cut() {
-    let spec = plain_spec(SchemeKind::Redisson);
+    let spec = plain_spec("redisson");
     let long = "x".repeat(5_000);
     let reply = scan(&["anna \x1b[2J", "o\"n", "\u{202e}bert", &long]);
     let shown = said(&spec, &command!("HSCAN", "users", "0", "COUNT", "1000"), Some(&reply)).reply;

@@ -15,9 +15,9 @@ use alloc::vec::Vec;
 use crate::command;
 use crate::redis::accept::{Caps, time_of};
 use crate::redis::codec;
+use crate::redis::libraries::{self, Library, Value};
 use crate::redis::pause;
 use crate::redis::reply::{Command, Reply};
-use crate::redis::scheme::{self, Value};
 use crate::redis::wanted;
 use lockwatch_judge::reading::{
     Beside, ClaimsReading, Deadline, Extras, Held, Holder, HostsReading, LockReading, Mode,
@@ -160,6 +160,10 @@ impl TaskRead {
         }
     }
 
+    fn library(&self) -> &'static dyn Library {
+        libraries::of(&self.spec.lock.library)
+    }
+
     /// Whether this round reads only the lock's deadline.
     pub fn is_glance(&self) -> bool {
         matches!(self.stage, Stage::Glance(_))
@@ -195,11 +199,11 @@ impl TaskRead {
 
     fn main_commands(&self, out: &mut Vec<Command>) {
         let spec = &*self.spec;
-        let (scheme, scope) = (scheme::of(spec.lock.scheme), self.scope);
+        let (library, scope) = (self.library(), self.scope);
         if scope.lock {
             self.deadline_commands(out);
             if !self.is_glance() {
-                out.push(scheme.value(&spec.lock.key));
+                out.push(library.value(&spec.lock.key));
                 self.deadline_commands(out);
             }
         }
@@ -265,7 +269,7 @@ impl TaskRead {
         replies: &mut Replies<'_>,
     ) -> (TaskReading, Option<&'static str>) {
         let (spec, scope) = (&*self.spec, self.scope);
-        let scheme = scheme::of(spec.lock.scheme);
+        let library = self.library();
         let mut length_of = None;
         let beside = Beside {
             switches: match &spec.wanted {
@@ -283,18 +287,19 @@ impl TaskRead {
                     Err(reading) => reading,
                 },
             }),
-            claims: (scope.claims && spec.claims.is_some()).then(|| claims(scheme, replies.next())),
+            claims: (scope.claims && spec.claims.is_some())
+                .then(|| claims(library, replies.next())),
             pause: (scope.pause && spec.paused_until.is_some())
                 .then(|| pause::decode(replies.next())),
             hosts: None,
         };
         let extras = match self.asks_extras() && scope.lock {
-            true => scheme.decode_extras(replies.take(self.extras().len())),
+            true => library.decode_extras(replies.take(self.extras().len())),
             false => Extras::default(),
         };
         let hosts = match (&spec.hosts, self.asks_extras() && scope.hosts) {
             (Some(_), true) => {
-                Some(scanned_pairs(replies.next()).map(|pairs| host_names(scheme, pairs)))
+                Some(scanned_pairs(replies.next()).map(|pairs| host_names(library, pairs)))
             }
             _ => None,
         };
@@ -302,20 +307,18 @@ impl TaskRead {
     }
 
     fn extras(&self) -> Vec<Command> {
-        scheme::of(self.spec.lock.scheme).extras(&self.spec.lock.key, self.caps.sharded)
+        self.library().extras(&self.spec.lock.key, self.caps.sharded)
     }
 
     fn take_bracket(&self, replies: &mut Replies<'_>) -> Bracket {
         let before = self.take_expiry(replies);
         let value = replies.next();
         let after = self.take_expiry(replies);
-        bracket(before, value, after, scheme::of(self.spec.lock.scheme))
+        bracket(before, value, after, self.library())
     }
 
     fn detail_commands(&self, details: &Details, out: &mut Vec<Command>) {
-        out.extend(
-            scheme::of(self.spec.lock.scheme).liveness(&self.spec.lock.key, &details.readers),
-        );
+        out.extend(self.library().liveness(&self.spec.lock.key, &details.readers));
         if let (Some(command), Some(ProgressSource::Length(key))) =
             (details.length_of, self.progress_source())
         {
@@ -331,8 +334,8 @@ impl TaskRead {
         let (mut reading, length_of) = self.decode_beside(lock, replies);
         reading.extras = details.extras;
         reading.beside.hosts.clone_from(&details.hosts);
-        let scheme = scheme::of(self.spec.lock.scheme);
-        let asked = scheme.liveness(&self.spec.lock.key, &details.readers).len();
+        let library = self.library();
+        let asked = library.liveness(&self.spec.lock.key, &details.readers).len();
         let answers = details.readers.iter().zip(replies.take(asked));
         let dead: Vec<&Holder> = answers
             .filter(|(_, reply)| **reply == Reply::Int(0))
@@ -446,7 +449,7 @@ fn bracket(
     before: Result<Expiry, Unknown>,
     value: &Reply,
     after: Result<Expiry, Unknown>,
-    scheme: &dyn scheme::Scheme,
+    library: &dyn Library,
 ) -> Bracket {
     let (before, after) = match (before, after) {
         (Ok(before), Ok(after)) => (before, after),
@@ -457,7 +460,7 @@ fn bracket(
         |mode, holders, deadline| LockReading::from(Held { mode, holders, ghosts: 0, deadline });
     // An empty value means "there, but empty" only if the key was there throughout.
     let stayed = agreed.is_some_and(|expiry| expiry != Expiry::Absent);
-    match (scheme.decode(value, stayed), agreed) {
+    match (library.decode(value, stayed), agreed) {
         (Value::Unknown(why), _) => Bracket::Whole(LockReading::Unknown(why)),
         (Value::Absent, Some(Expiry::Absent)) => Bracket::Whole(LockReading::Free),
         (Value::Present { mode, holders }, Some(Expiry::At(at))) => {
@@ -512,12 +515,12 @@ fn length_command(kind: &Reply) -> Result<&'static str, ProgressReading> {
     }
 }
 
-fn claims(scheme: &dyn scheme::Scheme, reply: &Reply) -> ClaimsReading {
+fn claims(library: &dyn Library, reply: &Reply) -> ClaimsReading {
     match scanned_pairs(reply) {
         Ok(pairs) => {
             let mut claims: Vec<_> = pairs
                 .into_iter()
-                .map(|(id, value)| (scheme.instance(id), fingerprint(value)))
+                .map(|(id, value)| (library.instance(id), fingerprint(value)))
                 .collect();
             claims.sort_unstable();
             claims.dedup_by(|a, b| a.0 == b.0);
@@ -581,8 +584,8 @@ pub(crate) fn scanned_part(reply: &Reply) -> Result<(&[Reply], bool), Unknown> {
     }
 }
 
-fn host_names(scheme: &dyn scheme::Scheme, pairs: Vec<Pair<'_>>) -> Vec<(Vec<u8>, Vec<u8>)> {
-    pairs.into_iter().map(|(id, host)| (scheme.instance(id), codec::written_text(host))).collect()
+fn host_names(library: &dyn Library, pairs: Vec<Pair<'_>>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pairs.into_iter().map(|(id, host)| (library.instance(id), codec::written_text(host))).collect()
 }
 
 /// Iterates over replies. A missing reply reads as `Nil`, which no decoder accepts as an answer

@@ -4,9 +4,8 @@ use alloc::vec::Vec;
 use alloc::{format, vec};
 
 use super::*;
-use lockwatch_judge::spec::{
-    Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, WantedSpec,
-};
+use crate::redis::libraries;
+use lockwatch_judge::spec::{Codec, ProgressSource, ProgressSpec, RedisIndex, WantedSpec};
 use lockwatch_judge::time::Mono;
 
 fn of<'a>(keys: &[&'a str]) -> Vec<&'a str> {
@@ -95,8 +94,7 @@ fn whatever_the_keys_the_server_takes_the_prefixes() {
 #[test]
 fn the_keys_that_matter_are_lock_switches_and_pause() {
     let watched = |task: &TaskSpec| watched_keys(task).cloned().collect::<Vec<_>>();
-    let mut task =
-        TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+    let mut task = TaskSpec::new("outbound", RedisIndex(0), libraries::lock(b"lock", "redisson"));
     task.progress =
         Some(ProgressSpec { source: ProgressSource::Key(b"progress".to_vec()), stale_after_ms: 1 });
     task.hosts = Some(b"hosts".to_vec());

@@ -2,12 +2,12 @@
 //! token is enough to release the lock, so it is a secret.
 
 use alloc::vec;
-use alloc::vec::Vec;
 
-use super::{Scheme, Value};
+use super::{Library, Value};
 use crate::command;
 use crate::redis::reply::{Command, Reply};
-use lockwatch_judge::reading::{Extras, Holder, Mode, Unknown};
+use lockwatch_judge::reading::{Holder, Mode, Unknown};
+use lockwatch_judge::spec::Claimants;
 
 /// Index of the last byte of a token that is read. Tokens are far shorter; a longer value is
 /// identified by its beginning.
@@ -15,7 +15,15 @@ const LAST_BYTE: &str = "511";
 
 pub(super) struct Token;
 
-impl Scheme for Token {
+impl Library for Token {
+    fn name(&self) -> &'static str {
+        "string"
+    }
+
+    fn claimants(&self) -> Claimants {
+        Claimants::Secret
+    }
+
     fn value(&self, key: &[u8]) -> Command {
         command!("GETRANGE", key, "0", LAST_BYTE)
     }
@@ -36,17 +44,5 @@ impl Scheme for Token {
             Reply::Error(error) => Value::Unknown(error.into()),
             _ => Value::Unknown(Unknown::Protocol),
         }
-    }
-
-    fn extras(&self, _key: &[u8], _sharded: bool) -> Vec<Command> {
-        Vec::new()
-    }
-
-    fn decode_extras(&self, _replies: &[Reply]) -> Extras {
-        Extras::default()
-    }
-
-    fn liveness(&self, _key: &[u8], _holders: &[Holder]) -> Vec<Command> {
-        Vec::new()
     }
 }

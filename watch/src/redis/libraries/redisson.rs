@@ -4,11 +4,12 @@
 
 use alloc::vec::Vec;
 
-use super::{Scheme, Value};
+use super::{Library, Value};
 use crate::command;
 use crate::redis::codec;
 use crate::redis::reply::{Command, Reply};
 use lockwatch_judge::reading::{Extras, Holder, Mode, Unknown};
+use lockwatch_judge::spec::Claimants;
 
 /// Maximum number of fields read from a lock's hash. No lock has more, so a larger hash is
 /// something else.
@@ -20,7 +21,25 @@ const MAX_ENTRIES_ASKED: u32 = 32;
 
 pub(super) struct Redisson;
 
-impl Scheme for Redisson {
+impl Library for Redisson {
+    fn name(&self) -> &'static str {
+        "redisson"
+    }
+
+    fn claimants(&self) -> Claimants {
+        Claimants::Threads
+    }
+
+    /// The watchdog's period.
+    fn renewals_per_lease(&self) -> Option<u32> {
+        Some(3)
+    }
+
+    /// `lockWatchdogTimeout`.
+    fn default_lease_ms(&self) -> Option<u64> {
+        Some(30_000)
+    }
+
     /// `HSCAN`, not `HGETALL`: the reply is bounded whatever the key contains, and a cursor of 0
     /// proves that it is complete.
     fn value(&self, key: &[u8]) -> Command {

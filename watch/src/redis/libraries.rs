@@ -1,0 +1,128 @@
+//! Lock libraries: one file each, and one line each in [`ALL`]. A library's file has everything
+//! that is known of it.
+
+use alloc::vec::Vec;
+
+use crate::redis::reply::{Command, Reply};
+use lockwatch_judge::reading::{Extras, Holder, Mode, Unknown};
+use lockwatch_judge::spec::{Claimants, LibraryName, LockSpec};
+
+mod redisson;
+mod string;
+
+/// All libraries.
+pub static ALL: [&dyn Library; 2] = [&redisson::Redisson, &string::Token];
+
+/// The library of a lock for which none is configured.
+pub const DEFAULT: &str = "redisson";
+
+/// What is known of a lock library.
+pub trait Library: Sync {
+    /// Its name in the configuration.
+    fn name(&self) -> &'static str;
+
+    /// How its holders name themselves in claims and hosts, which says whether that is secret.
+    fn claimants(&self) -> Claimants;
+
+    /// How often it renews a lease; `None`: not at all, or at no fixed pace.
+    fn renewals_per_lease(&self) -> Option<u32> {
+        None
+    }
+
+    /// The lease of a lock that is taken without one, in milliseconds.
+    fn default_lease_ms(&self) -> Option<u64> {
+        None
+    }
+
+    /// The command that reads the holders. Its reply is bounded, whatever the key contains.
+    fn value(&self, key: &[u8]) -> Command;
+
+    /// Decodes the reply to [`Library::value`]. `exists`: the key existed according to the
+    /// deadlines around it.
+    fn decode(&self, reply: &Reply, exists: bool) -> Value;
+
+    /// Commands for waiters and fencing token. `sharded`: messages go only to the server of the
+    /// channel's slot.
+    fn extras(&self, _key: &[u8], _sharded: bool) -> Vec<Command> {
+        Vec::new()
+    }
+
+    /// Decodes the replies to [`Library::extras`].
+    fn decode_extras(&self, _replies: &[Reply]) -> Extras {
+        Extras::default()
+    }
+
+    /// One command for each holder of a shared lock. A positive integer reply proves that this
+    /// holder lives.
+    fn liveness(&self, _key: &[u8], _holders: &[Holder]) -> Vec<Command> {
+        Vec::new()
+    }
+
+    /// The instance named by a field of the claims or hosts.
+    fn instance(&self, field: &[u8]) -> Vec<u8> {
+        field.to_vec()
+    }
+}
+
+/// The decoded value of a lock's key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// The key does not exist.
+    Absent,
+    /// It is held.
+    Present {
+        /// Whether holders exclude each other.
+        mode: Mode,
+        /// The holders, sorted.
+        holders: Vec<Holder>,
+    },
+    /// The value is no lock of this library, or may not be read.
+    Unknown(Unknown),
+}
+
+/// The names of all libraries.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|library| library.name())
+}
+
+/// The library of this name.
+pub fn named(name: &str) -> Option<&'static dyn Library> {
+    ALL.iter().find(|library| library.name() == name).copied()
+}
+
+/// The library of a configured lock. Of a name that is not in [`ALL`] nothing can be read.
+pub fn of(name: &LibraryName) -> &'static dyn Library {
+    named(name.as_str()).unwrap_or(&Unlisted)
+}
+
+/// A lock of the library `name` with the rules of that library. Its lease is learned.
+pub fn lock(key: &[u8], name: &str) -> LockSpec {
+    let lock = LockSpec::new(key, name);
+    let library = of(&lock.library);
+    LockSpec {
+        renewals_per_lease: library.renewals_per_lease(),
+        claimants: library.claimants(),
+        ..lock
+    }
+}
+
+/// Stands for a library that is not in [`ALL`], which no configuration can name.
+struct Unlisted;
+
+impl Library for Unlisted {
+    fn name(&self) -> &'static str {
+        "unlisted"
+    }
+
+    fn claimants(&self) -> Claimants {
+        Claimants::Secret
+    }
+
+    fn value(&self, key: &[u8]) -> Command {
+        crate::command!("EXISTS", key)
+    }
+
+    fn decode(&self, _reply: &Reply, _exists: bool) -> Value {
+        Value::Unknown(Unknown::Layout)
+    }
+}
