@@ -7,6 +7,7 @@ use lockwatch_judge::input::{Attestation, Standing};
 use lockwatch_judge::reading::{TaskReading, Unknown};
 use lockwatch_judge::spec::TaskIndex;
 use lockwatch_watch::redis::accept::{self, Caps, Timing};
+use lockwatch_watch::redis::ask::Ask;
 use lockwatch_watch::redis::read::{Round, TaskRead};
 use lockwatch_watch::redis::reply::{Command, Reply};
 
@@ -22,11 +23,11 @@ pub struct Question {
     kept: Vec<Kept>,
 }
 
-/// The commands about one task, kept for a trace.
+/// What is asked about one task, kept for a trace.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) task: TaskIndex,
-    pub(super) commands: Vec<Command>,
+    pub(super) asks: Vec<Ask>,
     /// The position of their replies in those of the batch.
     pub(super) replies: Range<usize>,
 }
@@ -82,15 +83,16 @@ impl Question {
         self.parts.iter().map(|part| part.task).collect()
     }
 
-    /// Keeps what is `wanted` of its `commands`, glances apart: they show nobody who holds a lock.
-    pub(super) fn keep(&mut self, wanted: impl Fn(TaskIndex) -> bool, commands: &[Command]) {
+    /// Keeps what is asked about the `wanted` tasks, glances apart: they show nobody who holds a
+    /// lock.
+    pub(super) fn keep(&mut self, wanted: impl Fn(TaskIndex) -> bool) {
         let mut end = self.header;
         for part in &self.parts {
             let start = end;
             end += part.commands;
             if wanted(part.task) && !part.read.is_glance() {
-                let commands = commands.get(start..end).unwrap_or_default().to_vec();
-                self.kept.push(Kept { task: part.task, commands, replies: start..end });
+                let asks = part.read.asks();
+                self.kept.push(Kept { task: part.task, asks, replies: start..end });
             }
         }
     }

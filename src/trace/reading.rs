@@ -8,10 +8,11 @@ use lockwatch_judge::reading::{
 };
 use lockwatch_judge::spec::{Claimants, TaskSpec};
 use lockwatch_judge::time::ServerTime;
+use lockwatch_watch::redis::libraries;
 use serde::{Deserialize, Serialize};
 
 use super::Asked;
-use super::redact::holder_field;
+use super::redact::open;
 use crate::output::clock::rfc3339;
 use crate::output::identity::{digest, escape, holder_label, list};
 
@@ -51,7 +52,8 @@ pub fn decoded(spec: &TaskSpec, reading: &TaskReading, asked: Asked) -> Vec<Fact
 pub(super) fn instance_label<'a>(spec: &TaskSpec, instance: &'a [u8]) -> Cow<'a, str> {
     match spec.lock.claimants {
         Claimants::Secret => Cow::Owned(digest(instance)),
-        Claimants::Threads => holder_field(instance).map_or_else(|| escape(instance), Cow::Owned),
+        Claimants::Threads => open(libraries::of(&spec.lock.library), true, instance)
+            .map_or_else(|| escape(instance), Cow::Owned),
     }
 }
 

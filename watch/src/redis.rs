@@ -1,16 +1,18 @@
 //! Redis: standalone, replicated, with Sentinels, or a cluster.
 //!
 //! ```text
-//! spec ──> read (which commands to send) ──> accept (may these replies be believed?) ──> libraries / wanted / codec (decode)
+//! spec ──> read (what is asked, of libraries and parts) ──> accept (may these replies be believed?)
+//!      ──> read (what they say)
 //! ```
 
 pub mod accept;
+pub mod ask;
 pub mod codec;
 pub mod libraries;
-mod pause;
+mod parts;
 pub mod read;
+mod replies;
 pub mod reply;
 pub mod schedule;
 pub mod topology;
 pub mod wake_ups;
-pub mod wanted;

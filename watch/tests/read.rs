@@ -12,7 +12,7 @@ use lockwatch_judge::spec::{
 use lockwatch_judge::time::ServerTime;
 use lockwatch_watch::redis::accept::{Caps, RoleCheck};
 use lockwatch_watch::redis::libraries;
-use lockwatch_watch::redis::read::{Round, Scope, TaskRead};
+use lockwatch_watch::redis::read::{Round, Scope, TaskRead, keys_beside};
 use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
 
 #[path = "read/switches.rs"]
@@ -448,8 +448,7 @@ fn a_claim_lives_whichever_of_its_bytes_change() {
 fn hosts_are_read_or_it_is_known_why_not() {
     let spec = Arc::new(TaskSpec { hosts: Some(b"hosts".to_vec()), ..spec("string") });
     let hosts = |reply: Reply| {
-        let read =
-            TaskRead::new(Arc::clone(&spec), CAPS, true, Scope { lock: false, ..Scope::ALL });
+        let read = TaskRead::new(Arc::clone(&spec), CAPS, true, Scope::BESIDE);
         match read.decode(&[reply]) {
             Round::Done(reading) => reading.beside.hosts,
             Round::Again(_) => panic!("not done"),
@@ -480,12 +479,8 @@ fn an_instance_of_redisson_is_known_by_its_id_whatever_codec_wrote_it() {
         let claims =
             read(spec.clone(), CAPS, &[[free(), vec![hash(text("7"))]].concat()]).beside.claims;
         assert_eq!(claims, Some(ClaimsReading::Read(vec![(ID.into(), b"7".to_vec())])), "{id:?}");
-        let hosts = TaskRead::new(
-            Arc::new(TaskSpec { claims: None, ..spec }),
-            CAPS,
-            true,
-            Scope { lock: false, ..Scope::ALL },
-        );
+        let hosts =
+            TaskRead::new(Arc::new(TaskSpec { claims: None, ..spec }), CAPS, true, Scope::BESIDE);
         let Round::Done(reading) = hosts.decode(&[hash(Reply::Bytes(b"\x03wms-\xb1".to_vec()))])
         else {
             panic!("not done")
@@ -587,30 +582,37 @@ fn each_part_that_is_asked_for_gets_its_own_answer() {
             LockReading::Unknown(Unknown::NotReadYet) => false,
             other => panic!("{other:?}"),
         };
-        let parts = Scope {
-            lock: held,
-            switches: beside.switches.is_some(),
-            progress: beside.progress.is_some(),
-            claims: beside.claims.is_some(),
-            pause: beside.pause.is_some(),
-            hosts: beside.hosts.is_some(),
-        };
+        let parts = [
+            held,
+            beside.switches.is_some(),
+            beside.progress.is_some(),
+            beside.claims.is_some(),
+            beside.pause.is_some(),
+            beside.hosts.is_some(),
+        ];
         (parts, reading.extras.waiters, reading.extras.fencing_token)
     };
-    let alone = [
-        Scope { switches: true, ..Scope::NOTHING },
-        Scope { progress: true, ..Scope::NOTHING },
-        Scope { claims: true, ..Scope::NOTHING },
-        Scope { pause: true, ..Scope::NOTHING },
-        Scope { hosts: true, ..Scope::NOTHING },
+    let [lock, hosts] = [0, 5];
+    let alone = scopes(&spec).into_iter().zip(1..);
+    let alone = alone.map(|((_, scope), part)| (scope, [part].to_vec()));
+    let several = [
+        (Scope::ALL, vec![0, 1, 2, 3, 4, 5]),
+        (Scope::BESIDE, vec![1, 2, 3, 4, 5]),
+        (Scope::LOCK, vec![0]),
     ];
-    let lock = Scope { lock: true, ..Scope::NOTHING };
-    assert_eq!(Scope::LOCK, lock);
-    for scope in [Scope::ALL, Scope::BESIDE, lock].into_iter().chain(alone) {
-        let extras = if scope.lock { (Some(2), Some(5)) } else { (None, None) };
-        assert_eq!(told(scope, true), (scope, extras.0, extras.1));
-        assert_eq!(told(scope, false), (Scope { hosts: false, ..scope }, None, None));
+    for (scope, parts) in alone.chain(several) {
+        let extras = if parts.contains(&lock) { (Some(2), Some(5)) } else { (None, None) };
+        let mut expected = [0, 1, 2, 3, 4, 5].map(|part| parts.contains(&part));
+        assert_eq!(told(scope, true), (expected, extras.0, extras.1));
+        expected[hosts] = false;
+        assert_eq!(told(scope, false), (expected, None, None));
     }
+}
+
+/// Each key besides the lock's, with the scope of its part.
+fn scopes(spec: &TaskSpec) -> Vec<(String, Scope)> {
+    let text = |(key, scope)| (String::from_utf8(key).unwrap(), scope);
+    keys_beside(spec).into_iter().map(text).collect()
 }
 
 /// The keys on another server than the lock can fail separately. Then each configured part there is
@@ -645,10 +647,13 @@ fn what_cannot_be_read_where_it_lives_is_unknown() {
     assert_eq!(unreadable(Scope::BESIDE, &full), unreadable(Scope::ALL, &full));
     assert_eq!(unreadable(Scope::LOCK, &full), (None, None, None, None));
     let alone = |scope: Scope| unreadable(scope, &full);
-    assert_eq!(alone(Scope { switches: true, ..Scope::NOTHING }), (switches(), None, None, None));
-    assert_eq!(alone(Scope { progress: true, ..Scope::NOTHING }), (None, progress(), None, None));
-    assert_eq!(alone(Scope { claims: true, ..Scope::NOTHING }), (None, None, claims(), None));
-    assert_eq!(alone(Scope { pause: true, ..Scope::NOTHING }), (None, None, None, pause()));
+    let scopes = scopes(&full);
+    let keys: Vec<&str> = scopes.iter().map(|(key, _)| key.as_str()).collect();
+    assert_eq!(keys, ["users", "progress", "claims", "pause"]);
+    assert_eq!(alone(scopes[0].1), (switches(), None, None, None));
+    assert_eq!(alone(scopes[1].1), (None, progress(), None, None));
+    assert_eq!(alone(scopes[2].1), (None, None, claims(), None));
+    assert_eq!(alone(scopes[3].1), (None, None, None, pause()));
     assert_eq!(
         unreadable(Scope::ALL, &spec("redisson")),
         (None, None, None, None),

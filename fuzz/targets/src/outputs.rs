@@ -27,7 +27,10 @@ use lockwatch_judge::spec::{
 };
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
+use lockwatch_watch::redis::accept::{Caps, RoleCheck};
+use lockwatch_watch::redis::ask::{Ask, Class};
 use lockwatch_watch::redis::libraries;
+use lockwatch_watch::redis::read::all_asks;
 use lockwatch_watch::redis::reply::{Command, Reply};
 use serde_json::Value;
 
@@ -249,27 +252,22 @@ fn check_said(data: &[u8], token: &str) -> String {
     let bytes = Reply::Bytes(data.to_vec());
     let secret = Reply::Bytes(token.as_bytes().to_vec());
     let tokened = TaskSpec::new(NAMES[1], RedisIndex(0), libraries::lock(b"tokened", "string"));
+    let caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: true };
     for spec in [worlds::task(0), worlds::task(2), worlds::task(15)] {
-        for reply in [
-            bytes.clone(),
-            Reply::Array(vec![Reply::Bytes(b"0".to_vec()), Reply::Array(vec![bytes.clone(); 4])]),
-        ] {
-            for words in [
-                &[&b"HSCAN"[..], b"users", b"0"][..],
-                &[b"HSCAN", b"claims", b"0"],
-                &[b"GETRANGE", b"pause"],
-                &[data, data],
-            ] {
-                let said = trace::said(&spec, &Command::new(words), Some(&reply));
+        let hostile = Ask::new(Class::Named, Command::new([data, data]));
+        for ask in all_asks(&spec, caps).iter().chain([&hostile]) {
+            let items = vec![bytes.clone(); 4];
+            let scan = Reply::Array(vec![Reply::Bytes(b"0".to_vec()), Reply::Array(items)]);
+            for reply in [&bytes, &scan] {
+                let said = trace::said(&spec, ask, Some(reply));
                 harmless_line(&said.command);
                 said.reply.iter().for_each(|line| harmless_line(line));
                 shown.push_str(&said.reply.join("\n"));
             }
         }
     }
-    for command in [["GETRANGE", "tokened"], ["GET", "tokened"], ["PING", "tokened"]] {
-        let said = trace::said(&tokened, &Command::new(command), Some(&secret));
-        shown.push_str(&said.reply.join("\n"));
+    for ask in all_asks(&tokened, caps) {
+        shown.push_str(&trace::said(&tokened, &ask, Some(&secret)).reply.join("\n"));
     }
     shown
 }

@@ -314,14 +314,11 @@ impl Node {
             (_, Standing::Decides) => Asked::Decides,
             (_, Standing::Witness) => Asked::Witness,
         };
-        for Kept { task, commands, replies } in kept {
+        for Kept { task, asks, replies } in kept {
             let Some(spec) = self.spec(task) else { continue };
             let replies = all.get(replies).unwrap_or_default();
-            let reply = |position| replies.get(position);
-            let pairs = commands.iter().enumerate();
-            let said = pairs
-                .map(|(position, command)| trace::said(&spec, command, reply(position)))
-                .collect();
+            let asks = asks.iter().enumerate();
+            let said = asks.map(|(at, ask)| trace::said(&spec, ask, replies.get(at))).collect();
             let outcome = outcome.map(|answer| Worth {
                 role: answer.attestation.role,
                 role_verified: answer.attestation.role_verified,

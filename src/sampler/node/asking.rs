@@ -124,7 +124,7 @@ impl Node {
     ) -> Option<(What, Vec<(TaskIndex, TaskRead)>)> {
         if let Some(read) = self.beside.pop_front() {
             let reads = read.parts.iter().filter_map(|(task, scope)| {
-                Some((*task, TaskRead::new(self.spec(*task)?, caps, scope.hosts, *scope)))
+                Some((*task, TaskRead::new(self.spec(*task)?, caps, true, *scope)))
             });
             let reads = reads.collect();
             return Some((What::Beside(read), reads));
@@ -192,10 +192,7 @@ impl Node {
         let nonce = format!("{:016x}-{:x}", fastrand::u64(..), self.nonces).into_bytes();
         let (mut question, commands) = Question::new(reads, caps, standing, nonce);
         if let Some(wanted) = traces.wanted() {
-            question.keep(
-                |task| self.spec(task).is_some_and(|spec| wanted.contains(&spec.name)),
-                &commands,
-            );
+            question.keep(|task| self.spec(task).is_some_and(|spec| wanted.contains(&spec.name)));
         }
         (question, commands)
     }

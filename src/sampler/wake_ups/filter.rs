@@ -23,7 +23,7 @@ impl Filter {
     pub(in crate::sampler) fn new(tasks: &Tasks, interval_ms: u64) -> Filter {
         let keys = tasks
             .iter()
-            .flat_map(|(task, spec)| watched_keys(spec).map(|key| (key.clone(), *task)));
+            .flat_map(|(task, spec)| watched_keys(spec).into_iter().map(|key| (key, *task)));
         let mut keys: Vec<(Key, TaskIndex)> = keys.collect();
         keys.sort_unstable();
         keys.dedup();

@@ -3,7 +3,8 @@
 
 use alloc::vec::Vec;
 
-use crate::redis::reply::{Command, Reply};
+use crate::redis::ask::{Ask, Class};
+use crate::redis::reply::Reply;
 use lockwatch_judge::reading::{Extras, Holder, Mode, Unknown};
 use lockwatch_judge::spec::{Claimants, LibraryName, LockSpec};
 
@@ -34,16 +35,16 @@ pub trait Library: Sync {
         None
     }
 
-    /// The command that reads the holders. Its reply is bounded, whatever the key contains.
-    fn value(&self, key: &[u8]) -> Command;
+    /// What reads the holders. The reply is bounded, whatever the key contains.
+    fn value(&self, key: &[u8]) -> Ask;
 
     /// Decodes the reply to [`Library::value`]. `exists`: the key existed according to the
     /// deadlines around it.
     fn decode(&self, reply: &Reply, exists: bool) -> Value;
 
-    /// Commands for waiters and fencing token. `sharded`: messages go only to the server of the
+    /// What reads waiters and fencing token. `sharded`: messages go only to the server of the
     /// channel's slot.
-    fn extras(&self, _key: &[u8], _sharded: bool) -> Vec<Command> {
+    fn extras(&self, _key: &[u8], _sharded: bool) -> Vec<Ask> {
         Vec::new()
     }
 
@@ -52,16 +53,33 @@ pub trait Library: Sync {
         Extras::default()
     }
 
-    /// One command for each holder of a shared lock. A positive integer reply proves that this
-    /// holder lives.
-    fn liveness(&self, _key: &[u8], _holders: &[Holder]) -> Vec<Command> {
+    /// One question for each holder of a shared lock. A positive integer as the reply proves that
+    /// this holder lives.
+    fn liveness(&self, _key: &[u8], _holders: &[Holder]) -> Vec<Ask> {
         Vec::new()
+    }
+
+    /// How much of a word of the value, or of the name of a key beside it, may be shown. `is_name`:
+    /// it is the name of such a key or of a field.
+    fn shown<'a>(&self, _word: &'a [u8], _is_name: bool) -> Shown<'a> {
+        Shown::Nothing
     }
 
     /// The instance named by a field of the claims or hosts.
     fn instance(&self, field: &[u8]) -> Vec<u8> {
         field.to_vec()
     }
+}
+
+/// How much of a word may be shown. The rest could release the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown<'a> {
+    /// All of it.
+    Whole,
+    /// All but what stands between these.
+    Around(&'a [u8], &'a [u8]),
+    /// Nothing.
+    Nothing,
 }
 
 /// The decoded value of a lock's key.
@@ -118,8 +136,8 @@ impl Library for Unlisted {
         Claimants::Secret
     }
 
-    fn value(&self, key: &[u8]) -> Command {
-        crate::command!("EXISTS", key)
+    fn value(&self, key: &[u8]) -> Ask {
+        Ask::new(Class::Number, crate::command!("EXISTS", key))
     }
 
     fn decode(&self, _reply: &Reply, _exists: bool) -> Value {

@@ -4,13 +4,21 @@
 
 use alloc::vec::Vec;
 
-use super::{Library, Value};
+use super::{Library, Shown, Value};
 use crate::command;
+use crate::redis::ask::{Ask, Class, Keys};
 use crate::redis::codec;
-use crate::redis::reply::{Command, Reply};
+use crate::redis::replies::{Pair, scanned_pairs};
+use crate::redis::reply::Reply;
 use lockwatch_judge::reading::{Extras, Holder, Mode, Unknown};
 use lockwatch_judge::spec::Claimants;
 
+const CHANNEL: &[u8] = b"redisson_lock__channel";
+const SHARED_CHANNEL: &[u8] = b"redisson_rwlock";
+const QUEUE: &[u8] = b"redisson_lock_queue";
+const TOKEN: &[u8] = b"redisson_lock_token";
+/// What follows a reader in the name of a key of its own.
+const READER: &[u8] = b":rwlock_timeout:";
 /// Maximum number of fields read from a lock's hash. No lock has more, so a larger hash is
 /// something else.
 const MAX_FIELDS: &str = "128";
@@ -42,8 +50,8 @@ impl Library for Redisson {
 
     /// `HSCAN`, not `HGETALL`: the reply is bounded whatever the key contains, and a cursor of 0
     /// proves that it is complete.
-    fn value(&self, key: &[u8]) -> Command {
-        command!("HSCAN", key, "0", "COUNT", MAX_FIELDS)
+    fn value(&self, key: &[u8]) -> Ask {
+        Ask::new(Class::Holders, command!("HSCAN", key, "0", "COUNT", MAX_FIELDS))
     }
 
     fn decode(&self, reply: &Reply, _exists: bool) -> Value {
@@ -54,22 +62,20 @@ impl Library for Redisson {
         }
     }
 
-    fn extras(&self, key: &[u8], sharded: bool) -> Vec<Command> {
+    fn extras(&self, key: &[u8], sharded: bool) -> Vec<Ask> {
         let listeners = |count: &str| {
-            command!(
-                "PUBSUB",
-                count,
-                prefixed(b"redisson_lock__channel", key),
-                prefixed(b"redisson_rwlock", key)
-            )
+            let channels = [prefixed(CHANNEL, key), prefixed(SHARED_CHANNEL, key)];
+            let command = command!("PUBSUB", count, channels[0], channels[1]);
+            Ask::keyless(Class::Listeners, command)
         };
         let sharded = sharded.then(|| listeners("SHARDNUMSUB"));
+        let token = command!("GETRANGE", prefixed(TOKEN, key), "0", "31");
         let rest = [
             // Versions before 3.22, and newer ones if configured so, use ordinary channels in a
             // cluster as well.
             listeners("NUMSUB"),
-            command!("LLEN", prefixed(b"redisson_lock_queue", key)),
-            command!("GETRANGE", prefixed(b"redisson_lock_token", key), "0", "31"),
+            Ask::new(Class::Number, command!("LLEN", prefixed(QUEUE, key))),
+            Ask::new(Class::Digits, token),
         ];
         sharded.into_iter().chain(rest).collect()
     }
@@ -98,6 +104,18 @@ impl Library for Redisson {
         }
     }
 
+    fn shown<'a>(&self, word: &'a [u8], is_name: bool) -> Shown<'a> {
+        match word {
+            b"mode" if is_name => Shown::Whole,
+            b"read" | b"write" if !is_name => Shown::Whole,
+            _ if is_name => {
+                around_thread(word).map_or(Shown::Nothing, |(from, to)| Shown::Around(from, to))
+            }
+            _ if is_integer(word) => Shown::Whole,
+            _ => Shown::Nothing,
+        }
+    }
+
     /// An id is plain text, but Redisson's maps encode their fields with a codec by default.
     fn instance(&self, field: &[u8]) -> Vec<u8> {
         codec::written_text(field)
@@ -105,29 +123,51 @@ impl Library for Redisson {
 
     /// A reader lives while one of its own timeout keys does; the hash alone survives as long as
     /// any other reader renews.
-    fn liveness(&self, key: &[u8], holders: &[Holder]) -> Vec<Command> {
+    fn liveness(&self, key: &[u8], holders: &[Holder]) -> Vec<Ask> {
         holders.iter().take(MAX_READERS_ASKED).map(|holder| reader_timeouts(key, holder)).collect()
     }
 }
 
 /// `EXISTS {name}:<id>:<thread>:rwlock_timeout:<n> …` for each entry of a reader.
-fn reader_timeouts(key: &[u8], reader: &Holder) -> Command {
-    let mut stem = braced(key);
-    for part in
-        [reader.client.as_slice(), reader.thread.as_deref().unwrap_or_default(), b"rwlock_timeout"]
-    {
-        stem.push(b':');
-        stem.extend_from_slice(part);
-    }
-    stem.push(b':');
+fn reader_timeouts(key: &[u8], reader: &Holder) -> Ask {
+    let start = [&braced(key), b":".as_slice()].concat();
+    let thread = reader.thread.as_deref().unwrap_or_default();
     let entries = reader.entries.unwrap_or(1).clamp(1, MAX_ENTRIES_ASKED);
     let mut command = command!("EXISTS");
     command.args.extend((1..=entries).map(|entry| {
-        let mut name = stem.clone();
-        name.extend_from_slice(alloc::format!("{entry}").as_bytes());
-        name
+        let entry = alloc::format!("{entry}");
+        [&start, &*reader.client, b":", thread, READER, entry.as_bytes()].concat()
     }));
-    command
+    let parts = Vec::from([start, READER.to_vec(), Vec::new()]);
+    Ask { command, key: Keys::Like(parts), class: Class::Named }
+}
+
+/// What stands before and after the thread in the field of a holder or in the name of a reader's
+/// key. Who knows client and thread can release the lock.
+fn around_thread(name: &[u8]) -> Option<(&[u8], &[u8])> {
+    let stem = match split_last(name) {
+        Some((reader, entry)) if is_integer(entry) && name.ends_with(&[READER, entry].concat()) => {
+            reader.strip_suffix(READER.get(..READER.len() - 1)?)?
+        }
+        _ => name.strip_suffix(b":write").unwrap_or(name),
+    };
+    let (mut client, mut thread) = split_last(stem)?;
+    if !is_integer(thread) {
+        // A transaction's lock: <client id>:<thread>:<transaction id>.
+        (client, thread) = split_last(client)?;
+    }
+    let is_holder = !client.is_empty() && is_integer(thread);
+    is_holder.then_some((name.get(..=client.len())?, name.get(stem.len()..)?))
+}
+
+fn split_last(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = bytes.iter().rposition(|byte| *byte == b':')?;
+    Some((bytes.get(..colon)?, bytes.get(colon + 1..)?))
+}
+
+fn is_integer(bytes: &[u8]) -> bool {
+    let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
+    !digits.is_empty() && digits.len() <= 20 && digits.iter().all(u8::is_ascii_digit)
 }
 
 /// Redisson's names of auxiliary keys: `prefix:{name}`, or `prefix:name` if the name already has a
@@ -150,12 +190,12 @@ fn braced(key: &[u8]) -> Vec<u8> {
     name
 }
 
-type Fields<'a> = Vec<crate::redis::read::Pair<'a>>;
+type Fields<'a> = Vec<Pair<'a>>;
 
 /// The pairs of a complete scan, sorted, each field once (a scan may repeat one while the server
 /// resizes the hash).
 fn fields(reply: &Reply) -> Result<Fields<'_>, Unknown> {
-    let mut fields = crate::redis::read::scanned_pairs(reply)?;
+    let mut fields = scanned_pairs(reply)?;
     fields.sort_unstable();
     fields.dedup_by(|a, b| a.0 == b.0);
     Ok(fields)
@@ -274,7 +314,7 @@ mod tests {
         let Value::Present { holders, .. } = value else { unreachable!() };
         let asked = Redisson.liveness(b"job", &holders);
         assert_eq!(
-            asked[1],
+            asked[1].command,
             command!(
                 "EXISTS",
                 alloc::format!("{{job}}:{A}:1:rwlock_timeout:1"),

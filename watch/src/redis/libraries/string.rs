@@ -5,7 +5,8 @@ use alloc::vec;
 
 use super::{Library, Value};
 use crate::command;
-use crate::redis::reply::{Command, Reply};
+use crate::redis::ask::{Ask, Class};
+use crate::redis::reply::Reply;
 use lockwatch_judge::reading::{Holder, Mode, Unknown};
 use lockwatch_judge::spec::Claimants;
 
@@ -24,8 +25,8 @@ impl Library for Token {
         Claimants::Secret
     }
 
-    fn value(&self, key: &[u8]) -> Command {
-        command!("GETRANGE", key, "0", LAST_BYTE)
+    fn value(&self, key: &[u8]) -> Ask {
+        Ask::new(Class::Holders, command!("GETRANGE", key, "0", LAST_BYTE))
     }
 
     fn decode(&self, reply: &Reply, exists: bool) -> Value {
