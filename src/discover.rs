@@ -8,13 +8,11 @@ mod findings;
 mod groups;
 mod hints;
 mod leftovers;
-mod library;
 mod name;
 mod plan;
 mod print;
 mod scan;
 mod server;
-mod shape;
 mod watch;
 
 use std::io::{IsTerminal as _, Write as _};

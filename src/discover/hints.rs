@@ -12,8 +12,8 @@ use lockwatch_watch::redis::reply::{Command, Reply};
 use super::findings::Findings;
 use super::name::yaml;
 use super::scan::{ask_all, scan_hash};
-use super::shape::{is_lock_word, words};
 use crate::redis::{Connection, Failure};
+use lockwatch_watch::redis::libraries::shape::{is_lock_word, words};
 
 /// Maximum number of fields of a hash of switches; a team has no more users.
 const SWITCHES_MAX: u64 = 64;

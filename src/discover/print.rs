@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 
 use super::groups::Sorted;
 use super::leftovers::{Kind, Leftover};
-use super::library::Laid;
 use super::name::{Names, yaml, yaml_text};
 use crate::config::{KEY_BYTES_MAX, PasswordSource, RedisConfig, Servers};
 use crate::output::identity::escape;
+use lockwatch_watch::redis::libraries::sight::Laid;
 
 /// Maximum number of listed keys of one kind that are not tasks.
 const LISTED_MAX: usize = 50;

@@ -3,15 +3,21 @@
 
 use alloc::vec::Vec;
 
+use self::sight::{Guess, Role, Seen};
 use crate::redis::ask::{Ask, Class};
 use crate::redis::reply::Reply;
 use lockwatch_judge::reading::{Extras, Holder, Mode, Unknown};
 use lockwatch_judge::spec::{Claimants, LibraryName, LockSpec};
 
 mod redisson;
+pub mod shape;
+pub mod sight;
 mod string;
+mod unread;
 
-/// All libraries.
+pub use string::UNNAMED;
+
+/// All libraries. `string` is last: it recognises whatever might be a token.
 pub static ALL: [&dyn Library; 2] = [&redisson::Redisson, &string::Token];
 
 /// The library of a lock for which none is configured.
@@ -65,6 +71,32 @@ pub trait Library: Sync {
         Shown::Nothing
     }
 
+    /// Recognises a key: a lock of this library, or what it keeps beside one.
+    fn recognise(&self, _seen: &Seen) -> Option<Guess> {
+        None
+    }
+
+    /// Whether the fields of a hash are named as holders are, so that its values are worth reading.
+    fn names_holders(&self, _fields: &[Vec<u8>]) -> bool {
+        false
+    }
+
+    /// The key with this role beside a lock.
+    fn beside(&self, _key: &[u8], _role: Role) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// The possible names of the lock whose name is written as `inner` in the keys beside it.
+    fn locks_of(&self, inner: &[u8]) -> Vec<Vec<u8>> {
+        Vec::from([inner.to_vec()])
+    }
+
+    /// The kind of a lock that was recognised as `what` (empty: not seen) and has keys of these
+    /// roles beside it.
+    fn kind(&self, what: &'static str, _beside: &[Role]) -> &'static str {
+        what
+    }
+
     /// The instance named by a field of the claims or hosts.
     fn instance(&self, field: &[u8]) -> Vec<u8> {
         field.to_vec()
@@ -96,6 +128,16 @@ pub enum Value {
     },
     /// The value is no lock of this library, or may not be read.
     Unknown(Unknown),
+}
+
+/// Which library created a key. The first that recognises it counts.
+pub fn recognise(seen: &Seen) -> Guess {
+    ALL.iter().find_map(|library| library.recognise(seen)).unwrap_or(Guess::Nothing)
+}
+
+/// Whether the fields of a hash are named as the holders of some library.
+pub fn names_holders(fields: &[Vec<u8>]) -> bool {
+    ALL.iter().any(|library| library.names_holders(fields))
 }
 
 /// The names of all libraries.

@@ -4,6 +4,8 @@
 
 use alloc::vec::Vec;
 
+use super::shape::{is_number, is_uuid};
+use super::sight::{Content, Guess, Laid, Role, Seen};
 use super::{Library, Shown, Value};
 use crate::command;
 use crate::redis::ask::{Ask, Class, Keys};
@@ -17,6 +19,10 @@ const CHANNEL: &[u8] = b"redisson_lock__channel";
 const SHARED_CHANNEL: &[u8] = b"redisson_rwlock";
 const QUEUE: &[u8] = b"redisson_lock_queue";
 const TOKEN: &[u8] = b"redisson_lock_token";
+const TIMEOUTS: &[u8] = b"redisson_lock_timeout";
+const LATCH: &[u8] = b"redisson_unlock_latch";
+/// A lock of which nothing more is known.
+const RLOCK: &str = "Redisson RLock";
 /// What follows a reader in the name of a key of its own.
 const READER: &[u8] = b":rwlock_timeout:";
 /// Maximum number of fields read from a lock's hash. No lock has more, so a larger hash is
@@ -27,11 +33,13 @@ const MAX_READERS_ASKED: usize = 64;
 /// Maximum number of re-entries checked for one reader.
 const MAX_ENTRIES_ASKED: u32 = 32;
 
+const NAME: &str = "redisson";
+
 pub(super) struct Redisson;
 
 impl Library for Redisson {
     fn name(&self) -> &'static str {
-        "redisson"
+        NAME
     }
 
     fn claimants(&self) -> Claimants {
@@ -125,6 +133,42 @@ impl Library for Redisson {
     /// any other reader renews.
     fn liveness(&self, key: &[u8], holders: &[Holder]) -> Vec<Ask> {
         holders.iter().take(MAX_READERS_ASKED).map(|holder| reader_timeouts(key, holder)).collect()
+    }
+
+    fn recognise(&self, seen: &Seen) -> Option<Guess> {
+        companion(seen).or_else(|| hash(seen)).or_else(|| permits(seen))
+    }
+
+    fn names_holders(&self, fields: &[Vec<u8>]) -> bool {
+        !fields.is_empty() && fields.iter().all(|name| name == b"mode" || begins_with_client(name))
+    }
+
+    fn beside(&self, key: &[u8], role: Role) -> Option<Vec<u8>> {
+        match role {
+            Role::Queue => Some(prefixed(QUEUE, key)),
+            Role::Timeouts => Some(prefixed(TIMEOUTS, key)),
+            Role::Token => Some(prefixed(TOKEN, key)),
+            Role::Latch | Role::Reader => None,
+        }
+    }
+
+    /// Redisson adds braces if the lock's name has none.
+    fn locks_of(&self, inner: &[u8]) -> Vec<Vec<u8>> {
+        let bare = inner.strip_prefix(b"{").and_then(|inner| inner.strip_suffix(b"}"));
+        let bare = bare.filter(|bare| !bare.is_empty() && !bare.contains(&b'{'));
+        bare.into_iter().chain([inner]).map(<[u8]>::to_vec).collect()
+    }
+
+    fn kind(&self, what: &'static str, beside: &[Role]) -> &'static str {
+        match what {
+            "" | RLOCK
+                if beside.iter().any(|role| matches!(role, Role::Queue | Role::Timeouts)) =>
+            {
+                "Redisson RFairLock"
+            }
+            "" | RLOCK if beside.contains(&Role::Token) => "Redisson RFencedLock",
+            what => what,
+        }
     }
 }
 
@@ -240,6 +284,90 @@ fn holder(field: &[u8], count: &[u8]) -> Option<Holder> {
     let entries: u32 = core::str::from_utf8(count).ok()?.parse().ok().filter(|count| *count > 0)?;
     Some(Holder { entries: Some(entries), ..Holder::of_thread(field)? })
 }
+
+/// The lock itself.
+fn hash(seen: &Seen) -> Option<Guess> {
+    let Content::Hash { names, scanned, .. } = &seen.content else { return None };
+    if names.iter().any(|name| is_of_faster_multi_lock(name)) {
+        return Some(Guess::Unreadable(
+            "Redisson's getMultiLock(group, values): several locks in one hash, which lockwatch \
+             does not read yet",
+        ));
+    }
+    let value = Redisson.decode(scanned.as_ref()?, true);
+    let Value::Present { mode, holders } = value else { return None };
+    // Other hashes of counters look the same, but only a lock's client ids are UUIDs.
+    if !holders.iter().all(|holder| is_uuid(&holder.client)) {
+        return None;
+    }
+    let what = match mode {
+        Mode::Exclusive => RLOCK,
+        Mode::Read => "Redisson RReadWriteLock (read by its holders)",
+        Mode::Write => "Redisson RReadWriteLock (written by its holder)",
+    };
+    let laid = Laid { library: NAME, what };
+    match mode {
+        Mode::Exclusive if holders.len() > 1 => Some(Guess::Doubtful(
+            laid,
+            "several holders in a lock that has room for one: data of another kind, or a lock that \
+             is split",
+        )),
+        _ => Some(Guess::Lock(laid)),
+    }
+}
+
+/// Recognises the keys beside locks.
+fn companion(seen: &Seen) -> Option<Guess> {
+    let key = seen.key.as_slice();
+    let (role, inner) = match &seen.content {
+        Content::List => (Role::Queue, after(QUEUE, key)?),
+        Content::Sorted { .. } => (Role::Timeouts, after(TIMEOUTS, key)?),
+        Content::Text { .. } => match (after(TOKEN, key), after(LATCH, key)) {
+            (Some(inner), _) => (Role::Token, inner),
+            (None, Some(rest)) => {
+                (Role::Latch, split_last(rest).filter(|(_, id)| id.len() == 32)?.0)
+            }
+            (None, None) => (Role::Reader, read_by(key)?),
+        },
+        _ => return None,
+    };
+    Some(Guess::Companion(NAME, role, Redisson.locks_of(inner)))
+}
+
+/// The permits of an `RPermitExpirableSemaphore` that are in use.
+fn permits(seen: &Seen) -> Option<Guess> {
+    let inner = seen.key.strip_suffix(b":timeout")?;
+    let is_it = matches!(seen.content, Content::Sorted { .. })
+        && inner.starts_with(b"{")
+        && inner.ends_with(b"}");
+    is_it.then_some(Guess::Unreadable(
+        "Redisson RPermitExpirableSemaphore: its permits name no holder that lockwatch reads",
+    ))
+}
+
+/// Maps `{name}:<uuid>:<thread>:rwlock_timeout:<n>` to `{name}`.
+fn read_by(key: &[u8]) -> Option<&[u8]> {
+    let (rest, entry) = split_last(key)?;
+    let (rest, thread) = split_last(rest.strip_suffix(b":rwlock_timeout")?)?;
+    let (inner, client) = split_last(rest)?;
+    (is_number(entry) && is_integer(thread) && is_uuid(client)).then_some(inner)
+}
+
+/// What follows a prefix in the name of a key beside a lock.
+fn after<'a>(prefix: &[u8], key: &'a [u8]) -> Option<&'a [u8]> {
+    key.strip_prefix(prefix)?.strip_prefix(b":")
+}
+
+fn begins_with_client(name: &[u8]) -> bool {
+    name.get(..36).is_some_and(is_uuid) && name.get(36) == Some(&b':')
+}
+
+fn is_of_faster_multi_lock(name: &[u8]) -> bool {
+    let Some((rest, suffix)) = split_last(name) else { return false };
+    let thread = split_last(rest).map(|(_, thread)| thread);
+    matches!(suffix, b"expire_time" | b"lock_count") && thread.is_some_and(is_integer)
+}
+
 #[cfg(test)]
 mod tests {
     use alloc::vec;
