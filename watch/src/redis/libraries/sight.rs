@@ -169,10 +169,7 @@ mod tests {
         ];
         for (key, value, expected) in table {
             let guess = text(key, ttl, value);
-            assert!(
-                matches!(guess, Guess::Lock(Laid { library: "string", .. })),
-                "{key}: {guess:?}"
-            );
+            assert!(matches!(guess, Guess::Lock(_)), "{key}: {guess:?}");
             assert!(what(&guess).contains(expected), "{key}: {guess:?}");
         }
         let guess = hash("outbound:lock", ttl, &[(&format!("{UUID}:57"), "1")]);
