@@ -3,7 +3,8 @@
 //! for display and for replay only; Prometheus evaluates the rules independently.
 
 use lockwatch_judge::snapshot::{RedisView, TaskView};
-use lockwatch_judge::spec::{SchemeKind, TaskSpec};
+use lockwatch_judge::spec::TaskSpec;
+use lockwatch_watch::redis::libraries;
 
 /// How long an alert on an event fires after the event, in milliseconds.
 pub const EVENT_MS: u64 = 15 * 60_000;
@@ -14,9 +15,6 @@ const CONFIRMATION_MS: u64 = 250;
 /// Maximum time from the end of the grace period to a snapshot that shows it: the reading right
 /// after it, possibly delayed by one in progress, and the pause between two snapshots.
 const SEEN_WITHIN_MS: u64 = 250;
-
-/// Redisson's default `lockWatchdogTimeout`.
-const REDISSON_LEASE_MS: u64 = 30_000;
 
 /// An alert on a duration, and how near it is to firing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,8 +149,5 @@ pub fn down_after_ms(interval_ms: u64, task: &TaskSpec) -> u64 {
 /// Maximum time that a lock stays held after its holder crashed, in milliseconds: the configured
 /// lease, else the library's default.
 pub fn lease_ms(task: &TaskSpec) -> Option<u64> {
-    task.lock.lease_ms.or(match task.lock.scheme {
-        SchemeKind::Redisson => Some(REDISSON_LEASE_MS),
-        SchemeKind::String => None,
-    })
+    task.lock.lease_ms.or(libraries::of(&task.lock.library).default_lease_ms())
 }

@@ -124,8 +124,6 @@ fn run_or_check(run: RunArguments) -> Result<Invocation, clap::Error> {
 mod tests {
     use std::os::unix::ffi::OsStringExt as _;
 
-    use lockwatch_judge::spec::SchemeKind;
-
     use tracing::Level;
 
     use super::*;
@@ -177,17 +175,19 @@ mod tests {
     #[test]
     fn one_lock_without_a_file() {
         let options =
-            run("--redis redis://x --lock outbound:lock --scheme string --name outbound \
+            run("--redis redis://x --lock outbound:lock --library string --name outbound \
                            --redis.username lw --redis.password-env PW");
         let expected = SingleLock {
             redis_url: "redis://x".to_owned(),
             key: b"outbound:lock".to_vec(),
-            scheme: SchemeKind::String,
+            library: "string",
             name: Some("outbound".to_owned()),
             username: Some("lw".to_owned()),
             password: Some(PasswordSource::Env("PW".to_owned())),
         };
         assert_eq!(options.source, ConfigSource::SingleLock(expected));
+        let older = run("--redis redis://x --lock a --scheme string").source;
+        assert_eq!(older, run("--redis redis://x --lock a --library string").source);
     }
 
     #[test]
@@ -231,7 +231,9 @@ mod tests {
             "--redis redis://x",
             "--redis redis://x --lock a --config.file b",
             "--redis redis://x --lock a --redis.password-file b --redis.password-env c",
-            "--scheme string",
+            "--library string",
+            "--redis redis://x --lock a --library redisson --scheme string",
+            "--redis redis://x --lock a --library strnig",
             "--password hunter2",
             "--log.level loud",
             "--web.listen-address 10379",

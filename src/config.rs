@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch_judge::spec::{RedisSpec, SchemeKind, TaskSpec, WatchSpec};
+use lockwatch_judge::spec::{RedisSpec, TaskSpec, WatchSpec};
 use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::store::Store;
 pub use lockwatch_watch::redis::store::{
@@ -122,8 +122,8 @@ pub struct SingleLock {
     pub redis_url: String,
     /// The lock's key: any bytes.
     pub key: Vec<u8>,
-    /// The layout of the lock.
-    pub scheme: SchemeKind,
+    /// The name of the lock's library.
+    pub library: &'static str,
     /// The name of the task; `None`: the key.
     pub name: Option<String>,
     /// ACL user.
@@ -297,7 +297,7 @@ fn single_lock_document(lock: &SingleLock) -> Value {
     let hex = hex::encode(&lock.key);
     let key = mapping([("hex", text(&hex))]);
     let name = lock.name.clone().unwrap_or_else(|| String::from_utf8_lossy(&lock.key).into_owned());
-    let lock = mapping([("key", key), ("scheme", text(lock.scheme.name()))]);
+    let lock = mapping([("key", key), ("library", text(lock.library))]);
     let task = mapping([("name", Value::from(name)), ("lock", lock)]);
     mapping([
         ("redis", mapping([("main", mapping(redis))])),
@@ -319,7 +319,7 @@ fn flag_of(place: &place::Place) -> &'static str {
             "password_file" => "--redis.password-file",
             "password_env" => "--redis.password-env",
             "key" => "--lock",
-            "scheme" => "--scheme",
+            "library" => "--library",
             "name" => "--name",
             _ => "--redis",
         },

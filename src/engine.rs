@@ -294,8 +294,8 @@ mod tests {
     use lockwatch_judge::input::{NodeNews, NodeNewsKind, Outcome, Sample, Standing};
     use lockwatch_judge::reading::Unknown;
     use lockwatch_judge::snapshot::TaskView;
-    use lockwatch_judge::spec::{LockSpec, RedisIndex, RedisSpec, SchemeKind, TaskIndex, TaskSpec};
-    use lockwatch_watch::redis::RedisKind;
+    use lockwatch_judge::spec::{RedisIndex, RedisSpec, TaskIndex, TaskSpec};
+    use lockwatch_watch::redis::{RedisKind, libraries};
 
     use crate::published::Unanswered;
 
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn the_wall_clock_of_a_snapshot_is_that_of_its_instant() {
         let task = |at: usize| {
-            let lock = LockSpec::new(format!("lock-{at}").as_bytes(), SchemeKind::Redisson);
+            let lock = libraries::lock(format!("lock-{at}").as_bytes(), "redisson");
             Arc::new(TaskSpec::new(&format!("task-{at}"), RedisIndex(0), lock))
         };
         let spec = WatchSpec {
@@ -347,7 +347,7 @@ mod tests {
 
     /// One task that cannot be read, so that it is blind for longer with each attempt.
     fn blind() -> WatchSpec {
-        let lock = LockSpec::new(b"lock", SchemeKind::Redisson);
+        let lock = libraries::lock(b"lock", "redisson");
         let task = Arc::new(TaskSpec::new("blind", RedisIndex(0), lock));
         WatchSpec { redises: vec![redis()], tasks: vec![task], ..WatchSpec::default() }
     }

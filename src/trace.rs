@@ -75,7 +75,7 @@ impl Exchange {
 pub(crate) fn exchange(spec: &TaskSpec, raw: raw::Exchange) -> Exchange {
     let raw::Exchange { node, asked, round, sent, took_ms, said: pairs, outcome, .. } = raw;
     let pairs = pairs.iter();
-    let said = pairs.map(|(command, reply)| said(spec, command, reply.as_ref())).collect();
+    let said = pairs.map(|(ask, reply)| said(spec, ask, reply.as_ref())).collect();
     let outcome = outcome.map(|worth| Worth {
         role: worth.role,
         role_verified: worth.role_verified,

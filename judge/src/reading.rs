@@ -56,7 +56,7 @@ named! {
         MaxClients = "max_clients",
         /// The key has another type than the configured one.
         WrongType = "wrong_type",
-        /// The key does not have the layout of the scheme.
+        /// The key does not have the layout of the library.
         Layout = "layout",
         /// There is more data than lockwatch reads.
         TooLarge = "too_large",
@@ -139,10 +139,10 @@ impl Unknown {
             }
             Unknown::WrongType => {
                 "The key holds another type than the configuration says: correct the key, or what \
-                 it is read as (`scheme`, `hash`, `set`, …)."
+                 it is read as (`library`, `hash`, `set`, …)."
             }
             Unknown::Layout => {
-                "The key does not look like a lock of this scheme: correct the key or the scheme."
+                "The key does not look like a lock of this library: correct the key or the library."
             }
             Unknown::TooLarge => {
                 "The key has more entries than a lock or a switch list can have: correct the key."
@@ -167,7 +167,7 @@ impl Unknown {
 pub struct TaskReading {
     /// The lock.
     pub lock: LockReading,
-    /// Waiters and fencing token, if the scheme has them and they were requested.
+    /// Waiters and fencing token, if the library has them and they were requested.
     pub extras: Extras,
     /// The parts beside the lock.
     pub beside: Beside,
@@ -248,10 +248,10 @@ pub struct Holder {
     /// The id of the instance: Redisson's client id, or the whole token of a string lock.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub client: Vec<u8>,
-    /// The thread within the instance, if the scheme has it.
+    /// The thread within the instance, if the library has it.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub thread: Option<Vec<u8>>,
-    /// How often the holder entered the lock; `None` if the scheme does not count.
+    /// How often the holder entered the lock; `None` if the library does not count.
     pub entries: Option<u32>,
     /// Whether knowing `client` is enough to release the lock. If so, only its digest may be shown.
     pub secret: bool,

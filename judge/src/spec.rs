@@ -205,8 +205,9 @@ pub struct LockSpec {
     /// The lock's key.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub key: Key,
-    /// The layout that the lock's library uses.
-    pub scheme: SchemeKind,
+    /// The library whose layout it has.
+    #[cfg_attr(feature = "serde", serde(rename = "scheme"))]
+    pub library: LibraryName,
     /// Full lifetime of a hold in milliseconds; learned when `None`.
     pub lease_ms: Option<u64>,
     /// Pause between two renewals in milliseconds. When `None`, it follows the library's rule or is
@@ -219,20 +220,28 @@ pub struct LockSpec {
 }
 
 impl LockSpec {
-    /// A lock whose lease and renewal period are learned.
-    pub fn new(key: &[u8], scheme: SchemeKind) -> LockSpec {
-        let (renewals_per_lease, claimants) = match scheme {
-            SchemeKind::Redisson => (Some(3), Claimants::Threads),
-            SchemeKind::String => (None, Claimants::Secret),
-        };
+    /// A lock of a library without rules of its own. Its lease and renewal period are learned.
+    pub fn new(key: &[u8], library: &str) -> LockSpec {
         LockSpec {
             key: key.to_vec(),
-            scheme,
+            library: LibraryName(library.into()),
             lease_ms: None,
             renew_every_ms: None,
-            renewals_per_lease,
-            claimants,
+            renewals_per_lease: None,
+            claimants: Claimants::Secret,
         }
+    }
+}
+
+/// The name of a lock library. The model only compares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+pub struct LibraryName(Arc<str>);
+
+impl LibraryName {
+    /// As in the configuration.
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 }
 
@@ -262,18 +271,6 @@ impl Claimants {
                 secret: false,
             }),
         }
-    }
-}
-
-named! {
-    /// The known layouts.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
-    pub enum SchemeKind {
-        /// Redisson's hash: `RLock` and its siblings, read/write, fair, fenced.
-        Redisson = "redisson",
-        /// A token in a string key (`SET key token NX PX …`).
-        String = "string",
     }
 }
 

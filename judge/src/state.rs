@@ -145,7 +145,7 @@ impl State {
         for task_spec in &spec.tasks {
             let Some(redis) = spec.redises.get(usize::from(task_spec.redis.0)) else { continue };
             let known = known.remove(&identity(redis, task_spec));
-            let kept = known.filter(|(_, task)| task.spec.lock.scheme == task_spec.lock.scheme);
+            let kept = known.filter(|(_, task)| task.spec.lock.library == task_spec.lock.library);
             let task = match kept {
                 Some((before, mut task)) => {
                     renumbered.extend(

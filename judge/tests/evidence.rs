@@ -8,14 +8,14 @@ use lockwatch_judge::reading::{
     Beside, Extras, LockReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
-    Codec, LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec,
-    WatchSpec,
+    Codec, RedisIndex, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 use lockwatch_judge::verdict::Wanted;
 use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::accept::{Caps, RoleCheck, Timing, attestation, footer, witness};
+use lockwatch_watch::redis::libraries;
 use lockwatch_watch::redis::read::{Round, Scope, TaskRead};
 use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
 use lockwatch_watch::redis::schedule::{Schedule, Watched};
@@ -221,7 +221,7 @@ fn task() -> Arc<TaskSpec> {
     let source = WantedSource::Hash(b"the:users".to_vec());
     Arc::new(TaskSpec {
         wanted: Some(WantedSpec { source, codec: Codec::Raw }),
-        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"the:lock", SchemeKind::Redisson))
+        ..TaskSpec::new("outbound", RedisIndex(0), libraries::lock(b"the:lock", "redisson"))
     })
 }
 
@@ -302,7 +302,7 @@ fn watched() -> Watched {
 fn asked(source: WantedSource) -> Vec<String> {
     let spec = TaskSpec {
         wanted: Some(WantedSpec { source, codec: Codec::Raw }),
-        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"the:lock", SchemeKind::Redisson))
+        ..TaskSpec::new("outbound", RedisIndex(0), libraries::lock(b"the:lock", "redisson"))
     };
     let mut commands = Vec::new();
     TaskRead::new(Arc::new(spec), CAPS, false, Scope::ALL).commands(&mut commands);
@@ -387,7 +387,7 @@ fn only_bounded_reads_are_sent() {
         "ZCARD",
     ];
     let mut sent = footer(Caps { info: true, ..CAPS }, b"n1");
-    for scheme in SchemeKind::ALL {
+    for library in libraries::names() {
         for source in [
             WantedSource::Hash(b"the:users".to_vec()),
             WantedSource::Set(b"the:users".to_vec()),
@@ -398,7 +398,7 @@ fn only_bounded_reads_are_sent() {
                 wanted: Some(WantedSpec { source, codec: Codec::Raw }),
                 hosts: Some(b"the:hosts".to_vec()),
                 paused_until: Some(b"the:pause".to_vec()),
-                ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"the:lock", scheme))
+                ..TaskSpec::new("outbound", RedisIndex(0), libraries::lock(b"the:lock", library))
             };
             TaskRead::new(Arc::new(spec), CAPS, true, Scope::ALL).commands(&mut sent);
         }

@@ -17,12 +17,12 @@ use lockwatch_judge::reading::{
 };
 use lockwatch_judge::snapshot::{Durations, Snapshot, TaskView, Totals};
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, TaskIndex,
-    TaskSpec, WantedSource, WantedSpec, WatchSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, TaskIndex, TaskSpec,
+    WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{Mono, ServerTime};
-use lockwatch_watch::redis::RedisKind;
+use lockwatch_watch::redis::{RedisKind, libraries};
 
 mod invariants;
 
@@ -473,9 +473,9 @@ fn watch_spec(dice: &mut Dice, kind: RedisKind, epoch: u32) -> WatchSpec {
     WatchSpec { redises: vec![redis], tasks, epoch }
 }
 
-/// A task keeps its scheme, because its state would restart under another one.
-fn scheme(name: &str) -> SchemeKind {
-    if name < "c" { SchemeKind::Redisson } else { SchemeKind::String }
+/// A task keeps its library, because its state would restart under another one.
+fn library(name: &str) -> &'static str {
+    if name < "c" { "redisson" } else { "string" }
 }
 
 fn task(dice: &mut Dice, name: &str) -> TaskSpec {
@@ -495,7 +495,7 @@ fn task(dice: &mut Dice, name: &str) -> TaskSpec {
     TaskSpec {
         name: Arc::from(name),
         redis: RedisIndex(0),
-        lock: LockSpec { lease_ms, renew_every_ms, ..LockSpec::new(&key("lock"), scheme(name)) },
+        lock: LockSpec { lease_ms, renew_every_ms, ..libraries::lock(&key("lock"), library(name)) },
         wanted: wanted.map(|source| WantedSpec { source, codec: Codec::Raw }),
         progress,
         claims: (!dice.one_in(3)).then(|| ClaimsSpec { key: key("claims"), fresh_for_ms: 10_000 }),

@@ -10,12 +10,11 @@ use lockwatch_judge::reading::{
     TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
-    Codec, LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec,
-    WatchSpec,
+    Codec, RedisIndex, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{Mono, ServerTime};
-use lockwatch_watch::redis::RedisKind;
+use lockwatch_watch::redis::{RedisKind, libraries};
 
 mod truth;
 
@@ -39,7 +38,7 @@ impl Agent {
     fn new(redises: u16) -> Agent {
         let redis = |number| RedisKind::Standalone.store(&format!("redis-{number}"), &["a:6379"]);
         let task = |name: &str, redis, wanted| {
-            let lock = LockSpec::new(name.as_bytes(), SchemeKind::Redisson);
+            let lock = libraries::lock(name.as_bytes(), "redisson");
             Arc::new(TaskSpec { wanted, ..TaskSpec::new(name, RedisIndex(redis), lock) })
         };
         let wanted =

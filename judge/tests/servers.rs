@@ -13,13 +13,13 @@ use lockwatch_judge::reading::{
     SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, RedisIndex, RedisSpec, SchemeKind, TaskIndex, TaskSpec,
-    WantedSource, WantedSpec, WatchSpec,
+    ClaimsSpec, Codec, RedisIndex, RedisSpec, TaskIndex, TaskSpec, WantedSource, WantedSpec,
+    WatchSpec,
 };
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{Mono, ServerTime};
 use lockwatch_judge::verdict::Verdict;
-use lockwatch_watch::redis::RedisKind;
+use lockwatch_watch::redis::{RedisKind, libraries};
 
 mod truth;
 
@@ -27,8 +27,7 @@ use truth::rule;
 
 fn state(kind: RedisKind) -> State {
     let redis = kind.store("main", &["a:6379"]);
-    let task =
-        TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+    let task = TaskSpec::new("outbound", RedisIndex(0), libraries::lock(b"lock", "redisson"));
     let mut state = State::new();
     let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
     state.step(Mono(0), Input::Config(Arc::new(spec)));
@@ -257,7 +256,7 @@ fn reloaded(state: &mut State, epoch: u32, at: u64, claims: Option<&str>, hosts:
     let task = TaskSpec {
         claims: claims.map(|name| ClaimsSpec { key: key(name), fresh_for_ms: 10_000 }),
         hosts: hosts.map(key),
-        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
+        ..TaskSpec::new("outbound", RedisIndex(0), libraries::lock(b"lock", "redisson"))
     };
     let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(task)], epoch };
     state.step(Mono(at), Input::Config(Arc::new(spec)));
@@ -316,7 +315,7 @@ fn without_any_news_claims_and_pause_are_unknown() {
     let task = TaskSpec {
         claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
         paused_until: Some(b"pause".to_vec()),
-        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
+        ..TaskSpec::new("outbound", RedisIndex(0), libraries::lock(b"lock", "redisson"))
     };
     state.step(
         Mono(0),
@@ -346,7 +345,7 @@ fn without_any_news_claims_and_pause_are_unknown() {
 fn a_pause_on_a_server_that_is_silent_is_not_known() {
     let task = TaskSpec {
         paused_until: Some(b"pause".to_vec()),
-        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
+        ..TaskSpec::new("outbound", RedisIndex(0), libraries::lock(b"lock", "redisson"))
     };
     let redises = vec![RedisKind::Cluster.store("main", &["a:6379"])];
     let mut state = State::new();
@@ -435,7 +434,7 @@ fn no_gap_counts_while_the_switches_on_another_server_are_off() {
     let wanted = WantedSpec { source: WantedSource::Hash(b"users".to_vec()), codec: Codec::Raw };
     let task = TaskSpec {
         wanted: Some(wanted),
-        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
+        ..TaskSpec::new("outbound", RedisIndex(0), libraries::lock(b"lock", "redisson"))
     };
     let redises = vec![RedisKind::Cluster.store("main", &["a:6379"])];
     let mut state = State::new();
@@ -494,8 +493,7 @@ fn the_same_key_in_another_database_is_another_lock() {
     let mut state = state(RedisKind::Standalone);
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     let redis = RedisSpec { db: 1, ..RedisKind::Standalone.store("main", &["a:6379"]) };
-    let task =
-        TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+    let task = TaskSpec::new("outbound", RedisIndex(0), libraries::lock(b"lock", "redisson"));
     let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
     state.step(Mono(1_500), Input::Config(Arc::new(spec)));
     let events = shows(&mut state, 2_000, "a:6379", 2_000, "B");
@@ -540,8 +538,7 @@ fn the_topology_of_another_redis_takes_no_witness_away() {
     let mut state = State::new();
     let redises =
         ["main", "other"].map(|name| RedisKind::Replicated.store(name, &["a:6379"])).to_vec();
-    let task =
-        TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+    let task = TaskSpec::new("outbound", RedisIndex(0), libraries::lock(b"lock", "redisson"));
     state.step(
         Mono(0),
         Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),
@@ -570,7 +567,7 @@ fn a_claim_that_differs_after_a_silence_is_no_sign_of_life() {
     let claims = Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 });
     let task = TaskSpec {
         claims,
-        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
+        ..TaskSpec::new("outbound", RedisIndex(0), libraries::lock(b"lock", "redisson"))
     };
     let redises = vec![RedisKind::Cluster.store("main", &["a:6379"])];
     let mut state = State::new();
@@ -601,7 +598,7 @@ fn a_claim_that_differs_after_a_silence_is_no_sign_of_life() {
 fn a_claim_that_differs_after_a_step_of_its_servers_clock_is_no_sign_of_life() {
     let claims = Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 });
     let paused_until = Some(b"pause".to_vec());
-    let lock = LockSpec::new(b"lock", SchemeKind::Redisson);
+    let lock = libraries::lock(b"lock", "redisson");
     let task = TaskSpec { claims, paused_until, ..TaskSpec::new("outbound", RedisIndex(0), lock) };
     let redises = vec![RedisKind::Cluster.store("main", &["a:6379"])];
     let mut state = State::new();
@@ -638,11 +635,11 @@ fn a_claim_that_differs_after_a_step_of_its_servers_clock_is_no_sign_of_life() {
 
 /// Another layout is read in another way, so the earlier holder is no holder of this lock.
 #[test]
-fn the_same_key_under_another_scheme_is_another_lock() {
+fn the_same_key_under_another_library_is_another_lock() {
     let mut state = state(RedisKind::Standalone);
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     let redises = vec![RedisKind::Standalone.store("main", &["a:6379"])];
-    let task = TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::String));
+    let task = TaskSpec::new("outbound", RedisIndex(0), libraries::lock(b"lock", "string"));
     state.step(
         Mono(1_500),
         Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),
@@ -670,8 +667,7 @@ fn what_was_counted_of_a_redis_survives_other_addresses() {
     };
     assert_eq!(counted(&mut state, 5_000), (1, 1));
     let redis = RedisKind::Standalone.store("main", &["b:6379"]);
-    let task =
-        TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+    let task = TaskSpec::new("outbound", RedisIndex(0), libraries::lock(b"lock", "redisson"));
     let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
     state.step(Mono(5_500), Input::Config(Arc::new(spec)));
     assert_eq!(counted(&mut state, 5_500), (1, 1));
@@ -686,7 +682,7 @@ fn what_a_slow_answer_shows_is_dated_by_the_end_that_is_sure() {
     let redises = vec![RedisKind::Standalone.store("main", &["a:6379"])];
     let task = TaskSpec {
         paused_until: Some(b"pause".to_vec()),
-        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
+        ..TaskSpec::new("outbound", RedisIndex(0), libraries::lock(b"lock", "redisson"))
     };
     state.step(
         Mono(0),
@@ -765,7 +761,7 @@ fn a_task_keeps_what_is_known_of_it_wherever_it_stands() {
     let mut state = State::new();
     let mut configure = |epoch, names: [&str; 2]| {
         let redises = vec![RedisKind::Standalone.store("main", &["a:6379"])];
-        let lock = |name: &str| LockSpec::new(name.as_bytes(), SchemeKind::Redisson);
+        let lock = |name: &str| libraries::lock(name.as_bytes(), "redisson");
         let tasks =
             names.map(|name| Arc::new(TaskSpec::new(name, RedisIndex(0), lock(name)))).to_vec();
         state.step(Mono(1_000), Input::Config(Arc::new(WatchSpec { redises, tasks, epoch })));
@@ -790,8 +786,7 @@ fn a_redis_says_nothing_of_the_tasks_of_another() {
     let mut state = State::new();
     let redises =
         ["other", "main"].map(|name| RedisKind::Standalone.store(name, &["a:6379"])).to_vec();
-    let task =
-        TaskSpec::new("outbound", RedisIndex(1), LockSpec::new(b"lock", SchemeKind::Redisson));
+    let task = TaskSpec::new("outbound", RedisIndex(1), libraries::lock(b"lock", "redisson"));
     state.step(
         Mono(0),
         Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisSpec, SchemeKind,
-    TaskSpec, WantedSource, WantedSpec, WatchSpec,
+    ClaimsSpec, Codec, ProgressSource, ProgressSpec, RedisIndex, RedisSpec, TaskSpec, WantedSource,
+    WantedSpec, WatchSpec,
 };
-use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::schedule::Sizes;
+use lockwatch_watch::redis::{RedisKind, libraries};
 
 use crate::rng::Rng;
 
@@ -279,7 +279,7 @@ fn draw_task(task: u64, kind: RedisKind, apart: bool, rng: &mut Rng) -> (TaskSpe
     // In a cluster, all keys of a task share a slot, or all except the lock do.
     let prefix = if kind == RedisKind::Cluster { format!("{{{name}}}") } else { name.clone() };
     let beside = if apart { format!("{{{name}-beside}}") } else { prefix.clone() };
-    let scheme = if rng.percent(75) { SchemeKind::Redisson } else { SchemeKind::String };
+    let library = if rng.percent(75) { "redisson" } else { "string" };
     let churns = rng.percent(12);
     let fixed = !churns && rng.percent(10);
     let lease_ms = if churns {
@@ -287,7 +287,7 @@ fn draw_task(task: u64, kind: RedisKind, apart: bool, rng: &mut Rng) -> (TaskSpe
     } else {
         rng.weighted(&[(60, 30_000), (25, 6_000), (15, 3_000)]).unwrap_or(30_000)
     };
-    let mut lock = LockSpec::new(format!("{prefix}:lock").as_bytes(), scheme);
+    let mut lock = libraries::lock(format!("{prefix}:lock").as_bytes(), library);
     if rng.percent(25) && !fixed {
         lock.lease_ms = Some(lease_ms);
     }

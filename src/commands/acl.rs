@@ -1,15 +1,17 @@
 //! `lockwatch acl`: the minimal ACL rule for the agent: the commands that it sends and the keys that it reads.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::iter;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::{fmt, iter};
 
-use lockwatch_judge::spec::{Key, ProgressSource, RedisIndex, SchemeKind, TaskSpec, WantedSource};
-use lockwatch_watch::redis::WAKE_UPS_CHANNEL;
+use lockwatch_judge::spec::{RedisIndex, TaskSpec};
+use lockwatch_watch::redis::accept::{Caps, RoleCheck};
+use lockwatch_watch::redis::ask::Keys;
+use lockwatch_watch::redis::read::all_asks;
 use lockwatch_watch::redis::wake_ups::prefixes;
+use lockwatch_watch::redis::{WAKE_UPS_CHANNEL, libraries};
 
 use super::source::ConfigSource;
 use crate::config::{Config, HostPort, Login, RedisConfig, SentinelConfig, Servers};
@@ -151,8 +153,9 @@ fn rule(
 /// are read-only.
 pub fn discovery(redis: &RedisConfig, version: ServerVersion) -> AclRule {
     let mut needs = Needs::new(redis, version);
-    for scheme in SchemeKind::ALL {
-        needs.add_lock(&Key::new(), scheme);
+    for library in libraries::names() {
+        let lock = libraries::lock(&[], library);
+        needs.add_task(&TaskSpec::new("", RedisIndex(0), lock));
     }
     needs.send(&[
         "dbsize",
@@ -303,10 +306,10 @@ fn addresses(servers: &[HostPort]) -> String {
 /// The commands that the agent sends to one Redis store, and the patterns of the keys that it reads
 /// there.
 struct Needs {
-    commands: BTreeSet<&'static str>,
+    commands: BTreeSet<String>,
     patterns: BTreeSet<Vec<u8>>,
-    /// Whether it is a cluster that can name its shards and has sharded Pub/Sub.
-    sharded: bool,
+    /// What the servers can do.
+    caps: Caps,
     /// Whether a pattern matches more than its key.
     widened: bool,
 }
@@ -317,8 +320,10 @@ impl Needs {
     fn new(redis: &RedisConfig, version: ServerVersion) -> Needs {
         let in_cluster = matches!(redis.servers, Servers::Cluster(_));
         let sharded = in_cluster && version >= ServerVersion::V7_0;
+        let pexpiretime = version >= ServerVersion::V7_0;
+        let caps = Caps { pexpiretime, role: RoleCheck::Role, info: true, sharded };
         let mut needs =
-            Needs { commands: BTreeSet::new(), patterns: BTreeSet::new(), sharded, widened: false };
+            Needs { commands: BTreeSet::new(), patterns: BTreeSet::new(), caps, widened: false };
         needs.send(&[
             "auth",
             "client|setname",
@@ -351,69 +356,23 @@ impl Needs {
         needs
     }
 
+    /// What is asked about a task.
     fn add_task(&mut self, task: &TaskSpec) {
-        self.add_lock(&task.lock.key, task.lock.scheme);
-        match task.wanted.as_ref().map(|wanted| &wanted.source) {
-            Some(WantedSource::Hash(key)) => self.read(key, &["hscan"]),
-            Some(WantedSource::Set(key)) => self.read(key, &["sscan"]),
-            Some(WantedSource::Counter(key)) => self.read_string(key),
-            Some(WantedSource::Keys(keys)) => keys.iter().for_each(|key| self.read_string(key)),
-            Some(WantedSource::Always | WantedSource::Never) | None => {}
-        }
-        match task.progress.as_ref().map(|progress| &progress.source) {
-            Some(ProgressSource::HashField { key, .. }) => self.read(key, &["hget"]),
-            Some(ProgressSource::Key(key)) => self.read(key, &["getrange", "strlen"]),
-            Some(ProgressSource::Length(key)) => {
-                self.read(key, &["type", "llen", "scard", "xlen", "zcard"])
-            }
-            None => {}
-        }
-        if let Some(claims) = &task.claims {
-            self.read(&claims.key, &["hscan"]);
-        }
-        if let Some(hosts) = &task.hosts {
-            self.read(hosts, &["hscan"]);
-        }
-        if let Some(paused_until) = &task.paused_until {
-            self.read(paused_until, &["getrange"]);
-        }
-    }
-
-    fn add_lock(&mut self, key: &Key, scheme: SchemeKind) {
-        match scheme {
-            SchemeKind::String => self.read(key, &["getrange"]),
-            SchemeKind::Redisson => {
-                self.read(key, &["hscan"]);
-                // For the waiters, the fencing token, and to distinguish a live reader from an
-                // expired one.
-                self.send(&["exists", "getrange", "llen", "pubsub|numsub"]);
-                if self.sharded {
-                    self.send(&["pubsub|shardnumsub"]);
+        for ask in all_asks(task, self.caps) {
+            self.commands.insert(ask.name());
+            let pattern = match &ask.key {
+                Keys::None => continue,
+                Keys::Second => self.pattern(ask.key().unwrap_or_default()),
+                Keys::Like(parts) => {
+                    parts.iter().map(|part| self.pattern(part)).collect::<Vec<_>>().join(&b'*')
                 }
-                let braced = braced(key);
-                for prefix in ["redisson_lock_queue:", "redisson_lock_token:"] {
-                    let pattern = self.pattern(&[prefix.as_bytes(), &braced].concat());
-                    self.patterns.insert(pattern);
-                }
-                let mut readers = self.pattern(&braced);
-                readers.extend_from_slice(b":*:rwlock_timeout:*");
-                self.patterns.insert(readers);
-            }
+            };
+            self.patterns.insert(pattern);
         }
     }
 
-    fn read_string(&mut self, key: &Key) {
-        self.read(key, &["exists", "getrange"]);
-    }
-
-    fn read(&mut self, key: &Key, commands: &[&'static str]) {
-        self.send(commands);
-        let pattern = self.pattern(key);
-        self.patterns.insert(pattern);
-    }
-
-    fn send(&mut self, commands: &[&'static str]) {
-        self.commands.extend(commands);
+    fn send(&mut self, commands: &[&str]) {
+        self.commands.extend(commands.iter().map(|command| (*command).to_owned()));
     }
 
     fn many(&self) -> bool {
@@ -453,12 +412,6 @@ fn beginning(prefix: &[u8]) -> Vec<u8> {
     let escapes = prefix.iter().rev().take_while(|byte| **byte == b'\\').count();
     let whole = prefix.len() - escapes % 2;
     [prefix.get(..whole).unwrap_or(prefix), b"*"].concat()
-}
-
-/// How Redisson writes a lock's name into the names of its side keys, so that all of them are in
-/// one cluster slot.
-fn braced(key: &[u8]) -> Vec<u8> {
-    if key.contains(&b'{') { key.to_vec() } else { [b"{", key, b"}"].concat() }
 }
 
 /// A word as `redis-cli` reads it: quoted unless it contains only safe characters.
@@ -542,11 +495,5 @@ mod tests {
         );
         assert_eq!(quoted(b"a'b\"\\\xff\n"), r#""a'b\"\\\xff\x0a""#);
         assert_eq!(quoted(b""), "\"\"");
-    }
-
-    #[test]
-    fn side_keys_follow_redisson() {
-        assert_eq!(braced(b"lock"), b"{lock}");
-        assert_eq!(braced(b"a{b"), b"a{b");
     }
 }

@@ -8,14 +8,12 @@ mod findings;
 mod groups;
 mod hints;
 mod leftovers;
-mod library;
 mod likely;
 mod name;
 mod plan;
 mod print;
 mod scan;
 mod server;
-mod shape;
 mod watch;
 
 use std::io::{IsTerminal as _, Write as _};
@@ -26,7 +24,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use clap::{Args, value_parser};
 use lockwatch_judge::snapshot::TaskView;
-use lockwatch_judge::spec::SchemeKind;
+
+use lockwatch_watch::redis::libraries::DEFAULT;
 
 use super::source::LoginArguments;
 use crate::config::{Config, Endpoint, HostPort, RedisConfig, SingleLock};
@@ -129,7 +128,7 @@ fn redis(options: &DiscoverOptions) -> anyhow::Result<RedisConfig> {
     let lock = SingleLock {
         redis_url: options.redis_url.clone(),
         key: b"lockwatch".to_vec(),
-        scheme: SchemeKind::Redisson,
+        library: DEFAULT,
         name: None,
         username: options.login.username.clone(),
         password: options.login.password(),
@@ -235,7 +234,7 @@ fn remarks(
     if possible_tokens > 0 {
         told.push(format!(
             "{} strings with a TTL hold what could be a token, but are not called locks: sessions \
-             and caches look the same. If a lock is among them, name it yourself with scheme \
+             and caches look the same. If a lock is among them, name it yourself with library \
              string.",
             possible_tokens
         ));

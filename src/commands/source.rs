@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
-use lockwatch_judge::spec::SchemeKind;
+use lockwatch_watch::redis::libraries;
 
 use crate::config::{Config, ConfigErrors, PasswordSource, SingleLock};
 
@@ -43,9 +43,12 @@ struct SourceArguments {
     /// Instead of a file: the key of one lock
     #[arg(long, value_name = "KEY", requires = "redis")]
     lock: Option<OsString>,
-    /// How that lock is laid out
-    #[arg(long, value_name = "SCHEME", value_parser = scheme(), default_value = "redisson", requires = "redis")]
-    scheme: SchemeKind,
+    /// The library that makes that lock
+    #[arg(long, value_name = "LIBRARY", value_parser = library(), default_value = libraries::DEFAULT, requires = "redis")]
+    library: &'static str,
+    /// The older name of `--library`
+    #[arg(long, value_name = "LIBRARY", value_parser = library(), requires = "redis", conflicts_with = "library", hide = true)]
+    scheme: Option<&'static str>,
     /// What that task is called [default: the key]
     #[arg(long, value_name = "NAME", requires = "redis")]
     name: Option<String>,
@@ -62,7 +65,7 @@ impl From<SourceArguments> for ConfigSource {
         ConfigSource::SingleLock(SingleLock {
             redis_url,
             key: key.into_vec(),
-            scheme: arguments.scheme,
+            library: arguments.scheme.unwrap_or(arguments.library),
             name: arguments.name,
             password: arguments.login.password(),
             username: arguments.login.username,
@@ -113,9 +116,8 @@ impl LoginArguments {
     }
 }
 
-fn scheme() -> impl TypedValueParser<Value = SchemeKind> {
-    PossibleValuesParser::new(SchemeKind::ALL.map(SchemeKind::name)).try_map(|name| {
-        let named = SchemeKind::ALL.into_iter().find(|scheme| scheme.name() == name);
-        named.ok_or("is no scheme")
+fn library() -> impl TypedValueParser<Value = &'static str> {
+    PossibleValuesParser::new(libraries::names()).try_map(|name| {
+        libraries::named(&name).map(|library| library.name()).ok_or("is no library")
     })
 }

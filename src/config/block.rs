@@ -126,6 +126,18 @@ impl<'a> Block<'a> {
         Ok(self.optional(field, read)?.unwrap_or(default))
     }
 
+    /// Which of its two names a field has here. Both together are a mistake.
+    pub(super) fn either<'f>(&self, field: &'f str, older: &'f str) -> Result<&'f str, Reported> {
+        match (self.value(field), self.value(older)) {
+            (Some(_), Some(_)) => {
+                let message = format!("is the older name of `{field}`, which stands here as well");
+                Err(self.report(older, message + "; remove one of them"))
+            }
+            (None, Some(_)) => Ok(older),
+            _ => Ok(field),
+        }
+    }
+
     /// A required field. `remedy` says what to write.
     pub(super) fn required<T>(
         &self,

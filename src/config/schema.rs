@@ -123,7 +123,7 @@ pub(super) const TASK: BlockSpec = BlockSpec {
 
 pub(super) const LOCK: BlockSpec = BlockSpec {
     path: "tasks[].lock",
-    fields: &["key", "scheme", "lease", "renew_every"],
+    fields: &["key", "library", "lease", "renew_every"],
     otherwise: &[ONE_KEY],
 };
 
@@ -155,6 +155,9 @@ pub(super) const PAUSED_UNTIL: BlockSpec =
 pub(super) const BYTES: BlockSpec =
     BlockSpec { path: "a key", fields: &["hex", "base64"], otherwise: &[] };
 
+/// Older names of fields, with the path of their block.
+const OLDER: [(&str, &str); 1] = [("tasks[].lock", "scheme")];
+
 impl BlockSpec {
     /// Whether the field `name` stands for something that this block expresses differently, or
     /// cannot express yet.
@@ -164,7 +167,7 @@ impl BlockSpec {
 
     /// The message for the field `name`, if it is not a field of this block.
     pub(super) fn refusal(&self, name: &str) -> Option<String> {
-        if self.fields.contains(&name) {
+        if self.fields.contains(&name) || OLDER.contains(&(self.path, name)) {
             return None;
         }
         if let Some((_, remedy)) = self.otherwise.iter().find(|(otherwise, _)| *otherwise == name) {

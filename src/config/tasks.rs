@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, Key, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind,
-    TaskSpec, WantedSource, WantedSpec,
+    ClaimsSpec, Codec, Key, LockSpec, ProgressSource, ProgressSpec, RedisIndex, TaskSpec,
+    WantedSource, WantedSpec,
 };
+use lockwatch_watch::redis::libraries;
 use lockwatch_watch::redis::topology::cluster::slot;
 use serde_yaml::Value;
 
@@ -153,8 +154,9 @@ fn read_lock(block: &Block<'_>, roles: &mut Roles) -> Result<LockSpec, Reported>
         return Err(block.report_whole("has no `lock`; write `lock: {key: …}`"));
     };
     let key = read_key(&lock, "key", roles);
-    let scheme = lock.or("scheme", SchemeKind::Redisson, |value| {
-        choice(value, "scheme", &SchemeKind::ALL, SchemeKind::name)
+    let library = lock.either("library", "scheme").and_then(|field| {
+        let known = |value: &_| choice(value, "library", &libraries::ALL, |one| one.name());
+        Ok(lock.optional(field, known)?.map_or(libraries::DEFAULT, |library| library.name()))
     });
     let lease_ms = Threshold::Lease.optional(&lock);
     let renew_every_ms = Threshold::RenewEvery.optional(&lock);
@@ -163,7 +165,7 @@ fn read_lock(block: &Block<'_>, roles: &mut Roles) -> Result<LockSpec, Reported>
     {
         lock.report("renew_every", mistake);
     }
-    let lock = LockSpec::new(&key?, scheme?);
+    let lock = libraries::lock(&key?, library?);
     Ok(LockSpec { lease_ms: lease_ms?, renew_every_ms: renew_every_ms?, ..lock })
 }
 

@@ -242,7 +242,8 @@ mod tests {
     use super::*;
     use lockwatch_judge::event::EventKind;
     use lockwatch_judge::reading::Holder;
-    use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
+    use lockwatch_judge::spec::{RedisIndex, TaskSpec};
+    use lockwatch_watch::redis::libraries;
 
     /// Tasks whose events are kept, each with its configuration.
     struct Tasks {
@@ -257,11 +258,7 @@ mod tests {
 
         fn happens(&mut self, name: &str, client_bytes: usize) {
             let spec = Arc::clone(self.specs.entry(name.to_owned()).or_insert_with(|| {
-                Arc::new(TaskSpec::new(
-                    name,
-                    RedisIndex(0),
-                    LockSpec::new(b"lock", SchemeKind::Redisson),
-                ))
+                Arc::new(TaskSpec::new(name, RedisIndex(0), libraries::lock(b"lock", "redisson")))
             }));
             let holder = Holder {
                 client: vec![b'x'; client_bytes],

@@ -314,7 +314,7 @@ fn info_labels(task: &TaskView, emit: &mut Emit<'_>) {
     let own: Vec<(&str, Cow<'_, str>)> =
         task.spec.labels.iter().map(|(name, value)| (&**name, escape(value.as_bytes()))).collect();
     let mut labels: Vec<(&str, &str)> =
-        vec![("key", &key), ("scheme", task.spec.lock.scheme.name())];
+        vec![("key", &key), ("scheme", task.spec.lock.library.as_str())];
     for (name, value) in &own {
         let taken = RESERVED_LABELS.contains(name) || labels.iter().any(|(other, _)| other == name);
         if is_label_name(name) && !taken {

@@ -16,11 +16,11 @@ use lockwatch_judge::reading::{
     ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisSpec, SchemeKind,
-    TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisSpec, TaskIndex,
+    TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
-use lockwatch_watch::redis::RedisKind;
+use lockwatch_watch::redis::{RedisKind, libraries};
 use tempfile::TempDir;
 
 use super::pack::{Packer, Unpacker};
@@ -112,7 +112,7 @@ impl Source {
             lock: LockSpec {
                 lease_ms: self.maybe(Source::ms),
                 renew_every_ms: self.maybe(Source::ms),
-                ..LockSpec::new(&key, self.pick(&SchemeKind::ALL))
+                ..libraries::lock(&key, self.pick(&libraries::ALL).name())
             },
             wanted: self.maybe(|source| WantedSpec {
                 source: source.pick(&sources),

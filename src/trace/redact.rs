@@ -1,15 +1,16 @@
 //! Formats commands and replies as `redis-cli` does, without anything that could release a lock,
 //! and safe for a terminal. Pure.
 //!
-//! Values that are not known to be harmless are replaced by their length and digest. That includes
-//! the replies to commands that this module does not know.
+//! What a question may show is said where it is made: in its [`Class`], and by the library of the
+//! lock. Of everything else only length and digest are shown.
 
-use lockwatch_judge::spec::{ProgressSource, SchemeKind, TaskSpec, WantedSource};
-use lockwatch_watch::redis::reply::{Command, Reply};
-use lockwatch_watch::redis::scheme;
+use lockwatch_judge::spec::TaskSpec;
+use lockwatch_watch::redis::ask::{Ask, Class};
+use lockwatch_watch::redis::libraries::{self, Library};
+use lockwatch_watch::redis::reply::Reply;
 use serde::{Deserialize, Serialize};
 
-use super::names::{holder_field, instance_label, is_number, split_at_last_colon};
+use super::names::{instance_label, open};
 use crate::text::identity::{digest, escape};
 
 /// Maximum number of items of a list that are shown.
@@ -26,125 +27,20 @@ pub struct Said {
     pub reply: Vec<String>,
 }
 
-/// Formats `command`, which was sent about the task `spec`, and its reply. The fuzz target
-/// `outputs` calls it too.
-pub fn said(spec: &TaskSpec, command: &Command, reply: Option<&Reply>) -> Said {
-    let words: Vec<&[u8]> = command.args.iter().map(Vec::as_slice).collect();
-    let kind = kind(spec, &words);
-    let lines = reply.map(|reply| lines(&shown(kind, spec, &words, reply))).unwrap_or_default();
-    Said { command: command_line(kind, spec, &words), reply: lines }
+/// Formats what was asked about the task `spec`, and the reply. The fuzz target `outputs` calls it
+/// too.
+pub fn said(spec: &TaskSpec, ask: &Ask, reply: Option<&Reply>) -> Said {
+    let reply = reply.map(|reply| lines(&shown(spec, ask, reply))).unwrap_or_default();
+    Said { command: command_line(spec, ask), reply }
 }
 
-/// What a command reads, which determines how its reply is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// A number without identity: a count, a duration or an instant.
-    Number,
-    /// The server's clock.
-    Clock,
-    /// The fields of Redisson's lock.
-    Holders,
-    /// Which of the readers' own keys exist; their names contain the thread.
-    Readers,
-    /// The counter that grows with each hold.
-    FencingToken,
-    /// The number of subscribers that wait for a release.
-    Listeners,
-    /// Text that users write for display: a switch, a pause.
-    Text,
-    /// A scan of such text.
-    Texts,
-    /// Instances and their claims.
-    Claims,
-    /// Instances and their hosts.
-    Hosts,
-    /// The type of a key.
-    Type,
-    /// Arbitrary bytes under a configured key.
-    Bytes,
-    /// An unknown command.
-    Other,
-}
-
-fn kind(spec: &TaskSpec, words: &[&[u8]]) -> Kind {
-    let is_lock = |key: &[u8]| key == spec.lock.key;
-    match words {
-        [b"TIME"] => Kind::Clock,
-        [b"PEXPIRETIME" | b"PTTL", key] if is_lock(key) => Kind::Number,
-        [b"HSCAN", key, ..] => scan_kind(spec, key),
-        [b"SSCAN", key, ..]
-            if !is_lock(key)
-                && matches!(source(spec), Some(WantedSource::Set(set)) if set == key) =>
-        {
-            Kind::Texts
-        }
-        [b"GETRANGE", key, ..] => text_kind(spec, key),
-        [b"EXISTS", key] if is_switch(spec, key) => Kind::Number,
-        [b"EXISTS", ..] => Kind::Readers,
-        [b"STRLEN" | b"LLEN" | b"SCARD" | b"ZCARD" | b"XLEN", _] => Kind::Number,
-        [b"HGET", key, _] if is_progress(spec, key) => Kind::Bytes,
-        [b"TYPE", key] if is_progress(spec, key) => Kind::Type,
-        [b"PUBSUB", b"NUMSUB" | b"SHARDNUMSUB", ..] => Kind::Listeners,
-        _ => Kind::Other,
-    }
-}
-
-/// If a key is configured for several purposes, the most secret one counts.
-fn scan_kind(spec: &TaskSpec, key: &[u8]) -> Kind {
-    let wanted = matches!(source(spec), Some(WantedSource::Hash(hash)) if hash == key);
-    match spec.lock.scheme {
-        _ if key != spec.lock.key => {}
-        SchemeKind::Redisson => return Kind::Holders,
-        SchemeKind::String => return Kind::Bytes,
-    }
-    if spec.claims.as_ref().is_some_and(|claims| claims.key == key) {
-        Kind::Claims
-    } else if spec.hosts.as_deref() == Some(key) {
-        Kind::Hosts
-    } else if wanted {
-        Kind::Texts
-    } else {
-        Kind::Bytes
-    }
-}
-
-fn text_kind(spec: &TaskSpec, key: &[u8]) -> Kind {
-    let is_text = spec.paused_until.as_deref() == Some(key) || is_switch(spec, key);
-    match spec.lock.scheme {
-        _ if key == spec.lock.key || is_progress(spec, key) => Kind::Bytes,
-        SchemeKind::Redisson if key.starts_with(b"redisson_lock_token:") => Kind::FencingToken,
-        _ if is_text => Kind::Text,
-        _ => Kind::Bytes,
-    }
-}
-
-fn source(spec: &TaskSpec) -> Option<&WantedSource> {
-    spec.wanted.as_ref().map(|wanted| &wanted.source)
-}
-
-fn is_switch(spec: &TaskSpec, key: &[u8]) -> bool {
-    match source(spec) {
-        Some(WantedSource::Counter(counter)) => counter == key,
-        Some(WantedSource::Keys(keys)) => keys.iter().any(|switch| switch == key),
-        _ => false,
-    }
-}
-
-fn is_progress(spec: &TaskSpec, key: &[u8]) -> bool {
-    spec.progress.as_ref().is_some_and(|progress| match &progress.source {
-        ProgressSource::HashField { key: progress, .. }
-        | ProgressSource::Key(progress)
-        | ProgressSource::Length(progress) => progress == key,
-    })
-}
-
-fn command_line(kind: Kind, spec: &TaskSpec, words: &[&[u8]]) -> String {
-    let word = |(position, word): (usize, &&[u8])| match kind {
-        Kind::Readers if position > 0 => quoted(&reader_key(spec, word)),
-        Kind::Other if position > 0 => weighed(word),
+fn command_line(spec: &TaskSpec, ask: &Ask) -> String {
+    let library = libraries::of(&spec.lock.library);
+    let word = |(position, word): (usize, &Vec<u8>)| match ask.class {
+        Class::Named if position > 0 => quoted(&open(library, true, word).unwrap_or(weighed(word))),
         _ => plain(word),
     };
-    words.iter().enumerate().map(word).collect::<Vec<_>>().join(" ")
+    ask.command.args.iter().enumerate().map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// A word of a command, quoted where a shell needs it.
@@ -160,73 +56,66 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// `{key}:<client id>:<thread>:rwlock_timeout:<n>` without the thread.
-fn reader_key(spec: &TaskSpec, word: &[u8]) -> String {
-    reader_parts(spec, word).unwrap_or_else(|| format!("({} bytes)", word.len()))
-}
-
-fn reader_parts(spec: &TaskSpec, word: &[u8]) -> Option<String> {
-    let key = spec.lock.key.as_slice();
-    let braced = [b"{".as_slice(), key, b"}"].concat();
-    let rest = word.strip_prefix(braced.as_slice()).or_else(|| word.strip_prefix(key))?;
-    let (stem, entry) = split_at_last_colon(rest.strip_prefix(b":")?)?;
-    let field = holder_field(stem.strip_suffix(b":rwlock_timeout")?)?;
-    let beginning = word.get(..word.len() - rest.len())?;
-    is_number(entry)
-        .then(|| format!("{}:{field}:rwlock_timeout:{}", escape(beginning), escape(entry)))
-}
-
 /// A reply in its displayed form.
 enum Shown {
     Line(String),
     List { items: Vec<Shown>, more: usize },
 }
 
-fn shown(kind: Kind, spec: &TaskSpec, words: &[&[u8]], reply: &Reply) -> Shown {
+fn shown(spec: &TaskSpec, ask: &Ask, reply: &Reply) -> Shown {
+    let library = libraries::of(&spec.lock.library);
+    let is_lock = ask.key() == Some(&spec.lock.key);
+    let channels = &ask.command.args;
     let scan = |item: &dyn Fn(usize, &Reply) -> String| {
         scanned(reply, item).unwrap_or_else(|| hidden(reply))
     };
-    match (kind, reply) {
+    match (ask.class, reply) {
         (_, Reply::Nil) => line("(nil)"),
         // An error may quote the words of the command.
-        (Kind::Readers | Kind::Other, Reply::Error(error)) => {
-            Shown::Line(format!("(error) {}", escape(&error.code)))
-        }
+        (Class::Named, Reply::Error(_)) => hidden(reply),
         (_, Reply::Error(error)) => Shown::Line(
             format!("(error) {} {}", escape(&error.code), escape(&error.detail))
                 .trim_end()
                 .to_owned(),
         ),
-        (Kind::Number | Kind::Readers, Reply::Int(number)) => {
+        (Class::Number | Class::Named, Reply::Int(number)) => {
             Shown::Line(format!("(integer) {number}"))
         }
-        (Kind::FencingToken, Reply::Bytes(bytes)) if is_number(bytes) || bytes.is_empty() => {
-            text(bytes)
-        }
-        (Kind::Type, Reply::Bytes(bytes))
+        (Class::Holders, Reply::Bytes(bytes)) => Shown::Line(value_word(library, false, bytes)),
+        (Class::Holders, _) => scan(&|position, item| match item.as_bytes() {
+            Some(bytes) => value_word(library, position.is_multiple_of(2), bytes),
+            None => weighed_reply(item),
+        }),
+        // The value of the lock is a secret, whatever else its key is configured for.
+        _ if is_lock => hidden(reply),
+        (Class::Digits, Reply::Bytes(bytes)) if is_number(bytes) || bytes.is_empty() => text(bytes),
+        (Class::Type, Reply::Bytes(bytes))
             if TYPES.contains(&bytes.as_slice()) || bytes == b"none" =>
         {
             text(bytes)
         }
-        (Kind::Text, Reply::Bytes(bytes)) => text(bytes),
-        (Kind::Clock, Reply::Array(items)) => list(items, &|_, item| match item {
+        (Class::Text, Reply::Bytes(bytes)) => text(bytes),
+        (Class::Clock, Reply::Array(items)) => list(items, &|_, item| match item {
             Reply::Bytes(bytes) if is_number(bytes) => in_quotes(bytes),
             Reply::Int(number) => format!("(integer) {number}"),
             other => weighed_reply(other),
         }),
-        (Kind::Listeners, Reply::Array(items)) => list(items, &|_, item| match item {
-            Reply::Bytes(channel) if words.contains(&channel.as_slice()) => in_quotes(channel),
+        (Class::Listeners, Reply::Array(items)) => list(items, &|_, item| match item {
+            Reply::Bytes(channel) if channels.contains(channel) => in_quotes(channel),
             Reply::Int(number) => format!("(integer) {number}"),
             other => weighed_reply(other),
         }),
-        (Kind::Texts, _) => {
+        (Class::Texts, _) => {
             scan(&|_, item| item.as_bytes().map_or_else(|| weighed_reply(item), in_quotes))
         }
-        (Kind::Claims, _) => scan(&|position, item| instances(spec, position, item, &weighed)),
-        (Kind::Hosts, _) => scan(&|position, item| instances(spec, position, item, &in_quotes)),
-        (Kind::Holders, _) => scan(&holders),
+        (Class::Claims, _) => scan(&|position, item| instances(spec, position, item, &weighed)),
+        (Class::Hosts, _) => scan(&|position, item| instances(spec, position, item, &in_quotes)),
         _ => hidden(reply),
     }
+}
+
+fn value_word(library: &dyn Library, is_name: bool, word: &[u8]) -> String {
+    open(library, is_name, word).map_or_else(|| weighed(word), |open| framed(&open))
 }
 
 /// The reply to a scan: its cursor, and its items formatted by `item` with their position.
@@ -245,19 +134,6 @@ fn list(items: &[Reply], item: &dyn Fn(usize, &Reply) -> String) -> Shown {
     Shown::List { items: shown.collect(), more: items.len().saturating_sub(ITEMS_MAX) }
 }
 
-/// Formats the fields and values of Redisson's lock, which alternate.
-fn holders(position: usize, item: &Reply) -> String {
-    let Some(bytes) = item.as_bytes() else { return weighed_reply(item) };
-    let is_field = position.is_multiple_of(2);
-    match bytes {
-        b"mode" if is_field => in_quotes(bytes),
-        b"read" | b"write" if !is_field => in_quotes(bytes),
-        _ if is_field => holder_field(bytes).map_or_else(|| weighed(bytes), |field| framed(&field)),
-        _ if is_number(bytes) => in_quotes(bytes),
-        _ => weighed(bytes),
-    }
-}
-
 /// Formats instances and values, which alternate.
 fn instances(
     spec: &TaskSpec,
@@ -267,7 +143,7 @@ fn instances(
 ) -> String {
     match item.as_bytes() {
         Some(bytes) if position.is_multiple_of(2) => {
-            framed(&instance_label(spec, &scheme::of(spec.lock.scheme).instance(bytes)))
+            framed(&instance_label(spec, &libraries::of(&spec.lock.library).instance(bytes)))
         }
         Some(bytes) => value(bytes),
         None => weighed_reply(item),
@@ -337,6 +213,11 @@ fn lines(shown: &Shown) -> Vec<String> {
     }
     all.extend((more > 0).then(|| format!("… {more} more")));
     all
+}
+
+fn is_number(bytes: &[u8]) -> bool {
+    let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
+    !digits.is_empty() && digits.len() <= 20 && digits.iter().all(u8::is_ascii_digit)
 }
 
 #[cfg(test)]

@@ -9,10 +9,9 @@ use std::time::Duration;
 use lockwatch::commands::acl::{ServerVersion, report, rules};
 use lockwatch::config::{Config, PasswordSource};
 use lockwatch_judge::spec::{ClaimsSpec, TaskSpec, WantedSpec};
-use lockwatch_judge::spec::{
-    Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, WantedSource,
-};
+use lockwatch_judge::spec::{Codec, ProgressSource, ProgressSpec, RedisIndex, WantedSource};
 use lockwatch_watch::redis::accept::{self, Caps, RoleCheck};
+use lockwatch_watch::redis::libraries;
 use lockwatch_watch::redis::read::{Scope, TaskRead};
 use lockwatch_watch::redis::topology::{cluster, sentinel};
 use redis::{Connection, ErrorKind, RedisError, ServerErrorKind, Value};
@@ -75,7 +74,7 @@ fn task(index: usize, lock_key: &[u8]) -> TaskSpec {
         ..TaskSpec::new(
             &format!("task {index}"),
             RedisIndex(0),
-            LockSpec::new(lock_key, SchemeKind::ALL[index % 2]),
+            libraries::lock(lock_key, libraries::ALL[index % libraries::ALL.len()].name()),
         )
     }
 }
@@ -89,7 +88,7 @@ fn config(tasks: Vec<TaskSpec>) -> Config {
     config
 }
 
-/// Nine tasks: with and without each scheme, every kind of switch and of progress.
+/// Nine tasks: with and without each library, every kind of switch and of progress.
 fn hostile_config() -> Config {
     let tasks = LOCK_KEYS.iter().enumerate().flat_map(|(index, key)| {
         let mut other = task(index + 1, &[key, b"2".as_slice()].concat());
@@ -119,7 +118,7 @@ fn commands_of(task: &Arc<TaskSpec>) -> Vec<Words> {
     // its type.
     let mut send = |line: &[&[u8]]| all.push(words(line));
     let key = task.lock.key.as_slice();
-    if task.lock.scheme == SchemeKind::Redisson {
+    if task.lock.library.as_str() == "redisson" {
         let braced = if key.contains(&b'{') { key.to_vec() } else { [b"{", key, b"}"].concat() };
         let reader = b":0e4bd6f2-9d3f-4f5e-8c5b-6f0e2b8f7a11:57:rwlock_timeout:1";
         send(&[b"EXISTS", &[&braced, reader.as_slice()].concat()]);

@@ -16,9 +16,9 @@ use lockwatch::config::{
     AllowedHost, ClusterConfig, Config, HostPort, Login, PasswordSource, Peers, SentinelConfig,
     Servers, SingleLock,
 };
-use lockwatch_judge::spec::{Codec, ProgressSource, RedisIndex, SchemeKind, WantedSource};
-use lockwatch_watch::redis::RedisKind;
+use lockwatch_judge::spec::{Codec, ProgressSource, RedisIndex, WantedSource};
 use lockwatch_watch::redis::topology::Announced;
+use lockwatch_watch::redis::{RedisKind, libraries};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -59,6 +59,7 @@ fn good_files_load() {
 fn bad_files_give_exactly_their_message() {
     let bless = std::env::var_os("BLESS").is_some();
     let files = fixtures("bad");
+    let libraries = libraries::names().collect::<Vec<_>>().join(", ");
     assert!(files.len() >= 30);
     let mut wrong = Vec::new();
     for file in files {
@@ -67,7 +68,7 @@ fn bad_files_give_exactly_their_message() {
             continue;
         };
         let expected_file = file.with_extension("txt");
-        let message = message + "\n";
+        let message = message.replace(&libraries, "(the libraries)") + "\n";
         if bless {
             fs::write(&expected_file, &message).unwrap();
         }
@@ -232,7 +233,7 @@ fn the_complete_example_means_what_it_says() {
         (inbound.redis, leader.redis, retired.redis),
         (RedisIndex(3), RedisIndex(2), RedisIndex(4))
     );
-    assert_eq!((nightly.redis, nightly.lock.scheme), (RedisIndex(1), SchemeKind::String));
+    assert_eq!((nightly.redis, nightly.lock.library.as_str()), (RedisIndex(1), "string"));
     assert_eq!(nightly.lock.key, b"nightly\xff");
     assert_eq!(
         nightly.progress.as_ref().unwrap().source,
@@ -252,7 +253,7 @@ fn left_out_fields_have_their_defaults() {
     let task = &config.tasks[0];
     assert_eq!((task.grace_ms, task.settle_ms, task.wind_down_ms), (20_000, 5_000, 30_000));
     assert_eq!((task.blind_after_ms, task.max_hold_ms), (60_000, None));
-    assert_eq!((task.lock.scheme, task.lock.lease_ms), (SchemeKind::Redisson, None));
+    assert_eq!((task.lock.library.as_str(), task.lock.lease_ms), ("redisson", None));
     assert!(
         task.wanted.is_none()
             && task.progress.is_none()
@@ -474,7 +475,7 @@ fn single(change: impl FnOnce(&mut SingleLock)) -> Result<Config, String> {
     let mut lock = SingleLock {
         redis_url: "redis://127.0.0.1:6379".to_owned(),
         key: b"outbound:lock".to_vec(),
-        scheme: SchemeKind::Redisson,
+        library: "redisson",
         name: None,
         username: None,
         password: None,
@@ -531,6 +532,9 @@ fn every_field_is_in_the_complete_example_and_in_the_documentation() {
     for block in documentation.split("```yaml\n").skip(1) {
         let yaml = block.split("```").next().unwrap();
         Config::parse(yaml, Path::new("docs/configuration.md")).unwrap();
+    }
+    for library in libraries::names() {
+        assert!(documentation.contains(&format!("\n| `{library}` | ")), "{library}");
     }
     for block in BLOCKS {
         for field in block.fields {

@@ -9,7 +9,6 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use lockwatch::config::Config;
-use lockwatch_judge::spec::SchemeKind;
 
 use crate::support::agent::{Agent, program};
 use crate::support::cluster::Cluster;
@@ -219,8 +218,8 @@ fn with_the_configuration_that_it_prints_the_agent_is_right() {
     let redissons = ["fair", "fenced", "plain:lock", "quick", "read", "shared", "write"];
     for task in &config.tasks {
         let is_redisson = redissons.contains(&std::str::from_utf8(&task.lock.key).unwrap());
-        let scheme = if is_redisson { SchemeKind::Redisson } else { SchemeKind::String };
-        assert_eq!((task.lock.scheme, task.lock.lease_ms), (scheme, None), "{}", task.name);
+        let library = task.lock.library.as_str();
+        assert_eq!((library == "redisson", task.lock.lease_ms), (is_redisson, None), "{library}");
     }
     // Kinds, holders and leases are detected; tokens stay secret.
     let learned =

@@ -10,18 +10,17 @@ use lockwatch_judge::reading::{
 };
 use lockwatch_judge::snapshot::{RedisView, Snapshot};
 use lockwatch_judge::spec::{
-    LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
+    LockSpec, RedisIndex, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{Mono, ServerTime};
-use lockwatch_watch::redis::RedisKind;
+use lockwatch_watch::redis::{RedisKind, libraries};
 
 /// A task whose lock has been held for a minute, and is renewed every ten seconds.
 fn held(wanted: Option<WantedSource>) -> Snapshot {
     let wanted =
         wanted.map(|source| WantedSpec { source, codec: lockwatch_judge::spec::Codec::Raw });
-    let lock =
-        LockSpec { renew_every_ms: Some(10_000), ..LockSpec::new(b"lock", SchemeKind::Redisson) };
+    let lock = LockSpec { renew_every_ms: Some(10_000), ..libraries::lock(b"lock", "redisson") };
     let task =
         TaskSpec { wanted, max_hold_ms: Some(1_000), ..TaskSpec::new("task", RedisIndex(0), lock) };
     let redises = vec![RedisKind::Standalone.store("main", &["a:6379"])];

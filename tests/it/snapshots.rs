@@ -12,12 +12,11 @@ use lockwatch_judge::snapshot::{
     SwitchView, TaskView, Totals, WitnessView,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, TaskSpec,
-    WantedSource, WantedSpec,
+    ClaimsSpec, Codec, ProgressSource, ProgressSpec, RedisIndex, TaskSpec, WantedSource, WantedSpec,
 };
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 use lockwatch_judge::verdict::{LockFact, Rule, Verdict, Wanted};
-use lockwatch_watch::redis::RedisKind;
+use lockwatch_watch::redis::{RedisKind, libraries};
 
 /// The agent's wall clock in all these snapshots.
 pub(crate) const WALL: AgentWall = AgentWall(1_800_000_000_123);
@@ -199,7 +198,7 @@ pub(crate) fn new_task(name: &str) -> TaskView {
         spec: Arc::new(TaskSpec::new(
             name,
             RedisIndex(0),
-            LockSpec::new(format!("{name}:lock").as_bytes(), SchemeKind::Redisson),
+            libraries::lock(format!("{name}:lock").as_bytes(), "redisson"),
         )),
         redis: "main".into(),
         verdict: Verdict::Unknown,

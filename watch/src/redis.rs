@@ -1,26 +1,29 @@
 //! Redis: standalone, replicated, with Sentinels, or a cluster.
 //!
 //! ```text
-//! spec ──> read (which commands to send) ──> accept (may these replies be believed?) ──> scheme / wanted / codec (decode)
+//! spec ──> read (what is asked, of libraries and parts) ──> accept (may these replies be believed?)
+//!      ──> read (what they say)
 //! ```
 
 pub mod accept;
+pub mod ask;
 mod authority;
 pub mod batch;
 pub mod codec;
 pub mod driver;
 pub mod handshake;
 mod kind;
+pub mod libraries;
 mod link;
 mod node;
 mod out;
 mod pace;
-mod pause;
+mod parts;
 mod plan;
 pub mod read;
+mod replies;
 pub mod reply;
 pub mod schedule;
-pub mod scheme;
 pub mod store;
 pub mod tasks;
 #[cfg(test)]
@@ -28,7 +31,6 @@ mod testing;
 pub mod topology;
 mod tracking;
 pub mod wake_ups;
-pub mod wanted;
 pub mod watcher;
 
 pub use kind::RedisKind;

@@ -7,12 +7,12 @@ use lockwatch_judge::reading::{
     SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, TaskSpec,
-    WantedSource, WantedSpec,
+    ClaimsSpec, Codec, ProgressSource, ProgressSpec, RedisIndex, TaskSpec, WantedSource, WantedSpec,
 };
 use lockwatch_judge::time::ServerTime;
 use lockwatch_watch::redis::accept::{Caps, RoleCheck};
-use lockwatch_watch::redis::read::{Round, Scope, TaskRead};
+use lockwatch_watch::redis::libraries;
+use lockwatch_watch::redis::read::{Round, Scope, TaskRead, keys_beside};
 use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
 
 #[path = "read/switches.rs"]
@@ -26,8 +26,8 @@ const A: &str = "285475da-9152-4c83-822a-67ee2f116a79:42";
 const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
 const OLD: Caps = Caps { pexpiretime: false, ..CAPS };
 
-fn spec(scheme: SchemeKind) -> TaskSpec {
-    TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"job", scheme))
+fn spec(library: &str) -> TaskSpec {
+    TaskSpec::new("outbound", RedisIndex(0), libraries::lock(b"job", library))
 }
 
 fn wanted(source: WantedSource) -> Option<WantedSpec> {
@@ -77,7 +77,7 @@ fn read(spec: TaskSpec, caps: Caps, rounds: &[Vec<Reply>]) -> TaskReading {
 /// next round.
 fn glance(caps: Caps, known: &TaskReading, replies: &[Reply]) -> Option<TaskReading> {
     let LockReading::Held(held) = &known.lock else { panic!("{known:?}") };
-    let read = TaskRead::new(Arc::new(spec(SchemeKind::Redisson)), caps, false, Scope::ALL);
+    let read = TaskRead::new(Arc::new(spec("redisson")), caps, false, Scope::ALL);
     let read = read.glancing_at(held);
     let mut commands: Vec<Command> = Vec::new();
     read.commands(&mut commands);
@@ -103,10 +103,10 @@ fn held(reading: &TaskReading) -> (Mode, usize, u32, Deadline) {
 #[test]
 fn value_and_deadline_that_agree_are_one_reading() {
     let _rule = rule("4 bracket");
-    let reading = read(spec(SchemeKind::Redisson), CAPS, &[lock(30_000, &[A, "1"])]);
+    let reading = read(spec("redisson"), CAPS, &[lock(30_000, &[A, "1"])]);
     assert_eq!(held(&reading), (Mode::Exclusive, 1, 0, Deadline::At(ServerTime(30_000))));
-    assert_eq!(read(spec(SchemeKind::Redisson), CAPS, &[free()]).lock, LockReading::Free);
-    let reading = read(spec(SchemeKind::Redisson), CAPS, &[lock(-1, &[A, "1"])]);
+    assert_eq!(read(spec("redisson"), CAPS, &[free()]).lock, LockReading::Free);
+    let reading = read(spec("redisson"), CAPS, &[lock(-1, &[A, "1"])]);
     assert_eq!(held(&reading).3, Deadline::Never);
 }
 
@@ -115,21 +115,20 @@ fn a_torn_bracket_is_read_again_once_and_then_lacks_only_the_deadline() {
     let _rule = rule("4 bracket");
     let torn = vec![Reply::Int(30_000), scan(&[A, "1"]), Reply::Int(31_000)];
     let calm = lock(31_000, &[A, "1"]);
-    let reading = read(spec(SchemeKind::Redisson), CAPS, &[torn.clone(), calm]);
+    let reading = read(spec("redisson"), CAPS, &[torn.clone(), calm]);
     assert_eq!(held(&reading).3, Deadline::At(ServerTime(31_000)));
-    let reading = read(spec(SchemeKind::Redisson), CAPS, &[torn.clone(), torn]);
+    let reading = read(spec("redisson"), CAPS, &[torn.clone(), torn]);
     assert_eq!(held(&reading), (Mode::Exclusive, 1, 0, Deadline::Torn));
     let released_within = vec![Reply::Int(30_000), scan(&[]), Reply::Int(-2)];
-    let reading =
-        read(spec(SchemeKind::Redisson), CAPS, &[released_within.clone(), released_within]);
+    let reading = read(spec("redisson"), CAPS, &[released_within.clone(), released_within]);
     assert_eq!(reading.lock, LockReading::Free);
     let taken_within = vec![Reply::Int(-2), scan(&[A, "1"]), Reply::Int(30_000)];
-    let reading = read(spec(SchemeKind::Redisson), CAPS, &[taken_within.clone(), taken_within]);
+    let reading = read(spec("redisson"), CAPS, &[taken_within.clone(), taken_within]);
     assert_eq!(held(&reading).3, Deadline::Torn);
     // A deadline may belong to the holder before, which has none, or vice versa.
     for (before, after) in [(30_000, -1), (-1, 30_000), (-2, -1)] {
         let within = vec![Reply::Int(before), scan(&[A, "1"]), Reply::Int(after)];
-        let reading = read(spec(SchemeKind::Redisson), CAPS, &[within.clone(), within]);
+        let reading = read(spec("redisson"), CAPS, &[within.clone(), within]);
         assert_eq!(held(&reading).3, Deadline::Torn, "{before}, then {after}");
     }
 }
@@ -137,7 +136,7 @@ fn a_torn_bracket_is_read_again_once_and_then_lacks_only_the_deadline() {
 #[test]
 fn a_deadline_that_did_not_move_is_the_same_hold_and_any_other_answer_is_read_whole() {
     let _rule = rule("4 bracket");
-    let known = read(spec(SchemeKind::Redisson), CAPS, &[lock(30_000, &[A, "1"])]);
+    let known = read(spec("redisson"), CAPS, &[lock(30_000, &[A, "1"])]);
     assert_eq!(glance(CAPS, &known, &[Reply::Int(30_000)]).as_ref(), Some(&known));
     for other in [
         Reply::Int(30_001),
@@ -157,19 +156,18 @@ fn a_deadline_that_did_not_move_is_the_same_hold_and_any_other_answer_is_read_wh
 fn where_a_deadline_tells_no_holder_everything_is_read() {
     let _rule = rule("4 bracket");
     let old = [Reply::Array(vec![Reply::Int(100), Reply::Int(0)]), Reply::Int(30_000)];
-    let known = read(spec(SchemeKind::Redisson), CAPS, &[lock(130_000, &[A, "1"])]);
+    let known = read(spec("redisson"), CAPS, &[lock(130_000, &[A, "1"])]);
     let whole = [&old[..], &[scan(&[A, "1"])], &old].concat();
     assert_eq!(glance(OLD, &known, &whole).as_ref(), Some(&known));
-    let persistent = read(spec(SchemeKind::Redisson), CAPS, &[lock(-1, &[A, "1"])]);
+    let persistent = read(spec("redisson"), CAPS, &[lock(-1, &[A, "1"])]);
     assert_eq!(glance(CAPS, &persistent, &lock(-1, &[A, "1"])), Some(persistent.clone()));
 }
 
 #[test]
 fn waiters_are_asked_for_beside_a_glance_too() {
-    let known = read(spec(SchemeKind::Redisson), CAPS, &[lock(30_000, &[A, "1"])]);
+    let known = read(spec("redisson"), CAPS, &[lock(30_000, &[A, "1"])]);
     let LockReading::Held(held) = &known.lock else { panic!("{known:?}") };
-    let task = TaskRead::new(Arc::new(spec(SchemeKind::Redisson)), CAPS, true, Scope::ALL)
-        .glancing_at(held);
+    let task = TaskRead::new(Arc::new(spec("redisson")), CAPS, true, Scope::ALL).glancing_at(held);
     let mut commands: Vec<Command> = Vec::new();
     task.commands(&mut commands);
     let names: Vec<&[u8]> = commands.iter().map(|command| &*command.args[0]).collect();
@@ -196,8 +194,8 @@ fn waiters_are_asked_for_beside_a_glance_too() {
 fn a_glance_beside_a_length_is_followed_by_a_whole_reading() {
     let progress =
         ProgressSpec { source: ProgressSource::Length(b"queue".to_vec()), stale_after_ms: 60_000 };
-    let spec = Arc::new(TaskSpec { progress: Some(progress), ..spec(SchemeKind::Redisson) });
-    let known = read(self::spec(SchemeKind::Redisson), CAPS, &[lock(30_000, &[A, "1"])]);
+    let spec = Arc::new(TaskSpec { progress: Some(progress), ..spec("redisson") });
+    let known = read(self::spec("redisson"), CAPS, &[lock(30_000, &[A, "1"])]);
     let LockReading::Held(held) = &known.lock else { panic!("{known:?}") };
     let task = TaskRead::new(spec, CAPS, false, Scope::ALL).glancing_at(held);
     let Round::Again(task) = task.decode(&[Reply::Int(30_000), text("list")]) else {
@@ -227,19 +225,16 @@ fn without_pexpiretime_two_milliseconds_of_difference_are_one_deadline() {
             Reply::Int(second_left),
         ]
     };
-    let reading = read(spec(SchemeKind::Redisson), OLD, &[bracket(30_000, 1_000, 30_001)]);
+    let reading = read(spec("redisson"), OLD, &[bracket(30_000, 1_000, 30_001)]);
     assert_eq!(held(&reading).3, Deadline::At(ServerTime(130_002)));
-    let reading = read(spec(SchemeKind::Redisson), OLD, &[bracket(30_002, 2_000, 29_998)]);
+    let reading = read(spec("redisson"), OLD, &[bracket(30_002, 2_000, 29_998)]);
     assert_eq!(held(&reading).3, Deadline::At(ServerTime(130_002)), "the later one is less wrong");
     let torn = [bracket(30_000, 1_000, 30_002), bracket(30_000, 1_000, 29_999)];
-    assert_eq!(
-        held(&read(spec(SchemeKind::Redisson), OLD, &torn)).3,
-        Deadline::At(ServerTime(130_000))
-    );
+    assert_eq!(held(&read(spec("redisson"), OLD, &torn)).3, Deadline::At(ServerTime(130_000)));
     // 27 ms per command: the remaining time is always read that much later than the clock, so the
     // computed deadline is too early.
     let slow = || bracket(29_973, 54_000, 29_919);
-    let reading = read(spec(SchemeKind::Redisson), OLD, &[slow(), slow()]);
+    let reading = read(spec("redisson"), OLD, &[slow(), slow()]);
     assert_eq!(held(&reading).3, Deadline::Torn, "nobody can tell by how much");
 }
 
@@ -252,22 +247,16 @@ fn a_refusal_concerns_this_task_only_and_keeps_its_reason() {
         ("LOADING", Unknown::Loading),
     ] {
         let replies = vec![Reply::Int(30_000), error(code), Reply::Int(30_000)];
-        assert_eq!(
-            read(spec(SchemeKind::Redisson), CAPS, &[replies]).lock,
-            LockReading::Unknown(why)
-        );
+        assert_eq!(read(spec("redisson"), CAPS, &[replies]).lock, LockReading::Unknown(why));
         let replies = vec![error(code), scan(&[]), error(code)];
-        assert_eq!(
-            read(spec(SchemeKind::Redisson), CAPS, &[replies]).lock,
-            LockReading::Unknown(why)
-        );
+        assert_eq!(read(spec("redisson"), CAPS, &[replies]).lock, LockReading::Unknown(why));
     }
 }
 
 #[test]
 fn a_missing_reply_is_never_a_free_lock() {
     let _rule = rule("1 evidence");
-    let task = TaskRead::new(Arc::new(spec(SchemeKind::Redisson)), CAPS, false, Scope::ALL);
+    let task = TaskRead::new(Arc::new(spec("redisson")), CAPS, false, Scope::ALL);
     match task.decode(&[]) {
         Round::Done(reading) => assert_eq!(reading.lock, LockReading::Unknown(Unknown::Protocol)),
         Round::Again(_) => panic!("asks again"),
@@ -278,9 +267,9 @@ fn a_missing_reply_is_never_a_free_lock() {
 fn a_token_may_be_empty_but_not_absent() {
     let bracket =
         |deadline: i64, token: &str| vec![Reply::Int(deadline), text(token), Reply::Int(deadline)];
-    assert_eq!(read(spec(SchemeKind::String), CAPS, &[bracket(-2, "")]).lock, LockReading::Free);
-    assert_eq!(held(&read(spec(SchemeKind::String), CAPS, &[bracket(9_000, "")])).1, 1);
-    assert_eq!(held(&read(spec(SchemeKind::String), CAPS, &[bracket(9_000, "t")])).1, 1);
+    assert_eq!(read(spec("string"), CAPS, &[bracket(-2, "")]).lock, LockReading::Free);
+    assert_eq!(held(&read(spec("string"), CAPS, &[bracket(9_000, "")])).1, 1);
+    assert_eq!(held(&read(spec("string"), CAPS, &[bracket(9_000, "t")])).1, 1);
 }
 
 /// `GETRANGE` gives the same reply for an absent key and an empty value. A lock taken or handed
@@ -291,7 +280,7 @@ fn a_token_that_was_read_between_two_holds_is_nobodys() {
     let taken_within = vec![Reply::Int(-2), text(""), Reply::Int(30_000)];
     let handed_over_within = vec![Reply::Int(20_000), text(""), Reply::Int(30_000)];
     for torn in [taken_within, handed_over_within] {
-        let reading = read(spec(SchemeKind::String), CAPS, &[torn.clone(), torn]);
+        let reading = read(spec("string"), CAPS, &[torn.clone(), torn]);
         assert_eq!(reading.lock, LockReading::Free);
     }
 }
@@ -302,11 +291,11 @@ fn dead_readers_are_ghosts() {
     // Everything is read again together with the requests that needed the first answers.
     let with = |answers: [Reply; 2]| [main.clone(), answers.to_vec()].concat();
     let living = with([Reply::Int(1), Reply::Int(0)]);
-    let reading = read(spec(SchemeKind::Redisson), CAPS, &[main.clone(), living]);
+    let reading = read(spec("redisson"), CAPS, &[main.clone(), living]);
     assert_eq!(held(&reading), (Mode::Read, 1, 1, Deadline::At(ServerTime(30_000))));
     // A refusal is no evidence against a reader.
     let refused = with([error("NOPERM"), error("NOPERM")]);
-    let reading = read(spec(SchemeKind::Redisson), CAPS, &[main.clone(), refused]);
+    let reading = read(spec("redisson"), CAPS, &[main.clone(), refused]);
     assert_eq!(held(&reading), (Mode::Read, 2, 0, Deadline::At(ServerTime(30_000))));
 }
 
@@ -315,10 +304,8 @@ fn dead_readers_are_ghosts() {
 #[test]
 fn a_second_round_reads_the_lock_again() {
     let source = ProgressSource::Length(b"q".to_vec());
-    let spec = TaskSpec {
-        progress: Some(ProgressSpec { source, stale_after_ms: 1 }),
-        ..spec(SchemeKind::Redisson)
-    };
+    let spec =
+        TaskSpec { progress: Some(ProgressSpec { source, stale_after_ms: 1 }), ..spec("redisson") };
     let first = [lock(30_000, &["a:1", "1"]), vec![text("list")]].concat();
     let second = [free(), vec![text("list"), Reply::Int(3)]].concat();
     let reading = read(spec, CAPS, &[first, second]);
@@ -332,10 +319,8 @@ fn a_second_round_reads_the_lock_again() {
 fn a_queue_that_is_gone_in_the_second_round_is_absent() {
     let _rule = rule("9 stalls");
     let source = ProgressSource::Length(b"q".to_vec());
-    let spec = TaskSpec {
-        progress: Some(ProgressSpec { source, stale_after_ms: 1 }),
-        ..spec(SchemeKind::Redisson)
-    };
+    let spec =
+        TaskSpec { progress: Some(ProgressSpec { source, stale_after_ms: 1 }), ..spec("redisson") };
     let first = [lock(30_000, &["a:1", "1"]), vec![text("list")]].concat();
     let second = [lock(30_000, &["a:1", "1"]), vec![text("none"), Reply::Int(0)]].concat();
     assert_eq!(read(spec, CAPS, &[first, second]).beside.progress, Some(ProgressReading::Absent));
@@ -344,7 +329,7 @@ fn a_queue_that_is_gone_in_the_second_round_is_absent() {
 /// They are requested only in the first round, and reported with the second.
 #[test]
 fn waiters_and_hosts_of_a_read_lock_are_told() {
-    let spec = TaskSpec { hosts: Some(b"hosts".to_vec()), ..spec(SchemeKind::Redisson) };
+    let spec = TaskSpec { hosts: Some(b"hosts".to_vec()), ..spec("redisson") };
     let main = lock(30_000, &["mode", "read", "a:1", "1"]);
     let read = TaskRead::new(Arc::new(spec), CAPS, true, Scope::ALL);
     let mut commands = Vec::new();
@@ -366,23 +351,21 @@ fn waiters_and_hosts_of_a_read_lock_are_told() {
 #[test]
 fn deadlines_beyond_all_reason_do_not_overflow() {
     for deadline in [i64::MAX, 1_000_000_000_000_000] {
-        let reading = read(spec(SchemeKind::Redisson), CAPS, &[lock(deadline, &[A, "1"])]);
+        let reading = read(spec("redisson"), CAPS, &[lock(deadline, &[A, "1"])]);
         let Deadline::At(at) = held(&reading).3 else { panic!() };
         assert!(at.0 >= 1_000_000_000_000_000);
     }
     let at = Reply::Array(vec![Reply::Int(i64::MAX / 1_000), Reply::Int(0)]);
     let replies = vec![at.clone(), Reply::Int(i64::MAX), scan(&[A, "1"]), at, Reply::Int(i64::MAX)];
-    assert!(matches!(held(&read(spec(SchemeKind::Redisson), OLD, &[replies])).3, Deadline::At(_)));
+    assert!(matches!(held(&read(spec("redisson"), OLD, &[replies])).3, Deadline::At(_)));
 }
 
 /// The reading of the progress for these parts of the rounds.
 fn progress(source: ProgressSource, parts: &[Vec<Reply>]) -> ProgressReading {
     let mut rounds: Vec<Vec<Reply>> = parts.to_vec();
     rounds.iter_mut().for_each(|round| drop(round.splice(0..0, free())));
-    let spec = TaskSpec {
-        progress: Some(ProgressSpec { source, stale_after_ms: 1 }),
-        ..spec(SchemeKind::Redisson)
-    };
+    let spec =
+        TaskSpec { progress: Some(ProgressSpec { source, stale_after_ms: 1 }), ..spec("redisson") };
     read(spec, CAPS, &rounds).beside.progress.expect("progress")
 }
 
@@ -440,10 +423,8 @@ fn progress_is_whatever_bytes_change() {
 #[test]
 fn a_status_document_in_a_string_is_read_whole() {
     let source = ProgressSource::Key(b"p".to_vec());
-    let spec = TaskSpec {
-        progress: Some(ProgressSpec { source, stale_after_ms: 1 }),
-        ..spec(SchemeKind::Redisson)
-    };
+    let spec =
+        TaskSpec { progress: Some(ProgressSpec { source, stale_after_ms: 1 }), ..spec("redisson") };
     let mut commands: Vec<Command> = Vec::new();
     TaskRead::new(Arc::new(spec), CAPS, false, Scope::ALL).commands(&mut commands);
     assert_eq!(commands.last(), Some(&Command::new(["GETRANGE", "p", "0", "16383"])));
@@ -454,7 +435,7 @@ fn a_claim_lives_whichever_of_its_bytes_change() {
     let claim = |count: u32| {
         let spec = TaskSpec {
             claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
-            ..spec(SchemeKind::Redisson)
+            ..spec("redisson")
         };
         let value = format!("{}{count:08}{}", "x".repeat(700), "y".repeat(700));
         read(spec, CAPS, &[[free(), vec![scan(&["a", &value])]].concat()]).beside.claims
@@ -465,10 +446,9 @@ fn a_claim_lives_whichever_of_its_bytes_change() {
 
 #[test]
 fn hosts_are_read_or_it_is_known_why_not() {
-    let spec = Arc::new(TaskSpec { hosts: Some(b"hosts".to_vec()), ..spec(SchemeKind::String) });
+    let spec = Arc::new(TaskSpec { hosts: Some(b"hosts".to_vec()), ..spec("string") });
     let hosts = |reply: Reply| {
-        let read =
-            TaskRead::new(Arc::clone(&spec), CAPS, true, Scope { lock: false, ..Scope::ALL });
+        let read = TaskRead::new(Arc::clone(&spec), CAPS, true, Scope::BESIDE);
         match read.decode(&[reply]) {
             Round::Done(reading) => reading.beside.hosts,
             Round::Again(_) => panic!("not done"),
@@ -494,17 +474,13 @@ fn an_instance_of_redisson_is_known_by_its_id_whatever_codec_wrote_it() {
         let spec = TaskSpec {
             claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
             hosts: Some(b"hosts".to_vec()),
-            ..spec(SchemeKind::Redisson)
+            ..spec("redisson")
         };
         let claims =
             read(spec.clone(), CAPS, &[[free(), vec![hash(text("7"))]].concat()]).beside.claims;
         assert_eq!(claims, Some(ClaimsReading::Read(vec![(ID.into(), b"7".to_vec())])), "{id:?}");
-        let hosts = TaskRead::new(
-            Arc::new(TaskSpec { claims: None, ..spec }),
-            CAPS,
-            true,
-            Scope { lock: false, ..Scope::ALL },
-        );
+        let hosts =
+            TaskRead::new(Arc::new(TaskSpec { claims: None, ..spec }), CAPS, true, Scope::BESIDE);
         let Round::Done(reading) = hosts.decode(&[hash(Reply::Bytes(b"\x03wms-\xb1".to_vec()))])
         else {
             panic!("not done")
@@ -513,7 +489,7 @@ fn an_instance_of_redisson_is_known_by_its_id_whatever_codec_wrote_it() {
     }
     let spec = TaskSpec {
         claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
-        ..spec(SchemeKind::String)
+        ..spec("string")
     };
     let claims =
         read(spec, CAPS, &[[free(), vec![scan(&["\"token\"", "7"])]].concat()]).beside.claims;
@@ -525,7 +501,7 @@ fn claims_and_pause_come_in_the_same_batch() {
     let spec = TaskSpec {
         claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
         paused_until: Some(b"pause".to_vec()),
-        ..spec(SchemeKind::Redisson)
+        ..spec("redisson")
     };
     let mut round = free();
     round.extend([scan(&["b", "2", "a", "1"]), text("1970-01-01T00:00:09Z")]);
@@ -547,7 +523,7 @@ fn each_part_that_is_asked_for_gets_its_own_answer() {
         claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
         paused_until: Some(b"pause".to_vec()),
         hosts: Some(b"hosts".to_vec()),
-        ..spec(SchemeKind::Redisson)
+        ..spec("redisson")
     });
     let answer = |command: &Command| match command
         .args
@@ -606,30 +582,37 @@ fn each_part_that_is_asked_for_gets_its_own_answer() {
             LockReading::Unknown(Unknown::NotReadYet) => false,
             other => panic!("{other:?}"),
         };
-        let parts = Scope {
-            lock: held,
-            switches: beside.switches.is_some(),
-            progress: beside.progress.is_some(),
-            claims: beside.claims.is_some(),
-            pause: beside.pause.is_some(),
-            hosts: beside.hosts.is_some(),
-        };
+        let parts = [
+            held,
+            beside.switches.is_some(),
+            beside.progress.is_some(),
+            beside.claims.is_some(),
+            beside.pause.is_some(),
+            beside.hosts.is_some(),
+        ];
         (parts, reading.extras.waiters, reading.extras.fencing_token)
     };
-    let alone = [
-        Scope { switches: true, ..Scope::NOTHING },
-        Scope { progress: true, ..Scope::NOTHING },
-        Scope { claims: true, ..Scope::NOTHING },
-        Scope { pause: true, ..Scope::NOTHING },
-        Scope { hosts: true, ..Scope::NOTHING },
+    let [lock, hosts] = [0, 5];
+    let alone = scopes(&spec).into_iter().zip(1..);
+    let alone = alone.map(|((_, scope), part)| (scope, [part].to_vec()));
+    let several = [
+        (Scope::ALL, vec![0, 1, 2, 3, 4, 5]),
+        (Scope::BESIDE, vec![1, 2, 3, 4, 5]),
+        (Scope::LOCK, vec![0]),
     ];
-    let lock = Scope { lock: true, ..Scope::NOTHING };
-    assert_eq!(Scope::LOCK, lock);
-    for scope in [Scope::ALL, Scope::BESIDE, lock].into_iter().chain(alone) {
-        let extras = if scope.lock { (Some(2), Some(5)) } else { (None, None) };
-        assert_eq!(told(scope, true), (scope, extras.0, extras.1));
-        assert_eq!(told(scope, false), (Scope { hosts: false, ..scope }, None, None));
+    for (scope, parts) in alone.chain(several) {
+        let extras = if parts.contains(&lock) { (Some(2), Some(5)) } else { (None, None) };
+        let mut expected = [0, 1, 2, 3, 4, 5].map(|part| parts.contains(&part));
+        assert_eq!(told(scope, true), (expected, extras.0, extras.1));
+        expected[hosts] = false;
+        assert_eq!(told(scope, false), (expected, None, None));
     }
+}
+
+/// Each key besides the lock's, with the scope of its part.
+fn scopes(spec: &TaskSpec) -> Vec<(String, Scope)> {
+    let text = |(key, scope)| (String::from_utf8(key).unwrap(), scope);
+    keys_beside(spec).into_iter().map(text).collect()
 }
 
 /// The keys on another server than the lock can fail separately. Then each configured part there is
@@ -646,7 +629,7 @@ fn what_cannot_be_read_where_it_lives_is_unknown() {
         }),
         claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
         paused_until: Some(b"pause".to_vec()),
-        ..spec(SchemeKind::Redisson)
+        ..spec("redisson")
     };
     let unreadable = |scope: Scope, spec: &TaskSpec| {
         let beside = scope.unreadable(spec, why);
@@ -664,17 +647,20 @@ fn what_cannot_be_read_where_it_lives_is_unknown() {
     assert_eq!(unreadable(Scope::BESIDE, &full), unreadable(Scope::ALL, &full));
     assert_eq!(unreadable(Scope::LOCK, &full), (None, None, None, None));
     let alone = |scope: Scope| unreadable(scope, &full);
-    assert_eq!(alone(Scope { switches: true, ..Scope::NOTHING }), (switches(), None, None, None));
-    assert_eq!(alone(Scope { progress: true, ..Scope::NOTHING }), (None, progress(), None, None));
-    assert_eq!(alone(Scope { claims: true, ..Scope::NOTHING }), (None, None, claims(), None));
-    assert_eq!(alone(Scope { pause: true, ..Scope::NOTHING }), (None, None, None, pause()));
+    let scopes = scopes(&full);
+    let keys: Vec<&str> = scopes.iter().map(|(key, _)| key.as_str()).collect();
+    assert_eq!(keys, ["users", "progress", "claims", "pause"]);
+    assert_eq!(alone(scopes[0].1), (switches(), None, None, None));
+    assert_eq!(alone(scopes[1].1), (None, progress(), None, None));
+    assert_eq!(alone(scopes[2].1), (None, None, claims(), None));
+    assert_eq!(alone(scopes[3].1), (None, None, None, pause()));
     assert_eq!(
-        unreadable(Scope::ALL, &spec(SchemeKind::Redisson)),
+        unreadable(Scope::ALL, &spec("redisson")),
         (None, None, None, None),
         "nothing is configured"
     );
     for always in [WantedSource::Always, WantedSource::Never] {
-        let spec = TaskSpec { wanted: wanted(always), ..spec(SchemeKind::Redisson) };
+        let spec = TaskSpec { wanted: wanted(always), ..spec("redisson") };
         assert_eq!(unreadable(Scope::ALL, &spec).0, None, "no switch is read for that");
     }
 }

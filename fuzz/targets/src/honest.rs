@@ -4,9 +4,9 @@ use lockwatch_watch::redis::reply::{Reply, ServerError};
 
 /// The server's clock in seconds.
 pub(crate) const NOW_S: i64 = 1_800_000_000;
-/// The holder of the locks of the scheme redisson.
+/// The holder of the locks of the library redisson.
 pub(crate) const HOLDER: &str = "285475da-9152-4c83-822a-67ee2f116a79:42";
-/// The token of the locks of the scheme string.
+/// The token of the locks of the library string.
 pub(crate) const TOKEN: &str = "a-token";
 
 /// The answer to one command.

@@ -22,13 +22,15 @@ use lockwatch_judge::reading::{
     ProgressReading, Switch, SwitchesReading, TaskReading,
 };
 use lockwatch_judge::spec::{
-    Codec, LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec,
-    WatchSpec,
+    Codec, RedisIndex, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
-use lockwatch_watch::redis::RedisKind;
+use lockwatch_watch::redis::accept::{Caps, RoleCheck};
+use lockwatch_watch::redis::ask::{Ask, Class};
+use lockwatch_watch::redis::read::all_asks;
 use lockwatch_watch::redis::reply::{Command, Reply};
+use lockwatch_watch::redis::{RedisKind, libraries};
 use serde_json::Value;
 
 use crate::claims::{harmless, harmless_line};
@@ -96,14 +98,11 @@ fn token(data: &[u8]) -> String {
 /// A snapshot in which two tasks have a history, and the events in it.
 pub(crate) fn world(data: &[u8]) -> (Arc<Published>, History) {
     let named = TaskSpec { labels: vec![("team".into(), escape(data).into())], ..worlds::task(0) };
-    let named = TaskSpec {
-        name: NAMES[0].into(),
-        lock: LockSpec::new(data, SchemeKind::Redisson),
-        ..named
-    };
+    let named =
+        TaskSpec { name: NAMES[0].into(), lock: libraries::lock(data, "redisson"), ..named };
     let tokened = TaskSpec {
         wanted: Some(WantedSpec { source: WantedSource::Always, codec: Codec::Raw }),
-        ..TaskSpec::new(NAMES[1], RedisIndex(0), LockSpec::new(b"tokened", SchemeKind::String))
+        ..TaskSpec::new(NAMES[1], RedisIndex(0), libraries::lock(b"tokened", "string"))
     };
     let redis = RedisKind::Standalone.store("main", &["a:1"]);
     let spec = WatchSpec {
@@ -254,29 +253,23 @@ fn check_said(data: &[u8], token: &str) -> String {
     let mut shown = String::new();
     let bytes = Reply::Bytes(data.to_vec());
     let secret = Reply::Bytes(token.as_bytes().to_vec());
-    let tokened =
-        TaskSpec::new(NAMES[1], RedisIndex(0), LockSpec::new(b"tokened", SchemeKind::String));
+    let tokened = TaskSpec::new(NAMES[1], RedisIndex(0), libraries::lock(b"tokened", "string"));
+    let caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: true };
     for spec in [worlds::task(0), worlds::task(2), worlds::task(15)] {
-        for reply in [
-            bytes.clone(),
-            Reply::Array(vec![Reply::Bytes(b"0".to_vec()), Reply::Array(vec![bytes.clone(); 4])]),
-        ] {
-            for words in [
-                &[&b"HSCAN"[..], b"users", b"0"][..],
-                &[b"HSCAN", b"claims", b"0"],
-                &[b"GETRANGE", b"pause"],
-                &[data, data],
-            ] {
-                let said = trace::said(&spec, &Command::new(words), Some(&reply));
+        let hostile = Ask::new(Class::Named, Command::new([data, data]));
+        for ask in all_asks(&spec, caps).iter().chain([&hostile]) {
+            let items = vec![bytes.clone(); 4];
+            let scan = Reply::Array(vec![Reply::Bytes(b"0".to_vec()), Reply::Array(items)]);
+            for reply in [&bytes, &scan] {
+                let said = trace::said(&spec, ask, Some(reply));
                 harmless_line(&said.command);
                 said.reply.iter().for_each(|line| harmless_line(line));
                 shown.push_str(&said.reply.join("\n"));
             }
         }
     }
-    for command in [["GETRANGE", "tokened"], ["GET", "tokened"], ["PING", "tokened"]] {
-        let said = trace::said(&tokened, &Command::new(command), Some(&secret));
-        shown.push_str(&said.reply.join("\n"));
+    for ask in all_asks(&tokened, caps) {
+        shown.push_str(&trace::said(&tokened, &ask, Some(&secret)).reply.join("\n"));
     }
     shown
 }

@@ -1,4 +1,4 @@
-//! Arbitrary replies to the commands about one task (schemes, switches, progress, claims, pauses),
+//! Arbitrary replies to the commands about one task (libraries, switches, progress, claims, pauses),
 //! and their effect on the state.
 //!
 //! Two bytes select the configuration; the rest are replies, parsed leniently.

@@ -10,7 +10,7 @@ use lockwatch::config::{Endpoint, HostPort, Login, Secret};
 use lockwatch::io::{Connection, Failure, talk_over};
 use lockwatch_judge::input::{Role, Standing};
 use lockwatch_judge::reading::LockReading;
-use lockwatch_judge::spec::{SchemeKind, TaskIndex};
+use lockwatch_judge::spec::TaskIndex;
 use lockwatch_watch::redis::accept::{Caps, RoleCheck, Timing};
 use lockwatch_watch::redis::batch::{Answer, Question};
 use lockwatch_watch::redis::driver::{self, Dial, LinkId, Manner};
@@ -164,8 +164,8 @@ impl Session {
     fn reads(&self, caps: Caps) -> Vec<(TaskIndex, TaskRead)> {
         let read = |spec, scope| TaskRead::new(spec, caps, true, scope);
         let scope = if self.standing == Standing::Decides { Scope::ALL } else { Scope::LOCK };
-        let scheme = if self.choice & 128 == 0 { SchemeKind::Redisson } else { SchemeKind::String };
-        let first = (TaskIndex(0), read(bare_task(scheme), Scope::LOCK));
+        let library = if self.choice & 128 == 0 { "redisson" } else { "string" };
+        let first = (TaskIndex(0), read(bare_task(library), Scope::LOCK));
         vec![first, (TaskIndex(1), read(Arc::new(task(self.choice)), scope))]
     }
 

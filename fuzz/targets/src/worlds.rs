@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, TaskSpec,
-    WantedSource, WantedSpec,
+    ClaimsSpec, Codec, ProgressSource, ProgressSpec, RedisIndex, TaskSpec, WantedSource, WantedSpec,
 };
 use lockwatch_watch::redis::accept::{Caps, RoleCheck};
+use lockwatch_watch::redis::libraries;
 
 /// The password of every session.
 pub(crate) const PASSWORD: &str = "p4ssw0rd-of-nobody";
 
 /// A task with every optional setting; the byte selects the variants.
 pub(crate) fn task(choice: u8) -> TaskSpec {
-    let scheme = if choice & 1 == 0 { SchemeKind::Redisson } else { SchemeKind::String };
+    let library = if choice & 1 == 0 { "redisson" } else { "string" };
     let source = match choice >> 1 & 3 {
         0 => WantedSource::Hash(b"users".to_vec()),
         1 => WantedSource::Set(b"users".to_vec()),
@@ -34,13 +34,13 @@ pub(crate) fn task(choice: u8) -> TaskSpec {
         hosts: Some(b"hosts".to_vec()),
         paused_until: Some(b"pause".to_vec()),
         max_hold_ms: Some(3_600_000),
-        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"outbound:lock", scheme))
+        ..TaskSpec::new("outbound", RedisIndex(0), libraries::lock(b"outbound:lock", library))
     }
 }
 
 /// A task with only a lock.
-pub(crate) fn bare_task(scheme: SchemeKind) -> Arc<TaskSpec> {
-    Arc::new(TaskSpec::new("bare", RedisIndex(0), LockSpec::new(b"bare:lock", scheme)))
+pub(crate) fn bare_task(library: &str) -> Arc<TaskSpec> {
+    Arc::new(TaskSpec::new("bare", RedisIndex(0), libraries::lock(b"bare:lock", library)))
 }
 
 /// The capabilities of a server, selected by the byte.

@@ -574,7 +574,6 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::spec::SchemeKind;
 
     const RESTARTED: Delta = Delta {
         restarted: true,
@@ -589,7 +588,7 @@ mod tests {
     };
 
     fn lock() -> Lock {
-        Lock::new(&LockSpec::new(b"lock", SchemeKind::Redisson))
+        Lock::new(&LockSpec::new(b"lock", "redisson"))
     }
 
     /// A reading at `at` that shows a holder with a lease until 60 s, when `offset` bytes had been
@@ -708,7 +707,8 @@ mod tests {
     fn what_comes_after_the_request_is_not_overdue() {
         let mut lock = Lock::new(&LockSpec {
             lease_ms: Some(30_000),
-            ..LockSpec::new(b"lock", SchemeKind::Redisson)
+            renewals_per_lease: Some(3),
+            ..LockSpec::new(b"lock", "redisson")
         });
         let mut overdue_ms = |sent: u64, took: i64, deadline: i64| {
             let first = ServerTime(i64::try_from(sent).unwrap());

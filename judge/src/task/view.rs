@@ -123,7 +123,7 @@ mod tests {
     use crate::evidence::Origin;
     use crate::input::{Attestation, Standing};
     use crate::reading::{Beside, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading};
-    use crate::spec::{Authority, LockSpec, RedisIndex, SchemeKind, TaskSpec};
+    use crate::spec::{Authority, LockSpec, RedisIndex, TaskSpec};
     use crate::task::{Accepted, Log};
     use crate::time::ServerTime;
 
@@ -131,8 +131,7 @@ mod tests {
     /// changed.
     #[test]
     fn a_host_that_is_renamed_is_shown_also_of_a_hold_that_did_not_change() {
-        let spec =
-            TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+        let spec = TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", "redisson"));
         let with_hosts = Arc::new(TaskSpec { hosts: Some(b"hosts".to_vec()), ..spec.clone() });
         let mut task = Task::new(with_hosts, "main".into(), Mono(0));
         let holders =

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisSpec, SchemeKind,
-    TaskSpec, WantedSource, WantedSpec, WatchSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisSpec, TaskSpec,
+    WantedSource, WantedSpec, WatchSpec,
 };
-use lockwatch_watch::redis::RedisKind;
+use lockwatch_watch::redis::{RedisKind, libraries};
 
 use super::text::duration;
 
@@ -20,7 +20,7 @@ pub(crate) struct Setup {
     present: bool,
     neighbour: bool,
     key: String,
-    scheme: SchemeKind,
+    library: &'static str,
     wanted: Option<WantedSource>,
     lease_ms: Option<u64>,
     renew_every_ms: Option<u64>,
@@ -47,7 +47,7 @@ impl Default for Setup {
             present: true,
             neighbour: false,
             key: "outbound:lock".to_owned(),
-            scheme: SchemeKind::Redisson,
+            library: "redisson",
             wanted: Some(WantedSource::Hash(b"outbound:users".to_vec())),
             lease_ms: None,
             renew_every_ms: None,
@@ -77,7 +77,7 @@ impl Setup {
             "task" => self.present = yes_or_no(value)?,
             "neighbour" => self.neighbour = yes_or_no(value)?,
             "key" => self.key = (*value).to_owned(),
-            "scheme" => self.scheme = scheme(value)?,
+            "library" => self.library = library(value)?,
             "wanted" => self.wanted = wanted(value)?,
             "lease" => self.lease_ms = optional(value)?,
             "renew_every" => self.renew_every_ms = optional(value)?,
@@ -120,8 +120,8 @@ impl Setup {
     }
 
     /// The lock's layout.
-    pub(crate) fn scheme(&self) -> SchemeKind {
-        self.scheme
+    pub(crate) fn library(&self) -> &'static str {
+        self.library
     }
 
     /// Whether there are switches to read.
@@ -152,7 +152,7 @@ impl Setup {
             lock: LockSpec {
                 lease_ms: self.lease_ms,
                 renew_every_ms: self.renew_every_ms,
-                ..LockSpec::new(key.as_bytes(), self.scheme)
+                ..libraries::lock(key.as_bytes(), self.library)
             },
             wanted: self.wanted.clone().map(|source| WantedSpec { source, codec: Codec::Raw }),
             progress: self.stale_after_ms.map(|stale_after_ms| ProgressSpec {
@@ -197,9 +197,9 @@ fn kind(value: &str) -> Result<RedisKind, String> {
         .ok_or_else(|| format!("there is no kind `{value}`"))
 }
 
-fn scheme(value: &str) -> Result<SchemeKind, String> {
-    let known = SchemeKind::ALL.into_iter().find(|scheme| scheme.name() == value);
-    known.ok_or_else(|| format!("there is no scheme `{value}`"))
+fn library(value: &str) -> Result<&'static str, String> {
+    let known = libraries::names().find(|name| *name == value);
+    known.ok_or_else(|| format!("there is no library `{value}`"))
 }
 
 fn wanted(value: &str) -> Result<Option<WantedSource>, String> {

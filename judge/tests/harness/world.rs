@@ -8,7 +8,6 @@ use lockwatch_judge::reading::{
     Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading,
     ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
-use lockwatch_judge::spec::SchemeKind;
 use lockwatch_judge::time::{Mono, ServerTime};
 
 use super::setup::Setup;
@@ -256,7 +255,7 @@ impl World {
     pub(crate) fn reading(&self, setup: &Setup) -> TaskReading {
         let (progress, claims, pause) = setup.reads();
         TaskReading {
-            lock: self.read_lock(setup.scheme()),
+            lock: self.read_lock(setup.library()),
             extras: Extras { waiters: Some(self.waiters.len() as u64), fencing_token: self.token },
             beside: Beside {
                 switches: setup.has_switches().then(|| self.read_switches(setup)),
@@ -346,7 +345,7 @@ impl World {
         veil.filter(|veil| self.now < veil.until).map(|veil| veil.why)
     }
 
-    fn read_lock(&self, scheme: SchemeKind) -> LockReading {
+    fn read_lock(&self, library: &str) -> LockReading {
         if let Some(why) = self.veiled(self.lock_veil) {
             return LockReading::Unknown(why);
         }
@@ -357,9 +356,9 @@ impl World {
             let (client, thread) = client_and_thread(who);
             Holder {
                 client: client.as_bytes().to_vec(),
-                thread: (scheme == SchemeKind::Redisson).then(|| thread.as_bytes().to_vec()),
-                entries: (scheme == SchemeKind::Redisson).then_some(*entries),
-                secret: scheme == SchemeKind::String,
+                thread: (library == "redisson").then(|| thread.as_bytes().to_vec()),
+                entries: (library == "redisson").then_some(*entries),
+                secret: library == "string",
             }
         });
         let deadline = match lock.deadline {

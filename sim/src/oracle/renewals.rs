@@ -4,7 +4,6 @@
 use std::ops::RangeInclusive;
 
 use lockwatch_judge::snapshot::{HoldView, TaskView};
-use lockwatch_judge::spec::SchemeKind;
 use lockwatch_judge::time::ServerTime;
 
 use super::{Answer, Newest, Oracle};
@@ -104,7 +103,7 @@ impl Oracle {
     ) -> Option<String> {
         let said_ms =
             view.lock().hold.as_ref()?.last_renewal_latency_ms.filter(|late_ms| *late_ms > 0)?;
-        if view.spec.lock.scheme != SchemeKind::Redisson {
+        if view.spec.lock.library.as_str() != "redisson" {
             return None;
         }
         let period_ms = view.lock().renewal_period_ms?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use lockwatch_judge::spec::{Codec, ProgressSource, SchemeKind, TaskSpec, WantedSource};
+use lockwatch_judge::spec::{Codec, ProgressSource, TaskSpec, WantedSource};
 
 use super::{Task, Worker};
 use crate::plan::Plan;
@@ -59,7 +59,7 @@ impl Task {
         let mut rng = Rng::new(plan.seed, 100 + task as u64);
         Task {
             keys: Keys::of(spec),
-            redisson: spec.lock.scheme == SchemeKind::Redisson,
+            redisson: spec.lock.library.as_str() == "redisson",
             workers: (0..shape.workers).map(|worker| Worker::new(task, worker)).collect(),
             wishes: (0..shape.users).map(|_| rng.percent(60)).collect(),
             wanting: vec![Wanting::default(); plan.servers],

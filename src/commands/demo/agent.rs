@@ -91,7 +91,7 @@ pub(super) fn configuration(redis: SocketAddr) -> String {
     timeout: 2s
 tasks:
   - name: {TASK}
-    lock: {{key: \"{LOCK}\", scheme: redisson}}
+    lock: {{key: \"{LOCK}\", library: redisson}}
     wanted: {{hash: \"{USERS}\"}}
     progress: {{hash: \"{progress}\", field: {field}, stale_after: 6s}}
     claims: {{hash: \"{CLAIMS}\", fresh_for: 5s}}

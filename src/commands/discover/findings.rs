@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::groups::Groups;
-
-use super::library::{Content, Guess, Laid, Role, Seen, recognise};
 use super::likely::{is_of_progress, may_be_switches};
+use lockwatch_watch::redis::libraries::recognise;
+use lockwatch_watch::redis::libraries::sight::{Content, Guess, Laid, Role, Seen};
 
 /// Maximum number of keys kept for suggestions; the first by name are kept.
 const HINTS_MAX: usize = 10_000;
@@ -23,9 +23,9 @@ pub(super) struct Findings {
     pub(super) unreadable: Groups<&'static str>,
     /// Locks of single jobs and items.
     pub(super) per_item: Groups<&'static str>,
-    /// Keys that Redisson keeps beside locks, grouped by the part of their name that names the
+    /// Keys that libraries keep beside locks, grouped by the part of their name that names the
     /// lock. Keys that expire by themselves are left out.
-    pub(super) companions: Groups<Role>,
+    pub(super) companions: Groups<(&'static str, Role)>,
     /// Strings that may be tokens, whatever their names are.
     pub(super) possible_tokens: Groups<()>,
     /// Number of those, including bare numbers.
@@ -44,10 +44,10 @@ impl Findings {
             Guess::Doubtful(laid, why) => self.doubtful.insert((laid, why), seen.key),
             Guess::Unreadable(what) => self.unreadable.insert(what, seen.key),
             Guess::PerItem(what) => self.per_item.insert(what, seen.key),
-            Guess::Companion(Role::Latch | Role::Reader, _) if seen.ttl_ms.is_some() => {}
-            Guess::Companion(role, mut locks) => {
+            Guess::Companion(_, Role::Latch | Role::Reader, _) if seen.ttl_ms.is_some() => {}
+            Guess::Companion(library, role, mut locks) => {
                 if let Some(inner) = locks.pop() {
-                    self.companions.insert(role, inner);
+                    self.companions.insert((library, role), inner);
                 }
             }
             Guess::PossibleToken { number } => {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::shape::is_uuid;
+use lockwatch_watch::redis::libraries::shape::is_uuid;
 
 /// From this many keys on that differ only in ids, they count as locks of items, not as tasks.
 pub(super) const SAME_BUT_IDS: usize = 5;

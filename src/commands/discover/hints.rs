@@ -13,8 +13,8 @@ use super::findings::Findings;
 use super::likely::{SWITCHES_MAX, is_of_progress};
 use super::name::yaml;
 use super::scan::{ask_all, scan_hash};
-use super::shape::is_lock_word;
 use crate::io::{Connection, Failure};
+use lockwatch_watch::redis::libraries::shape::is_lock_word;
 
 /// Maximum length of a switch's value in bytes.
 const VALUE_BYTES_MAX: i64 = 64;

@@ -3,18 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lockwatch_judge::spec::SchemeKind;
 use lockwatch_watch::command;
 use lockwatch_watch::redis::reply::{Command, Reply};
 use tokio::time::Instant;
 
 use super::findings::Findings;
 use super::groups::Sorted;
-use super::library::{Laid, Role, locks_of, queue, timeouts, token};
 use super::scan::{Pace, ask_all, ttl_ms};
 use crate::commands::acl::quoted;
 use crate::io::{Connection, Failure};
 use crate::text::identity::escape;
+use lockwatch_watch::redis::libraries::sight::{Laid, Role};
+use lockwatch_watch::redis::libraries::{Library, named};
 
 /// Maximum number of locks in one batch: each needs several commands.
 const LOCKS_PER_BATCH: usize = 50;
@@ -111,7 +111,7 @@ impl Kind {
 /// Reads the keys beside these locks.
 pub(super) async fn look(
     connection: &Connection,
-    locks: &[(&[u8], SchemeKind)],
+    locks: &[(&[u8], &str)],
     pace: &mut Pace,
 ) -> Result<Vec<Beside>, Failure> {
     let mut beside = Vec::with_capacity(locks.len());
@@ -120,25 +120,36 @@ pub(super) async fn look(
         let began = Instant::now();
         let time = connection.exec(&[command!("TIME")]).await?;
         let now_ms = time.first().and_then(server_ms).unwrap_or_default();
-        let asked = batch.iter().map(|(key, scheme)| questions(key, *scheme, now_ms)).collect();
+        let asked = batch.iter().map(|(key, library)| questions(key, library, now_ms)).collect();
         beside.extend(ask_all(connection, asked).await?.iter().map(|replies| read(replies)));
         pace.spent(began, batch.len());
     }
     Ok(beside)
 }
 
-fn questions(key: &[u8], scheme: SchemeKind, now_ms: u64) -> Vec<Command> {
+fn questions(key: &[u8], library: &str, now_ms: u64) -> Vec<Command> {
     let mut asked = vec![command!("PTTL", key)];
-    if scheme == SchemeKind::Redisson {
-        let timeouts = timeouts(key);
+    let beside = |role| beside(library, key, role);
+    if let [Some(queue), Some(timeouts), Some(token)] =
+        [beside(Role::Queue), beside(Role::Timeouts), beside(Role::Token)]
+    {
         asked.extend([
-            command!("LLEN", queue(key)),
+            command!("LLEN", queue),
             command!("ZCARD", timeouts),
             command!("ZCOUNT", timeouts, "-inf", now_ms.to_string()),
-            command!("EXISTS", token(key)),
+            command!("EXISTS", token),
         ]);
     }
     asked
+}
+
+fn beside(library: &str, key: &[u8], role: Role) -> Option<Vec<u8>> {
+    named(library)?.beside(key, role)
+}
+
+/// The kind of a lock with keys of these roles beside it.
+pub(super) fn kind(library: &str, what: &'static str, beside: &[Role]) -> &'static str {
+    named(library).map_or(what, |library| library.kind(what, beside))
 }
 
 fn read(replies: &[Reply]) -> Beside {
@@ -163,23 +174,24 @@ fn server_ms(time: &Reply) -> Option<u64> {
 impl Beside {
     /// The kind of the lock, as far as the keys beside it show.
     pub(super) fn kind(&self, laid: Laid) -> &'static str {
-        match laid.what {
-            "Redisson RLock" if self.queued > 0 || self.waiting > 0 => "Redisson RFairLock",
-            "Redisson RLock" if self.fenced => "Redisson RFencedLock",
-            what => what,
-        }
+        let there = [
+            (self.queued > 0 || self.waiting > 0).then_some(Role::Queue),
+            self.fenced.then_some(Role::Token),
+        ];
+        kind(laid.library, laid.what, &there.into_iter().flatten().collect::<Vec<_>>())
     }
 
     /// The leftovers of this lock.
-    pub(super) fn leftovers(&self, key: &[u8]) -> Vec<Leftover> {
+    pub(super) fn leftovers(&self, key: &[u8], library: &str) -> Vec<Leftover> {
         let shown = escape(key);
+        let name = |role| quoted(&beside(library, key, role).unwrap_or_default());
         let mut left = Vec::new();
         let mut add =
             |kind, what: String, look: String| left.push(Leftover { kind, what, look: Some(look) });
         if self.forever {
             add(Kind::NoTtl, format!("{shown}: held, no TTL"), format!("PTTL {}", quoted(key)));
         }
-        let head = || format!("ZRANGE {} 0 0 WITHSCORES", quoted(&timeouts(key)));
+        let head = || format!("ZRANGE {} 0 0 WITHSCORES", name(Role::Timeouts));
         if self.overdue > 0 {
             let state = if self.exists { "held" } else { "free" };
             let what =
@@ -192,7 +204,7 @@ impl Beside {
         if self.queued != self.waiting {
             let what =
                 format!("{shown}: {} in the queue, {} with a timeout", self.queued, self.waiting);
-            add(Kind::Unpaired, what, format!("LLEN {}", quoted(&queue(key))));
+            add(Kind::Unpaired, what, format!("LLEN {}", name(Role::Queue)));
         }
         left
     }
@@ -200,10 +212,10 @@ impl Beside {
 
 /// Locks that the scan did not find although keys beside them exist, and leftovers that form a
 /// pattern.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Orphans {
     /// Possible names of the locks, of which one is right; the most likely first.
-    pub(super) candidates: Vec<(Vec<Vec<u8>>, BTreeSet<Role>)>,
+    pub(super) candidates: Vec<(&'static dyn Library, Vec<Vec<u8>>, BTreeSet<Role>)>,
     pub(super) leftovers: Vec<Leftover>,
 }
 
@@ -211,8 +223,8 @@ impl Orphans {
     /// The orphans of which no candidate is in `known`.
     pub(super) fn of(findings: &Findings, known: &BTreeSet<&[u8]>) -> Orphans {
         let mut orphans = Orphans::default();
-        let mut by_name: BTreeMap<Vec<u8>, BTreeSet<Role>> = BTreeMap::new();
-        for (role, sorted) in findings.companions.sorted() {
+        let mut by_name: BTreeMap<(&str, Vec<u8>), BTreeSet<Role>> = BTreeMap::new();
+        for ((library, role), sorted) in findings.companions.sorted() {
             let kind = match role {
                 Role::Queue | Role::Timeouts => Kind::Unpaired,
                 Role::Token => Kind::Token,
@@ -221,20 +233,23 @@ impl Orphans {
             match sorted {
                 Sorted::Pattern { pattern, count } => {
                     let what =
-                        format!("{count} {} of locks like {}", role.plural(), escape(&pattern));
+                        format!("{count} {} of locks like {}", plural(role), escape(&pattern));
                     orphans.leftovers.push(Leftover { kind, what, look: None });
                 }
                 Sorted::Single(inner) if kind == Kind::Helper => {
-                    let what = format!("{} of {}", role.plural(), escape(&inner));
+                    let what = format!("{} of {}", plural(role), escape(&inner));
                     orphans.leftovers.push(Leftover { kind, what, look: None });
                 }
                 Sorted::Single(inner) => {
-                    by_name.entry(inner).or_default().insert(role);
+                    by_name.entry((library, inner)).or_default().insert(role);
                 }
             }
         }
-        let candidates = by_name.into_iter().map(|(inner, roles)| (locks_of(&inner), roles));
-        let unknown = |(names, _): &(Vec<Vec<u8>>, _)| {
+        let candidates = by_name.into_iter().filter_map(|((library, inner), roles)| {
+            let library = named(library)?;
+            Some((library, library.locks_of(&inner), roles))
+        });
+        let unknown = |(_, names, _): &(_, Vec<Vec<u8>>, _)| {
             !names.iter().any(|name| known.contains(name.as_slice()))
         };
         orphans.candidates = candidates.filter(unknown).take(ORPHANS_MAX).collect();
@@ -242,22 +257,21 @@ impl Orphans {
     }
 }
 
-impl Role {
-    fn plural(self) -> &'static str {
-        match self {
-            Role::Queue => "queues",
-            Role::Timeouts => "timeouts of waiters",
-            Role::Token => "fencing counters",
-            Role::Latch => "unlock latches",
-            Role::Reader => "readers' leases",
-        }
+fn plural(role: Role) -> &'static str {
+    match role {
+        Role::Queue => "queues",
+        Role::Timeouts => "timeouts of waiters",
+        Role::Token => "fencing counters",
+        Role::Latch => "unlock latches",
+        Role::Reader => "readers' leases",
     }
 }
 
 /// The fencing counter of a free lock.
-pub(super) fn free_fenced(key: &[u8]) -> Leftover {
+pub(super) fn free_fenced(key: &[u8], library: &str) -> Leftover {
+    let token = beside(library, key, Role::Token).unwrap_or_default();
     let what = format!("{}: free, its counter is there", escape(key));
-    Leftover { kind: Kind::Token, what, look: Some(format!("GET {}", quoted(&token(key)))) }
+    Leftover { kind: Kind::Token, what, look: Some(format!("GET {}", quoted(&token))) }
 }
 
 /// Readers that died and still block writers.

@@ -1,6 +1,6 @@
 //! Whether a key or a field looks like switches or like progress.
 
-use super::shape::words;
+use lockwatch_watch::redis::libraries::shape::words;
 
 /// Maximum number of fields of a hash of switches; a team has no more users.
 pub(super) const SWITCHES_MAX: u64 = 64;

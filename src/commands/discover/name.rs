@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::shape::is_lock_word;
 use crate::outputs::json;
 use crate::text::identity::{digest, escape};
+use lockwatch_watch::redis::libraries::shape::is_lock_word;
 
 /// Maximum length of a task's name in characters.
 const NAME_CHARS: usize = 60;

@@ -4,18 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lockwatch_judge::snapshot::TaskView;
-use lockwatch_judge::spec::SchemeKind;
 
 use super::findings::Findings;
 use super::groups::{Sorted, has_id};
-use super::hints;
 use super::leftovers::{self, Leftover, Orphans};
-use super::library::{Laid, Role, tokens};
 use super::print::{Doubt, Report, Task};
 use super::scan::Pace;
-use super::watch;
+use super::{hints, watch};
 use crate::config::KEY_BYTES_MAX;
 use crate::io::{Connection, Failure};
+use lockwatch_watch::redis::libraries::UNNAMED;
+use lockwatch_watch::redis::libraries::sight::{Laid, Role};
 
 /// Maximum number of tasks that are printed.
 const TASKS_MAX: usize = 1_000;
@@ -100,9 +99,7 @@ impl Plan {
         self.possible_tokens = findings.possible_token_count;
         if singles.len() <= POSSIBLE_TOKENS_MAX {
             self.possible_tokens = self.possible_tokens.saturating_sub(singles.len() as u64);
-            self.doubts.extend(
-                singles.into_iter().map(|key| doubt(key, tokens::laid(tokens::TOKEN), NAMELESS)),
-            );
+            self.doubts.extend(singles.into_iter().map(|key| doubt(key, UNNAMED, NAMELESS)));
         }
     }
 
@@ -136,13 +133,13 @@ impl Plan {
         findings: &Findings,
         pace: &mut Pace,
     ) -> Result<(), Failure> {
-        let locks: Vec<(&[u8], SchemeKind)> =
-            self.tasks.iter().map(|task| (task.key.as_slice(), task.laid.scheme)).collect();
+        let locks: Vec<(&[u8], &str)> =
+            self.tasks.iter().map(|task| (task.key.as_slice(), task.laid.library)).collect();
         let beside = leftovers::look(connection, &locks, pace).await?;
         let keys: Vec<&[u8]> = locks.iter().map(|(key, _)| *key).collect();
         let mut suggested = hints::suggest(connection, findings, &keys).await?;
         for (task, beside) in self.tasks.iter_mut().zip(beside) {
-            self.leftovers.extend(beside.leftovers(&task.key));
+            self.leftovers.extend(beside.leftovers(&task.key, task.laid.library));
             task.laid.what = beside.kind(task.laid);
             task.suggested = suggested.remove(&task.key).unwrap_or_default();
         }
@@ -159,15 +156,16 @@ impl Plan {
         let known: BTreeSet<&[u8]> = self.tasks.iter().map(|task| task.key.as_slice()).collect();
         let orphans = Orphans::of(findings, &known);
         self.leftovers.extend(orphans.leftovers);
-        let names: Vec<(&[u8], SchemeKind)> = orphans
+        let names: Vec<(&[u8], &str)> = orphans
             .candidates
             .iter()
-            .flat_map(|(names, _)| names)
-            .map(|name| (name.as_slice(), SchemeKind::Redisson))
+            .flat_map(|(library, names, _)| {
+                names.iter().map(|name| (name.as_slice(), library.name()))
+            })
             .collect();
         let beside = leftovers::look(connection, &names, pace).await?;
         let beside: BTreeMap<&[u8], _> = names.iter().map(|(name, _)| *name).zip(beside).collect();
-        for (names, roles) in &orphans.candidates {
+        for (library, names, roles) in &orphans.candidates {
             // The side keys of a lock without braces have the same names as those of the lock with
             // braces.
             let held = names
@@ -175,18 +173,19 @@ impl Plan {
                 .find(|name| beside.get(name.as_slice()).is_some_and(|beside| beside.exists));
             let Some(name) = held.or(names.first()) else { continue };
             let Some(beside) = beside.get(name.as_slice()) else { continue };
-            let laid = Laid { scheme: SchemeKind::Redisson, what: "Redisson RFencedLock" };
-            self.leftovers.extend(beside.leftovers(name));
+            let library = library.name();
+            self.leftovers.extend(beside.leftovers(name, library));
             if roles.contains(&Role::Token) && !beside.exists {
-                self.leftovers.push(leftovers::free_fenced(name));
+                self.leftovers.push(leftovers::free_fenced(name, library));
             }
             let why = match (held, roles.contains(&Role::Token)) {
                 (Some(_), _) => "taken only after the walk had passed it",
                 (None, true) => FREE_FENCED,
                 (None, false) => FREE_FAIR,
             };
-            let what = if roles.contains(&Role::Token) { laid.what } else { "Redisson RFairLock" };
-            self.doubts.push(doubt(name.clone(), Laid { what, ..laid }, why));
+            let told = if roles.contains(&Role::Token) { Role::Token } else { Role::Queue };
+            let what = leftovers::kind(library, "", &[told]);
+            self.doubts.push(doubt(name.clone(), Laid { library, what }, why));
         }
         Ok(())
     }
@@ -217,8 +216,8 @@ fn doubt(key: Vec<u8>, laid: Laid, why: &str) -> Doubt {
 mod tests {
     use lockwatch_watch::redis::reply::Reply;
 
-    use super::super::library::{Content, Seen};
     use super::*;
+    use lockwatch_watch::redis::libraries::sight::{Content, Seen};
 
     fn locks(names: impl Iterator<Item = String>) -> Findings {
         let mut findings = Findings::default();

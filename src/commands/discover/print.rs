@@ -4,14 +4,12 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use lockwatch_judge::spec::SchemeKind;
-
 use super::groups::Sorted;
 use super::leftovers::{Kind, Leftover};
-use super::library::Laid;
 use super::name::{Names, yaml, yaml_text};
 use crate::config::{KEY_BYTES_MAX, PasswordSource, RedisConfig, Servers};
 use crate::text::identity::escape;
+use lockwatch_watch::redis::libraries::sight::Laid;
 
 /// Maximum number of listed keys of one kind that are not tasks.
 const LISTED_MAX: usize = 50;
@@ -64,7 +62,7 @@ pub(super) fn configuration(redis: &RedisConfig, tasks: &[Task]) -> String {
     let mut text = redis_block(redis);
     text.push_str("tasks:\n");
     tasks.iter().for_each(|task| {
-        text.push_str(&task_lines(&mut names, &task.key, task.laid.scheme, "  ").concat())
+        text.push_str(&task_lines(&mut names, &task.key, task.laid.library, "  ").concat())
     });
     text
 }
@@ -77,7 +75,7 @@ pub(super) fn text(redis: &RedisConfig, report: &Report) -> String {
     let mut body = redis_block(redis);
     body.push_str("tasks:\n");
     if report.tasks.is_empty() {
-        body.push_str("  - {name: outbound, lock: {key: \"outbound:lock\", scheme: redisson}}\n");
+        body.push_str("  - {name: outbound, lock: {key: \"outbound:lock\", library: redisson}}\n");
         comment(&mut text, "", "No task was found. A configuration looks like this:");
         body.lines().for_each(|line| {
             let _always_fits = writeln!(text, "# {line}");
@@ -87,7 +85,7 @@ pub(super) fn text(redis: &RedisConfig, report: &Report) -> String {
     }
     for task in &report.tasks {
         comment(&mut text, "  ", &sentences(task.laid.what, &task.learned));
-        text.push_str(&task_lines(&mut names, &task.key, task.laid.scheme, "  ").concat());
+        text.push_str(&task_lines(&mut names, &task.key, task.laid.library, "  ").concat());
         task.suggested.iter().for_each(|line| {
             let _always_fits = writeln!(text, "    # {line}");
         });
@@ -145,9 +143,9 @@ fn redis_block(redis: &RedisConfig) -> String {
 }
 
 /// The first two lines of a task.
-fn task_lines(names: &mut Names, key: &[u8], scheme: SchemeKind, indent: &str) -> [String; 2] {
+fn task_lines(names: &mut Names, key: &[u8], library: &str, indent: &str) -> [String; 2] {
     let name = yaml_text(&names.of(key));
-    let lock = format!("{indent}  lock: {{key: {}, scheme: {}}}\n", yaml(key), scheme.name());
+    let lock = format!("{indent}  lock: {{key: {}, library: {}}}\n", yaml(key), library);
     [format!("{indent}- name: {name}\n"), lock]
 }
 
@@ -176,7 +174,7 @@ fn doubts(text: &mut String, names: &mut Names, report: &Report) {
             comment(text, "  ", &shown(&doubt.key));
             continue;
         }
-        for line in task_lines(names, &doubt.key, doubt.laid.scheme, "") {
+        for line in task_lines(names, &doubt.key, doubt.laid.library, "") {
             let _always_fits = write!(text, "  # {line}");
         }
     }
@@ -273,7 +271,7 @@ mod tests {
         let lock = SingleLock {
             redis_url: "redis://127.0.0.1:7000/3".to_owned(),
             key: b"x".to_vec(),
-            scheme: SchemeKind::Redisson,
+            library: "redisson",
             name: None,
             username: Some("watcher".to_owned()),
             password: Some(PasswordSource::Env("PW".to_owned())),
@@ -286,7 +284,7 @@ mod tests {
         let learned = vec!["Held by somebody".to_owned()];
         Task {
             key: key.to_vec(),
-            laid: Laid { scheme: SchemeKind::String, what: "a token" },
+            laid: Laid { library: "string", what: "a token" },
             learned,
             suggested,
         }
@@ -305,7 +303,7 @@ mod tests {
         ];
         let doubt = |key: &[u8]| Doubt {
             key: [key, b"2"].concat(),
-            laid: Laid { scheme: SchemeKind::Redisson, what: "a string" },
+            laid: Laid { library: "redisson", what: "a string" },
             why: "no TTL".to_owned(),
         };
         let report = Report {

@@ -9,9 +9,10 @@ use lockwatch_watch::command;
 use lockwatch_watch::redis::reply::{Command, Reply};
 use tokio::time::{Instant, sleep_until};
 
-use super::library::{Content, Seen, may_be_lock};
 use super::server::Server;
 use crate::io::{Connection, Failure};
+use lockwatch_watch::redis::libraries::names_holders;
+use lockwatch_watch::redis::libraries::sight::{Content, Seen};
 
 /// Number of pages in a second at full speed: short pages let other clients' commands in between.
 const PAGES_PER_SECOND: u32 = 50;
@@ -216,7 +217,7 @@ pub(super) fn scan_hash(key: &[u8]) -> Command {
 }
 
 fn is_worth_reading(content: &Content) -> bool {
-    matches!(content, Content::Hash { length, names, .. } if *length <= FIELDS_MAX && may_be_lock(names))
+    matches!(content, Content::Hash { length, names, .. } if *length <= FIELDS_MAX && names_holders(names))
 }
 
 /// The commands for a key of this type.

@@ -122,17 +122,13 @@ fn unknown_task(change: &Change, names: &BTreeSet<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
-    use lockwatch_watch::redis::RedisKind;
+    use lockwatch_judge::spec::{RedisIndex, TaskSpec};
+    use lockwatch_watch::redis::{RedisKind, libraries};
 
     fn config() -> Arc<WatchSpec> {
         let redis = RedisKind::Standalone.store("main", &["127.0.0.1:6379"]);
         let task = |name| {
-            Arc::new(TaskSpec::new(
-                name,
-                RedisIndex(0),
-                LockSpec::new(b"key", SchemeKind::Redisson),
-            ))
+            Arc::new(TaskSpec::new(name, RedisIndex(0), libraries::lock(b"key", "redisson")))
         };
         Arc::new(WatchSpec {
             redises: vec![redis],

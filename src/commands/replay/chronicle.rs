@@ -313,9 +313,9 @@ fn about(task: &lockwatch_judge::spec::TaskSpec, redis: &str) -> String {
 mod tests {
     use lockwatch_judge::input::{Attestation, Outcome, Sample, Standing};
     use lockwatch_judge::reading::Unknown;
-    use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind, TaskIndex};
+    use lockwatch_judge::spec::{RedisIndex, TaskIndex};
     use lockwatch_judge::time::{Mono, ServerTime};
-    use lockwatch_watch::redis::RedisKind;
+    use lockwatch_watch::redis::{RedisKind, libraries};
 
     use super::*;
 
@@ -325,7 +325,7 @@ mod tests {
 
     /// A configuration of these Redis servers, with a single task on the first.
     fn config(epoch: u32, redises: &[&str]) -> Input {
-        let lock = LockSpec::new(b"lock", SchemeKind::Redisson);
+        let lock = libraries::lock(b"lock", "redisson");
         Input::Config(Arc::new(WatchSpec {
             epoch,
             redises: redises

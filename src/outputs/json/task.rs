@@ -121,7 +121,7 @@ struct SwitchJson<'a> {
 #[derive(Serialize)]
 struct LockJson<'a> {
     key: Cow<'a, str>,
-    scheme: &'static str,
+    scheme: &'a str,
     /// `null` when unknown.
     held: Option<bool>,
     /// The same after confirmation.
@@ -312,7 +312,7 @@ fn switch_json(switch: &SwitchView) -> SwitchJson<'_> {
 fn lock_json(view: &TaskView) -> LockJson<'_> {
     LockJson {
         key: escape(&view.spec.lock.key),
-        scheme: view.spec.lock.scheme.name(),
+        scheme: view.spec.lock.library.as_str(),
         held: view.held,
         fact: view.lock_fact.name(),
         unknown: view.unknown.map(unknown_json),

@@ -7,9 +7,10 @@ use lockwatch_judge::reading::{Holder, Mode};
 use lockwatch_judge::snapshot::{
     Durations, HoldView, KindView, LockView, Snapshot, TaskView, TaskViews,
 };
-use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
+use lockwatch_judge::spec::{RedisIndex, TaskSpec};
 use lockwatch_judge::time::{AgentWall, Mono};
 use lockwatch_judge::verdict::{LockFact, Rule, Verdict, Wanted};
+use lockwatch_watch::redis::libraries;
 
 use crate::published::Published;
 
@@ -34,7 +35,7 @@ pub(crate) fn free(read_at: u64) -> TaskView {
         spec: Arc::new(TaskSpec::new(
             "task",
             RedisIndex(0),
-            LockSpec::new(b"task:lock", SchemeKind::Redisson),
+            libraries::lock(b"task:lock", "redisson"),
         )),
         redis: "main".into(),
         verdict: Verdict::Stopped,

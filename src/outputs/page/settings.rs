@@ -54,7 +54,7 @@ fn fields(view: &TaskView) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
         ("name".into(), escape(name.as_bytes())),
         ("redis".into(), escape(view.redis.as_bytes())),
         ("lock.key".into(), escape(&lock.key)),
-        ("lock.scheme".into(), lock.scheme.name().into()),
+        ("lock.library".into(), lock.library.as_str().into()),
         ("lock.lease".into(), or_learned(lock.lease_ms, view.lock().lease_ms)),
         ("lock.renew_every".into(), or_learned(lock.renew_every_ms, view.lock().renewal_period_ms)),
     ];

@@ -35,8 +35,8 @@ const TASKS: [&str; 13] = [
 
 /// Tasks whose lock cannot be read, the reason, and a word of the remedy.
 const UNREADABLE: [(&str, &str, &str); 6] = [
-    ("text", "wrong_type", "scheme"),
-    ("hash", "wrong_type", "scheme"),
+    ("text", "wrong_type", "library"),
+    ("hash", "wrong_type", "library"),
     ("many", "too_large", "correct the key"),
     ("faster", "layout", "correct the key"),
     ("foreign", "layout", "correct the key"),

@@ -11,10 +11,9 @@ use lockwatch::io::{Assignment, run};
 use lockwatch::trace::Traces;
 use lockwatch_judge::input::{Input, NodeNewsKind, Outcome, Sample};
 use lockwatch_judge::reading::{LockReading, Unknown};
-use lockwatch_judge::spec::{
-    Codec, LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec,
-};
+use lockwatch_judge::spec::{Codec, RedisIndex, TaskIndex, TaskSpec, WantedSource, WantedSpec};
 use lockwatch_judge::time::Mono;
+use lockwatch_watch::redis::libraries;
 use lockwatch_watch::redis::schedule::BATCH_TASKS;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -30,11 +29,8 @@ use crate::support::truth::rule;
 /// The task `number`: its lock is the string key `lock:<number>`.
 fn task(number: u32) -> (TaskIndex, Arc<TaskSpec>) {
     let key = format!("lock:{number}").into_bytes();
-    let spec = TaskSpec::new(
-        &format!("task {number}"),
-        RedisIndex(0),
-        LockSpec::new(&key, SchemeKind::String),
-    );
+    let spec =
+        TaskSpec::new(&format!("task {number}"), RedisIndex(0), libraries::lock(&key, "string"));
     (TaskIndex(number), Arc::new(spec))
 }
 

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::redis::accept::{self, Caps, Timing};
+use crate::redis::ask::Ask;
 use crate::redis::read::{Round, TaskRead};
 use crate::redis::reply::{Command, Reply};
 use lockwatch_judge::input::{Attestation, Standing};
@@ -23,11 +24,11 @@ pub struct Question {
     kept: Vec<Kept>,
 }
 
-/// The commands about one task, kept for a trace.
+/// What is asked about one task, kept for a trace.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) task: TaskIndex,
-    pub(super) commands: Vec<Command>,
+    pub(super) asks: Vec<Ask>,
     /// The position of their replies in those of the batch.
     pub(super) replies: Range<usize>,
 }
@@ -91,15 +92,16 @@ impl Question {
         self.parts.iter().map(|part| part.task).collect()
     }
 
-    /// Keeps what is `wanted` of its `commands`, glances apart: they show nobody who holds a lock.
-    pub(super) fn keep(&mut self, wanted: impl Fn(TaskIndex) -> bool, commands: &[Command]) {
+    /// Keeps what is asked about the `wanted` tasks, glances apart: they show nobody who holds a
+    /// lock.
+    pub(super) fn keep(&mut self, wanted: impl Fn(TaskIndex) -> bool) {
         let mut end = self.header;
         for part in &self.parts {
             let start = end;
             end += part.commands;
             if wanted(part.task) && !part.read.is_glance() {
-                let commands = commands.get(start..end).unwrap_or_default().to_vec();
-                self.kept.push(Kept { task: part.task, commands, replies: start..end });
+                let asks = part.read.asks();
+                self.kept.push(Kept { task: part.task, asks, replies: start..end });
             }
         }
     }
@@ -142,8 +144,9 @@ mod tests {
     use alloc::vec;
 
     use crate::redis::accept::RoleCheck;
+    use crate::redis::libraries;
     use crate::redis::read::Scope;
-    use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
+    use lockwatch_judge::spec::{RedisIndex, TaskSpec};
 
     use super::*;
     use crate::truth::rule;
@@ -153,11 +156,8 @@ mod tests {
     fn role_and_nonce_are_asked_for_last() {
         let _rule = rule("1 evidence");
         let caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
-        let spec = Arc::new(TaskSpec::new(
-            "a",
-            RedisIndex(0),
-            LockSpec::new(b"lock", SchemeKind::Redisson),
-        ));
+        let spec =
+            Arc::new(TaskSpec::new("a", RedisIndex(0), libraries::lock(b"lock", "redisson")));
         let reads = vec![(TaskIndex(0), TaskRead::new(spec, caps, true, Scope::ALL))];
         let (_question, commands) = Question::new(reads, caps, Standing::Decides, b"n1".to_vec());
         let names: Vec<_> = commands.iter().map(|command| command.args[0].as_slice()).collect();

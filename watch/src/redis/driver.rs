@@ -13,6 +13,7 @@ use lockwatch_judge::reading::{TaskReading, Unknown};
 use lockwatch_judge::spec::TaskIndex;
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 
+use super::ask::Ask;
 use super::reply::{Command, Reply};
 use super::store::HostPort;
 use super::tasks::Assignment;
@@ -202,8 +203,8 @@ pub struct Exchange {
     pub sent: Mono,
     /// Time until the answer, in milliseconds.
     pub took_ms: u64,
-    /// The commands about this task with their replies, secrets included.
-    pub said: Vec<(Command, Option<Reply>)>,
+    /// What was asked about this task, with the replies, secrets included.
+    pub said: Vec<(Ask, Option<Reply>)>,
     /// The standing of an accepted batch, or why it was rejected.
     pub outcome: Result<Worth, Unknown>,
 }

@@ -14,91 +14,100 @@ use alloc::vec::Vec;
 
 use crate::command;
 use crate::redis::accept::{Caps, time_of};
-use crate::redis::codec;
-use crate::redis::pause;
+use crate::redis::ask::{Ask, Class};
+use crate::redis::libraries::{self, Library, Value};
+use crate::redis::parts::{self, Part};
+use crate::redis::replies::Replies;
 use crate::redis::reply::{Command, Reply};
-use crate::redis::scheme::{self, Value};
-use crate::redis::wanted;
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Deadline, Extras, Held, Holder, HostsReading, LockReading, Mode,
-    PauseReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
+    Beside, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading, Unknown,
 };
-use lockwatch_judge::spec::{ProgressSource, TaskSpec, WantedSource, WantedSpec};
+use lockwatch_judge::spec::{Key, TaskSpec};
 use lockwatch_judge::time::ServerTime;
 
-/// Maximum number of entries read from a hash or set of users, instances or hosts.
-pub(crate) const MAX_ENTRIES: &str = "1000";
 /// Maximum error of a deadline computed from `PTTL` on servers without `PEXPIRETIME`, in
 /// milliseconds. The computed deadline can be too early by this much.
 const PTTL_TOLERANCE_MS: i64 = 2;
 /// Latest deadline that is kept: the year 292,278,994 in milliseconds. Later ones count as never,
 /// and would overflow the arithmetic.
 const LAST_DEADLINE_MS: i64 = 9_223_372_036_854_775;
-/// Index of the last byte of a string that is read as progress. The limit fits a status document,
-/// but not a queue in a string.
-const LAST_PROGRESS_BYTE: &str = "16383";
-/// Maximum size in bytes of a progress or claim value that is kept unchanged. Longer ones are kept
-/// as a fingerprint.
-const KEPT_BYTES: usize = 256;
-
 /// Which parts of a task are read: all, unless they live on different servers or the server is read
-/// only as a witness.
+/// only as a witness. One bit for the lock, and one for each of [`parts::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scope {
-    /// The lock, with its waiters and token.
-    pub lock: bool,
-    /// The switches.
-    pub switches: bool,
-    /// The progress.
-    pub progress: bool,
-    /// The claims.
-    pub claims: bool,
-    /// The pause.
-    pub pause: bool,
-    /// The hosts.
-    pub hosts: bool,
-}
+pub struct Scope(u8);
 
 impl Scope {
-    /// Everything.
-    pub const ALL: Scope = Scope { lock: true, ..Scope::BESIDE };
+    /// The lock only, with its waiters and token.
+    pub const LOCK: Scope = Scope(1 << 7);
     /// Everything but the lock.
-    pub const BESIDE: Scope = Scope {
-        lock: false,
-        switches: true,
-        progress: true,
-        claims: true,
-        pause: true,
-        hosts: true,
-    };
+    pub const BESIDE: Scope = Scope(!Scope::LOCK.0);
+    /// Everything.
+    pub const ALL: Scope = Scope(u8::MAX);
     /// Nothing.
-    pub const NOTHING: Scope = Scope {
-        lock: false,
-        switches: false,
-        progress: false,
-        claims: false,
-        pause: false,
-        hosts: false,
-    };
-    /// The lock only.
-    pub const LOCK: Scope = Scope { lock: true, ..Scope::NOTHING };
+    pub const NOTHING: Scope = Scope(0);
+
+    fn part(number: usize) -> Scope {
+        Scope(1 << number)
+    }
+
+    /// Whether `other` is in this scope.
+    fn contains(self, other: Scope) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// This scope and `other`.
+    #[must_use]
+    pub fn with(self, other: Scope) -> Scope {
+        Scope(self.0 | other.0)
+    }
+
+    /// This scope without `other`.
+    #[must_use]
+    pub fn without(self, other: Scope) -> Scope {
+        Scope(self.0 & !other.0)
+    }
+
+    /// The parts beside the lock in this scope.
+    fn parts(self) -> impl Iterator<Item = (usize, &'static dyn Part)> {
+        let all = parts::ALL.iter().copied().enumerate();
+        all.filter(move |(number, _)| self.contains(Scope::part(*number)))
+    }
 
     /// The reading of the parts beside the lock in this scope, when `why` prevents any reading.
     pub fn unreadable(self, spec: &TaskSpec, why: Unknown) -> Beside {
-        let has_switches = |wanted: &WantedSpec| {
-            !matches!(wanted.source, WantedSource::Always | WantedSource::Never)
-        };
-        let switches = self.switches && spec.wanted.as_ref().is_some_and(has_switches);
-        Beside {
-            switches: switches.then_some(SwitchesReading::Unknown(why)),
-            progress: (self.progress && spec.progress.is_some())
-                .then_some(ProgressReading::Unknown(why)),
-            claims: (self.claims && spec.claims.is_some()).then_some(ClaimsReading::Unknown(why)),
-            hosts: None,
-            pause: (self.pause && spec.paused_until.is_some())
-                .then_some(PauseReading::Unknown(why)),
+        let mut beside = Beside::default();
+        let configured = self.parts().filter(|(_, part)| !asks_of(*part, spec).is_empty());
+        configured.for_each(|(_, part)| part.unreadable(why, &mut beside));
+        beside
+    }
+}
+
+fn asks_of(part: &dyn Part, spec: &TaskSpec) -> Vec<Ask> {
+    let mut asks = Vec::new();
+    part.asks(spec, &mut asks);
+    asks
+}
+
+/// The keys of a task besides those of its lock, each with the part that it belongs to.
+pub fn keys_beside(spec: &TaskSpec) -> Vec<(Key, Scope)> {
+    let mut keys = Vec::new();
+    for (number, part) in Scope::BESIDE.parts() {
+        for ask in asks_of(part, spec) {
+            keys.extend(ask.key().map(|key| (key.to_vec(), Scope::part(number))));
         }
     }
+    keys.dedup();
+    keys
+}
+
+/// Everything that may ever be asked about `spec`.
+pub fn all_asks(spec: &TaskSpec, caps: Caps) -> Vec<Ask> {
+    let read = TaskRead::new(Arc::new(spec.clone()), caps, true, Scope::ALL);
+    let mut asks = read.asks();
+    let anybody = Holder { client: Vec::new(), thread: None, entries: None, secret: false };
+    asks.extend(read.library().liveness(&spec.lock.key, &[anybody]));
+    parts::ALL.iter().for_each(|part| part.later_asks(spec, &mut asks));
+    asks
 }
 
 /// One task's part of a sweep. Most tasks need one round. A torn bracket, the readers of a read
@@ -127,10 +136,15 @@ enum Stage {
 /// Results of the previous round.
 #[derive(Clone, Debug)]
 struct Details {
-    readers: Vec<Holder>,
-    length_of: Option<&'static str>,
-    extras: Extras,
-    hosts: Option<HostsReading>,
+    reading: TaskReading,
+    later: Vec<Later>,
+}
+
+/// A question of a part that needed an earlier answer.
+#[derive(Clone, Debug)]
+struct Later {
+    part: usize,
+    ask: Ask,
 }
 
 /// The outcome of one round of replies.
@@ -154,10 +168,14 @@ impl TaskRead {
     /// is read as before.
     pub fn glancing_at(self, known: &Arc<Held>) -> TaskRead {
         let can_tell = self.caps.pexpiretime && known.deadline.instant().is_some();
-        match can_tell && self.scope.lock {
+        match can_tell && self.scope.contains(Scope::LOCK) {
             true => TaskRead { stage: Stage::Glance(Arc::clone(known)), ..self },
             false => self,
         }
+    }
+
+    fn library(&self) -> &'static dyn Library {
+        libraries::of(&self.spec.lock.library)
     }
 
     /// Whether this round reads only the lock's deadline.
@@ -167,15 +185,31 @@ impl TaskRead {
 
     /// Appends this round's commands.
     pub fn commands(&self, out: &mut Vec<Command>) {
-        self.main_commands(out);
-        if let Stage::Details(details) = &self.stage {
-            self.detail_commands(details, out);
+        out.extend(self.asks().into_iter().map(|ask| ask.command));
+    }
+
+    /// What is asked in this round.
+    pub fn asks(&self) -> Vec<Ask> {
+        let mut asks = Vec::with_capacity(8);
+        if self.scope.contains(Scope::LOCK) {
+            self.deadline_asks(&mut asks);
+            if !self.is_glance() {
+                asks.push(self.library().value(&self.spec.lock.key));
+                self.deadline_asks(&mut asks);
+            }
         }
+        self.parts().for_each(|(_, part)| part.asks(&self.spec, &mut asks));
+        asks.extend(self.extras());
+        if let Stage::Details(details) = &self.stage {
+            asks.extend(self.liveness(details));
+            asks.extend(details.later.iter().map(|later| later.ask.clone()));
+        }
+        asks
     }
 
     /// Decodes this round's replies: exactly as many as [`TaskRead::commands`] appended.
     pub fn decode(self, replies: &[Reply]) -> Round {
-        let mut replies = Replies(replies.iter());
+        let mut replies = Replies::new(replies);
         match &self.stage {
             Stage::Glance(known) => match self.take_expiry(&mut replies) {
                 Ok(Expiry::At(at)) if known.deadline == Deadline::At(ServerTime(at)) => {
@@ -193,147 +227,63 @@ impl TaskRead {
         self.with_extras && !matches!(self.stage, Stage::Details(_))
     }
 
-    fn main_commands(&self, out: &mut Vec<Command>) {
-        let spec = &*self.spec;
-        let (scheme, scope) = (scheme::of(spec.lock.scheme), self.scope);
-        if scope.lock {
-            self.deadline_commands(out);
-            if !self.is_glance() {
-                out.push(scheme.value(&spec.lock.key));
-                self.deadline_commands(out);
-            }
-        }
-        if let (Some(wanted), true) = (&spec.wanted, scope.switches) {
-            wanted::commands(&wanted.source, out);
-        }
-        match self.progress_source() {
-            Some(ProgressSource::HashField { key, field }) => {
-                out.push(command!("HGET", key, field))
-            }
-            Some(ProgressSource::Key(key)) => {
-                out.push(command!("STRLEN", key));
-                out.push(command!("GETRANGE", key, "0", LAST_PROGRESS_BYTE));
-            }
-            Some(ProgressSource::Length(key)) => out.push(command!("TYPE", key)),
-            None => {}
-        }
-        if let (Some(claims), true) = (&spec.claims, scope.claims) {
-            out.push(command!("HSCAN", claims.key, "0", "COUNT", MAX_ENTRIES));
-        }
-        if let (Some(key), true) = (&spec.paused_until, scope.pause) {
-            out.push(command!("GETRANGE", key, "0", "63"));
-        }
-        if self.asks_extras() && scope.lock {
-            out.extend(self.extras());
-        }
-        if let (Some(key), true) = (&spec.hosts, self.asks_extras() && scope.hosts) {
-            out.push(command!("HSCAN", key, "0", "COUNT", MAX_ENTRIES));
+    fn parts(&self) -> impl Iterator<Item = (usize, &'static dyn Part)> {
+        let asks_extras = self.asks_extras();
+        self.scope.parts().filter(move |(_, part)| asks_extras || !part.is_extra())
+    }
+
+    /// The questions about waiters and token.
+    fn extras(&self) -> Vec<Ask> {
+        match self.asks_extras() && self.scope.contains(Scope::LOCK) {
+            true => self.library().extras(&self.spec.lock.key, self.caps.sharded),
+            false => Vec::new(),
         }
     }
 
+    fn liveness(&self, details: &Details) -> Vec<Ask> {
+        self.library().liveness(&self.spec.lock.key, readers(&details.reading))
+    }
+
     fn decode_main(&self, again: bool, replies: &mut Replies<'_>) -> Round {
-        let lock = match self.scope.lock.then(|| self.take_bracket(replies)) {
-            None => LockReading::Unknown(Unknown::NotReadYet),
-            Some(Bracket::Torn(_)) if !again => {
-                return Round::Again(TaskRead {
-                    stage: Stage::Main { again: true },
-                    ..self.clone()
-                });
+        match self.take_bracket(replies) {
+            Bracket::Torn(_) if !again => {
+                Round::Again(TaskRead { stage: Stage::Main { again: true }, ..self.clone() })
             }
-            Some(Bracket::Whole(lock) | Bracket::Torn(lock)) => lock,
-        };
-        self.decode_rest(lock, replies)
+            Bracket::Whole(lock) | Bracket::Torn(lock) => self.decode_rest(lock, replies),
+        }
     }
 
     /// Decodes what follows the lock, and determines what is still to be requested.
     fn decode_rest(&self, lock: LockReading, replies: &mut Replies<'_>) -> Round {
-        let (reading, length_of) = self.decode_beside(lock, replies);
-        if length_of.is_none() && readers(&reading).is_empty() {
+        let mut reading =
+            TaskReading { lock, extras: Extras::default(), beside: Beside::default() };
+        let later = self.decode_beside(&mut reading, replies);
+        if later.is_empty() && readers(&reading).is_empty() {
             return Round::Done(reading);
         }
-        let readers = readers(&reading).to_vec();
-        let details =
-            Details { readers, length_of, extras: reading.extras, hosts: reading.beside.hosts };
-        Round::Again(TaskRead { stage: Stage::Details(Box::new(details)), ..self.clone() })
+        let details = Box::new(Details { reading, later });
+        Round::Again(TaskRead { stage: Stage::Details(details), ..self.clone() })
     }
 
-    /// Decodes what follows the lock. Also returns the command that reads the progress, if that is
-    /// a length.
-    fn decode_beside(
-        &self,
-        lock: LockReading,
-        replies: &mut Replies<'_>,
-    ) -> (TaskReading, Option<&'static str>) {
-        let (spec, scope) = (&*self.spec, self.scope);
-        let scheme = scheme::of(spec.lock.scheme);
-        let mut length_of = None;
-        let beside = Beside {
-            switches: match &spec.wanted {
-                Some(wanted) if scope.switches => wanted::decode(wanted, replies),
-                _ => None,
-            },
-            progress: self.progress_source().map(|source| match source {
-                ProgressSource::HashField { .. } => hash_field(replies.next()),
-                ProgressSource::Key(_) => string_progress(replies.next(), replies.next()),
-                ProgressSource::Length(_) => match length_command(replies.next()) {
-                    Ok(command) => {
-                        length_of = Some(command);
-                        ProgressReading::Unknown(Unknown::NotReadYet)
-                    }
-                    Err(reading) => reading,
-                },
-            }),
-            claims: (scope.claims && spec.claims.is_some()).then(|| claims(scheme, replies.next())),
-            pause: (scope.pause && spec.paused_until.is_some())
-                .then(|| pause::decode(replies.next())),
-            hosts: None,
-        };
-        let extras = match self.asks_extras() && scope.lock {
-            true => scheme.decode_extras(replies.take(self.extras().len())),
-            false => Extras::default(),
-        };
-        let hosts = match (&spec.hosts, self.asks_extras() && scope.hosts) {
-            (Some(_), true) => {
-                Some(scanned_pairs(replies.next()).map(|pairs| host_names(scheme, pairs)))
-            }
-            _ => None,
-        };
-        (TaskReading { lock, extras, beside: Beside { hosts, ..beside } }, length_of)
-    }
-
-    fn extras(&self) -> Vec<Command> {
-        scheme::of(self.spec.lock.scheme).extras(&self.spec.lock.key, self.caps.sharded)
-    }
-
-    fn take_bracket(&self, replies: &mut Replies<'_>) -> Bracket {
-        let before = self.take_expiry(replies);
-        let value = replies.next();
-        let after = self.take_expiry(replies);
-        bracket(before, value, after, scheme::of(self.spec.lock.scheme))
-    }
-
-    fn detail_commands(&self, details: &Details, out: &mut Vec<Command>) {
-        out.extend(
-            scheme::of(self.spec.lock.scheme).liveness(&self.spec.lock.key, &details.readers),
-        );
-        if let (Some(command), Some(ProgressSource::Length(key))) =
-            (details.length_of, self.progress_source())
-        {
-            out.push(command!(command, key));
+    /// Decodes what follows the lock. What is not requested in this round stays as it is.
+    fn decode_beside(&self, reading: &mut TaskReading, replies: &mut Replies<'_>) -> Vec<Later> {
+        let later = self.parts().filter_map(|(number, part)| {
+            let ask = part.decode(&self.spec, replies, &mut reading.beside)?;
+            Some(Later { part: number, ask })
+        });
+        let later = later.collect();
+        if self.asks_extras() && self.scope.contains(Scope::LOCK) {
+            reading.extras = self.library().decode_extras(replies.take(self.extras().len()));
         }
+        later
     }
 
     fn decode_details(&self, details: &Details, replies: &mut Replies<'_>) -> TaskReading {
-        let lock = match self.scope.lock.then(|| self.take_bracket(replies)) {
-            None => LockReading::Unknown(Unknown::NotReadYet),
-            Some(Bracket::Whole(lock) | Bracket::Torn(lock)) => lock,
-        };
-        let (mut reading, length_of) = self.decode_beside(lock, replies);
-        reading.extras = details.extras;
-        reading.beside.hosts.clone_from(&details.hosts);
-        let scheme = scheme::of(self.spec.lock.scheme);
-        let asked = scheme.liveness(&self.spec.lock.key, &details.readers).len();
-        let answers = details.readers.iter().zip(replies.take(asked));
+        let (Bracket::Whole(lock) | Bracket::Torn(lock)) = self.take_bracket(replies);
+        let mut reading = TaskReading { lock, ..details.reading.clone() };
+        let still = self.decode_beside(&mut reading, replies);
+        let answers = replies.take(self.liveness(details).len());
+        let answers = readers(&details.reading).iter().zip(answers);
         let dead: Vec<&Holder> = answers
             .filter(|(_, reply)| **reply == Reply::Int(0))
             .map(|(reader, _)| reader)
@@ -348,35 +298,35 @@ impl TaskRead {
             held.holders.retain(|holder| !dead.contains(&holder));
             held.ghosts = u32::try_from(before - held.holders.len()).unwrap_or(u32::MAX);
         }
-        if details.length_of.is_some() {
+        for Later { part: number, .. } in &details.later {
             let told = replies.next();
             // Between the rounds the key may have been deleted, or changed its type.
-            if length_of.is_some() {
-                reading.beside.progress = Some(match told {
-                    Reply::Int(length) => {
-                        ProgressReading::Value(alloc::format!("{length}").into_bytes())
-                    }
-                    Reply::Error(error) => ProgressReading::Unknown(error.into()),
-                    _ => ProgressReading::Unknown(Unknown::Protocol),
-                });
+            if still.iter().any(|later| later.part == *number)
+                && let Some(part) = parts::ALL.get(*number)
+            {
+                part.decode_later(told, &mut reading.beside);
             }
         }
         reading
     }
 
-    fn progress_source(&self) -> Option<&ProgressSource> {
-        if !self.scope.progress {
-            return None;
+    fn take_bracket(&self, replies: &mut Replies<'_>) -> Bracket {
+        if !self.scope.contains(Scope::LOCK) {
+            return Bracket::Whole(LockReading::Unknown(Unknown::NotReadYet));
         }
-        self.spec.progress.as_ref().map(|progress| &progress.source)
+        let before = self.take_expiry(replies);
+        let value = replies.next();
+        let after = self.take_expiry(replies);
+        bracket(before, value, after, self.library())
     }
 
-    fn deadline_commands(&self, out: &mut Vec<Command>) {
+    fn deadline_asks(&self, out: &mut Vec<Ask>) {
+        let key = &self.spec.lock.key;
         if self.caps.pexpiretime {
-            out.push(command!("PEXPIRETIME", self.spec.lock.key));
+            out.push(Ask::new(Class::Number, command!("PEXPIRETIME", key)));
         } else {
-            out.push(command!("TIME"));
-            out.push(command!("PTTL", self.spec.lock.key));
+            out.push(Ask::keyless(Class::Clock, command!("TIME")));
+            out.push(Ask::new(Class::Number, command!("PTTL", key)));
         }
     }
 
@@ -446,7 +396,7 @@ fn bracket(
     before: Result<Expiry, Unknown>,
     value: &Reply,
     after: Result<Expiry, Unknown>,
-    scheme: &dyn scheme::Scheme,
+    library: &dyn Library,
 ) -> Bracket {
     let (before, after) = match (before, after) {
         (Ok(before), Ok(after)) => (before, after),
@@ -457,7 +407,7 @@ fn bracket(
         |mode, holders, deadline| LockReading::from(Held { mode, holders, ghosts: 0, deadline });
     // An empty value means "there, but empty" only if the key was there throughout.
     let stayed = agreed.is_some_and(|expiry| expiry != Expiry::Absent);
-    match (scheme.decode(value, stayed), agreed) {
+    match (library.decode(value, stayed), agreed) {
         (Value::Unknown(why), _) => Bracket::Whole(LockReading::Unknown(why)),
         (Value::Absent, Some(Expiry::Absent)) => Bracket::Whole(LockReading::Free),
         (Value::Present { mode, holders }, Some(Expiry::At(at))) => {
@@ -469,135 +419,5 @@ fn bracket(
         // The value is one atomic answer. It alone shows whether the lock was held at that instant.
         (Value::Absent, _) => Bracket::Torn(LockReading::Free),
         (Value::Present { mode, holders }, _) => Bracket::Torn(held(mode, holders, Deadline::Torn)),
-    }
-}
-
-fn hash_field(reply: &Reply) -> ProgressReading {
-    match reply {
-        Reply::Nil => ProgressReading::Absent,
-        Reply::Bytes(value) => ProgressReading::Value(fingerprint(value)),
-        Reply::Error(error) => ProgressReading::Unknown(error.into()),
-        _ => ProgressReading::Unknown(Unknown::Protocol),
-    }
-}
-
-fn string_progress(length: &Reply, beginning: &Reply) -> ProgressReading {
-    match (length, beginning) {
-        (Reply::Int(0), Reply::Bytes(_)) => ProgressReading::Absent,
-        (Reply::Int(length), Reply::Bytes(beginning)) => {
-            let mut value = fingerprint(beginning);
-            value.extend_from_slice(alloc::format!("+{length}").as_bytes());
-            ProgressReading::Value(value)
-        }
-        (Reply::Error(error), _) | (_, Reply::Error(error)) => {
-            ProgressReading::Unknown(error.into())
-        }
-        _ => ProgressReading::Unknown(Unknown::Protocol),
-    }
-}
-
-/// The command that reads the length of a key of this type.
-fn length_command(kind: &Reply) -> Result<&'static str, ProgressReading> {
-    match kind {
-        Reply::Bytes(kind) => match kind.as_slice() {
-            b"list" => Ok("LLEN"),
-            b"set" => Ok("SCARD"),
-            b"zset" => Ok("ZCARD"),
-            b"stream" => Ok("XLEN"),
-            b"none" => Err(ProgressReading::Absent),
-            _ => Err(ProgressReading::Unknown(Unknown::WrongType)),
-        },
-        Reply::Error(error) => Err(ProgressReading::Unknown(error.into())),
-        _ => Err(ProgressReading::Unknown(Unknown::Protocol)),
-    }
-}
-
-fn claims(scheme: &dyn scheme::Scheme, reply: &Reply) -> ClaimsReading {
-    match scanned_pairs(reply) {
-        Ok(pairs) => {
-            let mut claims: Vec<_> = pairs
-                .into_iter()
-                .map(|(id, value)| (scheme.instance(id), fingerprint(value)))
-                .collect();
-            claims.sort_unstable();
-            claims.dedup_by(|a, b| a.0 == b.0);
-            ClaimsReading::Read(claims)
-        }
-        Err(why) => ClaimsReading::Unknown(why),
-    }
-}
-
-/// A short form of a value that shows whether any of its bytes changed, without keeping a large
-/// value. In a document, the change may be anywhere.
-fn fingerprint(value: &[u8]) -> Vec<u8> {
-    if value.len() <= KEPT_BYTES {
-        return value.to_vec();
-    }
-    let mut print = value.get(..KEPT_BYTES).unwrap_or_default().to_vec();
-    print.extend_from_slice(alloc::format!("+{}+{:016x}", value.len(), fnv1a(value)).as_bytes());
-    print
-}
-
-/// 64-bit FNV-1a. Two values of one length that differ in a single byte never have the same hash.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
-
-/// A field of a hash and its value.
-pub(crate) type Pair<'a> = (&'a [u8], &'a [u8]);
-
-/// The pairs of a complete scan of a hash (cursor 0).
-pub(crate) fn scanned_pairs(reply: &Reply) -> Result<Vec<Pair<'_>>, Unknown> {
-    let items = scanned_items(reply)?;
-    let pairs = items.chunks(2).map(|pair| match pair {
-        [field, value] => Ok((
-            field.as_bytes().ok_or(Unknown::Protocol)?,
-            value.as_bytes().ok_or(Unknown::Protocol)?,
-        )),
-        _ => Err(Unknown::Protocol),
-    });
-    pairs.collect()
-}
-
-/// The items of a complete scan (cursor 0).
-pub(crate) fn scanned_items(reply: &Reply) -> Result<&[Reply], Unknown> {
-    let (items, whole) = scanned_part(reply)?;
-    if whole { Ok(items) } else { Err(Unknown::TooLarge) }
-}
-
-/// The items of a scan, and whether the scan is complete.
-pub(crate) fn scanned_part(reply: &Reply) -> Result<(&[Reply], bool), Unknown> {
-    if let Reply::Error(error) = reply {
-        return Err(error.into());
-    }
-    match reply.as_array() {
-        Some([cursor, items]) => {
-            let whole = cursor.as_bytes() == Some(b"0");
-            Ok((items.as_array().ok_or(Unknown::Protocol)?, whole))
-        }
-        _ => Err(Unknown::Protocol),
-    }
-}
-
-fn host_names(scheme: &dyn scheme::Scheme, pairs: Vec<Pair<'_>>) -> Vec<(Vec<u8>, Vec<u8>)> {
-    pairs.into_iter().map(|(id, host)| (scheme.instance(id), codec::written_text(host))).collect()
-}
-
-/// Iterates over replies. A missing reply reads as `Nil`, which no decoder accepts as an answer
-/// about a lock.
-pub(crate) struct Replies<'a>(core::slice::Iter<'a, Reply>);
-
-impl<'a> Replies<'a> {
-    pub(crate) fn next(&mut self) -> &'a Reply {
-        self.0.next().unwrap_or(&Reply::Nil)
-    }
-
-    pub(crate) fn take(&mut self, count: usize) -> &'a [Reply] {
-        let rest = self.0.as_slice();
-        let (taken, rest) = rest.split_at_checked(count).unwrap_or((&[], &[]));
-        self.0 = rest.iter();
-        taken
     }
 }

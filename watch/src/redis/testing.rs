@@ -10,10 +10,11 @@ use core::ops::Range;
 
 use lockwatch_judge::input::{Input, NodeNews, Sample};
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec};
+use lockwatch_judge::spec::{RedisIndex, TaskIndex, TaskSpec};
 use lockwatch_judge::time::{AgentWall, Mono};
 
 use super::driver::{Action, Dial, Dialled, Event, Failure, LinkId, Now};
+use super::libraries;
 use super::out::Out;
 use super::reply::{Command, Reply, ServerError};
 use super::store::{HostPort, Servers, Store};
@@ -39,7 +40,7 @@ pub(super) fn store(servers: Servers) -> Store {
 /// Tasks with the locks `lock-0`, …, each a token in a string.
 pub(super) fn tasks(numbers: Range<usize>) -> Tasks {
     let task = |number: usize| {
-        let lock = LockSpec::new(format!("lock-{number}").as_bytes(), SchemeKind::String);
+        let lock = libraries::lock(format!("lock-{number}").as_bytes(), "string");
         let spec = TaskSpec::new(&format!("task-{number}"), RedisIndex(0), lock);
         (TaskIndex(u32::try_from(number).unwrap()), Arc::new(spec))
     };

@@ -8,9 +8,10 @@ mod prefixes;
 pub use bucket::Bucket;
 pub use prefixes::{PREFIXES_MAX, prefixes};
 
-use core::{iter, slice};
+use alloc::vec::Vec;
 
-use lockwatch_judge::spec::{Key, TaskSpec, WantedSource};
+use crate::redis::{libraries, parts};
+use lockwatch_judge::spec::{Key, TaskSpec};
 
 /// Number of changes per second that is always allowed. It costs at most a few percent of one core
 /// of the server.
@@ -32,21 +33,19 @@ pub fn polls_per_s(tasks: usize, interval_ms: u64) -> u64 {
     (tasks as u64).saturating_mul(1_000) / interval_ms.max(1)
 }
 
-/// The keys of `task` whose change may change its verdict at once: the lock, the switches and the
-/// pause.
+/// The keys of `spec` whose change may change its verdict at once: the lock, and the parts of which
+/// that is so.
 ///
 /// The other keys are excluded. Progress and claims change continuously in normal operation, some
 /// of them each millisecond, and they are evidence only over time. Host names are for display only,
 /// and one hash has those of all tasks.
-pub fn watched_keys(task: &TaskSpec) -> impl Iterator<Item = &Key> {
-    let switches = match task.wanted.as_ref().map(|wanted| &wanted.source) {
-        Some(WantedSource::Hash(key) | WantedSource::Set(key) | WantedSource::Counter(key)) => {
-            slice::from_ref(key)
-        }
-        Some(WantedSource::Keys(several)) => several,
-        Some(WantedSource::Always | WantedSource::Never) | None => &[],
-    };
-    iter::once(&task.lock.key).chain(switches).chain(&task.paused_until)
+pub fn watched_keys(spec: &TaskSpec) -> Vec<Key> {
+    let mut asks = Vec::from([libraries::of(&spec.lock.library).value(&spec.lock.key)]);
+    let watched = parts::ALL.iter().filter(|part| part.is_watched());
+    watched.for_each(|part| part.asks(spec, &mut asks));
+    let mut keys: Vec<Key> = asks.iter().filter_map(|ask| Some(ask.key()?.to_vec())).collect();
+    keys.dedup();
+    keys
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::*;
 fn switches(source: WantedSource, replies: &[Reply]) -> SwitchesReading {
     let mut round = free();
     round.extend_from_slice(replies);
-    let spec = TaskSpec { wanted: wanted(source), ..spec(SchemeKind::Redisson) };
+    let spec = TaskSpec { wanted: wanted(source), ..spec("redisson") };
     read(spec, CAPS, &[round]).beside.switches.expect("switches")
 }
 
@@ -99,7 +99,7 @@ fn members_counters_and_named_keys_are_switches_too() {
     let spec = |codec| TaskSpec {
         wanted: wanted(WantedSource::Counter(b"n".to_vec()))
             .map(|wanted| WantedSpec { codec, ..wanted }),
-        ..spec(SchemeKind::Redisson)
+        ..spec("redisson")
     };
     let round = [free(), vec![Reply::Int(1), text("-2")]].concat();
     let negative = read(spec(Codec::Json), CAPS, &[round]).beside.switches;

@@ -5,9 +5,12 @@ use alloc::string::ToString as _;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::redis::read::{Scope, keys_beside};
+use crate::redis::topology::Announced;
+use crate::redis::topology::cluster::{SLOTS, SlotMap, slot};
 use lockwatch_judge::input::{Role, Standing};
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::spec::{Key, ProgressSource, TaskIndex, TaskSpec, WantedSource};
+use lockwatch_judge::spec::{TaskIndex, TaskSpec};
 use lockwatch_judge::time::Mono;
 
 use super::seeker::Seeker;
@@ -15,11 +18,8 @@ use super::{FORMER_MS, foreign, orphans, planned};
 use crate::redis::driver::{Event, LinkId};
 use crate::redis::out::Out;
 use crate::redis::plan::{Duty, Heard, Plan};
-use crate::redis::read::Scope;
 use crate::redis::store::{Cluster as Configured, HostPort, Store};
 use crate::redis::tasks::{Server, Tasks};
-use crate::redis::topology::Announced;
-use crate::redis::topology::cluster::{SLOTS, SlotMap, slot};
 
 /// A master and its replicas.
 type Shard = Arc<Vec<Announced>>;
@@ -258,11 +258,12 @@ impl Servers<'_> {
         let mut apart: BTreeMap<Result<&HostPort, Unknown>, Scope> = BTreeMap::new();
         let mut here = Scope::ALL;
         for (key, part) in keys_beside(spec) {
-            let server = self.of(slot(key));
+            let server = self.of(slot(&key));
             if server != Ok(at) {
                 sorting.deciding.extend(server);
-                *part(apart.entry(server).or_insert(Scope::NOTHING)) = true;
-                *part(&mut here) = false;
+                let there = apart.entry(server).or_insert(Scope::NOTHING);
+                *there = there.with(part);
+                here = here.without(part);
             }
         }
         if !apart.is_empty() {
@@ -276,29 +277,4 @@ impl Servers<'_> {
         sorting.deciding.insert(at);
         sorting.own.entry(at).or_default().push(own);
     }
-}
-
-type ScopeField = fn(&mut Scope) -> &mut bool;
-
-/// The keys of a task besides its lock, and the part that each one is. Switches in keys of their
-/// own share a slot.
-fn keys_beside(spec: &TaskSpec) -> impl Iterator<Item = (&Key, ScopeField)> {
-    let switches = spec.wanted.as_ref().and_then(|wanted| match &wanted.source {
-        WantedSource::Hash(key) | WantedSource::Set(key) | WantedSource::Counter(key) => Some(key),
-        WantedSource::Keys(keys) => keys.first(),
-        WantedSource::Always | WantedSource::Never => None,
-    });
-    let progress = spec.progress.as_ref().map(|progress| match &progress.source {
-        ProgressSource::HashField { key, .. }
-        | ProgressSource::Key(key)
-        | ProgressSource::Length(key) => key,
-    });
-    let parts: [(Option<&Key>, ScopeField); 5] = [
-        (switches, |scope| &mut scope.switches),
-        (progress, |scope| &mut scope.progress),
-        (spec.claims.as_ref().map(|claims| &claims.key), |scope| &mut scope.claims),
-        (spec.paused_until.as_ref(), |scope| &mut scope.pause),
-        (spec.hosts.as_ref(), |scope| &mut scope.hosts),
-    ];
-    parts.into_iter().filter_map(|(key, part)| Some((key?, part)))
 }

@@ -290,9 +290,9 @@ impl Node {
             (_, Standing::Decides) => Asked::Decides,
             (_, Standing::Witness) => Asked::Witness,
         };
-        for Kept { task, commands, replies } in kept {
+        for Kept { task, asks, replies } in kept {
             let mut replies = all.get(replies).unwrap_or_default().iter().cloned();
-            let said = commands.into_iter().map(|command| (command, replies.next())).collect();
+            let said = asks.into_iter().map(|ask| (ask, replies.next())).collect();
             let outcome = outcome.map(|answer| Worth {
                 role: answer.attestation.role,
                 role_verified: answer.attestation.role_verified,

@@ -98,7 +98,7 @@ impl Node {
     ) -> Option<(What, Vec<(TaskIndex, TaskRead)>)> {
         if let Some(read) = self.beside.pop_front() {
             let reads = read.parts.iter().filter_map(|(task, scope)| {
-                Some((*task, TaskRead::new(self.spec(*task)?, caps, scope.hosts, *scope)))
+                Some((*task, TaskRead::new(self.spec(*task)?, caps, true, *scope)))
             });
             let reads = reads.collect();
             return Some((What::Beside(read), reads));
@@ -170,7 +170,7 @@ impl Node {
         let nonce = format!("{:016x}-{:x}", out.random(), self.nonces).into_bytes();
         let (mut question, commands) = Question::new(reads, caps, self.standing(&what), nonce);
         if !out.traced.is_empty() {
-            question.keep(|task| out.traced.contains(&task), &commands);
+            question.keep(|task| out.traced.contains(&task));
         }
         (Flying { what, question, round, launched: now }, commands)
     }

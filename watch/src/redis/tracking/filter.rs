@@ -24,7 +24,7 @@ impl Filter {
     pub(in crate::redis) fn new(tasks: &Tasks, interval_ms: u64) -> Filter {
         let keys = tasks
             .iter()
-            .flat_map(|(task, spec)| watched_keys(spec).map(|key| (key.clone(), *task)));
+            .flat_map(|(task, spec)| watched_keys(spec).into_iter().map(|key| (key, *task)));
         let mut keys: Vec<(Key, TaskIndex)> = keys.collect();
         keys.sort_unstable();
         keys.dedup();
@@ -60,13 +60,12 @@ mod tests {
     use alloc::sync::Arc;
 
     use super::*;
-    use lockwatch_judge::spec::{
-        Codec, LockSpec, RedisIndex, SchemeKind, TaskSpec, WantedSource, WantedSpec,
-    };
+    use crate::redis::libraries;
+    use lockwatch_judge::spec::{Codec, RedisIndex, TaskSpec, WantedSource, WantedSpec};
 
     fn tasks(keys: &[(&[u8], Option<&[u8]>)]) -> Tasks {
         let task = |(index, (lock, users)): (u32, &(&[u8], Option<&[u8]>))| {
-            let lock = LockSpec::new(lock, SchemeKind::String);
+            let lock = libraries::lock(lock, "string");
             let mut spec = TaskSpec::new(&format!("t{index}"), RedisIndex(0), lock);
             let wanted = |key: &[u8]| WantedSpec {
                 source: WantedSource::Hash(key.to_vec()),

@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 use alloc::{format, vec};
 
 use super::*;
+use crate::redis::libraries;
 use lockwatch_judge::spec::{
-    Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, WantedSpec,
+    Codec, ProgressSource, ProgressSpec, RedisIndex, WantedSource, WantedSpec,
 };
 use lockwatch_judge::time::Mono;
 
@@ -94,22 +95,20 @@ fn whatever_the_keys_the_server_takes_the_prefixes() {
 
 #[test]
 fn the_keys_that_matter_are_lock_switches_and_pause() {
-    let watched = |task: &TaskSpec| watched_keys(task).cloned().collect::<Vec<_>>();
-    let mut task =
-        TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+    let mut task = TaskSpec::new("outbound", RedisIndex(0), libraries::lock(b"lock", "redisson"));
     task.progress =
         Some(ProgressSpec { source: ProgressSource::Key(b"progress".to_vec()), stale_after_ms: 1 });
     task.hosts = Some(b"hosts".to_vec());
-    assert_eq!(watched(&task), [b"lock"]);
+    assert_eq!(watched_keys(&task), [b"lock"]);
     task.wanted =
         Some(WantedSpec { source: WantedSource::Hash(b"users".to_vec()), codec: Codec::Raw });
     task.paused_until = Some(b"pause".to_vec());
-    assert_eq!(watched(&task), [b"lock".as_slice(), b"users", b"pause"]);
+    assert_eq!(watched_keys(&task), [b"lock".as_slice(), b"users", b"pause"]);
     task.wanted = Some(WantedSpec {
         source: WantedSource::Keys(vec![b"a".to_vec(), b"b".to_vec()]),
         codec: Codec::Raw,
     });
-    assert_eq!(watched(&task), [b"lock".as_slice(), b"a", b"b", b"pause"]);
+    assert_eq!(watched_keys(&task), [b"lock".as_slice(), b"a", b"b", b"pause"]);
 }
 
 #[test]

@@ -1,29 +1,24 @@
-//! Recognises which library created a key: a table of pure functions, tried in order. The first
-//! match counts.
+//! What a scan of all keys sees of one, and what a library recognises in it.
 
-mod jobs;
-mod redisson;
-pub(super) mod tokens;
+use alloc::vec::Vec;
 
-use lockwatch_judge::spec::SchemeKind;
-use lockwatch_watch::redis::reply::Reply;
-
-pub(super) use redisson::{locks_of, may_be_lock, queue, timeouts, token};
+use super::shape::Shape;
+use crate::redis::reply::Reply;
 
 /// What the scan read of one key.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Seen {
+pub struct Seen {
     /// Its name.
-    pub(super) key: Vec<u8>,
+    pub key: Vec<u8>,
     /// Its remaining TTL in milliseconds; `None`: it has none.
-    pub(super) ttl_ms: Option<u64>,
+    pub ttl_ms: Option<u64>,
     /// Its content.
-    pub(super) content: Content,
+    pub content: Content,
 }
 
 /// The content of a key, as far as it was read.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Content {
+pub enum Content {
     /// A string.
     Text {
         /// Its length in bytes.
@@ -55,7 +50,7 @@ pub(super) enum Content {
 
 /// The classification of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Guess {
+pub enum Guess {
     /// A lock with a name of its own: a task.
     Lock(Laid),
     /// A possible lock, and why it is doubtful.
@@ -64,8 +59,8 @@ pub(super) enum Guess {
     Unreadable(&'static str),
     /// One of many locks for jobs or items, and which library's.
     PerItem(&'static str),
-    /// A key that a library keeps beside a lock, with the possible names of that lock.
-    Companion(Role, Vec<Vec<u8>>),
+    /// A key that this library keeps beside a lock, with the possible names of that lock.
+    Companion(&'static str, Role, Vec<Vec<u8>>),
     /// A string with a TTL that may be a token, although its name does not suggest a lock. A bare
     /// number is rarely a token.
     PossibleToken {
@@ -78,16 +73,16 @@ pub(super) enum Guess {
 
 /// The layout of a lock, and the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Laid {
-    /// The scheme that reads it.
-    pub(super) scheme: SchemeKind,
+pub struct Laid {
+    /// The library that reads it.
+    pub library: &'static str,
     /// The library's name, for display.
-    pub(super) what: &'static str,
+    pub what: &'static str,
 }
 
 /// The purpose of a key beside a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Role {
+pub enum Role {
     /// The queue of a fair lock.
     Queue,
     /// The timeouts of the waiters in the queue.
@@ -100,38 +95,27 @@ pub(super) enum Role {
     Reader,
 }
 
-/// One row: returns a guess if it recognises the key.
-type Row = fn(&Seen) -> Option<Guess>;
+impl Seen {
+    /// The shape of a string's value.
+    pub(super) fn shape(&self) -> Option<Shape> {
+        match &self.content {
+            Content::Text { length, start } => Some(Shape::of(start, *length)),
+            _ => None,
+        }
+    }
+}
 
-/// The most specific first.
-const TABLE: [Row; 18] = [
-    redisson::companion,
-    redisson::hash,
-    redisson::permits,
-    jobs::bullmq,
-    jobs::sidekiq_unique_jobs,
-    jobs::celery_once,
-    jobs::laravel_jobs,
-    jobs::rueidislock,
-    tokens::shedlock,
-    tokens::distributed_lock,
-    tokens::redbeat,
-    tokens::laravel_schedule,
-    tokens::redlock_prefix,
-    tokens::python_redis_lock,
-    tokens::symfony,
-    tokens::named,
-    tokens::redis_py,
-    tokens::possible,
-];
-
-/// Classifies `seen`.
-pub(super) fn recognise(seen: &Seen) -> Guess {
-    TABLE.iter().find_map(|row| row(seen)).unwrap_or(Guess::Nothing)
+/// Whether a key has `part` in its name.
+pub(super) fn contains(key: &[u8], part: &[u8]) -> bool {
+    key.windows(part.len()).any(|window| window == part)
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+    use std::format;
+
+    use super::super::recognise;
     use super::*;
 
     const UUID: &str = "285475da-9152-4c83-822a-67ee2f116a79";
@@ -149,8 +133,8 @@ mod tests {
         let items = fields.iter().flat_map(|(field, value)| [bytes(field), bytes(value)]).collect();
         let names: Vec<Vec<u8>> =
             fields.iter().map(|(field, _)| field.as_bytes().to_vec()).collect();
-        let scanned =
-            may_be_lock(&names).then(|| Reply::Array(vec![bytes("0"), Reply::Array(items)]));
+        let scanned = super::super::names_holders(&names)
+            .then(|| Reply::Array(vec![bytes("0"), Reply::Array(items)]));
         let content = Content::Hash { length: fields.len() as u64, names, scanned };
         recognise(&Seen { key: key.as_bytes().to_vec(), ttl_ms, content })
     }
@@ -185,10 +169,7 @@ mod tests {
         ];
         for (key, value, expected) in table {
             let guess = text(key, ttl, value);
-            assert!(
-                matches!(guess, Guess::Lock(Laid { scheme: SchemeKind::String, .. })),
-                "{key}: {guess:?}"
-            );
+            assert!(matches!(guess, Guess::Lock(_)), "{key}: {guess:?}");
             assert!(what(&guess).contains(expected), "{key}: {guess:?}");
         }
         let guess = hash("outbound:lock", ttl, &[(&format!("{UUID}:57"), "1")]);
@@ -298,25 +279,31 @@ mod tests {
         let both = of(&["out", "{out}"]);
         assert_eq!(
             text("redisson_lock_token:{out}", None, b"7"),
-            Guess::Companion(Role::Token, both.clone())
+            Guess::Companion("redisson", Role::Token, both.clone())
         );
         assert_eq!(
             text("redisson_lock_token:{a}out", None, b"7"),
-            Guess::Companion(Role::Token, of(&["{a}out"]))
+            Guess::Companion("redisson", Role::Token, of(&["{a}out"]))
         );
         let latch = format!("redisson_unlock_latch:{{out}}:{}", "0a".repeat(16));
-        assert_eq!(text(&latch, Some(1), b"1"), Guess::Companion(Role::Latch, both.clone()));
+        assert_eq!(
+            text(&latch, Some(1), b"1"),
+            Guess::Companion("redisson", Role::Latch, both.clone())
+        );
         let reader = format!("{{out}}:{UUID}:57:rwlock_timeout:1");
-        assert_eq!(text(&reader, Some(1), b"1"), Guess::Companion(Role::Reader, both.clone()));
+        assert_eq!(
+            text(&reader, Some(1), b"1"),
+            Guess::Companion("redisson", Role::Reader, both.clone())
+        );
         let list = Seen {
             key: b"redisson_lock_queue:{out}".to_vec(),
             ttl_ms: None,
             content: Content::List,
         };
-        assert_eq!(recognise(&list), Guess::Companion(Role::Queue, both.clone()));
+        assert_eq!(recognise(&list), Guess::Companion("redisson", Role::Queue, both.clone()));
         let sorted = Content::Sorted { has_writer: false };
         let seen =
             Seen { key: b"redisson_lock_timeout:{out}".to_vec(), ttl_ms: None, content: sorted };
-        assert_eq!(recognise(&seen), Guess::Companion(Role::Timeouts, both));
+        assert_eq!(recognise(&seen), Guess::Companion("redisson", Role::Timeouts, both));
     }
 }

@@ -1,12 +1,42 @@
 //! Reads the time until which a deploy script wants alerts to wait: Unix seconds or an RFC 3339
 //! time in a string key.
 
+use alloc::vec::Vec;
+
+use super::Part;
+use crate::command;
+use crate::redis::ask::{Ask, Class};
+use crate::redis::replies::Replies;
 use crate::redis::reply::Reply;
-use lockwatch_judge::reading::{PauseReading, Unknown};
+use lockwatch_judge::reading::{Beside, PauseReading, Unknown};
+use lockwatch_judge::spec::TaskSpec;
 use lockwatch_judge::time::ServerTime;
 
+pub(super) struct Pause;
+
+impl Part for Pause {
+    fn asks(&self, spec: &TaskSpec, out: &mut Vec<Ask>) {
+        let ask = |key| Ask::new(Class::Text, command!("GETRANGE", key, "0", "63"));
+        out.extend(spec.paused_until.as_ref().map(ask));
+    }
+
+    fn decode(&self, spec: &TaskSpec, replies: &mut Replies<'_>, into: &mut Beside) -> Option<Ask> {
+        spec.paused_until.as_ref()?;
+        into.pause = Some(decode(replies.next()));
+        None
+    }
+
+    fn unreadable(&self, why: Unknown, into: &mut Beside) {
+        into.pause = Some(PauseReading::Unknown(why));
+    }
+
+    fn is_watched(&self) -> bool {
+        true
+    }
+}
+
 /// Decodes the key's value.
-pub(crate) fn decode(reply: &Reply) -> PauseReading {
+fn decode(reply: &Reply) -> PauseReading {
     match reply {
         Reply::Bytes(text) if text.is_empty() => PauseReading::None,
         Reply::Bytes(text) => match parse(text.trim_ascii()) {
@@ -180,6 +210,4 @@ mod tests {
         assert_eq!(decode(&refused), PauseReading::Unknown(Unknown::NoPermission));
         assert_eq!(decode(&Reply::Int(1)), PauseReading::Unknown(Unknown::Protocol));
     }
-
-    use alloc::vec::Vec;
 }

@@ -1,43 +1,60 @@
-//! Reads whether users want a task: the commands for their switches, and the decoding of the
-//! replies.
+//! The switches by which users say whether they want a task.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::Part;
 use crate::command;
+use crate::redis::ask::{Ask, Class};
 use crate::redis::codec::{self, Scalar};
-use crate::redis::read::{MAX_ENTRIES, Replies, scanned_part};
-use crate::redis::reply::{Command, Reply};
-use lockwatch_judge::reading::{Switch, SwitchesReading, Unknown, User, wanted};
-use lockwatch_judge::spec::{Codec, WantedSource, WantedSpec};
+use crate::redis::replies::{Replies, scan_hash, scan_set, scanned_part};
+use crate::redis::reply::Reply;
+use lockwatch_judge::reading::{Beside, Switch, SwitchesReading, Unknown, User, wanted};
+use lockwatch_judge::spec::{Codec, TaskSpec, WantedSource, WantedSpec};
 use lockwatch_judge::verdict::Wanted;
 
-/// Appends the commands that read the switches.
-pub(crate) fn commands(source: &WantedSource, out: &mut Vec<Command>) {
-    match source {
-        WantedSource::Hash(key) => out.push(command!("HSCAN", key, "0", "COUNT", MAX_ENTRIES)),
-        WantedSource::Set(key) => out.push(command!("SSCAN", key, "0", "COUNT", MAX_ENTRIES)),
-        WantedSource::Counter(key) => text_commands(key, out),
-        WantedSource::Keys(keys) => keys.iter().for_each(|key| text_commands(key, out)),
-        WantedSource::Always | WantedSource::Never => {}
+pub(super) struct Switches;
+
+impl Part for Switches {
+    fn asks(&self, spec: &TaskSpec, out: &mut Vec<Ask>) {
+        match spec.wanted.as_ref().map(|wanted| &wanted.source) {
+            Some(WantedSource::Hash(key)) => out.push(scan_hash(Class::Texts, key)),
+            Some(WantedSource::Set(key)) => out.push(scan_set(Class::Texts, key)),
+            Some(WantedSource::Counter(key)) => out.extend(text_asks(key)),
+            Some(WantedSource::Keys(keys)) => {
+                out.extend(keys.iter().flat_map(|key| text_asks(key)));
+            }
+            Some(WantedSource::Always | WantedSource::Never) | None => {}
+        }
+    }
+
+    fn decode(&self, spec: &TaskSpec, replies: &mut Replies<'_>, into: &mut Beside) -> Option<Ask> {
+        let WantedSpec { source, codec } = spec.wanted.as_ref()?;
+        into.switches = match source {
+            WantedSource::Hash(_) => Some(hash(*codec, replies.next())),
+            WantedSource::Set(_) => Some(set(replies.next())),
+            WantedSource::Counter(key) => Some(counter(*codec, key, text(replies))),
+            WantedSource::Keys(keys) => Some(named_keys(*codec, keys, replies)),
+            WantedSource::Always | WantedSource::Never => None,
+        };
+        None
+    }
+
+    fn unreadable(&self, why: Unknown, into: &mut Beside) {
+        into.switches = Some(SwitchesReading::Unknown(why));
+    }
+
+    fn is_watched(&self) -> bool {
+        true
     }
 }
 
 /// Reads a string with a size limit. `EXISTS` distinguishes an empty one from an absent one.
-fn text_commands(key: &[u8], out: &mut Vec<Command>) {
-    out.push(command!("EXISTS", key));
-    out.push(command!("GETRANGE", key, "0", "255"));
-}
-
-/// Decodes the switches; `None` when there are none to read.
-pub(crate) fn decode(spec: &WantedSpec, replies: &mut Replies<'_>) -> Option<SwitchesReading> {
-    match &spec.source {
-        WantedSource::Hash(_) => Some(hash(spec.codec, replies.next())),
-        WantedSource::Set(_) => Some(set(replies.next())),
-        WantedSource::Counter(key) => Some(counter(spec.codec, key, text(replies))),
-        WantedSource::Keys(keys) => Some(named_keys(spec.codec, keys, replies)),
-        WantedSource::Always | WantedSource::Never => None,
-    }
+fn text_asks(key: &[u8]) -> [Ask; 2] {
+    [
+        Ask::new(Class::Number, command!("EXISTS", key)),
+        Ask::new(Class::Text, command!("GETRANGE", key, "0", "255")),
+    ]
 }
 
 /// Builds a reading of switches. `missing`: some could not be read, and why; then only "on" is an

@@ -1,9 +1,11 @@
 //! Recognises byte patterns: tokens of lock libraries, names of locks, ids of items. Pure. An error
 //! in either direction does harm: a false match becomes a task, and a missed lock is never printed.
 
+use alloc::vec::Vec;
+
 /// The form of a string's value, as far as lock libraries write such values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub enum Shape {
     /// `ADDED:<time>@<host>`: ShedLock.
     ShedLock,
     /// `<machine>_<pid>_<32 hex digits>`: DistributedLock for .NET.
@@ -32,7 +34,7 @@ pub(super) enum Shape {
 
 impl Shape {
     /// The form of a value of `length` bytes that begins with `start`.
-    pub(super) fn of(start: &[u8], length: u64) -> Shape {
+    pub fn of(start: &[u8], length: u64) -> Shape {
         if start.len() as u64 != length || start.is_empty() {
             return Shape::Other;
         }
@@ -60,7 +62,7 @@ impl Shape {
             _ if is(is_base64) && matches!(value.len(), 22..=44) && is_mixed(value) => {
                 Shape::Base64
             }
-            _ if matches!(value.len(), 20 | 24) && std::str::from_utf8(value).is_err() => {
+            _ if matches!(value.len(), 20 | 24) && core::str::from_utf8(value).is_err() => {
                 Shape::Bytes
             }
             _ if is(is_of_a_word) && value.len() > 2 && !is_boolean(value) => Shape::Word,
@@ -69,7 +71,7 @@ impl Shape {
     }
 
     /// Whether the value identifies a holder.
-    pub(super) fn is_token(self) -> bool {
+    pub fn is_token(self) -> bool {
         !matches!(self, Shape::Word | Shape::Other)
     }
 }
@@ -94,22 +96,22 @@ const NO_LOCK_WORDS: [&[u8]; 8] =
     [b"block", b"unblock", b"clock", b"unlock", b"airlock", b"interlock", b"gridlock", b"deadlock"];
 
 /// Whether a word of the name means "lock".
-pub(super) fn names_a_lock(key: &[u8]) -> bool {
+pub fn names_a_lock(key: &[u8]) -> bool {
     words(key).iter().any(|word| is_lock_word(word))
 }
 
 /// Whether the last word means "lock": `lock:timeout` is a setting, `timeout:lock` is a lock.
-pub(super) fn ends_as_a_lock(key: &[u8]) -> bool {
+pub fn ends_as_a_lock(key: &[u8]) -> bool {
     words(key).last().is_some_and(|word| is_lock_word(word))
 }
 
 /// Whether a word in lower case means "lock".
-pub(super) fn is_lock_word(word: &[u8]) -> bool {
+pub fn is_lock_word(word: &[u8]) -> bool {
     LOCK_WORDS.contains(&word) || word.ends_with(b"lock") && !NO_LOCK_WORDS.contains(&word)
 }
 
 /// The words of a name in lower case: `user:outboundLock_2` is user, outbound, lock, 2.
-pub(super) fn words(key: &[u8]) -> Vec<Vec<u8>> {
+pub fn words(key: &[u8]) -> Vec<Vec<u8>> {
     let mut words: Vec<Vec<u8>> = Vec::new();
     let mut before = b' ';
     for byte in key {
@@ -133,7 +135,7 @@ pub(super) fn words(key: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// 8-4-4-4-12 hex digits.
-pub(super) fn is_uuid(bytes: &[u8]) -> bool {
+pub fn is_uuid(bytes: &[u8]) -> bool {
     bytes.len() == 36
         && bytes.iter().enumerate().all(|(at, byte)| match at {
             8 | 13 | 18 | 23 => *byte == b'-',
@@ -142,12 +144,13 @@ pub(super) fn is_uuid(bytes: &[u8]) -> bool {
 }
 
 /// Splits after the last `separator`.
-pub(super) fn split_last(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+pub fn split_last(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     let at = bytes.iter().rposition(|byte| *byte == separator)?;
     Some((bytes.get(..at)?, bytes.get(at + 1..)?))
 }
 
-pub(super) fn is_number(bytes: &[u8]) -> bool {
+/// Digits only.
+pub fn is_number(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit)
 }
 
@@ -202,6 +205,8 @@ fn is_boolean(value: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::String;
+
     use super::*;
 
     fn shape(value: &[u8]) -> Shape {

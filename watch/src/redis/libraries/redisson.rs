@@ -4,12 +4,27 @@
 
 use alloc::vec::Vec;
 
-use super::{Scheme, Value};
+use super::shape::{is_number, is_uuid};
+use super::sight::{Content, Guess, Laid, Role, Seen};
+use super::{Library, Shown, Value};
 use crate::command;
+use crate::redis::ask::{Ask, Class, Keys};
 use crate::redis::codec;
-use crate::redis::reply::{Command, Reply};
+use crate::redis::replies::{Pair, scanned_pairs};
+use crate::redis::reply::Reply;
 use lockwatch_judge::reading::{Extras, Holder, Mode, Unknown};
+use lockwatch_judge::spec::Claimants;
 
+const CHANNEL: &[u8] = b"redisson_lock__channel";
+const SHARED_CHANNEL: &[u8] = b"redisson_rwlock";
+const QUEUE: &[u8] = b"redisson_lock_queue";
+const TOKEN: &[u8] = b"redisson_lock_token";
+const TIMEOUTS: &[u8] = b"redisson_lock_timeout";
+const LATCH: &[u8] = b"redisson_unlock_latch";
+/// A lock of which nothing more is known.
+const RLOCK: &str = "Redisson RLock";
+/// What follows a reader in the name of a key of its own.
+const READER: &[u8] = b":rwlock_timeout:";
 /// Maximum number of fields read from a lock's hash. No lock has more, so a larger hash is
 /// something else.
 const MAX_FIELDS: &str = "128";
@@ -18,13 +33,33 @@ const MAX_READERS_ASKED: usize = 64;
 /// Maximum number of re-entries checked for one reader.
 const MAX_ENTRIES_ASKED: u32 = 32;
 
+const NAME: &str = "redisson";
+
 pub(super) struct Redisson;
 
-impl Scheme for Redisson {
+impl Library for Redisson {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn claimants(&self) -> Claimants {
+        Claimants::Threads
+    }
+
+    /// The watchdog's period.
+    fn renewals_per_lease(&self) -> Option<u32> {
+        Some(3)
+    }
+
+    /// `lockWatchdogTimeout`.
+    fn default_lease_ms(&self) -> Option<u64> {
+        Some(30_000)
+    }
+
     /// `HSCAN`, not `HGETALL`: the reply is bounded whatever the key contains, and a cursor of 0
     /// proves that it is complete.
-    fn value(&self, key: &[u8]) -> Command {
-        command!("HSCAN", key, "0", "COUNT", MAX_FIELDS)
+    fn value(&self, key: &[u8]) -> Ask {
+        Ask::new(Class::Holders, command!("HSCAN", key, "0", "COUNT", MAX_FIELDS))
     }
 
     fn decode(&self, reply: &Reply, _exists: bool) -> Value {
@@ -35,22 +70,20 @@ impl Scheme for Redisson {
         }
     }
 
-    fn extras(&self, key: &[u8], sharded: bool) -> Vec<Command> {
+    fn extras(&self, key: &[u8], sharded: bool) -> Vec<Ask> {
         let listeners = |count: &str| {
-            command!(
-                "PUBSUB",
-                count,
-                prefixed(b"redisson_lock__channel", key),
-                prefixed(b"redisson_rwlock", key)
-            )
+            let channels = [prefixed(CHANNEL, key), prefixed(SHARED_CHANNEL, key)];
+            let command = command!("PUBSUB", count, channels[0], channels[1]);
+            Ask::keyless(Class::Listeners, command)
         };
         let sharded = sharded.then(|| listeners("SHARDNUMSUB"));
+        let token = command!("GETRANGE", prefixed(TOKEN, key), "0", "31");
         let rest = [
             // Versions before 3.22, and newer ones if configured so, use ordinary channels in a
             // cluster as well.
             listeners("NUMSUB"),
-            command!("LLEN", prefixed(b"redisson_lock_queue", key)),
-            command!("GETRANGE", prefixed(b"redisson_lock_token", key), "0", "31"),
+            Ask::new(Class::Number, command!("LLEN", prefixed(QUEUE, key))),
+            Ask::new(Class::Digits, token),
         ];
         sharded.into_iter().chain(rest).collect()
     }
@@ -79,6 +112,18 @@ impl Scheme for Redisson {
         }
     }
 
+    fn shown<'a>(&self, word: &'a [u8], is_name: bool) -> Shown<'a> {
+        match word {
+            b"mode" if is_name => Shown::Whole,
+            b"read" | b"write" if !is_name => Shown::Whole,
+            _ if is_name => {
+                around_thread(word).map_or(Shown::Nothing, |(from, to)| Shown::Around(from, to))
+            }
+            _ if is_integer(word) => Shown::Whole,
+            _ => Shown::Nothing,
+        }
+    }
+
     /// An id is plain text, but Redisson's maps encode their fields with a codec by default.
     fn instance(&self, field: &[u8]) -> Vec<u8> {
         codec::written_text(field)
@@ -86,29 +131,87 @@ impl Scheme for Redisson {
 
     /// A reader lives while one of its own timeout keys does; the hash alone survives as long as
     /// any other reader renews.
-    fn liveness(&self, key: &[u8], holders: &[Holder]) -> Vec<Command> {
+    fn liveness(&self, key: &[u8], holders: &[Holder]) -> Vec<Ask> {
         holders.iter().take(MAX_READERS_ASKED).map(|holder| reader_timeouts(key, holder)).collect()
+    }
+
+    fn recognise(&self, seen: &Seen) -> Option<Guess> {
+        companion(seen).or_else(|| hash(seen)).or_else(|| permits(seen))
+    }
+
+    fn names_holders(&self, fields: &[Vec<u8>]) -> bool {
+        !fields.is_empty() && fields.iter().all(|name| name == b"mode" || begins_with_client(name))
+    }
+
+    fn beside(&self, key: &[u8], role: Role) -> Option<Vec<u8>> {
+        match role {
+            Role::Queue => Some(prefixed(QUEUE, key)),
+            Role::Timeouts => Some(prefixed(TIMEOUTS, key)),
+            Role::Token => Some(prefixed(TOKEN, key)),
+            Role::Latch | Role::Reader => None,
+        }
+    }
+
+    /// Redisson adds braces if the lock's name has none.
+    fn locks_of(&self, inner: &[u8]) -> Vec<Vec<u8>> {
+        let bare = inner.strip_prefix(b"{").and_then(|inner| inner.strip_suffix(b"}"));
+        let bare = bare.filter(|bare| !bare.is_empty() && !bare.contains(&b'{'));
+        bare.into_iter().chain([inner]).map(<[u8]>::to_vec).collect()
+    }
+
+    fn kind(&self, what: &'static str, beside: &[Role]) -> &'static str {
+        match what {
+            "" | RLOCK
+                if beside.iter().any(|role| matches!(role, Role::Queue | Role::Timeouts)) =>
+            {
+                "Redisson RFairLock"
+            }
+            "" | RLOCK if beside.contains(&Role::Token) => "Redisson RFencedLock",
+            what => what,
+        }
     }
 }
 
 /// `EXISTS {name}:<id>:<thread>:rwlock_timeout:<n> …` for each entry of a reader.
-fn reader_timeouts(key: &[u8], reader: &Holder) -> Command {
-    let mut stem = braced(key);
-    for part in
-        [reader.client.as_slice(), reader.thread.as_deref().unwrap_or_default(), b"rwlock_timeout"]
-    {
-        stem.push(b':');
-        stem.extend_from_slice(part);
-    }
-    stem.push(b':');
+fn reader_timeouts(key: &[u8], reader: &Holder) -> Ask {
+    let start = [&braced(key), b":".as_slice()].concat();
+    let thread = reader.thread.as_deref().unwrap_or_default();
     let entries = reader.entries.unwrap_or(1).clamp(1, MAX_ENTRIES_ASKED);
     let mut command = command!("EXISTS");
     command.args.extend((1..=entries).map(|entry| {
-        let mut name = stem.clone();
-        name.extend_from_slice(alloc::format!("{entry}").as_bytes());
-        name
+        let entry = alloc::format!("{entry}");
+        [&start, &*reader.client, b":", thread, READER, entry.as_bytes()].concat()
     }));
-    command
+    let parts = Vec::from([start, READER.to_vec(), Vec::new()]);
+    Ask { command, key: Keys::Like(parts), class: Class::Named }
+}
+
+/// What stands before and after the thread in the field of a holder or in the name of a reader's
+/// key. Who knows client and thread can release the lock.
+fn around_thread(name: &[u8]) -> Option<(&[u8], &[u8])> {
+    let stem = match split_last(name) {
+        Some((reader, entry)) if is_integer(entry) && name.ends_with(&[READER, entry].concat()) => {
+            reader.strip_suffix(READER.get(..READER.len() - 1)?)?
+        }
+        _ => name.strip_suffix(b":write").unwrap_or(name),
+    };
+    let (mut client, mut thread) = split_last(stem)?;
+    if !is_integer(thread) {
+        // A transaction's lock: <client id>:<thread>:<transaction id>.
+        (client, thread) = split_last(client)?;
+    }
+    let is_holder = !client.is_empty() && is_integer(thread);
+    is_holder.then_some((name.get(..=client.len())?, name.get(stem.len()..)?))
+}
+
+fn split_last(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = bytes.iter().rposition(|byte| *byte == b':')?;
+    Some((bytes.get(..colon)?, bytes.get(colon + 1..)?))
+}
+
+fn is_integer(bytes: &[u8]) -> bool {
+    let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
+    !digits.is_empty() && digits.len() <= 20 && digits.iter().all(u8::is_ascii_digit)
 }
 
 /// Redisson's names of auxiliary keys: `prefix:{name}`, or `prefix:name` if the name already has a
@@ -131,12 +234,12 @@ fn braced(key: &[u8]) -> Vec<u8> {
     name
 }
 
-type Fields<'a> = Vec<crate::redis::read::Pair<'a>>;
+type Fields<'a> = Vec<Pair<'a>>;
 
 /// The pairs of a complete scan, sorted, each field once (a scan may repeat one while the server
 /// resizes the hash).
 fn fields(reply: &Reply) -> Result<Fields<'_>, Unknown> {
-    let mut fields = crate::redis::read::scanned_pairs(reply)?;
+    let mut fields = scanned_pairs(reply)?;
     fields.sort_unstable();
     fields.dedup_by(|a, b| a.0 == b.0);
     Ok(fields)
@@ -181,6 +284,90 @@ fn holder(field: &[u8], count: &[u8]) -> Option<Holder> {
     let entries: u32 = core::str::from_utf8(count).ok()?.parse().ok().filter(|count| *count > 0)?;
     Some(Holder { entries: Some(entries), ..Holder::of_thread(field)? })
 }
+
+/// The lock itself.
+fn hash(seen: &Seen) -> Option<Guess> {
+    let Content::Hash { names, scanned, .. } = &seen.content else { return None };
+    if names.iter().any(|name| is_of_faster_multi_lock(name)) {
+        return Some(Guess::Unreadable(
+            "Redisson's getMultiLock(group, values): several locks in one hash, which lockwatch \
+             does not read yet",
+        ));
+    }
+    let value = Redisson.decode(scanned.as_ref()?, true);
+    let Value::Present { mode, holders } = value else { return None };
+    // Other hashes of counters look the same, but only a lock's client ids are UUIDs.
+    if !holders.iter().all(|holder| is_uuid(&holder.client)) {
+        return None;
+    }
+    let what = match mode {
+        Mode::Exclusive => RLOCK,
+        Mode::Read => "Redisson RReadWriteLock (read by its holders)",
+        Mode::Write => "Redisson RReadWriteLock (written by its holder)",
+    };
+    let laid = Laid { library: NAME, what };
+    match mode {
+        Mode::Exclusive if holders.len() > 1 => Some(Guess::Doubtful(
+            laid,
+            "several holders in a lock that has room for one: data of another kind, or a lock that \
+             is split",
+        )),
+        _ => Some(Guess::Lock(laid)),
+    }
+}
+
+/// Recognises the keys beside locks.
+fn companion(seen: &Seen) -> Option<Guess> {
+    let key = seen.key.as_slice();
+    let (role, inner) = match &seen.content {
+        Content::List => (Role::Queue, after(QUEUE, key)?),
+        Content::Sorted { .. } => (Role::Timeouts, after(TIMEOUTS, key)?),
+        Content::Text { .. } => match (after(TOKEN, key), after(LATCH, key)) {
+            (Some(inner), _) => (Role::Token, inner),
+            (None, Some(rest)) => {
+                (Role::Latch, split_last(rest).filter(|(_, id)| id.len() == 32)?.0)
+            }
+            (None, None) => (Role::Reader, read_by(key)?),
+        },
+        _ => return None,
+    };
+    Some(Guess::Companion(NAME, role, Redisson.locks_of(inner)))
+}
+
+/// The permits of an `RPermitExpirableSemaphore` that are in use.
+fn permits(seen: &Seen) -> Option<Guess> {
+    let inner = seen.key.strip_suffix(b":timeout")?;
+    let is_it = matches!(seen.content, Content::Sorted { .. })
+        && inner.starts_with(b"{")
+        && inner.ends_with(b"}");
+    is_it.then_some(Guess::Unreadable(
+        "Redisson RPermitExpirableSemaphore: its permits name no holder that lockwatch reads",
+    ))
+}
+
+/// Maps `{name}:<uuid>:<thread>:rwlock_timeout:<n>` to `{name}`.
+fn read_by(key: &[u8]) -> Option<&[u8]> {
+    let (rest, entry) = split_last(key)?;
+    let (rest, thread) = split_last(rest.strip_suffix(b":rwlock_timeout")?)?;
+    let (inner, client) = split_last(rest)?;
+    (is_number(entry) && is_integer(thread) && is_uuid(client)).then_some(inner)
+}
+
+/// What follows a prefix in the name of a key beside a lock.
+fn after<'a>(prefix: &[u8], key: &'a [u8]) -> Option<&'a [u8]> {
+    key.strip_prefix(prefix)?.strip_prefix(b":")
+}
+
+fn begins_with_client(name: &[u8]) -> bool {
+    name.get(..36).is_some_and(is_uuid) && name.get(36) == Some(&b':')
+}
+
+fn is_of_faster_multi_lock(name: &[u8]) -> bool {
+    let Some((rest, suffix)) = split_last(name) else { return false };
+    let thread = split_last(rest).map(|(_, thread)| thread);
+    matches!(suffix, b"expire_time" | b"lock_count") && thread.is_some_and(is_integer)
+}
+
 #[cfg(test)]
 mod tests {
     use alloc::vec;
@@ -255,7 +442,7 @@ mod tests {
         let Value::Present { holders, .. } = value else { unreachable!() };
         let asked = Redisson.liveness(b"job", &holders);
         assert_eq!(
-            asked[1],
+            asked[1].command,
             command!(
                 "EXISTS",
                 alloc::format!("{{job}}:{A}:1:rwlock_timeout:1"),

@@ -1,0 +1,165 @@
+//! A token in a string key: `SET key token NX PX …`, as most lock libraries use it. Knowing the
+//! token is enough to release the lock, so it is a secret. Most libraries leave no other mark, so to
+//! recognise a lock both its name and its value must match.
+
+use alloc::vec;
+
+use super::shape::{Shape, ends_as_a_lock, names_a_lock};
+use super::sight::{Content, Guess, Laid, Seen, contains};
+use super::{Library, Value, unread};
+use crate::command;
+use crate::redis::ask::{Ask, Class};
+use crate::redis::reply::Reply;
+use lockwatch_judge::reading::{Holder, Mode, Unknown};
+use lockwatch_judge::spec::Claimants;
+
+/// Index of the last byte of a token that is read. Tokens are far shorter; a longer value is
+/// identified by its beginning.
+const LAST_BYTE: &str = "511";
+
+const NAME: &str = "string";
+
+pub(super) struct Token;
+
+impl Library for Token {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn claimants(&self) -> Claimants {
+        Claimants::Secret
+    }
+
+    fn value(&self, key: &[u8]) -> Ask {
+        Ask::new(Class::Holders, command!("GETRANGE", key, "0", LAST_BYTE))
+    }
+
+    fn decode(&self, reply: &Reply, exists: bool) -> Value {
+        match reply {
+            // GETRANGE answers an absent key and an empty value alike.
+            Reply::Bytes(token) if token.is_empty() && !exists => Value::Absent,
+            Reply::Bytes(token) => Value::Present {
+                mode: Mode::Exclusive,
+                holders: vec![Holder {
+                    client: token.clone(),
+                    thread: None,
+                    entries: None,
+                    secret: true,
+                }],
+            },
+            Reply::Error(error) => Value::Unknown(error.into()),
+            _ => Value::Unknown(Unknown::Protocol),
+        }
+    }
+
+    fn recognise(&self, seen: &Seen) -> Option<Guess> {
+        let rows = [
+            distributed_lock,
+            redbeat,
+            laravel_schedule,
+            redlock_prefix,
+            python_redis_lock,
+            named,
+            redis_py,
+            possible,
+        ];
+        unread::recognise(seen).or_else(|| rows.iter().find_map(|row| row(seen)))
+    }
+}
+
+/// A lock whose library leaves no mark of its own.
+pub const UNNAMED: Laid = laid(TOKEN);
+
+/// The description of such a lock.
+const TOKEN: &str = "A token in a string (redis-py, redlock, redsync, Spring Integration, …)";
+
+const fn laid(what: &'static str) -> Laid {
+    Laid { library: NAME, what }
+}
+
+fn lock(what: &'static str) -> Guess {
+    Guess::Lock(laid(what))
+}
+
+fn distributed_lock(seen: &Seen) -> Option<Guess> {
+    if seen.shape()? != Shape::MachineAndProcess {
+        return None;
+    }
+    const WHAT: &str = "DistributedLock.Redis (.NET)";
+    Some(if seen.key.ends_with(b".writer") {
+        Guess::Doubtful(laid(WHAT), "a reader/writer lock: of it only the writer would be seen")
+    } else {
+        lock(WHAT)
+    })
+}
+
+fn redbeat(seen: &Seen) -> Option<Guess> {
+    let named = seen.key.ends_with(b"redbeat::lock") || seen.key.ends_with(b"redbeat:lock");
+    (seen.shape()?.is_token() && named)
+        .then(|| lock("Celery redbeat: the scheduler that is active"))
+}
+
+fn laravel_schedule(seen: &Seen) -> Option<Guess> {
+    seen.shape()?;
+    let is_it = contains(&seen.key, b"framework/schedule-") && seen.ttl_ms.is_some();
+    is_it.then(|| lock("Laravel: a scheduled task, held while it runs"))
+}
+
+fn redlock_prefix(seen: &Seen) -> Option<Guess> {
+    let is_it = seen.key.starts_with(b"redlock:") && seen.shape()? == Shape::Uuid;
+    is_it.then(|| lock("redlock: RedLock.net or pottery"))
+}
+
+fn python_redis_lock(seen: &Seen) -> Option<Guess> {
+    let is_it = seen.key.starts_with(b"lock:") && seen.shape()? == Shape::Base64;
+    is_it.then(|| lock("python-redis-lock"))
+}
+
+/// The name contains a word for "lock".
+fn named(seen: &Seen) -> Option<Guess> {
+    let shape = seen.shape()?;
+    if !names_a_lock(&seen.key) {
+        return None;
+    }
+    match shape {
+        _ if shape.is_token() && (seen.ttl_ms.is_some() || ends_as_a_lock(&seen.key)) => {
+            Some(lock(TOKEN))
+        }
+        _ if shape.is_token() => {
+            Some(Guess::Doubtful(laid(TOKEN), "no TTL, and `lock` is not what its name ends in"))
+        }
+        Shape::Word if seen.ttl_ms.is_some() || ends_as_a_lock(&seen.key) => Some(Guess::Doubtful(
+            laid("A string"),
+            "its value is a word and no random token: a lock only if each holder writes its own \
+             name",
+        )),
+        _ if is_short(seen) && (seen.ttl_ms.is_some() || ends_as_a_lock(&seen.key)) => {
+            Some(Guess::Doubtful(
+                laid("A string"),
+                "its value does not tell one holder from another, so that no take-over could be \
+                 seen",
+            ))
+        }
+        _ => None,
+    }
+}
+
+/// The value has the form that redis-py's `Lock`, and few other libraries, write.
+fn redis_py(seen: &Seen) -> Option<Guess> {
+    let what = match seen.shape()? {
+        Shape::TimeUuidHex => "redis-py's Lock, by its value",
+        Shape::Bytes if seen.ttl_ms.is_some() => "rslock or redlock for Rust, by its value",
+        _ => return None,
+    };
+    Some(Guess::Doubtful(laid(what), "nothing in its name says that it is a lock"))
+}
+
+fn possible(seen: &Seen) -> Option<Guess> {
+    let shape = seen.shape()?;
+    (shape.is_token() && seen.ttl_ms.is_some())
+        .then_some(Guess::PossibleToken { number: shape == Shape::Number })
+}
+
+fn is_short(seen: &Seen) -> bool {
+    matches!(seen.content, Content::Text { length: ..=16, .. })
+}
