@@ -2,7 +2,7 @@
 //! delays of scrape, evaluation and Alertmanager; and how late lockwatch reports a task as down. Used
 //! for display and for replay only; Prometheus evaluates the rules independently.
 
-use lockwatch_judge::snapshot::{RedisView, TaskView};
+use lockwatch_judge::snapshot::{StoreView, TaskView};
 use lockwatch_judge::spec::TaskSpec;
 use lockwatch_watch::redis::libraries;
 
@@ -125,7 +125,7 @@ pub fn events_of_task(view: &TaskView) -> [EventCondition; 2] {
 
 /// The critical alert of a Redis store, whether due or not. `blind_after_ms` is the shortest one of
 /// its tasks. A pause does not defer it.
-pub fn of_redis(view: &RedisView, blind_after_ms: u64) -> Condition {
+pub fn of_redis(view: &StoreView, blind_after_ms: u64) -> Condition {
     // One deciding server that can be read is enough. A store that can be read again is not blind,
     // whatever its other servers report.
     let value_ms = if view.readable == Some(true) { 0 } else { view.blind_ms };
@@ -149,5 +149,5 @@ pub fn down_after_ms(interval_ms: u64, task: &TaskSpec) -> u64 {
 /// Maximum time that a lock stays held after its holder crashed, in milliseconds: the configured
 /// lease, else the library's default.
 pub fn lease_ms(task: &TaskSpec) -> Option<u64> {
-    task.lock.lease_ms.or(libraries::of(&task.lock.library).default_lease_ms())
+    task.lock().lease_ms.or(libraries::of(&task.lock().library).default_lease_ms())
 }

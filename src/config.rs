@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch_judge::spec::{RedisSpec, TaskSpec, WatchSpec};
+use lockwatch_judge::spec::{StoreSpec, TaskSpec, WatchSpec};
 use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::store::Store;
 pub use lockwatch_watch::redis::store::{
@@ -48,7 +48,7 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// A complete configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The Redis stores, sorted by name. A task's `RedisIndex` is a position in this list.
+    /// The Redis stores, sorted by name. A task's `StoreIndex` is a position in this list.
     pub redises: Vec<RedisConfig>,
     /// Names of the per-task labels, as configured.
     pub label_names: Vec<Arc<str>>,
@@ -194,7 +194,7 @@ impl Config {
 
     /// The part that the model needs. `epoch` counts the reloads.
     pub fn watch_spec(&self, epoch: u32) -> WatchSpec {
-        let redis_spec = |redis: &RedisConfig| RedisSpec {
+        let redis_spec = |redis: &RedisConfig| StoreSpec {
             name: Arc::clone(&redis.name),
             kind: redis.servers.kind().name().into(),
             authority: redis.servers.kind().authority(),
@@ -204,7 +204,7 @@ impl Config {
             timeout_ms: ms(redis.timeout),
         };
         WatchSpec {
-            redises: self.redises.iter().map(redis_spec).collect(),
+            stores: self.redises.iter().map(redis_spec).collect(),
             tasks: self.tasks.clone(),
             epoch,
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use lockwatch_judge::event::Event as ModelEvent;
 use lockwatch_judge::input::{Input, Outcome, Sample, Standing};
 use lockwatch_judge::snapshot::Snapshot;
-use lockwatch_judge::spec::{ProgressSpec, RedisIndex, TaskIndex, TaskSpec, WatchSpec};
+use lockwatch_judge::spec::{ProgressSpec, StoreIndex, TaskIndex, TaskSpec, WatchSpec};
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{AgentWall, Mono};
 use lockwatch_watch::redis::RedisKind;
@@ -384,7 +384,7 @@ fn assignment(
     specs: &[Arc<TaskSpec>],
     configured: &[usize],
 ) -> Arc<Assignment> {
-    let redis = &plan.spec.redises[0];
+    let redis = &plan.spec.stores[0];
     let nodes: Vec<HostPort> = redis.addresses.iter().map(|address| host_port(address)).collect();
     let servers = match plan.kind() {
         RedisKind::Standalone => Servers::One(nodes[0].clone()),
@@ -406,7 +406,7 @@ fn assignment(
         wake_ups: plan.wakes,
     };
     let tasks = (0..).map(TaskIndex).zip(configured.iter().map(|task| Arc::clone(&specs[*task])));
-    let (redis, tasks) = (RedisIndex(0), Arc::new(tasks.collect()));
+    let (redis, tasks) = (StoreIndex(0), Arc::new(tasks.collect()));
     Arc::new(Assignment { epoch, redis, store, tasks, sizes: plan.sizes })
 }
 

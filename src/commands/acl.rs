@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::{fmt, iter};
 
-use lockwatch_judge::spec::{RedisIndex, TaskSpec};
+use lockwatch_judge::spec::{StoreIndex, TaskSpec};
 use lockwatch_watch::redis::accept::{Caps, RoleCheck};
 use lockwatch_watch::redis::ask::Keys;
 use lockwatch_watch::redis::read::all_asks;
@@ -117,7 +117,7 @@ pub fn rules(config: &Config, version: ServerVersion) -> Vec<AclRule> {
             }
             _ => None,
         };
-        iter::once(rule(config, RedisIndex(index), redis, version)).chain(sentinels)
+        iter::once(rule(config, StoreIndex(index), redis, version)).chain(sentinels)
     };
     (0_u16..).zip(&config.redises).flat_map(of_redis).collect()
 }
@@ -138,12 +138,12 @@ impl fmt::Display for AclRule {
 
 fn rule(
     config: &Config,
-    index: RedisIndex,
+    index: StoreIndex,
     redis: &RedisConfig,
     version: ServerVersion,
 ) -> AclRule {
     let mut needs = Needs::new(redis, version);
-    for task in config.tasks.iter().filter(|task| task.redis == index) {
+    for task in config.tasks.iter().filter(|task| task.store == index) {
         needs.add_task(task);
     }
     rule_for(redis, version, &needs)
@@ -155,7 +155,7 @@ pub fn discovery(redis: &RedisConfig, version: ServerVersion) -> AclRule {
     let mut needs = Needs::new(redis, version);
     for library in libraries::names() {
         let lock = libraries::lock(&[], library);
-        needs.add_task(&TaskSpec::new("", RedisIndex(0), lock));
+        needs.add_task(&TaskSpec::new("", StoreIndex(0), lock));
     }
     needs.send(&[
         "dbsize",

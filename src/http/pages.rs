@@ -54,7 +54,7 @@ impl Site {
             (Some(_), None) => StatusCode::OK,
         };
         let excerpt = view.map(|view| {
-            let about = [About::Task(name.into()), About::Redis(Arc::clone(&view.redis))].into();
+            let about = [About::Task(name.into()), About::Redis(Arc::clone(&view.store))].into();
             self.context.history.excerpt(&about, None, page::EVENTS_MAX, |_| true)
         });
         let events = excerpt.map(|excerpt| excerpt.events).unwrap_or_default();

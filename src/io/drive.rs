@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use lockwatch_judge::input::Input as Evidence;
-use lockwatch_judge::spec::{RedisIndex, TaskIndex, TaskSpec, position_of};
+use lockwatch_judge::spec::{StoreIndex, TaskIndex, TaskSpec, position_of};
 use lockwatch_judge::time::Mono;
 use lockwatch_watch::redis::driver::{
     self, Action, Dial, Event, Exchange, Failure, Input, LinkId, Manner, Now,
@@ -32,7 +32,7 @@ pub struct Assignment {
     /// The epoch of the configuration that this belongs to.
     pub epoch: u32,
     /// Which store this is.
-    pub redis: RedisIndex,
+    pub redis: StoreIndex,
     /// The configuration of the store.
     pub config: RedisConfig,
     /// The tasks with keys in it, sorted by index.

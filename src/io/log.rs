@@ -28,14 +28,15 @@ pub(super) fn write(redis: &str, note: Note) {
             tracing::debug!(%sentinel, %failure, "cannot listen to a Sentinel");
         }
         Note::NoLayout(why) => {
-            let (what, remedy) = ("no server tells the cluster's layout", why.remedy());
+            let (what, remedy) =
+                ("no server tells the cluster's layout", lockwatch_watch::redis::remedy(why));
             tracing::warn!(redis, why = why.name(), remedy, "{what}");
         }
         Note::TellsNoLayout(node, failure) => {
             tracing::debug!(redis, %node, %failure, "a server does not tell the layout");
         }
         Note::Foreign(address) => {
-            let remedy = Unknown::ForeignAddress.remedy();
+            let remedy = lockwatch_watch::redis::remedy(Unknown::ForeignAddress);
             let what = "a server is announced at an address that is not allowed";
             tracing::warn!(%address, remedy, "{what}");
         }
@@ -64,7 +65,7 @@ fn sentinel_remedy(why: Unknown, master: &str) -> String {
             "Set or correct `sentinel.password_file` (or `sentinel.password_env`) and \
              `sentinel.username`.",
         ),
-        other => other.remedy().to_owned(),
+        other => lockwatch_watch::redis::remedy(other).to_owned(),
     }
 }
 
@@ -79,6 +80,6 @@ fn announcements_remedy(why: Unknown) -> &'static str {
             "wake-ups need Redis 6.0 or later and no proxy that refuses RESP3; else set \
              `wake_ups: false` for this redis"
         }
-        other => other.remedy(),
+        other => lockwatch_watch::redis::remedy(other),
     }
 }

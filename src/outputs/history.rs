@@ -232,7 +232,7 @@ impl About {
     fn of(subject: &Subject) -> About {
         match subject {
             Subject::Task(task) => About::Task(Arc::clone(&task.name)),
-            Subject::Redis(_, name) => About::Redis(Arc::clone(name)),
+            Subject::Store(_, name) => About::Redis(Arc::clone(name)),
         }
     }
 }
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
     use lockwatch_judge::event::EventKind;
     use lockwatch_judge::reading::Holder;
-    use lockwatch_judge::spec::{RedisIndex, TaskSpec};
+    use lockwatch_judge::spec::{StoreIndex, TaskSpec};
     use lockwatch_watch::redis::libraries;
 
     /// Tasks whose events are kept, each with its configuration.
@@ -258,7 +258,7 @@ mod tests {
 
         fn happens(&mut self, name: &str, client_bytes: usize) {
             let spec = Arc::clone(self.specs.entry(name.to_owned()).or_insert_with(|| {
-                Arc::new(TaskSpec::new(name, RedisIndex(0), libraries::lock(b"lock", "redisson")))
+                Arc::new(TaskSpec::new(name, StoreIndex(0), libraries::lock(b"lock", "redisson")))
             }));
             let holder = Holder {
                 client: vec![b'x'; client_bytes],
@@ -333,7 +333,7 @@ mod tests {
         let mut tasks = Tasks::new();
         tasks.happens("calm", 8);
         (0..50_000).for_each(|_| tasks.happens("restless", 8));
-        tasks.keep(Subject::Redis(RedisIndex(0), "restless".into()), EventKind::RedisUp);
+        tasks.keep(Subject::Store(StoreIndex(0), "restless".into()), EventKind::StoreUp);
         assert_eq!(tasks.numbers("calm"), [1]);
         assert_eq!(tasks.numbers("restless"), (49_802..=50_001).collect::<Vec<_>>());
         assert_eq!(tasks.of_task("restless", 3).len(), 3);

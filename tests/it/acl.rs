@@ -9,7 +9,7 @@ use std::time::Duration;
 use lockwatch::commands::acl::{ServerVersion, report, rules};
 use lockwatch::config::{Config, PasswordSource};
 use lockwatch_judge::spec::{ClaimsSpec, TaskSpec, WantedSpec};
-use lockwatch_judge::spec::{Codec, ProgressSource, ProgressSpec, RedisIndex, WantedSource};
+use lockwatch_judge::spec::{Codec, ProgressSource, ProgressSpec, StoreIndex, WantedSource};
 use lockwatch_watch::redis::accept::{self, Caps, RoleCheck};
 use lockwatch_watch::redis::libraries;
 use lockwatch_watch::redis::read::{Scope, TaskRead};
@@ -73,7 +73,7 @@ fn task(index: usize, lock_key: &[u8]) -> TaskSpec {
         paused_until: Some(key("pause")),
         ..TaskSpec::new(
             &format!("task {index}"),
-            RedisIndex(0),
+            StoreIndex(0),
             libraries::lock(lock_key, libraries::ALL[index % libraries::ALL.len()].name()),
         )
     }
@@ -117,8 +117,8 @@ fn commands_of(task: &Arc<TaskSpec>) -> Vec<Words> {
     // Commands that depend on earlier replies: the readers of a read lock, the length of a key by
     // its type.
     let mut send = |line: &[&[u8]]| all.push(words(line));
-    let key = task.lock.key.as_slice();
-    if task.lock.library.as_str() == "redisson" {
+    let key = task.lock().key.as_slice();
+    if task.lock().library.as_str() == "redisson" {
         let braced = if key.contains(&b'{') { key.to_vec() } else { [b"{", key, b"}"].concat() };
         let reader = b":0e4bd6f2-9d3f-4f5e-8c5b-6f0e2b8f7a11:57:rwlock_timeout:1";
         send(&[b"EXISTS", &[&braced, reader.as_slice()].concat()]);

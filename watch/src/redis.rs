@@ -21,6 +21,7 @@ mod pace;
 mod parts;
 mod plan;
 pub mod read;
+mod remedy;
 mod replies;
 pub mod reply;
 pub mod schedule;
@@ -35,6 +36,7 @@ pub mod watcher;
 
 pub use kind::RedisKind;
 pub use pace::LONGEST_MS as LONGEST_PAUSE_MS;
+pub use remedy::remedy;
 pub use tracking::{
     CHANNEL as WAKE_UPS_CHANNEL, greeted as wake_ups_greeted, greeting as wake_ups_greeting,
 };

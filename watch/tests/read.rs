@@ -7,7 +7,7 @@ use lockwatch_judge::reading::{
     SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, ProgressSource, ProgressSpec, RedisIndex, TaskSpec, WantedSource, WantedSpec,
+    ClaimsSpec, Codec, ProgressSource, ProgressSpec, StoreIndex, TaskSpec, WantedSource, WantedSpec,
 };
 use lockwatch_judge::time::ServerTime;
 use lockwatch_watch::redis::accept::{Caps, RoleCheck};
@@ -27,7 +27,7 @@ const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, 
 const OLD: Caps = Caps { pexpiretime: false, ..CAPS };
 
 fn spec(library: &str) -> TaskSpec {
-    TaskSpec::new("outbound", RedisIndex(0), libraries::lock(b"job", library))
+    TaskSpec::new("outbound", StoreIndex(0), libraries::lock(b"job", library))
 }
 
 fn wanted(source: WantedSource) -> Option<WantedSpec> {

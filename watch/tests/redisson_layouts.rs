@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lockwatch_judge::reading::{Held, LockReading, Mode, TaskReading, Unknown};
-use lockwatch_judge::spec::{RedisIndex, TaskSpec};
+use lockwatch_judge::spec::{StoreIndex, TaskSpec};
 use lockwatch_watch::redis::accept::{Caps, RoleCheck};
 use lockwatch_watch::redis::libraries;
 use lockwatch_watch::redis::read::{Round, Scope, TaskRead};
@@ -110,7 +110,7 @@ impl Keyspace {
 }
 
 fn spec(key: &str) -> TaskSpec {
-    TaskSpec::new("outbound", RedisIndex(0), libraries::lock(key.as_bytes(), "redisson"))
+    TaskSpec::new("outbound", StoreIndex(0), libraries::lock(key.as_bytes(), "redisson"))
 }
 
 /// Mode, holders (client's name in the capture, entries), ghosts.

@@ -22,7 +22,7 @@ use lockwatch_judge::reading::{
     ProgressReading, Switch, SwitchesReading, TaskReading,
 };
 use lockwatch_judge::spec::{
-    Codec, RedisIndex, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
+    Codec, StoreIndex, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
@@ -98,15 +98,18 @@ fn token(data: &[u8]) -> String {
 /// A snapshot in which two tasks have a history, and the events in it.
 pub(crate) fn world(data: &[u8]) -> (Arc<Published>, History) {
     let named = TaskSpec { labels: vec![("team".into(), escape(data).into())], ..worlds::task(0) };
-    let named =
-        TaskSpec { name: NAMES[0].into(), lock: libraries::lock(data, "redisson"), ..named };
+    let named = TaskSpec {
+        name: NAMES[0].into(),
+        kind: lockwatch_judge::spec::KindSpec::Lock(libraries::lock(data, "redisson")),
+        ..named
+    };
     let tokened = TaskSpec {
         wanted: Some(WantedSpec { source: WantedSource::Always, codec: Codec::Raw }),
-        ..TaskSpec::new(NAMES[1], RedisIndex(0), libraries::lock(b"tokened", "string"))
+        ..TaskSpec::new(NAMES[1], StoreIndex(0), libraries::lock(b"tokened", "string"))
     };
     let redis = RedisKind::Standalone.store("main", &["a:1"]);
     let spec = WatchSpec {
-        redises: vec![redis],
+        stores: vec![redis],
         tasks: vec![Arc::new(named), Arc::new(tokened)],
         epoch: 0,
     };
@@ -206,7 +209,7 @@ fn sample(at: u64, readings: Vec<(TaskIndex, TaskReading)>) -> Sample {
     };
     Sample {
         epoch: 0,
-        redis: RedisIndex(0),
+        store: StoreIndex(0),
         node: Some("a:1".into()),
         standing: Standing::Decides,
         sent: Mono(at),
@@ -253,7 +256,7 @@ fn check_said(data: &[u8], token: &str) -> String {
     let mut shown = String::new();
     let bytes = Reply::Bytes(data.to_vec());
     let secret = Reply::Bytes(token.as_bytes().to_vec());
-    let tokened = TaskSpec::new(NAMES[1], RedisIndex(0), libraries::lock(b"tokened", "string"));
+    let tokened = TaskSpec::new(NAMES[1], StoreIndex(0), libraries::lock(b"tokened", "string"));
     let caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: true };
     for spec in [worlds::task(0), worlds::task(2), worlds::task(15)] {
         let hostile = Ask::new(Class::Named, Command::new([data, data]));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, ProgressSource, ProgressSpec, RedisIndex, TaskSpec, WantedSource, WantedSpec,
+    ClaimsSpec, Codec, ProgressSource, ProgressSpec, StoreIndex, TaskSpec, WantedSource, WantedSpec,
 };
 use lockwatch_watch::redis::accept::{Caps, RoleCheck};
 use lockwatch_watch::redis::libraries;
@@ -34,13 +34,13 @@ pub(crate) fn task(choice: u8) -> TaskSpec {
         hosts: Some(b"hosts".to_vec()),
         paused_until: Some(b"pause".to_vec()),
         max_hold_ms: Some(3_600_000),
-        ..TaskSpec::new("outbound", RedisIndex(0), libraries::lock(b"outbound:lock", library))
+        ..TaskSpec::new("outbound", StoreIndex(0), libraries::lock(b"outbound:lock", library))
     }
 }
 
 /// A task with only a lock.
 pub(crate) fn bare_task(library: &str) -> Arc<TaskSpec> {
-    Arc::new(TaskSpec::new("bare", RedisIndex(0), libraries::lock(b"bare:lock", library)))
+    Arc::new(TaskSpec::new("bare", StoreIndex(0), libraries::lock(b"bare:lock", library)))
 }
 
 /// The capabilities of a server, selected by the byte.

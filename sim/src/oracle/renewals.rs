@@ -103,7 +103,7 @@ impl Oracle {
     ) -> Option<String> {
         let said_ms =
             view.lock().hold.as_ref()?.last_renewal_latency_ms.filter(|late_ms| *late_ms > 0)?;
-        if view.spec.lock.library.as_str() != "redisson" {
+        if view.spec.lock().library.as_str() != "redisson" {
             return None;
         }
         let period_ms = view.lock().renewal_period_ms?;

@@ -29,7 +29,11 @@ fn why_nothing(seen: Seen<'_>) -> String {
     let redis = seen.redis();
     match (seen.view.unknown.or_else(|| redis?.unknown), redis) {
         (Some(why), _) => {
-            format!("Redis could not be asked: {}. {} {newest}", why.name(), why.remedy())
+            format!(
+                "Redis could not be asked: {}. {} {newest}",
+                why.name(),
+                lockwatch_watch::redis::remedy(why)
+            )
         }
         (None, Some(redis)) if patience(Some(redis)) == PATIENCE_MAX => format!(
             "It was not due: this redis is asked every {}, and an explanation waits for {} at \

@@ -7,7 +7,7 @@ use lockwatch_judge::reading::{Holder, Mode};
 use lockwatch_judge::snapshot::{
     Durations, HoldView, KindView, LockView, Snapshot, TaskView, TaskViews,
 };
-use lockwatch_judge::spec::{RedisIndex, TaskSpec};
+use lockwatch_judge::spec::{StoreIndex, TaskSpec};
 use lockwatch_judge::time::{AgentWall, Mono};
 use lockwatch_judge::verdict::{LockFact, Rule, Verdict, Wanted};
 use lockwatch_watch::redis::libraries;
@@ -24,7 +24,7 @@ pub(super) fn holder(client: &str) -> Holder {
 /// The published snapshot at an instant.
 pub(super) fn published(at: u64) -> Published {
     let snapshot =
-        Snapshot { at: Mono(at), sequence: at, tasks: TaskViews::default(), redises: Vec::new() };
+        Snapshot { at: Mono(at), sequence: at, tasks: TaskViews::default(), stores: Vec::new() };
     let wall = AgentWall(WALL_AT_START + i64::try_from(at).unwrap());
     Published { snapshot, wall, made: Instant::now() }
 }
@@ -34,10 +34,10 @@ pub(crate) fn free(read_at: u64) -> TaskView {
     TaskView {
         spec: Arc::new(TaskSpec::new(
             "task",
-            RedisIndex(0),
+            StoreIndex(0),
             libraries::lock(b"task:lock", "redisson"),
         )),
-        redis: "main".into(),
+        store: "main".into(),
         verdict: Verdict::Stopped,
         rule: Rule::FreeUnset,
         verdict_since: Mono(0),

@@ -60,7 +60,7 @@ pub(super) fn on_agents_clock(
     view: &TaskView,
     instant: ServerTime,
 ) -> AgentWall {
-    let redis = published.snapshot.redises.iter().find(|redis| redis.spec.name == view.redis);
+    let redis = published.snapshot.stores.iter().find(|redis| redis.spec.name == view.store);
     let is_its = |node: &&NodeView| view.node.as_ref() == Some(&node.address);
     let offset_ms = redis
         .and_then(|redis| redis.nodes.iter().find(is_its)?.clock_offset_ms)

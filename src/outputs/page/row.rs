@@ -102,14 +102,14 @@ fn write_head(markup: &mut Markup, view: &TaskView) {
         Exact(&spec.name),
         verdict.name(),
         rank(verdict),
-        Exact(&view.redis),
+        Exact(&view.store),
         Text(&encoded_labels(&spec.labels)),
     ));
     markup.format(format_args!("<th scope=\"row\"><a href=\"{}\">", paths::PAGE.of(&spec.name)));
     markup
         .text(&escape(spec.name.as_bytes()))
         .html("</a> <small>")
-        .text(&escape(view.redis.as_bytes()));
+        .text(&escape(view.store.as_bytes()));
     for (_, value) in spec.labels.iter().filter(|(_, value)| !value.is_empty()) {
         markup.html(" · ").text(&escape(value.as_bytes()));
     }

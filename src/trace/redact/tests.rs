@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{
-    Claimants, ClaimsSpec, Codec, ProgressSource, ProgressSpec, RedisIndex, TaskSpec, WantedSource,
+    Claimants, ClaimsSpec, Codec, ProgressSource, ProgressSpec, StoreIndex, TaskSpec, WantedSource,
     WantedSpec,
 };
 use lockwatch_watch::redis::accept::{Caps, RoleCheck};
@@ -31,7 +31,7 @@ fn spec(library: &str, source: WantedSource, progress: ProgressSource) -> TaskSp
         claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 1 }),
         hosts: Some(b"hosts".to_vec()),
         paused_until: Some(b"pause".to_vec()),
-        ..TaskSpec::new("outbound", RedisIndex(0), lock)
+        ..TaskSpec::new("outbound", StoreIndex(0), lock)
     }
 }
 
@@ -125,7 +125,7 @@ fn no_command_and_no_reply_shows_what_could_release_a_lock() {
                 // uses another lock's token as its name.
                 let own_text = matches!(ask.class, Class::Text | Class::Texts | Class::Hosts);
                 let instance =
-                    ask.class == Class::Claims && spec.lock.claimants == Claimants::Threads;
+                    ask.class == Class::Claims && spec.lock().claimants == Claimants::Threads;
                 assert!(own_text || !text.contains(THREAD), "{ask:?} {reply:?}: {text}");
                 assert!(own_text || instance || !text.contains(TOKEN), "{ask:?} {reply:?}: {text}");
             }

@@ -11,7 +11,7 @@ use lockwatch::io::{Assignment, run};
 use lockwatch::trace::Traces;
 use lockwatch_judge::input::{Input, NodeNewsKind, Outcome, Sample};
 use lockwatch_judge::reading::{LockReading, Unknown};
-use lockwatch_judge::spec::{Codec, RedisIndex, TaskIndex, TaskSpec, WantedSource, WantedSpec};
+use lockwatch_judge::spec::{Codec, StoreIndex, TaskIndex, TaskSpec, WantedSource, WantedSpec};
 use lockwatch_judge::time::Mono;
 use lockwatch_watch::redis::libraries;
 use lockwatch_watch::redis::schedule::BATCH_TASKS;
@@ -30,7 +30,7 @@ use crate::support::truth::rule;
 fn task(number: u32) -> (TaskIndex, Arc<TaskSpec>) {
     let key = format!("lock:{number}").into_bytes();
     let spec =
-        TaskSpec::new(&format!("task {number}"), RedisIndex(0), libraries::lock(&key, "string"));
+        TaskSpec::new(&format!("task {number}"), StoreIndex(0), libraries::lock(&key, "string"));
     (TaskIndex(number), Arc::new(spec))
 }
 
@@ -48,7 +48,7 @@ impl Bench {
     }
 
     fn start_with(config: RedisConfig, tasks: Vec<(TaskIndex, Arc<TaskSpec>)>) -> Bench {
-        let assignment = Assignment { epoch: 1, redis: RedisIndex(0), config, tasks };
+        let assignment = Assignment { epoch: 1, redis: StoreIndex(0), config, tasks };
         let (assignments, receiver) = watch::channel(Arc::new(assignment));
         let (sender, inputs) = mpsc::channel(256);
         let clock = Clock::start();
@@ -389,7 +389,7 @@ async fn a_new_assignment_keeps_the_connection_if_it_can() {
         let tasks = (0..tasks).map(task).collect();
         bench.assignments.send_replace(Arc::new(Assignment {
             epoch,
-            redis: RedisIndex(0),
+            redis: StoreIndex(0),
             config,
             tasks,
         }));

@@ -146,7 +146,7 @@ mod tests {
     use crate::redis::accept::RoleCheck;
     use crate::redis::libraries;
     use crate::redis::read::Scope;
-    use lockwatch_judge::spec::{RedisIndex, TaskSpec};
+    use lockwatch_judge::spec::{StoreIndex, TaskSpec};
 
     use super::*;
     use crate::truth::rule;
@@ -157,7 +157,7 @@ mod tests {
         let _rule = rule("1 evidence");
         let caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
         let spec =
-            Arc::new(TaskSpec::new("a", RedisIndex(0), libraries::lock(b"lock", "redisson")));
+            Arc::new(TaskSpec::new("a", StoreIndex(0), libraries::lock(b"lock", "redisson")));
         let reads = vec![(TaskIndex(0), TaskRead::new(spec, caps, true, Scope::ALL))];
         let (_question, commands) = Question::new(reads, caps, Standing::Decides, b"n1".to_vec());
         let names: Vec<_> = commands.iter().map(|command| command.args[0].as_slice()).collect();

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use lockwatch_judge::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample, Standing};
-use lockwatch_judge::spec::{RedisIndex, TaskIndex};
+use lockwatch_judge::spec::{StoreIndex, TaskIndex};
 use lockwatch_judge::time::Mono;
 
 use super::driver::{Action, Dial, Exchange, LinkId, Note};
@@ -16,7 +16,7 @@ use super::reply::Command;
 #[derive(Debug)]
 pub(super) struct Out {
     pub(super) epoch: u32,
-    pub(super) redis: RedisIndex,
+    pub(super) redis: StoreIndex,
     /// The tasks whose exchanges are wanted; nearly always none.
     pub(super) traced: Arc<BTreeSet<TaskIndex>>,
     pub(super) actions: VecDeque<Action>,
@@ -26,7 +26,7 @@ pub(super) struct Out {
 
 impl Out {
     /// `seed` is the source of all random numbers.
-    pub(super) fn new(epoch: u32, redis: RedisIndex, seed: u64) -> Out {
+    pub(super) fn new(epoch: u32, redis: StoreIndex, seed: u64) -> Out {
         let (traced, actions) = (Arc::default(), VecDeque::new());
         Out { epoch, redis, traced, actions, links: 0, random: seed }
     }
@@ -82,7 +82,7 @@ impl Out {
         let node = node.cloned();
         self.evidence(Input::Sample(Sample {
             epoch,
-            redis,
+            store: redis,
             node,
             standing,
             sent,
@@ -93,6 +93,6 @@ impl Out {
 
     pub(super) fn news(&mut self, node: &Arc<str>, kind: NodeNewsKind) {
         let Out { epoch, redis, .. } = *self;
-        self.evidence(Input::Node(NodeNews { epoch, redis, node: Arc::clone(node), kind }));
+        self.evidence(Input::Node(NodeNews { epoch, store: redis, node: Arc::clone(node), kind }));
     }
 }

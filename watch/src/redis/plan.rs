@@ -5,9 +5,9 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use lockwatch_judge::input::{Role, SentinelWord, Standing, Topology};
+use lockwatch_judge::input::{Announcer, Role, Standing, Topology};
 use lockwatch_judge::reading::{SwitchesReading, Unknown};
-use lockwatch_judge::spec::{RedisIndex, TaskIndex};
+use lockwatch_judge::spec::{StoreIndex, TaskIndex};
 use lockwatch_judge::time::Mono;
 
 use super::read::Scope;
@@ -26,7 +26,7 @@ pub(super) struct Plan {
     /// Whether the topology must be reported to the engine.
     pub(super) is_told: bool,
     pub(super) masters: Option<Result<Vec<Arc<str>>, Unknown>>,
-    pub(super) sentinels: Vec<SentinelWord>,
+    pub(super) sentinels: Vec<Announcer>,
     pub(super) uncovered_slots: u32,
 }
 
@@ -72,14 +72,14 @@ impl Plan {
     }
 
     /// The topology to report to the engine.
-    pub(super) fn topology(&self, epoch: u32, redis: RedisIndex) -> Topology {
+    pub(super) fn topology(&self, epoch: u32, redis: StoreIndex) -> Topology {
         Topology {
             epoch,
-            redis,
+            store: redis,
             masters: self.masters.clone().unwrap_or(Err(Unknown::NotReadYet)),
             nodes: self.nodes.iter().map(|node| Arc::clone(&node.address)).collect(),
-            sentinels: self.sentinels.clone(),
-            uncovered_slots: self.uncovered_slots,
+            announcers: self.sentinels.clone(),
+            uncovered: self.uncovered_slots,
         }
     }
 }

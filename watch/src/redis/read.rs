@@ -105,7 +105,7 @@ pub fn all_asks(spec: &TaskSpec, caps: Caps) -> Vec<Ask> {
     let read = TaskRead::new(Arc::new(spec.clone()), caps, true, Scope::ALL);
     let mut asks = read.asks();
     let anybody = Holder { client: Vec::new(), thread: None, entries: None, secret: false };
-    asks.extend(read.library().liveness(&spec.lock.key, &[anybody]));
+    asks.extend(read.library().liveness(&spec.lock().key, &[anybody]));
     parts::ALL.iter().for_each(|part| part.later_asks(spec, &mut asks));
     asks
 }
@@ -175,7 +175,7 @@ impl TaskRead {
     }
 
     fn library(&self) -> &'static dyn Library {
-        libraries::of(&self.spec.lock.library)
+        libraries::of(&self.spec.lock().library)
     }
 
     /// Whether this round reads only the lock's deadline.
@@ -194,7 +194,7 @@ impl TaskRead {
         if self.scope.contains(Scope::LOCK) {
             self.deadline_asks(&mut asks);
             if !self.is_glance() {
-                asks.push(self.library().value(&self.spec.lock.key));
+                asks.push(self.library().value(&self.spec.lock().key));
                 self.deadline_asks(&mut asks);
             }
         }
@@ -235,13 +235,13 @@ impl TaskRead {
     /// The questions about waiters and token.
     fn extras(&self) -> Vec<Ask> {
         match self.asks_extras() && self.scope.contains(Scope::LOCK) {
-            true => self.library().extras(&self.spec.lock.key, self.caps.sharded),
+            true => self.library().extras(&self.spec.lock().key, self.caps.sharded),
             false => Vec::new(),
         }
     }
 
     fn liveness(&self, details: &Details) -> Vec<Ask> {
-        self.library().liveness(&self.spec.lock.key, readers(&details.reading))
+        self.library().liveness(&self.spec.lock().key, readers(&details.reading))
     }
 
     fn decode_main(&self, again: bool, replies: &mut Replies<'_>) -> Round {
@@ -321,7 +321,7 @@ impl TaskRead {
     }
 
     fn deadline_asks(&self, out: &mut Vec<Ask>) {
-        let key = &self.spec.lock.key;
+        let key = &self.spec.lock().key;
         if self.caps.pexpiretime {
             out.push(Ask::new(Class::Number, command!("PEXPIRETIME", key)));
         } else {

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use lockwatch_judge::reading::{Beside, Unknown};
-use lockwatch_judge::spec::{RedisIndex, TaskIndex, TaskSpec, position_of};
+use lockwatch_judge::spec::{StoreIndex, TaskIndex, TaskSpec, position_of};
 
 use super::read::Scope;
 use super::schedule::Sizes;
@@ -19,7 +19,7 @@ pub struct Assignment {
     /// The epoch of the configuration that this belongs to.
     pub epoch: u32,
     /// Which store this is.
-    pub redis: RedisIndex,
+    pub redis: StoreIndex,
     /// What is known of it.
     pub store: Store,
     /// The tasks with keys in it, sorted by index.

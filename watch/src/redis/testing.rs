@@ -10,7 +10,7 @@ use core::ops::Range;
 
 use lockwatch_judge::input::{Input, NodeNews, Sample};
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::spec::{RedisIndex, TaskIndex, TaskSpec};
+use lockwatch_judge::spec::{StoreIndex, TaskIndex, TaskSpec};
 use lockwatch_judge::time::{AgentWall, Mono};
 
 use super::driver::{Action, Dial, Dialled, Event, Failure, LinkId, Now};
@@ -41,7 +41,7 @@ pub(super) fn store(servers: Servers) -> Store {
 pub(super) fn tasks(numbers: Range<usize>) -> Tasks {
     let task = |number: usize| {
         let lock = libraries::lock(format!("lock-{number}").as_bytes(), "string");
-        let spec = TaskSpec::new(&format!("task-{number}"), RedisIndex(0), lock);
+        let spec = TaskSpec::new(&format!("task-{number}"), StoreIndex(0), lock);
         (TaskIndex(u32::try_from(number).unwrap()), Arc::new(spec))
     };
     Arc::new(numbers.map(task).collect())
@@ -52,7 +52,7 @@ pub(super) fn now(ms: u64) -> Now {
 }
 
 pub(super) fn out() -> Out {
-    Out::new(0, RedisIndex(0), 1)
+    Out::new(0, StoreIndex(0), 1)
 }
 
 /// Everything that the driver would have been asked for since the last call.

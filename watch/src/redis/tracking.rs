@@ -164,7 +164,7 @@ impl WakeUps {
 
 #[cfg(test)]
 mod tests {
-    use lockwatch_judge::spec::RedisIndex;
+    use lockwatch_judge::spec::StoreIndex;
 
     use super::*;
     use crate::redis::tasks::Tasks;
@@ -172,7 +172,7 @@ mod tests {
     /// That the server announced changes over an earlier connection proves nothing.
     #[test]
     fn whoever_listens_anew_is_not_told_of_changes_yet() {
-        let mut out = Out::new(0, RedisIndex(0), 1);
+        let mut out = Out::new(0, StoreIndex(0), 1);
         let filter = Arc::new(Filter::new(&Tasks::default(), 1_000));
         let mut wake_ups = WakeUps::default();
         let mut follow = |filter: Option<&Arc<Filter>>, told: bool| {
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn what_was_counted_before_nobody_wanted_it_is_told_when_somebody_does_again() {
-        let mut out = Out::new(0, RedisIndex(0), 1);
+        let mut out = Out::new(0, StoreIndex(0), 1);
         let filter = Arc::new(Filter::new(&Tasks::default(), 1_000));
         let mut wake_ups = WakeUps::default();
         let mut told = |filter: Option<&Arc<Filter>>, hints: &[Hinted], now: u64| {

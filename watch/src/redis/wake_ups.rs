@@ -40,7 +40,7 @@ pub fn polls_per_s(tasks: usize, interval_ms: u64) -> u64 {
 /// of them each millisecond, and they are evidence only over time. Host names are for display only,
 /// and one hash has those of all tasks.
 pub fn watched_keys(spec: &TaskSpec) -> Vec<Key> {
-    let mut asks = Vec::from([libraries::of(&spec.lock.library).value(&spec.lock.key)]);
+    let mut asks = Vec::from([libraries::of(&spec.lock().library).value(&spec.lock().key)]);
     let watched = parts::ALL.iter().filter(|part| part.is_watched());
     watched.for_each(|part| part.asks(spec, &mut asks));
     let mut keys: Vec<Key> = asks.iter().filter_map(|ask| Some(ask.key()?.to_vec())).collect();

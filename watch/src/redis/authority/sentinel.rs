@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use lockwatch_judge::input::{Role, SentinelWord, Standing};
+use lockwatch_judge::input::{Announcer, Role, Standing};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
 
@@ -387,8 +387,8 @@ impl Sentinels {
         self.master.is_ok().then(ends).flatten()
     }
 
-    fn words(&self) -> Vec<SentinelWord> {
-        let word = |(position, at): (usize, &HostPort)| SentinelWord {
+    fn words(&self) -> Vec<Announcer> {
+        let word = |(position, at): (usize, &HostPort)| Announcer {
             address: at.to_string().into(),
             master: self.quorum.word(position).map(|word| word.map(|named| named.address())),
         };

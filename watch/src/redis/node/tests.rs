@@ -4,7 +4,7 @@
 use std::borrow::ToOwned as _;
 
 use lockwatch_judge::reading::LockReading;
-use lockwatch_judge::spec::RedisIndex;
+use lockwatch_judge::spec::StoreIndex;
 
 use super::*;
 use crate::redis::accept::RoleCheck;
@@ -36,7 +36,7 @@ fn config() -> Store {
 
 /// The first of them.
 fn node(standing: Standing, own: &Tasks) -> Node {
-    let (redis, tasks, sizes) = (RedisIndex(0), Tasks::default(), Sizes::default());
+    let (redis, tasks, sizes) = (StoreIndex(0), Tasks::default(), Sizes::default());
     let assignment = Assignment { epoch: 0, redis, store: config(), tasks, sizes };
     let mut node = Node::new(at("one"), "one:6379".into(), &assignment, Mono(0));
     node.assign(&duty(standing, own), Mono(0));

@@ -19,7 +19,7 @@ impl Part for Claims {
 
     fn decode(&self, spec: &TaskSpec, replies: &mut Replies<'_>, into: &mut Beside) -> Option<Ask> {
         spec.claims.as_ref()?;
-        let library = libraries::of(&spec.lock.library);
+        let library = libraries::of(&spec.lock().library);
         into.claims = Some(match scanned_pairs(replies.next()) {
             Ok(pairs) => {
                 let claim = |(id, value)| (library.instance(id), fingerprint(value));

@@ -61,12 +61,12 @@ mod tests {
 
     use super::*;
     use crate::redis::libraries;
-    use lockwatch_judge::spec::{Codec, RedisIndex, TaskSpec, WantedSource, WantedSpec};
+    use lockwatch_judge::spec::{Codec, StoreIndex, TaskSpec, WantedSource, WantedSpec};
 
     fn tasks(keys: &[(&[u8], Option<&[u8]>)]) -> Tasks {
         let task = |(index, (lock, users)): (u32, &(&[u8], Option<&[u8]>))| {
             let lock = libraries::lock(lock, "string");
-            let mut spec = TaskSpec::new(&format!("t{index}"), RedisIndex(0), lock);
+            let mut spec = TaskSpec::new(&format!("t{index}"), StoreIndex(0), lock);
             let wanted = |key: &[u8]| WantedSpec {
                 source: WantedSource::Hash(key.to_vec()),
                 codec: Codec::Raw,

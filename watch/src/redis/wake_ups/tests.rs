@@ -6,7 +6,7 @@ use alloc::{format, vec};
 use super::*;
 use crate::redis::libraries;
 use lockwatch_judge::spec::{
-    Codec, ProgressSource, ProgressSpec, RedisIndex, WantedSource, WantedSpec,
+    Codec, ProgressSource, ProgressSpec, StoreIndex, WantedSource, WantedSpec,
 };
 use lockwatch_judge::time::Mono;
 
@@ -95,7 +95,7 @@ fn whatever_the_keys_the_server_takes_the_prefixes() {
 
 #[test]
 fn the_keys_that_matter_are_lock_switches_and_pause() {
-    let mut task = TaskSpec::new("outbound", RedisIndex(0), libraries::lock(b"lock", "redisson"));
+    let mut task = TaskSpec::new("outbound", StoreIndex(0), libraries::lock(b"lock", "redisson"));
     task.progress =
         Some(ProgressSpec { source: ProgressSource::Key(b"progress".to_vec()), stale_after_ms: 1 });
     task.hosts = Some(b"hosts".to_vec());
