@@ -2,7 +2,7 @@
 //! delays of scrape, evaluation and Alertmanager. Used for display and for replay only; Prometheus
 //! evaluates the rules independently.
 
-use lockwatch_judge::snapshot::{RedisView, TaskView};
+use lockwatch_judge::snapshot::{StoreView, TaskView};
 
 /// How long an alert on an event fires after the event, in milliseconds.
 pub const EVENT_MS: u64 = 15 * 60_000;
@@ -116,7 +116,7 @@ pub fn events_of_task(view: &TaskView) -> [EventCondition; 2] {
 
 /// The critical alert of a Redis store, whether due or not. `blind_after_ms` is the shortest one of
 /// its tasks. A pause does not defer it.
-pub fn of_redis(view: &RedisView, blind_after_ms: u64) -> Condition {
+pub fn of_redis(view: &StoreView, blind_after_ms: u64) -> Condition {
     // One deciding server that can be read is enough. A store that can be read again is not blind,
     // whatever its other servers report.
     let value_ms = if view.readable == Some(true) { 0 } else { view.blind_ms };

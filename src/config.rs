@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use lockwatch_judge::spec::{RedisSpec, SchemeKind, TaskSpec, WatchSpec};
+use lockwatch_judge::spec::{SchemeKind, StoreSpec, TaskSpec, WatchSpec};
 use lockwatch_watch::redis::RedisKind;
 use serde_yaml::{Mapping, Value};
 
@@ -49,7 +49,7 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// A complete configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The Redis stores, sorted by name. A task's `RedisIndex` is a position in this list.
+    /// The Redis stores, sorted by name. A task's `StoreIndex` is a position in this list.
     pub redises: Vec<RedisConfig>,
     /// Names of the per-task labels, as configured.
     pub label_names: Vec<Arc<str>>,
@@ -256,7 +256,7 @@ impl Config {
 
     /// The part that the model needs. `epoch` counts the reloads.
     pub fn watch_spec(&self, epoch: u32) -> WatchSpec {
-        let redis_spec = |redis: &RedisConfig| RedisSpec {
+        let redis_spec = |redis: &RedisConfig| StoreSpec {
             name: Arc::clone(&redis.name),
             kind: redis.servers.kind().name().into(),
             authority: redis.servers.kind().authority(),
@@ -266,7 +266,7 @@ impl Config {
             timeout_ms: ms(redis.timeout),
         };
         WatchSpec {
-            redises: self.redises.iter().map(redis_spec).collect(),
+            stores: self.redises.iter().map(redis_spec).collect(),
             tasks: self.tasks.clone(),
             epoch,
         }

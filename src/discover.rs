@@ -150,7 +150,7 @@ fn told(failure: Failure, redis: &RedisConfig, connection: &Connection) -> anyho
 fn explained(failure: Failure, redis: &RedisConfig, version: Option<&str>) -> anyhow::Error {
     match server::is_refusal(failure.why) {
         true => anyhow!("{failure}\n{}", server::rule(redis, version)),
-        false => anyhow!("{failure}\n{}", failure.why.remedy()),
+        false => anyhow!("{failure}\n{}", lockwatch_watch::redis::remedy(failure.why)),
     }
 }
 
@@ -247,7 +247,7 @@ fn remarks(
              later). {}",
             walked.refused,
             why.name(),
-            why.remedy()
+            lockwatch_watch::redis::remedy(why)
         ));
     }
     if walked.forbidden > 0 {

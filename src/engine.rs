@@ -294,12 +294,12 @@ mod tests {
     use lockwatch_judge::input::{NodeNews, NodeNewsKind, Outcome, Sample, Standing};
     use lockwatch_judge::reading::Unknown;
     use lockwatch_judge::snapshot::TaskView;
-    use lockwatch_judge::spec::{LockSpec, RedisIndex, RedisSpec, SchemeKind, TaskIndex, TaskSpec};
+    use lockwatch_judge::spec::{LockSpec, SchemeKind, StoreIndex, StoreSpec, TaskIndex, TaskSpec};
     use lockwatch_watch::redis::RedisKind;
 
     use crate::published::Unanswered;
 
-    fn redis() -> RedisSpec {
+    fn redis() -> StoreSpec {
         RedisKind::Standalone.store("main", &["127.0.0.1:6379"])
     }
 
@@ -323,10 +323,10 @@ mod tests {
     fn the_wall_clock_of_a_snapshot_is_that_of_its_instant() {
         let task = |at: usize| {
             let lock = LockSpec::new(format!("lock-{at}").as_bytes(), SchemeKind::Redisson);
-            Arc::new(TaskSpec::new(&format!("task-{at}"), RedisIndex(0), lock))
+            Arc::new(TaskSpec::new(&format!("task-{at}"), StoreIndex(0), lock))
         };
         let spec = WatchSpec {
-            redises: vec![redis()],
+            stores: vec![redis()],
             tasks: (0..50_000).map(task).collect(),
             ..WatchSpec::default()
         };
@@ -348,16 +348,16 @@ mod tests {
     /// One task that cannot be read, so that it is blind for longer with each attempt.
     fn blind() -> WatchSpec {
         let lock = LockSpec::new(b"lock", SchemeKind::Redisson);
-        let task = Arc::new(TaskSpec::new("blind", RedisIndex(0), lock));
-        WatchSpec { redises: vec![redis()], tasks: vec![task], ..WatchSpec::default() }
+        let task = Arc::new(TaskSpec::new("blind", StoreIndex(0), lock));
+        WatchSpec { stores: vec![redis()], tasks: vec![task], ..WatchSpec::default() }
     }
 
     fn unreadable() -> Input {
         let outcome = Outcome::Failed { tasks: vec![TaskIndex(0)], why: Unknown::Timeout };
-        let (redis, node, standing) = (RedisIndex(0), None, Standing::Decides);
+        let (redis, node, standing) = (StoreIndex(0), None, Standing::Decides);
         Input::Sample(Sample {
             epoch: 0,
-            redis,
+            store: redis,
             node,
             standing,
             sent: Mono(0),
@@ -418,9 +418,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_snapshot_has_what_is_configured() {
-        let spec = WatchSpec { redises: vec![redis()], ..WatchSpec::default() };
+        let spec = WatchSpec { stores: vec![redis()], ..WatchSpec::default() };
         let (_engine, snapshots) = Engine::new(Clock::start(), spec);
-        assert_eq!(snapshots.newest().snapshot.redises.len(), 1);
+        assert_eq!(snapshots.newest().snapshot.stores.len(), 1);
     }
 
     #[tokio::test]
@@ -492,7 +492,7 @@ mod tests {
     #[tokio::test]
     async fn only_an_event_makes_a_snapshot_that_nobody_waits_for() {
         let _rule = crate::truth::rule("16 freshness");
-        let spec = WatchSpec { redises: vec![redis()], ..WatchSpec::default() };
+        let spec = WatchSpec { stores: vec![redis()], ..WatchSpec::default() };
         let (mut engine, _snapshots) = Engine::new(Clock::start(), spec);
         let due = |engine: &mut Engine, input: Input| {
             engine.publishing = Publishing::new();
@@ -502,7 +502,7 @@ mod tests {
         };
         let down = NodeNewsKind::Failed { why: Unknown::Connect };
         let news =
-            NodeNews { epoch: 0, redis: RedisIndex(0), node: "127.0.0.1:6379".into(), kind: down };
+            NodeNews { epoch: 0, store: StoreIndex(0), node: "127.0.0.1:6379".into(), kind: down };
         assert!(!due(&mut engine, Input::Tick));
         assert!(due(&mut engine, Input::Node(news.clone())), "it is down");
         assert!(!due(&mut engine, Input::Node(news)), "that is no news");

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use lockwatch_judge::input::{Input, Outcome, Topology};
 use lockwatch_judge::reading::{Beside, ClaimsReading, SwitchesReading};
-use lockwatch_judge::spec::{RedisIndex, WatchSpec};
+use lockwatch_judge::spec::{StoreIndex, WatchSpec};
 use lockwatch_judge::time::{AgentWall, Mono};
 
 use wire::Missing;
@@ -77,7 +77,7 @@ pub struct Recorder {
 struct Backlog {
     missing: Option<Missing>,
     config: Option<Arc<WatchSpec>>,
-    topologies: BTreeMap<RedisIndex, Topology>,
+    topologies: BTreeMap<StoreIndex, Topology>,
 }
 
 impl Recorder {
@@ -132,7 +132,7 @@ impl Backlog {
                 self.topologies.clear();
             }
             Input::Topology(topology) => {
-                self.topologies.insert(topology.redis, topology.clone());
+                self.topologies.insert(topology.store, topology.clone());
             }
             Input::Sample(_) | Input::Node(_) | Input::Tick => {}
         }

@@ -21,7 +21,7 @@ use std::task::Poll;
 
 use lockwatch_judge::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample, Standing, Topology};
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::spec::{RedisIndex, TaskIndex, TaskSpec, position_of};
+use lockwatch_judge::spec::{StoreIndex, TaskIndex, TaskSpec, position_of};
 use lockwatch_judge::time::Mono;
 use lockwatch_watch::redis::read::Scope;
 use tokio::sync::{mpsc, watch};
@@ -40,7 +40,7 @@ pub struct Assignment {
     /// The epoch of the configuration that this belongs to.
     pub epoch: u32,
     /// Which redis this is.
-    pub redis: RedisIndex,
+    pub redis: StoreIndex,
     /// The configuration of the Redis.
     pub config: RedisConfig,
     /// The tasks with keys in it, sorted by index.
@@ -90,7 +90,7 @@ struct Gone;
 /// What all samples of a Redis share, and where they are sent.
 struct Out {
     epoch: u32,
-    redis: RedisIndex,
+    redis: StoreIndex,
     inputs: mpsc::Sender<Input>,
     clock: Clock,
     traces: Traces,
@@ -322,13 +322,21 @@ impl Out {
     ) -> Result<(), Gone> {
         let Out { epoch, redis, .. } = *self;
         let node = node.cloned();
-        self.send(Input::Sample(Sample { epoch, redis, node, standing, sent, took_ms, outcome }))
-            .await
+        self.send(Input::Sample(Sample {
+            epoch,
+            store: redis,
+            node,
+            standing,
+            sent,
+            took_ms,
+            outcome,
+        }))
+        .await
     }
 
     async fn news(&self, node: &Arc<str>, kind: NodeNewsKind) -> Result<(), Gone> {
         let Out { epoch, redis, .. } = *self;
-        self.send(Input::Node(NodeNews { epoch, redis, node: Arc::clone(node), kind })).await
+        self.send(Input::Node(NodeNews { epoch, store: redis, node: Arc::clone(node), kind })).await
     }
 }
 

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::reading::{Holder, Unknown, User};
-use crate::spec::{Codec, RedisIndex, TaskSpec};
+use crate::spec::{Codec, StoreIndex, TaskSpec};
 use crate::time::{Mono, ServerTime};
 use crate::verdict::{Rule, Verdict};
 
@@ -16,7 +16,7 @@ pub struct Event {
     pub at: Mono,
     /// The same instant on the server's clock, if the evidence came from a server.
     pub server_time: Option<ServerTime>,
-    /// The task or redis concerned.
+    /// The task or store concerned.
     pub subject: Subject,
     /// The server whose answer shows the change, `host:port`.
     pub node: Option<Arc<str>>,
@@ -24,13 +24,13 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// The task or redis that an event concerns.
+/// The task or store that an event concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A task.
     Task(Arc<TaskSpec>),
-    /// A redis.
-    Redis(RedisIndex, Arc<str>),
+    /// A store.
+    Store(StoreIndex, Arc<str>),
 }
 
 /// The kinds of events.
@@ -115,7 +115,7 @@ pub enum EventKind {
         /// Remaining lease of the old hold in milliseconds.
         left_ms: u64,
     },
-    /// Another server of the redis shows another holder, but the older hold may have been released
+    /// Another server of the store shows another holder, but the older hold may have been released
     /// unseen.
     RivalInDoubt {
         /// The older hold.
@@ -179,23 +179,23 @@ pub enum EventKind {
         /// Full lifetime of a hold in milliseconds.
         lease_ms: u64,
     },
-    /// The task cannot be read though its redis can.
+    /// The task cannot be read though its store can.
     TaskUnreadable {
         /// Why.
         why: Unknown,
     },
     /// The task can be read again.
     TaskReadable,
-    /// A server of a redis cannot be read.
-    RedisDown {
+    /// A server of a store cannot be read.
+    StoreDown {
         /// Why.
         why: Unknown,
         /// Whether the server decides. If not, only evidence is missing.
         decides: bool,
     },
-    /// A redis can be read again, or for the first time.
-    RedisUp,
-    /// A redis may have lost data.
+    /// A store can be read again, or for the first time.
+    StoreUp,
+    /// A store may have lost data.
     GenerationChanged {
         /// What changed.
         change: GenerationChange,
@@ -235,7 +235,7 @@ impl Party {
     }
 }
 
-/// The effect of a change of generation on the watched locks of a redis.
+/// The effect of a change of generation on the watched locks of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailoverReport {
     /// The changes, worst first.
@@ -308,7 +308,7 @@ named! {
     pub enum SplitKind {
         /// An exclusive lock holds several holders.
         Holders = "holders",
-        /// Two servers of one redis accept writes and show different holders.
+        /// Two servers of one store accept writes and show different holders.
         Masters = "masters",
         /// Two workers keep claiming the task.
         Claims = "claims",

@@ -75,7 +75,7 @@ impl Origin {
     /// The previous process at the same address, if `old` comes from it.
     pub(crate) fn process_before<'a>(&self, old: &'a Origin) -> Option<&'a Arc<Generation>> {
         let (before, now) = old.generation.as_ref().zip(self.generation.as_ref())?;
-        (!Arc::ptr_eq(before, now) && old.node == self.node && before.run_id != now.run_id)
+        (!Arc::ptr_eq(before, now) && old.node == self.node && before.process != now.process)
             .then_some(before)
     }
 }

@@ -6,14 +6,14 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::reading::{Beside, TaskReading, Unknown};
-use crate::spec::{RedisIndex, TaskIndex, WatchSpec};
+use crate::spec::{StoreIndex, TaskIndex, WatchSpec};
 use crate::time::{Mono, ServerTime};
 
 /// One input of [`crate::state::State::step`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum Input {
-    /// A new configuration. Tasks whose (redis, db, key) is unchanged keep their state.
+    /// A new configuration. Tasks whose (store, db, key) is unchanged keep their state.
     Config(Arc<WatchSpec>),
     /// The outcome of one batch.
     Sample(Sample),
@@ -25,15 +25,15 @@ pub enum Input {
     Tick,
 }
 
-/// The outcome of one batch: some tasks of one redis, read at one instant.
+/// The outcome of one batch: some tasks of one store, read at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Sample {
     /// [`WatchSpec::epoch`] of the configuration in use when it was sent. Samples with another
     /// epoch are dropped.
     pub epoch: u32,
-    /// The redis that was read.
-    pub redis: RedisIndex,
+    /// The store that was read.
+    pub store: StoreIndex,
     /// The server, `host:port`. `None`: no server was read, because the deciding one is unknown.
     pub node: Option<Arc<str>>,
     /// The role of the server's answers in the decision.
@@ -148,10 +148,10 @@ named! {
 pub struct Generation {
     /// The id of the server process.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
-    pub run_id: Vec<u8>,
+    pub process: Vec<u8>,
     /// The id of the replication history.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
-    pub replication_id: Vec<u8>,
+    pub history: Vec<u8>,
     /// The history that this one continues, and its first byte that is not shared.
     pub forked_from: Option<Fork>,
     /// Flushes since the process started or its statistics were reset.
@@ -167,49 +167,49 @@ pub struct Generation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Fork {
-    /// [`Generation::replication_id`] of the other one.
+    /// [`Generation::history`] of the other one.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
-    pub replication_id: Vec<u8>,
+    pub history: Vec<u8>,
     /// The first byte that is not shared.
     pub offset: u64,
 }
 
-/// The servers of a redis, and which of them decide. Sent whenever that changes.
+/// The servers of a store, and which of them decide. Sent whenever that changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Topology {
     /// [`WatchSpec::epoch`] of the configuration in use.
     pub epoch: u32,
-    /// The redis concerned.
-    pub redis: RedisIndex,
+    /// The store concerned.
+    pub store: StoreIndex,
     /// The deciding servers (in a cluster one for each range of slots), or why they are unknown.
     pub masters: Result<Vec<Arc<str>>, Unknown>,
-    /// All servers of the redis, deciding or not. The state of any other server is dropped.
+    /// All servers of the store, deciding or not. The state of any other server is dropped.
     pub nodes: Vec<Arc<str>>,
     /// The last report of each configured Sentinel.
-    pub sentinels: Vec<SentinelWord>,
+    pub announcers: Vec<Announcer>,
     /// Slots of a cluster that no master serves.
-    pub uncovered_slots: u32,
+    pub uncovered: u32,
 }
 
 /// The last report of one Sentinel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
-pub struct SentinelWord {
+pub struct Announcer {
     /// The Sentinel, `host:port`.
     pub address: Arc<str>,
     /// The master that it names; `None` before its first answer or failure.
     pub master: Option<Result<Arc<str>, Unknown>>,
 }
 
-/// A report about a connection to a redis.
+/// A report about a connection to a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct NodeNews {
     /// [`WatchSpec::epoch`] of the configuration in use.
     pub epoch: u32,
-    /// The redis concerned.
-    pub redis: RedisIndex,
+    /// The store concerned.
+    pub store: StoreIndex,
     /// The server, `host:port`.
     pub node: Arc<str>,
     /// What happened.

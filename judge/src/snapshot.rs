@@ -10,11 +10,11 @@ pub(crate) use self::tasks::Changed;
 pub use self::tasks::{Iter, TaskViews};
 use crate::event::{End, Fate, Party, SplitKind};
 use crate::histogram::Histogram;
-use crate::input::{Generation, Role, SentinelWord, WakeUps};
+use crate::input::{Announcer, Generation, Role, WakeUps};
 pub use crate::kinds::KindView;
 pub use crate::kinds::lock::view::{HeldBy, HoldView, LockView, RENEWALS_KEPT, WitnessView};
 use crate::reading::{Holder, Unknown, User};
-use crate::spec::{Codec, RedisSpec, TaskSpec};
+use crate::spec::{Codec, StoreSpec, TaskSpec};
 use crate::time::{Mono, ServerTime};
 use crate::verdict::{Facts, LockFact, Rule, Verdict, Wanted};
 
@@ -27,8 +27,8 @@ pub struct Snapshot {
     pub sequence: u64,
     /// The tasks, sorted by name.
     pub tasks: TaskViews,
-    /// The Redis stores, in the order of the configuration.
-    pub redises: Vec<Arc<RedisView>>,
+    /// The stores, in the order of the configuration.
+    pub stores: Vec<Arc<StoreView>>,
 }
 
 /// One task.
@@ -36,8 +36,8 @@ pub struct Snapshot {
 pub struct TaskView {
     /// Its configuration.
     pub spec: Arc<TaskSpec>,
-    /// Name of its redis.
-    pub redis: Arc<str>,
+    /// Name of its store.
+    pub store: Arc<str>,
     /// The verdict.
     pub verdict: Verdict,
     /// The rule that gave the verdict.
@@ -243,11 +243,11 @@ impl Default for Totals {
     }
 }
 
-/// One redis.
+/// One store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RedisView {
+pub struct StoreView {
     /// Its configuration.
-    pub spec: RedisSpec,
+    pub spec: StoreSpec,
     /// Whether the newest sweep of every server that decides was accepted; `None` before the first.
     pub readable: Option<bool>,
     /// Why it was not accepted.
@@ -260,16 +260,16 @@ pub struct RedisView {
     /// Its known servers, sorted by address.
     pub nodes: Vec<NodeView>,
     /// The last report of each configured Sentinel.
-    pub sentinels: Vec<SentinelWord>,
+    pub announcers: Vec<Announcer>,
     /// Slots of a cluster that no master serves.
-    pub uncovered_slots: u32,
+    pub uncovered: u32,
     /// The generations of the deciding servers; empty until all of them have reported theirs.
     pub generations: Vec<Arc<Generation>>,
     /// Sums and counts.
-    pub totals: RedisTotals,
+    pub totals: StoreTotals,
 }
 
-/// One server of a redis.
+/// One server of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeView {
     /// `host:port`.
@@ -299,9 +299,9 @@ pub struct NodeView {
     pub wake_ups: Option<WakeUps>,
 }
 
-/// Sums and counts of one redis.
+/// Sums and counts of one store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RedisTotals {
+pub struct StoreTotals {
     /// Failed batches and refused tasks by [`Unknown::ALL`].
     pub errors: [u64; Unknown::ALL.len()],
     /// Connections made after the first.
@@ -316,9 +316,9 @@ pub struct RedisTotals {
     pub sample_duration: Histogram,
 }
 
-impl Default for RedisTotals {
-    fn default() -> RedisTotals {
-        RedisTotals {
+impl Default for StoreTotals {
+    fn default() -> StoreTotals {
+        StoreTotals {
             errors: [0; Unknown::ALL.len()],
             reconnects: 0,
             skipped_ticks: 0,

@@ -3,33 +3,35 @@
 //! All defaults are filled in and all names are checked. An `Option` here means that the user
 //! configured none.
 
+mod lock;
+
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
+pub use self::lock::{Claimants, LockSpec, SchemeKind};
 pub use crate::reading::Codec;
-use crate::reading::Holder;
 
-/// A Redis key: any bytes.
+/// A store key: any bytes.
 pub type Key = Vec<u8>;
 
 /// Everything to watch, as of one configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct WatchSpec {
-    /// The Redis stores; [`RedisIndex`] is a position here.
-    pub redises: Vec<RedisSpec>,
+    /// The stores; [`StoreIndex`] is a position here.
+    pub stores: Vec<StoreSpec>,
     /// The tasks; [`TaskIndex`] is a position here.
     pub tasks: Vec<Arc<TaskSpec>>,
     /// Number of the configuration. A sample of an older one is recognised by it and dropped.
     pub epoch: u32,
 }
 
-/// Position of a redis in [`WatchSpec::redises`].
+/// Position of a store in [`WatchSpec::stores`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
-pub struct RedisIndex(pub u16);
+pub struct StoreIndex(pub u16);
 
 /// Position of a task in [`WatchSpec::tasks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,10 +54,10 @@ pub fn position_of<T>(
     }
 }
 
-/// The configuration of one named Redis, as far as the model uses it.
+/// The configuration of one named store, as far as the model uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
-pub struct RedisSpec {
+pub struct StoreSpec {
     /// Its name in the configuration: the label `redis`.
     pub name: Arc<str>,
     /// The kind of store, for display only.
@@ -72,22 +74,22 @@ pub struct RedisSpec {
     pub timeout_ms: u64,
 }
 
-impl RedisSpec {
-    /// Default of [`RedisSpec::interval_ms`].
+impl StoreSpec {
+    /// Default of [`StoreSpec::interval_ms`].
     pub const INTERVAL_MS: u64 = 1_000;
-    /// Default of [`RedisSpec::timeout_ms`].
+    /// Default of [`StoreSpec::timeout_ms`].
     pub const TIMEOUT_MS: u64 = 3_000;
 
     /// A store with default settings, of a kind without a name.
-    pub fn new(name: &str, authority: Authority, addresses: &[&str]) -> RedisSpec {
-        RedisSpec {
+    pub fn new(name: &str, authority: Authority, addresses: &[&str]) -> StoreSpec {
+        StoreSpec {
             name: name.into(),
             kind: "".into(),
             authority,
             addresses: addresses.iter().map(|address| Arc::from(*address)).collect(),
             db: 0,
-            interval_ms: RedisSpec::INTERVAL_MS,
-            timeout_ms: RedisSpec::TIMEOUT_MS,
+            interval_ms: StoreSpec::INTERVAL_MS,
+            timeout_ms: StoreSpec::TIMEOUT_MS,
         }
     }
 }
@@ -124,16 +126,24 @@ impl Authority {
     }
 }
 
+/// What guards a task, and its configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+pub enum KindSpec {
+    /// A lock.
+    Lock(LockSpec),
+}
+
 /// The configuration of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct TaskSpec {
     /// Unique name: the label `task`.
     pub name: Arc<str>,
-    /// The redis that has its keys.
-    pub redis: RedisIndex,
-    /// The lock that guards it.
-    pub lock: LockSpec,
+    /// The store that has its keys.
+    pub store: StoreIndex,
+    /// What guards it.
+    pub kind: KindSpec,
     /// How to learn whether users want the task. `None`: no switches are configured, so it is never
     /// judged down or unwanted.
     pub wanted: Option<WantedSpec>,
@@ -173,11 +183,11 @@ impl TaskSpec {
     pub const BLIND_AFTER_MS: u64 = 60_000;
 
     /// A task with only the lock configured.
-    pub fn new(name: &str, redis: RedisIndex, lock: LockSpec) -> TaskSpec {
+    pub fn new(name: &str, store: StoreIndex, lock: LockSpec) -> TaskSpec {
         TaskSpec {
             name: name.into(),
-            redis,
-            lock,
+            store,
+            kind: KindSpec::Lock(lock),
             wanted: None,
             progress: None,
             claims: None,
@@ -192,88 +202,21 @@ impl TaskSpec {
         }
     }
 
+    /// The lock that guards it.
+    pub fn lock(&self) -> &LockSpec {
+        let KindSpec::Lock(lock) = &self.kind;
+        lock
+    }
+
+    /// The same, to be changed.
+    pub fn lock_mut(&mut self) -> &mut LockSpec {
+        let KindSpec::Lock(lock) = &mut self.kind;
+        lock
+    }
+
     /// Whether the task can be wanted. If not, it is never down.
     pub fn may_be_wanted(&self) -> bool {
         self.wanted.as_ref().is_some_and(|wanted| wanted.source != WantedSource::Never)
-    }
-}
-
-/// The lock of a task.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
-pub struct LockSpec {
-    /// The lock's key.
-    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
-    pub key: Key,
-    /// The layout that the lock's library uses.
-    pub scheme: SchemeKind,
-    /// Full lifetime of a hold in milliseconds; learned when `None`.
-    pub lease_ms: Option<u64>,
-    /// Pause between two renewals in milliseconds. When `None`, it follows the library's rule or is
-    /// learned.
-    pub renew_every_ms: Option<u64>,
-    /// How often the library renews a lease by its own rule; `None`: it has none.
-    pub renewals_per_lease: Option<u32>,
-    /// How holders name themselves in the claims.
-    pub claimants: Claimants,
-}
-
-impl LockSpec {
-    /// A lock whose lease and renewal period are learned.
-    pub fn new(key: &[u8], scheme: SchemeKind) -> LockSpec {
-        let (renewals_per_lease, claimants) = match scheme {
-            SchemeKind::Redisson => (Some(3), Claimants::Threads),
-            SchemeKind::String => (None, Claimants::Secret),
-        };
-        LockSpec {
-            key: key.to_vec(),
-            scheme,
-            lease_ms: None,
-            renew_every_ms: None,
-            renewals_per_lease,
-            claimants,
-        }
-    }
-}
-
-named! {
-    /// How a worker names itself in the claims and hosts.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
-    pub enum Claimants {
-        /// By a token that only the holder knows: it is enough to release the lock.
-        Secret = "secret",
-        /// By `<client>:<thread>` as in the lock, or by the client alone.
-        Threads = "threads",
-    }
-}
-
-impl Claimants {
-    /// The holder that names itself `instance`.
-    pub fn holder(self, instance: &[u8]) -> Holder {
-        match self {
-            Claimants::Secret => {
-                Holder { client: instance.to_vec(), thread: None, entries: None, secret: true }
-            }
-            Claimants::Threads => Holder::of_thread(instance).unwrap_or_else(|| Holder {
-                client: instance.to_vec(),
-                thread: None,
-                entries: None,
-                secret: false,
-            }),
-        }
-    }
-}
-
-named! {
-    /// The known layouts.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
-    pub enum SchemeKind {
-        /// Redisson's hash: `RLock` and its siblings, read/write, fair, fenced.
-        Redisson = "redisson",
-        /// A token in a string key (`SET key token NX PX …`).
-        String = "string",
     }
 }
 
@@ -378,18 +321,5 @@ mod tests {
                 );
             }
         }
-    }
-
-    #[test]
-    fn a_claimant_gives_nothing_away_that_releases_a_lock() {
-        assert!(Claimants::Secret.holder(b"a token").secret);
-        let named = Claimants::Threads.holder(b"8743c9c0-0795-4907-87fd-6c719a6b4586");
-        assert_eq!(
-            (&*named.client, named.secret),
-            (&b"8743c9c0-0795-4907-87fd-6c719a6b4586"[..], false)
-        );
-        let field = Claimants::Threads.holder(b"8743c9c0-0795-4907-87fd-6c719a6b4586:47");
-        assert_eq!((field.client, field.entries), (named.client, None));
-        assert_eq!(Claimants::Threads.holder(b"srv-1").client, b"srv-1");
     }
 }

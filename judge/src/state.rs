@@ -13,24 +13,24 @@ use crate::reading::{
     Beside, ClaimsReading, LockReading, PauseReading, ProgressReading, SwitchesReading,
     TaskReading, Unknown,
 };
-use crate::snapshot::{Changed, NodeView, RedisView, Snapshot, TaskViews, WitnessView};
-use crate::spec::{RedisIndex, RedisSpec, TaskIndex, TaskSpec, WatchSpec};
-use crate::store::{Redis, RedisEvent};
+use crate::snapshot::{Changed, NodeView, Snapshot, StoreView, TaskViews, WitnessView};
+use crate::spec::{StoreIndex, StoreSpec, TaskIndex, TaskSpec, WatchSpec};
+use crate::store::{Store, StoreEvent};
 use crate::task::{Accepted, Log, Task};
 use crate::time::{Mono, ServerTime};
 
-/// Everything that is known of the watched Redis stores and tasks.
+/// Everything that is known of the watched stores and tasks.
 #[derive(Debug, Default)]
 pub struct State {
     epoch: u32,
-    redises: Vec<Redis>,
+    stores: Vec<Store>,
     tasks: Vec<Entry>,
     /// Positions in `tasks`, sorted by the tasks' names.
     by_name: Vec<usize>,
     /// As of the newest snapshot.
     views: TaskViews,
-    /// The views of the Redis stores as of the newest snapshot.
-    shown: Vec<Arc<RedisView>>,
+    /// The views of the stores as of the newest snapshot.
+    shown: Vec<Arc<StoreView>>,
     /// How the tasks have changed since their views were built, in the order of the views.
     changed: Vec<Changed>,
     sequence: u64,
@@ -43,7 +43,7 @@ struct Entry {
     rank: usize,
 }
 
-/// Identifies a task across configurations: the name of its redis, its database and its lock's key.
+/// Identifies a task across configurations: the name of its store, its database and its lock's key.
 type Identity = (Arc<str>, u32, Vec<u8>);
 
 type TaskEvents = Vec<(Mono, Option<ServerTime>, EventKind)>;
@@ -71,23 +71,23 @@ impl State {
 
     /// The view as of `at`.
     pub fn snapshot(&mut self, at: Mono) -> Snapshot {
-        let mut redises = self.renew(at, Changed::Figures);
-        if self.redises.iter().any(|redis| !redis.spec.authority.alone) {
+        let mut stores = self.renew(at, Changed::Figures);
+        if self.stores.iter().any(|store| !store.spec.authority.alone) {
             for view in self.views.iter().filter(|view| !view.lock().witnesses.is_empty()) {
-                if let Some(redis) = redises.get_mut(usize::from(view.spec.redis.0)) {
-                    add_lag(&mut redis.nodes, &view.lock().witnesses);
+                if let Some(store) = stores.get_mut(usize::from(view.spec.store.0)) {
+                    add_lag(&mut store.nodes, &view.lock().witnesses);
                 }
             }
         }
-        self.show(at, redises)
+        self.show(at, stores)
     }
 
     /// The same at a cost that depends on the events since the previous snapshot. A task without
     /// events is shown as in the previous one, however often it was read since.
     pub fn snapshot_of_events(&mut self, at: Mono) -> Snapshot {
-        let mut redises = self.renew(at, Changed::Event);
-        for (redis, before) in redises.iter_mut().zip(&self.shown) {
-            for node in &mut redis.nodes {
+        let mut stores = self.renew(at, Changed::Event);
+        for (store, before) in stores.iter_mut().zip(&self.shown) {
+            for node in &mut store.nodes {
                 if let Some(before) =
                     before.nodes.iter().find(|before| before.address == node.address)
                 {
@@ -96,7 +96,7 @@ impl State {
                 }
             }
         }
-        self.show(at, redises)
+        self.show(at, stores)
     }
 
     /// Makes the next snapshot rebuild the view of the task called `name`, whichever kind of
@@ -111,41 +111,41 @@ impl State {
     }
 
     /// Rebuilds the views of tasks that have changed by at least `least`. Returns the views of the
-    /// Redis stores.
-    fn renew(&mut self, at: Mono, least: Changed) -> Vec<RedisView> {
+    /// stores.
+    fn renew(&mut self, at: Mono, least: Changed) -> Vec<StoreView> {
         let (tasks, by_name) = (&mut self.tasks, &self.by_name);
         let view = |rank: usize| Some(tasks.get_mut(*by_name.get(rank)?)?.task.view(at));
         self.views.renew(&mut self.changed, least, view);
-        self.redises.iter().map(|redis| redis.view(at)).collect()
+        self.stores.iter().map(|store| store.view(at)).collect()
     }
 
-    fn show(&mut self, at: Mono, redises: Vec<RedisView>) -> Snapshot {
+    fn show(&mut self, at: Mono, stores: Vec<StoreView>) -> Snapshot {
         self.sequence += 1;
-        self.shown = redises.into_iter().map(Arc::new).collect();
-        let (tasks, redises) = (self.views.clone(), self.shown.clone());
-        Snapshot { at, sequence: self.sequence, tasks, redises }
+        self.shown = stores.into_iter().map(Arc::new).collect();
+        let (tasks, stores) = (self.views.clone(), self.shown.clone());
+        Snapshot { at, sequence: self.sequence, tasks, stores }
     }
 
     fn configure(&mut self, at: Mono, spec: &WatchSpec) -> Vec<Event> {
         let mut known: BTreeMap<Identity, (TaskIndex, Task)> = BTreeMap::new();
         for (entry, index) in self.tasks.drain(..).zip(0..) {
-            if let Some(redis) = self.redises.get(usize::from(entry.task.spec.redis.0)) {
+            if let Some(store) = self.stores.get(usize::from(entry.task.spec.store.0)) {
                 known.insert(
-                    identity(&redis.spec, &entry.task.spec),
+                    identity(&store.spec, &entry.task.spec),
                     (TaskIndex(index), entry.task),
                 );
             }
         }
         // A task takes more than a kilobyte, so no capacity is reserved beyond the number of tasks.
         self.tasks = Vec::with_capacity(spec.tasks.len());
-        let mut old = core::mem::take(&mut self.redises);
-        self.redises = spec.redises.iter().map(|redis| renewed_redis(&mut old, redis)).collect();
+        let mut old = core::mem::take(&mut self.stores);
+        self.stores = spec.stores.iter().map(|store| renewed_store(&mut old, store)).collect();
         let mut events = Vec::new();
         let mut renumbered = BTreeMap::new();
         for task_spec in &spec.tasks {
-            let Some(redis) = spec.redises.get(usize::from(task_spec.redis.0)) else { continue };
-            let known = known.remove(&identity(redis, task_spec));
-            let kept = known.filter(|(_, task)| task.spec.lock.scheme == task_spec.lock.scheme);
+            let Some(store) = spec.stores.get(usize::from(task_spec.store.0)) else { continue };
+            let known = known.remove(&identity(store, task_spec));
+            let kept = known.filter(|(_, task)| task.spec.lock().scheme == task_spec.lock().scheme);
             let task = match kept {
                 Some((before, mut task)) => {
                     renumbered.extend(
@@ -154,17 +154,17 @@ impl State {
                     let mut log = Vec::new();
                     task.configure(
                         task_spec.clone(),
-                        redis.name.clone(),
+                        store.name.clone(),
                         &mut Log { at, server: None, events: &mut log },
                     );
                     events.extend(task_events(task_spec, None, log));
                     task
                 }
-                None => Task::new(task_spec.clone(), redis.name.clone(), at),
+                None => Task::new(task_spec.clone(), store.name.clone(), at),
             };
             self.tasks.push(Entry { task, rank: 0 });
         }
-        self.redises.iter_mut().for_each(|redis| redis.failover_reports.renumber(&renumbered));
+        self.stores.iter_mut().for_each(|store| store.failover_reports.renumber(&renumbered));
         self.by_name = (0..self.tasks.len()).collect();
         let tasks = &self.tasks;
         self.by_name.sort_by(|a, b| name(tasks, *a).cmp(&name(tasks, *b)));
@@ -189,7 +189,7 @@ impl State {
                 self.beside(at, sample, attestation.as_ref(), readings)
             }
             Outcome::Failed { tasks, why } => {
-                let mut events = self.redis_failed(at, sample, *why);
+                let mut events = self.store_failed(at, sample, *why);
                 if sample.standing == Standing::Decides {
                     self.tasks_failed(at, sample, tasks.iter().copied(), *why, &mut events);
                 }
@@ -218,22 +218,22 @@ impl State {
             return events;
         }
         let continued =
-            if decides { self.continued(sample.redis, &origin, readings) } else { None };
-        let Some(redis) = self.redises.get_mut(usize::from(sample.redis.0)) else { return events };
+            if decides { self.continued(sample.store, &origin, readings) } else { None };
+        let Some(store) = self.stores.get_mut(usize::from(sample.store.0)) else { return events };
         for (index, reading) in readings {
-            let Some(entry) = entry(&mut self.tasks, *index, sample.redis) else { continue };
+            let Some(entry) = entry(&mut self.tasks, *index, sample.store) else { continue };
             if decides && entry.task.answered_elsewhere(sample) {
                 continue;
             }
             if let (true, LockReading::Unknown(why)) = (decides, &reading.lock) {
-                redis.count(*why);
+                store.count(*why);
                 if matches!(why, Unknown::ClusterDown | Unknown::Moved | Unknown::Loading) {
-                    redis.failover_reports.unread(&origin.node, *index, sample.sent);
+                    store.failover_reports.unread(&origin.node, *index, sample.sent);
                 }
             }
             let batch = Accepted {
                 continued: continued.as_ref(),
-                ..batch(sample, attestation, &origin, &redis.spec)
+                ..batch(sample, attestation, &origin, &store.spec)
             };
             let mut log = Vec::new();
             let mut writer =
@@ -241,13 +241,13 @@ impl State {
             if decides {
                 let fate = entry.task.observe(reading, batch, &mut writer);
                 if let Some(fate) = fate {
-                    redis.failover_reports.fate(&origin.node, *index, fate);
+                    store.failover_reports.fate(&origin.node, *index, fate);
                 }
             } else {
                 entry.task.witness(&reading.lock, batch, &mut writer);
             }
             for overlap in entry.task.overlaps() {
-                redis.failover_reports.overlaps(*index, overlap);
+                store.failover_reports.overlaps(*index, overlap);
             }
             mark(&mut self.changed, entry, &log);
             events.extend(task_events(&entry.task.spec, Some(&origin.node), log));
@@ -258,13 +258,13 @@ impl State {
     /// What these readings prove about the data with which their server began.
     fn continued(
         &self,
-        redis: RedisIndex,
+        store: StoreIndex,
         from: &Origin,
         readings: &[(TaskIndex, TaskReading)],
     ) -> Option<Continued> {
         let proofs = readings.iter().filter_map(|(index, reading)| {
             let task = &self.tasks.get(usize::try_from(index.0).ok()?)?.task;
-            (task.spec.redis == redis).then(|| task.proves_continued(&reading.lock, from))?
+            (task.spec.store == store).then(|| task.proves_continued(&reading.lock, from))?
         });
         proofs.max_by_key(|proof| proof.until)
     }
@@ -284,9 +284,9 @@ impl State {
                 .map(|(origin, usable)| (attestation, origin, usable)),
             None => None,
         };
-        let Some(redis) = self.redises.get(usize::from(sample.redis.0)) else { return events };
+        let Some(store) = self.stores.get(usize::from(sample.store.0)) else { return events };
         for (index, beside) in readings {
-            let Some(entry) = entry(&mut self.tasks, *index, sample.redis) else { continue };
+            let Some(entry) = entry(&mut self.tasks, *index, sample.store) else { continue };
             let mut log = Vec::new();
             let node = match &from {
                 Some((attestation, origin, true)) => {
@@ -294,7 +294,7 @@ impl State {
                         Log { at: sample.sent, server: Some(attestation.last), events: &mut log };
                     entry.task.observe_beside(
                         beside,
-                        batch(sample, attestation, origin, &redis.spec),
+                        batch(sample, attestation, origin, &store.spec),
                         &mut writer,
                     );
                     Some(&origin.node)
@@ -332,19 +332,19 @@ impl State {
         attestation: &Attestation,
         events: &mut Vec<Event>,
     ) -> Option<(Origin, bool)> {
-        let redis = self.redises.get_mut(usize::from(sample.redis.0))?;
+        let store = self.stores.get_mut(usize::from(sample.store.0))?;
         let mut kinds = Vec::new();
         let instants = (sample.sent, sample.took_ms);
-        let told = redis.accepted(
+        let told = store.accepted(
             sample.node.as_ref()?,
             sample.standing,
             attestation,
             instants,
             &mut kinds,
         );
-        events.extend(redis_events(
-            sample.redis,
-            redis,
+        events.extend(store_events(
+            sample.store,
+            store,
             sample.sent,
             Some(attestation.last),
             kinds,
@@ -352,13 +352,13 @@ impl State {
         Some(told)
     }
 
-    fn redis_failed(&mut self, at: Mono, sample: &Sample, why: Unknown) -> Vec<Event> {
-        let Some(redis) = self.redises.get_mut(usize::from(sample.redis.0)) else {
+    fn store_failed(&mut self, at: Mono, sample: &Sample, why: Unknown) -> Vec<Event> {
+        let Some(store) = self.stores.get_mut(usize::from(sample.store.0)) else {
             return Vec::new();
         };
         let mut kinds = Vec::new();
-        redis.failed(sample.node.as_ref(), sample.standing, why, (sample.sent, at), &mut kinds);
-        redis_events(sample.redis, redis, at, None, kinds)
+        store.failed(sample.node.as_ref(), sample.standing, why, (sample.sent, at), &mut kinds);
+        store_events(sample.store, store, at, None, kinds)
     }
 
     fn tasks_failed(
@@ -370,7 +370,7 @@ impl State {
         events: &mut Vec<Event>,
     ) {
         for index in tasks {
-            let Some(entry) = entry(&mut self.tasks, index, sample.redis) else { continue };
+            let Some(entry) = entry(&mut self.tasks, index, sample.store) else { continue };
             if entry.task.answered_elsewhere(sample) {
                 continue;
             }
@@ -382,38 +382,38 @@ impl State {
     }
 
     fn node_news(&mut self, at: Mono, news: &NodeNews) -> Vec<Event> {
-        let Some(redis) = self.redises.get_mut(usize::from(news.redis.0)) else {
+        let Some(store) = self.stores.get_mut(usize::from(news.store.0)) else {
             return Vec::new();
         };
         let mut kinds = Vec::new();
-        redis.news(&news.node, &news.kind, &mut kinds);
-        redis_events(news.redis, redis, at, None, kinds)
+        store.news(&news.node, &news.kind, &mut kinds);
+        store_events(news.store, store, at, None, kinds)
     }
 
     fn topology(&mut self, at: Mono, topology: &Topology) -> Vec<Event> {
-        let Some(redis) = self.redises.get_mut(usize::from(topology.redis.0)) else {
+        let Some(store) = self.stores.get_mut(usize::from(topology.store.0)) else {
             return Vec::new();
         };
         let mut kinds = Vec::new();
-        redis.topology(topology, &mut kinds);
-        let own = self.tasks.iter_mut().filter(|entry| entry.task.spec.redis == topology.redis);
+        store.topology(topology, &mut kinds);
+        let own = self.tasks.iter_mut().filter(|entry| entry.task.spec.store == topology.store);
         own.for_each(|entry| {
             entry.task.retain_witnesses(&topology.nodes);
             mark(&mut self.changed, entry, &Vec::new());
         });
-        redis_events(topology.redis, redis, at, None, kinds)
+        store_events(topology.store, store, at, None, kinds)
     }
 
     fn tick(&mut self, at: Mono) -> Vec<Event> {
         let mut events = Vec::new();
         for entry in &mut self.tasks {
-            let Some(redis) = self.redises.get(usize::from(entry.task.spec.redis.0)) else {
+            let Some(store) = self.stores.get(usize::from(entry.task.spec.store.0)) else {
                 continue;
             };
             let mut log = Vec::new();
             let changed = entry.task.tick(
                 at,
-                stale_after_ms(&redis.spec),
+                stale_after_ms(&store.spec),
                 &mut Log { at, server: None, events: &mut log },
             );
             if changed || !log.is_empty() {
@@ -421,10 +421,10 @@ impl State {
             }
             events.extend(task_events(&entry.task.spec, None, log));
         }
-        for (redis, index) in self.redises.iter_mut().zip(0..) {
+        for (store, index) in self.stores.iter_mut().zip(0..) {
             let mut kinds = Vec::new();
-            redis.tick(at, &mut kinds);
-            events.extend(redis_events(RedisIndex(index), redis, at, None, kinds));
+            store.tick(at, &mut kinds);
+            events.extend(store_events(StoreIndex(index), store, at, None, kinds));
         }
         events
     }
@@ -449,7 +449,7 @@ fn batch<'a>(
     sample: &Sample,
     attestation: &'a Attestation,
     origin: &'a Origin,
-    redis: &RedisSpec,
+    store: &StoreSpec,
 ) -> Accepted<'a> {
     Accepted {
         sent: sample.sent,
@@ -457,7 +457,7 @@ fn batch<'a>(
         origin,
         continued: None,
         standing: sample.standing,
-        interval_ms: redis.interval_ms,
+        interval_ms: store.interval_ms,
         took_ms: sample.took_ms,
     }
 }
@@ -474,26 +474,26 @@ fn unreadable(beside: &Beside, why: Unknown) -> Beside {
 }
 
 /// Without any attempt for a task for this long, the sampler must have fallen behind.
-fn stale_after_ms(redis: &RedisSpec) -> u64 {
-    redis.interval_ms.saturating_add(redis.timeout_ms).saturating_mul(2)
+fn stale_after_ms(store: &StoreSpec) -> u64 {
+    store.interval_ms.saturating_add(store.timeout_ms).saturating_mul(2)
 }
 
-fn identity(redis: &RedisSpec, task: &TaskSpec) -> Identity {
-    (redis.name.clone(), redis.db, task.lock.key.clone())
+fn identity(store: &StoreSpec, task: &TaskSpec) -> Identity {
+    (store.name.clone(), store.db, task.lock().key.clone())
 }
 
 fn name(tasks: &[Entry], position: usize) -> Option<&str> {
     tasks.get(position).map(|entry| &*entry.task.spec.name)
 }
 
-/// A redis with unchanged servers keeps its state. Any other starts again, except for the counters
+/// A store with unchanged servers keeps its state. Any other starts again, except for the counters
 /// under its name.
-fn renewed_redis(old: &mut Vec<Redis>, spec: &RedisSpec) -> Redis {
-    let Some(position) = old.iter().position(|redis| redis.spec.name == spec.name) else {
-        return Redis::new(spec.clone());
+fn renewed_store(old: &mut Vec<Store>, spec: &StoreSpec) -> Store {
+    let Some(position) = old.iter().position(|store| store.spec.name == spec.name) else {
+        return Store::new(spec.clone());
     };
     let known = old.swap_remove(position);
-    let place = |spec: &RedisSpec| (spec.authority, spec.addresses.clone(), spec.db);
+    let place = |spec: &StoreSpec| (spec.authority, spec.addresses.clone(), spec.db);
     if place(&known.spec) == place(spec) {
         known.configured(spec.clone())
     } else {
@@ -501,10 +501,10 @@ fn renewed_redis(old: &mut Vec<Redis>, spec: &RedisSpec) -> Redis {
     }
 }
 
-/// The task of a sample, if it belongs to that redis.
-fn entry(tasks: &mut [Entry], index: TaskIndex, redis: RedisIndex) -> Option<&mut Entry> {
+/// The task of a sample, if it belongs to that store.
+fn entry(tasks: &mut [Entry], index: TaskIndex, store: StoreIndex) -> Option<&mut Entry> {
     let entry = tasks.get_mut(usize::try_from(index.0).ok()?)?;
-    (entry.task.spec.redis == redis).then_some(entry)
+    (entry.task.spec.store == store).then_some(entry)
 }
 
 /// Marks that the task has changed, so that its view is rebuilt.
@@ -529,14 +529,14 @@ fn task_events(
     })
 }
 
-fn redis_events(
-    index: RedisIndex,
-    redis: &Redis,
+fn store_events(
+    index: StoreIndex,
+    store: &Store,
     at: Mono,
     server_time: Option<ServerTime>,
-    kinds: Vec<RedisEvent>,
+    kinds: Vec<StoreEvent>,
 ) -> Vec<Event> {
-    let subject = Subject::Redis(index, redis.spec.name.clone());
+    let subject = Subject::Store(index, store.spec.name.clone());
     let event = |(node, kind)| Event { at, server_time, subject: subject.clone(), node, kind };
     kinds.into_iter().map(event).collect()
 }

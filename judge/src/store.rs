@@ -1,4 +1,4 @@
-//! Tracks one named redis: its servers, which of them decide, and losses of its data.
+//! Tracks one named store: its servers, which of them decide, and losses of its data.
 
 mod node;
 
@@ -12,20 +12,20 @@ use crate::event::EventKind;
 use crate::evidence::Origin;
 use crate::input::{Attestation, Generation, NodeNewsKind, Role, Standing, Topology};
 use crate::reading::Unknown;
-use crate::snapshot::{RedisTotals, RedisView};
-use crate::spec::RedisSpec;
+use crate::snapshot::{StoreTotals, StoreView};
+use crate::spec::StoreSpec;
 use crate::time::Mono;
 
 /// Maximum number of former masters of a cluster that are remembered. It bounds memory.
 const RETIRED_MAX: usize = 32;
 
-/// An event of a redis, and the server whose answer shows it.
-pub(crate) type RedisEvent = (Option<Arc<str>>, EventKind);
+/// An event of a store, and the server whose answer shows it.
+pub(crate) type StoreEvent = (Option<Arc<str>>, EventKind);
 
-/// The state of one named redis.
+/// The state of one named store.
 #[derive(Clone, Debug)]
-pub(crate) struct Redis {
-    pub(crate) spec: RedisSpec,
+pub(crate) struct Store {
+    pub(crate) spec: StoreSpec,
     /// Sorted by address.
     nodes: Vec<Node>,
     topology: Option<Topology>,
@@ -39,7 +39,7 @@ pub(crate) struct Redis {
     /// A second server that reports that it is master.
     rival: Option<Arc<str>>,
     pub(crate) failover_reports: FailoverReports,
-    totals: RedisTotals,
+    totals: StoreTotals,
 }
 
 /// The results of the sweeps of one deciding server.
@@ -57,13 +57,13 @@ struct Deciding {
     told: Option<Origin>,
 }
 
-impl Redis {
-    pub(crate) fn new(spec: RedisSpec) -> Redis {
+impl Store {
+    pub(crate) fn new(spec: StoreSpec) -> Store {
         let nodes = match spec.authority.announced {
             true => Vec::new(),
             false => spec.addresses.iter().cloned().map(Node::new).collect(),
         };
-        let mut redis = Redis {
+        let mut store = Store {
             spec,
             nodes,
             topology: None,
@@ -72,23 +72,23 @@ impl Redis {
             retired: Vec::new(),
             rival: None,
             failover_reports: FailoverReports::default(),
-            totals: RedisTotals::default(),
+            totals: StoreTotals::default(),
         };
-        redis.nodes.sort_by(|a, b| a.address.cmp(&b.address));
-        if redis.spec.authority.alone {
-            redis.nodes.iter_mut().for_each(|node| node.stands(Standing::Decides));
+        store.nodes.sort_by(|a, b| a.address.cmp(&b.address));
+        if store.spec.authority.alone {
+            store.nodes.iter_mut().for_each(|node| node.stands(Standing::Decides));
         }
-        redis
+        store
     }
 
     /// The same servers under a changed configuration.
-    pub(crate) fn configured(self, spec: RedisSpec) -> Redis {
-        Redis { spec, ..self }
+    pub(crate) fn configured(self, spec: StoreSpec) -> Store {
+        Store { spec, ..self }
     }
 
     /// Other servers under the same name. Their state is new, but counters must not decrease.
-    pub(crate) fn replaced(self, spec: RedisSpec) -> Redis {
-        Redis { totals: self.totals, ..Redis::new(spec) }
+    pub(crate) fn replaced(self, spec: StoreSpec) -> Store {
+        Store { totals: self.totals, ..Store::new(spec) }
     }
 
     /// An accepted batch. Returns its origin, and whether its readings may be used. They may not in
@@ -99,7 +99,7 @@ impl Redis {
         standing: Standing,
         attestation: &Attestation,
         (sent, took_ms): (Mono, u64),
-        events: &mut Vec<RedisEvent>,
+        events: &mut Vec<StoreEvent>,
     ) -> (Origin, bool) {
         self.totals.sample_duration.observe(took_ms);
         let authority = self.spec.authority;
@@ -129,7 +129,7 @@ impl Redis {
         (origin, !stepped)
     }
 
-    fn follow_deciding(&mut self, origin: &Origin, sent: Mono, events: &mut Vec<RedisEvent>) {
+    fn follow_deciding(&mut self, origin: &Origin, sent: Mono, events: &mut Vec<StoreEvent>) {
         let deciding = self.deciding(&origin.node, sent);
         if deciding.origin.is_some() && sent < deciding.good {
             return; // Asked before the newest one, perhaps of the server that decided before.
@@ -171,14 +171,15 @@ impl Redis {
     }
 
     /// Reports when a second server begins or ceases to call itself master.
-    fn follow_rivals(&mut self, events: &mut Vec<RedisEvent>) {
+    fn follow_rivals(&mut self, events: &mut Vec<StoreEvent>) {
         if self.spec.authority.divided {
             return;
         }
         let rival = self.nodes.iter().find(|node| {
             let same_process = |other: &&Node| {
                 other.standing() == Standing::Decides
-                    && other.generation().map(|g| &g.run_id) == node.generation().map(|g| &g.run_id)
+                    && other.generation().map(|g| &g.process)
+                        == node.generation().map(|g| &g.process)
             };
             let first = |other: &Node| {
                 other.address != node.address
@@ -219,7 +220,7 @@ impl Redis {
         standing: Standing,
         why: Unknown,
         (sent, at): (Mono, Mono),
-        events: &mut Vec<RedisEvent>,
+        events: &mut Vec<StoreEvent>,
     ) {
         self.totals.count(why, 1);
         if let Some(address) = node {
@@ -251,7 +252,7 @@ impl Redis {
         &mut self,
         node: &Arc<str>,
         kind: &NodeNewsKind,
-        events: &mut Vec<RedisEvent>,
+        events: &mut Vec<StoreEvent>,
     ) {
         match kind {
             NodeNewsKind::Connected { version, role } => {
@@ -270,7 +271,7 @@ impl Redis {
     }
 
     /// Takes in the known servers, and which of them decide.
-    pub(crate) fn topology(&mut self, topology: &Topology, events: &mut Vec<RedisEvent>) {
+    pub(crate) fn topology(&mut self, topology: &Topology, events: &mut Vec<StoreEvent>) {
         let masters = |topology: &Topology| topology.masters.clone().unwrap_or_default();
         let before = self.topology.as_ref();
         if before.map(|before| &before.masters) != Some(&topology.masters) {
@@ -290,7 +291,7 @@ impl Redis {
                 });
             }
             if self.spec.authority.divided {
-                self.retire(masters, topology.uncovered_slots > 0);
+                self.retire(masters, topology.uncovered > 0);
             }
         }
         self.topology = Some(topology.clone());
@@ -352,7 +353,7 @@ impl Redis {
     }
 
     /// Time has passed, so the effect of a change of generation may have become known.
-    pub(crate) fn tick(&mut self, at: Mono, events: &mut Vec<RedisEvent>) {
+    pub(crate) fn tick(&mut self, at: Mono, events: &mut Vec<StoreEvent>) {
         for failover_report in self.failover_reports.over(at, self.settle_ms()) {
             for (total, count) in self.totals.fates.iter_mut().zip(failover_report.fates) {
                 *total += count;
@@ -368,22 +369,22 @@ impl Redis {
     }
 
     /// The view for outputs, as of `at`.
-    pub(crate) fn view(&self, at: Mono) -> RedisView {
+    pub(crate) fn view(&self, at: Mono) -> StoreView {
         let failing = || self.deciding.iter().filter(|deciding| deciding.newest.is_err());
         let is_read = self.nodes.iter().any(|node| node.role().is_some());
-        RedisView {
+        StoreView {
             spec: self.spec.clone(),
             readable: (!self.deciding.is_empty()).then(|| failing().next().is_none()),
             unknown: failing().find_map(|deciding| deciding.newest.err()),
             blind_ms: failing().map(|deciding| at.since_ms(deciding.good)).max().unwrap_or(0),
             masters: is_read.then(|| self.masters()),
             nodes: self.nodes.iter().map(Node::view).collect(),
-            sentinels: self
+            announcers: self
                 .topology
                 .as_ref()
-                .map(|topology| topology.sentinels.clone())
+                .map(|topology| topology.announcers.clone())
                 .unwrap_or_default(),
-            uncovered_slots: self.topology.as_ref().map_or(0, |topology| topology.uncovered_slots),
+            uncovered: self.topology.as_ref().map_or(0, |topology| topology.uncovered),
             generations: self.generations(at).unwrap_or_default(),
             totals: self.totals,
         }
@@ -392,10 +393,10 @@ impl Redis {
     /// Number of servers that report that they are master. One with two addresses counts once.
     fn masters(&self) -> u64 {
         let masters = || self.nodes.iter().filter(|node| node.role() == Some(Role::Master));
-        let run_id = |node: &Node| node.generation().map(|generation| generation.run_id.clone());
+        let process = |node: &Node| node.generation().map(|generation| generation.process.clone());
         let again = |at: usize, node: &Node| {
-            let own = run_id(node).filter(|id| !id.is_empty());
-            own.is_some() && masters().take(at).any(|other| run_id(other) == own)
+            let own = process(node).filter(|id| !id.is_empty());
+            own.is_some() && masters().take(at).any(|other| process(other) == own)
         };
         let distinct = masters().enumerate().filter(|(at, node)| !again(*at, node)).count();
         u64::try_from(distinct).unwrap_or(u64::MAX)
@@ -410,7 +411,7 @@ impl Redis {
             return None;
         }
         // A server without a run id reports too little.
-        let told = |generation: &Arc<Generation>| !generation.run_id.is_empty();
+        let told = |generation: &Arc<Generation>| !generation.process.is_empty();
         self.deciding
             .iter()
             .map(|deciding| deciding.origin.as_ref()?.generation.clone().filter(told))
@@ -418,7 +419,7 @@ impl Redis {
     }
 }
 
-impl RedisTotals {
+impl StoreTotals {
     fn count(&mut self, why: Unknown, times: u64) {
         if let Some(count) = self.errors.get_mut(why as usize) {
             *count += times;
@@ -437,26 +438,27 @@ mod tests {
     const B: &str = "10.0.0.2:6379";
     const C: &str = "10.0.0.3:6379";
 
-    fn redis(authority: Authority) -> Redis {
-        let spec = RedisSpec::new("main", authority, &[A, B]);
-        Redis::new(spec)
+    fn store(authority: Authority) -> Store {
+        let spec = StoreSpec::new("main", authority, &[A, B]);
+        Store::new(spec)
     }
 
     fn accept(
-        redis: &mut Redis,
+        store: &mut Store,
         node: &str,
-        run_id: &str,
+        process: &str,
         standing: Standing,
         at: Mono,
-    ) -> Vec<RedisEvent> {
+    ) -> Vec<StoreEvent> {
         let mut events = Vec::new();
-        redis.accepted(&node.into(), standing, &attestation(run_id, at), (at, 1), &mut events);
+        store.accepted(&node.into(), standing, &attestation(process, at), (at, 1), &mut events);
         events
     }
 
-    fn attestation(run_id: &str, at: Mono) -> Attestation {
+    fn attestation(process: &str, at: Mono) -> Attestation {
         let server = ServerTime(i64::try_from(at.0).unwrap_or(0));
-        let generation = Generation { run_id: run_id.as_bytes().to_vec(), ..Generation::default() };
+        let generation =
+            Generation { process: process.as_bytes().to_vec(), ..Generation::default() };
         Attestation { generation: Some(generation), ..Attestation::master(server, server) }
     }
 
@@ -464,34 +466,34 @@ mod tests {
         let shared = |nodes: &[&str]| nodes.iter().map(|node| Arc::from(*node)).collect();
         Topology {
             epoch: 0,
-            redis: crate::spec::RedisIndex(0),
+            store: crate::spec::StoreIndex(0),
             masters: Ok(shared(masters)),
             nodes: shared(nodes),
-            sentinels: Vec::new(),
-            uncovered_slots: 0,
+            announcers: Vec::new(),
+            uncovered: 0,
         }
     }
 
     #[test]
     fn one_server_with_two_addresses_is_one_master() {
-        let mut redis = redis(Authority::SELF_DECLARED);
-        accept(&mut redis, A, "x", Standing::Decides, Mono(0));
-        accept(&mut redis, B, "x", Standing::Witness, Mono(0));
-        assert_eq!(redis.view(Mono(10)).masters, Some(1));
-        accept(&mut redis, B, "y", Standing::Witness, Mono(100));
-        assert_eq!(redis.view(Mono(110)).masters, Some(2));
+        let mut store = store(Authority::SELF_DECLARED);
+        accept(&mut store, A, "x", Standing::Decides, Mono(0));
+        accept(&mut store, B, "x", Standing::Witness, Mono(0));
+        assert_eq!(store.view(Mono(10)).masters, Some(1));
+        accept(&mut store, B, "y", Standing::Witness, Mono(100));
+        assert_eq!(store.view(Mono(110)).masters, Some(2));
         // A server without the run id counts as another server.
-        accept(&mut redis, A, "", Standing::Decides, Mono(200));
-        accept(&mut redis, B, "", Standing::Witness, Mono(200));
-        assert_eq!(redis.view(Mono(210)).masters, Some(2));
+        accept(&mut store, A, "", Standing::Decides, Mono(200));
+        accept(&mut store, B, "", Standing::Witness, Mono(200));
+        assert_eq!(store.view(Mono(210)).masters, Some(2));
     }
 
     #[test]
     fn both_of_two_batches_that_were_asked_at_once_count() {
-        let mut redis = redis(Authority::ALONE);
-        accept(&mut redis, A, "x", Standing::Decides, Mono(0));
-        accept(&mut redis, A, "x", Standing::Decides, Mono(1_000));
-        let events = accept(&mut redis, A, "y", Standing::Decides, Mono(1_000));
+        let mut store = store(Authority::ALONE);
+        accept(&mut store, A, "x", Standing::Decides, Mono(0));
+        accept(&mut store, A, "x", Standing::Decides, Mono(1_000));
+        let events = accept(&mut store, A, "y", Standing::Decides, Mono(1_000));
         assert!(
             events.iter().any(|(_, event)| matches!(event, EventKind::GenerationChanged { .. })),
             "{events:?}"
@@ -502,11 +504,11 @@ mod tests {
     #[test]
     fn a_silent_server_is_no_rival_because_another_one_was() {
         for (rival, silent) in [(C, B), (B, C)] {
-            let mut redis = redis(Authority::SELF_DECLARED);
-            let tell = |redis: &mut Redis, role: Role, at: u64| {
+            let mut store = store(Authority::SELF_DECLARED);
+            let tell = |store: &mut Store, role: Role, at: u64| {
                 let mut events = Vec::new();
                 let attestation = Attestation { role, ..attestation("z", Mono(at)) };
-                redis.accepted(
+                store.accepted(
                     &rival.into(),
                     Standing::Witness,
                     &attestation,
@@ -515,10 +517,10 @@ mod tests {
                 );
                 events.into_iter().map(|(_, event)| event).collect::<Vec<_>>()
             };
-            accept(&mut redis, A, "x", Standing::Decides, Mono(0));
+            accept(&mut store, A, "x", Standing::Decides, Mono(0));
             for node in [B, C] {
                 let failed = (Mono(100), Mono(100));
-                redis.failed(
+                store.failed(
                     Some(&node.into()),
                     Standing::Witness,
                     Unknown::Timeout,
@@ -527,10 +529,10 @@ mod tests {
                 );
             }
             assert!(
-                tell(&mut redis, Role::Master, 1_000).contains(&EventKind::RivalMaster),
+                tell(&mut store, Role::Master, 1_000).contains(&EventKind::RivalMaster),
                 "{rival}"
             );
-            let events = tell(&mut redis, Role::Replica, 2_000);
+            let events = tell(&mut store, Role::Replica, 2_000);
             assert!(events.contains(&EventKind::RivalMasterGone), "{rival}: {events:?}");
             assert!(
                 !events.contains(&EventKind::RivalMaster),
@@ -542,18 +544,18 @@ mod tests {
     #[test]
     fn a_failure_counts_unless_another_server_decided_before_it_was_asked() {
         let readable_after = |node: &str, sent: u64| {
-            let mut redis = redis(Authority::ANNOUNCED);
-            accept(&mut redis, A, "x", Standing::Decides, Mono(1_000));
-            accept(&mut redis, B, "y", Standing::Decides, Mono(2_000));
+            let mut store = store(Authority::ANNOUNCED);
+            accept(&mut store, A, "x", Standing::Decides, Mono(1_000));
+            accept(&mut store, B, "y", Standing::Decides, Mono(2_000));
             let failed = (Mono(sent), Mono(4_000));
-            redis.failed(
+            store.failed(
                 Some(&node.into()),
                 Standing::Decides,
                 Unknown::Timeout,
                 failed,
                 &mut Vec::new(),
             );
-            redis.view(Mono(5_000)).readable
+            store.view(Mono(5_000)).readable
         };
         assert_eq!(readable_after(A, 1_500), Some(true), "it decides no more");
         assert_eq!(readable_after(A, 2_000), Some(false), "it may decide again");
@@ -568,15 +570,15 @@ mod tests {
     /// The old master of the shard may still be taken for the deciding one.
     #[test]
     fn a_new_master_of_a_cluster_continues_whom_its_history_names() {
-        let history = |run_id: &str, id: &str, forked_from: Option<(&str, u64)>| Generation {
-            run_id: run_id.into(),
-            replication_id: id.into(),
+        let history = |process: &str, id: &str, forked_from: Option<(&str, u64)>| Generation {
+            process: process.into(),
+            history: id.into(),
             forked_from: forked_from
-                .map(|(id, offset)| crate::input::Fork { replication_id: id.into(), offset }),
+                .map(|(id, offset)| crate::input::Fork { history: id.into(), offset }),
             ..Generation::default()
         };
         let changes = |second: Generation| {
-            let mut redis = redis(Authority::DIVIDED);
+            let mut store = store(Authority::DIVIDED);
             let mut events = Vec::new();
             for (at, node, generation) in [(0, A, history("x", "h1", None)), (1_000, B, second)] {
                 let attestation = Attestation {
@@ -584,7 +586,7 @@ mod tests {
                     offset: Some(100),
                     ..attestation("", Mono(at))
                 };
-                redis.accepted(
+                store.accepted(
                     &node.into(),
                     Standing::Decides,
                     &attestation,
@@ -593,8 +595,8 @@ mod tests {
                 );
             }
             let changed =
-                |(_, event): &&RedisEvent| matches!(event, EventKind::GenerationChanged { .. });
-            (events.iter().filter(changed).count(), redis.totals.generation_changes)
+                |(_, event): &&StoreEvent| matches!(event, EventKind::GenerationChanged { .. });
+            (events.iter().filter(changed).count(), store.totals.generation_changes)
         };
         assert_eq!(
             changes(history("y", "h2", Some(("h1", 91)))),
@@ -606,82 +608,80 @@ mod tests {
 
     #[test]
     fn a_changed_configuration_of_the_same_servers_is_shown() {
-        let mut redis = redis(Authority::SELF_DECLARED);
-        accept(&mut redis, A, "x", Standing::Decides, Mono(0));
-        let spec = RedisSpec::new("other", Authority::SELF_DECLARED, &[A, B]);
-        let view = redis.configured(spec.clone()).view(Mono(10));
+        let mut store = store(Authority::SELF_DECLARED);
+        accept(&mut store, A, "x", Standing::Decides, Mono(0));
+        let spec = StoreSpec::new("other", Authority::SELF_DECLARED, &[A, B]);
+        let view = store.configured(spec.clone()).view(Mono(10));
         assert_eq!((view.spec, view.masters), (spec, Some(1)), "and what is known of them stays");
     }
 
     #[test]
     fn the_generation_of_a_cluster_waits_for_all_masters() {
-        let mut redis = redis(Authority::DIVIDED);
-        let told = |redis: &Redis, at| redis.view(Mono(at)).generations.len();
-        accept(&mut redis, A, "x", Standing::Decides, Mono(0));
-        assert_eq!(told(&redis, 10), 0, "the other master is asked soon");
-        accept(&mut redis, B, "y", Standing::Decides, Mono(900));
-        assert_eq!((told(&redis, 5_000), told(&redis, 5_001)), (0, 2));
-        redis.failed(
+        let mut store = store(Authority::DIVIDED);
+        let told = |store: &Store, at| store.view(Mono(at)).generations.len();
+        accept(&mut store, A, "x", Standing::Decides, Mono(0));
+        assert_eq!(told(&store, 10), 0, "the other master is asked soon");
+        accept(&mut store, B, "y", Standing::Decides, Mono(900));
+        assert_eq!((told(&store, 5_000), told(&store, 5_001)), (0, 2));
+        store.failed(
             Some(&B.into()),
             Standing::Decides,
             Unknown::Timeout,
             (Mono(6_000), Mono(6_000)),
             &mut Vec::new(),
         );
-        assert_eq!(told(&redis, 6_100), 2, "what is not read now has not changed");
-        redis.failed(
+        assert_eq!(told(&store, 6_100), 2, "what is not read now has not changed");
+        store.failed(
             Some(&"c:1".into()),
             Standing::Decides,
             Unknown::Timeout,
             (Mono(7_000), Mono(7_000)),
             &mut Vec::new(),
         );
-        assert_eq!(told(&redis, 7_100), 0, "a master that never told");
+        assert_eq!(told(&store, 7_100), 0, "a master that never told");
     }
 
     #[test]
     fn a_shard_that_nobody_serves_is_blind_since_its_master_died() {
-        let mut redis = redis(Authority::DIVIDED);
-        let topology = |masters: &[&str], uncovered_slots| Topology {
-            uncovered_slots,
-            ..topology(masters, &[A, B])
-        };
+        let mut store = store(Authority::DIVIDED);
+        let topology =
+            |masters: &[&str], uncovered| Topology { uncovered, ..topology(masters, &[A, B]) };
         let blind =
-            |redis: &Redis, at| (redis.view(Mono(at)).readable, redis.view(Mono(at)).blind_ms);
-        redis.topology(&topology(&[A, B], 0), &mut Vec::new());
-        accept(&mut redis, A, "x", Standing::Decides, Mono(1_000));
-        accept(&mut redis, B, "y", Standing::Decides, Mono(1_000));
-        redis.failed(
+            |store: &Store, at| (store.view(Mono(at)).readable, store.view(Mono(at)).blind_ms);
+        store.topology(&topology(&[A, B], 0), &mut Vec::new());
+        accept(&mut store, A, "x", Standing::Decides, Mono(1_000));
+        accept(&mut store, B, "y", Standing::Decides, Mono(1_000));
+        store.failed(
             Some(&B.into()),
             Standing::Decides,
             Unknown::Timeout,
             (Mono(2_000), Mono(2_000)),
             &mut Vec::new(),
         );
-        assert_eq!(blind(&redis, 5_000), (Some(false), 4_000));
-        redis.topology(&topology(&[A], 100), &mut Vec::new());
-        assert_eq!(blind(&redis, 6_000), (Some(false), 5_000));
-        redis.failed(
+        assert_eq!(blind(&store, 5_000), (Some(false), 4_000));
+        store.topology(&topology(&[A], 100), &mut Vec::new());
+        assert_eq!(blind(&store, 6_000), (Some(false), 5_000));
+        store.failed(
             None,
             Standing::Decides,
             Unknown::ClusterDown,
             (Mono(7_000), Mono(7_000)),
             &mut Vec::new(),
         );
-        assert_eq!(blind(&redis, 8_000), (Some(false), 7_000));
-        redis.topology(&topology(&[A, B], 0), &mut Vec::new());
-        assert_eq!(blind(&redis, 9_000), (Some(true), 0));
+        assert_eq!(blind(&store, 8_000), (Some(false), 7_000));
+        store.topology(&topology(&[A, B], 0), &mut Vec::new());
+        assert_eq!(blind(&store, 9_000), (Some(true), 0));
     }
 
     /// Blindness counts from the first server that was lost.
     #[test]
     fn of_several_servers_that_cannot_be_read_the_first_loss_counts() {
-        let mut redis = redis(Authority::DIVIDED);
-        accept(&mut redis, A, "x", Standing::Decides, Mono(1_000));
-        accept(&mut redis, B, "y", Standing::Decides, Mono(1_000));
-        let fail = |redis: &mut Redis, node: &str, at: u64| {
+        let mut store = store(Authority::DIVIDED);
+        accept(&mut store, A, "x", Standing::Decides, Mono(1_000));
+        accept(&mut store, B, "y", Standing::Decides, Mono(1_000));
+        let fail = |store: &mut Store, node: &str, at: u64| {
             let at = Mono(at);
-            redis.failed(
+            store.failed(
                 Some(&node.into()),
                 Standing::Decides,
                 Unknown::Timeout,
@@ -689,49 +689,49 @@ mod tests {
                 &mut Vec::new(),
             );
         };
-        fail(&mut redis, A, 2_000);
-        accept(&mut redis, B, "y", Standing::Decides, Mono(40_000));
-        assert_eq!(redis.view(Mono(41_000)).blind_ms, 40_000);
-        fail(&mut redis, B, 41_000);
+        fail(&mut store, A, 2_000);
+        accept(&mut store, B, "y", Standing::Decides, Mono(40_000));
+        assert_eq!(store.view(Mono(41_000)).blind_ms, 40_000);
+        fail(&mut store, B, 41_000);
         assert_eq!(
-            redis.view(Mono(42_000)).blind_ms,
+            store.view(Mono(42_000)).blind_ms,
             41_000,
             "one more that is lost is no recovery"
         );
-        accept(&mut redis, A, "x", Standing::Decides, Mono(43_000));
-        assert_eq!(redis.view(Mono(44_000)).blind_ms, 4_000);
+        accept(&mut store, A, "x", Standing::Decides, Mono(43_000));
+        assert_eq!(store.view(Mono(44_000)).blind_ms, 4_000);
     }
 
     #[test]
     fn a_server_that_fails_decides_only_if_it_was_asked_to() {
-        let mut redis = redis(Authority::SELF_DECLARED);
-        accept(&mut redis, A, "x", Standing::Decides, Mono(0));
-        let decides = |redis: &Redis, at| {
-            redis.view(Mono(at)).nodes.iter().map(|node| node.decides).collect::<Vec<_>>()
+        let mut store = store(Authority::SELF_DECLARED);
+        accept(&mut store, A, "x", Standing::Decides, Mono(0));
+        let decides = |store: &Store, at| {
+            store.view(Mono(at)).nodes.iter().map(|node| node.decides).collect::<Vec<_>>()
         };
-        redis.failed(
+        store.failed(
             Some(&B.into()),
             Standing::Decides,
             Unknown::Timeout,
             (Mono(100), Mono(100)),
             &mut Vec::new(),
         );
-        assert_eq!(decides(&redis, 110), [true, true]);
-        redis.failed(
+        assert_eq!(decides(&store, 110), [true, true]);
+        store.failed(
             Some(&A.into()),
             Standing::Witness,
             Unknown::Timeout,
             (Mono(200), Mono(200)),
             &mut Vec::new(),
         );
-        assert_eq!(decides(&redis, 210), [false, true]);
+        assert_eq!(decides(&store, 210), [false, true]);
     }
 
     #[test]
     fn a_server_that_belongs_to_it_no_more_is_forgotten() {
-        let mut redis = redis(Authority::SELF_DECLARED);
-        redis.topology(&topology(&[A], &[A]), &mut Vec::new());
-        let view = redis.view(Mono(10));
+        let mut store = store(Authority::SELF_DECLARED);
+        store.topology(&topology(&[A], &[A]), &mut Vec::new());
+        let view = store.view(Mono(10));
         assert_eq!(view.nodes.iter().map(|node| &*node.address).collect::<Vec<_>>(), [A]);
     }
 
@@ -740,22 +740,22 @@ mod tests {
     #[test]
     fn in_a_cluster_nobody_is_a_rival() {
         for (kind, rivals) in [(Authority::DIVIDED, 0), (Authority::SELF_DECLARED, 1)] {
-            let mut redis = redis(kind);
-            redis.topology(&topology(&[A], &[A, B]), &mut Vec::new());
-            accept(&mut redis, A, "x", Standing::Decides, Mono(0));
-            let events = accept(&mut redis, B, "y", Standing::Witness, Mono(1));
-            let rival = |event: &&RedisEvent| matches!(event.1, EventKind::RivalMaster);
+            let mut store = store(kind);
+            store.topology(&topology(&[A], &[A, B]), &mut Vec::new());
+            accept(&mut store, A, "x", Standing::Decides, Mono(0));
+            let events = accept(&mut store, B, "y", Standing::Witness, Mono(1));
+            let rival = |event: &&StoreEvent| matches!(event.1, EventKind::RivalMaster);
             assert_eq!(events.iter().filter(rival).count(), rivals, "{kind:?}");
         }
     }
 
     #[test]
     fn who_refuses_to_tell_its_generation_proves_nothing_by_what_it_told_before() {
-        let mut redis = redis(Authority::ALONE);
+        let mut store = store(Authority::ALONE);
         let [told, refused] = [1_000, 2_000].map(|at| attestation("x", Mono(at)));
         let refused = Attestation { generation: None, ..refused };
         let generation = [(told, 1_000), (refused, 2_000)].map(|(attestation, at)| {
-            let (origin, _) = redis.accepted(
+            let (origin, _) = store.accepted(
                 &A.into(),
                 Standing::Decides,
                 &attestation,
@@ -769,11 +769,11 @@ mod tests {
 
     #[test]
     fn the_first_connection_is_no_reconnect() {
-        let mut redis = redis(Authority::ALONE);
+        let mut store = store(Authority::ALONE);
         let connected = NodeNewsKind::Connected { version: None, role: None };
         let count = [A, A, B, A].map(|node| {
-            redis.news(&node.into(), &connected, &mut Vec::new());
-            redis.view(Mono(0)).totals.reconnects
+            store.news(&node.into(), &connected, &mut Vec::new());
+            store.view(Mono(0)).totals.reconnects
         });
         assert_eq!(count, [0, 1, 1, 2]);
     }

@@ -43,7 +43,7 @@ struct Signs {
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) spec: Arc<TaskSpec>,
-    redis: Arc<str>,
+    store: Arc<str>,
     lock: Lock,
     /// Origin of the newest accepted reading of the lock, and of the switches.
     lock_origin: Option<Origin>,
@@ -167,12 +167,12 @@ impl Log<'_> {
 }
 
 impl Task {
-    pub(crate) fn new(spec: Arc<TaskSpec>, redis: Arc<str>, at: Mono) -> Task {
+    pub(crate) fn new(spec: Arc<TaskSpec>, store: Arc<str>, at: Mono) -> Task {
         Task {
-            lock: Lock::new(&spec.lock),
+            lock: Lock::new(spec.lock()),
             switches: Switches::new(spec.wanted.as_ref()),
             spec,
-            redis,
+            store,
             lock_origin: None,
             switch_origin: None,
             witnesses: Witnesses::default(),
@@ -207,7 +207,7 @@ impl Task {
     }
 
     /// The same lock under a changed configuration. Its state is kept.
-    pub(crate) fn configure(&mut self, spec: Arc<TaskSpec>, redis: Arc<str>, log: &mut Log<'_>) {
+    pub(crate) fn configure(&mut self, spec: Arc<TaskSpec>, store: Arc<str>, log: &mut Log<'_>) {
         if spec != self.spec {
             self.expired.forget();
         }
@@ -241,9 +241,9 @@ impl Task {
             self.pause = Pause::default();
             self.told.pause = None;
         }
-        self.lock.configure(&spec.lock);
+        self.lock.configure(spec.lock());
         self.spec = spec;
-        self.redis = redis;
+        self.store = store;
     }
 
     /// Whether a server that decides now, other than the sample's, has answered a later request. A
@@ -430,7 +430,7 @@ impl Task {
         self.judge(log);
     }
 
-    /// Drops the readings of servers that no longer belong to the redis.
+    /// Drops the readings of servers that no longer belong to the store.
     pub(crate) fn retain_witnesses(&mut self, nodes: &[Arc<str>]) {
         self.witnesses.retain(nodes);
     }

@@ -31,7 +31,7 @@ impl Mono {
     }
 }
 
-/// A Redis server's wall clock: milliseconds since the Unix epoch, as that server reports them
+/// A store server's wall clock: milliseconds since the Unix epoch, as that server reports them
 /// (`TIME`, `PEXPIRETIME`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]

@@ -8,7 +8,7 @@ use lockwatch_judge::reading::{
     Beside, Extras, LockReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
-    Codec, LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec,
+    Codec, LockSpec, SchemeKind, StoreIndex, TaskIndex, TaskSpec, WantedSource, WantedSpec,
     WatchSpec,
 };
 use lockwatch_judge::state::State;
@@ -179,7 +179,7 @@ fn of_too_many_switches_none_is_lost_that_is_not_read() {
         let mut sample = answered(at, reading);
         if let Outcome::Read { attestation, .. } = &mut sample.outcome {
             attestation.generation =
-                Some(Generation { run_id: run.into(), ..Generation::default() });
+                Some(Generation { process: run.into(), ..Generation::default() });
         }
         state.step(Mono(at), Input::Sample(sample));
         let snapshot = state.snapshot(Mono(at));
@@ -212,7 +212,7 @@ fn of_too_many_switches_none_is_lost_that_is_not_read() {
 fn watching() -> State {
     let redis = RedisKind::Standalone.store("main", &["a:6379"]);
     let mut state = State::new();
-    let spec = WatchSpec { redises: vec![redis], tasks: vec![task()], epoch: 1 };
+    let spec = WatchSpec { stores: vec![redis], tasks: vec![task()], epoch: 1 };
     state.step(Mono(0), Input::Config(Arc::new(spec)));
     state
 }
@@ -221,7 +221,7 @@ fn task() -> Arc<TaskSpec> {
     let source = WantedSource::Hash(b"the:users".to_vec());
     Arc::new(TaskSpec {
         wanted: Some(WantedSpec { source, codec: Codec::Raw }),
-        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"the:lock", SchemeKind::Redisson))
+        ..TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"the:lock", SchemeKind::Redisson))
     })
 }
 
@@ -230,7 +230,7 @@ fn answered(at: u64, reading: TaskReading) -> Sample {
     let attestation = judged(0, &end_of("master", "n1")).expect("believed");
     Sample {
         epoch: 1,
-        redis: RedisIndex(0),
+        store: StoreIndex(0),
         node: Some(Arc::from("a:6379")),
         standing: Standing::Decides,
         sent: Mono(at),
@@ -302,7 +302,7 @@ fn watched() -> Watched {
 fn asked(source: WantedSource) -> Vec<String> {
     let spec = TaskSpec {
         wanted: Some(WantedSpec { source, codec: Codec::Raw }),
-        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"the:lock", SchemeKind::Redisson))
+        ..TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"the:lock", SchemeKind::Redisson))
     };
     let mut commands = Vec::new();
     TaskRead::new(Arc::new(spec), CAPS, false, Scope::ALL).commands(&mut commands);
@@ -398,7 +398,7 @@ fn only_bounded_reads_are_sent() {
                 wanted: Some(WantedSpec { source, codec: Codec::Raw }),
                 hosts: Some(b"the:hosts".to_vec()),
                 paused_until: Some(b"the:pause".to_vec()),
-                ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"the:lock", scheme))
+                ..TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"the:lock", scheme))
             };
             TaskRead::new(Arc::new(spec), CAPS, true, Scope::ALL).commands(&mut sent);
         }

@@ -17,7 +17,7 @@ use lockwatch_judge::reading::{
 };
 use lockwatch_judge::snapshot::{Durations, Snapshot, TaskView, Totals};
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, TaskIndex,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, SchemeKind, StoreIndex, TaskIndex,
     TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_judge::state::State;
@@ -119,7 +119,7 @@ impl World {
     }
 
     fn kind(&self) -> RedisKind {
-        self.spec.redises.first().and_then(RedisKind::of).unwrap_or(RedisKind::Standalone)
+        self.spec.stores.first().and_then(RedisKind::of).unwrap_or(RedisKind::Standalone)
     }
 
     /// The clock of server `at`.
@@ -178,7 +178,7 @@ impl World {
             _ => NodeNewsKind::TickSkipped,
         };
         let node = Arc::from(NODES[self.any_server()]);
-        NodeNews { epoch: self.epoch(), redis: self.redis(), node, kind }
+        NodeNews { epoch: self.epoch(), store: self.redis(), node, kind }
     }
 
     /// Sometimes the epoch of an older configuration, which must be dropped.
@@ -187,8 +187,8 @@ impl World {
     }
 
     /// Sometimes the index of a redis that does not exist.
-    fn redis(&mut self) -> RedisIndex {
-        RedisIndex(if self.dice.one_in(100) { 7 } else { 0 })
+    fn redis(&mut self) -> StoreIndex {
+        StoreIndex(if self.dice.one_in(100) { 7 } else { 0 })
     }
 
     /// From here on another server decides, or the deciding one is unknown.
@@ -206,11 +206,11 @@ impl World {
         };
         Topology {
             epoch: self.epoch(),
-            redis: self.redis(),
+            store: self.redis(),
             masters,
             nodes,
-            sentinels: Vec::new(),
-            uncovered_slots: 0,
+            announcers: Vec::new(),
+            uncovered: 0,
         }
     }
 
@@ -230,7 +230,15 @@ impl World {
         }
         let standing = if decides { Standing::Decides } else { Standing::Witness };
         let (epoch, redis, node) = (self.epoch(), self.redis(), Some(Arc::from(NODES[at])));
-        Sample { epoch, redis, node, standing, sent: Mono(sent), took_ms: self.now - sent, outcome }
+        Sample {
+            epoch,
+            store: redis,
+            node,
+            standing,
+            sent: Mono(sent),
+            took_ms: self.now - sent,
+            outcome,
+        }
     }
 
     fn failed(&mut self) -> Sample {
@@ -335,25 +343,25 @@ impl World {
         match self.dice.below(6) {
             0 => server.generation.flushes += 1,
             1 => server.generation.evictions = self.dice.below(5),
-            2 => server.generation.replication_id = vec![b'r', self.dice.below(9) as u8],
+            2 => server.generation.history = vec![b'r', self.dice.below(9) as u8],
             // It is promoted, with more or less of the other server's data.
             3 => {
                 let offset =
                     from.offset.saturating_sub(self.dice.below(300)) + self.dice.below(150);
                 server.generation.forked_from =
-                    Some(Fork { replication_id: from.generation.replication_id, offset });
-                server.generation.replication_id = self.dice.next().to_le_bytes().to_vec();
+                    Some(Fork { history: from.generation.history, offset });
+                server.generation.history = self.dice.next().to_le_bytes().to_vec();
                 server.offset = offset;
                 server.role = Role::Master;
             }
             // It joins the other server.
             4 => {
-                let run_id = server.generation.run_id.clone();
+                let run_id = server.generation.process.clone();
                 *server = Server { role: Role::Replica, clock_ms: server.clock_ms, ..from };
-                server.generation.run_id = run_id;
+                server.generation.process = run_id;
             }
             _ => {
-                server.generation.run_id = self.dice.next().to_le_bytes().to_vec();
+                server.generation.process = self.dice.next().to_le_bytes().to_vec();
                 server.generation.flushes = self.dice.below(2);
                 server.generation.started_empty = self.dice.of(&[None, Some(true), Some(false)]);
             }
@@ -470,7 +478,7 @@ fn watch_spec(dice: &mut Dice, kind: RedisKind, epoch: u32) -> WatchSpec {
         .take(1 + dice.below(4) as usize)
         .map(|name| Arc::new(task(dice, name)))
         .collect();
-    WatchSpec { redises: vec![redis], tasks, epoch }
+    WatchSpec { stores: vec![redis], tasks, epoch }
 }
 
 /// A task keeps its scheme, because its state would restart under another one.
@@ -494,8 +502,12 @@ fn task(dice: &mut Dice, name: &str) -> TaskSpec {
     });
     TaskSpec {
         name: Arc::from(name),
-        redis: RedisIndex(0),
-        lock: LockSpec { lease_ms, renew_every_ms, ..LockSpec::new(&key("lock"), scheme(name)) },
+        store: StoreIndex(0),
+        kind: lockwatch_judge::spec::KindSpec::Lock(LockSpec {
+            lease_ms,
+            renew_every_ms,
+            ..LockSpec::new(&key("lock"), scheme(name))
+        }),
         wanted: wanted.map(|source| WantedSpec { source, codec: Codec::Raw }),
         progress,
         claims: (!dice.one_in(3)).then(|| ClaimsSpec { key: key("claims"), fresh_for_ms: 10_000 }),
@@ -582,10 +594,10 @@ fn shown_first<'a>(
     let tasks = tasks.map(|(shown, expected)| {
         format!("of events alone it shows {shown:?} instead of {expected:?}")
     });
-    let lags = of_events.redises.iter().enumerate().flat_map(move |(redis, shown)| {
+    let lags = of_events.stores.iter().enumerate().flat_map(move |(redis, shown)| {
         let known = match input {
             Input::Config(_) => None,
-            _ => before.redises.get(redis),
+            _ => before.stores.get(redis),
         };
         shown.nodes.iter().filter(move |node| {
             let known = known

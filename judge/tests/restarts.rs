@@ -10,7 +10,7 @@ use lockwatch_judge::reading::{
     TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
-    Codec, LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec,
+    Codec, LockSpec, SchemeKind, StoreIndex, TaskIndex, TaskSpec, WantedSource, WantedSpec,
     WatchSpec,
 };
 use lockwatch_judge::state::State;
@@ -40,12 +40,12 @@ impl Agent {
         let redis = |number| RedisKind::Standalone.store(&format!("redis-{number}"), &["a:6379"]);
         let task = |name: &str, redis, wanted| {
             let lock = LockSpec::new(name.as_bytes(), SchemeKind::Redisson);
-            Arc::new(TaskSpec { wanted, ..TaskSpec::new(name, RedisIndex(redis), lock) })
+            Arc::new(TaskSpec { wanted, ..TaskSpec::new(name, StoreIndex(redis), lock) })
         };
         let wanted =
             WantedSpec { source: WantedSource::Hash(b"users".to_vec()), codec: Codec::Raw };
         let tasks = vec![task("first", 0, Some(wanted)), task("second", redises - 1, None)];
-        let spec = WatchSpec { redises: (0..redises).map(redis).collect(), tasks, epoch: 1 };
+        let spec = WatchSpec { stores: (0..redises).map(redis).collect(), tasks, epoch: 1 };
         let mut state = State::new();
         state.step(Mono(0), Input::Config(Arc::new(spec)));
         Agent { state }
@@ -65,7 +65,7 @@ impl Agent {
         };
         let sample = Sample {
             epoch: 1,
-            redis: RedisIndex(redis),
+            store: StoreIndex(redis),
             node: Some("a:6379".into()),
             standing: Standing::Decides,
             sent: Mono(at),
@@ -83,7 +83,7 @@ impl Agent {
 }
 
 fn process(run: &str) -> Generation {
-    Generation { run_id: run.into(), started_empty: Some(false), ..Generation::default() }
+    Generation { process: run.into(), started_empty: Some(false), ..Generation::default() }
 }
 
 fn reading(lock: Shown, switches: SwitchesReading) -> TaskReading {

@@ -13,7 +13,7 @@ use lockwatch_judge::reading::{
     SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, RedisIndex, RedisSpec, SchemeKind, TaskIndex, TaskSpec,
+    ClaimsSpec, Codec, LockSpec, SchemeKind, StoreIndex, StoreSpec, TaskIndex, TaskSpec,
     WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_judge::state::State;
@@ -28,9 +28,9 @@ use truth::rule;
 fn state(kind: RedisKind) -> State {
     let redis = kind.store("main", &["a:6379"]);
     let task =
-        TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+        TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
     let mut state = State::new();
-    let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
+    let spec = WatchSpec { stores: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
     state.step(Mono(0), Input::Config(Arc::new(spec)));
     state
 }
@@ -73,7 +73,7 @@ fn tells(
     let reading = TaskReading { lock, extras: Extras::default(), beside };
     let sample = Sample {
         epoch,
-        redis: RedisIndex(0),
+        store: StoreIndex(0),
         node: Some(Arc::from(node)),
         standing,
         sent: Mono(sent),
@@ -99,8 +99,8 @@ fn attestation(run_id: &str, sent: u64) -> Attestation {
         refuses_writes: false,
         replicas: Vec::new(),
         generation: Some(Generation {
-            run_id: bytes(run_id),
-            replication_id: bytes(run_id),
+            process: bytes(run_id),
+            history: bytes(run_id),
             ..Generation::default()
         }),
         clock_offset_ms: 0,
@@ -110,10 +110,18 @@ fn attestation(run_id: &str, sent: u64) -> Attestation {
 /// The deciding `node` answered immediately to a request sent at `at`.
 fn says(state: &mut State, at: u64, node: &str, outcome: Outcome) -> Vec<Event> {
     let (node, at) = (Some(Arc::from(node)), Mono(at));
-    let (redis, standing) = (RedisIndex(0), Standing::Decides);
+    let (redis, standing) = (StoreIndex(0), Standing::Decides);
     state.step(
         at,
-        Input::Sample(Sample { epoch: 1, redis, node, standing, sent: at, took_ms: 0, outcome }),
+        Input::Sample(Sample {
+            epoch: 1,
+            store: redis,
+            node,
+            standing,
+            sent: at,
+            took_ms: 0,
+            outcome,
+        }),
     )
 }
 
@@ -130,7 +138,7 @@ fn free(at: u64, node: &str) -> Outcome {
 fn fails(state: &mut State, at: u64, node: &str, sent: u64) -> Vec<Event> {
     let sample = Sample {
         epoch: 1,
-        redis: RedisIndex(0),
+        store: StoreIndex(0),
         node: Some(Arc::from(node)),
         standing: Standing::Decides,
         sent: Mono(sent),
@@ -150,11 +158,11 @@ fn told_of_two(state: &mut State) {
     let masters = Ok(nodes[..1].to_vec());
     let topology = Topology {
         epoch: 1,
-        redis: RedisIndex(0),
+        store: StoreIndex(0),
         masters,
         nodes,
-        sentinels: Vec::new(),
-        uncovered_slots: 0,
+        announcers: Vec::new(),
+        uncovered: 0,
     };
     state.step(Mono(900), Input::Topology(topology));
 }
@@ -207,7 +215,7 @@ fn a_late_failure_of_the_server_that_decided_before_hides_nothing() {
     let held = |state: &mut State, node: &str, sent| {
         fails(state, 5_000, node, sent);
         let snapshot = state.snapshot(Mono(5_000));
-        (snapshot.tasks.first().unwrap().held, snapshot.redises[0].readable)
+        (snapshot.tasks.first().unwrap().held, snapshot.stores[0].readable)
     };
     assert_eq!(held(&mut state, "a:6379", 2_000), (Some(true), Some(true)));
     assert_eq!(held(&mut state, "b:6379", 4_600), (None, Some(false)));
@@ -230,7 +238,7 @@ fn whether_a_lease_had_run_out_is_judged_when_the_answer_was_made() {
         let attestation = Attestation::master(origin.plus_ms(39_980), origin.plus_ms(last_ms));
         let sample = Sample {
             epoch: 1,
-            redis: RedisIndex(0),
+            store: StoreIndex(0),
             node: Some(Arc::from("a")),
             standing: Standing::Decides,
             sent: Mono(39_980),
@@ -257,9 +265,9 @@ fn reloaded(state: &mut State, epoch: u32, at: u64, claims: Option<&str>, hosts:
     let task = TaskSpec {
         claims: claims.map(|name| ClaimsSpec { key: key(name), fresh_for_ms: 10_000 }),
         hosts: hosts.map(key),
-        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
+        ..TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
     };
-    let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(task)], epoch };
+    let spec = WatchSpec { stores: vec![redis], tasks: vec![Arc::new(task)], epoch };
     state.step(Mono(at), Input::Config(Arc::new(spec)));
 }
 
@@ -316,11 +324,15 @@ fn without_any_news_claims_and_pause_are_unknown() {
     let task = TaskSpec {
         claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
         paused_until: Some(b"pause".to_vec()),
-        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
+        ..TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
     };
     state.step(
         Mono(0),
-        Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),
+        Input::Config(Arc::new(WatchSpec {
+            stores: redises,
+            tasks: vec![Arc::new(task)],
+            epoch: 1,
+        })),
     );
     for at in [1_000, 2_000] {
         let claims = vec![(b"A".to_vec(), at.to_string().into_bytes())];
@@ -346,13 +358,17 @@ fn without_any_news_claims_and_pause_are_unknown() {
 fn a_pause_on_a_server_that_is_silent_is_not_known() {
     let task = TaskSpec {
         paused_until: Some(b"pause".to_vec()),
-        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
+        ..TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
     };
     let redises = vec![RedisKind::Cluster.store("main", &["a:6379"])];
     let mut state = State::new();
     state.step(
         Mono(0),
-        Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),
+        Input::Config(Arc::new(WatchSpec {
+            stores: redises,
+            tasks: vec![Arc::new(task)],
+            epoch: 1,
+        })),
     );
     let mut paused = |at: u64, pause: Option<PauseReading>| {
         shows(&mut state, at, "a:6379", at, "A");
@@ -435,13 +451,17 @@ fn no_gap_counts_while_the_switches_on_another_server_are_off() {
     let wanted = WantedSpec { source: WantedSource::Hash(b"users".to_vec()), codec: Codec::Raw };
     let task = TaskSpec {
         wanted: Some(wanted),
-        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
+        ..TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
     };
     let redises = vec![RedisKind::Cluster.store("main", &["a:6379"])];
     let mut state = State::new();
     state.step(
         Mono(0),
-        Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),
+        Input::Config(Arc::new(WatchSpec {
+            stores: redises,
+            tasks: vec![Arc::new(task)],
+            epoch: 1,
+        })),
     );
     let switched = |state: &mut State, at, switch| {
         let switches = vec![(b"anna".to_vec(), switch)];
@@ -493,10 +513,10 @@ fn a_read_that_does_not_ask_for_waiters_keeps_them() {
 fn the_same_key_in_another_database_is_another_lock() {
     let mut state = state(RedisKind::Standalone);
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
-    let redis = RedisSpec { db: 1, ..RedisKind::Standalone.store("main", &["a:6379"]) };
+    let redis = StoreSpec { db: 1, ..RedisKind::Standalone.store("main", &["a:6379"]) };
     let task =
-        TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
-    let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
+        TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+    let spec = WatchSpec { stores: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
     state.step(Mono(1_500), Input::Config(Arc::new(spec)));
     let events = shows(&mut state, 2_000, "a:6379", 2_000, "B");
     assert_eq!(
@@ -520,14 +540,14 @@ fn a_server_that_is_gone_is_no_witness_any_more() {
     };
     assert_eq!(witnesses(&mut state), 1);
     let nodes: Vec<Arc<str>> = vec![Arc::from("a:6379")];
-    let (redis, sentinels) = (RedisIndex(0), Vec::new());
+    let (redis, sentinels) = (StoreIndex(0), Vec::new());
     let topology = Topology {
         epoch: 1,
-        redis,
+        store: redis,
         masters: Ok(nodes.clone()),
         nodes,
-        sentinels,
-        uncovered_slots: 0,
+        announcers: sentinels,
+        uncovered: 0,
     };
     state.step(Mono(2_000), Input::Topology(topology));
     assert_eq!(witnesses(&mut state), 0);
@@ -541,23 +561,27 @@ fn the_topology_of_another_redis_takes_no_witness_away() {
     let redises =
         ["main", "other"].map(|name| RedisKind::Replicated.store(name, &["a:6379"])).to_vec();
     let task =
-        TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+        TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
     state.step(
         Mono(0),
-        Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),
+        Input::Config(Arc::new(WatchSpec {
+            stores: redises,
+            tasks: vec![Arc::new(task)],
+            epoch: 1,
+        })),
     );
     told_of_two(&mut state);
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     answers(&mut state, 1_001, ("b:6379", "b"), Standing::Witness, 1_000, "A");
     let nodes: Vec<Arc<str>> = vec![Arc::from("c:6379")];
-    let (redis, sentinels) = (RedisIndex(1), Vec::new());
+    let (redis, sentinels) = (StoreIndex(1), Vec::new());
     let topology = Topology {
         epoch: 1,
-        redis,
+        store: redis,
         masters: Ok(nodes.clone()),
         nodes,
-        sentinels,
-        uncovered_slots: 0,
+        announcers: sentinels,
+        uncovered: 0,
     };
     state.step(Mono(1_500), Input::Topology(topology));
     assert_eq!(state.snapshot(Mono(2_000)).tasks.first().unwrap().lock().witnesses.len(), 1);
@@ -570,13 +594,17 @@ fn a_claim_that_differs_after_a_silence_is_no_sign_of_life() {
     let claims = Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 });
     let task = TaskSpec {
         claims,
-        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
+        ..TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
     };
     let redises = vec![RedisKind::Cluster.store("main", &["a:6379"])];
     let mut state = State::new();
     state.step(
         Mono(0),
-        Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),
+        Input::Config(Arc::new(WatchSpec {
+            stores: redises,
+            tasks: vec![Arc::new(task)],
+            epoch: 1,
+        })),
     );
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     says(&mut state, 32_000, "a:6379", free(32_000, "a"));
@@ -602,12 +630,16 @@ fn a_claim_that_differs_after_a_step_of_its_servers_clock_is_no_sign_of_life() {
     let claims = Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 });
     let paused_until = Some(b"pause".to_vec());
     let lock = LockSpec::new(b"lock", SchemeKind::Redisson);
-    let task = TaskSpec { claims, paused_until, ..TaskSpec::new("outbound", RedisIndex(0), lock) };
+    let task = TaskSpec { claims, paused_until, ..TaskSpec::new("outbound", StoreIndex(0), lock) };
     let redises = vec![RedisKind::Cluster.store("main", &["a:6379"])];
     let mut state = State::new();
     state.step(
         Mono(0),
-        Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),
+        Input::Config(Arc::new(WatchSpec {
+            stores: redises,
+            tasks: vec![Arc::new(task)],
+            epoch: 1,
+        })),
     );
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     says(&mut state, 32_000, "a:6379", free(32_000, "a"));
@@ -642,10 +674,14 @@ fn the_same_key_under_another_scheme_is_another_lock() {
     let mut state = state(RedisKind::Standalone);
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     let redises = vec![RedisKind::Standalone.store("main", &["a:6379"])];
-    let task = TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::String));
+    let task = TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"lock", SchemeKind::String));
     state.step(
         Mono(1_500),
-        Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),
+        Input::Config(Arc::new(WatchSpec {
+            stores: redises,
+            tasks: vec![Arc::new(task)],
+            epoch: 1,
+        })),
     );
     let events = shows(&mut state, 2_000, "a:6379", 2_000, "B");
     assert_eq!(
@@ -665,14 +701,14 @@ fn what_was_counted_of_a_redis_survives_other_addresses() {
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     fails(&mut state, 5_000, "a:6379", 2_000);
     let counted = |state: &mut State, at| {
-        let totals = state.snapshot(Mono(at)).redises.first().unwrap().totals;
+        let totals = state.snapshot(Mono(at)).stores.first().unwrap().totals;
         (totals.errors.iter().sum::<u64>(), totals.sample_duration.count())
     };
     assert_eq!(counted(&mut state, 5_000), (1, 1));
     let redis = RedisKind::Standalone.store("main", &["b:6379"]);
     let task =
-        TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
-    let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
+        TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+    let spec = WatchSpec { stores: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
     state.step(Mono(5_500), Input::Config(Arc::new(spec)));
     assert_eq!(counted(&mut state, 5_500), (1, 1));
 }
@@ -686,11 +722,15 @@ fn what_a_slow_answer_shows_is_dated_by_the_end_that_is_sure() {
     let redises = vec![RedisKind::Standalone.store("main", &["a:6379"])];
     let task = TaskSpec {
         paused_until: Some(b"pause".to_vec()),
-        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
+        ..TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
     };
     state.step(
         Mono(0),
-        Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),
+        Input::Config(Arc::new(WatchSpec {
+            stores: redises,
+            tasks: vec![Arc::new(task)],
+            epoch: 1,
+        })),
     );
     says(&mut state, 9_000, "a:6379", free(9_000, "a"));
     let origin = ServerTime(1_790_000_000_000);
@@ -704,7 +744,7 @@ fn what_a_slow_answer_shows_is_dated_by_the_end_that_is_sure() {
     let attestation = Attestation::master(origin.plus_ms(10_000), origin.plus_ms(12_000));
     let sample = Sample {
         epoch: 1,
-        redis: RedisIndex(0),
+        store: StoreIndex(0),
         node: Some(Arc::from("a:6379")),
         standing: Standing::Decides,
         sent: Mono(10_000),
@@ -716,7 +756,7 @@ fn what_a_slow_answer_shows_is_dated_by_the_end_that_is_sure() {
     let hold = snapshot.tasks.first().unwrap().lock().hold.as_ref().unwrap();
     assert_eq!(hold.ttl_ms, Some(30_000), "what was left when it was asked for");
     assert_eq!(hold.acquired, Some(origin.plus_ms(12_000)), "no later than that");
-    let node = snapshot.redises.first().unwrap().nodes.first().unwrap();
+    let node = snapshot.stores.first().unwrap().nodes.first().unwrap();
     assert_eq!(node.last_success, Some(origin.plus_ms(12_000)));
     let paused = [17_999, 18_000].map(|at| {
         state.step(Mono(at), Input::Tick);
@@ -740,24 +780,26 @@ fn what_was_asked_under_an_earlier_configuration_is_no_news() {
         "A",
         (1, Beside::default()),
     );
-    let (redis, nodes): (_, Vec<Arc<str>>) = (RedisIndex(0), vec![Arc::from("b:6379")]);
+    let (redis, nodes): (_, Vec<Arc<str>>) = (StoreIndex(0), vec![Arc::from("b:6379")]);
     let masters = Ok(nodes.clone());
     let topology = Topology {
         epoch: 1,
-        redis,
+        store: redis,
         masters,
         nodes: nodes.clone(),
-        sentinels: Vec::new(),
-        uncovered_slots: 0,
+        announcers: Vec::new(),
+        uncovered: 0,
     };
     let moved = state.step(Mono(1_100), Input::Topology(topology));
     let kind = NodeNewsKind::Failed { why: Unknown::Connect };
-    let failed = state
-        .step(Mono(1_200), Input::Node(NodeNews { epoch: 1, redis, node: nodes[0].clone(), kind }));
+    let failed = state.step(
+        Mono(1_200),
+        Input::Node(NodeNews { epoch: 1, store: redis, node: nodes[0].clone(), kind }),
+    );
     assert_eq!((told.len(), moved.len(), failed.len()), (0, 0, 0));
     let snapshot = state.snapshot(Mono(1_300));
     assert_eq!(snapshot.tasks.first().unwrap().held, None);
-    assert!(!snapshot.redises.first().unwrap().nodes.iter().any(|node| *node.address == *nodes[0]));
+    assert!(!snapshot.stores.first().unwrap().nodes.iter().any(|node| *node.address == *nodes[0]));
 }
 
 #[test]
@@ -767,8 +809,11 @@ fn a_task_keeps_what_is_known_of_it_wherever_it_stands() {
         let redises = vec![RedisKind::Standalone.store("main", &["a:6379"])];
         let lock = |name: &str| LockSpec::new(name.as_bytes(), SchemeKind::Redisson);
         let tasks =
-            names.map(|name| Arc::new(TaskSpec::new(name, RedisIndex(0), lock(name)))).to_vec();
-        state.step(Mono(1_000), Input::Config(Arc::new(WatchSpec { redises, tasks, epoch })));
+            names.map(|name| Arc::new(TaskSpec::new(name, StoreIndex(0), lock(name)))).to_vec();
+        state.step(
+            Mono(1_000),
+            Input::Config(Arc::new(WatchSpec { stores: redises, tasks, epoch })),
+        );
         shows(&mut state, 1_000, "a:6379", 1_000, "A");
         let snapshot = state.snapshot(Mono(1_000));
         snapshot
@@ -791,10 +836,14 @@ fn a_redis_says_nothing_of_the_tasks_of_another() {
     let redises =
         ["other", "main"].map(|name| RedisKind::Standalone.store(name, &["a:6379"])).to_vec();
     let task =
-        TaskSpec::new("outbound", RedisIndex(1), LockSpec::new(b"lock", SchemeKind::Redisson));
+        TaskSpec::new("outbound", StoreIndex(1), LockSpec::new(b"lock", SchemeKind::Redisson));
     state.step(
         Mono(0),
-        Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),
+        Input::Config(Arc::new(WatchSpec {
+            stores: redises,
+            tasks: vec![Arc::new(task)],
+            epoch: 1,
+        })),
     );
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     assert_eq!(state.snapshot(Mono(1_000)).tasks.first().unwrap().held, None);
@@ -866,7 +915,7 @@ fn what_is_refused_of_single_tasks_is_counted() {
         };
         says(&mut state, at, "a:6379", outcome);
     }
-    let errors = state.snapshot(Mono(2_500)).redises[0].totals.errors;
+    let errors = state.snapshot(Mono(2_500)).stores[0].totals.errors;
     let of = |why: Unknown| {
         Unknown::ALL.iter().zip(errors).find(|(it, _)| **it == why).map(|(_, count)| count)
     };

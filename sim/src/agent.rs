@@ -15,7 +15,7 @@ use lockwatch_judge::event::Event as ModelEvent;
 use lockwatch_judge::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample, Standing};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::Snapshot;
-use lockwatch_judge::spec::{ProgressSpec, RedisIndex, TaskIndex, TaskSpec, WatchSpec};
+use lockwatch_judge::spec::{ProgressSpec, StoreIndex, TaskIndex, TaskSpec, WatchSpec};
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{AgentWall, Mono};
 use lockwatch_watch::redis::read::Scope;
@@ -131,7 +131,7 @@ impl Out {
         let node = node.map(|(_, address)| Arc::clone(address));
         self.send(Input::Sample(Sample {
             epoch: self.epoch,
-            redis: RedisIndex(0),
+            store: StoreIndex(0),
             node,
             standing,
             sent,
@@ -197,7 +197,7 @@ impl Out {
     fn news(&mut self, node: &Arc<str>, kind: NodeNewsKind) {
         self.send(Input::Node(NodeNews {
             epoch: self.epoch,
-            redis: RedisIndex(0),
+            store: StoreIndex(0),
             node: Arc::clone(node),
             kind,
         }));
@@ -488,7 +488,7 @@ impl Agent {
     }
 
     fn interval_ms(&self) -> u64 {
-        self.plan.spec.redises.first().map_or(1_000, |redis| redis.interval_ms)
+        self.plan.spec.stores.first().map_or(1_000, |redis| redis.interval_ms)
     }
 
     /// Applies the plan that follows from what is known of the servers.
@@ -501,7 +501,7 @@ impl Agent {
         self.duties = duties;
         self.orphans_at = now;
         let mut old: Vec<Node> = self.nodes.drain(..).collect();
-        let Some(redis) = self.plan.spec.redises.first() else { return };
+        let Some(redis) = self.plan.spec.stores.first() else { return };
         for (server, duty) in &self.duties.nodes {
             let known = old.iter().position(|node| node.server == *server);
             let mut node = match known {

@@ -174,7 +174,7 @@ impl TaskFacts {
 
 impl Oracle {
     pub(crate) fn new(plan: &Plan, agent: usize, now: u64) -> Oracle {
-        let redis = plan.spec.redises.first();
+        let redis = plan.spec.stores.first();
         Oracle {
             agent,
             tasks: plan

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisSpec, SchemeKind,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, SchemeKind, StoreIndex, StoreSpec,
     TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_watch::redis::RedisKind;
@@ -199,7 +199,7 @@ impl Plan {
             (0..servers).map(address).collect()
         };
         let interval_ms = rng.weighted(&[(70, 1_000), (15, 500), (15, 2_000)]).unwrap_or(1_000);
-        let redis = RedisSpec {
+        let redis = StoreSpec {
             name: "main".into(),
             kind: kind.name().into(),
             authority: kind.authority(),
@@ -220,7 +220,7 @@ impl Plan {
             seed,
             length_ms: hours * 3_600_000,
             spec: Arc::new(WatchSpec {
-                redises: vec![redis],
+                stores: vec![redis],
                 tasks: specs.into_iter().map(Arc::new).collect(),
                 epoch: 1,
             }),
@@ -243,7 +243,7 @@ impl Plan {
 
     /// The kind of its redis.
     pub fn kind(&self) -> RedisKind {
-        self.spec.redises.first().and_then(RedisKind::of).unwrap_or(RedisKind::Standalone)
+        self.spec.stores.first().and_then(RedisKind::of).unwrap_or(RedisKind::Standalone)
     }
 
     /// The same plan, ended after `ms`.
@@ -288,7 +288,7 @@ fn draw_task(task: u64, kind: RedisKind, apart: bool, rng: &mut Rng) -> (TaskSpe
     if rng.percent(25) && !fixed {
         lock.lease_ms = Some(lease_ms);
     }
-    let mut spec = TaskSpec::new(&name, RedisIndex(0), lock);
+    let mut spec = TaskSpec::new(&name, StoreIndex(0), lock);
     let users = usize::try_from(rng.within(1, 3)).unwrap_or(1);
     let key = |what: &str| format!("{beside}:{what}").into_bytes();
     let source = match rng.below(100) {

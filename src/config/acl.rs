@@ -6,7 +6,7 @@ use std::iter;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use lockwatch_judge::spec::{Key, ProgressSource, RedisIndex, SchemeKind, TaskSpec, WantedSource};
+use lockwatch_judge::spec::{Key, ProgressSource, SchemeKind, StoreIndex, TaskSpec, WantedSource};
 use lockwatch_watch::redis::wake_ups::prefixes;
 
 use super::{Config, HostPort, Login, RedisConfig, SentinelConfig, Servers};
@@ -95,7 +95,7 @@ pub fn rules(config: &Config, version: ServerVersion) -> Vec<AclRule> {
             }
             _ => None,
         };
-        iter::once(rule(config, RedisIndex(index), redis, version)).chain(sentinels)
+        iter::once(rule(config, StoreIndex(index), redis, version)).chain(sentinels)
     };
     (0_u16..).zip(&config.redises).flat_map(of_redis).collect()
 }
@@ -116,12 +116,12 @@ impl fmt::Display for AclRule {
 
 fn rule(
     config: &Config,
-    index: RedisIndex,
+    index: StoreIndex,
     redis: &RedisConfig,
     version: ServerVersion,
 ) -> AclRule {
     let mut needs = Needs::new(redis, version);
-    for task in config.tasks.iter().filter(|task| task.redis == index) {
+    for task in config.tasks.iter().filter(|task| task.store == index) {
         needs.add_task(task);
     }
     rule_for(redis, version, &needs)
@@ -332,7 +332,7 @@ impl Needs {
     }
 
     fn add_task(&mut self, task: &TaskSpec) {
-        self.add_lock(&task.lock.key, task.lock.scheme);
+        self.add_lock(&task.lock().key, task.lock().scheme);
         match task.wanted.as_ref().map(|wanted| &wanted.source) {
             Some(WantedSource::Hash(key)) => self.read(key, &["hscan"]),
             Some(WantedSource::Set(key)) => self.read(key, &["sscan"]),

@@ -141,7 +141,7 @@ impl PageTiming {
     /// The labels of the alert that reports this task as down. A `severity` label of the task
     /// replaces the rules' `critical`.
     fn page_labels(&self, config: &Config, task: &TaskSpec) -> Labels {
-        let redis = config.redises.get(usize::from(task.redis.0)).map_or("", |redis| &redis.name);
+        let redis = config.redises.get(usize::from(task.store.0)).map_or("", |redis| &redis.name);
         let mut labels = self.prometheus_labels.clone();
         labels.insert("severity".to_owned(), "critical".to_owned());
         let own = task.labels.iter().filter(|(_, value)| !value.is_empty());
@@ -225,7 +225,7 @@ pub fn down_after_ms(interval_ms: u64, task: &TaskSpec) -> u64 {
 /// Maximum time that a lock stays held after its holder crashed, in milliseconds: the configured
 /// lease, else the library's default.
 pub fn lease_ms(task: &TaskSpec) -> Option<u64> {
-    task.lock.lease_ms.or(match task.lock.scheme {
+    task.lock().lease_ms.or(match task.lock().scheme {
         SchemeKind::Redisson => Some(REDISSON_LEASE_MS),
         SchemeKind::String => None,
     })
@@ -256,7 +256,7 @@ fn row(config: &Config, task: &TaskSpec, timing: &PageTiming) -> [String; 5] {
         return [name, grace, format!("never {NOT_WANTED}"), "-".to_owned(), "-".to_owned()];
     }
     let interval_ms =
-        config.redises.get(usize::from(task.redis.0)).map_or(0, |redis| ms(redis.interval));
+        config.redises.get(usize::from(task.store.0)).map_or(0, |redis| ms(redis.interval));
     let down_ms = down_after_ms(interval_ms, task);
     let delays = [&timing.scrape, &timing.evaluation, &timing.group_wait(config, task)];
     let page_ms = delays.into_iter().fold(down_ms, |sum, delay| sum.saturating_add(delay.ms));
@@ -267,7 +267,7 @@ fn row(config: &Config, task: &TaskSpec, timing: &PageTiming) -> [String; 5] {
     };
     let crash = match lease_ms(task) {
         Some(lease_ms) => {
-            let mark = if task.lock.lease_ms.is_none() {
+            let mark = if task.lock().lease_ms.is_none() {
                 format!(" {ASSUMED_LEASE}")
             } else {
                 String::new()

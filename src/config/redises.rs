@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use lockwatch_judge::spec::RedisSpec;
+use lockwatch_judge::spec::StoreSpec;
 use lockwatch_watch::redis::RedisKind;
 use serde_yaml::Value;
 
@@ -14,8 +14,8 @@ use super::schema::REDIS;
 use super::values::{duration, flag, kind, name_mistake};
 use super::{RedisConfig, login, servers};
 
-pub(crate) const INTERVAL: Duration = Duration::from_millis(RedisSpec::INTERVAL_MS);
-pub(crate) const TIMEOUT: Duration = Duration::from_millis(RedisSpec::TIMEOUT_MS);
+pub(crate) const INTERVAL: Duration = Duration::from_millis(StoreSpec::INTERVAL_MS);
+pub(crate) const TIMEOUT: Duration = Duration::from_millis(StoreSpec::TIMEOUT_MS);
 
 /// Minimum interval. A sweep must end before the next one begins, and sampling must not load the
 /// server.

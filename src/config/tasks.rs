@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, Key, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind,
+    ClaimsSpec, Codec, Key, LockSpec, ProgressSource, ProgressSpec, SchemeKind, StoreIndex,
     TaskSpec, WantedSource, WantedSpec,
 };
 use lockwatch_watch::redis::topology::cluster::slot;
@@ -37,7 +37,7 @@ pub(super) struct Shared<'a> {
 #[derive(Default)]
 pub(super) struct ReadTask {
     pub(super) name: Option<String>,
-    pub(super) redis: Option<RedisIndex>,
+    pub(super) redis: Option<StoreIndex>,
     pub(super) lock_key: Option<Key>,
     pub(super) spec: Option<TaskSpec>,
 }
@@ -99,8 +99,8 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     let assemble = || -> Result<TaskSpec, Reported> {
         Ok(TaskSpec {
             name: spec_name?.into(),
-            redis: redis?,
-            lock: lock?,
+            store: redis?,
+            kind: lockwatch_judge::spec::KindSpec::Lock(lock?),
             wanted: wanted?,
             progress: progress?,
             claims: claims?,
@@ -122,7 +122,7 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
 fn redis_of<'a>(
     block: &Block<'_>,
     shared: &Shared<'a>,
-) -> Result<(RedisIndex, Option<&'a RedisConfig>), Reported> {
+) -> Result<(StoreIndex, Option<&'a RedisConfig>), Reported> {
     let named = block.optional("redis", text)?;
     let redises = shared.redises.ok_or(Reported)?;
     let names = || redises.keys().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
@@ -144,7 +144,7 @@ fn redis_of<'a>(
     let config = redises.values().nth(position).and_then(|config| config.as_ref().ok());
     let index =
         u16::try_from(position).map_err(|_| block.report("redis", "is one redis too many"))?;
-    Ok((RedisIndex(index), config))
+    Ok((StoreIndex(index), config))
 }
 
 fn read_lock(block: &Block<'_>, roles: &mut Roles) -> Result<LockSpec, Reported> {

@@ -2,7 +2,7 @@
 //! and by replay, which tries other values.
 
 use lockwatch_judge::named;
-use lockwatch_judge::spec::{RedisSpec, TaskSpec};
+use lockwatch_judge::spec::{StoreSpec, TaskSpec};
 use serde_yaml::Value;
 
 use super::block::Block;
@@ -79,8 +79,8 @@ impl Threshold {
             Threshold::WindDown => task.wind_down_ms = ms,
             Threshold::BlindAfter => task.blind_after_ms = ms,
             Threshold::MaxHold => task.max_hold_ms = Some(ms),
-            Threshold::Lease => task.lock.lease_ms = Some(ms),
-            Threshold::RenewEvery => task.lock.renew_every_ms = Some(ms),
+            Threshold::Lease => task.lock_mut().lease_ms = Some(ms),
+            Threshold::RenewEvery => task.lock_mut().renew_every_ms = Some(ms),
             Threshold::StaleAfter => match &mut task.progress {
                 Some(progress) => progress.stale_after_ms = ms,
                 None => return false,
@@ -96,14 +96,14 @@ impl Threshold {
 
 /// Why a task's thresholds contradict each other or the sampling of its Redis store; each a
 /// sentence.
-pub fn mistake(task: &TaskSpec, redis: &RedisSpec) -> Option<String> {
+pub fn mistake(task: &TaskSpec, redis: &StoreSpec) -> Option<String> {
     let sampling = Sampling {
         redis: &redis.name,
         interval_ms: redis.interval_ms,
         timeout_ms: redis.timeout_ms,
     };
     let named = |threshold: Threshold, mistake: String| format!("`{}` {mistake}", threshold.name());
-    let renew_every = || renew_every_mistake(task.lock.renew_every_ms?, task.lock.lease_ms?);
+    let renew_every = || renew_every_mistake(task.lock().renew_every_ms?, task.lock().lease_ms?);
     let stale_after = || sampling.stale_after_mistake(task.progress.as_ref()?.stale_after_ms);
     let fresh_for = || sampling.fresh_for_mistake(task.claims.as_ref()?.fresh_for_ms);
     settle_mistake(task.settle_ms, task.blind_after_ms)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockwatch_judge::event::End;
 use lockwatch_judge::reading::Mode;
 use lockwatch_judge::snapshot::{HoldView, TaskView};
-use lockwatch_judge::spec::{RedisIndex, TaskIndex};
+use lockwatch_judge::spec::{StoreIndex, TaskIndex};
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -44,7 +44,7 @@ pub(super) async fn watch_for(mut config: Config, watch_ms: u64) -> Vec<Option<A
         .zip(0..)
         .map(|(task, index)| (TaskIndex(index), Arc::clone(task)))
         .collect();
-    let assignment = Arc::new(Assignment { epoch: 0, redis: RedisIndex(0), config: redis, tasks });
+    let assignment = Arc::new(Assignment { epoch: 0, redis: StoreIndex(0), config: redis, tasks });
     let (_assignments, receiver) = watch::channel(assignment);
     let _engine = AbortOnDropHandle::new(tokio::spawn(engine.run(engine_inputs, ())));
     let _sampler = AbortOnDropHandle::new(tokio::spawn(sampler::run(
@@ -67,7 +67,11 @@ pub(super) fn learned(view: &TaskView, watch_ms: u64) -> String {
         (Some(hold), _) => held(view, hold, watch_ms),
         (None, Some(false)) => format!("Free {}", how_it_ended(view)),
         (None, _) => match view.unknown {
-            Some(why) => format!("Could not be read ({}); {}", why.name(), why.remedy()),
+            Some(why) => format!(
+                "Could not be read ({}); {}",
+                why.name(),
+                lockwatch_watch::redis::remedy(why)
+            ),
             None => "Not read yet".to_owned(),
         },
     };

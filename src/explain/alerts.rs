@@ -72,8 +72,8 @@ pub(super) fn worst_time(seen: Seen<'_>) -> TimeToPage {
     }
     let down_ms = down_after_ms(interval_ms, spec);
     // A configured lease wins over a learned one, and that over the library's default.
-    let lease_ms = spec.lock.lease_ms.or(seen.view.lock().lease_ms).or_else(|| lease_ms(spec));
-    let lease = match (spec.lock.lease_ms, seen.view.lock().lease_ms, lease_ms) {
+    let lease_ms = spec.lock().lease_ms.or(seen.view.lock().lease_ms).or_else(|| lease_ms(spec));
+    let lease = match (spec.lock().lease_ms, seen.view.lock().lease_ms, lease_ms) {
         (Some(ms), _, _) => format!("the configured lease {}", duration_text(ms)),
         (None, Some(ms), _) => format!("the learned lease {}", duration_text(ms)),
         (None, None, Some(ms)) => format!("the library's default lease {}", duration_text(ms)),

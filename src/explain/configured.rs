@@ -61,7 +61,7 @@ fn duration_line(name: &str, ms: u64, default_ms: u64) -> Setting {
 }
 
 fn lock(spec: &TaskSpec) -> String {
-    let lock = &spec.lock;
+    let lock = &spec.lock();
     let mut text = format!("{{key: {}, scheme: {}", text(&lock.key), lock.scheme.name());
     for (name, ms) in [("lease", lock.lease_ms), ("renew_every", lock.renew_every_ms)] {
         text.extend(ms.map(|ms| format!(", {name}: {}", duration_text(ms))));

@@ -294,7 +294,9 @@ pub(super) fn wanted_line(seen: Seen<'_>) -> String {
 
 fn unknown_line(what: &str, why: Option<Unknown>) -> String {
     match why {
-        Some(why) => format!("{what} is unknown ({}). {}", why.name(), why.remedy()),
+        Some(why) => {
+            format!("{what} is unknown ({}). {}", why.name(), lockwatch_watch::redis::remedy(why))
+        }
         None => format!("{what} is not known."),
     }
 }

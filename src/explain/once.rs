@@ -41,7 +41,7 @@ pub(super) async fn look(config: &Config, name: &str) -> Result<Look, String> {
     let names = || config.tasks.iter().map(|task| &*task.name);
     let task = config.tasks.iter().find(|task| &*task.name == name);
     let task = Arc::clone(task.ok_or_else(|| no_such_task(name, names()))?);
-    let redis = config.redises.get(usize::from(task.redis.0));
+    let redis = config.redises.get(usize::from(task.store.0));
     // A single reading needs no announcements of changes.
     let redis = RedisConfig {
         wake_ups: false,
@@ -58,7 +58,7 @@ pub(super) async fn look(config: &Config, name: &str) -> Result<Look, String> {
     let _engine = AbortOnDropHandle::new(tokio::spawn(engine.run(engine_inputs, ())));
     let assignment = Assignment {
         epoch: 0,
-        redis: task.redis,
+        redis: task.store,
         config: redis,
         tasks: vec![(TaskIndex(0), task)],
     };

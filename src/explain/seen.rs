@@ -1,7 +1,7 @@
 //! The input of an explanation: one task in one snapshot, and how its instants are shown.
 
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::snapshot::{RedisView, TaskView};
+use lockwatch_judge::snapshot::{StoreView, TaskView};
 use lockwatch_judge::time::{Mono, ServerTime};
 
 use super::{NotKnown, Trace};
@@ -37,9 +37,9 @@ pub struct Seen<'a> {
 
 impl<'a> Seen<'a> {
     /// Its Redis store.
-    pub(super) fn redis(&self) -> Option<&'a RedisView> {
-        let mut redises = self.published.snapshot.redises.iter();
-        redises.find(|redis| redis.spec.name == self.view.redis).map(|redis| &**redis)
+    pub(super) fn redis(&self) -> Option<&'a StoreView> {
+        let mut redises = self.published.snapshot.stores.iter();
+        redises.find(|redis| redis.spec.name == self.view.store).map(|redis| &**redis)
     }
 
     pub(super) fn is_cluster(&self) -> bool {
@@ -94,5 +94,8 @@ pub(super) fn server(at: ServerTime) -> String {
 }
 
 pub(super) fn not_known(why: Unknown) -> NotKnown {
-    NotKnown { reason: why.name().to_owned(), remedy: why.remedy().to_owned() }
+    NotKnown {
+        reason: why.name().to_owned(),
+        remedy: lockwatch_watch::redis::remedy(why).to_owned(),
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch_judge::snapshot::RedisView;
+use lockwatch_judge::snapshot::StoreView;
 use lockwatch_judge::time::Mono;
 use tokio::time::{Instant, timeout_at};
 
@@ -31,7 +31,7 @@ pub struct Trace {
 
 /// How long to wait for a reading of a task: two intervals and [`SLACK_MS`], at most
 /// [`PATIENCE_MAX`].
-fn patience(redis: Option<&RedisView>) -> Duration {
+fn patience(redis: Option<&StoreView>) -> Duration {
     let interval_ms = redis.map_or(0, |redis| redis.spec.interval_ms);
     Duration::from_millis(interval_ms.saturating_mul(2).saturating_add(SLACK_MS)).min(PATIENCE_MAX)
 }
@@ -39,7 +39,7 @@ fn patience(redis: Option<&RedisView>) -> Duration {
 impl Trace {
     /// Waits until the lock was read, and at most 1 s longer if there are servers that
     /// do not decide.
-    pub async fn gather(ticket: Option<Ticket>, redis: Option<&RedisView>) -> Trace {
+    pub async fn gather(ticket: Option<Ticket>, redis: Option<&StoreView>) -> Trace {
         let began = Instant::now();
         let Some(mut ticket) = ticket else { return Trace { refused: true, ..Trace::default() } };
         let linger = match redis.map(|redis| &redis.spec).filter(|spec| !spec.authority.alone) {
@@ -123,7 +123,11 @@ impl Trace {
         let redis = seen.redis();
         match (seen.view.unknown.or_else(|| redis?.unknown), redis) {
             (Some(why), _) => {
-                format!("Redis could not be asked: {}. {} {newest}", why.name(), why.remedy())
+                format!(
+                    "Redis could not be asked: {}. {} {newest}",
+                    why.name(),
+                    lockwatch_watch::redis::remedy(why)
+                )
             }
             (None, Some(redis)) if patience(Some(redis)) == PATIENCE_MAX => format!(
                 "It was not due: this redis is asked every {}, and an explanation waits for {} at \

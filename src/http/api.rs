@@ -107,7 +107,7 @@ pub(super) fn words<T: Copy>(
 
 /// The name of a Redis store, if there is one of this name.
 pub(super) fn redis_name(name: String, snapshot: &Snapshot) -> Result<String, Refusal> {
-    let names: Vec<&str> = snapshot.redises.iter().map(|redis| &*redis.spec.name).collect();
+    let names: Vec<&str> = snapshot.stores.iter().map(|redis| &*redis.spec.name).collect();
     match names.contains(&name.as_str()) {
         true => Ok(name),
         false => Err(Refusal::value("redis", &name, &names)),

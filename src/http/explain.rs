@@ -7,7 +7,7 @@ use std::time::Duration;
 use hyper::body::Incoming;
 use hyper::header;
 use hyper::{Request, StatusCode};
-use lockwatch_judge::snapshot::{RedisView, TaskView};
+use lockwatch_judge::snapshot::{StoreView, TaskView};
 use tokio::time::Instant;
 
 use super::api::nothing_asked;
@@ -78,12 +78,12 @@ fn find<'a>(published: &'a Published, name: &str) -> Option<&'a TaskView> {
     published.snapshot.tasks.find(name).map(|view| &**view)
 }
 
-fn redis<'a>(published: &'a Published, view: &TaskView) -> Option<&'a RedisView> {
+fn redis<'a>(published: &'a Published, view: &TaskView) -> Option<&'a StoreView> {
     published
         .snapshot
-        .redises
+        .stores
         .iter()
-        .find(|redis| redis.spec.name == view.redis)
+        .find(|redis| redis.spec.name == view.store)
         .map(|redis| &**redis)
 }
 

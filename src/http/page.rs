@@ -71,7 +71,7 @@ impl Site {
         let main = match view {
             Some(view) => {
                 let about =
-                    [About::Task(name.into()), About::Redis(Arc::clone(&view.redis))].into();
+                    [About::Task(name.into()), About::Redis(Arc::clone(&view.store))].into();
                 let excerpt = self.context.history.excerpt(&about, None, EVENTS_MAX, |_| true);
                 task::main(&published, view, &excerpt.events, query)
             }

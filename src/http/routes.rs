@@ -23,7 +23,7 @@ use std::time::Duration;
 use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::{Request, StatusCode};
-use lockwatch_judge::snapshot::RedisView;
+use lockwatch_judge::snapshot::StoreView;
 use percent_encoding::percent_decode_str;
 use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -224,7 +224,7 @@ impl Site {
         if let Some(sentence) = self.stopped(&published) {
             return text(StatusCode::SERVICE_UNAVAILABLE, sentence);
         }
-        let untried = published.snapshot.redises.iter().filter(|redis| !was_tried(redis)).count();
+        let untried = published.snapshot.stores.iter().filter(|redis| !was_tried(redis)).count();
         match untried {
             0 => text(StatusCode::OK, "lockwatch is ready."),
             _ => text(
@@ -358,7 +358,7 @@ fn is_of_another_site(headers: &HeaderMap) -> bool {
 }
 
 /// Whether a Redis store was tried at least once, with any result.
-fn was_tried(redis: &RedisView) -> bool {
+fn was_tried(redis: &StoreView) -> bool {
     redis.readable.is_some()
         || redis.nodes.iter().any(|node| node.up.is_some())
         || redis.totals.errors.iter().any(|count| *count > 0)

@@ -135,7 +135,7 @@ struct Description {
 pub fn describe(event: &Event) -> Line {
     let (subject_kind, subject) = match &event.subject {
         Subject::Task(task) => ("task", escape(task.name.as_bytes())),
-        Subject::Redis(_, name) => ("redis", escape(name.as_bytes())),
+        Subject::Store(_, name) => ("redis", escape(name.as_bytes())),
     };
     let told = tell(&event.kind);
     Line {
@@ -194,7 +194,7 @@ impl Description {
     }
 
     fn unknown(self, why: Unknown) -> Description {
-        self.reason(why.name()).remedy(why.remedy())
+        self.reason(why.name()).remedy(lockwatch_watch::redis::remedy(why))
     }
 }
 
@@ -338,16 +338,16 @@ fn tell(kind: &EventKind) -> Description {
             Description::new(warn, "task_unreadable", "the task cannot be read").unknown(*why)
         }
         E::TaskReadable => info("task_readable", "the task can be read again"),
-        E::RedisDown { why, decides: true } => {
+        E::StoreDown { why, decides: true } => {
             Description::new(error, "redis_down", "Redis cannot be read").unknown(*why)
         }
-        E::RedisDown { why, decides: false } => Description::new(
+        E::StoreDown { why, decides: false } => Description::new(
             warn,
             "redis_down",
             "a server that decides nothing at present cannot be read",
         )
         .unknown(*why),
-        E::RedisUp => info("redis_up", "Redis can be read"),
+        E::StoreUp => info("redis_up", "Redis can be read"),
         E::GenerationChanged { change } => {
             Description::new(warn, "generation_changed", "Redis may have lost data")
                 .reason(change.name())

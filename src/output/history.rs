@@ -232,7 +232,7 @@ impl About {
     fn of(subject: &Subject) -> About {
         match subject {
             Subject::Task(task) => About::Task(Arc::clone(&task.name)),
-            Subject::Redis(_, name) => About::Redis(Arc::clone(name)),
+            Subject::Store(_, name) => About::Redis(Arc::clone(name)),
         }
     }
 }
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
     use lockwatch_judge::event::EventKind;
     use lockwatch_judge::reading::Holder;
-    use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
+    use lockwatch_judge::spec::{LockSpec, SchemeKind, StoreIndex, TaskSpec};
 
     /// Tasks whose events are kept, each with its configuration.
     struct Tasks {
@@ -259,7 +259,7 @@ mod tests {
             let spec = Arc::clone(self.specs.entry(name.to_owned()).or_insert_with(|| {
                 Arc::new(TaskSpec::new(
                     name,
-                    RedisIndex(0),
+                    StoreIndex(0),
                     LockSpec::new(b"lock", SchemeKind::Redisson),
                 ))
             }));
@@ -336,7 +336,7 @@ mod tests {
         let mut tasks = Tasks::new();
         tasks.happens("calm", 8);
         (0..50_000).for_each(|_| tasks.happens("restless", 8));
-        tasks.keep(Subject::Redis(RedisIndex(0), "restless".into()), EventKind::RedisUp);
+        tasks.keep(Subject::Store(StoreIndex(0), "restless".into()), EventKind::StoreUp);
         assert_eq!(tasks.numbers("calm"), [1]);
         assert_eq!(tasks.numbers("restless"), (49_802..=50_001).collect::<Vec<_>>());
         assert_eq!(tasks.of_task("restless", 3).len(), 3);

@@ -78,8 +78,8 @@ pub fn digest(bytes: &[u8]) -> String {
 /// number of flushes; evictions do not change it.
 pub fn fingerprint(generation: &Generation) -> u64 {
     let Generation {
-        run_id,
-        replication_id,
+        process: run_id,
+        history: replication_id,
         forked_from: _,
         flushes,
         evictions: _,
@@ -217,8 +217,8 @@ mod tests {
     #[test]
     fn a_fingerprint_changes_with_whatever_the_data_live_in_and_with_nothing_else() {
         let generation = |run_id: &[u8], replication_id: &[u8], flushes| Generation {
-            run_id: run_id.to_vec(),
-            replication_id: replication_id.to_vec(),
+            process: run_id.to_vec(),
+            history: replication_id.to_vec(),
             forked_from: None,
             flushes,
             evictions: 7,

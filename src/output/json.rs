@@ -72,7 +72,7 @@ impl TaskList {
 
     fn redises(&self) -> String {
         let redises: Vec<RedisJson<'_>> =
-            self.published.snapshot.redises.iter().map(|view| redis_json(view)).collect();
+            self.published.snapshot.stores.iter().map(|view| redis_json(view)).collect();
         format!("],\"redises\":{}}}", text(&redises))
     }
 }

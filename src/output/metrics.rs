@@ -302,11 +302,11 @@ fn holder_series(task: &TaskView, emit: &mut Emit<'_>) {
 /// or that was there before is left out: the configuration refuses it, and it must never cost a
 /// scrape.
 fn info_labels(task: &TaskView, emit: &mut Emit<'_>) {
-    let key = escape(&task.spec.lock.key);
+    let key = escape(&task.spec.lock().key);
     let own: Vec<(&str, Cow<'_, str>)> =
         task.spec.labels.iter().map(|(name, value)| (&**name, escape(value.as_bytes()))).collect();
     let mut labels: Vec<(&str, &str)> =
-        vec![("key", &key), ("scheme", task.spec.lock.scheme.name())];
+        vec![("key", &key), ("scheme", task.spec.lock().scheme.name())];
     for (name, value) in &own {
         let taken = RESERVED_LABELS.contains(name) || labels.iter().any(|(other, _)| other == name);
         if is_label_name(name) && !taken {

@@ -116,7 +116,7 @@ fn split(split: &SplitView) -> String {
 /// What cannot be read, and what to do about it.
 fn remedy(view: &TaskView) -> Option<String> {
     if let Some(why) = view.unknown.or(view.switches_unknown) {
-        return Some(format!("({}: {})", why.name(), why.remedy()));
+        return Some(format!("({}: {})", why.name(), lockwatch_watch::redis::remedy(why)));
     }
     if view.verdict == Verdict::Split {
         return None;

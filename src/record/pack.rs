@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use lockwatch_judge::input::{Attestation, Input, Outcome, Sample, Topology};
 use lockwatch_judge::reading::{Beside, Extras, LockReading, TaskReading, Unknown};
-use lockwatch_judge::spec::{Claimants, RedisIndex, TaskIndex, WatchSpec};
+use lockwatch_judge::spec::{Claimants, StoreIndex, TaskIndex, WatchSpec};
 use lockwatch_judge::time::ServerTime;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,7 +21,7 @@ use super::wire::{Batch, Runs, What};
 
 /// The key under which batches are compared: the server, and whether the batch is of locks or of
 /// what lives beside them.
-type Source = (RedisIndex, Option<Arc<str>>, bool);
+type Source = (StoreIndex, Option<Arc<str>>, bool);
 
 /// The previous values of one server.
 struct Memory {
@@ -51,7 +51,7 @@ fn beside_alone(beside: Beside) -> TaskReading {
 pub(crate) struct Packer {
     redactor: Redactor,
     config: Arc<WatchSpec>,
-    topologies: BTreeMap<RedisIndex, Topology>,
+    topologies: BTreeMap<StoreIndex, Topology>,
     memories: HashMap<Source, Memory>,
 }
 
@@ -89,7 +89,7 @@ impl Packer {
                 self.memories.clear();
             }
             Input::Topology(topology) if topology.epoch == self.config.epoch => {
-                self.topologies.insert(topology.redis, topology.clone());
+                self.topologies.insert(topology.store, topology.clone());
             }
             Input::Topology(_) | Input::Sample(_) | Input::Node(_) | Input::Tick => {}
         }
@@ -114,10 +114,10 @@ impl Packer {
     }
 
     fn sample(&mut self, sample: Sample) -> serde_json::Result<What> {
-        let Sample { epoch, redis, node, standing, sent, took_ms, outcome } = sample;
+        let Sample { epoch, store: redis, node, standing, sent, took_ms, outcome } = sample;
         let (beside, attestation, readings) = match outcome {
             Outcome::Failed { .. } => {
-                let sample = Sample { epoch, redis, node, standing, sent, took_ms, outcome };
+                let sample = Sample { epoch, store: redis, node, standing, sent, took_ms, outcome };
                 return Ok(What::Input(Input::Sample(sample)));
             }
             Outcome::Read { attestation, readings } => (false, Some(attestation), readings),
@@ -157,7 +157,7 @@ impl Packer {
                 .config
                 .tasks
                 .get(task.0 as usize)
-                .map_or(Claimants::Secret, |task| task.lock.claimants);
+                .map_or(Claimants::Secret, |task| task.lock().claimants);
             let redacted = |reading| self.redactor.reading(reading, claimants);
             if let Some(change) = change(&redacted(before), &redacted(&reading))? {
                 changed.push((task, change));
@@ -245,7 +245,7 @@ impl Unpacker {
                 Outcome::Beside { attestation, readings: readings.into_iter().map(alone).collect() }
             }
         };
-        Ok(Sample { epoch, redis, node, standing, sent, took_ms, outcome })
+        Ok(Sample { epoch, store: redis, node, standing, sent, took_ms, outcome })
     }
 }
 

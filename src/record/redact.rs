@@ -187,15 +187,21 @@ impl Redactor {
 
     /// Replaces run ids and replication ids: a client that knows one can pose as a replica.
     fn generation(&self, generation: &Generation) -> Generation {
-        let Generation { run_id, replication_id, forked_from, flushes, evictions, started_empty } =
-            generation;
-        let fork = |Fork { replication_id, offset }: &Fork| Fork {
-            replication_id: self.digest(Kind::History, replication_id),
+        let Generation {
+            process: run_id,
+            history: replication_id,
+            forked_from,
+            flushes,
+            evictions,
+            started_empty,
+        } = generation;
+        let fork = |Fork { history: replication_id, offset }: &Fork| Fork {
+            history: self.digest(Kind::History, replication_id),
             offset: *offset,
         };
         Generation {
-            run_id: self.digest(Kind::Run, run_id),
-            replication_id: self.digest(Kind::History, replication_id),
+            process: self.digest(Kind::Run, run_id),
+            history: self.digest(Kind::History, replication_id),
             forked_from: forked_from.as_ref().map(fork),
             flushes: *flushes,
             evictions: *evictions,
@@ -284,9 +290,9 @@ mod tests {
     #[test]
     fn histories_stay_comparable_with_where_they_fork() {
         let generation = |id: &[u8], fork: &[u8]| Generation {
-            run_id: b"run".to_vec(),
-            replication_id: id.to_vec(),
-            forked_from: Some(Fork { replication_id: fork.to_vec(), offset: 5 }),
+            process: b"run".to_vec(),
+            history: id.to_vec(),
+            forked_from: Some(Fork { history: fork.to_vec(), offset: 5 }),
             ..Generation::default()
         };
         let redactor = redactor();
@@ -294,7 +300,7 @@ mod tests {
             redactor.generation(&generation(b"a", b"0")),
             redactor.generation(&generation(b"b", b"a")),
         );
-        assert_eq!(new.forked_from.unwrap().replication_id, old.replication_id);
+        assert_eq!(new.forked_from.unwrap().history, old.history);
         assert_eq!(redactor.generation(&Generation::default()), Generation::default());
     }
 }

@@ -8,15 +8,15 @@ use std::sync::mpsc;
 
 use fastrand::Rng;
 use lockwatch_judge::input::{
-    Attestation, Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample,
-    SentinelWord, Standing, Topology, WakeUpState, WakeUps,
+    Announcer, Attestation, Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample,
+    Standing, Topology, WakeUpState, WakeUps,
 };
 use lockwatch_judge::reading::{
     Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading,
     ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisSpec, SchemeKind,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, SchemeKind, StoreIndex, StoreSpec,
     TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
@@ -76,11 +76,11 @@ impl Source {
     fn config(&mut self) -> Arc<WatchSpec> {
         let redises = (0..2).map(|_| self.redis()).collect();
         let tasks = (0..TASKS).map(|number| Arc::new(self.task(number))).collect();
-        Arc::new(WatchSpec { redises, tasks, epoch: self.random.u32(..) })
+        Arc::new(WatchSpec { stores: redises, tasks, epoch: self.random.u32(..) })
     }
 
-    fn redis(&mut self) -> RedisSpec {
-        RedisSpec {
+    fn redis(&mut self) -> StoreSpec {
+        StoreSpec {
             name: self.text(),
             kind: self.text(),
             authority: self.pick(&RedisKind::ALL).authority(),
@@ -108,12 +108,12 @@ impl Source {
         ];
         TaskSpec {
             name: format!("task {number}").into(),
-            redis: RedisIndex(self.random.u16(0..2)),
-            lock: LockSpec {
+            store: StoreIndex(self.random.u16(0..2)),
+            kind: lockwatch_judge::spec::KindSpec::Lock(LockSpec {
                 lease_ms: self.maybe(Source::ms),
                 renew_every_ms: self.maybe(Source::ms),
                 ..LockSpec::new(&key, self.pick(&SchemeKind::ALL))
-            },
+            }),
             wanted: self.maybe(|source| WantedSpec {
                 source: source.pick(&sources),
                 codec: source.pick(&Codec::ALL),
@@ -137,30 +137,32 @@ impl Source {
 
     fn input(&mut self) -> Input {
         let epoch = self.config.epoch;
-        let redis = RedisIndex(self.random.u16(0..2));
+        let redis = StoreIndex(self.random.u16(0..2));
         match self.random.u32(0..40) {
             0 => {
                 self.config = self.config();
                 Input::Config(Arc::clone(&self.config))
             }
             1..5 => Input::Tick,
-            5..8 => Input::Node(NodeNews { epoch, redis, node: self.text(), kind: self.news() }),
+            5..8 => {
+                Input::Node(NodeNews { epoch, store: redis, node: self.text(), kind: self.news() })
+            }
             8..10 => Input::Topology(Topology {
                 epoch,
-                redis,
+                store: redis,
                 masters: if self.random.bool() {
                     Ok(self.list(Source::text))
                 } else {
                     Err(self.unknown())
                 },
                 nodes: self.list(Source::text),
-                sentinels: self
-                    .list(|source| SentinelWord { address: source.text(), master: source.word() }),
-                uncovered_slots: self.random.u32(0..3),
+                announcers: self
+                    .list(|source| Announcer { address: source.text(), master: source.word() }),
+                uncovered: self.random.u32(0..3),
             }),
             _ => Input::Sample(Sample {
                 epoch,
-                redis,
+                store: redis,
                 node: self.maybe(Source::text),
                 standing: self.pick(&[Standing::Decides, Standing::Witness]),
                 sent: Mono(self.random.u64(0..1_000)),
@@ -229,10 +231,10 @@ impl Source {
             refuses_writes: self.random.bool(),
             replicas: self.list(Source::text),
             generation: self.maybe(|source| Generation {
-                run_id: source.pick(&[&b"run"[..], b""]).to_vec(),
-                replication_id: source.pick(&[&b"r1"[..], b"r2"]).to_vec(),
+                process: source.pick(&[&b"run"[..], b""]).to_vec(),
+                history: source.pick(&[&b"r1"[..], b"r2"]).to_vec(),
                 forked_from: source.maybe(|source| Fork {
-                    replication_id: source.pick(&[&b"r1"[..], b"r2"]).to_vec(),
+                    history: source.pick(&[&b"r1"[..], b"r2"]).to_vec(),
                     offset: source.ms(),
                 }),
                 flushes: source.pick(&[0, 1]),
@@ -321,7 +323,7 @@ impl Source {
 /// The expected input after redaction.
 fn redacted(redactor: &Redactor, config: &WatchSpec, input: &Input) -> Input {
     let Input::Sample(sample) = input else { return input.clone() };
-    let claimants = |task: TaskIndex| config.tasks[task.0 as usize].lock.claimants;
+    let claimants = |task: TaskIndex| config.tasks[task.0 as usize].lock().claimants;
     let outcome = match &sample.outcome {
         Outcome::Read { attestation, readings } => Outcome::Read {
             attestation: redactor.attestation(attestation),
@@ -509,7 +511,7 @@ fn a_disk_that_takes_nothing_gets_no_file_for_each_attempt() {
     assert_eq!(files(), 1);
     let sample = Sample {
         epoch: 0,
-        redis: RedisIndex(0),
+        store: StoreIndex(0),
         node: Some("x".repeat(2 << 20).into()),
         standing: Standing::Decides,
         sent: Mono(0),

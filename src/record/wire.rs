@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use lockwatch_judge::input::{Input, Standing};
-use lockwatch_judge::spec::{RedisIndex, TaskIndex};
+use lockwatch_judge::spec::{StoreIndex, TaskIndex};
 use lockwatch_judge::time::Mono;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -76,7 +76,7 @@ pub(crate) struct Missing {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Batch {
     pub(crate) epoch: u32,
-    pub(crate) redis: RedisIndex,
+    pub(crate) redis: StoreIndex,
     pub(crate) node: Option<Arc<str>>,
     pub(crate) standing: Standing,
     pub(crate) sent: Mono,

@@ -77,7 +77,7 @@ pub(super) fn check(changes: &[Change], configs: &[Arc<WatchSpec>]) -> Result<()
         for (task, before) in
             changed.tasks.iter().zip(&config.tasks).filter(|(task, before)| task != before)
         {
-            let redis = config.redises.get(usize::from(before.redis.0));
+            let redis = config.stores.get(usize::from(before.store.0));
             if let Some(mistake) = redis.and_then(|redis| threshold::mistake(task, redis)) {
                 return Err(format!("--set: task {}: {mistake}", escape(task.name.as_bytes())));
             }
@@ -122,7 +122,7 @@ fn unknown_task(change: &Change, names: &BTreeSet<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
+    use lockwatch_judge::spec::{LockSpec, SchemeKind, StoreIndex, TaskSpec};
     use lockwatch_watch::redis::RedisKind;
 
     fn config() -> Arc<WatchSpec> {
@@ -130,12 +130,12 @@ mod tests {
         let task = |name| {
             Arc::new(TaskSpec::new(
                 name,
-                RedisIndex(0),
+                StoreIndex(0),
                 LockSpec::new(b"key", SchemeKind::Redisson),
             ))
         };
         Arc::new(WatchSpec {
-            redises: vec![redis],
+            stores: vec![redis],
             tasks: vec![task("outbound"), task("a.b=c")],
             epoch: 0,
         })

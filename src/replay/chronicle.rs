@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lockwatch_judge::event::{End, Event, EventKind, Subject};
 use lockwatch_judge::input::Input;
-use lockwatch_judge::snapshot::{RedisView, Snapshot, TaskView};
+use lockwatch_judge::snapshot::{Snapshot, StoreView, TaskView};
 use lockwatch_judge::spec::{TaskSpec, WatchSpec};
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::AgentWall;
@@ -108,7 +108,7 @@ impl Chronicle {
     /// Ends the verdicts and alerts of tasks, and of Redis servers, that left the configuration.
     fn configure(&mut self, when: When, config: Arc<WatchSpec>) {
         for task in &config.tasks {
-            let redis = config.redises.get(usize::from(task.redis.0));
+            let redis = config.stores.get(usize::from(task.store.0));
             let redis = redis.map(|redis| &*redis.name).unwrap_or_default();
             self.tasks.entry(Arc::clone(&task.name)).or_default().about = about(task, redis);
         }
@@ -124,7 +124,7 @@ impl Chronicle {
                 story.entries.push(Entry { wall: when.wall, kind: "removed", text });
             }
         }
-        let is_there = |name: &Arc<str>| config.redises.iter().any(|redis| redis.name == *name);
+        let is_there = |name: &Arc<str>| config.stores.iter().any(|redis| redis.name == *name);
         self.readable.retain(|name, _| is_there(name));
         for (_, story) in self.redises.iter_mut().filter(|(name, _)| !is_there(name)) {
             story.pager.end(when, &mut story.pages);
@@ -137,7 +137,7 @@ impl Chronicle {
         let instant = When { at: event.at, wall: when.wall(event.at) };
         let (name, stories) = match &event.subject {
             Subject::Task(task) => (&task.name, &mut self.tasks),
-            Subject::Redis(_, name) => (name, &mut self.redises),
+            Subject::Store(_, name) => (name, &mut self.redises),
         };
         let story = stories.entry(Arc::clone(name)).or_default();
         if let EventKind::Verdict { to, rule, .. } = &event.kind {
@@ -168,7 +168,7 @@ impl Chronicle {
     /// Evaluates what the agent's outputs would have shown now.
     fn look(&mut self, when: When, tick: bool, events: &[Event]) {
         let snapshot = self.state.snapshot(when.at);
-        for redis in &snapshot.redises {
+        for redis in &snapshot.stores {
             if tick {
                 self.readable.entry(Arc::clone(&redis.spec.name)).or_default().look(redis.readable);
             }
@@ -186,11 +186,11 @@ impl Chronicle {
         self.newest = Some(snapshot);
     }
 
-    fn look_at_redis(&mut self, when: When, redis: &RedisView) {
+    fn look_at_redis(&mut self, when: When, redis: &StoreView) {
         let is_of = |task: &&Arc<TaskSpec>| {
             self.config
-                .redises
-                .get(usize::from(task.redis.0))
+                .stores
+                .get(usize::from(task.store.0))
                 .is_some_and(|spec| spec.name == redis.spec.name)
         };
         let own = self.config.tasks.iter().filter(is_of);
@@ -217,7 +217,7 @@ impl Chronicle {
             return;
         }
         let mut all = alerts::of_task(view);
-        if self.readable.get(&view.redis).is_some_and(Readable::hardly) {
+        if self.readable.get(&view.store).is_some_and(Readable::hardly) {
             // That has an alert of its own.
             all.iter_mut()
                 .filter(|page| page.alert == "LockwatchTaskBlind")
@@ -290,7 +290,7 @@ fn about(task: &lockwatch_judge::spec::TaskSpec, redis: &str) -> String {
     let mut text = format!(
         "redis {}, key {}; grace {}, settle {}, wind_down {}, blind_after {}",
         escape(redis.as_bytes()),
-        escape(&task.lock.key),
+        escape(&task.lock().key),
         duration_text(task.grace_ms),
         duration_text(task.settle_ms),
         duration_text(task.wind_down_ms),
@@ -300,8 +300,8 @@ fn about(task: &lockwatch_judge::spec::TaskSpec, redis: &str) -> String {
         ("stale_after", task.progress.as_ref().map(|progress| progress.stale_after_ms)),
         ("fresh_for", task.claims.as_ref().map(|claims| claims.fresh_for_ms)),
         ("max_hold", task.max_hold_ms),
-        ("lease", task.lock.lease_ms),
-        ("renew_every", task.lock.renew_every_ms),
+        ("lease", task.lock().lease_ms),
+        ("renew_every", task.lock().renew_every_ms),
     ];
     for (name, ms) in others.into_iter().filter_map(|(name, ms)| Some((name, ms?))) {
         text.push_str(&format!(", {name} {}", duration_text(ms)));
@@ -313,7 +313,7 @@ fn about(task: &lockwatch_judge::spec::TaskSpec, redis: &str) -> String {
 mod tests {
     use lockwatch_judge::input::{Attestation, Outcome, Sample, Standing};
     use lockwatch_judge::reading::Unknown;
-    use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind, TaskIndex};
+    use lockwatch_judge::spec::{LockSpec, SchemeKind, StoreIndex, TaskIndex};
     use lockwatch_judge::time::{Mono, ServerTime};
     use lockwatch_watch::redis::RedisKind;
 
@@ -328,18 +328,18 @@ mod tests {
         let lock = LockSpec::new(b"lock", SchemeKind::Redisson);
         Input::Config(Arc::new(WatchSpec {
             epoch,
-            redises: redises
+            stores: redises
                 .iter()
                 .map(|name| RedisKind::Standalone.store(name, &["127.0.0.1:1"]))
                 .collect(),
-            tasks: vec![Arc::new(TaskSpec::new("task", RedisIndex(0), lock))],
+            tasks: vec![Arc::new(TaskSpec::new("task", StoreIndex(0), lock))],
         }))
     }
 
     fn asked(epoch: u32, redis: u16, at: Mono, outcome: Outcome) -> Input {
         Input::Sample(Sample {
             epoch,
-            redis: RedisIndex(redis),
+            store: StoreIndex(redis),
             node: Some("127.0.0.1:1".into()),
             standing: Standing::Decides,
             sent: at,

@@ -6,9 +6,9 @@ mod cluster;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lockwatch_judge::input::{Role, SentinelWord, Standing, Topology};
+use lockwatch_judge::input::{Announcer, Role, Standing, Topology};
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::spec::{RedisIndex, TaskIndex};
+use lockwatch_judge::spec::{StoreIndex, TaskIndex};
 use lockwatch_judge::time::Mono;
 use lockwatch_watch::redis::read::Scope;
 use lockwatch_watch::redis::topology::Announced;
@@ -45,7 +45,7 @@ pub(super) struct Plan {
     /// Whether the topology must be reported to the engine.
     pub(super) is_told: bool,
     masters: Option<Result<Vec<Arc<str>>, Unknown>>,
-    sentinels: Vec<SentinelWord>,
+    sentinels: Vec<Announcer>,
     uncovered_slots: u32,
 }
 
@@ -91,14 +91,14 @@ impl Plan {
     }
 
     /// The topology to report to the engine.
-    pub(super) fn topology(&self, epoch: u32, redis: RedisIndex) -> Topology {
+    pub(super) fn topology(&self, epoch: u32, redis: StoreIndex) -> Topology {
         Topology {
             epoch,
-            redis,
+            store: redis,
             masters: self.masters.clone().unwrap_or(Err(Unknown::NotReadYet)),
             nodes: self.nodes.iter().map(|node| Arc::clone(&node.address)).collect(),
-            sentinels: self.sentinels.clone(),
-            uncovered_slots: self.uncovered_slots,
+            announcers: self.sentinels.clone(),
+            uncovered: self.uncovered_slots,
         }
     }
 }
@@ -300,7 +300,7 @@ impl Replicated {
 }
 
 fn foreign(announced: &Announced) {
-    let remedy = Unknown::ForeignAddress.remedy();
+    let remedy = lockwatch_watch::redis::remedy(Unknown::ForeignAddress);
     tracing::warn!(address = %announced, remedy, "a server is announced at an address that is not \
         allowed");
 }
@@ -435,8 +435,8 @@ impl Sentinels {
         self.master.is_ok().then(ends).flatten()
     }
 
-    fn words(&self) -> Vec<SentinelWord> {
-        let word = |(position, at): (usize, &HostPort)| SentinelWord {
+    fn words(&self) -> Vec<Announcer> {
+        let word = |(position, at): (usize, &HostPort)| Announcer {
             address: at.to_string().into(),
             master: self.quorum.word(position).map(|word| word.map(|named| named.address())),
         };

@@ -131,7 +131,7 @@ impl Question {
 mod tests {
     use std::sync::Arc;
 
-    use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
+    use lockwatch_judge::spec::{LockSpec, SchemeKind, StoreIndex, TaskSpec};
     use lockwatch_watch::redis::accept::RoleCheck;
     use lockwatch_watch::redis::read::Scope;
 
@@ -145,7 +145,7 @@ mod tests {
         let caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
         let spec = Arc::new(TaskSpec::new(
             "a",
-            RedisIndex(0),
+            StoreIndex(0),
             LockSpec::new(b"lock", SchemeKind::Redisson),
         ));
         let reads = vec![(TaskIndex(0), TaskRead::new(spec, caps, true, Scope::ALL))];

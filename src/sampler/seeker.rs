@@ -39,7 +39,7 @@ pub(super) async fn seek(
         let map = seeker.ask().await;
         let why = map.as_ref().err().copied();
         if let (Some(why), true) = (why, told_why != why) {
-            let (redis, remedy) = (&*seeker.config.name, why.remedy());
+            let (redis, remedy) = (&*seeker.config.name, lockwatch_watch::redis::remedy(why));
             tracing::warn!(redis, why = why.name(), remedy, "no server tells the cluster's layout");
         }
         told_why = why;

@@ -96,7 +96,7 @@ fn remedy(why: Unknown, master: &str) -> String {
             "Set or correct `sentinel.password_file` (or `sentinel.password_env`) and \
              `sentinel.username`.",
         ),
-        other => other.remedy().to_owned(),
+        other => lockwatch_watch::redis::remedy(other).to_owned(),
     }
 }
 

@@ -49,7 +49,7 @@ pub fn decoded(spec: &TaskSpec, reading: &TaskReading, asked: Asked) -> Vec<Fact
 /// The display name of an instance in the claims or the hosts. If the lock's value is a secret, an
 /// instance may use it as its name.
 pub(super) fn instance_label<'a>(spec: &TaskSpec, instance: &'a [u8]) -> Cow<'a, str> {
-    match spec.lock.scheme {
+    match spec.lock().scheme {
         SchemeKind::String => Cow::Owned(digest(instance)),
         SchemeKind::Redisson => holder_field(instance).map_or_else(|| escape(instance), Cow::Owned),
     }

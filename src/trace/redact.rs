@@ -69,7 +69,7 @@ enum Kind {
 }
 
 fn kind(spec: &TaskSpec, words: &[&[u8]]) -> Kind {
-    let is_lock = |key: &[u8]| key == spec.lock.key;
+    let is_lock = |key: &[u8]| key == spec.lock().key;
     match words {
         [b"TIME"] => Kind::Clock,
         [b"PEXPIRETIME" | b"PTTL", key] if is_lock(key) => Kind::Number,
@@ -94,8 +94,8 @@ fn kind(spec: &TaskSpec, words: &[&[u8]]) -> Kind {
 /// If a key is configured for several purposes, the most secret one counts.
 fn scan_kind(spec: &TaskSpec, key: &[u8]) -> Kind {
     let wanted = matches!(source(spec), Some(WantedSource::Hash(hash)) if hash == key);
-    match spec.lock.scheme {
-        _ if key != spec.lock.key => {}
+    match spec.lock().scheme {
+        _ if key != spec.lock().key => {}
         SchemeKind::Redisson => return Kind::Holders,
         SchemeKind::String => return Kind::Bytes,
     }
@@ -112,8 +112,8 @@ fn scan_kind(spec: &TaskSpec, key: &[u8]) -> Kind {
 
 fn text_kind(spec: &TaskSpec, key: &[u8]) -> Kind {
     let is_text = spec.paused_until.as_deref() == Some(key) || is_switch(spec, key);
-    match spec.lock.scheme {
-        _ if key == spec.lock.key || is_progress(spec, key) => Kind::Bytes,
+    match spec.lock().scheme {
+        _ if key == spec.lock().key || is_progress(spec, key) => Kind::Bytes,
         SchemeKind::Redisson if key.starts_with(b"redisson_lock_token:") => Kind::FencingToken,
         _ if is_text => Kind::Text,
         _ => Kind::Bytes,
@@ -168,7 +168,7 @@ fn reader_key(spec: &TaskSpec, word: &[u8]) -> String {
 }
 
 fn reader_parts(spec: &TaskSpec, word: &[u8]) -> Option<String> {
-    let key = spec.lock.key.as_slice();
+    let key = spec.lock().key.as_slice();
     let braced = [b"{".as_slice(), key, b"}"].concat();
     let rest = word.strip_prefix(braced.as_slice()).or_else(|| word.strip_prefix(key))?;
     let (stem, entry) = split_at_last_colon(rest.strip_prefix(b":")?)?;
@@ -285,7 +285,7 @@ fn instances(
 ) -> String {
     match item.as_bytes() {
         Some(bytes) if position.is_multiple_of(2) => {
-            framed(&instance_label(spec, &scheme::of(spec.lock.scheme).instance(bytes)))
+            framed(&instance_label(spec, &scheme::of(spec.lock().scheme).instance(bytes)))
         }
         Some(bytes) => value(bytes),
         None => weighed_reply(item),

@@ -10,7 +10,7 @@ use lockwatch::config::acl::{ServerVersion, report, rules};
 use lockwatch::config::{Config, PasswordSource};
 use lockwatch_judge::spec::{ClaimsSpec, TaskSpec, WantedSpec};
 use lockwatch_judge::spec::{
-    Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, WantedSource,
+    Codec, LockSpec, ProgressSource, ProgressSpec, SchemeKind, StoreIndex, WantedSource,
 };
 use lockwatch_watch::redis::accept::{self, Caps, RoleCheck};
 use lockwatch_watch::redis::read::{Scope, TaskRead};
@@ -74,7 +74,7 @@ fn task(index: usize, lock_key: &[u8]) -> TaskSpec {
         paused_until: Some(key("pause")),
         ..TaskSpec::new(
             &format!("task {index}"),
-            RedisIndex(0),
+            StoreIndex(0),
             LockSpec::new(lock_key, SchemeKind::ALL[index % 2]),
         )
     }
@@ -118,8 +118,8 @@ fn commands_of(task: &Arc<TaskSpec>) -> Vec<Words> {
     // Commands that depend on earlier replies: the readers of a read lock, the length of a key by
     // its type.
     let mut send = |line: &[&[u8]]| all.push(words(line));
-    let key = task.lock.key.as_slice();
-    if task.lock.scheme == SchemeKind::Redisson {
+    let key = task.lock().key.as_slice();
+    if task.lock().scheme == SchemeKind::Redisson {
         let braced = if key.contains(&b'{') { key.to_vec() } else { [b"{", key, b"}"].concat() };
         let reader = b":0e4bd6f2-9d3f-4f5e-8c5b-6f0e2b8f7a11:57:rwlock_timeout:1";
         send(&[b"EXISTS", &[&braced, reader.as_slice()].concat()]);

@@ -16,7 +16,7 @@ use lockwatch::config::{
     AllowedHost, ClusterConfig, Config, HostPort, Login, PasswordSource, Peers, SentinelConfig,
     Servers, SingleLock,
 };
-use lockwatch_judge::spec::{Codec, ProgressSource, RedisIndex, SchemeKind, WantedSource};
+use lockwatch_judge::spec::{Codec, ProgressSource, SchemeKind, StoreIndex, WantedSource};
 use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::topology::Announced;
 
@@ -126,7 +126,7 @@ fn servers_have_default_ports_and_one_spelling() {
     let config = good("servers.yml");
     let spec = config.watch_spec(0);
     let told: Vec<(&str, Option<RedisKind>, String)> = spec
-        .redises
+        .stores
         .iter()
         .map(|redis| (&*redis.name, RedisKind::of(redis), redis.addresses.join(" ")))
         .collect();
@@ -201,9 +201,9 @@ fn the_complete_example_means_what_it_says() {
     let [outbound, inbound, nightly, cleaner, leader, retired] = config.tasks.as_slice() else {
         panic!("six tasks")
     };
-    assert_eq!((&*outbound.name, outbound.redis), ("outbound", RedisIndex(0)));
+    assert_eq!((&*outbound.name, outbound.store), ("outbound", StoreIndex(0)));
     assert_eq!(
-        (outbound.lock.lease_ms, outbound.lock.renew_every_ms),
+        (outbound.lock().lease_ms, outbound.lock().renew_every_ms),
         (Some(30_000), Some(10_000))
     );
     assert_eq!(
@@ -229,11 +229,11 @@ fn the_complete_example_means_what_it_says() {
     let wanted = |task: &lockwatch_judge::spec::TaskSpec| task.wanted.clone().unwrap();
     assert_eq!(wanted(inbound).codec, Codec::Kryo5);
     assert_eq!(
-        (inbound.redis, leader.redis, retired.redis),
-        (RedisIndex(3), RedisIndex(2), RedisIndex(4))
+        (inbound.store, leader.store, retired.store),
+        (StoreIndex(3), StoreIndex(2), StoreIndex(4))
     );
-    assert_eq!((nightly.redis, nightly.lock.scheme), (RedisIndex(1), SchemeKind::String));
-    assert_eq!(nightly.lock.key, b"nightly\xff");
+    assert_eq!((nightly.store, nightly.lock().scheme), (StoreIndex(1), SchemeKind::String));
+    assert_eq!(nightly.lock().key, b"nightly\xff");
     assert_eq!(
         nightly.progress.as_ref().unwrap().source,
         ProgressSource::Key(b"nightly:done".to_vec())
@@ -252,7 +252,7 @@ fn left_out_fields_have_their_defaults() {
     let task = &config.tasks[0];
     assert_eq!((task.grace_ms, task.settle_ms, task.wind_down_ms), (20_000, 5_000, 30_000));
     assert_eq!((task.blind_after_ms, task.max_hold_ms), (60_000, None));
-    assert_eq!((task.lock.scheme, task.lock.lease_ms), (SchemeKind::Redisson, None));
+    assert_eq!((task.lock().scheme, task.lock().lease_ms), (SchemeKind::Redisson, None));
     assert!(
         task.wanted.is_none()
             && task.progress.is_none()
@@ -261,7 +261,7 @@ fn left_out_fields_have_their_defaults() {
     );
     let spec = config.watch_spec(7);
     assert_eq!((spec.epoch, spec.tasks.len()), (7, 1));
-    let redis = &spec.redises[0];
+    let redis = &spec.stores[0];
     assert_eq!(
         (redis.addresses[0].as_ref(), redis.interval_ms, redis.timeout_ms),
         ("127.0.0.1:6379", 1_000, 3_000)
@@ -487,7 +487,7 @@ fn single(change: impl FnOnce(&mut SingleLock)) -> Result<Config, String> {
 fn one_lock_needs_no_file() {
     let config = single(|_| {}).unwrap();
     assert_eq!(
-        (&*config.tasks[0].name, config.tasks[0].lock.key.as_slice()),
+        (&*config.tasks[0].name, config.tasks[0].lock().key.as_slice()),
         ("outbound:lock", b"outbound:lock".as_slice())
     );
     let named = single(|lock| {
@@ -497,7 +497,7 @@ fn one_lock_needs_no_file() {
     });
     let named = named.unwrap();
     assert_eq!(
-        (&*named.tasks[0].name, named.tasks[0].lock.key.as_slice()),
+        (&*named.tasks[0].name, named.tasks[0].lock().key.as_slice()),
         ("binary", [0, 255].as_slice())
     );
     assert_eq!(named.redises[0].login.password, Some(PasswordSource::File("secret".into())));

@@ -84,7 +84,7 @@ fn harmless(printed: &[u8]) -> String {
 
 /// The lock keys of the tasks.
 fn keys(config: &Config) -> BTreeSet<String> {
-    config.tasks.iter().map(|task| String::from_utf8_lossy(&task.lock.key).into_owned()).collect()
+    config.tasks.iter().map(|task| String::from_utf8_lossy(&task.lock().key).into_owned()).collect()
 }
 
 /// The comment above a task.
@@ -218,9 +218,9 @@ fn with_the_configuration_that_it_prints_the_agent_is_right() {
     assert_eq!(keys(&config), expected.map(str::to_owned).into(), "{text}");
     let redissons = ["fair", "fenced", "plain:lock", "quick", "read", "shared", "write"];
     for task in &config.tasks {
-        let is_redisson = redissons.contains(&std::str::from_utf8(&task.lock.key).unwrap());
+        let is_redisson = redissons.contains(&std::str::from_utf8(&task.lock().key).unwrap());
         let scheme = if is_redisson { SchemeKind::Redisson } else { SchemeKind::String };
-        assert_eq!((task.lock.scheme, task.lock.lease_ms), (scheme, None), "{}", task.name);
+        assert_eq!((task.lock().scheme, task.lock().lease_ms), (scheme, None), "{}", task.name);
     }
     // Kinds, holders and leases are detected; tokens stay secret.
     let learned =
@@ -541,7 +541,7 @@ fn hostile_keys_are_printed_harmlessly_and_read_back() {
     }
     redis_cli(&server, &script);
     let (text, config) = found(server.port, &["--watch", "500ms"]);
-    let got: BTreeSet<&[u8]> = config.tasks.iter().map(|task| task.lock.key.as_slice()).collect();
+    let got: BTreeSet<&[u8]> = config.tasks.iter().map(|task| task.lock().key.as_slice()).collect();
     for key in keys {
         assert!(got.contains(key), "{}\n{text}", String::from_utf8_lossy(key));
     }

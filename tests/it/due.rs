@@ -8,9 +8,9 @@ use lockwatch_judge::input::{Attestation, Input, Outcome, Sample, Standing};
 use lockwatch_judge::reading::{
     Beside, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading,
 };
-use lockwatch_judge::snapshot::{RedisView, Snapshot};
+use lockwatch_judge::snapshot::{Snapshot, StoreView};
 use lockwatch_judge::spec::{
-    LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
+    LockSpec, SchemeKind, StoreIndex, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{Mono, ServerTime};
@@ -23,12 +23,16 @@ fn held(wanted: Option<WantedSource>) -> Snapshot {
     let lock =
         LockSpec { renew_every_ms: Some(10_000), ..LockSpec::new(b"lock", SchemeKind::Redisson) };
     let task =
-        TaskSpec { wanted, max_hold_ms: Some(1_000), ..TaskSpec::new("task", RedisIndex(0), lock) };
+        TaskSpec { wanted, max_hold_ms: Some(1_000), ..TaskSpec::new("task", StoreIndex(0), lock) };
     let redises = vec![RedisKind::Standalone.store("main", &["a:6379"])];
     let mut state = State::new();
     state.step(
         Mono(0),
-        Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),
+        Input::Config(Arc::new(WatchSpec {
+            stores: redises,
+            tasks: vec![Arc::new(task)],
+            epoch: 1,
+        })),
     );
     for (at, clock) in [(1_000, 1_000), (61_000, 61_000)] {
         let holders =
@@ -41,7 +45,7 @@ fn held(wanted: Option<WantedSource>) -> Snapshot {
             Mono(at),
             Input::Sample(Sample {
                 epoch: 1,
-                redis: RedisIndex(0),
+                store: StoreIndex(0),
                 node: Some(Arc::from("a:6379")),
                 standing: Standing::Decides,
                 sent: Mono(at),
@@ -88,9 +92,9 @@ fn warnings_compare_what_they_are_about_with_its_threshold() {
 #[test]
 fn a_redis_that_is_read_again_is_not_unreachable() {
     let snapshot = held(None);
-    let view = snapshot.redises.first().unwrap();
+    let view = snapshot.stores.first().unwrap();
     let value = |readable| {
-        of_redis(&RedisView { readable, blind_ms: 90_000, ..RedisView::clone(view) }, 60_000)
+        of_redis(&StoreView { readable, blind_ms: 90_000, ..StoreView::clone(view) }, 60_000)
             .value_ms
     };
     assert_eq!([Some(true), Some(false), None].map(value), [0, 90_000, 90_000]);

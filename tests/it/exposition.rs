@@ -14,7 +14,7 @@ use lockwatch::output::metrics::{HOLDER_SERIES_MAX, Selection, TABLE};
 use lockwatch::output::negotiate::{Coding, Format};
 use lockwatch::published::Published;
 use lockwatch_judge::reading::{Holder, Mode};
-use lockwatch_judge::snapshot::{RedisView, TaskView};
+use lockwatch_judge::snapshot::{StoreView, TaskView};
 
 use crate::snapshots::{
     RELOAD, cluster_redis, full_task, good_redis, hold, holder, new_redis, new_task, published,
@@ -152,13 +152,13 @@ fn text(published: Arc<Published>, format: Format) -> String {
     String::from_utf8(make(published, RELOAD, whole(format, Coding::Identity)).unwrap()).unwrap()
 }
 
-fn page(tasks: Vec<TaskView>, redises: Vec<RedisView>) -> Read {
+fn page(tasks: Vec<TaskView>, redises: Vec<StoreView>) -> Read {
     read(&text(published(tasks, redises), Format::OpenMetrics))
 }
 
 fn fixed() -> Arc<Published> {
     let mut hostile = stopped_task("quote\" back\\slash\nnewline");
-    Arc::make_mut(&mut hostile.spec).lock.key = b"\xff\"\\\n{}".to_vec();
+    Arc::make_mut(&mut hostile.spec).lock_mut().key = b"\xff\"\\\n{}".to_vec();
     let tasks = vec![full_task("outbound"), hostile, new_task("unread")];
     published(
         tasks,
@@ -493,7 +493,7 @@ fn hostile_names_stay_valid_and_different() {
         let tasks: Vec<TaskView> =
             names.iter().map(|name| hostile_task(&mut random, name, &mut keys)).collect();
         let shown_keys: BTreeSet<Vec<u8>> =
-            tasks.iter().map(|task| task.spec.lock.key.clone()).collect();
+            tasks.iter().map(|task| task.spec.lock().key.clone()).collect();
         let holders: BTreeSet<_> = tasks
             .iter()
             .filter_map(|task| task.lock().hold.as_ref())
@@ -535,7 +535,7 @@ fn hostile_task(
 ) -> TaskView {
     let mut task = full_task(name);
     let spec = Arc::make_mut(&mut task.spec);
-    spec.lock.key = keys.next().unwrap_or_default();
+    spec.lock_mut().key = keys.next().unwrap_or_default();
     spec.labels = ["team", "team", "task", "key", "a\"b", "", "__name__", "9", "le gal", "ok_1"]
         .map(|label| (label.into(), hostile_text(random).into()))
         .to_vec();

@@ -11,7 +11,7 @@ use lockwatch::published::{Published, ReloadRequest, ReloadStatus};
 use lockwatch::trace::Traces;
 
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::snapshot::{NodeView, RedisView, TaskView};
+use lockwatch_judge::snapshot::{NodeView, StoreView, TaskView};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -321,13 +321,13 @@ async fn an_engine_that_stopped_is_not_green() {
 
 #[tokio::test]
 async fn ready_means_that_every_redis_was_tried() {
-    let with = |redis: RedisView| published(vec![], vec![good_redis("main"), redis]);
+    let with = |redis: StoreView| published(vec![], vec![good_redis("main"), redis]);
     let server = start(with(new_redis("spare"))).await;
     assert_eq!(server.get("/-/ready").await.status, 503);
     let refused =
-        RedisView { readable: Some(false), unknown: Some(Unknown::Connect), ..new_redis("spare") };
+        StoreView { readable: Some(false), unknown: Some(Unknown::Connect), ..new_redis("spare") };
     let dead_node = NodeView { up: Some(false), ..good_node("10.0.0.5:6379") };
-    let failed = RedisView { nodes: vec![dead_node], ..new_redis("spare") };
+    let failed = StoreView { nodes: vec![dead_node], ..new_redis("spare") };
     for tried in [refused, failed, good_redis("spare")] {
         server.published.send(with(tried)).unwrap();
         assert_eq!(server.get("/-/ready").await.status, 200);

@@ -8,10 +8,10 @@ use lockwatch::output::json::{TaskFilter, TaskList, task};
 use lockwatch_judge::event::{
     End, Event, EventKind, FailoverReport, GenerationChange, LossSign, Party, SplitKind, Subject,
 };
-use lockwatch_judge::input::{Role, SentinelWord};
+use lockwatch_judge::input::{Announcer, Role};
 use lockwatch_judge::reading::{Holder, Unknown};
-use lockwatch_judge::snapshot::{RedisView, TaskView};
-use lockwatch_judge::spec::{Codec, RedisIndex};
+use lockwatch_judge::snapshot::{StoreView, TaskView};
+use lockwatch_judge::spec::{Codec, StoreIndex};
 use lockwatch_judge::time::{Mono, ServerTime};
 use lockwatch_judge::verdict::{Rule, Verdict};
 use serde_json::{Value, json};
@@ -167,7 +167,10 @@ fn an_unreadable_task_names_the_remedy() {
     };
     let told = task_json(view);
     assert_eq!(told["lock"]["unknown"]["reason"], "no_permission");
-    assert_eq!(told["lock"]["unknown"]["remedy"], Unknown::NoPermission.remedy());
+    assert_eq!(
+        told["lock"]["unknown"]["remedy"],
+        lockwatch_watch::redis::remedy(Unknown::NoPermission)
+    );
     assert_eq!(told["switches_unknown"]["reason"], "wrong_type");
     assert_eq!(told["progress"]["missing"], true);
     assert_eq!(told["claims_unknown"]["reason"], "too_large");
@@ -182,7 +185,7 @@ fn a_reason_says_why_the_lock_or_else_the_switches_cannot_be_read() {
     };
     let (lock, switches) = (Unknown::NoPermission, Unknown::WrongType);
     let tells = |reason: &str, why: Unknown| {
-        reason.ends_with(&format!(" ({}: {})", why.name(), why.remedy()))
+        reason.ends_with(&format!(" ({}: {})", why.name(), lockwatch_watch::redis::remedy(why)))
     };
     assert!(tells(&reason(None, Some(switches)), switches));
     assert!(tells(&reason(Some(lock), Some(switches)), lock));
@@ -194,7 +197,9 @@ fn the_docs_tell_every_reason_and_its_remedy() {
     for why in Unknown::ALL {
         let row = docs.lines().find(|line| line.starts_with(&format!("| `{}` | ", why.name())));
         assert!(
-            row.is_some_and(|row| row.ends_with(&format!(". {} |", why.remedy()))),
+            row.is_some_and(
+                |row| row.ends_with(&format!(". {} |", lockwatch_watch::redis::remedy(why)))
+            ),
             "{}: {row:?}",
             why.name()
         );
@@ -254,7 +259,7 @@ fn redises_tell_how_they_are() {
     );
 }
 
-fn list_json(redises: Vec<RedisView>) -> Value {
+fn list_json(redises: Vec<StoreView>) -> Value {
     serde_json::from_str(
         &TaskList::new(published(vec![], redises), TaskFilter::default()).collect::<String>(),
     )
@@ -268,7 +273,7 @@ fn addresses_are_hostile_bytes_too() {
     let shown = r#"evil"\xe2\x80\xae\x1b[2J\x0a:6379"#;
     let mut redis = sentinel_redis("main");
     redis.nodes = vec![good_node(evil)];
-    redis.sentinels = vec![SentinelWord { address: evil.into(), master: Some(Ok(evil.into())) }];
+    redis.announcers = vec![Announcer { address: evil.into(), master: Some(Ok(evil.into())) }];
     let told = &list_json(vec![redis])["redises"][0];
     for path in ["/nodes/0/address", "/sentinels/0/address", "/sentinels/0/master"] {
         assert_eq!(told.pointer(path), Some(&json!(shown)), "{path}");
@@ -387,9 +392,9 @@ pub(crate) fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
         (E::LeaseLearned { lease_ms: 30_000 }, Level::DEBUG, "lease_learned"),
         (E::TaskUnreadable { why: Unknown::NoPermission }, Level::WARN, "task_unreadable"),
         (E::TaskReadable, Level::INFO, "task_readable"),
-        (E::RedisDown { why: Unknown::Auth, decides: true }, Level::ERROR, "redis_down"),
-        (E::RedisDown { why: Unknown::Auth, decides: false }, Level::WARN, "redis_down"),
-        (E::RedisUp, Level::INFO, "redis_up"),
+        (E::StoreDown { why: Unknown::Auth, decides: true }, Level::ERROR, "redis_down"),
+        (E::StoreDown { why: Unknown::Auth, decides: false }, Level::WARN, "redis_down"),
+        (E::StoreUp, Level::INFO, "redis_up"),
         (
             E::GenerationChanged { change: GenerationChange::Flushed },
             Level::WARN,
@@ -429,14 +434,14 @@ pub(crate) fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
 
 fn event(kind: EventKind) -> Event {
     let subject = match kind {
-        EventKind::RedisDown { .. }
-        | EventKind::RedisUp
+        EventKind::StoreDown { .. }
+        | EventKind::StoreUp
         | EventKind::GenerationChanged { .. }
         | EventKind::MastersChanged { .. }
         | EventKind::RivalMaster
         | EventKind::RivalMasterGone
         | EventKind::FailoverReport(_)
-        | EventKind::ClockStep { .. } => Subject::Redis(RedisIndex(0), "main".into()),
+        | EventKind::ClockStep { .. } => Subject::Store(StoreIndex(0), "main".into()),
         _ => Subject::Task(stopped_task("out\nbound").spec),
     };
     let server_time = Some(ServerTime(1_800_000_000_000));
@@ -470,8 +475,11 @@ fn a_line_says_who_why_and_for_how_long() {
     }));
     assert_eq!(ended.who.as_deref().unwrap().split(", ").nth(1), Some(r"evil\x1b[2J"));
     assert_eq!((ended.reason, ended.seconds), (Some("expired"), Some(61.5)));
-    let down = describe(&event(EventKind::RedisDown { why: Unknown::Auth, decides: true }));
-    assert_eq!((down.reason, down.remedy), (Some("auth"), Some(Unknown::Auth.remedy())));
+    let down = describe(&event(EventKind::StoreDown { why: Unknown::Auth, decides: true }));
+    assert_eq!(
+        (down.reason, down.remedy),
+        (Some("auth"), Some(lockwatch_watch::redis::remedy(Unknown::Auth)))
+    );
     let verdict = EventKind::Verdict {
         from: Some(Verdict::Pending),
         to: Verdict::Down,

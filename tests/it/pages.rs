@@ -180,7 +180,7 @@ async fn filters_and_groups_work_without_a_script() {
         task
     };
     let mut elsewhere = labelled("d", "ops", Verdict::Running);
-    elsewhere.redis = "spare".into();
+    elsewhere.store = "spare".into();
     let tasks = vec![
         labelled("a", "ops", Verdict::Down),
         labelled("b", "", Verdict::Running),
@@ -344,7 +344,7 @@ fn of_others(text: &str) -> TaskView {
     let bytes = text.as_bytes().to_vec();
     let mut task = full_task(text);
     let spec = Arc::make_mut(&mut task.spec);
-    spec.lock.key = bytes.clone();
+    spec.lock_mut().key = bytes.clone();
     spec.labels = vec![("team".into(), text.into())];
     spec.wanted.as_mut().unwrap().source =
         WantedSource::Keys(vec![bytes.clone(), b"\xff\0".to_vec()]);
@@ -353,7 +353,7 @@ fn of_others(text: &str) -> TaskView {
         stale_after_ms: 1,
     });
     let who = Holder { client: bytes.clone(), ..holder(b"") };
-    task.redis = text.into();
+    task.store = text.into();
     task.node = Some(text.into());
     task.lock_mut().hold = Some(hold(vec![(who.clone(), Some(bytes.clone()))]));
     task.switches = Some(vec![SwitchView { user: bytes.clone(), on: Some(true), fits: None }]);

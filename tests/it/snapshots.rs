@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lockwatch::published::{Published, ReloadStatus};
-use lockwatch_judge::input::{Generation, Role, SentinelWord, WakeUpState, WakeUps};
+use lockwatch_judge::input::{Announcer, Generation, Role, WakeUpState, WakeUps};
 use lockwatch_judge::reading::{Holder, Mode, Unknown};
 use lockwatch_judge::snapshot::{
-    Durations, HoldView, KindView, LockView, NodeView, RedisTotals, RedisView, Snapshot,
+    Durations, HoldView, KindView, LockView, NodeView, Snapshot, StoreTotals, StoreView,
     SwitchView, TaskView, Totals, WitnessView,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, TaskSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, SchemeKind, StoreIndex, TaskSpec,
     WantedSource, WantedSpec,
 };
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
@@ -26,26 +26,26 @@ pub(crate) const NOW: Mono = Mono(1_000_000);
 pub(crate) const RELOAD: ReloadStatus =
     ReloadStatus { successful: true, success_at: AgentWall(1_799_999_000_000) };
 
-pub(crate) fn published(tasks: Vec<TaskView>, redises: Vec<RedisView>) -> Arc<Published> {
+pub(crate) fn published(tasks: Vec<TaskView>, redises: Vec<StoreView>) -> Arc<Published> {
     let tasks = tasks.into_iter().map(Arc::new).collect();
     let redises = redises.into_iter().map(Arc::new).collect();
-    let snapshot = Snapshot { at: NOW, sequence: 7, tasks, redises };
+    let snapshot = Snapshot { at: NOW, sequence: 7, tasks, stores: redises };
     Arc::new(Published { snapshot, wall: WALL, made: Instant::now() })
 }
 
 /// A redis that has not been read yet.
-pub(crate) fn new_redis(name: &str) -> RedisView {
-    RedisView {
+pub(crate) fn new_redis(name: &str) -> StoreView {
+    StoreView {
         spec: RedisKind::Standalone.store(name, &["10.0.0.5:6379"]),
         readable: None,
         unknown: None,
         blind_ms: 0,
         masters: None,
         nodes: vec![new_node("10.0.0.5:6379")],
-        sentinels: Vec::new(),
-        uncovered_slots: 0,
+        announcers: Vec::new(),
+        uncovered: 0,
         generations: Vec::new(),
-        totals: RedisTotals::default(),
+        totals: StoreTotals::default(),
     }
 }
 
@@ -101,16 +101,16 @@ pub(crate) fn replica(address: &str) -> NodeView {
 }
 
 /// A healthy redis.
-pub(crate) fn good_redis(name: &str) -> RedisView {
-    let mut totals = RedisTotals {
+pub(crate) fn good_redis(name: &str) -> StoreView {
+    let mut totals = StoreTotals {
         reconnects: 1,
         skipped_ticks: 2,
         generation_changes: 3,
-        ..RedisTotals::default()
+        ..StoreTotals::default()
     };
     totals.errors[4] = 5;
     [1, 1, 3, 30, 3000].into_iter().for_each(|ms| totals.sample_duration.observe(ms));
-    RedisView {
+    StoreView {
         readable: Some(true),
         masters: Some(1),
         nodes: vec![good_node("10.0.0.5:6379")],
@@ -122,8 +122,8 @@ pub(crate) fn good_redis(name: &str) -> RedisView {
 
 fn generation(replication_id: &[u8]) -> Arc<Generation> {
     Arc::new(Generation {
-        run_id: b"5f6e1c0a".to_vec(),
-        replication_id: replication_id.to_vec(),
+        process: b"5f6e1c0a".to_vec(),
+        history: replication_id.to_vec(),
         forked_from: None,
         flushes: 3,
         evictions: 9,
@@ -133,8 +133,8 @@ fn generation(replication_id: &[u8]) -> Arc<Generation> {
 
 /// A redis with Sentinels after a failover: the old master came back as a master, a replica lags,
 /// another is down, and one Sentinel does not know of the failover yet.
-pub(crate) fn sentinel_redis(name: &str) -> RedisView {
-    let says = |address: &str, master| SentinelWord { address: address.into(), master };
+pub(crate) fn sentinel_redis(name: &str) -> StoreView {
+    let says = |address: &str, master| Announcer { address: address.into(), master };
     let new_master = || Some(Ok("10.0.0.6:6379".into()));
     let mut redis = good_redis(name);
     redis.spec = RedisKind::Sentinel.store(name, &[]);
@@ -144,7 +144,7 @@ pub(crate) fn sentinel_redis(name: &str) -> RedisView {
     redis.totals.fates = [7, 1, 2, 3, 4];
     let lost =
         NodeView { up: Some(false), unknown: Some(Unknown::Connect), ..replica("10.0.0.8:6379") };
-    RedisView {
+    StoreView {
         masters: Some(2),
         nodes: vec![
             NodeView { decides: false, ..good_node("10.0.0.5:6379") },
@@ -152,7 +152,7 @@ pub(crate) fn sentinel_redis(name: &str) -> RedisView {
             replica("10.0.0.7:6379"),
             NodeView { locks_behind: None, deadline_lag_ms: None, ..lost },
         ],
-        sentinels: vec![
+        announcers: vec![
             says("10.0.0.5:26379", Some(Ok("10.0.0.5:6379".into()))),
             says("10.0.0.6:26379", new_master()),
             says("10.0.0.7:26379", new_master()),
@@ -163,11 +163,11 @@ pub(crate) fn sentinel_redis(name: &str) -> RedisView {
 }
 
 /// A cluster of two shards, one of which does not answer.
-pub(crate) fn cluster_redis(name: &str) -> RedisView {
+pub(crate) fn cluster_redis(name: &str) -> StoreView {
     let mut redis = good_redis(name);
     redis.spec = RedisKind::Cluster.store(name, &[]);
     redis.spec.addresses = vec!["10.0.1.1:6379".into(), "10.0.1.2:6379".into()];
-    RedisView {
+    StoreView {
         readable: Some(false),
         unknown: Some(Unknown::Timeout),
         blind_ms: 75_000,
@@ -179,7 +179,7 @@ pub(crate) fn cluster_redis(name: &str) -> RedisView {
                 ..good_node("10.0.1.2:6379")
             },
         ],
-        uncovered_slots: 12,
+        uncovered: 12,
         generations: vec![generation(b"90ab12cd"), generation(b"17c0ffee")],
         ..redis
     }
@@ -195,10 +195,10 @@ pub(crate) fn new_task(name: &str) -> TaskView {
     TaskView {
         spec: Arc::new(TaskSpec::new(
             name,
-            RedisIndex(0),
+            StoreIndex(0),
             LockSpec::new(format!("{name}:lock").as_bytes(), SchemeKind::Redisson),
         )),
-        redis: "main".into(),
+        store: "main".into(),
         verdict: Verdict::Unknown,
         rule: Rule::NothingYet,
         verdict_since: NOW,

@@ -9,6 +9,7 @@ pub mod codec;
 mod kind;
 mod pause;
 pub mod read;
+mod remedy;
 pub mod reply;
 pub mod schedule;
 pub mod scheme;
@@ -17,3 +18,4 @@ pub mod wake_ups;
 pub mod wanted;
 
 pub use self::kind::RedisKind;
+pub use self::remedy::remedy;

@@ -7,7 +7,7 @@ use lockwatch_judge::reading::{
     SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, TaskSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, SchemeKind, StoreIndex, TaskSpec,
     WantedSource, WantedSpec,
 };
 use lockwatch_judge::time::ServerTime;
@@ -27,7 +27,7 @@ const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, 
 const OLD: Caps = Caps { pexpiretime: false, ..CAPS };
 
 fn spec(scheme: SchemeKind) -> TaskSpec {
-    TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"job", scheme))
+    TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"job", scheme))
 }
 
 fn wanted(source: WantedSource) -> Option<WantedSpec> {

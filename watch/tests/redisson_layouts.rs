@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lockwatch_judge::reading::{Held, LockReading, Mode, TaskReading, Unknown};
-use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
+use lockwatch_judge::spec::{LockSpec, SchemeKind, StoreIndex, TaskSpec};
 use lockwatch_watch::redis::accept::{Caps, RoleCheck};
 use lockwatch_watch::redis::read::{Round, Scope, TaskRead};
 use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
@@ -109,7 +109,7 @@ impl Keyspace {
 }
 
 fn spec(key: &str) -> TaskSpec {
-    TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(key.as_bytes(), SchemeKind::Redisson))
+    TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(key.as_bytes(), SchemeKind::Redisson))
 }
 
 /// Mode, holders (client's name in the capture, entries), ghosts.

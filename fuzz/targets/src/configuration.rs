@@ -43,7 +43,7 @@ fn check_config(config: &Config) {
     );
     for task in &config.tasks {
         assert!(
-            config.redises.get(usize::from(task.redis.0)).is_some(),
+            config.redises.get(usize::from(task.store.0)).is_some(),
             "a redis that there is not"
         );
         harmless_line(&task.name.escape_debug().to_string());

@@ -22,7 +22,7 @@ use lockwatch_judge::reading::{
     ProgressReading, Switch, SwitchesReading, TaskReading,
 };
 use lockwatch_judge::spec::{
-    Codec, LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec,
+    Codec, LockSpec, SchemeKind, StoreIndex, TaskIndex, TaskSpec, WantedSource, WantedSpec,
     WatchSpec,
 };
 use lockwatch_judge::state::State;
@@ -95,16 +95,16 @@ pub(crate) fn world(data: &[u8]) -> (Arc<Published>, History) {
     let named = TaskSpec { labels: vec![("team".into(), escape(data).into())], ..worlds::task(0) };
     let named = TaskSpec {
         name: NAMES[0].into(),
-        lock: LockSpec::new(data, SchemeKind::Redisson),
+        kind: lockwatch_judge::spec::KindSpec::Lock(LockSpec::new(data, SchemeKind::Redisson)),
         ..named
     };
     let tokened = TaskSpec {
         wanted: Some(WantedSpec { source: WantedSource::Always, codec: Codec::Raw }),
-        ..TaskSpec::new(NAMES[1], RedisIndex(0), LockSpec::new(b"tokened", SchemeKind::String))
+        ..TaskSpec::new(NAMES[1], StoreIndex(0), LockSpec::new(b"tokened", SchemeKind::String))
     };
     let redis = RedisKind::Standalone.store("main", &["a:1"]);
     let spec = WatchSpec {
-        redises: vec![redis],
+        stores: vec![redis],
         tasks: vec![Arc::new(named), Arc::new(tokened)],
         epoch: 0,
     };
@@ -204,7 +204,7 @@ fn sample(at: u64, readings: Vec<(TaskIndex, TaskReading)>) -> Sample {
     };
     Sample {
         epoch: 0,
-        redis: RedisIndex(0),
+        store: StoreIndex(0),
         node: Some("a:1".into()),
         standing: Standing::Decides,
         sent: Mono(at),
@@ -252,7 +252,7 @@ fn check_said(data: &[u8], token: &str) -> String {
     let bytes = Reply::Bytes(data.to_vec());
     let secret = Reply::Bytes(token.as_bytes().to_vec());
     let tokened =
-        TaskSpec::new(NAMES[1], RedisIndex(0), LockSpec::new(b"tokened", SchemeKind::String));
+        TaskSpec::new(NAMES[1], StoreIndex(0), LockSpec::new(b"tokened", SchemeKind::String));
     for spec in [worlds::task(0), worlds::task(2), worlds::task(15)] {
         for reply in [
             bytes.clone(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use lockwatch_judge::input::{Attestation, Input, Outcome, Sample, Standing};
 use lockwatch_judge::reading::{LockReading, Mode, SwitchesReading, TaskReading};
-use lockwatch_judge::spec::{RedisIndex, TaskIndex, WatchSpec};
+use lockwatch_judge::spec::{StoreIndex, TaskIndex, WatchSpec};
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{Mono, ServerTime};
 use lockwatch_watch::redis::RedisKind;
@@ -28,7 +28,7 @@ pub(crate) fn run(data: &[u8]) {
     let mut replies = wire::lenient(replies).into_iter();
     let mut state = State::new();
     let redis = RedisKind::Standalone.store("main", &["a:1"]);
-    let watch = WatchSpec { redises: vec![redis], tasks: vec![Arc::clone(&spec)], epoch: 0 };
+    let watch = WatchSpec { stores: vec![redis], tasks: vec![Arc::clone(&spec)], epoch: 0 };
     state.step(Mono(0), Input::Config(Arc::new(watch)));
     for step in 1..=READINGS {
         let read = TaskRead::new(Arc::clone(&spec), caps(*server), server & 32 == 0, Scope::ALL);
@@ -76,7 +76,7 @@ fn sample(sent: Mono, reading: TaskReading) -> Sample {
     let attestation = Attestation::master(clock, clock);
     Sample {
         epoch: 0,
-        redis: RedisIndex(0),
+        store: StoreIndex(0),
         node: Some("a:1".into()),
         standing: Standing::Decides,
         sent,

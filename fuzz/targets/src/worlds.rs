@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, TaskSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, SchemeKind, StoreIndex, TaskSpec,
     WantedSource, WantedSpec,
 };
 use lockwatch_watch::redis::accept::{Caps, RoleCheck};
@@ -34,13 +34,13 @@ pub(crate) fn task(choice: u8) -> TaskSpec {
         hosts: Some(b"hosts".to_vec()),
         paused_until: Some(b"pause".to_vec()),
         max_hold_ms: Some(3_600_000),
-        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"outbound:lock", scheme))
+        ..TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"outbound:lock", scheme))
     }
 }
 
 /// A task with only a lock.
 pub(crate) fn bare_task(scheme: SchemeKind) -> Arc<TaskSpec> {
-    Arc::new(TaskSpec::new("bare", RedisIndex(0), LockSpec::new(b"bare:lock", scheme)))
+    Arc::new(TaskSpec::new("bare", StoreIndex(0), LockSpec::new(b"bare:lock", scheme)))
 }
 
 /// The capabilities of a server, selected by the byte.

@@ -69,7 +69,7 @@ impl Delta {
         moved: bool,
         authority: Authority,
     ) -> Delta {
-        let other_process = old.run_id != new.run_id;
+        let other_process = old.process != new.process;
         let shared = shared_bytes(old, new);
         let kept = shared.zip(old_offset).is_some_and(|(shared, offset)| offset <= shared);
         if moved && other_process {
@@ -85,7 +85,7 @@ impl Delta {
         Delta {
             restarted: other_process,
             failover: false,
-            replication: !other_process && old.replication_id != new.replication_id,
+            replication: !other_process && old.history != new.history,
             flushed,
             evicted: grew(old.evictions, new.evictions),
             emptied: flushed || (other_process && new.started_empty == Some(true)),
@@ -183,7 +183,7 @@ impl Delta {
 /// The number of bytes of `old`'s history that `new`'s history shares, if it continues it.
 pub(crate) fn shared_bytes(old: &Generation, new: &Generation) -> Option<u64> {
     let fork = new.forked_from.as_ref()?;
-    let continues = !old.replication_id.is_empty() && fork.replication_id == old.replication_id;
+    let continues = !old.history.is_empty() && fork.history == old.history;
     continues.then(|| fork.offset.saturating_sub(1))
 }
 
@@ -193,7 +193,7 @@ pub(crate) fn fork(a: &Origin, b: &Origin) -> Option<u64> {
     let (a, b) = (a.generation.as_deref()?, b.generation.as_deref()?);
     let of_a_third = || {
         let (a, b) = (a.forked_from.as_ref()?, b.forked_from.as_ref()?);
-        let same = !a.replication_id.is_empty() && a.replication_id == b.replication_id;
+        let same = !a.history.is_empty() && a.history == b.history;
         same.then(|| a.offset.min(b.offset).saturating_sub(1))
     };
     shared_bytes(a, b).or_else(|| shared_bytes(b, a)).or_else(of_a_third)
@@ -202,9 +202,7 @@ pub(crate) fn fork(a: &Origin, b: &Origin) -> Option<u64> {
 /// Whether offsets of both belong to one history: the same, or one that was continued.
 pub(crate) fn one_history(old: &Origin, new: &Origin) -> bool {
     match (&old.generation, &new.generation) {
-        (Some(old), Some(new)) => {
-            old.replication_id == new.replication_id || shared_bytes(old, new).is_some()
-        }
+        (Some(old), Some(new)) => old.history == new.history || shared_bytes(old, new).is_some(),
         _ => false,
     }
 }
@@ -213,16 +211,14 @@ pub(crate) fn one_history(old: &Origin, new: &Origin) -> bool {
 /// moment, starts a new history.
 pub(crate) fn one_reign(old: &Origin, new: &Origin) -> bool {
     match (&old.generation, &new.generation) {
-        (Some(old), Some(new)) => {
-            !old.replication_id.is_empty() && old.replication_id == new.replication_id
-        }
+        (Some(old), Some(new)) => !old.history.is_empty() && old.history == new.history,
         _ => false,
     }
 }
 
 pub(crate) fn same_process(a: &Origin, b: &Origin) -> bool {
     match (&a.generation, &b.generation) {
-        (Some(a), Some(b)) => !a.run_id.is_empty() && a.run_id == b.run_id,
+        (Some(a), Some(b)) => !a.process.is_empty() && a.process == b.process,
         _ => false,
     }
 }
@@ -239,7 +235,7 @@ pub(crate) struct Continued {
 impl Continued {
     /// Whether a reading from `old` comes from that process.
     pub(crate) fn left_by(&self, old: &Origin) -> bool {
-        old.generation.as_ref().is_some_and(|old| old.run_id == self.by.run_id)
+        old.generation.as_ref().is_some_and(|old| old.process == self.by.process)
     }
 }
 
@@ -252,7 +248,7 @@ mod tests {
 
     fn generation(run: &str, flushes: u64, empty: Option<bool>) -> Generation {
         Generation {
-            run_id: run.as_bytes().to_vec(),
+            process: run.as_bytes().to_vec(),
             flushes,
             started_empty: empty,
             ..Generation::default()
@@ -291,9 +287,8 @@ mod tests {
     #[test]
     fn offsets_tell_what_a_promoted_replica_never_had() {
         let history = |run: &str, id: &str, fork: Option<(&str, u64)>| Generation {
-            replication_id: id.as_bytes().to_vec(),
-            forked_from: fork
-                .map(|(id, offset)| Fork { replication_id: id.as_bytes().to_vec(), offset }),
+            history: id.as_bytes().to_vec(),
+            forked_from: fork.map(|(id, offset)| Fork { history: id.as_bytes().to_vec(), offset }),
             ..generation(run, 0, None)
         };
         let old = history("a", "x", None);
@@ -329,7 +324,7 @@ mod tests {
     #[test]
     fn nameless_histories_are_not_one() {
         let new = Generation {
-            forked_from: Some(Fork { replication_id: Vec::new(), offset: 101 }),
+            forked_from: Some(Fork { history: Vec::new(), offset: 101 }),
             ..generation("b", 0, None)
         };
         assert_eq!(shared_bytes(&generation("a", 0, None), &new), None);
@@ -344,9 +339,9 @@ mod tests {
     #[test]
     fn a_restart_shares_nothing_for_certain() {
         let id = |id: &str| id.as_bytes().to_vec();
-        let old = Generation { replication_id: id("x"), ..generation("a", 0, None) };
-        let forked_from = Some(Fork { replication_id: id("x"), offset: 101 });
-        let new = Generation { replication_id: id("y"), forked_from, ..generation("b", 0, None) };
+        let old = Generation { history: id("x"), ..generation("a", 0, None) };
+        let forked_from = Some(Fork { history: id("x"), offset: 101 });
+        let new = Generation { history: id("y"), forked_from, ..generation("b", 0, None) };
         let delta = Delta::between(&old, Some(50), &new, false, Authority::ALONE);
         assert!(delta.restarted && delta.shared.is_none() && !delta.kept);
         assert!(!delta.surely_lost_after(Some(100), None), "nor that anything was");

@@ -148,12 +148,12 @@ mod tests {
     use alloc::string::String;
 
     use super::*;
-    use crate::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
+    use crate::spec::{LockSpec, SchemeKind, StoreIndex, TaskSpec};
     use crate::task::Task;
     use crate::time::Mono;
 
     fn view(name: &str, at: u64) -> TaskView {
-        let spec = TaskSpec::new(name, RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+        let spec = TaskSpec::new(name, StoreIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
         Task::new(Arc::new(spec), "main".into(), Mono(at)).view(Mono(at))
     }
 

@@ -223,7 +223,7 @@ mod tests {
         use crate::input::{Fork, Generation};
         let at = |name: &str, forked_from, offset| {
             let generation = Generation {
-                replication_id: name.as_bytes().to_vec(),
+                history: name.as_bytes().to_vec(),
                 forked_from,
                 ..Generation::default()
             };
@@ -234,7 +234,7 @@ mod tests {
             };
             Server { origin, ..server(name) }
         };
-        let newer = at("b", Some(Fork { replication_id: b"a".to_vec(), offset: 1_001 }), 2_000);
+        let newer = at("b", Some(Fork { history: b"a".to_vec(), offset: 1_001 }), 2_000);
         let old = Hold { offset_before: Some(1_000), ..hold("A", 5_000) };
         for (offset, lives) in [(1_000, false), (1_001, true)] {
             let older = at("a", None, offset);
@@ -250,9 +250,9 @@ mod tests {
     fn two_promoted_replicas_of_one_master_share_what_both_have() {
         use crate::input::{Fork, Generation};
         let promoted = |name: &str, offset| {
-            let forked_from = Some(Fork { replication_id: b"old".to_vec(), offset });
+            let forked_from = Some(Fork { history: b"old".to_vec(), offset });
             let generation = Generation {
-                replication_id: name.as_bytes().to_vec(),
+                history: name.as_bytes().to_vec(),
                 forked_from,
                 ..Generation::default()
             };

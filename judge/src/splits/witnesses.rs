@@ -1,4 +1,4 @@
-//! What each server of a redis shows of one lock, side by side. This never decides whether the lock
+//! What each server of a store shows of one lock, side by side. This never decides whether the lock
 //! is held or free; it shows how far a replica is behind, and what other masters show.
 
 use alloc::sync::Arc;
@@ -200,7 +200,7 @@ impl Witnesses {
         self.servers.is_empty()
     }
 
-    /// Drops servers that no longer belong to the redis.
+    /// Drops servers that no longer belong to the store.
     pub(crate) fn retain(&mut self, nodes: &[Arc<str>]) {
         self.servers.retain(|server| nodes.contains(&server.origin.node));
     }

@@ -139,7 +139,7 @@ impl Node {
         events: &mut Vec<EventKind>,
     ) -> bool {
         if self.newest != Some(Ok(())) {
-            events.push(EventKind::RedisUp);
+            events.push(EventKind::StoreUp);
         }
         self.standing = standing;
         self.word = standing;
@@ -161,8 +161,8 @@ impl Node {
     }
 
     fn remember_histories(&mut self, generation: &Generation) {
-        let forked_from = generation.forked_from.as_ref().map(|fork| &fork.replication_id);
-        for id in forked_from.into_iter().chain([&generation.replication_id]) {
+        let forked_from = generation.forked_from.as_ref().map(|fork| &fork.history);
+        for id in forked_from.into_iter().chain([&generation.history]) {
             if !id.is_empty() && !self.histories.contains(id) {
                 let histories = Arc::make_mut(&mut self.histories);
                 if histories.len() >= HISTORIES_MAX {
@@ -198,7 +198,7 @@ impl Node {
         if known != Some(why)
             && !known.is_some_and(|known| out_of_reach(known) && out_of_reach(why))
         {
-            events.push(EventKind::RedisDown { why, decides: self.standing == Standing::Decides });
+            events.push(EventKind::StoreDown { why, decides: self.standing == Standing::Decides });
         }
         if why == Unknown::NotMaster {
             self.role = Some(Role::Replica);
@@ -284,8 +284,8 @@ mod tests {
             }
             events
         };
-        let down = |why, decides| vec![EventKind::RedisDown { why, decides }];
-        let up = || vec![EventKind::RedisUp];
+        let down = |why, decides| vec![EventKind::StoreDown { why, decides }];
+        let up = || vec![EventKind::StoreUp];
         let cases = [
             (Err(Unknown::Auth), down(Unknown::Auth, false), "whether it decides was never said"),
             (Ok(()), up(), "it answers"),
@@ -401,10 +401,10 @@ mod tests {
     fn each_replication_history_is_remembered_once() {
         let mut node = Node::new(Arc::from("a:1"));
         let mut remembered = |id: &str, forked_from: Option<&str>| {
-            let fork = |id: &str| crate::input::Fork { replication_id: id.into(), offset: 10 };
+            let fork = |id: &str| crate::input::Fork { history: id.into(), offset: 10 };
             let forked_from = forked_from.map(fork);
             let generation =
-                Generation { replication_id: id.into(), forked_from, ..Generation::default() };
+                Generation { history: id.into(), forked_from, ..Generation::default() };
             let attestation = Attestation {
                 generation: Some(generation),
                 ..Attestation::master(ServerTime(0), ServerTime(0))

@@ -288,7 +288,7 @@ impl Task {
             claims_beside: &claims_beside,
             fresh_for_ms,
             blind_after_ms: self.spec.blind_after_ms,
-            claimants: self.spec.lock.claimants,
+            claimants: self.spec.lock().claimants,
         };
         let mut split = self.splits.observe(&self.claims, view);
         let in_doubt = split.in_doubt.take();
@@ -306,7 +306,7 @@ impl Task {
         let beside_free = claimed.is_some();
         if let (Some(instance), false) = (claimed, self.told.claim_beside_free) {
             log.push(EventKind::ClaimBesideFreeLock {
-                instance: self.spec.lock.claimants.holder(&instance),
+                instance: self.spec.lock().claimants.holder(&instance),
             });
         }
         self.told.claim_beside_free = beside_free;

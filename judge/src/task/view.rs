@@ -20,7 +20,7 @@ impl Task {
         let held = self.lock.held();
         let hold = if held == Some(true) { self.lock.hold() } else { None };
         let known_mode = self.lock.hold().map(|hold| hold.held.mode);
-        let claimants = self.spec.lock.claimants;
+        let claimants = self.spec.lock().claimants;
         let lock = LockView {
             hold: hold.map(|hold| hold.view(self.shown.clone(), self.ttl_ms)),
             waiters: if held.is_some() { self.waiters } else { None },
@@ -33,7 +33,7 @@ impl Task {
         };
         TaskView {
             spec: self.spec.clone(),
-            redis: self.redis.clone(),
+            store: self.store.clone(),
             verdict,
             rule,
             verdict_since,
@@ -123,7 +123,7 @@ mod tests {
     use crate::evidence::Origin;
     use crate::input::{Attestation, Standing};
     use crate::reading::{Beside, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading};
-    use crate::spec::{Authority, LockSpec, RedisIndex, SchemeKind, TaskSpec};
+    use crate::spec::{Authority, LockSpec, SchemeKind, StoreIndex, TaskSpec};
     use crate::task::{Accepted, Log};
     use crate::time::ServerTime;
 
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn a_host_that_is_renamed_is_shown_also_of_a_hold_that_did_not_change() {
         let spec =
-            TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+            TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
         let with_hosts = Arc::new(TaskSpec { hosts: Some(b"hosts".to_vec()), ..spec.clone() });
         let mut task = Task::new(with_hosts, "main".into(), Mono(0));
         let holders =

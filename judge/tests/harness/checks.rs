@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockwatch_judge::event::{End, Event, EventKind, FailoverReport, Fate, Party, SplitKind};
 use lockwatch_judge::histogram::Histogram;
 use lockwatch_judge::reading::{Holder, Unknown};
-use lockwatch_judge::snapshot::{HoldView, RedisView, TaskView, Totals};
+use lockwatch_judge::snapshot::{HoldView, StoreView, TaskView, Totals};
 use lockwatch_judge::time::{Mono, ServerTime};
 
 use super::text::{Found, seconds};
@@ -15,7 +15,7 @@ use super::world::{MONO_ORIGIN_MS, SERVER_ORIGIN_MS, mono};
 const CLOCKS_APART_MS: i64 = SERVER_ORIGIN_MS - MONO_ORIGIN_MS as i64;
 
 /// The field `name` of the view of a task and its redis.
-pub(crate) fn field(view: &TaskView, redis: &RedisView, name: &str) -> Result<Found, String> {
+pub(crate) fn field(view: &TaskView, redis: &StoreView, name: &str) -> Result<Found, String> {
     of_task(view, name)
         .or_else(|| of_hold(view.lock().hold.as_ref(), name))
         .or_else(|| of_durations(view, name))
@@ -160,7 +160,7 @@ fn of_totals(totals: &Totals, name: &str) -> Option<Found> {
     })
 }
 
-fn of_redis(redis: &RedisView, name: &str) -> Option<Found> {
+fn of_redis(redis: &StoreView, name: &str) -> Option<Found> {
     if let Some(fate) = name.strip_prefix("fates.") {
         let at = Fate::ALL.iter().position(|known| known.name() == fate)?;
         return redis.totals.fates.get(at).copied().map(Found::Count);
@@ -181,7 +181,7 @@ fn of_redis(redis: &RedisView, name: &str) -> Option<Found> {
 
 /// A field of one server, by the server's name: `role.b`; or its reading of the lock, if it does
 /// not decide: `behind.b`.
-fn of_server(view: &TaskView, redis: &RedisView, name: &str) -> Option<Found> {
+fn of_server(view: &TaskView, redis: &StoreView, name: &str) -> Option<Found> {
     let (what, server) = name.split_once('.')?;
     let node = redis.nodes.iter().find(|node| short(&node.address) == server);
     let witness = view.lock().witnesses.iter().find(|witness| short(&witness.node) == server);
@@ -267,8 +267,8 @@ fn less_common(kind: &EventKind) -> (&'static str, Vec<String>) {
         EventKind::LeaseLearned { lease_ms } => ("lease_learned", vec![seconds(signed(*lease_ms))]),
         EventKind::TaskUnreadable { why } => ("task_unreadable", vec![why.name().to_owned()]),
         EventKind::TaskReadable => ("task_readable", Vec::new()),
-        EventKind::RedisDown { why, .. } => ("redis_down", vec![why.name().to_owned()]),
-        EventKind::RedisUp => ("redis_up", Vec::new()),
+        EventKind::StoreDown { why, .. } => ("redis_down", vec![why.name().to_owned()]),
+        EventKind::StoreUp => ("redis_up", Vec::new()),
         EventKind::GenerationChanged { change } => {
             ("generation_changed", vec![change.name().to_owned()])
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use lockwatch_judge::input::{Attestation, Fork, Role, Standing, Topology};
 use lockwatch_judge::reading::{Mode, Unknown};
-use lockwatch_judge::spec::RedisIndex;
+use lockwatch_judge::spec::StoreIndex;
 use lockwatch_watch::redis::RedisKind;
 use std::sync::Arc;
 
@@ -195,11 +195,11 @@ impl Fleet {
         let masters = masters.map(|(_, server)| server.address()).collect();
         (setup.kind != RedisKind::Standalone).then(|| Topology {
             epoch: setup.epoch,
-            redis: RedisIndex(0),
+            store: StoreIndex(0),
             masters: if self.quorum_lost(now) { Err(Unknown::Quorum) } else { Ok(masters) },
             nodes: self.servers.iter().map(Server::address).collect(),
-            sentinels: Vec::new(),
-            uncovered_slots: 0,
+            announcers: Vec::new(),
+            uncovered: 0,
         })
     }
 
@@ -302,8 +302,8 @@ impl Fleet {
             return Err(format!("there is a server `{name}` already"));
         }
         let mut world = World::new();
-        world.generation.run_id = format!("run-{name}").into_bytes();
-        world.generation.replication_id = format!("repl-{name}").into_bytes();
+        world.generation.process = format!("run-{name}").into_bytes();
+        world.generation.history = format!("repl-{name}").into_bytes();
         world.advance(now);
         self.servers.push(Server::new(name, world));
         if let [_, "replicates", master] = words {
@@ -362,25 +362,23 @@ impl Fleet {
         server.pings = server.world.now / PING_EVERY_MS;
         server.promotions += 1;
         let generation = &mut server.world.generation;
-        let old = generation.replication_id.clone();
+        let old = generation.history.clone();
         let own = format!(">{}{}", server.name, server.promotions);
-        generation.replication_id = [&old, own.as_bytes()].concat();
-        generation.forked_from =
-            Some(Fork { replication_id: old, offset: server.world.offset + 1 });
+        generation.history = [&old, own.as_bytes()].concat();
+        generation.forked_from = Some(Fork { history: old, offset: server.world.offset + 1 });
     }
 
     /// The server takes over all data of `master`, and its history.
     fn follow(&mut self, at: usize, master: usize) {
         let from = &self.servers[master].world;
-        let (data, offset, history) =
-            (from.data(), from.offset, from.generation.replication_id.clone());
+        let (data, offset, history) = (from.data(), from.offset, from.generation.history.clone());
         let server = &mut self.servers[at];
         server.follows = Some((master, true));
         server.has_slots = false;
         server.stream.clear();
         server.world.put(data);
         server.world.offset = offset;
-        server.world.generation.replication_id = history;
+        server.world.generation.history = history;
         server.world.generation.forked_from = None;
         server.world.follows = true;
     }
@@ -467,10 +465,7 @@ mod tests {
         done(&mut fleet, 2_000, &["b is promoted"]);
         let (a, b) = (&fleet.servers[0].world, &fleet.servers[1].world);
         let fork = b.generation.forked_from.as_ref().expect("a fork");
-        assert_eq!(
-            (fork.replication_id.as_slice(), fork.offset),
-            (b"repl-1".as_slice(), b.offset + 1)
-        );
+        assert_eq!((fork.history.as_slice(), fork.offset), (b"repl-1".as_slice(), b.offset + 1));
         assert!(a.offset > b.offset);
     }
 

@@ -247,7 +247,7 @@ impl Play<'_> {
 /// The field `name` of the watched task; a task that was removed has only the field `task`.
 fn seen(snapshot: &Snapshot, name: &str) -> Result<Found, String> {
     let view = snapshot.tasks.find("outbound");
-    match (view, snapshot.redises.first()) {
+    match (view, snapshot.stores.first()) {
         (Some(view), Some(redis)) => field(view, redis, name),
         _ if name == "task" => Ok(Found::Word("absent".to_owned())),
         _ => Ok(Found::Word("(there is no such task)".to_owned())),

@@ -10,7 +10,7 @@ use lockwatch_judge::input::{
 use lockwatch_judge::reading::{
     Beside, Deadline, LockReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
 };
-use lockwatch_judge::spec::{RedisIndex, TaskIndex};
+use lockwatch_judge::spec::{StoreIndex, TaskIndex};
 
 use super::fleet::{Fleet, Server};
 use super::setup::Setup;
@@ -338,7 +338,7 @@ fn sample(
 ) -> Sample {
     Sample {
         epoch: setup.epoch,
-        redis: RedisIndex(0),
+        store: StoreIndex(0),
         node: node.map(Server::address),
         standing: Standing::Decides,
         sent: mono(sent),
@@ -350,7 +350,7 @@ fn sample(
 fn news(fleet: &Fleet, setup: &Setup, kind: NodeNewsKind) -> Input {
     Input::Node(NodeNews {
         epoch: setup.epoch,
-        redis: RedisIndex(0),
+        store: StoreIndex(0),
         node: fleet.lead().address(),
         kind,
     })

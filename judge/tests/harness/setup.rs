@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisSpec, SchemeKind,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, SchemeKind, StoreIndex, StoreSpec,
     TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_watch::redis::RedisKind;
@@ -106,12 +106,12 @@ impl Setup {
         if self.present {
             tasks.push(Arc::new(self.task("outbound", &self.key)));
         }
-        let redis = RedisSpec {
+        let redis = StoreSpec {
             interval_ms: self.interval_ms,
             timeout_ms: self.timeout_ms,
             ..self.kind.store("main", &["a:6379"])
         };
-        Arc::new(WatchSpec { redises: vec![redis], tasks, epoch: self.epoch })
+        Arc::new(WatchSpec { stores: vec![redis], tasks, epoch: self.epoch })
     }
 
     /// The position of the task in the configuration; `None` when it was removed.
@@ -148,12 +148,12 @@ impl Setup {
         let bytes = |text: &str| text.as_bytes().to_vec();
         TaskSpec {
             name: Arc::from(name),
-            redis: RedisIndex(0),
-            lock: LockSpec {
+            store: StoreIndex(0),
+            kind: lockwatch_judge::spec::KindSpec::Lock(LockSpec {
                 lease_ms: self.lease_ms,
                 renew_every_ms: self.renew_every_ms,
                 ..LockSpec::new(key.as_bytes(), self.scheme)
-            },
+            }),
             wanted: self.wanted.clone().map(|source| WantedSpec { source, codec: Codec::Raw }),
             progress: self.stale_after_ms.map(|stale_after_ms| ProgressSpec {
                 source: match self.progress_is_length {

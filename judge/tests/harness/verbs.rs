@@ -240,8 +240,8 @@ fn data(world: &mut World, words: &[&str]) -> Result<(), String> {
             lose_all(world);
         }
         ["restart", how @ ("empty" | "kept" | "stale")] => {
-            world.generation.run_id.push(b'\'');
-            world.generation.replication_id.push(b'\'');
+            world.generation.process.push(b'\'');
+            world.generation.history.push(b'\'');
             world.generation.flushes = 0;
             world.generation.evictions = 0;
             world.generation.started_empty = Some(*how == "empty");
@@ -262,7 +262,7 @@ fn data(world: &mut World, words: &[&str]) -> Result<(), String> {
             world.generation.evictions += 1;
             world.switches.clear();
         }
-        ["failover"] => world.generation.replication_id.push(b'\''),
+        ["failover"] => world.generation.history.push(b'\''),
         ["generation", "hidden"] => world.generation_hidden = true,
         ["generation", "shown"] => world.generation_hidden = false,
         _ => {
@@ -359,7 +359,7 @@ mod tests {
         }
         assert!(world.lock.is_none() && world.switches.is_empty());
         assert_eq!(world.generation.started_empty, Some(true));
-        assert_eq!(world.generation.run_id, b"run-1'");
+        assert_eq!(world.generation.process, b"run-1'");
     }
 
     #[test]

@@ -136,8 +136,8 @@ impl World {
             token: None,
             pause: PauseReading::None,
             generation: Generation {
-                run_id: b"run-1".to_vec(),
-                replication_id: b"repl-1".to_vec(),
+                process: b"run-1".to_vec(),
+                history: b"repl-1".to_vec(),
                 forked_from: None,
                 flushes: 0,
                 evictions: 0,

@@ -37,12 +37,12 @@ impl Invariants {
             configured == shown,
             format!("the tasks {shown:?} are not those configured, {configured:?}"),
         );
-        let redises: Vec<_> = snapshot.redises.iter().map(|view| view.spec.clone()).collect();
-        claim(redises == spec.redises, "the redises are not those configured".to_owned());
+        let redises: Vec<_> = snapshot.stores.iter().map(|view| view.spec.clone()).collect();
+        claim(redises == spec.stores, "the redises are not those configured".to_owned());
         let before = std::mem::take(&mut self.totals);
         for view in &snapshot.tasks {
             let name = view.spec.name.to_string();
-            let key = view.spec.lock.key.clone();
+            let key = view.spec.lock().key.clone();
             broken.extend(
                 of_view(view, snapshot.at).into_iter().map(|what| format!("{name}: {what}")),
             );

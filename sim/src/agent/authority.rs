@@ -6,9 +6,9 @@ mod cluster;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lockwatch_judge::input::{Role, SentinelWord, Standing, Topology};
+use lockwatch_judge::input::{Announcer, Role, Standing, Topology};
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::spec::{RedisIndex, TaskIndex};
+use lockwatch_judge::spec::{StoreIndex, TaskIndex};
 use lockwatch_judge::time::Mono;
 use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::reply::Reply;
@@ -35,7 +35,7 @@ pub(super) struct Plan {
     pub(super) besides: BTreeMap<TaskIndex, Result<usize, Unknown>>,
     pub(super) is_told: bool,
     masters: Option<Result<Vec<Arc<str>>, Unknown>>,
-    sentinels: Vec<SentinelWord>,
+    sentinels: Vec<Announcer>,
     uncovered_slots: u32,
 }
 
@@ -47,11 +47,11 @@ impl Plan {
     pub(super) fn topology(&self, epoch: u32) -> Topology {
         Topology {
             epoch,
-            redis: RedisIndex(0),
+            store: StoreIndex(0),
             masters: self.masters.clone().unwrap_or(Err(Unknown::NotReadYet)),
             nodes: self.nodes.iter().map(|(server, _)| address(*server)).collect(),
-            sentinels: self.sentinels.clone(),
-            uncovered_slots: self.uncovered_slots,
+            announcers: self.sentinels.clone(),
+            uncovered: self.uncovered_slots,
         }
     }
 }
@@ -88,7 +88,7 @@ impl Authority {
     pub(super) fn new(story: &Story, agent: usize, life: u32, world: &mut World) -> Authority {
         let (interval_ms, timeout_ms) = story
             .spec
-            .redises
+            .stores
             .first()
             .map_or((1_000, 3_000), |redis| (redis.interval_ms, redis.timeout_ms));
         let kind = match story.kind() {
@@ -391,7 +391,7 @@ impl Sentinels {
             other => other,
         };
         self.known = known;
-        let word = |sentinel| SentinelWord {
+        let word = |sentinel| Announcer {
             address: sentinel_address(sentinel),
             master: self.quorum.word(sentinel).map(|word| word.map(|named| named.address())),
         };

@@ -10,7 +10,7 @@ use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, Standing};
 use lockwatch_judge::reading::{
     ClaimsReading, LockReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
 };
-use lockwatch_judge::spec::{RedisSpec, TaskIndex, TaskSpec};
+use lockwatch_judge::spec::{StoreSpec, TaskIndex, TaskSpec};
 use lockwatch_judge::time::{AgentWall, Mono};
 use lockwatch_watch::redis::accept::{Caps, Timing};
 use lockwatch_watch::redis::read::{Scope, TaskRead};
@@ -123,7 +123,7 @@ impl Node {
     pub(super) fn new(
         server: usize,
         address: &Arc<str>,
-        redis: &RedisSpec,
+        redis: &StoreSpec,
         sizes: Sizes,
         specs: &Specs,
         now: Mono,

@@ -373,8 +373,7 @@ fn answer(request: Box<Request>, world: &mut World) -> (usize, BatchTruth) {
             world.queue.push(at, event);
         } else {
             let outcome = Err(lockwatch_judge::reading::Unknown::Timeout);
-            let timeout_ms =
-                world.plan.spec.redises.first().map_or(3_000, |redis| redis.timeout_ms);
+            let timeout_ms = world.plan.spec.stores.first().map_or(3_000, |redis| redis.timeout_ms);
             world.queue.push(
                 world.now + timeout_ms,
                 Event::Dialled { agent, life, server, dial, outcome, opened: Vec::new() },

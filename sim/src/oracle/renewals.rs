@@ -104,7 +104,7 @@ impl Oracle {
     ) -> Option<String> {
         let said_ms =
             view.lock().hold.as_ref()?.last_renewal_latency_ms.filter(|late_ms| *late_ms > 0)?;
-        if view.spec.lock.scheme != SchemeKind::Redisson {
+        if view.spec.lock().scheme != SchemeKind::Redisson {
             return None;
         }
         let period_ms = view.lock().renewal_period_ms?;

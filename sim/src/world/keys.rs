@@ -43,7 +43,7 @@ impl Keys {
             | ProgressSource::Length(key) => key.as_slice().into(),
         });
         Keys {
-            lock: spec.lock.key.as_slice().into(),
+            lock: spec.lock().key.as_slice().into(),
             switches,
             progress,
             claims: spec.claims.as_ref().map(|claims| claims.key.as_slice().into()),
@@ -57,7 +57,7 @@ impl Task {
         let mut rng = Rng::new(plan.seed, 100 + task as u64);
         Task {
             keys: Keys::of(spec),
-            redisson: spec.lock.scheme == SchemeKind::Redisson,
+            redisson: spec.lock().scheme == SchemeKind::Redisson,
             workers: (0..shape.workers).map(|worker| Worker::new(task, worker)).collect(),
             wishes: (0..shape.users).map(|_| rng.percent(60)).collect(),
             wanting: vec![Wanting::default(); plan.servers],

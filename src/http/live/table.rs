@@ -92,7 +92,7 @@ impl Table {
         }
         changes.gone.extend(before.map(|told| Arc::clone(told.name())));
         let mut redises = String::with_capacity(self.redises.len());
-        redises::write(&mut redises, &snapshot.redises);
+        redises::write(&mut redises, &snapshot.stores);
         changes.redises = redises != self.redises;
         self.redises = redises;
         (self.sequence, self.at) = (Some(snapshot.sequence), published.wall);

@@ -57,7 +57,7 @@ impl Story {
         self.sequence += 1;
         let at = Mono(1_000 * self.sequence);
         let tasks = self.tasks.values().cloned().collect();
-        let snapshot = Snapshot { at, sequence: self.sequence, tasks, redises: Vec::new() };
+        let snapshot = Snapshot { at, sequence: self.sequence, tasks, stores: Vec::new() };
         let wall = AgentWall(1_800_000_000_000 + i64::try_from(at.0).unwrap());
         Arc::new(Published { snapshot, wall, made: std::time::Instant::now() })
     }

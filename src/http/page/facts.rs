@@ -217,7 +217,7 @@ pub(super) fn switches(view: &TaskView) -> String {
             html,
             "<p class=\"note\">They cannot be read ({}). {}</p>",
             why.name(),
-            Text(why.remedy())
+            Text(lockwatch_watch::redis::remedy(why))
         );
     }
     html.push_str(

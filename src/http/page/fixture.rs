@@ -7,7 +7,7 @@ use lockwatch_judge::reading::{Holder, Mode};
 use lockwatch_judge::snapshot::{
     Durations, HoldView, KindView, LockView, Snapshot, TaskView, TaskViews,
 };
-use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
+use lockwatch_judge::spec::{LockSpec, SchemeKind, StoreIndex, TaskSpec};
 use lockwatch_judge::time::{AgentWall, Mono};
 use lockwatch_judge::verdict::{LockFact, Rule, Verdict, Wanted};
 
@@ -23,7 +23,7 @@ pub(super) fn holder(client: &str) -> Holder {
 /// The published snapshot at an instant.
 pub(super) fn published(at: u64) -> Published {
     let snapshot =
-        Snapshot { at: Mono(at), sequence: at, tasks: TaskViews::default(), redises: Vec::new() };
+        Snapshot { at: Mono(at), sequence: at, tasks: TaskViews::default(), stores: Vec::new() };
     let wall = AgentWall(WALL_AT_START + i64::try_from(at).unwrap());
     Published { snapshot, wall, made: Instant::now() }
 }
@@ -33,10 +33,10 @@ pub(in crate::http) fn free(read_at: u64) -> TaskView {
     TaskView {
         spec: Arc::new(TaskSpec::new(
             "task",
-            RedisIndex(0),
+            StoreIndex(0),
             LockSpec::new(b"task:lock", SchemeKind::Redisson),
         )),
-        redis: "main".into(),
+        store: "main".into(),
         verdict: Verdict::Stopped,
         rule: Rule::FreeUnset,
         verdict_since: Mono(0),

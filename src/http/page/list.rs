@@ -169,7 +169,7 @@ fn write_after(html: &mut String, published: &Published, matching: usize) {
          healthy, because neither <code>progress</code> nor <code>claims</code> are configured \
          for it.</p>",
     );
-    redises::write(html, &published.snapshot.redises);
+    redises::write(html, &published.snapshot.stores);
     html.push_str("</main>");
 }
 
@@ -200,7 +200,7 @@ fn write_filter(html: &mut String, published: &Published, query: &ListQuery) {
         &plain(verdicts),
         query.verdict.map(Verdict::name),
     );
-    let redises = published.snapshot.redises.iter().map(|redis| &*redis.spec.name);
+    let redises = published.snapshot.stores.iter().map(|redis| &*redis.spec.name);
     write_select(html, ("redis", "Redis", "any"), &plain(redises), query.redis.as_deref());
     let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (name, value) in published.snapshot.tasks.iter().flat_map(|task| &task.spec.labels) {

@@ -55,7 +55,7 @@ impl ListQuery {
     /// Whether the task matches; `row` gives the text of its row.
     pub(super) fn takes(&self, view: &TaskView, row: impl FnOnce() -> String) -> bool {
         self.verdict.is_none_or(|verdict| verdict == view.verdict)
-            && self.redis.as_ref().is_none_or(|redis| **redis == *view.redis)
+            && self.redis.as_ref().is_none_or(|redis| **redis == *view.store)
             && self.labels.iter().all(|(name, value)| label(view, name) == value)
             && (self.text.is_empty() || row().to_lowercase().contains(&self.text.to_lowercase()))
     }
@@ -71,7 +71,7 @@ impl Group {
     pub(super) fn of<'a>(&self, view: &'a TaskView) -> &'a str {
         match self {
             Group::None => "",
-            Group::Redis => &view.redis,
+            Group::Redis => &view.store,
             Group::Label(name) => label(view, name),
         }
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use lockwatch_judge::input::{Role, WakeUpState};
-use lockwatch_judge::snapshot::{NodeView, RedisView};
+use lockwatch_judge::snapshot::{NodeView, StoreView};
 
 use super::html::Text;
 use crate::output::identity::escape;
@@ -20,7 +20,7 @@ enum Mark {
     NotKnown,
 }
 
-pub(in crate::http) fn write(html: &mut String, redises: &[Arc<RedisView>]) {
+pub(in crate::http) fn write(html: &mut String, redises: &[Arc<StoreView>]) {
     html.push_str(
         "<section aria-labelledby=\"redises\"><h2 id=\"redises\">Redis servers</h2>\
          <table class=\"servers\"><caption>Redis servers and their state</caption><thead><tr>",
@@ -41,7 +41,13 @@ pub(in crate::http) fn write(html: &mut String, redises: &[Arc<RedisView>]) {
                 html,
                 Mark::Bad,
                 &redis.spec.name,
-                [why.name().into(), "".into(), "".into(), "".into(), why.remedy().into()],
+                [
+                    why.name().into(),
+                    "".into(),
+                    "".into(),
+                    "".into(),
+                    lockwatch_watch::redis::remedy(why).into(),
+                ],
             );
         }
         for node in &redis.nodes {
@@ -51,7 +57,7 @@ pub(in crate::http) fn write(html: &mut String, redises: &[Arc<RedisView>]) {
     html.push_str("</tbody></table></section>");
 }
 
-fn write_node(html: &mut String, redis: &RedisView, node: &NodeView) {
+fn write_node(html: &mut String, redis: &StoreView, node: &NodeView) {
     let (mark, state) = match (node.up, node.decides) {
         (Some(true), true) => (Mark::Good, "up"),
         (Some(true), false) => (Mark::Good, "up, evidence only"),
@@ -63,7 +69,7 @@ fn write_node(html: &mut String, redis: &RedisView, node: &NodeView) {
         escape(node.address.as_bytes()),
         node.role.map_or("unknown", Role::name).into(),
         changes(node).into(),
-        node.unknown.map_or("", |why| why.remedy()).into(),
+        node.unknown.map_or("", |why| lockwatch_watch::redis::remedy(why)).into(),
     ];
     write_row(html, mark, &redis.spec.name, cells);
 }

@@ -96,7 +96,7 @@ pub(super) fn on_agents_clock(
     view: &TaskView,
     instant: ServerTime,
 ) -> AgentWall {
-    let redis = published.snapshot.redises.iter().find(|redis| redis.spec.name == view.redis);
+    let redis = published.snapshot.stores.iter().find(|redis| redis.spec.name == view.store);
     let is_its = |node: &&NodeView| view.node.as_ref() == Some(&node.address);
     let offset_ms = redis
         .and_then(|redis| redis.nodes.iter().find(is_its)?.clock_offset_ms)
@@ -168,14 +168,14 @@ fn write_head(markup: &mut Markup, view: &TaskView) {
         Exact(&spec.name),
         verdict.name(),
         rank(verdict),
-        Exact(&view.redis),
+        Exact(&view.store),
         Text(&encoded_labels(&spec.labels)),
     ));
     markup.format(format_args!("<th scope=\"row\"><a href=\"/tasks/{}\">", segment(&spec.name)));
     markup
         .text(&escape(spec.name.as_bytes()))
         .html("</a> <small>")
-        .text(&escape(view.redis.as_bytes()));
+        .text(&escape(view.store.as_bytes()));
     for (_, value) in spec.labels.iter().filter(|(_, value)| !value.is_empty()) {
         markup.html(" · ").text(&escape(value.as_bytes()));
     }

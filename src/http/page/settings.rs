@@ -36,8 +36,8 @@ pub(super) fn section(view: &TaskView) -> String {
 fn fields(view: &TaskView) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
     let TaskSpec {
         name,
-        redis: _,
-        lock,
+        store: _,
+        kind: lockwatch_judge::spec::KindSpec::Lock(lock),
         wanted,
         progress,
         claims,
@@ -52,7 +52,7 @@ fn fields(view: &TaskView) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
     } = &*view.spec;
     let mut fields: Vec<(Cow<'_, str>, Cow<'_, str>)> = vec![
         ("name".into(), escape(name.as_bytes())),
-        ("redis".into(), escape(view.redis.as_bytes())),
+        ("redis".into(), escape(view.store.as_bytes())),
         ("lock.key".into(), escape(&lock.key)),
         ("lock.scheme".into(), lock.scheme.name().into()),
         ("lock.lease".into(), or_learned(lock.lease_ms, view.lock().lease_ms)),

@@ -201,10 +201,10 @@ impl<'a> Story<'a> {
             EventKind::TaskUnreadable { why } => {
                 self.unreadable.get_or_insert((at, Some(*why)));
             }
-            EventKind::RedisDown { why, decides: true } if self.is_its_server(event) => {
+            EventKind::StoreDown { why, decides: true } if self.is_its_server(event) => {
                 self.unreadable.get_or_insert((at, Some(*why)));
             }
-            EventKind::RedisUp if self.is_its_server(event) => self.end_unreadable(at),
+            EventKind::StoreUp if self.is_its_server(event) => self.end_unreadable(at),
             EventKind::TaskReadable | EventKind::MastersChanged { to: Ok(_), .. } => {
                 self.end_unreadable(at)
             }
@@ -400,7 +400,7 @@ impl What {
 #[cfg(test)]
 mod tests {
     use lockwatch_judge::snapshot::Durations;
-    use lockwatch_judge::spec::RedisIndex;
+    use lockwatch_judge::spec::StoreIndex;
 
     use super::super::fixture::{free, held as held_view, holder};
     use super::*;
@@ -416,7 +416,7 @@ mod tests {
 
     /// An event of its Redis store.
     fn of_redis(second: u64, node: &str, kind: EventKind) -> Event {
-        let subject = Subject::Redis(RedisIndex(0), "main".into());
+        let subject = Subject::Store(StoreIndex(0), "main".into());
         Event { at: Mono(second * 1000), server_time: None, subject, node: Some(node.into()), kind }
     }
 
@@ -595,9 +595,9 @@ mod tests {
     #[test]
     fn what_could_not_be_read() {
         let down = |second, node: &str| {
-            of_redis(second, node, EventKind::RedisDown { why: Unknown::Timeout, decides: true })
+            of_redis(second, node, EventKind::StoreDown { why: Unknown::Timeout, decides: true })
         };
-        let up = |second, node: &str| of_redis(second, node, EventKind::RedisUp);
+        let up = |second, node: &str| of_redis(second, node, EventKind::StoreUp);
         let not_known = "0-0 not known".to_owned();
         let check = |events: &[Event], expected: &[&str]| {
             let expected: Vec<String> =

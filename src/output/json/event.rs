@@ -35,7 +35,7 @@ pub fn event(boot: &str, kept: &Kept) -> String {
     let line = describe(&kept.event);
     let (task, redis) = match &kept.event.subject {
         Subject::Task(task) => (Some(&*task.name), None),
-        Subject::Redis(_, name) => (None, Some(&**name)),
+        Subject::Store(_, name) => (None, Some(&**name)),
     };
     text(&EventJson {
         id: event_id(boot, kept.number),

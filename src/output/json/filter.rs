@@ -28,7 +28,7 @@ impl TaskFilter {
             view.spec.labels.iter().any(|(own, value)| **own == **name && one_of(values, value))
         };
         (self.verdicts.is_empty() || self.verdicts.contains(&view.verdict))
-            && (self.redises.is_empty() || one_of(&self.redises, &view.redis))
+            && (self.redises.is_empty() || one_of(&self.redises, &view.store))
             && (self.wanted.is_empty() || self.wanted.contains(&view.wanted))
             && self.labels.iter().all(has_label)
             && (self.texts.is_empty() || self.texts.iter().any(|text| shows(view, text)))
@@ -39,7 +39,7 @@ fn shows(view: &TaskView, text: &str) -> bool {
     let contains = |shown: &str| shown.to_lowercase().contains(text);
     let holders = view.lock().hold.iter().flat_map(|hold| hold.holders.iter());
     contains(&view.spec.name)
-        || contains(&escape(&view.spec.lock.key))
+        || contains(&escape(&view.spec.lock().key))
         || holders.into_iter().any(|(holder, host)| {
             contains(&holder_label(holder))
                 || host.as_ref().is_some_and(|host| contains(&escape(host)))

@@ -27,7 +27,7 @@ pub(super) struct HistogramJson {
 }
 
 pub(super) fn unknown_json(why: Unknown) -> UnknownJson {
-    UnknownJson { reason: why.name(), remedy: why.remedy() }
+    UnknownJson { reason: why.name(), remedy: lockwatch_watch::redis::remedy(why) }
 }
 
 pub(super) fn counts<const N: usize>(names: [&'static str; N], counts: [u64; N]) -> Vec<CountJson> {

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use lockwatch_judge::event::Fate;
-use lockwatch_judge::input::{Role, SentinelWord, WakeUps};
+use lockwatch_judge::input::{Announcer, Role, WakeUps};
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::snapshot::{NodeView, RedisView};
+use lockwatch_judge::snapshot::{NodeView, StoreView};
 use serde::Serialize;
 
 use super::part::{
@@ -71,7 +71,7 @@ struct SentinelJson<'a> {
     unknown: Option<UnknownJson>,
 }
 
-pub(super) fn redis_json(view: &RedisView) -> RedisJson<'_> {
+pub(super) fn redis_json(view: &StoreView) -> RedisJson<'_> {
     let totals = &view.totals;
     let mut errors = counts(Unknown::ALL.map(Unknown::name), totals.errors);
     errors.retain(|error| error.count > 0);
@@ -84,8 +84,8 @@ pub(super) fn redis_json(view: &RedisView) -> RedisJson<'_> {
         blind_seconds: seconds(view.blind_ms),
         masters: view.masters,
         nodes: view.nodes.iter().map(node_json).collect(),
-        sentinels: view.sentinels.iter().map(sentinel_json).collect(),
-        uncovered_slots: view.uncovered_slots,
+        sentinels: view.announcers.iter().map(sentinel_json).collect(),
+        uncovered_slots: view.uncovered,
         reconnects: totals.reconnects,
         skipped_ticks: totals.skipped_ticks,
         generation_changes: totals.generation_changes,
@@ -121,7 +121,7 @@ fn wake_ups_json(wake_ups: WakeUps) -> WakeUpsJson {
     }
 }
 
-fn sentinel_json(word: &SentinelWord) -> SentinelJson<'_> {
+fn sentinel_json(word: &Announcer) -> SentinelJson<'_> {
     let (master, unknown) = match &word.master {
         Some(Ok(master)) => (Some(escape(master.as_bytes())), None),
         Some(Err(why)) => (None, Some(unknown_json(*why))),

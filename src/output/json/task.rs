@@ -227,7 +227,7 @@ pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> T
     let spec = &view.spec;
     TaskJson {
         name: &spec.name,
-        redis: &view.redis,
+        redis: &view.store,
         labels: spec.labels.iter().map(|(name, value)| LabelJson { name, value }).collect(),
         verdict: view.verdict.name(),
         rule: view.rule.name(),
@@ -311,8 +311,8 @@ fn switch_json(switch: &SwitchView) -> SwitchJson<'_> {
 
 fn lock_json(view: &TaskView) -> LockJson<'_> {
     LockJson {
-        key: escape(&view.spec.lock.key),
-        scheme: view.spec.lock.scheme.name(),
+        key: escape(&view.spec.lock().key),
+        scheme: view.spec.lock().scheme.name(),
         held: view.held,
         fact: view.lock_fact.name(),
         unknown: view.unknown.map(unknown_json),

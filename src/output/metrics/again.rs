@@ -108,7 +108,7 @@ impl Content {
     /// others stand.
     fn in_common(&self, published: &Published) -> Option<Vec<Same>> {
         let (now, then) = (&published.snapshot, &self.published.snapshot);
-        if (now.redises.len(), now.tasks.len()) != (then.redises.len(), then.tasks.len()) {
+        if (now.stores.len(), now.tasks.len()) != (then.stores.len(), then.tasks.len()) {
             return None;
         }
         now.tasks.iter().zip(&then.tasks).map(|(now, then)| Same::of(now, then)).collect()
@@ -148,7 +148,7 @@ impl Same {
         };
         if Arc::ptr_eq(now, then) {
             Some(Same::Everything)
-        } else if now.spec.name != then.spec.name || now.redis != then.redis {
+        } else if now.spec.name != then.spec.name || now.store != then.store {
             None
         } else if Arc::ptr_eq(&now.spec, &then.spec) && has_same_holders {
             Some(Same::Names)

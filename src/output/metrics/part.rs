@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use lockwatch_judge::snapshot::{RedisView, TaskView};
+use lockwatch_judge::snapshot::{StoreView, TaskView};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{
@@ -85,7 +85,7 @@ impl Page {
         tasks: Arc<Bases>,
     ) -> Result<Page, fmt::Error> {
         let redises = bases(&published, each_redis)?;
-        let counts = (published.snapshot.redises.len(), published.snapshot.tasks.len());
+        let counts = (published.snapshot.stores.len(), published.snapshot.tasks.len());
         let parts = metrics.metrics().flat_map(|it| parts(it, counts)).collect();
         let content = Content { published, metrics, agent, asked, redises, tasks };
         Ok(Page { content: Arc::new(content), parts, written: Arc::default() })
@@ -223,8 +223,8 @@ impl Content {
     fn redises_at(
         &self,
         positions: &Range<usize>,
-    ) -> impl Iterator<Item = Labelled<'_, RedisView>> {
-        let (all, bases) = (&self.published.snapshot.redises, &self.redises);
+    ) -> impl Iterator<Item = Labelled<'_, StoreView>> {
+        let (all, bases) = (&self.published.snapshot.stores, &self.redises);
         let present = positions.start..positions.end.min(all.len());
         present.filter_map(|at| Some(Labelled { labels: bases.get(at)?, of: &**all.get(at)? }))
     }
@@ -311,7 +311,7 @@ fn each_redis(
 ) -> fmt::Result {
     published
         .snapshot
-        .redises
+        .stores
         .iter()
         .try_for_each(|redis| encode(&[("redis", escaped(&redis.spec.name))]))
 }
@@ -322,7 +322,7 @@ fn each_task(
 ) -> fmt::Result {
     let mut tasks = published.snapshot.tasks.iter();
     tasks.try_for_each(|task| {
-        encode(&[("task", escaped(&task.spec.name)), ("redis", escaped(&task.redis))])
+        encode(&[("task", escaped(&task.spec.name)), ("redis", escaped(&task.store))])
     })
 }
 

@@ -7,8 +7,8 @@ use lockwatch_judge::histogram::Histogram;
 use lockwatch_judge::input::{Role, WakeUpState};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::{
-    HANDOVER_BOUNDS_MS, HoldView, NodeView, OUTAGE_BOUNDS_MS, RENEWAL_LATENCY_BOUNDS_MS, RedisView,
-    SAMPLE_BOUNDS_MS, TaskView,
+    HANDOVER_BOUNDS_MS, HoldView, NodeView, OUTAGE_BOUNDS_MS, RENEWAL_LATENCY_BOUNDS_MS,
+    SAMPLE_BOUNDS_MS, StoreView, TaskView,
 };
 use lockwatch_judge::time::ServerTime;
 use lockwatch_judge::verdict::{Verdict, Wanted};
@@ -33,7 +33,7 @@ pub(super) enum Source {
     /// The agent's: no labels.
     Agent(Reading<Agent>),
     /// A redis's: `redis`.
-    Redis(Reading<RedisView>),
+    Redis(Reading<StoreView>),
     /// A task's: `task`, `redis`.
     Task(Reading<TaskView>),
 }
@@ -106,7 +106,7 @@ const fn agent(
 const fn redis(
     name: &'static str,
     help: &'static str,
-    get: fn(&RedisView) -> Option<Number>,
+    get: fn(&StoreView) -> Option<Number>,
 ) -> Metric {
     Metric { name, help, source: Source::Redis(Reading::Gauge(get)) }
 }
@@ -114,7 +114,7 @@ const fn redis(
 const fn redis_total(
     name: &'static str,
     help: &'static str,
-    get: fn(&RedisView) -> Option<Number>,
+    get: fn(&StoreView) -> Option<Number>,
 ) -> Metric {
     Metric { name, help, source: Source::Redis(Reading::Counter(get)) }
 }
@@ -181,12 +181,12 @@ fn reentries(hold: &HoldView) -> Option<Number> {
 }
 
 /// A gauge of each server of a redis.
-const fn nodes(name: &'static str, help: &'static str, each: Each<RedisView>) -> Metric {
+const fn nodes(name: &'static str, help: &'static str, each: Each<StoreView>) -> Metric {
     Metric { name, help, source: Source::Redis(Reading::Gauges(&["address"], each)) }
 }
 
 /// Hands out a figure of each server that has it.
-fn each_node(redis: &RedisView, emit: &mut Emit<'_>, of: fn(&NodeView) -> Option<Number>) {
+fn each_node(redis: &StoreView, emit: &mut Emit<'_>, of: fn(&NodeView) -> Option<Number>) {
     for node in &redis.nodes {
         if let Some(number) = of(node) {
             emit(&[("address", &escape(node.address.as_bytes()))], number);
@@ -195,18 +195,18 @@ fn each_node(redis: &RedisView, emit: &mut Emit<'_>, of: fn(&NodeView) -> Option
 }
 
 /// One figure for all servers that decide, whatever their order.
-fn generation(redis: &RedisView) -> Option<Number> {
+fn generation(redis: &StoreView) -> Option<Number> {
     let fingerprints = redis.generations.iter().map(|generation| fingerprint(generation));
     fingerprints.reduce(|a, b| a ^ b).map(Count)
 }
 
-fn is(redis: &RedisView, kind: RedisKind) -> bool {
+fn is(redis: &StoreView, kind: RedisKind) -> bool {
     RedisKind::of(&redis.spec) == Some(kind)
 }
 
 /// Sentinels that name the master that most of them name.
-fn agreeing(redis: &RedisView) -> Option<Number> {
-    let words = || redis.sentinels.iter().filter_map(|word| word.master.as_ref()?.as_ref().ok());
+fn agreeing(redis: &StoreView) -> Option<Number> {
+    let words = || redis.announcers.iter().filter_map(|word| word.master.as_ref()?.as_ref().ok());
     let votes = |master: &Arc<str>| words().filter(|other| *other == master).count();
     is(redis, RedisKind::Sentinel).then(|| Count(words().map(votes).max().unwrap_or(0) as u64))
 }
@@ -256,7 +256,7 @@ pub static TABLE: &[Metric] = &[
     redis("lockwatch_redis_sentinels_agreeing", "Configured Sentinels that name one and the same \
         master; only with Sentinel.", agreeing),
     redis("lockwatch_redis_uncovered_slots", "Slots that no master of the cluster serves; only of \
-        a cluster.", |r| is(r, RedisKind::Cluster).then(|| Count(u64::from(r.uncovered_slots)))),
+        a cluster.", |r| is(r, RedisKind::Cluster).then(|| Count(u64::from(r.uncovered)))),
     nodes("lockwatch_redis_clock_offset_seconds", "The server's clock minus the \
         agent's.", |r, emit| each_node(r, emit, |n| n.clock_offset_ms.map(SignedMs))),
     nodes("lockwatch_redis_role_verified", "1 if the server itself said what role it has, 0 if \

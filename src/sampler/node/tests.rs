@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use lockwatch_judge::input::{Input, Sample};
-use lockwatch_judge::spec::{LockSpec, RedisIndex, SchemeKind};
+use lockwatch_judge::spec::{LockSpec, SchemeKind, StoreIndex};
 use lockwatch_judge::time::AgentWall;
 use lockwatch_watch::redis::accept::RoleCheck;
 use lockwatch_watch::redis::read::{Scope, TaskRead};
@@ -28,7 +28,7 @@ const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: false,
 fn tasks(numbers: Range<usize>) -> Tasks {
     let task = |number: usize| {
         let lock = LockSpec::new(format!("lock-{number}").as_bytes(), SchemeKind::String);
-        let spec = TaskSpec::new(&format!("task-{number}"), RedisIndex(0), lock);
+        let spec = TaskSpec::new(&format!("task-{number}"), StoreIndex(0), lock);
         (TaskIndex(u32::try_from(number).unwrap()), Arc::new(spec))
     };
     Arc::new(numbers.map(task).collect())
@@ -71,7 +71,7 @@ fn out() -> (Out, mpsc::Receiver<Input>) {
     (
         Out {
             epoch: 0,
-            redis: RedisIndex(0),
+            redis: StoreIndex(0),
             inputs,
             clock: Clock::start(),
             traces: Traces::default(),

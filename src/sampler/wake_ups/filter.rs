@@ -59,13 +59,13 @@ mod tests {
 
     use super::*;
     use lockwatch_judge::spec::{
-        Codec, LockSpec, RedisIndex, SchemeKind, TaskSpec, WantedSource, WantedSpec,
+        Codec, LockSpec, SchemeKind, StoreIndex, TaskSpec, WantedSource, WantedSpec,
     };
 
     fn tasks(keys: &[(&[u8], Option<&[u8]>)]) -> Tasks {
         let task = |(index, (lock, users)): (u32, &(&[u8], Option<&[u8]>))| {
             let lock = LockSpec::new(lock, SchemeKind::String);
-            let mut spec = TaskSpec::new(&format!("t{index}"), RedisIndex(0), lock);
+            let mut spec = TaskSpec::new(&format!("t{index}"), StoreIndex(0), lock);
             let wanted = |key: &[u8]| WantedSpec {
                 source: WantedSource::Hash(key.to_vec()),
                 codec: Codec::Raw,

@@ -113,14 +113,14 @@ impl Contents {
 mod tests {
     use super::*;
     use lockwatch_judge::spec::{
-        Codec, LockSpec, RedisIndex, SchemeKind, TaskSpec, WantedSource, WantedSpec,
+        Codec, LockSpec, SchemeKind, StoreIndex, TaskSpec, WantedSource, WantedSpec,
     };
 
     /// A filter for so many tasks with the locks `lock:0`, …, all switched by the same key.
     fn filter(count: u32) -> Arc<Filter> {
         let task = |number: u32| {
             let lock = LockSpec::new(format!("lock:{number}").as_bytes(), SchemeKind::String);
-            let mut spec = TaskSpec::new(&format!("t{number}"), RedisIndex(0), lock);
+            let mut spec = TaskSpec::new(&format!("t{number}"), StoreIndex(0), lock);
             spec.wanted = Some(WantedSpec {
                 source: WantedSource::Hash(b"users".to_vec()),
                 codec: Codec::Raw,

@@ -280,6 +280,6 @@ fn remedy(why: Unknown) -> &'static str {
             "wake-ups need Redis 6.0 or later and no proxy that refuses RESP3; else set \
              `wake_ups: false` for this redis"
         }
-        other => other.remedy(),
+        other => lockwatch_watch::redis::remedy(other),
     }
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSpec, RedisIndex, SchemeKind, TaskSpec, WantedSource,
+    ClaimsSpec, Codec, LockSpec, ProgressSpec, SchemeKind, StoreIndex, TaskSpec, WantedSource,
     WantedSpec,
 };
 use lockwatch_watch::redis::accept::{Caps, RoleCheck};
@@ -35,7 +35,7 @@ fn spec(scheme: SchemeKind, source: WantedSource, progress: ProgressSource) -> T
         claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 1 }),
         hosts: Some(b"hosts".to_vec()),
         paused_until: Some(b"pause".to_vec()),
-        ..TaskSpec::new("outbound", RedisIndex(0), lock)
+        ..TaskSpec::new("outbound", StoreIndex(0), lock)
     }
 }
 
@@ -150,7 +150,7 @@ fn no_command_and_no_reply_shows_what_could_release_a_lock() {
                 // Text of users in switches, pauses and host names is shown, even if an instance
                 // uses another lock's token as its name.
                 let own_text = matches!(kind, Kind::Text | Kind::Texts | Kind::Hosts);
-                let instance = kind == Kind::Claims && spec.lock.scheme == SchemeKind::Redisson;
+                let instance = kind == Kind::Claims && spec.lock().scheme == SchemeKind::Redisson;
                 assert!(own_text || !text.contains(THREAD), "{command:?} {reply:?}: {text}");
                 assert!(
                     own_text || instance || !text.contains(TOKEN),

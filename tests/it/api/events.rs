@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lockwatch::http::Limits;
 use lockwatch_judge::event::{Event, EventKind, Subject};
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::spec::RedisIndex;
+use lockwatch_judge::spec::StoreIndex;
 use lockwatch_judge::time::{Mono, ServerTime};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -29,7 +29,7 @@ impl Server {
     }
 
     fn happens_to_redis(&self, redis: &str, kind: EventKind) {
-        self.keep(Subject::Redis(RedisIndex(0), redis.into()), kind);
+        self.keep(Subject::Store(StoreIndex(0), redis.into()), kind);
     }
 
     fn keep(&self, subject: Subject, kind: EventKind) {
@@ -91,7 +91,7 @@ async fn an_event_is_told_in_the_words_of_the_log() {
         json!({"events": [], "next": server.id(0), "newest": server.id(0), "oldest": null, "gap": false})
     );
     server.happens("in/bound", EventKind::Acquired { holders: vec![holder(b"3f2b\n9c1e")] });
-    server.happens_to_redis("main", EventKind::RedisDown { why: Unknown::Auth, decides: true });
+    server.happens_to_redis("main", EventKind::StoreDown { why: Unknown::Auth, decides: true });
     server.happens("in/bound", EventKind::GapEnded { gap_ms: 1_500 });
     let list = server.list("").await;
     let acquired = json!({
@@ -108,7 +108,7 @@ async fn an_event_is_told_in_the_words_of_the_log() {
     );
     assert_eq!(
         (&down["reason"], &down["remedy"]),
-        (&json!("auth"), &json!(Unknown::Auth.remedy()))
+        (&json!("auth"), &json!(lockwatch_watch::redis::remedy(Unknown::Auth)))
     );
     assert_eq!(list["events"][2]["seconds"], 1.5);
     let ends =
@@ -121,7 +121,7 @@ async fn filters_choose_events() {
     let server = start(two_tasks()).await;
     server.happens("outbound", EventKind::GapBegan);
     server.happens("in/bound", EventKind::Shortened { by_ms: 5 });
-    server.happens_to_redis("main", EventKind::RedisDown { why: Unknown::Auth, decides: true });
+    server.happens_to_redis("main", EventKind::StoreDown { why: Unknown::Auth, decides: true });
     server.happens("outbound", EventKind::Outage { outage_ms: 5 });
     server.happens("gone", EventKind::GapBegan);
     let cases: [(String, &[u64]); 16] = [

@@ -69,9 +69,9 @@ fn name(bytes: &[u8]) -> String {
 fn hostile_task(bytes: &[u8]) -> TaskView {
     let mut view = full_task(&name(bytes));
     let spec = Arc::make_mut(&mut view.spec);
-    spec.lock.key = bytes.into();
+    spec.lock_mut().key = bytes.into();
     spec.labels = vec![("team".into(), name(bytes).into())];
-    view.redis = name(bytes).into();
+    view.store = name(bytes).into();
     view.node = Some(name(bytes).into());
     view.lock_mut().hold = Some(hold(vec![(holder(bytes), Some(bytes.to_vec()))]));
     view.switches =

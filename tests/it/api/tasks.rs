@@ -23,7 +23,7 @@ fn with_team(mut view: TaskView, team: &str) -> TaskView {
 /// Four tasks of two Redis servers and two teams.
 fn some() -> Arc<Published> {
     let mut inbound = with_team(stopped_task("inbound"), "shop, returns");
-    inbound.redis = "spare".into();
+    inbound.store = "spare".into();
     let mut night = with_team(full_task("Night & day"), "");
     (night.verdict, night.rule) = (Verdict::Down, Rule::GapOverGrace);
     (night.held, night.lock_mut().hold, night.lock_fact) = (Some(false), None, LockFact::Free);

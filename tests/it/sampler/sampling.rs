@@ -12,7 +12,7 @@ use lockwatch::trace::Traces;
 use lockwatch_judge::input::{Input, NodeNewsKind, Outcome, Sample};
 use lockwatch_judge::reading::{LockReading, Unknown};
 use lockwatch_judge::spec::{
-    Codec, LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec,
+    Codec, LockSpec, SchemeKind, StoreIndex, TaskIndex, TaskSpec, WantedSource, WantedSpec,
 };
 use lockwatch_judge::time::Mono;
 use lockwatch_watch::redis::schedule::BATCH_TASKS;
@@ -32,7 +32,7 @@ fn task(number: u32) -> (TaskIndex, Arc<TaskSpec>) {
     let key = format!("lock:{number}").into_bytes();
     let spec = TaskSpec::new(
         &format!("task {number}"),
-        RedisIndex(0),
+        StoreIndex(0),
         LockSpec::new(&key, SchemeKind::String),
     );
     (TaskIndex(number), Arc::new(spec))
@@ -52,7 +52,7 @@ impl Bench {
     }
 
     fn start_with(config: RedisConfig, tasks: Vec<(TaskIndex, Arc<TaskSpec>)>) -> Bench {
-        let assignment = Assignment { epoch: 1, redis: RedisIndex(0), config, tasks };
+        let assignment = Assignment { epoch: 1, redis: StoreIndex(0), config, tasks };
         let (assignments, receiver) = watch::channel(Arc::new(assignment));
         let (sender, inputs) = mpsc::channel(256);
         let clock = Clock::start();
@@ -393,7 +393,7 @@ async fn a_new_assignment_keeps_the_connection_if_it_can() {
         let tasks = (0..tasks).map(task).collect();
         bench.assignments.send_replace(Arc::new(Assignment {
             epoch,
-            redis: RedisIndex(0),
+            redis: StoreIndex(0),
             config,
             tasks,
         }));

@@ -242,10 +242,8 @@ impl Info {
             refuses_writes: info_number(replication, "min_slaves_good_slaves") == Some(0),
             replicas: replicas(replication),
             generation: Generation {
-                run_id: info_field(server, "run_id").unwrap_or_default().to_vec(),
-                replication_id: info_field(replication, "master_replid")
-                    .unwrap_or_default()
-                    .to_vec(),
+                process: info_field(server, "run_id").unwrap_or_default().to_vec(),
+                history: info_field(replication, "master_replid").unwrap_or_default().to_vec(),
                 forked_from: forked_from(replication),
                 flushes,
                 evictions: info_number(stats, "evicted_keys").unwrap_or(0),
@@ -260,7 +258,7 @@ impl Info {
 fn forked_from(replication: &[u8]) -> Option<Fork> {
     let offset = info_number(replication, "second_repl_offset")?;
     let replication_id = info_field(replication, "master_replid2")?.to_vec();
-    Some(Fork { replication_id, offset })
+    Some(Fork { history: replication_id, offset })
 }
 
 /// Replicas that are in sync or nearly so: `slave0:ip=10.0.0.6,port=6379,state=online,…`.
@@ -383,7 +381,7 @@ mod tests {
             (generation.flushes, generation.evictions, generation.started_empty),
             (3, 3, Some(true))
         );
-        assert_eq!(generation.run_id, b"abc");
+        assert_eq!(generation.process, b"abc");
     }
 
     /// A swapped database has other keys. For its readers that is a flush.
@@ -487,7 +485,7 @@ mod tests {
 
         let history = "master_replid:r2\r\nmaster_replid2:r1\r\nmaster_repl_offset:900\r\n\
             second_repl_offset:501\r\n";
-        let fork = Fork { replication_id: b"r1".to_vec(), offset: 501 };
+        let fork = Fork { history: b"r1".to_vec(), offset: 501 };
         assert_eq!(told(&master, history).generation.unwrap().forked_from, Some(fork));
         let never = "master_replid:r2\r\nmaster_replid2:0000\r\nsecond_repl_offset:-1\r\n";
         assert_eq!(told(&master, never).generation.unwrap().forked_from, None);

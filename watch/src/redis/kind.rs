@@ -1,7 +1,7 @@
 //! How the servers of a Redis are organised, and what that means to whoever judges.
 
 use lockwatch_judge::named;
-use lockwatch_judge::spec::{Authority, RedisSpec};
+use lockwatch_judge::spec::{Authority, StoreSpec};
 
 named! {
     /// How the servers of one redis are organised, and what determines the deciding one.
@@ -31,12 +31,12 @@ impl RedisKind {
     }
 
     /// A redis of this kind with default settings.
-    pub fn store(self, name: &str, addresses: &[&str]) -> RedisSpec {
-        RedisSpec { kind: self.name().into(), ..RedisSpec::new(name, self.authority(), addresses) }
+    pub fn store(self, name: &str, addresses: &[&str]) -> StoreSpec {
+        StoreSpec { kind: self.name().into(), ..StoreSpec::new(name, self.authority(), addresses) }
     }
 
     /// The kind of a redis.
-    pub fn of(store: &RedisSpec) -> Option<RedisKind> {
+    pub fn of(store: &StoreSpec) -> Option<RedisKind> {
         RedisKind::ALL.into_iter().find(|kind| kind.name() == &*store.kind)
     }
 }

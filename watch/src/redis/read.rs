@@ -195,11 +195,11 @@ impl TaskRead {
 
     fn main_commands(&self, out: &mut Vec<Command>) {
         let spec = &*self.spec;
-        let (scheme, scope) = (scheme::of(spec.lock.scheme), self.scope);
+        let (scheme, scope) = (scheme::of(spec.lock().scheme), self.scope);
         if scope.lock {
             self.deadline_commands(out);
             if !self.is_glance() {
-                out.push(scheme.value(&spec.lock.key));
+                out.push(scheme.value(&spec.lock().key));
                 self.deadline_commands(out);
             }
         }
@@ -265,7 +265,7 @@ impl TaskRead {
         replies: &mut Replies<'_>,
     ) -> (TaskReading, Option<&'static str>) {
         let (spec, scope) = (&*self.spec, self.scope);
-        let scheme = scheme::of(spec.lock.scheme);
+        let scheme = scheme::of(spec.lock().scheme);
         let mut length_of = None;
         let beside = Beside {
             switches: match &spec.wanted {
@@ -302,19 +302,19 @@ impl TaskRead {
     }
 
     fn extras(&self) -> Vec<Command> {
-        scheme::of(self.spec.lock.scheme).extras(&self.spec.lock.key, self.caps.sharded)
+        scheme::of(self.spec.lock().scheme).extras(&self.spec.lock().key, self.caps.sharded)
     }
 
     fn take_bracket(&self, replies: &mut Replies<'_>) -> Bracket {
         let before = self.take_expiry(replies);
         let value = replies.next();
         let after = self.take_expiry(replies);
-        bracket(before, value, after, scheme::of(self.spec.lock.scheme))
+        bracket(before, value, after, scheme::of(self.spec.lock().scheme))
     }
 
     fn detail_commands(&self, details: &Details, out: &mut Vec<Command>) {
         out.extend(
-            scheme::of(self.spec.lock.scheme).liveness(&self.spec.lock.key, &details.readers),
+            scheme::of(self.spec.lock().scheme).liveness(&self.spec.lock().key, &details.readers),
         );
         if let (Some(command), Some(ProgressSource::Length(key))) =
             (details.length_of, self.progress_source())
@@ -331,8 +331,8 @@ impl TaskRead {
         let (mut reading, length_of) = self.decode_beside(lock, replies);
         reading.extras = details.extras;
         reading.beside.hosts.clone_from(&details.hosts);
-        let scheme = scheme::of(self.spec.lock.scheme);
-        let asked = scheme.liveness(&self.spec.lock.key, &details.readers).len();
+        let scheme = scheme::of(self.spec.lock().scheme);
+        let asked = scheme.liveness(&self.spec.lock().key, &details.readers).len();
         let answers = details.readers.iter().zip(replies.take(asked));
         let dead: Vec<&Holder> = answers
             .filter(|(_, reply)| **reply == Reply::Int(0))
@@ -373,10 +373,10 @@ impl TaskRead {
 
     fn deadline_commands(&self, out: &mut Vec<Command>) {
         if self.caps.pexpiretime {
-            out.push(command!("PEXPIRETIME", self.spec.lock.key));
+            out.push(command!("PEXPIRETIME", self.spec.lock().key));
         } else {
             out.push(command!("TIME"));
-            out.push(command!("PTTL", self.spec.lock.key));
+            out.push(command!("PTTL", self.spec.lock().key));
         }
     }
 

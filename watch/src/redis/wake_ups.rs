@@ -46,7 +46,7 @@ pub fn watched_keys(task: &TaskSpec) -> impl Iterator<Item = &Key> {
         Some(WantedSource::Keys(several)) => several,
         Some(WantedSource::Always | WantedSource::Never) | None => &[],
     };
-    iter::once(&task.lock.key).chain(switches).chain(&task.paused_until)
+    iter::once(&task.lock().key).chain(switches).chain(&task.paused_until)
 }
 
 #[cfg(test)]

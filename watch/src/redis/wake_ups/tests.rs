@@ -5,7 +5,7 @@ use alloc::{format, vec};
 
 use super::*;
 use lockwatch_judge::spec::{
-    Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, WantedSpec,
+    Codec, LockSpec, ProgressSource, ProgressSpec, SchemeKind, StoreIndex, WantedSpec,
 };
 use lockwatch_judge::time::Mono;
 
@@ -96,7 +96,7 @@ fn whatever_the_keys_the_server_takes_the_prefixes() {
 fn the_keys_that_matter_are_lock_switches_and_pause() {
     let watched = |task: &TaskSpec| watched_keys(task).cloned().collect::<Vec<_>>();
     let mut task =
-        TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+        TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
     task.progress =
         Some(ProgressSpec { source: ProgressSource::Key(b"progress".to_vec()), stale_after_ms: 1 });
     task.hosts = Some(b"hosts".to_vec());

@@ -1,0 +1,91 @@
+//! What an operator can do about a value that is unknown.
+
+use lockwatch_judge::reading::Unknown;
+
+/// What an operator can do about it, in one sentence.
+pub fn remedy(why: Unknown) -> &'static str {
+    match why {
+        Unknown::NotReadYet => "Wait for the first sweep.",
+        Unknown::Dns => "Check the host name in the store block and the resolver.",
+        Unknown::Connect => {
+            "Check that Redis runs at the configured address and that a firewall lets the \
+             agent through."
+        }
+        Unknown::Closed => {
+            "Redis or something between closed the connection: look at Redis' log and at \
+             client limits."
+        }
+        Unknown::Timeout => {
+            "Redis did not answer in time: is it stopped, paused or overloaded? `timeout` \
+             sets how long to wait."
+        }
+        Unknown::Late => "The agent was paused or starved: give it CPU time, or raise `timeout`.",
+        Unknown::Auth => {
+            "Set `username` and `password_file` (or `password_env`) to a user that this \
+             server knows; each server needs the line of \
+             `lockwatch acl`, for users are not replicated."
+        }
+        Unknown::NoPermission => {
+            "Give the user the ACL line that `lockwatch acl` prints for this configuration."
+        }
+        Unknown::Loading => "Redis is loading its data; wait for it.",
+        Unknown::Busy => "A script blocks Redis: `SCRIPT KILL` stops one that has not written.",
+        Unknown::NotMaster => {
+            "This server is a replica, which may lie about expired locks: configure the \
+             master's address, or all \
+             servers with `nodes`, `sentinel` or `cluster`."
+        }
+        Unknown::Quorum => {
+            "Less than half of the configured Sentinels answer and agree: look which of them \
+             are up and what each \
+             names as master."
+        }
+        Unknown::NoMaster => {
+            "None of the servers says that it is master: promote one, or wait for the failover."
+        }
+        Unknown::TwoMasters => {
+            "Two servers take writes and contradict each other: make the wrong one a replica \
+             (`REPLICAOF`)."
+        }
+        Unknown::Moved => {
+            "The cluster is moving this slot; wait for it, or look at `CLUSTER SHARDS`."
+        }
+        Unknown::ClusterDown => {
+            "No master of the cluster serves this key's slot: look at `CLUSTER INFO`."
+        }
+        Unknown::ForeignAddress => {
+            "Add the announced address to `allow_peers`, or translate it with `announce_map`."
+        }
+        Unknown::ClockStep => {
+            "Wait for the next sweep; and let the servers' clocks be kept by NTP, without \
+             steps."
+        }
+        Unknown::RoleRefused => {
+            "Allow `ROLE` or `INFO` (see `lockwatch acl`), or set `assume_master: true` if a \
+             proxy forbids both."
+        }
+        Unknown::MaxClients => {
+            "Redis has too many clients: raise `maxclients` or find who leaks connections."
+        }
+        Unknown::WrongType => {
+            "The key holds another type than the configuration says: correct the key, or what \
+             it is read as (`scheme`, `hash`, `set`, …)."
+        }
+        Unknown::Layout => {
+            "The key does not look like a lock of this scheme: correct the key or the scheme."
+        }
+        Unknown::TooLarge => {
+            "The key has more entries than a lock or a switch list can have: correct the key."
+        }
+        Unknown::Protocol => {
+            "The answer is not what Redis answers: is this address really a Redis server?"
+        }
+        Unknown::ServerError => {
+            "The agent's log names the command, and `lockwatch explain` shows most answers."
+        }
+        Unknown::Stale => {
+            "The agent fell behind: look at `lockwatch_redis_skipped_ticks_total` and at its \
+             CPU."
+        }
+    }
+}
