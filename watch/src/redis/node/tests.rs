@@ -382,7 +382,7 @@ fn a_connection_that_is_used_rarely_is_kept_alive() {
 #[test]
 fn a_command_that_is_answered_with_an_error_is_named() {
     let Flying { question, .. } = flying(What::Pulse, &tasks(0..1));
-    let names = ["TIME", "PEXPIRETIME", "GETRANGE", "TIME", "ROLE", "ECHO"];
+    let names = ["TIME", "PEXPIRETIME", "GETRANGE", "PEXPIRETIME", "TIME", "ROLE", "ECHO"];
     for (position, name) in names.into_iter().enumerate() {
         let command = question.command(position).unwrap();
         assert_eq!(command.args[0], name.as_bytes(), "{position}");
