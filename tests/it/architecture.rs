@@ -335,7 +335,9 @@ fn what_decides_depends_on_nothing() {
     assert!(!serde.contains("\"std\""), "{serde}");
     let watch = fs::read_to_string(root.join("watch/Cargo.toml")).expect("watch's manifest");
     let named: Vec<&str> = section(&watch, "dependencies");
-    assert_eq!(named, ["lockwatch-judge = { path = \"../judge\" }"], "what `watch` depends on");
+    let [ipnet, judge] = named.as_slice() else { panic!("watch names dependencies: {named:?}") };
+    assert!(ipnet.starts_with("ipnet = ") && ipnet.contains("default-features = false"), "{ipnet}");
+    assert_eq!(*judge, "lockwatch-judge = { path = \"../judge\" }");
     let mut files = Vec::new();
     for room in ["judge/src", "watch/src"] {
         let library = fs::read_to_string(root.join(room).join("lib.rs")).expect("a crate's root");

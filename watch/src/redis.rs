@@ -37,6 +37,7 @@ pub mod watcher;
 pub use kind::RedisKind;
 pub use pace::LONGEST_MS as LONGEST_PAUSE_MS;
 pub use remedy::remedy;
+pub use schedule::TOO_LARGE_AGAIN_MS;
 pub use tracking::{
     CHANNEL as WAKE_UPS_CHANNEL, greeted as wake_ups_greeted, greeting as wake_ups_greeting,
 };

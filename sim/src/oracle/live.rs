@@ -3,9 +3,7 @@
 
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::time::Mono;
-use lockwatch_watch::redis::LONGEST_PAUSE_MS;
-use lockwatch_watch::redis::RedisKind;
-use lockwatch_watch::redis::schedule::TOO_LARGE_AGAIN_MS;
+use lockwatch_watch::redis::{LONGEST_PAUSE_MS, RedisKind, TOO_LARGE_AGAIN_MS};
 
 use super::Oracle;
 use crate::agent::MONO_MS;
