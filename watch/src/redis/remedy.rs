@@ -6,7 +6,7 @@ use lockwatch_judge::reading::Unknown;
 pub fn remedy(why: Unknown) -> &'static str {
     match why {
         Unknown::NotReadYet => "Wait for the first sweep.",
-        Unknown::Dns => "Check the host name in the store block and the resolver.",
+        Unknown::Dns => "Check the host name in the redis block and the resolver.",
         Unknown::Connect => {
             "Check that Redis runs at the configured address and that a firewall lets the \
              agent through."
