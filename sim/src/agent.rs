@@ -30,6 +30,9 @@ use crate::world::World;
 /// The agent's monotonic clock when the world begins.
 pub(crate) const MONO_MS: u64 = 7_000_000;
 
+/// How long after another layout was told its effects may come, in milliseconds.
+const LAID_OUT_MS: u64 = 10_000;
+
 /// The agent's monotonic clock at a true instant.
 pub(crate) fn mono(now: u64) -> Mono {
     Mono(MONO_MS + now)
@@ -81,6 +84,8 @@ pub(crate) struct Out {
     open: BTreeMap<(usize, usize), Vec<PartTruth>>,
     /// When the instants at which tasks are read last changed.
     pub(crate) rhythm_at: Mono,
+    /// When a server last told another layout of the cluster.
+    laid_out_at: Mono,
     /// Batches of several slots since the last query.
     pub(crate) joined: u64,
 }
@@ -191,6 +196,7 @@ impl Agent {
                 current: None,
                 open: BTreeMap::new(),
                 rhythm_at: now,
+                laid_out_at: Mono(0),
                 joined: 0,
             },
             watcher: Watcher::new(assignment, Now { mono: now, wall }, seed),
@@ -246,7 +252,11 @@ impl Agent {
             }
             driver::Event::Dialled(_) => return,
             driver::Event::Replied { replies, .. } => {
+                // Servers learn of another layout one after the other, and most of them decide.
                 if wire.is_of_another_layout(replies) {
+                    self.out.laid_out_at = self.out.now;
+                }
+                if self.out.now.since_ms(self.out.laid_out_at) < LAID_OUT_MS {
                     self.out.rhythm_at = self.out.now;
                 }
                 let replies = std::mem::take(replies);

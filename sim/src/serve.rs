@@ -474,7 +474,9 @@ fn answer(request: Request, world: &mut World) -> (usize, BatchTruth) {
     }
     let number = Some(request.number);
     let mut replies = request.replies.clone();
-    let too_large = replies.iter().any(is_too_large);
+    // Where replies are lost, nobody can tell whose was too large.
+    let is_large = replies.iter().any(is_too_large);
+    let (too_large, is_torn) = (is_large && !world.links[agent][server].drops, is_torn || is_large);
     let large = || Failure::new(Unknown::TooLarge, "simulated");
     let event = if let Some(sent) = request.greeting {
         let ended = (is_torn || !whole).then(|| Failure::new(Unknown::Closed, "simulated"));

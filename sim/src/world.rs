@@ -148,8 +148,8 @@ pub(crate) struct Task {
     pub(crate) odd: Option<u64>,
     /// When the key last contained malformed data.
     pub(crate) odd_at: u64,
-    /// When the key was last larger than an agent reads.
-    pub(crate) huge_at: Option<u64>,
+    /// The key has been larger than an agent reads.
+    pub(crate) was_huge: bool,
     pub(crate) contends_at: Option<u64>,
     /// Each instance's claims.
     pub(crate) claims: BTreeMap<Vec<u8>, Claiming>,

@@ -35,7 +35,8 @@ impl Oracle {
         // only a long calm counts.
         let quiet = if world.servers.len() > world.plan.masters { 20_000 } else { 0 };
         // What was larger than an agent reads is asked for again only after a while.
-        let small = world.tasks[task].huge_at.map_or(0, |at| at + TOO_LARGE_AGAIN_MS);
+        let real = &world.tasks[task];
+        let small = if real.was_huge { real.odd_at + TOO_LARGE_AGAIN_MS } else { 0 };
         if self.kind == RedisKind::Cluster {
             let mut servers = 0..world.servers.len();
             let master = |other: usize| world.servers[other].follows.unwrap_or(other);

@@ -182,9 +182,7 @@ impl World {
             (_, true) => Value::Text(b"x".to_vec()),
             (value, false) => value,
         };
-        if value == Value::Huge {
-            self.tasks[task].huge_at = Some(now + ms);
-        }
+        self.tasks[task].was_huge |= value == Value::Huge;
         self.tasks[task].odd = Some(self.fault);
         self.cause = Cause::Odd;
         self.servers[server].put(&key, Some(Entry { value, deadline: None }), now);

@@ -69,7 +69,7 @@ impl Task {
             progress_at: 0,
             odd: None,
             odd_at: 0,
-            huge_at: None,
+            was_huge: false,
             contends_at: None,
             claims: BTreeMap::new(),
             releases: VecDeque::new(),
