@@ -11,6 +11,7 @@ use lockwatch_judge::spec::{Claimants, LibraryName, LockSpec};
 
 mod redisson;
 pub mod shape;
+mod shedlock;
 pub mod sight;
 mod string;
 mod unread;
@@ -18,7 +19,7 @@ mod unread;
 pub use string::UNNAMED;
 
 /// All libraries. `string` is last: it recognises whatever might be a token.
-pub static ALL: [&dyn Library; 2] = [&redisson::Redisson, &string::Token];
+pub static ALL: [&dyn Library; 3] = [&redisson::Redisson, &shedlock::ShedLock, &string::Token];
 
 /// The library of a lock for which none is configured.
 pub const DEFAULT: &str = "redisson";

@@ -54,7 +54,6 @@ impl Library for Token {
 
     fn recognise(&self, seen: &Seen) -> Option<Guess> {
         let rows = [
-            shedlock,
             distributed_lock,
             redbeat,
             laravel_schedule,
@@ -80,15 +79,6 @@ const fn laid(what: &'static str) -> Laid {
 
 fn lock(what: &'static str) -> Guess {
     Guess::Lock(laid(what))
-}
-
-fn shedlock(seen: &Seen) -> Option<Guess> {
-    (seen.shape()? == Shape::ShedLock).then(|| {
-        lock(
-            "ShedLock: held while a run lasts and at least for lockAtLeastFor, after which it \
-             counts as expired; a free lock is no fault of a periodic task",
-        )
-    })
 }
 
 fn distributed_lock(seen: &Seen) -> Option<Guess> {
