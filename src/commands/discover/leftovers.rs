@@ -210,12 +210,15 @@ impl Beside {
     }
 }
 
+/// A lock's library, its possible names, of which one is right, the most likely first, and what is
+/// beside it.
+type Candidate = (&'static dyn Library, Vec<Vec<u8>>, BTreeSet<Role>);
+
 /// Locks that the scan did not find although keys beside them exist, and leftovers that form a
 /// pattern.
 #[derive(Default)]
 pub(super) struct Orphans {
-    /// Possible names of the locks, of which one is right; the most likely first.
-    pub(super) candidates: Vec<(&'static dyn Library, Vec<Vec<u8>>, BTreeSet<Role>)>,
+    pub(super) candidates: Vec<Candidate>,
     pub(super) leftovers: Vec<Leftover>,
 }
 

@@ -97,7 +97,7 @@ mod tests {
     const FIXTURE: &str = include_str!("../../../tests/fixtures/shedlock.txt");
 
     fn decode(value: &str) -> Value {
-        ShedLock.decode(&Reply::Bytes(value.as_bytes().to_vec()), value != "")
+        ShedLock.decode(&Reply::Bytes(value.as_bytes().to_vec()), !value.is_empty())
     }
 
     fn held_by(host: &[u8]) -> Value {
