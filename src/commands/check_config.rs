@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
-use lockwatch_judge::spec::TaskSpec;
+use lockwatch_judge::spec::{ProgressSource, TaskSpec};
+use lockwatch_watch::redis::read::keys_beside;
 use serde_yaml::Value;
 
+use super::acl::quoted;
 use super::source::ConfigSource;
 use crate::alerts::{down_after_ms, lease_ms};
 use crate::config::{Config, Login, RedisConfig, Servers, ms, parse_yaml, read_text};
@@ -213,7 +215,57 @@ pub fn warnings(config: &Config) -> Vec<String> {
         };
         of_login(format!("redis.{}", redis.name), &redis.login).into_iter().chain(sentinels)
     };
-    config.redises.iter().flat_map(of_redis).collect()
+    let logins = config.redises.iter().flat_map(of_redis);
+    logins.chain(config.tasks.iter().flat_map(|task| literal_names(task))).collect()
+}
+
+/// Keys of a task that look like a pattern or a template. They are taken as they are.
+fn literal_names(task: &TaskSpec) -> Vec<String> {
+    let mut names = vec![task.lock().key.clone()];
+    names.extend(keys_beside(task).into_iter().map(|(key, _)| key));
+    if let Some(ProgressSource::HashField { field, .. }) =
+        task.progress.as_ref().map(|progress| &progress.source)
+    {
+        names.push(field.clone());
+    }
+    names.sort_unstable();
+    names.dedup();
+    let signs = names.iter().filter_map(|name| Some((name, template_sign(name)?)));
+    let told = signs.map(|(name, sign)| {
+        format!(
+            "tasks.{}: {} has {sign} in it, which is taken literally: neither patterns nor \
+             variables are replaced; write the name of one key",
+            escape(task.name.as_bytes()),
+            quoted(name),
+        )
+    });
+    told.collect()
+}
+
+/// The first sign of a pattern or a template in a name. A hash tag, `{…}`, is none.
+fn template_sign(name: &[u8]) -> Option<&'static str> {
+    let has = |part: &[u8]| name.windows(part.len()).any(|window| window == part);
+    let after_percent = || {
+        let pairs = name.windows(2).filter(|pair| pair.first() == Some(&b'%'));
+        let mut letters = pairs.filter_map(|pair| pair.get(1).copied());
+        letters.any(|letter| b"sdiYymdHMSjFT(".contains(&letter))
+    };
+    let is_class = || {
+        name.split(|byte| *byte == b'[')
+            .skip(1)
+            .any(|rest| matches!(rest, [_, b'-', _, b']', ..] | [b'^', ..]))
+    };
+    [
+        (has(b"*"), "a `*`"),
+        (has(b"?"), "a `?`"),
+        (is_class(), "a `[…]`"),
+        (has(b"${"), "a `${…}`"),
+        (has(b"#{"), "a `#{…}`"),
+        (has(b"{{"), "a `{{…}}`"),
+        (after_percent(), "a `%…`"),
+    ]
+    .into_iter()
+    .find_map(|(is_there, sign)| is_there.then_some(sign))
 }
 
 /// The complete output of `check-config`.
@@ -478,5 +530,37 @@ mod tests {
         let labels: Vec<(&str, &str)> =
             labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(labels, [("cluster", "a"), ("env", "prod"), ("zone", "1")]);
+    }
+
+    #[test]
+    fn a_pattern_or_a_variable_in_a_name_is_told_wherever_it_stands() {
+        let text = |key: &str| {
+            format!(
+                "redis: {{main: {{url: \"redis://a:1\"}}}}\ntasks:\n  - {{name: t, lock: {{key: \
+                 \"{{outbound}}:lock\"}}, {key}}}\n"
+            )
+        };
+        let told = |key: &str| {
+            let config = Config::parse(&text(key), Path::new("lockwatch.yml")).unwrap();
+            warnings(&config).join("\n")
+        };
+        for (key, sign) in [
+            ("wanted: {hash: \"users:*\"}", "a `*`"),
+            ("wanted: {set: \"users:?\"}", "a `?`"),
+            ("wanted: {counter: \"users:[0-9]\"}", "a `[…]`"),
+            ("wanted: {keys: [\"a\", \"b:${USER}\"]}", "a `${…}`"),
+            ("progress: {key: \"{{ task }}:run\", stale_after: 1m}", "a `{{…}}`"),
+            ("progress: {hash: \"h\", field: \"run_%s\", stale_after: 1m}", "a `%…`"),
+            ("claims: {hash: \"claims-%Y-%m\"}", "a `%…`"),
+            ("hosts: {hash: \"#{hosts}\"}", "a `#{…}`"),
+            ("paused_until: {key: \"deploy:*\"}", "a `*`"),
+        ] {
+            let told = told(key);
+            assert!(told.contains(sign) && told.contains("tasks.t"), "{key}: {told}");
+        }
+        for fine in ["wanted: {hash: \"users\"}", "paused_until: {key: \"{a}:100%\"}", "grace: 5s"]
+        {
+            assert_eq!(told(fine), "", "{fine}");
+        }
     }
 }

@@ -178,14 +178,14 @@ fn read_in_every_way(bytes: &[u8]) {
 
 #[test]
 fn the_two_lists_are_closed() {
-    for on in ["1", "true", "on", "yes", "ON", "True", "yEs"] {
+    // What comes from a pipe or a file keeps its line break.
+    for on in ["1", "true", "on", "yes", "ON", "True", "yEs", "1\n", "on\r\n", " on", "yes "] {
         assert_eq!(switch(Codec::Raw, on.as_bytes()), Switch::On, "{on}");
     }
-    for off in ["", "0", "false", "off", "no", "null", "FALSE", "Off", "NULL"] {
+    for off in ["", "0", "false", "off", "no", "null", "FALSE", "Off", "NULL", "0\n", "\n"] {
         assert_eq!(switch(Codec::Raw, off.as_bytes()), Switch::Off, "{off}");
     }
-    for neither in ["2", "-1", "00", " on", "on ", "on\n", "y", "enabled", "Ον", "\0", "\u{fffd}"]
-    {
+    for neither in ["2", "-1", "00", "o n", "on\0", "y", "enabled", "Ον", "\0", "\u{fffd}"] {
         let value = neither.as_bytes().to_vec();
         let Switch::Undecodable { value: shown, .. } = switch(Codec::Raw, &value) else {
             panic!("{neither:?}")

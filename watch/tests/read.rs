@@ -369,18 +369,41 @@ fn progress(source: ProgressSource, parts: &[Vec<Reply>]) -> ProgressReading {
     read(spec, CAPS, &rounds).beside.progress.expect("progress")
 }
 
+/// Redisson's maps write the names of their fields with the map's codec.
+#[test]
+fn a_field_of_progress_is_found_by_the_name_that_a_serializer_gives_it() {
+    let source = ProgressSource::HashField { key: b"stats".to_vec(), field: b"last_run".to_vec() };
+    let spec =
+        TaskSpec { progress: Some(ProgressSpec { source, stale_after_ms: 1 }), ..spec("redisson") };
+    let mut commands = Vec::new();
+    TaskRead::new(Arc::new(spec), CAPS, false, Scope::ALL).commands(&mut commands);
+    let asked = commands.iter().find(|command| command.args[0] == b"HMGET").expect("a field");
+    let names: Vec<&[u8]> = asked.args[2..].iter().map(Vec::as_slice).collect();
+    let jdk = b"\xac\xed\x00\x05t\x00\x08last_run";
+    assert_eq!(names, [&b"last_run"[..], b"\"last_run\"", b"\x03last_ru\xee", jdk]);
+    for place in 0..4 {
+        let mut values = vec![Reply::Nil; 4];
+        values[place] = text("7");
+        let field =
+            ProgressSource::HashField { key: b"stats".to_vec(), field: b"last_run".to_vec() };
+        let reading = progress(field, &[vec![Reply::Array(values)]]);
+        assert_eq!(reading, ProgressReading::Value(b"7".to_vec()), "{place}");
+    }
+}
+
 #[test]
 fn progress_is_whatever_bytes_change() {
     let field =
         || ProgressSource::HashField { key: b"stats".to_vec(), field: b"last_run".to_vec() };
-    assert_eq!(progress(field(), &[vec![text("7")]]), ProgressReading::Value(b"7".to_vec()));
-    assert_eq!(progress(field(), &[vec![Reply::Nil]]), ProgressReading::Absent);
+    let found = |value: Reply| vec![Reply::Array(vec![value, Reply::Nil, Reply::Nil, Reply::Nil])];
+    assert_eq!(progress(field(), &[found(text("7"))]), ProgressReading::Value(b"7".to_vec()));
+    assert_eq!(progress(field(), &[found(Reply::Nil)]), ProgressReading::Absent);
     assert_eq!(
         progress(field(), &[vec![error("WRONGTYPE")]]),
         ProgressReading::Unknown(Unknown::WrongType)
     );
     let long =
-        |last: &str| progress(field(), &[vec![text(&format!("{}{last}", "x".repeat(5_000)))]]);
+        |last: &str| progress(field(), &[found(text(&format!("{}{last}", "x".repeat(5_000))))]);
     assert_ne!(long("a"), long("b"));
     let key = |length: i64, beginning: &str| {
         progress(ProgressSource::Key(b"p".to_vec()), &[vec![Reply::Int(length), text(beginning)]])
@@ -398,7 +421,10 @@ fn progress_is_whatever_bytes_change() {
     // A status document: the change may be anywhere, and the length stays the same.
     let document = |count: u32| format!("{}{count:08}{}", "x".repeat(700), "y".repeat(700));
     let (before, after) = (document(1), document(2));
-    assert_ne!(progress(field(), &[vec![text(&before)]]), progress(field(), &[vec![text(&after)]]));
+    assert_ne!(
+        progress(field(), &[found(text(&before))]),
+        progress(field(), &[found(text(&after))])
+    );
     assert_ne!(key(1_408, &before), key(1_408, &after));
     assert_eq!(key(1_408, &before), key(1_408, &before));
     let length = |parts: &[Vec<Reply>]| progress(ProgressSource::Length(b"q".to_vec()), parts);

@@ -32,7 +32,7 @@ pub(crate) fn answer(words: &[Vec<u8>]) -> Reply {
         [b"GETRANGE", key, ..] if key.ends_with(b"lock") => text(TOKEN),
         [b"GETRANGE", key, ..] if key.ends_with(b"pause") => text("1800000100"),
         [b"GETRANGE", ..] => text("1"),
-        [b"HGET", ..] => text("7"),
+        [b"HMGET", ..] => list(vec![text("7"), Reply::Nil, Reply::Nil, Reply::Nil]),
         [b"TYPE", key] if key.ends_with(b"lock") => text("hash"),
         [b"TYPE", _] => text("list"),
         [b"HLEN", _] => Reply::Int(1),

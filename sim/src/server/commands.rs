@@ -54,17 +54,16 @@ impl Server {
                 }
                 Some(_) => wrong_type(),
             },
-            b"HGET" => match self.get(key, now).map(|entry| &entry.value) {
-                None => Reply::Nil,
-                Some(Value::Hash(fields)) => {
-                    let field = words.get(2).map(Vec::as_slice).unwrap_or_default();
-                    fields
-                        .iter()
-                        .find(|(name, _)| name == field)
-                        .map_or(Reply::Nil, |(_, value)| bytes(value))
+            b"HMGET" => {
+                let asked = words.iter().skip(2);
+                match self.get(key, now).map(|entry| &entry.value) {
+                    None => Reply::Array(asked.map(|_| Reply::Nil).collect()),
+                    Some(Value::Hash(fields)) => {
+                        Reply::Array(asked.map(|name| field(fields, name)).collect())
+                    }
+                    Some(_) => wrong_type(),
                 }
-                Some(_) => wrong_type(),
-            },
+            }
             b"GETRANGE" => match entry(self).map(|entry| entry.value) {
                 None => Reply::Bytes(Vec::new()),
                 Some(Value::Text(mut text)) => {
@@ -160,6 +159,10 @@ fn wrong_type() -> Reply {
 
 fn scanned(items: Vec<Reply>) -> Reply {
     Reply::Array(vec![Reply::Bytes(b"0".to_vec()), Reply::Array(items)])
+}
+
+fn field(fields: &[(Vec<u8>, Vec<u8>)], name: &[u8]) -> Reply {
+    fields.iter().find(|(known, _)| known == name).map_or(Reply::Nil, |(_, value)| bytes(value))
 }
 
 fn bytes(bytes: &[u8]) -> Reply {

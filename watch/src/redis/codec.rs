@@ -87,6 +87,12 @@ pub(crate) fn written_text(bytes: &[u8]) -> Vec<u8> {
         .unwrap_or_else(|| bytes.to_vec())
 }
 
+/// The bytes that JSON, Kryo 5 and Java's serialization make of a text that needs no escape.
+pub(crate) fn spellings(text: &[u8]) -> [Vec<u8>; 3] {
+    let json = [b"\"", text, b"\""].concat();
+    [json, kryo5::encode(text), jdk::encode(text)]
+}
+
 fn wants(codec: Codec, bytes: &[u8]) -> Option<bool> {
     if codec == Codec::Raw {
         return word_wants(bytes);
@@ -101,7 +107,9 @@ fn wants(codec: Codec, bytes: &[u8]) -> Option<bool> {
     }
 }
 
+/// Values that come from a file or a pipe often keep its line break.
 fn word_wants(word: &[u8]) -> Option<bool> {
+    let word = word.trim_ascii();
     let is_in = |words: &[&[u8]]| words.iter().any(|listed| word.eq_ignore_ascii_case(listed));
     if is_in(&ON_WORDS) {
         Some(true)

@@ -9,6 +9,7 @@ use crate::redis::reply::Reply;
 use lockwatch_judge::reading::{Extras, Holder, Mode, Unknown};
 use lockwatch_judge::spec::{Claimants, LibraryName, LockSpec};
 
+mod hash;
 mod redisson;
 pub mod shape;
 mod shedlock;
@@ -18,8 +19,9 @@ mod unread;
 
 pub use string::UNNAMED;
 
-/// All libraries. `string` is last: it recognises whatever might be a token.
-pub static ALL: [&dyn Library; 3] = [&redisson::Redisson, &shedlock::ShedLock, &string::Token];
+/// All libraries. The last two are last because they recognise whatever might be a lock.
+pub static ALL: [&dyn Library; 4] =
+    [&redisson::Redisson, &shedlock::ShedLock, &string::Token, &hash::OwnHash];
 
 /// The library of a lock for which none is configured.
 pub const DEFAULT: &str = "redisson";
@@ -131,9 +133,16 @@ pub enum Value {
     Unknown(Unknown),
 }
 
-/// Which library created a key. The first that recognises it counts.
+/// Which library created a key. The first that recognises it counts. A lock with a date, a time or
+/// an id in its name is one of many: the next one has another name.
 pub fn recognise(seen: &Seen) -> Guess {
-    ALL.iter().find_map(|library| library.recognise(seen)).unwrap_or(Guess::Nothing)
+    let guess = ALL.iter().find_map(|library| library.recognise(seen)).unwrap_or(Guess::Nothing);
+    match guess {
+        Guess::Lock(laid) | Guess::Doubtful(laid, _) if shape::names_one_of_many(&seen.key) => {
+            Guess::PerItem(laid.what)
+        }
+        guess => guess,
+    }
 }
 
 /// Whether the fields of a hash are named as the holders of some library.

@@ -72,7 +72,9 @@ pub fn remedy(why: Unknown) -> &'static str {
              it is read as (`library`, `hash`, `set`, …)."
         }
         Unknown::Layout => {
-            "The key does not look like a lock of this library: correct the key or the library."
+            "The key does not look like a lock of this library: correct the key or the library. \
+             Redisson's locks are a hash with fields `<id>:<thread>`; for a hash whose only field is \
+             its owner write `library: hash`."
         }
         Unknown::TooLarge => {
             "The key has more entries than a lock or a switch list can have: correct the key."

@@ -76,6 +76,12 @@ fn text(bytes: &[u8], width: usize) -> Option<Scalar> {
     java_text::text(units).map(Scalar::Text)
 }
 
+/// A text of at most 65,535 ASCII characters. What other texts become is never read.
+pub(super) fn encode(text: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
+    [&STREAM_HEADER[..], &[TC_STRING], &length.to_be_bytes(), text].concat()
+}
+
 fn boolean(bytes: &[u8]) -> Option<Scalar> {
     match BOOLEAN.after_class(bytes)? {
         [TC_NULL, 0] => Some(Scalar::Bool(false)),

@@ -47,6 +47,16 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Scalar> {
     }
 }
 
+/// A text of 2 to 64 ASCII characters, as names are. What other texts become is never read.
+pub(super) fn encode(text: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::from([STRING]);
+    bytes.extend_from_slice(text);
+    if let Some(last) = bytes.last_mut() {
+        *last |= LENGTH_FOLLOWS;
+    }
+    bytes
+}
+
 /// A signed number in at most `max_bytes` bytes, seven bits each, the lowest first; a ninth byte
 /// holds eight.
 fn zigzag(bytes: &[u8], max_bytes: usize) -> Option<i64> {

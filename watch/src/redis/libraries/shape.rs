@@ -143,6 +143,60 @@ pub fn is_uuid(bytes: &[u8]) -> bool {
         })
 }
 
+/// Whether a key's name has a part that another run or item has otherwise: a UUID, a date, or a
+/// number that is a time.
+pub fn names_one_of_many(key: &[u8]) -> bool {
+    let has_uuid = key.windows(36).any(is_uuid);
+    let has_date = key.windows(10).enumerate().any(|(at, part)| {
+        let before = at.checked_sub(1).and_then(|before| key.get(before));
+        let is_part = !before.is_some_and(u8::is_ascii_digit)
+            && !key.get(at + 10).is_some_and(u8::is_ascii_digit);
+        is_part && is_date(part)
+    });
+    let mut numbers = key.split(|byte| !byte.is_ascii_digit());
+    has_uuid || has_date || numbers.any(is_instant)
+}
+
+/// `2026-11-27`, also with other separators.
+fn is_date(part: &[u8]) -> bool {
+    match part {
+        [y1, y2, y3, y4, separator, m1, m2, other, d1, d2] => {
+            b"-/._:".contains(separator)
+                && separator == other
+                && is_compact_date(&[*y1, *y2, *y3, *y4, *m1, *m2, *d1, *d2])
+        }
+        _ => false,
+    }
+}
+
+/// A whole number that is an instant: `20261127`, perhaps with hours, minutes and seconds, or Unix
+/// time in seconds, milliseconds or more.
+fn is_instant(digits: &[u8]) -> bool {
+    let clock = |rest: &[u8], limits: &[u8]| {
+        rest.chunks(2).zip(limits).all(|(part, limit)| number(part).is_some_and(|it| it < *limit))
+    };
+    let is_compact = digits.split_at_checked(8).is_some_and(|(date, rest)| {
+        matches!(rest.len(), 0 | 2 | 4 | 6) && is_compact_date(date) && clock(rest, &[24, 60, 61])
+    });
+    // From 2001 to 2033.
+    let is_unix = matches!(digits.len(), 10 | 13 | 16 | 19) && digits.first() == Some(&b'1');
+    is_compact || is_unix
+}
+
+fn is_compact_date(digits: &[u8]) -> bool {
+    let Some((year, rest)) = digits.split_at_checked(4) else { return false };
+    let Some((month, day)) = rest.split_at_checked(2) else { return false };
+    matches!(year, [b'1', b'9', _, _] | [b'2', b'0', _, _])
+        && year.iter().all(u8::is_ascii_digit)
+        && number(month).is_some_and(|month| (1..=12).contains(&month))
+        && number(day).is_some_and(|day| (1..=31).contains(&day))
+}
+
+/// A number of two digits.
+fn number(digits: &[u8]) -> Option<u8> {
+    if digits.len() == 2 { core::str::from_utf8(digits).ok()?.parse().ok() } else { None }
+}
+
 /// Splits after the last `separator`.
 pub fn split_last(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     let at = bytes.iter().rposition(|byte| *byte == separator)?;
@@ -276,5 +330,32 @@ mod tests {
             assert!(!names_a_lock(name.as_bytes()), "{name}");
         }
         assert!(ends_as_a_lock(b"timeout:lock") && !ends_as_a_lock(b"lock:timeout"));
+    }
+
+    #[test]
+    fn a_name_with_a_date_a_time_or_an_id_is_one_of_many() {
+        for key in [
+            "lock:report:2026-11-27",
+            "report/2026/11/27:lock",
+            "lock:import:20261127",
+            "lock:import:202611271055",
+            "lock:import:20261127105530",
+            "job:1763721600:lock",
+            "job:1763721600123:lock",
+            "lock:order:285475da-9152-4c83-822a-67ee2f116a79",
+        ] {
+            assert!(names_one_of_many(key.as_bytes()), "{key}");
+        }
+        for key in [
+            "outbound:lock",
+            "lock:shard-12",
+            "lock:10379",
+            "lock:20261399",
+            "lock:120261127",
+            "lock:warehouse-2026",
+            "lock:schedule-da39a3ee5e6b4b0d3255bfef95601890afd80709",
+        ] {
+            assert!(!names_one_of_many(key.as_bytes()), "{key}");
+        }
     }
 }

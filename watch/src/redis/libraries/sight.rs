@@ -114,6 +114,7 @@ pub(super) fn contains(key: &[u8], part: &[u8]) -> bool {
 mod tests {
     use alloc::vec;
     use std::format;
+    use std::string::String;
 
     use super::super::recognise;
     use super::*;
@@ -182,6 +183,47 @@ mod tests {
                 matches!(guess, Guess::Lock(_)) && what(&guess).contains("RReadWriteLock"),
                 "{guess:?}"
             );
+        }
+    }
+
+    /// Of the kinds that people lock for one run or one item, no task is made.
+    #[test]
+    fn a_key_for_each_run_is_one_of_many() {
+        let ttl = Some(3_600_000);
+        let token = UUID.replace('-', "");
+        let php = b"s:16:\"aB3dE5gH7jK9mN1p\";".as_slice();
+        let schedule = "app:framework/schedule-da39a3ee5e6b4b0d3255bfef95601890afd80709";
+        for (key, value) in [
+            (format!("{schedule}1055"), php),
+            (format!("{schedule}2359"), php),
+            (String::from("lock:report:2026-11-27"), token.as_bytes()),
+            (
+                String::from("job-lock:prod:import-202611271055"),
+                b"ADDED:2026-11-27T10:55:00Z@web-1",
+            ),
+            (format!("lock:order:{UUID}"), token.as_bytes()),
+        ] {
+            let guess = text(&key, ttl, value);
+            assert!(matches!(guess, Guess::PerItem(_)), "{key}: {guess:?}");
+        }
+        for key in [String::from(schedule), format!("{schedule}9959")] {
+            assert!(matches!(text(&key, ttl, php), Guess::Lock(_)), "{key}");
+        }
+        let by_hand = hash("import:2026-11-27:lock", ttl, &[(&format!("{UUID}:57"), "1")]);
+        assert!(matches!(by_hand, Guess::PerItem(_)), "{by_hand:?}");
+    }
+
+    #[test]
+    fn a_hash_with_one_field_may_be_a_lock_made_by_hand() {
+        for (key, owner) in [("hand-lock", UUID), ("order-lock", "node-7"), ("lock:nightly", "a b")]
+        {
+            let guess = hash(key, Some(30_000), &[(owner, "1")]);
+            assert!(
+                matches!(&guess, Guess::Doubtful(laid, _) if laid.library == "hash"),
+                "{key}: {guess:?}"
+            );
+            assert_eq!(hash(key, None, &[(owner, "1")]), Guess::Nothing, "it has no TTL");
+            assert_eq!(hash(key, Some(30_000), &[(owner, "on")]), Guess::Nothing, "no count");
         }
     }
 

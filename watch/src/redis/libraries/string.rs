@@ -102,7 +102,28 @@ fn redbeat(seen: &Seen) -> Option<Guess> {
 fn laravel_schedule(seen: &Seen) -> Option<Guess> {
     seen.shape()?;
     let is_it = contains(&seen.key, b"framework/schedule-") && seen.ttl_ms.is_some();
-    is_it.then(|| lock("Laravel: a scheduled task, held while it runs"))
+    let is_of_a_minute = || ends_in_a_minute(&seen.key);
+    is_it.then(|| match is_of_a_minute() {
+        true => Guess::PerItem(
+            "Laravel: a task that runs on one server, another key for each minute, kept for an hour",
+        ),
+        false => lock("Laravel: a scheduled task, held while it runs"),
+    })
+}
+
+/// Whether the name ends in a SHA-1 digest and a time of day, `1055`.
+fn ends_in_a_minute(key: &[u8]) -> bool {
+    let Some((start, minute)) = key.len().checked_sub(4).and_then(|at| key.split_at_checked(at))
+    else {
+        return false;
+    };
+    let digest = start.len().checked_sub(40).and_then(|at| start.get(at..)).unwrap_or_default();
+    let is_of_day =
+        matches!(minute, [b'0' | b'1', _, b'0'..=b'5', _] | [b'2', b'0'..=b'3', b'0'..=b'5', _]);
+    digest.len() == 40
+        && digest.iter().all(u8::is_ascii_hexdigit)
+        && minute.iter().all(u8::is_ascii_digit)
+        && is_of_day
 }
 
 fn redlock_prefix(seen: &Seen) -> Option<Guess> {

@@ -7,6 +7,7 @@ use super::Part;
 use super::fingerprint::fingerprint;
 use crate::command;
 use crate::redis::ask::{Ask, Class};
+use crate::redis::codec;
 use crate::redis::replies::Replies;
 use crate::redis::reply::Reply;
 use lockwatch_judge::reading::{Beside, ProgressReading, Unknown};
@@ -25,7 +26,9 @@ impl Part for Progress {
     fn asks(&self, spec: &TaskSpec, out: &mut Vec<Ask>) {
         match spec.progress.as_ref().map(|progress| &progress.source) {
             Some(ProgressSource::HashField { key, field }) => {
-                out.push(Ask::new(Class::Bytes, command!("HGET", key, field)));
+                let mut command = command!("HMGET", key, field);
+                command.args.extend(codec::spellings(field));
+                out.push(Ask::new(Class::Bytes, command));
             }
             Some(ProgressSource::Key(key)) => out.extend([
                 Ask::new(Class::Number, command!("STRLEN", key)),
@@ -78,10 +81,13 @@ fn length(command: &str, key: &[u8]) -> Ask {
     Ask::new(Class::Number, command!(command, key))
 }
 
+/// The first that is there: the field by its configured name, then by those of the serializers.
 fn hash_field(reply: &Reply) -> ProgressReading {
     match reply {
-        Reply::Nil => ProgressReading::Absent,
-        Reply::Bytes(value) => ProgressReading::Value(fingerprint(value)),
+        Reply::Array(values) => values
+            .iter()
+            .find_map(Reply::as_bytes)
+            .map_or(ProgressReading::Absent, |value| ProgressReading::Value(fingerprint(value))),
         Reply::Error(error) => ProgressReading::Unknown(error.into()),
         _ => ProgressReading::Unknown(Unknown::Protocol),
     }

@@ -134,7 +134,7 @@ fn counter(codec: Codec, key: &[u8], value: Result<Option<&[u8]>, Unknown>) -> S
 fn count(codec: Codec, value: &[u8]) -> Option<u64> {
     match codec::decode(codec, value)? {
         Scalar::Int(count) => u64::try_from(count).ok(),
-        Scalar::Text(text) => text.parse().ok(),
+        Scalar::Text(text) => text.trim_ascii().parse().ok(),
         Scalar::Null | Scalar::Bool(_) => None,
     }
 }

@@ -1,0 +1,108 @@
+//! A re-entrant lock made by hand: a hash whose only field is the owner's id, its value the count
+//! of entries, and a TTL on the key. Knowing the id is enough to release the lock, so it is a
+//! secret.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::shape::names_a_lock;
+use super::sight::{Content, Guess, Laid, Seen};
+use super::{Library, Value};
+use crate::command;
+use crate::redis::ask::{Ask, Class};
+use crate::redis::replies::scanned_pairs;
+use crate::redis::reply::Reply;
+use lockwatch_judge::reading::{Holder, Mode, Unknown};
+use lockwatch_judge::spec::Claimants;
+
+const NAME: &str = "hash";
+/// Maximum number of fields that are read: a larger hash is something else.
+const MAX_FIELDS: &str = "16";
+/// Maximum length of an owner's id in bytes, as a scan takes it for one.
+const OWNER_BYTES: usize = 128;
+
+pub(super) struct OwnHash;
+
+impl Library for OwnHash {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn claimants(&self) -> Claimants {
+        Claimants::Secret
+    }
+
+    fn value(&self, key: &[u8]) -> Ask {
+        Ask::new(Class::Holders, command!("HSCAN", key, "0", "COUNT", MAX_FIELDS))
+    }
+
+    fn decode(&self, reply: &Reply, _exists: bool) -> Value {
+        match scanned_pairs(reply) {
+            Ok(pairs) => match pairs.as_slice() {
+                [] => Value::Absent,
+                [(owner, count)] => Value::Present {
+                    mode: Mode::Exclusive,
+                    holders: vec![Holder {
+                        client: owner.to_vec(),
+                        thread: None,
+                        entries: entries(count),
+                        secret: true,
+                    }],
+                },
+                _ => Value::Unknown(Unknown::Layout),
+            },
+            Err(why) => Value::Unknown(why),
+        }
+    }
+
+    fn recognise(&self, seen: &Seen) -> Option<Guess> {
+        const WHAT: &str = "A hash with one field, perhaps the owner of a lock made by hand";
+        const WHY: &str = "many other things are a hash with one field and a small number";
+        let Content::Hash { length: 1, scanned: Some(scanned), .. } = &seen.content else {
+            return None;
+        };
+        let pairs = scanned_pairs(scanned).ok()?;
+        let [(_, count)] = pairs.as_slice() else { return None };
+        let is_lock = seen.ttl_ms.is_some() && names_a_lock(&seen.key);
+        (is_lock && entries(count).is_some())
+            .then_some(Guess::Doubtful(Laid { library: NAME, what: WHAT }, WHY))
+    }
+
+    fn names_holders(&self, fields: &[Vec<u8>]) -> bool {
+        matches!(fields, [owner] if (1..=OWNER_BYTES).contains(&owner.len()))
+    }
+}
+
+/// A positive count of entries.
+fn entries(count: &[u8]) -> Option<u32> {
+    core::str::from_utf8(count).ok()?.parse().ok().filter(|count| *count > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scan(pairs: &[(&str, &str)]) -> Reply {
+        let bytes = |text: &str| Reply::Bytes(text.into());
+        let items = pairs.iter().flat_map(|(field, value)| [bytes(field), bytes(value)]);
+        Reply::Array(vec![bytes("0"), Reply::Array(items.collect())])
+    }
+
+    #[test]
+    fn the_only_field_is_the_holder() {
+        for (owner, count, expected) in
+            [("node-7", "1", Some(1)), ("1111-2222", "3", Some(3)), ("node-7", "x", None)]
+        {
+            let Value::Present { mode: Mode::Exclusive, holders } =
+                OwnHash.decode(&scan(&[(owner, count)]), true)
+            else {
+                panic!("{owner} is held")
+            };
+            assert_eq!(holders[0].client, owner.as_bytes());
+            assert_eq!((holders[0].entries, holders[0].secret), (expected, true));
+        }
+        assert_eq!(OwnHash.decode(&scan(&[]), false), Value::Absent);
+        let two = scan(&[("owner", "node-7"), ("count", "1")]);
+        assert_eq!(OwnHash.decode(&two, true), Value::Unknown(Unknown::Layout));
+    }
+}
