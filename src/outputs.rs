@@ -13,3 +13,4 @@ pub mod negotiate;
 pub(crate) mod page;
 mod process;
 pub mod reason;
+pub mod remark;

@@ -12,6 +12,7 @@ pub mod batch;
 pub mod codec;
 pub mod driver;
 pub mod handshake;
+mod instant;
 mod kind;
 pub mod libraries;
 mod link;

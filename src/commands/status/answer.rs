@@ -134,6 +134,7 @@ pub(super) struct Hold {
     pub(super) held_seconds: f64,
     pub(super) ttl_seconds: Option<f64>,
     pub(super) persistent: Option<bool>,
+    pub(super) value_is_past: bool,
     pub(super) last_renewal: Option<Text>,
     pub(super) last_renewal_latency_seconds: Option<f64>,
     pub(super) last_renewal_margin_seconds: Option<f64>,

@@ -3,6 +3,7 @@
 use super::answer::{Holder, OneTask, Past, Switch, Task, Unknown, Witness};
 use super::judge::{judge, switches_lost};
 use super::words::{duration, held_for, instant, lease_left, names, why};
+use crate::outputs::remark;
 use crate::text::terminal::{Style, Terminal, cut, pad, width, wrap};
 
 /// Columns of the names on the left.
@@ -274,10 +275,11 @@ fn labels(task: &Task) -> String {
 }
 
 fn note(task: &Task) -> String {
-    if task.lock_only {
-        "lock only: a stuck worker would look healthy (neither progress nor claims are configured)"
-            .to_owned()
-    } else {
-        String::new()
-    }
+    let lock_only = "lock only: a stuck worker would look healthy (neither progress nor claims are \
+                     configured)";
+    let notes = [
+        (task.lock_only, lock_only),
+        (task.lock.hold.as_ref().is_some_and(|hold| hold.value_is_past), remark::PAST),
+    ];
+    notes.into_iter().filter_map(|(said, note)| said.then_some(note)).collect::<Vec<_>>().join("; ")
 }

@@ -3,6 +3,7 @@
 use super::seen::{Seen, not_known};
 use super::{Explanation, alerts, configured, deciding, evidence, exchanges, rules};
 use crate::outputs::reason::{lock_only, sentence};
+use crate::outputs::remark::{self, is_past};
 use crate::text::instants::rfc3339;
 
 /// Why the task has its verdict.
@@ -47,6 +48,9 @@ fn notes(seen: Seen<'_>) -> Vec<String> {
              configured)."
                 .to_owned(),
         );
+    }
+    if view.lock().hold.as_ref().is_some_and(|hold| is_past(seen.published, view, hold)) {
+        notes.push(remark::PAST.to_owned());
     }
     if view.paused == Some(true) {
         notes.push("Pages of this task are paused.".to_owned());

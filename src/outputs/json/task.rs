@@ -16,6 +16,7 @@ use super::part::{
     CountJson, HistogramJson, UnknownJson, agent, counts, histogram_json, server, unknown_json,
 };
 use crate::outputs::reason::{is_counted, lock_only, sentence};
+use crate::outputs::remark::is_past;
 use crate::published::Published;
 use crate::text::identity::{escape, holder_label};
 use crate::text::instants::seconds;
@@ -146,6 +147,8 @@ struct HoldJson<'a> {
     ttl_seconds: Option<f64>,
     deadline: Option<String>,
     persistent: Option<bool>,
+    /// A holder's value is a time in the past, and the library does not say what it means.
+    value_is_past: bool,
     last_renewal: Option<String>,
     last_renewal_latency_seconds: Option<f64>,
     last_renewal_margin_seconds: Option<f64>,
@@ -241,7 +244,7 @@ pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> T
         switches_unknown: view.switches_unknown.map(unknown_json),
         switch_key_seen: view.switch_key_seen,
         lost_users: view.lost_users.iter().map(|user| escape(user)).collect(),
-        lock: lock_json(view),
+        lock: lock_json(published, view),
         node: view.node.as_ref().map(|node| escape(node.as_bytes())),
         witnesses: view
             .lock()
@@ -309,14 +312,14 @@ fn switch_json(switch: &SwitchView) -> SwitchJson<'_> {
     SwitchJson { user: escape(&switch.user), state, fits: switch.fits.map(Codec::name) }
 }
 
-fn lock_json(view: &TaskView) -> LockJson<'_> {
+fn lock_json<'a>(published: &Published, view: &'a TaskView) -> LockJson<'a> {
     LockJson {
         key: escape(&view.spec.lock().key),
         scheme: view.spec.lock().library.as_str(),
         held: view.held,
         fact: view.lock_fact.name(),
         unknown: view.unknown.map(unknown_json),
-        hold: view.lock().hold.as_ref().map(hold_json),
+        hold: view.lock().hold.as_ref().map(|hold| hold_json(published, view, hold)),
         waiters: view.lock().waiters,
         fencing_token: view.lock().fencing_token,
         lease_seconds: view.lock().lease_ms.map(seconds),
@@ -324,7 +327,7 @@ fn lock_json(view: &TaskView) -> LockJson<'_> {
     }
 }
 
-fn hold_json(hold: &HoldView) -> HoldJson<'_> {
+fn hold_json<'a>(published: &Published, view: &TaskView, hold: &'a HoldView) -> HoldJson<'a> {
     HoldJson {
         mode: hold.mode.name(),
         holders: hold
@@ -338,6 +341,7 @@ fn hold_json(hold: &HoldView) -> HoldJson<'_> {
         ttl_seconds: hold.ttl_ms.map(seconds),
         deadline: hold.deadline.and_then(server),
         persistent: hold.persistent,
+        value_is_past: is_past(published, view, hold),
         last_renewal: hold.last_renewal.and_then(server),
         last_renewal_latency_seconds: hold.last_renewal_latency_ms.map(seconds),
         last_renewal_margin_seconds: hold.last_renewal_margin_ms.map(seconds),

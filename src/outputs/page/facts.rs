@@ -12,6 +12,7 @@ use super::moving::{Markup, Moment};
 use super::pulse::{Pulse, on_agents_clock, present};
 use super::row::{self, holder_and_host};
 use super::words::{lasted, limit, running};
+use crate::outputs::remark::{PAST, is_past};
 use crate::published::Published;
 use crate::text::identity::{escape, holder_label, list};
 use crate::text::instants::rfc3339;
@@ -59,7 +60,7 @@ pub(super) fn section(published: &Published, view: &TaskView, pulse: &Pulse) -> 
     html
 }
 
-fn write_holders(markup: &mut Markup, _published: &Published, view: &TaskView) {
+fn write_holders(markup: &mut Markup, published: &Published, view: &TaskView) {
     match (present(view), view.held) {
         (Some(hold), _) => {
             markup.text(&list(hold.holders.iter().map(holder_and_host), NAMED_MAX));
@@ -74,6 +75,9 @@ fn write_holders(markup: &mut Markup, _published: &Published, view: &TaskView) {
             let mode = row::mode(hold);
             if !mode.is_empty() {
                 markup.html(", ").text(&mode);
+            }
+            if is_past(published, view, hold) {
+                markup.html(" <small>").text(PAST).html("</small>");
             }
         }
         (None, Some(false)) => {

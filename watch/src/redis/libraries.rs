@@ -8,6 +8,7 @@ use crate::redis::ask::{Ask, Class};
 use crate::redis::reply::Reply;
 use lockwatch_judge::reading::{Extras, Holder, Mode, Unknown};
 use lockwatch_judge::spec::{Claimants, LibraryName, LockSpec};
+use lockwatch_judge::time::ServerTime;
 
 mod hash;
 mod redisson;
@@ -50,6 +51,12 @@ pub trait Library: Sync {
     /// Decodes the reply to [`Library::value`]. `exists`: the key existed according to the
     /// deadlines around it.
     fn decode(&self, reply: &Reply, exists: bool) -> Value;
+
+    /// The instant that a holder's value is, where the library does not say what it means: when the
+    /// holder began, or when its lease ends.
+    fn instant(&self, _client: &[u8]) -> Option<ServerTime> {
+        None
+    }
 
     /// What reads waiters and fencing token. `sharded`: messages go only to the server of the
     /// channel's slot.

@@ -209,7 +209,7 @@ pub fn is_number(bytes: &[u8]) -> bool {
 }
 
 /// `s:16:"…";`: a string as PHP's serializer writes it.
-fn without_php_quotes(value: &[u8]) -> Option<&[u8]> {
+pub fn without_php_quotes(value: &[u8]) -> Option<&[u8]> {
     let rest = value.strip_prefix(b"s:")?.strip_suffix(b"\";")?;
     let quote = rest.iter().position(|byte| *byte == b'"')?;
     rest.get(quote + 1..)

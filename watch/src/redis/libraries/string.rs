@@ -4,14 +4,16 @@
 
 use alloc::vec;
 
-use super::shape::{Shape, ends_as_a_lock, names_a_lock};
+use super::shape::{Shape, ends_as_a_lock, names_a_lock, without_php_quotes};
 use super::sight::{Content, Guess, Laid, Seen, contains};
 use super::{Library, Value, unread};
 use crate::command;
 use crate::redis::ask::{Ask, Class};
+use crate::redis::instant;
 use crate::redis::reply::Reply;
 use lockwatch_judge::reading::{Holder, Mode, Unknown};
 use lockwatch_judge::spec::Claimants;
+use lockwatch_judge::time::ServerTime;
 
 /// Index of the last byte of a token that is read. Tokens are far shorter; a longer value is
 /// identified by its beginning.
@@ -50,6 +52,11 @@ impl Library for Token {
             Reply::Error(error) => Value::Unknown(error.into()),
             _ => Value::Unknown(Unknown::Protocol),
         }
+    }
+
+    fn instant(&self, client: &[u8]) -> Option<ServerTime> {
+        let text = client.trim_ascii();
+        instant::any(without_php_quotes(text).unwrap_or(text))
     }
 
     fn recognise(&self, seen: &Seen) -> Option<Guess> {
