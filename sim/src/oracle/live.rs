@@ -36,6 +36,8 @@ impl Oracle {
         // After a failover there are two masters for a limited time, and Sentinels must be read, so
         // only a long calm counts.
         let quiet = if world.servers.len() > world.plan.masters { 20_000 } else { 0 };
+        // What was larger than an agent reads is asked for again only after a while.
+        let small = world.tasks[task].huge_at.map_or(0, |at| at + TOO_LARGE_AGAIN_MS);
         if self.kind == RedisKind::Cluster {
             let mut servers = 0..world.servers.len();
             let master = |other: usize| world.servers[other].follows.unwrap_or(other);
@@ -51,6 +53,7 @@ impl Oracle {
             return Some(
                 clean
                     .max(laid_out)
+                    .max(small)
                     .max(since + quiet)
                     .max(world.settled_at)
                     .max(self.tasks[task].began),
@@ -66,8 +69,6 @@ impl Oracle {
             return None;
         }
         let clean = world.clean_since(self.agent, server)?;
-        // What was larger than an agent reads is asked for again only after a while.
-        let small = world.tasks[task].huge_at.map_or(0, |at| at + TOO_LARGE_AGAIN_MS);
         Some(clean.max(small).max(since + quiet).max(world.settled_at).max(self.tasks[task].began))
     }
 
