@@ -1,6 +1,7 @@
 //! Sabotages: deliberate mistakes in the project's own code, and which check of the suite catches
 //! each. A mistake that no check catches is a hole in the suite.
 
+mod by_seeds;
 mod catch;
 mod copy;
 mod layer;
@@ -41,6 +42,10 @@ pub struct SabotageArgs {
     /// A few that the timelines catch, within a minute
     #[arg(long, conflicts_with_all = ["names", "patch", "checks"])]
     short: bool,
+    /// Only seeds of the simulator, and only those that name them: whether for each file of the watcher
+    /// that decides a mistake in it is caught
+    #[arg(long, conflicts_with_all = ["patch", "checks", "short"])]
+    by_seeds: bool,
     /// Put what came of it into the table of this page
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
@@ -92,6 +97,9 @@ pub async fn run(args: SabotageArgs) -> anyhow::Result<bool> {
     }
     let folder = args.folder.clone().unwrap_or_else(|| root.join("target/sabotage"));
     let copy = Copy::kept(&root, &folder)?;
+    if args.by_seeds {
+        return by_seeds::run(&root, &copy, &all(&root)?, &args.names).await;
+    }
     let mut suite = Suite::new(&copy, wanted_layers(&args)?, &patches);
     if !args.no_baseline && !args.dry_run && !args.short {
         copy.restore()?;

@@ -43,6 +43,8 @@ pub(crate) fn mono(now: u64) -> Mono {
 pub(crate) enum Deed {
     /// It read, or failed to read, these tasks.
     Attempt(Attempt),
+    /// A server told it that a key has changed.
+    Told(usize, Vec<u8>),
     /// Its state received an input.
     Input(Mono, Input),
 }
@@ -282,6 +284,9 @@ impl Agent {
     /// A server or a Sentinel announces something.
     fn told(&mut self, link: LinkId, push: Push) {
         let Some(wire) = self.wires.get_mut(&link) else { return };
+        if let (Some(server), Push::Changed(key)) = (wire.listens_to(), &push) {
+            self.out.deeds.push(Deed::Told(server, key.clone()));
+        }
         wire.inbox.push(push);
         if let Some(event) = wire.take_pushed() {
             self.handle(link, event);

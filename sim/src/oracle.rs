@@ -11,6 +11,7 @@ mod live;
 mod pause;
 mod reference;
 mod renewals;
+mod soon;
 mod splits;
 mod unsaid;
 mod verdict;
@@ -142,6 +143,7 @@ pub(crate) struct Oracle {
     exact: bool,
     /// When a server other than the deciding one was last seen as a master.
     rivals_at: Option<u64>,
+    told: soon::Told,
     pub(crate) violations: Vec<Violation>,
 }
 
@@ -197,6 +199,7 @@ impl Oracle {
             timeout_ms: redis.map_or(3_000, |redis| redis.timeout_ms),
             exact: plan.has_pexpiretime,
             rivals_at: None,
+            told: soon::Told::default(),
             violations: Vec::new(),
         }
     }
@@ -237,6 +240,9 @@ impl Oracle {
                 self.rivals_at = Some(world.now);
             }
             return;
+        }
+        if !attempt.beside {
+            self.asked(attempt);
         }
         if good && let Some(server) = attempt.server {
             self.check_ruler(server, world);
@@ -571,6 +577,7 @@ impl Oracle {
 
     /// Checks the agent's present snapshot.
     pub(crate) fn snapshot(&mut self, snapshot: &Snapshot, world: &World, coverage: &mut Coverage) {
+        self.check_soon(world);
         for view in &snapshot.tasks {
             let Some(task) = position(&view.spec, world) else { continue };
             coverage.view(view);

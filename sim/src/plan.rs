@@ -249,6 +249,11 @@ impl Plan {
         self.spec.stores.first().and_then(RedisKind::of).unwrap_or(RedisKind::Standalone)
     }
 
+    /// Whether its servers report changed keys.
+    pub fn has_wake_ups(&self) -> bool {
+        self.wakes
+    }
+
     /// The same plan, ended after `ms`.
     #[must_use]
     pub fn until(&self, ms: u64) -> Plan {

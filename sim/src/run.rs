@@ -151,6 +151,7 @@ impl Life {
                     coverage.glances += parts.filter(|part| part.glance).count() as u64;
                     self.oracle.attempt(&attempt, world);
                 }
+                Deed::Told(server, key) => self.oracle.told(server, &key, world),
                 Deed::Input(at, input) => {
                     if input == Input::Tick {
                         self.oracle.tick(at);

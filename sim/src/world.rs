@@ -80,8 +80,8 @@ pub(crate) struct World {
     /// The last fault whose consequences are not recorded elsewhere.
     pub(crate) settled_at: u64,
     pub(crate) cause: Cause,
-    lock_keys: BTreeMap<Arc<[u8]>, usize>,
-    beside_keys: BTreeMap<Arc<[u8]>, usize>,
+    pub(crate) lock_keys: BTreeMap<Arc<[u8]>, usize>,
+    pub(crate) beside_keys: BTreeMap<Arc<[u8]>, usize>,
     pub(crate) fault: u64,
     pub(crate) ids: u64,
     pub(crate) rng: Rng,

@@ -99,6 +99,7 @@ mod tests {
             name: "07-x".to_owned(),
             rule: Some("6 confirmation".to_owned()),
             near: Vec::new(),
+            seeds: None,
             mistake: "Free | free.".to_owned(),
             touches: Vec::new(),
         };

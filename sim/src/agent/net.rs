@@ -52,6 +52,14 @@ enum Peer {
 }
 
 impl Wire {
+    /// The server that announces changes over it.
+    pub(super) fn listens_to(&self) -> Option<usize> {
+        match self.peer {
+            Peer::Server(server) => self.is_open.then_some(server),
+            Peer::Sentinel(_) => None,
+        }
+    }
+
     pub(super) fn is_dialling(&self) -> bool {
         !self.is_open
     }
