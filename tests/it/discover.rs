@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use lockwatch::config::Config;
 
+use crate::shedlock::leave_behind;
 use crate::support::agent::{Agent, program};
 use crate::support::cluster::Cluster;
 use crate::support::impostor::Impostor;
@@ -337,6 +338,27 @@ fn it_is_no_faster_than_it_may_be_and_only_reads() {
         "keys that do not match cost the server as much"
     );
     assert_eq!(keys(&config), ["redbeat::lock", "redlock:labels"].map(str::to_owned).into());
+}
+
+/// The host's name is in the value.
+#[test]
+fn the_keys_of_the_real_shedlock_are_recognised() {
+    let test = "discover::the_keys_of_the_real_shedlock_are_recognised";
+    let Some(server) = RedisServer::start(test) else { return };
+    let tasks = ["billing", "nightly"].map(str::to_owned);
+    if !leave_behind(test, &server, "web-1", &tasks) {
+        return;
+    }
+    let (text, config) = found(server.port, &["--watch", "1s"]);
+    let expected = ["job-lock:prod:billing", "job-lock:prod:nightly"].map(str::to_owned);
+    assert_eq!(keys(&config), expected.clone().into(), "{text}");
+    for task in &config.tasks {
+        assert_eq!(task.lock().library.as_str(), "shedlock");
+    }
+    for name in expected {
+        let told = told(&text, &name);
+        assert!(told.contains("ShedLock: held while a run lasts"), "{told}");
+    }
 }
 
 /// A waiter that can still get the lock is not a leftover.

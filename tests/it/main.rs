@@ -27,6 +27,7 @@ mod replay;
 mod runbooks;
 mod sampler;
 mod secrets;
+mod shedlock;
 mod snapshots;
 mod status;
 mod support;

@@ -51,8 +51,15 @@ pub(super) enum Seeds {
 const DEAR: [&str; 2] = ["random", "simulation"];
 /// Integration tests that need Maven, npm or a browser, or that concern the project's surroundings:
 /// run only for sabotages that they are nearest to.
-const FOREIGN: [&str; 6] =
-    ["redisson", "dashboards::", "runbooks::", "alerts::", "alert_examples::", "campaign"];
+const FOREIGN: [&str; 7] = [
+    "redisson",
+    "shedlock",
+    "dashboards::",
+    "runbooks::",
+    "alerts::",
+    "alert_examples::",
+    "campaign",
+];
 /// Folders of the program, each with the integration tests about it.
 const ROOMS: [(&str, &[&str]); 13] = [
     ("src/text", &["exposition::", "outputs::", "api::", "pages::"]),

@@ -8,6 +8,7 @@ pub(crate) mod exposition;
 pub(crate) mod honest;
 pub(crate) mod html;
 pub(crate) mod impostor;
+pub(crate) mod maven;
 pub(crate) mod network;
 pub(crate) mod prometheus;
 pub(crate) mod proxy;

@@ -3,25 +3,19 @@
 
 use super::PATIENCE;
 use std::collections::VecDeque;
-use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::skip;
+use super::{maven, skip};
 
 /// Number of lines of the program's log in a failure message.
 const LOG_LINES: usize = 40;
-/// Flags for a small process that starts fast and leaves no file behind when it is killed.
-const JVM_FLAGS: [&str; 5] =
-    ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", "-Xshare:auto", "-XX:-UsePerfData"];
-
 /// One JVM with any number of Redisson clients. Dropping it kills it.
 pub(crate) struct Redisson {
     child: Child,
@@ -38,15 +32,10 @@ impl Redisson {
     /// Builds the program if it is out of date and starts it. Without Java or Maven: reports that
     /// `test` is skipped, and returns `None`.
     pub(crate) fn start(test: &str) -> Option<Redisson> {
-        static BUILT: OnceLock<()> = OnceLock::new();
         if !skip::has(test, &["java", "mvn"]) {
             return None;
         }
-        BUILT.get_or_init(build);
-        let mut child = Command::new("java")
-            .args(JVM_FLAGS)
-            .args(["-cp", "target/classes:target/lib/*", "lockwatch.redisson.Main"])
-            .current_dir(project())
+        let mut child = maven::java("redisson", "Main")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -167,35 +156,6 @@ pub(crate) fn word(text: &str) -> String {
             plain => char::from(plain).to_string(),
         })
         .collect()
-}
-
-fn project() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/redisson")
-}
-
-/// Builds the program if its sources are newer. Panics when the build fails.
-fn build() {
-    let stamp = project().join("target/built");
-    if fs::metadata(&stamp)
-        .and_then(|built| built.modified())
-        .is_ok_and(|built| built > newest_source())
-    {
-        return;
-    }
-    let build =
-        Command::new("mvn").args(["-q", "-B", "package"]).current_dir(project()).output().unwrap();
-    assert!(
-        build.status.success(),
-        "mvn package in tests/redisson:\n{}",
-        String::from_utf8_lossy(&build.stdout)
-    );
-    fs::write(stamp, "").unwrap();
-}
-
-fn newest_source() -> SystemTime {
-    let sources = fs::read_dir(project().join("src/main/java/lockwatch/redisson")).unwrap();
-    let files = sources.map(|entry| entry.unwrap().path()).chain([project().join("pom.xml")]);
-    files.map(|file| fs::metadata(file).unwrap().modified().unwrap()).max().unwrap()
 }
 
 fn parse_lines(stdout: impl Read + Send + 'static) -> Receiver<Value> {
