@@ -114,6 +114,7 @@ end
 redis.call('set', 'stock:clock:block', '17')
 redis.call('set', 'lock:timeout', '30s')
 redis.call('hset', 'big', 'a', string.rep('x', 5000000))
+redis.call('hset', 'big:lock', 'a', string.rep('x', 5000000))
 redis.call('set', 'huge:lock', string.rep('x', 5000000), 'px', 600000)
 return redis.call('dbsize')
 "#;
