@@ -20,6 +20,7 @@ mod http;
 mod lease;
 mod live;
 mod live_feed;
+mod odd_values;
 mod outputs;
 mod pages;
 mod redisson;
