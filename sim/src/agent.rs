@@ -421,8 +421,8 @@ fn assignment(
         wake_ups: plan.wakes,
     };
     let tasks = (0..).map(TaskIndex).zip(configured.iter().map(|task| Arc::clone(&specs[*task])));
-    let (redis, tasks) = (StoreIndex(0), Arc::new(tasks.collect()));
-    Arc::new(Assignment { epoch, redis, store, tasks, sizes: plan.sizes })
+    let (index, tasks) = (StoreIndex(0), Arc::new(tasks.collect()));
+    Arc::new(Assignment { epoch, index, store, tasks, sizes: plan.sizes })
 }
 
 fn host_port(address: &str) -> HostPort {

@@ -32,7 +32,7 @@ pub struct Assignment {
     /// The epoch of the configuration that this belongs to.
     pub epoch: u32,
     /// Which store this is.
-    pub redis: StoreIndex,
+    pub index: StoreIndex,
     /// The configuration of the store.
     pub config: RedisConfig,
     /// The tasks with keys in it, sorted by index.
@@ -43,7 +43,7 @@ impl Assignment {
     fn for_watcher(&self) -> Arc<tasks::Assignment> {
         Arc::new(tasks::Assignment {
             epoch: self.epoch,
-            redis: self.redis,
+            index: self.index,
             store: self.config.store(),
             tasks: Arc::new(self.tasks.clone()),
             sizes: Sizes::default(),

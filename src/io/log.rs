@@ -22,10 +22,10 @@ pub(super) fn write(redis: &str, note: Note) {
         }
         Note::NoMaster { sentinel, master, failure } => {
             let remedy = sentinel_remedy(failure.why, &master);
-            tracing::warn!(%sentinel, %failure, remedy, "a Sentinel names no master");
+            tracing::warn!(redis, %sentinel, %failure, remedy, "a Sentinel names no master");
         }
         Note::CannotListen(sentinel, failure) => {
-            tracing::debug!(%sentinel, %failure, "cannot listen to a Sentinel");
+            tracing::debug!(redis, %sentinel, %failure, "cannot listen to a Sentinel");
         }
         Note::NoLayout(why) => {
             let (what, remedy) =
@@ -38,19 +38,19 @@ pub(super) fn write(redis: &str, note: Note) {
         Note::Foreign(address) => {
             let remedy = lockwatch_watch::redis::remedy(Unknown::ForeignAddress);
             let what = "a server is announced at an address that is not allowed";
-            tracing::warn!(%address, remedy, "{what}");
+            tracing::warn!(redis, %address, remedy, "{what}");
         }
         Note::Announces(node, prefixes) => {
-            tracing::info!(node = &*node, prefixes, "the server tells of changes");
+            tracing::info!(redis, node = &*node, prefixes, "the server tells of changes");
         }
         Note::AnnouncesNothing(node, failure) => {
             let remedy = announcements_remedy(failure.why);
             let what = "the server does not tell of changes: polling goes on";
-            tracing::warn!(node = &*node, %failure, remedy, "{what}");
+            tracing::warn!(redis, node = &*node, %failure, remedy, "{what}");
         }
         Note::Flooded(node, limit, pause_ms) => {
             let what = "the server tells of so many changes that polling costs less";
-            tracing::warn!(node = &*node, limit, pause_ms, "{what}");
+            tracing::warn!(redis, node = &*node, limit, pause_ms, "{what}");
         }
     }
 }

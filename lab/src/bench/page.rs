@@ -145,7 +145,7 @@ async fn read(count: usize) -> anyhow::Result<Arc<Published>> {
     let (engine, snapshots) = Engine::new(clock, config.watch_spec(0));
     let redis = config.redises.first().context("no redis")?.clone();
     let tasks = (0_u32..).map(TaskIndex).zip(config.tasks.iter().cloned()).collect();
-    let assignment = Assignment { epoch: 0, redis: StoreIndex(0), config: redis, tasks };
+    let assignment = Assignment { epoch: 0, index: StoreIndex(0), config: redis, tasks };
     let (_assignments, assignments) = watch::channel(Arc::new(assignment));
     let mut running = JoinSet::new();
     running.spawn(engine.run(engine_inputs, ()));

@@ -76,7 +76,7 @@ struct Hold {
     unseen: bool,
 }
 
-/// See above.
+/// What the newest hold was and what is certain of it, by the readings alone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reference {
     hold: Option<Hold>,

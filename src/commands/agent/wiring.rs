@@ -220,7 +220,7 @@ fn assignments(config: &Config, epoch: u32) -> impl Iterator<Item = Assignment> 
         let redis_index = StoreIndex(index);
         let tasks = config.tasks.iter().zip(0..).filter(|(task, _)| task.store == redis_index);
         let tasks = tasks.map(|(task, index)| (TaskIndex(index), Arc::clone(task))).collect();
-        Assignment { epoch, redis: redis_index, config: redis.clone(), tasks }
+        Assignment { epoch, index: redis_index, config: redis.clone(), tasks }
     })
 }
 

@@ -45,7 +45,7 @@ pub(super) async fn watch_for(mut config: Config, watch_ms: u64) -> Vec<Option<A
         .zip(0..)
         .map(|(task, index)| (TaskIndex(index), Arc::clone(task)))
         .collect();
-    let assignment = Arc::new(Assignment { epoch: 0, redis: StoreIndex(0), config: redis, tasks });
+    let assignment = Arc::new(Assignment { epoch: 0, index: StoreIndex(0), config: redis, tasks });
     let (_assignments, receiver) = watch::channel(assignment);
     let _engine = AbortOnDropHandle::new(tokio::spawn(engine.run(engine_inputs, ())));
     let _sampler =

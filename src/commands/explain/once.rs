@@ -58,7 +58,7 @@ pub(super) async fn look(config: &Config, name: &str) -> Result<Look, String> {
     let _engine = AbortOnDropHandle::new(tokio::spawn(engine.run(engine_inputs, ())));
     let assignment = Assignment {
         epoch: 0,
-        redis: task.store,
+        index: task.store,
         config: redis,
         tasks: vec![(TaskIndex(0), task)],
     };

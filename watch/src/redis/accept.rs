@@ -159,7 +159,7 @@ pub fn role_named(name: &[u8]) -> Option<Role> {
     }
 }
 
-fn server_time(reply: &Reply) -> Result<ServerTime, Unknown> {
+pub(crate) fn server_time(reply: &Reply) -> Result<ServerTime, Unknown> {
     match reply {
         Reply::Error(error) => Err(Unknown::from(error)),
         Reply::Array(parts) => {
@@ -171,11 +171,6 @@ fn server_time(reply: &Reply) -> Result<ServerTime, Unknown> {
         }
         _ => Err(Unknown::Protocol),
     }
-}
-
-/// [`server_time`] for a reply inside a task's part of the batch.
-pub(crate) fn time_of(reply: &Reply) -> Result<ServerTime, Unknown> {
-    server_time(reply)
 }
 
 /// The role and the replication offset. A server that is neither master nor replica (a Sentinel)

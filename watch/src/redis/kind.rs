@@ -4,7 +4,7 @@ use lockwatch_judge::named;
 use lockwatch_judge::spec::{Authority, StoreSpec};
 
 named! {
-    /// How the servers of one redis are organised, and what determines the deciding one.
+    /// How the servers of one store are organised, and what determines the deciding one.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum RedisKind {
         /// One server. It decides while it reports that it is master.
@@ -20,7 +20,7 @@ named! {
 }
 
 impl RedisKind {
-    /// Who decides in a redis of this kind.
+    /// Who decides in a store of this kind.
     pub fn authority(self) -> Authority {
         match self {
             RedisKind::Standalone => Authority::ALONE,
@@ -30,12 +30,12 @@ impl RedisKind {
         }
     }
 
-    /// A redis of this kind with default settings.
+    /// A store of this kind with default settings.
     pub fn store(self, name: &str, addresses: &[&str]) -> StoreSpec {
         StoreSpec { kind: self.name().into(), ..StoreSpec::new(name, self.authority(), addresses) }
     }
 
-    /// The kind of a redis.
+    /// The kind of a store.
     pub fn of(store: &StoreSpec) -> Option<RedisKind> {
         RedisKind::ALL.into_iter().find(|kind| kind.name() == &*store.kind)
     }

@@ -12,11 +12,11 @@ use lockwatch_judge::time::Mono;
 use super::driver::{Action, Dial, Exchange, LinkId, Note};
 use super::reply::Command;
 
-/// See above.
+/// The actions that wait for the driver, and what all parts of a watcher share.
 #[derive(Debug)]
 pub(super) struct Out {
     pub(super) epoch: u32,
-    pub(super) redis: StoreIndex,
+    pub(super) store: StoreIndex,
     /// The tasks whose exchanges are wanted; nearly always none.
     pub(super) traced: Arc<BTreeSet<TaskIndex>>,
     pub(super) actions: VecDeque<Action>,
@@ -26,9 +26,9 @@ pub(super) struct Out {
 
 impl Out {
     /// `seed` is the source of all random numbers.
-    pub(super) fn new(epoch: u32, redis: StoreIndex, seed: u64) -> Out {
+    pub(super) fn new(epoch: u32, store: StoreIndex, seed: u64) -> Out {
         let (traced, actions) = (Arc::default(), VecDeque::new());
-        Out { epoch, redis, traced, actions, links: 0, random: seed }
+        Out { epoch, store, traced, actions, links: 0, random: seed }
     }
 
     /// A random number (SplitMix64); nothing secret depends on it.
@@ -78,11 +78,11 @@ impl Out {
         (sent, took_ms): (Mono, u64),
         outcome: Outcome,
     ) {
-        let Out { epoch, redis, .. } = *self;
+        let Out { epoch, store, .. } = *self;
         let node = node.cloned();
         self.evidence(Input::Sample(Sample {
             epoch,
-            store: redis,
+            store,
             node,
             standing,
             sent,
@@ -92,7 +92,7 @@ impl Out {
     }
 
     pub(super) fn news(&mut self, node: &Arc<str>, kind: NodeNewsKind) {
-        let Out { epoch, redis, .. } = *self;
-        self.evidence(Input::Node(NodeNews { epoch, store: redis, node: Arc::clone(node), kind }));
+        let Out { epoch, store, .. } = *self;
+        self.evidence(Input::Node(NodeNews { epoch, store, node: Arc::clone(node), kind }));
     }
 }

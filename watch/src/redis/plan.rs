@@ -72,10 +72,10 @@ impl Plan {
     }
 
     /// The topology to report to the engine.
-    pub(super) fn topology(&self, epoch: u32, redis: StoreIndex) -> Topology {
+    pub(super) fn topology(&self, epoch: u32, store: StoreIndex) -> Topology {
         Topology {
             epoch,
-            store: redis,
+            store,
             masters: self.masters.clone().unwrap_or(Err(Unknown::NotReadYet)),
             nodes: self.nodes.iter().map(|node| Arc::clone(&node.address)).collect(),
             announcers: self.sentinels.clone(),

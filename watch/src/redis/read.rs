@@ -13,7 +13,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::command;
-use crate::redis::accept::{Caps, time_of};
+use crate::redis::accept::{Caps, server_time};
 use crate::redis::ask::{Ask, Class};
 use crate::redis::libraries::{self, Library, Value};
 use crate::redis::parts::{self, Part};
@@ -333,7 +333,7 @@ impl TaskRead {
     fn take_expiry(&self, replies: &mut Replies<'_>) -> Result<Expiry, Unknown> {
         let now = match self.caps.pexpiretime {
             true => None,
-            false => Some(time_of(replies.next())?),
+            false => Some(server_time(replies.next())?),
         };
         match (replies.next(), now) {
             (Reply::Int(-2), _) => Ok(Expiry::Absent),

@@ -108,7 +108,7 @@ impl Watched {
 pub struct Batch {
     /// Why they are due.
     pub kind: BatchKind,
-    /// The tasks; empty only for a redis without tasks, whose state is still read.
+    /// The tasks; empty only for a store without tasks, whose state is still read.
     pub tasks: Vec<TaskIndex>,
     /// Tasks of the slot that are left out, because their replies were too large.
     pub withheld: Vec<TaskIndex>,
@@ -139,7 +139,7 @@ pub enum BatchKind {
     Suspects,
 }
 
-/// The plan of one redis.
+/// The plan of one store.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     interval_ms: u64,

@@ -19,7 +19,7 @@ pub struct Assignment {
     /// The epoch of the configuration that this belongs to.
     pub epoch: u32,
     /// Which store this is.
-    pub redis: StoreIndex,
+    pub index: StoreIndex,
     /// What is known of it.
     pub store: Store,
     /// The tasks with keys in it, sorted by index.

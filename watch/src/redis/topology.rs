@@ -1,4 +1,4 @@
-//! Determines the servers of a redis and which of them decide, from the reports of Sentinels, of a
+//! Determines the servers of a store and which of them decide, from the reports of Sentinels, of a
 //! cluster, or of the servers themselves. Pure: replies go in, and nothing here opens a connection.
 //!
 //! Replies are not trusted. An address that no client could dial is dropped, lists are limited, and

@@ -60,7 +60,7 @@ impl WakeUps {
     }
 
     /// Sets whether the server gives answers that are accepted.
-    pub(super) fn is_up(&mut self, is_up: bool, now: Mono, out: &mut Out) {
+    pub(super) fn set_up(&mut self, is_up: bool, now: Mono, out: &mut Out) {
         if let Some(listener) = &mut self.listener {
             listener.set_up(is_up, now, out);
         }

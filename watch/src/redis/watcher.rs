@@ -50,7 +50,7 @@ impl Watcher {
             nodes: Vec::new(),
             told: None,
             orphans_at: now.mono,
-            out: Out::new(assignment.epoch, assignment.redis, seed),
+            out: Out::new(assignment.epoch, assignment.index, seed),
             assignment,
         }
     }
@@ -155,7 +155,7 @@ impl Watcher {
             self.nodes.push(node);
         }
         old.values().for_each(|node| node.close(&mut self.out));
-        let topology = self.plan.topology(self.out.epoch, self.out.redis);
+        let topology = self.plan.topology(self.out.epoch, self.out.store);
         if self.plan.is_told && self.told.as_ref() != Some(&topology) {
             self.told = Some(topology.clone());
             self.out.evidence(Evidence::Topology(topology));
@@ -215,7 +215,7 @@ impl Watcher {
     /// Applies a new assignment. Batches in flight belong to the old one and are dropped.
     fn reassign(&mut self, assignment: Arc<Assignment>, same_logins: bool, now: Mono) {
         self.out.epoch = assignment.epoch;
-        self.out.redis = assignment.redis;
+        self.out.store = assignment.index;
         self.told = None;
         self.plan = Plan::default();
         if same_logins && self.assignment.store == assignment.store {

@@ -24,7 +24,7 @@ pub(super) enum Asks {
     Dials,
 }
 
-/// See above.
+/// A connection on which one request is in flight at a time.
 #[derive(Debug)]
 pub(super) struct Asker {
     at: HostPort,

@@ -15,7 +15,7 @@ use crate::redis::store::{HostPort, Store};
 use crate::redis::tasks::Tasks;
 use crate::redis::topology::replicated::Lead;
 
-/// See above.
+/// The configured servers, and which of them reported that it is master.
 #[derive(Debug)]
 pub(super) struct Replicated {
     nodes: Vec<HostPort>,

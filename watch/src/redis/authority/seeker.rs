@@ -29,7 +29,7 @@ const HURRIES: u64 = 10;
 /// A layout, and whether the server that reported it sees the cluster as serving.
 type Vote = (SlotMap, bool);
 
-/// See above.
+/// Finds the layout of a cluster, in rounds.
 #[derive(Debug)]
 pub(super) struct Seeker {
     store: Store,

@@ -39,7 +39,7 @@ const LISTEN_AGAIN_MS: u64 = 5_000;
 /// Pause between two reads of what a Sentinel announces, in milliseconds.
 const HEAR_EVERY_MS: u64 = 100;
 
-/// See above.
+/// The configured Sentinels and what they reported.
 #[derive(Debug)]
 pub(super) struct Sentinels {
     quorum: Quorum,

@@ -117,7 +117,7 @@ impl Node {
         out: &mut Out,
     ) -> Heard {
         self.link.succeeded(timing.received);
-        self.wake_ups.is_up(true, now.mono, out);
+        self.wake_ups.set_up(true, now.mono, out);
         let Answer { attestation, mut done, mut again } = answer;
         if matches!(what, What::Scheduled(_)) {
             // Tasks may have moved to another server meanwhile, which may have answered already.
@@ -208,7 +208,7 @@ impl Node {
         self.lost = Some(why);
         self.schedule.forget_known();
         (self.unanswered_ms, self.dropped) = (0, 0);
-        self.wake_ups.is_up(false, now.mono, out);
+        self.wake_ups.set_up(false, now.mono, out);
         let random = out.random();
         self.link.give_up(now.mono, random).into_iter().for_each(|link| out.close(link));
         let all: Vec<Flying> = flying.into_iter().chain(self.flights.drain(..)).collect();

@@ -36,8 +36,8 @@ fn config() -> Store {
 
 /// The first of them.
 fn node(standing: Standing, own: &Tasks) -> Node {
-    let (redis, tasks, sizes) = (StoreIndex(0), Tasks::default(), Sizes::default());
-    let assignment = Assignment { epoch: 0, redis, store: config(), tasks, sizes };
+    let (index, tasks, sizes) = (StoreIndex(0), Tasks::default(), Sizes::default());
+    let assignment = Assignment { epoch: 0, index, store: config(), tasks, sizes };
     let mut node = Node::new(at("one"), "one:6379".into(), &assignment, Mono(0));
     node.assign(&duty(standing, own), Mono(0));
     node

@@ -50,7 +50,7 @@ const FLOODED_AGAIN_MS: u64 = 60_000;
 /// The cost of "everything may have changed", as a number of tasks that counts like one change.
 const TASKS_PER_CHANGE: usize = 100;
 
-/// See above.
+/// Listens to the announcements of one server.
 #[derive(Debug)]
 pub(super) struct Listener {
     filter: Arc<Filter>,
