@@ -20,6 +20,7 @@ mod http;
 mod lease;
 mod live;
 mod live_feed;
+mod map;
 mod outputs;
 mod pages;
 mod redisson;
