@@ -93,6 +93,7 @@ fn a_task_tells_everything_in_base_units() {
                 "ttl_seconds": 28.881,
                 "deadline": "2027-01-15T08:00:29.004Z",
                 "persistent": false,
+                "value_is_past": false,
                 "last_renewal": "2027-01-15T07:59:59.004Z",
                 "last_renewal_latency_seconds": 0.004,
                 "last_renewal_margin_seconds": 19.996,
