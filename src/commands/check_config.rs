@@ -245,24 +245,42 @@ fn literal_names(task: &TaskSpec) -> Vec<String> {
 /// The first sign of a pattern or a template in a name. A hash tag, `{…}`, is none.
 fn template_sign(name: &[u8]) -> Option<&'static str> {
     let has = |part: &[u8]| name.windows(part.len()).any(|window| window == part);
-    let after_percent = || {
-        let pairs = name.windows(2).filter(|pair| pair.first() == Some(&b'%'));
-        let mut letters = pairs.filter_map(|pair| pair.get(1).copied());
-        letters.any(|letter| b"sdiYymdHMSjFT(".contains(&letter))
+    // What stands behind each of these, and before it.
+    let around = |sign: u8, is: fn(Option<&u8>, &[u8]) -> bool| {
+        (0..name.len()).any(|at| {
+            let before = at.checked_sub(1).and_then(|before| name.get(before));
+            name.get(at) == Some(&sign) && is(before, name.get(at + 1..).unwrap_or_default())
+        })
     };
-    let is_class = || {
-        name.split(|byte| *byte == b'[')
-            .skip(1)
-            .any(|rest| matches!(rest, [_, b'-', _, b']', ..] | [b'^', ..]))
+    let is_class = |_: Option<&u8>, rest: &[u8]| {
+        let inside = rest.split(|byte| *byte == b']').next().unwrap_or_default();
+        inside.len() > 1 && inside.len() < rest.len() && !inside.iter().all(u8::is_ascii_digit)
+    };
+    let is_variable = |_: Option<&u8>, rest: &[u8]| {
+        rest.first().is_some_and(|byte| b"{(_".contains(byte) || byte.is_ascii_alphabetic())
+    };
+    let is_format = |before: Option<&u8>, rest: &[u8]| {
+        let flags = |byte: &&u8| byte.is_ascii_digit() || b"-+#.$_^(".contains(byte);
+        !before.is_some_and(u8::is_ascii_digit)
+            && rest.iter().find(|byte| !flags(byte)).is_some_and(u8::is_ascii_alphabetic)
+    };
+    let is_placeholder = |_: Option<&u8>, rest: &[u8]| {
+        let word = rest.split(|byte| *byte == b'>').next().unwrap_or_default();
+        let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_ %=".contains(byte);
+        !word.is_empty() && word.len() < rest.len() && word.iter().all(is_of_word)
     };
     [
         (has(b"*"), "a `*`"),
         (has(b"?"), "a `?`"),
-        (is_class(), "a `[…]`"),
-        (has(b"${"), "a `${…}`"),
+        (around(b'[', is_class), "a `[…]`"),
+        (around(b'$', is_variable), "a `$`"),
         (has(b"#{"), "a `#{…}`"),
+        (has(b"@{"), "a `@{…}`"),
         (has(b"{{"), "a `{{…}}`"),
-        (after_percent(), "a `%…`"),
+        (has(b"{%"), "a `{%…%}`"),
+        (has(b"{}"), "a `{}`"),
+        (around(b'<', is_placeholder), "a `<…>`"),
+        (around(b'%', is_format), "a `%…`"),
     ]
     .into_iter()
     .find_map(|(is_there, sign)| is_there.then_some(sign))
@@ -548,7 +566,17 @@ mod tests {
             ("wanted: {hash: \"users:*\"}", "a `*`"),
             ("wanted: {set: \"users:?\"}", "a `?`"),
             ("wanted: {counter: \"users:[0-9]\"}", "a `[…]`"),
-            ("wanted: {keys: [\"a\", \"b:${USER}\"]}", "a `${…}`"),
+            ("wanted: {keys: [\"a\", \"b:${USER}\"]}", "a `$`"),
+            ("wanted: {keys: [\"a:$ENV\"]}", "a `$`"),
+            ("wanted: {keys: [\"a:$(hostname)\"]}", "a `$`"),
+            ("wanted: {hash: \"{% users %}\"}", "a `{%…%}`"),
+            ("wanted: {hash: \"<%= users %>\"}", "a `<…>`"),
+            ("wanted: {hash: \"users:<id>\"}", "a `<…>`"),
+            ("wanted: {hash: \"users:{}\"}", "a `{}`"),
+            ("wanted: {hash: \"users:[abc]\"}", "a `[…]`"),
+            ("wanted: {hash: \"%ENV%:users\"}", "a `%…`"),
+            ("wanted: {hash: \"users-%02d\"}", "a `%…`"),
+            ("wanted: {hash: \"users-%1$s\"}", "a `$`"),
             ("progress: {key: \"{{ task }}:run\", stale_after: 1m}", "a `{{…}}`"),
             ("progress: {hash: \"h\", field: \"run_%s\", stale_after: 1m}", "a `%…`"),
             ("claims: {hash: \"claims-%Y-%m\"}", "a `%…`"),
@@ -558,8 +586,15 @@ mod tests {
             let told = told(key);
             assert!(told.contains(sign) && told.contains("tasks.t"), "{key}: {told}");
         }
-        for fine in ["wanted: {hash: \"users\"}", "paused_until: {key: \"{a}:100%\"}", "grace: 5s"]
-        {
+        for fine in [
+            "wanted: {hash: \"users\"}",
+            "wanted: {hash: \"100%data\"}",
+            "wanted: {hash: \"queue[10]\"}",
+            "wanted: {hash: \"price$\"}",
+            "wanted: {hash: \"{0}:a->b\"}",
+            "paused_until: {key: \"{a}:100%\"}",
+            "grace: 5s",
+        ] {
             assert_eq!(told(fine), "", "{fine}");
         }
     }

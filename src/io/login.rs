@@ -149,7 +149,7 @@ mod tests {
     fn the_login_has_the_form_that_the_user_needs() {
         let first = |username: Option<&str>, password: Option<&str>| {
             let login = Login { username: username.map(str::to_owned), password: None };
-            let password = password.map(|password| Secret::new(password));
+            let password = password.map(Secret::new);
             let words = auth(&login, password.as_ref())?.args.into_iter();
             Some(words.map(|word| String::from_utf8(word).unwrap()).collect::<Vec<_>>().join("/"))
         };

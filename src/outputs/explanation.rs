@@ -10,6 +10,7 @@ mod configured;
 mod deciding;
 mod evidence;
 mod exchanges;
+mod lock;
 mod rules;
 mod seen;
 mod text;

@@ -3,6 +3,7 @@
 
 mod event;
 mod filter;
+mod lock;
 mod part;
 mod servers;
 mod task;

@@ -7,6 +7,7 @@ mod facts;
 pub(crate) mod fixture;
 pub(super) mod html;
 mod list;
+mod lock;
 mod moving;
 pub(super) mod pulse;
 pub(crate) mod query;

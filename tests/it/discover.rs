@@ -114,6 +114,7 @@ end
 redis.call('set', 'stock:clock:block', '17')
 redis.call('set', 'lock:timeout', '30s')
 redis.call('hset', 'big', 'a', string.rep('x', 5000000))
+redis.call('hset', 'big:lock', 'a', string.rep('x', 5000000))
 redis.call('set', 'huge:lock', string.rep('x', 5000000), 'px', 600000)
 return redis.call('dbsize')
 "#;
@@ -146,6 +147,26 @@ redis.call('set', '{shared}:' .. id .. ':1:rwlock_timeout:1', '1', 'px', 600000)
 redis.call('hset', 'plain:users', 'anna', 'on', 'ben', 'off')
 redis.call('hset', 'plain:stats', 'last_run', '17', 'rows', 'many')
 ";
+
+/// Redisson before 3.52 keeps the queue of a fair lock under the name before its NameMapper.
+#[test]
+fn a_queue_under_an_unmapped_name_is_no_lock_of_its_own() {
+    let Some(server) = RedisServer::start("a_queue_under_an_unmapped_name") else { return };
+    let id = "285475da-9152-4c83-822a-67ee2f116a79";
+    server.cli(&["hset", "crt::job", &format!("{id}:1"), "1"]);
+    server.cli(&["pexpire", "crt::job", "600000"]);
+    server.cli(&["rpush", "redisson_lock_queue:{job}", &format!("{id}:2"), &format!("{id}:3")]);
+    let far = "99999999999999";
+    for waiter in ["2", "3"] {
+        let waiter = format!("{id}:{waiter}");
+        server.cli(&["zadd", "redisson_lock_timeout:{job}", far, &waiter]);
+    }
+    let (text, config) = found(server.port, &[]);
+    let keys: Vec<&[u8]> = config.tasks.iter().map(|task| &task.lock().key[..]).collect();
+    assert_eq!(keys, [&b"crt::job"[..]], "{text}");
+    assert!(text.contains("perhaps of crt::job"), "{text}");
+    assert!(!text.contains("free though"), "{text}");
+}
 
 /// Takes a lock with the real redis-py and prints its token; the lock outlives the process.
 const REDIS_PY: &str = "

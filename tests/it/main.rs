@@ -21,6 +21,7 @@ mod lease;
 mod live;
 mod live_feed;
 mod map;
+mod odd_values;
 mod outputs;
 mod pages;
 mod redisson;

@@ -179,7 +179,9 @@ fn read_in_every_way(bytes: &[u8]) {
 #[test]
 fn the_two_lists_are_closed() {
     // What comes from a pipe or a file keeps its line break.
-    for on in ["1", "true", "on", "yes", "ON", "True", "yEs", "1\n", "on\r\n", " on", "yes "] {
+    for on in
+        ["1", "true", "on", "yes", "ON", "True", "yEs", "1\n", "on\r\n", " on", "'on'", "'1'\n"]
+    {
         assert_eq!(switch(Codec::Raw, on.as_bytes()), Switch::On, "{on}");
     }
     for off in ["", "0", "false", "off", "no", "null", "FALSE", "Off", "NULL", "0\n", "\n"] {

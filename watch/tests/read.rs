@@ -380,9 +380,12 @@ fn a_field_of_progress_is_found_by_the_name_that_a_serializer_gives_it() {
     let asked = commands.iter().find(|command| command.args[0] == b"HMGET").expect("a field");
     let names: Vec<&[u8]> = asked.args[2..].iter().map(Vec::as_slice).collect();
     let jdk = b"\xac\xed\x00\x05t\x00\x08last_run";
-    assert_eq!(names, [&b"last_run"[..], b"\"last_run\"", b"\x03last_ru\xee", jdk]);
-    for place in 0..4 {
-        let mut values = vec![Reply::Nil; 4];
+    assert_eq!(
+        names,
+        [&b"last_run"[..], b"\"last_run\"", b"\x03last_ru\xee", jdk, b"'last_run'", b"last_run\n"]
+    );
+    for place in 0..6 {
+        let mut values = vec![Reply::Nil; 6];
         values[place] = text("7");
         let field =
             ProgressSource::HashField { key: b"stats".to_vec(), field: b"last_run".to_vec() };

@@ -44,9 +44,11 @@ pub(crate) fn answer(words: &[Vec<u8>]) -> Reply {
             Reply::Bytes(second.to_vec()),
             Reply::Int(0),
         ]),
-        [b"EXISTS" | b"STRLEN" | b"LLEN" | b"SCARD" | b"ZCARD" | b"XLEN" | b"DBSIZE", ..] => {
-            Reply::Int(2)
-        }
+        [
+            b"EXISTS" | b"STRLEN" | b"HSTRLEN" | b"LLEN" | b"SCARD" | b"ZCARD" | b"XLEN"
+            | b"DBSIZE",
+            ..,
+        ] => Reply::Int(2),
         _ => {
             Reply::Error(ServerError { code: b"ERR".to_vec(), detail: b"unknown command".to_vec() })
         }

@@ -19,6 +19,12 @@ const LOOK_MS: u64 = 20 + ANSWER_MS;
 /// another client may be served for 60 ms.
 const ANSWER_MS: u64 = 150;
 
+/// What was larger than an agent reads is asked for again only after a while: then.
+pub(super) fn small_since(task: usize, world: &World) -> u64 {
+    let real = &world.tasks[task];
+    if real.was_huge { real.odd_at + TOO_LARGE_AGAIN_MS } else { 0 }
+}
+
 impl Oracle {
     /// How long the path to a server must have been good before everything counts as visible, in
     /// milliseconds. A dial that began before may run into its timeout, the next one may wait for
@@ -34,9 +40,7 @@ impl Oracle {
         // After a failover there are two masters for a limited time, and Sentinels must be read, so
         // only a long calm counts.
         let quiet = if world.servers.len() > world.plan.masters { 20_000 } else { 0 };
-        // What was larger than an agent reads is asked for again only after a while.
-        let real = &world.tasks[task];
-        let small = if real.was_huge { real.odd_at + TOO_LARGE_AGAIN_MS } else { 0 };
+        let small = small_since(task, world);
         if self.kind == RedisKind::Cluster {
             let mut servers = 0..world.servers.len();
             let master = |other: usize| world.servers[other].follows.unwrap_or(other);
@@ -108,7 +112,8 @@ impl Oracle {
         let sizes = &world.plan.sizes;
         let slots_apart = sizes.slot_tasks < world.plan.tasks.len();
         let early_ms = match slots_apart {
-            true if at < self.rhythm_at.plus_ms(2 * self.interval_ms) => self.interval_ms,
+            // Each change of the tasks may move a slot by nearly an interval.
+            true if at < self.rhythm_at.plus_ms(3 * self.interval_ms) => 2 * self.interval_ms,
             true => sizes.joined_ms,
             false => 0,
         };

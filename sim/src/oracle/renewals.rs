@@ -182,6 +182,8 @@ impl Oracle {
         if !steady || own.len() <= SEEN || view.lock().renewal_period_ms != Some(period_ms) {
             return None;
         }
+        // A deadline that moved while it was read shows no renewal, and says so.
+        hold.persistent?;
         let [newest, .., oldest] = own.as_slice() else { return None };
         let deadline = newest.state.deadline()?;
         if oldest.at < self.visible_since(task, world)? + self.recovery_ms() {

@@ -4,6 +4,7 @@ use lockwatch_judge::event::SplitKind;
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_watch::redis::RedisKind;
 
+use super::live::small_since;
 use super::{Answer, Oracle};
 use crate::truth::LockState;
 use crate::world::World;
@@ -130,6 +131,7 @@ impl Oracle {
         let held_since = past.held_since();
         let seen = world
             .clean_since(self.agent, server)?
+            .max(small_since(task, world))
             .max(world.settled_at)
             .max(self.tasks[task].began)
             + self.recovery_ms();

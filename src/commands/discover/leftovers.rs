@@ -60,6 +60,8 @@ pub(super) enum Kind {
     StaleQueue,
     /// A queue without timeouts, or timeouts without a queue.
     Unpaired,
+    /// What is kept under a name that a NameMapper did not change.
+    Unmapped,
     /// A reader that no longer exists.
     Ghost,
     /// A fencing counter of a lock that is free.
@@ -87,6 +89,11 @@ impl Kind {
                 "Queue and timeouts of a fair lock that do not belong together: a client died \
                  between two commands, or somebody removed one by hand. A client that takes the \
                  lock mends it; look whether any still does."
+            }
+            Kind::Unmapped => {
+                "Keys beside locks whose names a NameMapper changes: Redisson before 3.52 keeps \
+                these under the unchanged name. The agent does not see the waiters of such a lock \
+                until Redisson is upgraded."
             }
             Kind::Ghost => {
                 "Readers that died and still keep writers out, because other readers go on \
@@ -248,16 +255,42 @@ impl Orphans {
                 }
             }
         }
-        let candidates = by_name.into_iter().filter_map(|((library, inner), roles)| {
-            let library = named(library)?;
-            Some((library, library.locks_of(&inner), roles))
-        });
+        let candidates: Vec<Candidate> = by_name
+            .into_iter()
+            .filter_map(|((library, inner), roles)| {
+                let library = named(library)?;
+                Some((library, library.locks_of(&inner), roles))
+            })
+            .collect();
         let unknown = |(_, names, _): &(_, Vec<Vec<u8>>, _)| {
             !names.iter().any(|name| known.contains(name.as_slice()))
         };
-        orphans.candidates = candidates.filter(unknown).take(ORPHANS_MAX).collect();
+        for candidate in candidates.into_iter().filter(unknown) {
+            let mapped = candidate.1.iter().find_map(|name| {
+                Some((name, known.iter().find(|known| is_mapped_from(known, name))?))
+            });
+            if let Some((name, lock)) = mapped {
+                let roles: Vec<_> = candidate.2.iter().map(|role| plural(*role)).collect();
+                let what = format!(
+                    "{} of {}, perhaps of {}",
+                    roles.join(", "),
+                    escape(name),
+                    escape(lock)
+                );
+                orphans.leftovers.push(Leftover { kind: Kind::Unmapped, what, look: None });
+            } else if orphans.candidates.len() < ORPHANS_MAX {
+                orphans.candidates.push(candidate);
+            }
+        }
         orphans
     }
+}
+
+/// Whether `lock` is `name` with something before or after it.
+fn is_mapped_from(lock: &[u8], name: &[u8]) -> bool {
+    let separates = |byte: Option<&u8>| byte.is_some_and(|byte| !byte.is_ascii_alphanumeric());
+    lock.strip_suffix(name).is_some_and(|before| separates(before.last()))
+        || lock.strip_prefix(name).is_some_and(|after| separates(after.first()))
 }
 
 fn plural(role: Role) -> &'static str {

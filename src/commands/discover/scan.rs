@@ -22,6 +22,8 @@ const PAGE_MAX: u32 = 100;
 const LAST_BYTE: &str = "127";
 /// Number of field names that are read before a hash is scanned.
 const NAMES: &str = "8";
+/// Maximum length of a value of a lock's hash.
+const VALUE_MAX: i64 = 64;
 /// Maximum number of fields of a lock's hash.
 pub(super) const FIELDS_MAX: u64 = 128;
 /// Together with [`PASSED_FREE`], the maximum length of a scan: this many times the number of keys
@@ -194,10 +196,17 @@ async fn look(
     Ok(())
 }
 
-/// Reads the hashes whose fields are named like a lock's.
+/// Reads the hashes whose fields are named like a lock's, and have values as short as a lock's.
 async fn read_hashes(connection: &Connection, found: &mut [Seen]) -> Result<(), Failure> {
-    let mut hashes: Vec<&mut Seen> =
-        found.iter_mut().filter(|seen| is_worth_reading(&seen.content)).collect();
+    let named: Vec<&mut Seen> = found.iter_mut().filter(|seen| is_worth_reading(seen)).collect();
+    let lengths = named.iter().map(|seen| value_lengths(seen)).collect();
+    let lengths = ask_all(connection, lengths).await?;
+    let is_short = |length: &Reply| length.as_int().is_some_and(|length| length <= VALUE_MAX);
+    let mut hashes: Vec<&mut Seen> = named
+        .into_iter()
+        .zip(lengths)
+        .filter_map(|(seen, lengths)| lengths.iter().all(is_short).then_some(seen))
+        .collect();
     if hashes.is_empty() {
         return Ok(());
     }
@@ -216,8 +225,19 @@ pub(super) fn scan_hash(key: &[u8]) -> Command {
     command!("HSCAN", key, "0", "COUNT", FIELDS_MAX.to_string())
 }
 
-fn is_worth_reading(content: &Content) -> bool {
-    matches!(content, Content::Hash { length, names, .. } if *length <= FIELDS_MAX && names_holders(names))
+fn is_worth_reading(seen: &Seen) -> bool {
+    matches!(&seen.content, Content::Hash { length, names, .. }
+        if *length <= FIELDS_MAX && names_holders(&seen.key, names))
+}
+
+/// What reads the lengths of the values of a hash.
+fn value_lengths(seen: &Seen) -> Vec<Command> {
+    match &seen.content {
+        Content::Hash { names, .. } => {
+            names.iter().map(|name| command!("HSTRLEN", &seen.key, name)).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// The commands for a key of this type.

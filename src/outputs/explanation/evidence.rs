@@ -2,25 +2,25 @@
 
 use std::borrow::Cow;
 
-use lockwatch_judge::reading::{Holder, Unknown};
-use lockwatch_judge::snapshot::{TaskView, WitnessView};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::snapshot::{KindView, TaskView};
 use lockwatch_judge::spec::WantedSource;
 
 use super::Evidence;
 use super::deciding::wanted_line;
-use super::seen::{Seen, not_known, server, span};
+use super::lock::{self, NAMED_MAX, named};
+use super::seen::{Seen, not_known, server};
 use crate::text::identity::{escape, list};
 use crate::trace::{holder_name, none_or};
-
-/// Maximum number of names in a list.
-const NAMED_MAX: usize = 20;
 
 /// All evidence, part by part.
 pub(super) fn all(seen: Seen<'_>) -> Vec<Evidence> {
     let (view, spec) = (seen.view, &seen.view.spec);
     let has_switches =
         |source: &WantedSource| !matches!(source, WantedSource::Always | WantedSource::Never);
-    let mut all = vec![lock(seen)];
+    let mut all = match &view.kind {
+        KindView::Lock(lock) => vec![lock::evidence(seen, lock)],
+    };
     if spec.wanted.as_ref().is_some_and(|wanted| has_switches(&wanted.source)) {
         all.push(beside(seen, "switches", switches(seen), view.switches_unknown));
     }
@@ -46,55 +46,10 @@ pub(super) fn all(seen: Seen<'_>) -> Vec<Evidence> {
             .map_or_else(|| says.to_owned(), |read| format!("{says} ({read})"));
         all.push(beside(seen, "pause", says, None));
     }
-    all.extend(view.lock().witnesses.iter().map(|witness| witness_evidence(seen, witness)));
+    match &view.kind {
+        KindView::Lock(lock) => all.extend(lock::witnesses(seen, lock)),
+    }
     all
-}
-
-fn lock(seen: Seen<'_>) -> Evidence {
-    let view = seen.view;
-    let says = match (view.held, &view.lock().hold) {
-        (Some(true), Some(hold)) => {
-            let holders = hold.holders.iter().map(|(holder, host)| named(holder, host.as_deref()));
-            let deadline = match (hold.deadline, hold.persistent) {
-                (Some(at), _) => format!(", until {} of the server's clock", server(at)),
-                (None, Some(true)) => ", without any TTL".to_owned(),
-                (None, _) => ", with a deadline that moved while it was read".to_owned(),
-            };
-            format!(
-                "held ({}) by {}{deadline}",
-                hold.mode.name(),
-                none_or(list(holders, NAMED_MAX))
-            )
-        }
-        (Some(true), None) => "held".to_owned(),
-        (Some(false), _) if view.lock_fact == lockwatch_judge::verdict::LockFact::Free => {
-            "free, confirmed".to_owned()
-        }
-        (Some(false), _) => "free, not confirmed yet".to_owned(),
-        (None, _) => "unknown".to_owned(),
-    };
-    let extras = [
-        ("waiters", view.lock().waiters.map(|it| it.to_string())),
-        ("token", view.lock().fencing_token.map(|it| it.to_string())),
-    ];
-    let extras: String = extras
-        .into_iter()
-        .filter_map(|(name, value)| Some(format!(", {name} {}", value?)))
-        .collect();
-    Evidence {
-        of: "lock".to_owned(),
-        node: view.node.as_ref().map(|node| escape(node.as_bytes()).into_owned()),
-        age_seconds: view.last_reading.map(|at| seen.age_seconds(at)),
-        says: format!("{says}{extras}"),
-        unknown: view.unknown.map(not_known),
-    }
-}
-
-fn named<'a>(holder: &'a Holder, host: Option<&[u8]>) -> Cow<'a, str> {
-    match host {
-        Some(host) => Cow::Owned(format!("{} on {}", holder_name(holder), escape(host))),
-        None => holder_name(holder),
-    }
 }
 
 /// Evidence from keys beside the lock. They are read together with the lock, except in a cluster.
@@ -159,25 +114,5 @@ fn hosts(seen: Seen<'_>) -> String {
         (false, _) => list(known.into_iter(), NAMED_MAX),
         (true, true) => "nobody holds the lock".to_owned(),
         (true, false) => "the holder's host is not known".to_owned(),
-    }
-}
-
-fn witness_evidence(seen: Seen<'_>, witness: &WitnessView) -> Evidence {
-    let shows = match &witness.holders {
-        Some(holders) => {
-            format!("shows {}", none_or(list(holders.iter().map(holder_name), NAMED_MAX)))
-        }
-        None => "shows no holder".to_owned(),
-    };
-    let behind = witness
-        .behind_ms
-        .map(|ms| format!(", its deadline {} behind", span(ms)))
-        .unwrap_or_default();
-    Evidence {
-        of: "witness".to_owned(),
-        node: Some(escape(witness.node.as_bytes()).into_owned()),
-        age_seconds: Some(seen.age_seconds(witness.at)),
-        says: format!("a {}, {shows}{behind}", witness.role.name()),
-        unknown: None,
     }
 }

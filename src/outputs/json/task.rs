@@ -4,19 +4,16 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use lockwatch_judge::event::{End, Party, SplitKind};
-use lockwatch_judge::reading::Holder;
-use lockwatch_judge::snapshot::{
-    HoldView, Judged, Past, SplitView, SwitchView, TaskView, WitnessView,
-};
+use lockwatch_judge::snapshot::{Judged, KindView, Past, SplitView, SwitchView, TaskView};
 use lockwatch_judge::spec::{Codec, TaskSpec};
 use lockwatch_judge::verdict::Verdict;
 use serde::Serialize;
 
+use super::lock;
 use super::part::{
     CountJson, HistogramJson, UnknownJson, agent, counts, histogram_json, server, unknown_json,
 };
 use crate::outputs::reason::{is_counted, lock_only, sentence};
-use crate::outputs::remark::is_past;
 use crate::published::Published;
 use crate::text::identity::{escape, holder_label};
 use crate::text::instants::seconds;
@@ -43,11 +40,11 @@ pub(super) struct TaskJson<'a> {
     switches_unknown: Option<UnknownJson>,
     switch_key_seen: Option<bool>,
     lost_users: Vec<Cow<'a, str>>,
-    lock: LockJson<'a>,
+    /// What guards it.
+    #[serde(flatten)]
+    kind: KindJson<'a>,
     /// The server that the newest trustworthy reading came from; `null` before the first.
     node: Option<Cow<'a, str>>,
-    /// The state of the lock on servers that do not decide.
-    witnesses: Vec<WitnessJson<'a>>,
     /// `null` when no progress is configured.
     progress: Option<ProgressJson>,
     live_claims: Vec<Cow<'a, str>>,
@@ -64,6 +61,13 @@ pub(super) struct TaskJson<'a> {
     durations: DurationsJson,
     thresholds: ThresholdsJson,
     totals: TotalsJson,
+}
+
+/// The fields of each kind of guard.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum KindJson<'a> {
+    Lock(lock::Fields<'a>),
 }
 
 /// The inputs of the verdict.
@@ -117,64 +121,6 @@ struct SwitchJson<'a> {
     state: &'static str,
     /// The codec that would decode an undecodable value.
     fits: Option<&'static str>,
-}
-
-#[derive(Serialize)]
-struct LockJson<'a> {
-    key: Cow<'a, str>,
-    scheme: &'a str,
-    /// `null` when unknown.
-    held: Option<bool>,
-    /// The same after confirmation.
-    fact: &'static str,
-    unknown: Option<UnknownJson>,
-    /// `null` unless held.
-    hold: Option<HoldJson<'a>>,
-    waiters: Option<u64>,
-    fencing_token: Option<i64>,
-    lease_seconds: Option<f64>,
-    renewal_period_seconds: Option<f64>,
-}
-
-#[derive(Serialize)]
-struct HoldJson<'a> {
-    mode: &'static str,
-    holders: Vec<HolderJson<'a>>,
-    ghosts: u32,
-    /// By the server's clock, like the other instants here; `null` when the start was not seen.
-    acquired: Option<String>,
-    held_seconds: f64,
-    ttl_seconds: Option<f64>,
-    deadline: Option<String>,
-    persistent: Option<bool>,
-    /// A holder's value is a time in the past, and the library does not say what it means.
-    value_is_past: bool,
-    last_renewal: Option<String>,
-    last_renewal_latency_seconds: Option<f64>,
-    last_renewal_margin_seconds: Option<f64>,
-    renewal_overdue_seconds: f64,
-}
-
-#[derive(Serialize)]
-struct HolderJson<'a> {
-    holder: Cow<'a, str>,
-    /// Whether `holder` is a digest because the real value is a secret.
-    digest: bool,
-    host: Option<Cow<'a, str>>,
-    entries: Option<u32>,
-}
-
-/// The state of the lock on a server that does not decide.
-#[derive(Serialize)]
-struct WitnessJson<'a> {
-    node: Cow<'a, str>,
-    role: &'static str,
-    /// By the agent's clock.
-    at: Option<String>,
-    /// `null` when it shows none.
-    holders: Option<Vec<HolderJson<'a>>>,
-    /// How far a replica's deadline is behind; `null` if not known.
-    behind_seconds: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -244,14 +190,10 @@ pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> T
         switches_unknown: view.switches_unknown.map(unknown_json),
         switch_key_seen: view.switch_key_seen,
         lost_users: view.lost_users.iter().map(|user| escape(user)).collect(),
-        lock: lock_json(published, view),
+        kind: match &view.kind {
+            KindView::Lock(lock) => KindJson::Lock(lock::json(published, view, lock)),
+        },
         node: view.node.as_ref().map(|node| escape(node.as_bytes())),
-        witnesses: view
-            .lock()
-            .witnesses
-            .iter()
-            .map(|witness| witness_json(published, witness))
-            .collect(),
         progress: spec.progress.as_ref().map(|_| progress_json(view)),
         live_claims: view.live_claims.iter().map(holder_label).collect(),
         claims_unknown: view.claims_unknown.map(unknown_json),
@@ -310,64 +252,6 @@ fn switch_json(switch: &SwitchView) -> SwitchJson<'_> {
         None => "undecodable",
     };
     SwitchJson { user: escape(&switch.user), state, fits: switch.fits.map(Codec::name) }
-}
-
-fn lock_json<'a>(published: &Published, view: &'a TaskView) -> LockJson<'a> {
-    LockJson {
-        key: escape(&view.spec.lock().key),
-        scheme: view.spec.lock().library.as_str(),
-        held: view.held,
-        fact: view.lock_fact.name(),
-        unknown: view.unknown.map(unknown_json),
-        hold: view.lock().hold.as_ref().map(|hold| hold_json(published, view, hold)),
-        waiters: view.lock().waiters,
-        fencing_token: view.lock().fencing_token,
-        lease_seconds: view.lock().lease_ms.map(seconds),
-        renewal_period_seconds: view.lock().renewal_period_ms.map(seconds),
-    }
-}
-
-fn hold_json<'a>(published: &Published, view: &TaskView, hold: &'a HoldView) -> HoldJson<'a> {
-    HoldJson {
-        mode: hold.mode.name(),
-        holders: hold
-            .holders
-            .iter()
-            .map(|(holder, host)| holder_json(holder, host.as_deref()))
-            .collect(),
-        ghosts: hold.ghosts,
-        acquired: hold.acquired.and_then(server),
-        held_seconds: seconds(hold.held_ms),
-        ttl_seconds: hold.ttl_ms.map(seconds),
-        deadline: hold.deadline.and_then(server),
-        persistent: hold.persistent,
-        value_is_past: is_past(published, view, hold),
-        last_renewal: hold.last_renewal.and_then(server),
-        last_renewal_latency_seconds: hold.last_renewal_latency_ms.map(seconds),
-        last_renewal_margin_seconds: hold.last_renewal_margin_ms.map(seconds),
-        renewal_overdue_seconds: seconds(hold.renewal_overdue_ms),
-    }
-}
-
-fn holder_json<'a>(holder: &'a Holder, host: Option<&'a [u8]>) -> HolderJson<'a> {
-    HolderJson {
-        holder: holder_label(holder),
-        digest: holder.secret,
-        host: host.map(escape),
-        entries: holder.entries,
-    }
-}
-
-fn witness_json<'a>(published: &Published, witness: &'a WitnessView) -> WitnessJson<'a> {
-    let holders =
-        |holders: &'a Vec<Holder>| holders.iter().map(|holder| holder_json(holder, None)).collect();
-    WitnessJson {
-        node: escape(witness.node.as_bytes()),
-        role: witness.role.name(),
-        at: agent(published, witness.at),
-        holders: witness.holders.as_ref().map(holders),
-        behind_seconds: witness.behind_ms.map(seconds),
-    }
 }
 
 fn progress_json(view: &TaskView) -> ProgressJson {

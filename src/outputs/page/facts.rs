@@ -5,44 +5,27 @@ use std::fmt::Write as _;
 
 use lockwatch_judge::event::{End, SplitKind};
 use lockwatch_judge::snapshot::{TaskView, Totals};
-use lockwatch_judge::time::AgentWall;
 
 use super::html::Text;
 use super::moving::{Markup, Moment};
-use super::pulse::{Pulse, on_agents_clock, present};
-use super::row::{self, holder_and_host};
+use super::pulse::Pulse;
 use super::words::{lasted, limit, running};
-use crate::outputs::remark::{PAST, is_past};
 use crate::published::Published;
 use crate::text::identity::{escape, holder_label, list};
-use crate::text::instants::rfc3339;
 
 /// Maximum number of names in one place.
-const NAMED_MAX: usize = 20;
+pub(super) const NAMED_MAX: usize = 20;
 
-type Write = fn(&mut Markup, &Published, &TaskView);
+/// A name, and what writes the value.
+pub(super) type Fact = (&'static str, fn(&mut Markup, &Published, &TaskView));
 
 /// The facts at the time of the snapshot.
-pub(super) fn section(published: &Published, view: &TaskView, pulse: &Pulse) -> String {
-    let facts: [(&str, Write); 17] = [
-        ("Holder", write_holders),
-        ("Hosts", write_hosts),
-        ("Held for", row::write_held),
-        ("Lease left", row::write_lease),
-        ("Last renewal", write_renewal),
-        ("Wanted by", row::write_wanted),
-        ("Progress", row::write_progress),
-        ("Last handover", write_handover),
-        ("Last outage", write_outage),
-        ("More than one holder", write_splits),
-        ("Claims alive", write_claims),
-        ("Waiting for the lock", write_waiters),
-        ("Fencing token", write_token),
-        ("Trouble so far", write_durations),
-        ("Pages", write_pause),
-        ("Newest reading", write_reading),
-        ("Rule", write_rule),
-    ];
+pub(super) fn section(
+    published: &Published,
+    view: &TaskView,
+    pulse: &Pulse,
+    facts: &[Fact],
+) -> String {
     let mut html = String::from(
         "<section aria-labelledby=\"now\"><h2 id=\"now\">Now</h2><dl class=\"facts\">",
     );
@@ -60,50 +43,7 @@ pub(super) fn section(published: &Published, view: &TaskView, pulse: &Pulse) -> 
     html
 }
 
-fn write_holders(markup: &mut Markup, published: &Published, view: &TaskView) {
-    match (present(view), view.held) {
-        (Some(hold), _) => {
-            markup.text(&list(hold.holders.iter().map(holder_and_host), NAMED_MAX));
-            let entered: u32 = hold
-                .holders
-                .iter()
-                .filter_map(|(holder, _)| holder.entries)
-                .fold(0, u32::saturating_add);
-            if entered > 1 {
-                markup.format(format_args!(", entered {entered} times"));
-            }
-            let mode = row::mode(hold);
-            if !mode.is_empty() {
-                markup.html(", ").text(&mode);
-            }
-            if is_past(published, view, hold) {
-                markup.html(" <small>").text(PAST).html("</small>");
-            }
-        }
-        (None, Some(false)) => {
-            markup.html("nobody");
-        }
-        (None, _) => {
-            markup.html("not known");
-        }
-    }
-}
-
-fn write_renewal(markup: &mut Markup, published: &Published, view: &TaskView) {
-    let Some(hold) = present(view) else { return };
-    let Some(last) = hold.last_renewal else { return };
-    let AgentWall(at) = on_agents_clock(published, view, last);
-    let ago_ms = u64::try_from(published.wall.0.saturating_sub(at)).unwrap_or_default();
-    markup.format(format_args!("<time data-ago=\"{at}\">{} ago</time>", running(ago_ms)));
-    if let Some(ms) = hold.last_renewal_latency_ms {
-        markup.format(format_args!(", {ms} ms late"));
-    }
-    if let Some(ms) = hold.last_renewal_margin_ms {
-        markup.format(format_args!(", with {} to spare", lasted(ms)));
-    }
-}
-
-fn write_handover(markup: &mut Markup, published: &Published, view: &TaskView) {
+pub(super) fn write_handover(markup: &mut Markup, published: &Published, view: &TaskView) {
     if let Some(past) = view.last_handover {
         markup
             .format(format_args!("took {}, ", lasted(past.ms)))
@@ -111,7 +51,7 @@ fn write_handover(markup: &mut Markup, published: &Published, view: &TaskView) {
     }
 }
 
-fn write_outage(markup: &mut Markup, published: &Published, view: &TaskView) {
+pub(super) fn write_outage(markup: &mut Markup, published: &Published, view: &TaskView) {
     if let Some(past) = view.last_outage {
         markup
             .format(format_args!("took {}, ", lasted(past.ms)))
@@ -119,7 +59,7 @@ fn write_outage(markup: &mut Markup, published: &Published, view: &TaskView) {
     }
 }
 
-fn write_splits(markup: &mut Markup, published: &Published, view: &TaskView) {
+pub(super) fn write_splits(markup: &mut Markup, published: &Published, view: &TaskView) {
     for split in &view.splits {
         let name = |party: &lockwatch_judge::event::Party| match &party.node {
             Some(node) => {
@@ -133,7 +73,7 @@ fn write_splits(markup: &mut Markup, published: &Published, view: &TaskView) {
     }
 }
 
-fn write_claims(markup: &mut Markup, _published: &Published, view: &TaskView) {
+pub(super) fn write_claims(markup: &mut Markup, _published: &Published, view: &TaskView) {
     if view.spec.claims.is_some() {
         let claims = list(view.live_claims.iter().map(holder_label), NAMED_MAX);
         markup.text(match view.claims_unknown {
@@ -144,27 +84,15 @@ fn write_claims(markup: &mut Markup, _published: &Published, view: &TaskView) {
     }
 }
 
-fn write_hosts(markup: &mut Markup, _published: &Published, view: &TaskView) {
+pub(super) fn write_hosts(markup: &mut Markup, _published: &Published, view: &TaskView) {
     if view.hosts_unknown.is_some() {
         markup.html("cannot be read");
     }
 }
 
-fn write_waiters(markup: &mut Markup, _published: &Published, view: &TaskView) {
-    if let Some(waiters) = view.lock().waiters {
-        markup.format(format_args!("{waiters}"));
-    }
-}
-
-fn write_token(markup: &mut Markup, _published: &Published, view: &TaskView) {
-    if let Some(token) = view.lock().fencing_token {
-        markup.format(format_args!("{token}"));
-    }
-}
-
 /// Durations of states that should not last. They keep counting while readings arrive; otherwise
 /// they stop at the newest evidence.
-fn write_durations(markup: &mut Markup, published: &Published, view: &TaskView) {
+pub(super) fn write_durations(markup: &mut Markup, published: &Published, view: &TaskView) {
     let durations = view.durations;
     let all = [
         ("wanted without a holder", durations.down_ms),
@@ -184,7 +112,7 @@ fn write_durations(markup: &mut Markup, published: &Published, view: &TaskView) 
     }
 }
 
-fn write_pause(markup: &mut Markup, _published: &Published, view: &TaskView) {
+pub(super) fn write_pause(markup: &mut Markup, _published: &Published, view: &TaskView) {
     if let Some(paused) = view.paused {
         markup.html(if paused { "paused" } else { "not paused" });
     }
@@ -192,7 +120,7 @@ fn write_pause(markup: &mut Markup, _published: &Published, view: &TaskView) {
 
 /// Shows the age only when readings have stopped: otherwise it would be outdated when it is
 /// displayed.
-fn write_reading(markup: &mut Markup, published: &Published, view: &TaskView) {
+pub(super) fn write_reading(markup: &mut Markup, published: &Published, view: &TaskView) {
     match (view.last_reading, view.held) {
         (Some(_), Some(_)) => markup.html("up to date"),
         (Some(at), None) => markup.ago(Moment::of(published, at)),
@@ -206,7 +134,7 @@ fn write_reading(markup: &mut Markup, published: &Published, view: &TaskView) {
     }
 }
 
-fn write_rule(markup: &mut Markup, _published: &Published, view: &TaskView) {
+pub(super) fn write_rule(markup: &mut Markup, _published: &Published, view: &TaskView) {
     markup.format(format_args!("<code>{}</code>", view.rule.name()));
 }
 
@@ -252,42 +180,6 @@ pub(super) fn switches(view: &TaskView) -> String {
             "<tr><th scope=\"row\">{}</th><td data-label=\"Switch\"><strong class=\"lost\">was \
              on; lost by Redis</strong></td></tr>",
             Text(&user)
-        );
-    }
-    html.push_str("</tbody></table></section>");
-    html
-}
-
-/// What each server that does not decide shows; empty if there are none.
-pub(super) fn servers(published: &Published, view: &TaskView) -> String {
-    if view.lock().witnesses.is_empty() {
-        return String::new();
-    }
-    let mut html = String::from(
-        "<section aria-labelledby=\"servers\"><h2 id=\"servers\">Other servers</h2><table>\
-         <caption>What servers show that do not decide; times in UTC</caption><thead><tr><th \
-         scope=\"col\">Server</th>\
-         <th scope=\"col\">Role</th><th scope=\"col\">Holder there</th><th \
-         scope=\"col\">Behind</th>\
-         <th scope=\"col\">Asked</th></tr></thead><tbody>",
-    );
-    for witness in &view.lock().witnesses {
-        let holders = match &witness.holders {
-            Some(holders) => list(holders.iter().map(holder_label), NAMED_MAX),
-            None => String::from("nobody"),
-        };
-        let asked = rfc3339(published.wall_at(witness.at).0).unwrap_or_default();
-        let _ = write!(
-            html,
-            "<tr><th scope=\"row\">{}</th><td data-label=\"Role\">{}</td><td data-label=\"Holder \
-             there\">{}</td>\
-             <td data-label=\"Behind\">{}</td><td data-label=\"Asked\"><time \
-             datetime=\"{asked}\">{}</time></td></tr>",
-            Text(&escape(witness.node.as_bytes())),
-            witness.role.name(),
-            Text(&holders),
-            witness.behind_ms.map(lasted).unwrap_or_default(),
-            asked.get(11..19).unwrap_or_default(),
         );
     }
     html.push_str("</tbody></table></section>");

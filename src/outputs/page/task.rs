@@ -6,11 +6,12 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use lockwatch_judge::event::Subject;
-use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::snapshot::{KindView, TaskView};
 
 use super::drawing::{Scale, picture, table};
 use super::facts;
 use super::html::Text;
+use super::lock;
 use super::moving::Markup;
 use super::pulse::Pulse;
 use super::query::WINDOWS;
@@ -62,10 +63,13 @@ pub(super) fn main(
              because neither <code>progress</code> nor <code>claims</code> are configured.</p>",
         );
     }
-    html.push_str(&facts::section(published, view, &pulse));
+    let (facts, servers) = match &view.kind {
+        KindView::Lock(lock) => (&lock::FACTS, lock::servers(published, lock)),
+    };
+    html.push_str(&facts::section(published, view, &pulse, facts));
     write_timeline(&mut html, published, view, events, window_ms);
     html.push_str(&switches);
-    html.push_str(&facts::servers(published, view));
+    html.push_str(&servers);
     html.push_str(&events_section);
     html.push_str(&totals);
     html.push_str(&settings);

@@ -87,10 +87,12 @@ pub(crate) fn written_text(bytes: &[u8]) -> Vec<u8> {
         .unwrap_or_else(|| bytes.to_vec())
 }
 
-/// The bytes that JSON, Kryo 5 and Java's serialization make of a text that needs no escape.
-pub(crate) fn spellings(text: &[u8]) -> [Vec<u8>; 3] {
+/// Other ways to write a text that needs no escape: as JSON, Kryo 5 and Java's serialization do,
+/// with a shell's quotes, and with the line break of a pipe.
+pub(crate) fn spellings(text: &[u8]) -> [Vec<u8>; 5] {
     let json = [b"\"", text, b"\""].concat();
-    [json, kryo5::encode(text), jdk::encode(text)]
+    let quoted = [b"'", text, b"'"].concat();
+    [json, kryo5::encode(text), jdk::encode(text), quoted, [text, b"\n"].concat()]
 }
 
 fn wants(codec: Codec, bytes: &[u8]) -> Option<bool> {
@@ -107,9 +109,11 @@ fn wants(codec: Codec, bytes: &[u8]) -> Option<bool> {
     }
 }
 
-/// Values that come from a file or a pipe often keep its line break.
+/// Values that come from a pipe or a shell often keep a line break or quotes. Double quotes are
+/// JSON's.
 fn word_wants(word: &[u8]) -> Option<bool> {
     let word = word.trim_ascii();
+    let word = word.strip_prefix(b"'").and_then(|word| word.strip_suffix(b"'")).unwrap_or(word);
     let is_in = |words: &[&[u8]]| words.iter().any(|listed| word.eq_ignore_ascii_case(listed));
     if is_in(&ON_WORDS) {
         Some(true)

@@ -87,7 +87,7 @@ pub trait Library: Sync {
     }
 
     /// Whether the fields of a hash are named as holders are, so that its values are worth reading.
-    fn names_holders(&self, _fields: &[Vec<u8>]) -> bool {
+    fn names_holders(&self, _key: &[u8], _fields: &[Vec<u8>]) -> bool {
         false
     }
 
@@ -153,8 +153,8 @@ pub fn recognise(seen: &Seen) -> Guess {
 }
 
 /// Whether the fields of a hash are named as the holders of some library.
-pub fn names_holders(fields: &[Vec<u8>]) -> bool {
-    ALL.iter().any(|library| library.names_holders(fields))
+pub fn names_holders(key: &[u8], fields: &[Vec<u8>]) -> bool {
+    ALL.iter().any(|library| library.names_holders(key, fields))
 }
 
 /// The names of all libraries.

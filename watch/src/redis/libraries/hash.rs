@@ -68,8 +68,8 @@ impl Library for OwnHash {
             .then_some(Guess::Doubtful(Laid { library: NAME, what: WHAT }, WHY))
     }
 
-    fn names_holders(&self, fields: &[Vec<u8>]) -> bool {
-        matches!(fields, [owner] if (1..=OWNER_BYTES).contains(&owner.len()))
+    fn names_holders(&self, key: &[u8], fields: &[Vec<u8>]) -> bool {
+        names_a_lock(key) && matches!(fields, [owner] if (1..=OWNER_BYTES).contains(&owner.len()))
     }
 }
 

@@ -139,7 +139,7 @@ impl Library for Redisson {
         companion(seen).or_else(|| hash(seen)).or_else(|| permits(seen))
     }
 
-    fn names_holders(&self, fields: &[Vec<u8>]) -> bool {
+    fn names_holders(&self, _key: &[u8], fields: &[Vec<u8>]) -> bool {
         !fields.is_empty() && fields.iter().all(|name| name == b"mode" || begins_with_client(name))
     }
 

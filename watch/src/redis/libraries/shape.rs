@@ -143,58 +143,109 @@ pub fn is_uuid(bytes: &[u8]) -> bool {
         })
 }
 
-/// Whether a key's name has a part that another run or item has otherwise: a UUID, a date, or a
-/// number that is a time.
+/// Whether a key's name has a part that another run or item has otherwise: an id, a date or a time.
 pub fn names_one_of_many(key: &[u8]) -> bool {
-    let has_uuid = key.windows(36).any(is_uuid);
-    let has_date = key.windows(10).enumerate().any(|(at, part)| {
-        let before = at.checked_sub(1).and_then(|before| key.get(before));
-        let is_part = !before.is_some_and(u8::is_ascii_digit)
-            && !key.get(at + 10).is_some_and(u8::is_ascii_digit);
-        is_part && is_date(part)
-    });
-    let mut numbers = key.split(|byte| !byte.is_ascii_digit());
-    has_uuid || has_date || numbers.any(is_instant)
+    let mut words = key.split(|byte| !byte.is_ascii_alphanumeric());
+    words.any(|word| is_id(word) || !is_digest(word) && has_compact_time(word))
+        || key.windows(36).any(is_uuid)
+        || has_date(key)
 }
 
-/// `2026-11-27`, also with other separators.
-fn is_date(part: &[u8]) -> bool {
-    match part {
-        [y1, y2, y3, y4, separator, m1, m2, other, d1, d2] => {
-            b"-/._:".contains(separator)
-                && separator == other
-                && is_compact_date(&[*y1, *y2, *y3, *y4, *m1, *m2, *d1, *d2])
+/// Hex digits of a digest, which may look like anything.
+fn is_digest(word: &[u8]) -> bool {
+    word.len() >= 16 && word.iter().all(u8::is_ascii_hexdigit)
+}
+
+fn has_compact_time(word: &[u8]) -> bool {
+    word.split(|byte| !byte.is_ascii_digit()).any(is_compact_time)
+}
+
+/// A number of eight digits or more, a MongoDB id, a ULID, or a UUID without dashes. Digests are
+/// none: they often stand for a fixed name.
+fn is_id(word: &[u8]) -> bool {
+    let has = |is: fn(&u8) -> bool| word.iter().any(is);
+    let is_hex = word.iter().all(u8::is_ascii_hexdigit);
+    let at = |at: usize| word.get(at).copied().unwrap_or_default();
+    match word.len() {
+        24 if is_hex => has(u8::is_ascii_digit),
+        26 => {
+            let is_crockford =
+                |byte: &u8| byte.is_ascii_alphanumeric() && !b"ILOUilou".contains(byte);
+            word.iter().all(is_crockford)
+                && (b'0'..=b'7').contains(&at(0))
+                && has(u8::is_ascii_alphabetic)
         }
-        _ => false,
+        32 if is_hex => {
+            b"1345678".contains(&at(12)) && b"89ab".contains(&at(16).to_ascii_lowercase())
+        }
+        _ => word.len() >= 8 && is_number(word),
     }
 }
 
-/// A whole number that is an instant: `20261127`, perhaps with hours, minutes and seconds, or Unix
-/// time in seconds, milliseconds or more.
-fn is_instant(digits: &[u8]) -> bool {
-    let clock = |rest: &[u8], limits: &[u8]| {
-        rest.chunks(2).zip(limits).all(|(part, limit)| number(part).is_some_and(|it| it < *limit))
+/// Digits that are a date, `20261127`, perhaps with a time, or Unix time, also behind letters.
+fn is_compact_time(digits: &[u8]) -> bool {
+    let clock = |rest: &[u8], limits: &[u16]| {
+        rest.chunks(2).zip(limits).all(|(part, limit)| number(part) < *limit)
     };
-    let is_compact = digits.split_at_checked(8).is_some_and(|(date, rest)| {
-        matches!(rest.len(), 0 | 2 | 4 | 6) && is_compact_date(date) && clock(rest, &[24, 60, 61])
+    let is_of_day = digits.split_at_checked(8).is_some_and(|(date, rest)| {
+        let (date, day) = date.split_at(6);
+        let (year, month) = date.split_at(4);
+        matches!(rest.len(), 0 | 2 | 4 | 6)
+            && is_date(year, month, day)
+            && clock(rest, &[24, 60, 61])
     });
+    let is_short = matches!(digits, [b'2', _, m1, m2, d1, d2]
+        if is_date(b"2000", &[*m1, *m2], &[*d1, *d2]));
+    let is_ordinal = digits.len() == 7
+        && digits
+            .split_at_checked(4)
+            .is_some_and(|(year, day)| is_year(year) && (1..=366).contains(&number(day)));
     // From 2001 to 2033.
     let is_unix = matches!(digits.len(), 10 | 13 | 16 | 19) && digits.first() == Some(&b'1');
-    is_compact || is_unix
+    is_of_day || is_short || is_ordinal || is_unix
 }
 
-fn is_compact_date(digits: &[u8]) -> bool {
-    let Some((year, rest)) = digits.split_at_checked(4) else { return false };
-    let Some((month, day)) = rest.split_at_checked(2) else { return false };
-    matches!(year, [b'1', b'9', _, _] | [b'2', b'0', _, _])
-        && year.iter().all(u8::is_ascii_digit)
-        && number(month).is_some_and(|month| (1..=12).contains(&month))
-        && number(day).is_some_and(|day| (1..=31).contains(&day))
+/// `2026-11-27`, `27.11.2026`, `2026-11`, `2026-W48` or `10:55`, also with other separators.
+fn has_date(key: &[u8]) -> bool {
+    let parts: Vec<&[u8]> = key.split(|byte| b"-/._:".contains(byte)).collect();
+    let separator = |after: usize| {
+        let before: usize = parts.iter().take(after + 1).map(|part| part.len() + 1).sum();
+        before.checked_sub(1).and_then(|at| key.get(at))
+    };
+    parts.windows(2).enumerate().any(|(at, two)| {
+        let [first, second] = two else { return false };
+        let third = parts.get(at + 2).copied().unwrap_or_default();
+        let is_month = is_date(first, second, b"01");
+        let is_week = is_year(first)
+            && second.strip_prefix(b"W").is_some_and(|week| (1..=53).contains(&number(week)));
+        let is_time = separator(at) == Some(&b':')
+            && [first, second].iter().all(|part| part.len() == 2 && is_number(part))
+            && number(first) < 24
+            && number(second) < 60;
+        is_month
+            || is_week
+            || is_time
+            || is_date(third, second, first)
+            || is_date(third, first, second)
+    })
 }
 
-/// A number of two digits.
-fn number(digits: &[u8]) -> Option<u8> {
-    if digits.len() == 2 { core::str::from_utf8(digits).ok()?.parse().ok() } else { None }
+fn is_year(digits: &[u8]) -> bool {
+    matches!(digits, [b'1', b'9', _, _] | [b'2', b'0', _, _]) && is_number(digits)
+}
+
+fn is_date(year: &[u8], month: &[u8], day: &[u8]) -> bool {
+    let is_short = |part: &[u8]| part.len() <= 2 && is_number(part);
+    is_year(year)
+        && is_short(month)
+        && is_short(day)
+        && (1..=12).contains(&number(month))
+        && (1..=31).contains(&number(day))
+}
+
+/// A number of few digits; 0 for anything else.
+fn number(digits: &[u8]) -> u16 {
+    core::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or_default()
 }
 
 /// Splits after the last `separator`.
@@ -343,6 +394,19 @@ mod tests {
             "job:1763721600:lock",
             "job:1763721600123:lock",
             "lock:order:285475da-9152-4c83-822a-67ee2f116a79",
+            "lock:order:285475da91524c83822a67ee2f116a79",
+            "lock:order:65f1c2a4e3b0c44298fc1c14",
+            "lock:order:01HV5Y3Z8K9QWERTBNM4CXZA2D",
+            "lock:order:10010399",
+            "lock:report:27.11.2026",
+            "lock:report:11-27-2026",
+            "lock:report:2026-1-7",
+            "lock:report:2026-11",
+            "lock:report:2026-W48",
+            "lock:report:2026330",
+            "lock:report:261127",
+            "lock:report-20261127T1055",
+            "lock:report:10:55",
         ] {
             assert!(names_one_of_many(key.as_bytes()), "{key}");
         }
@@ -350,8 +414,11 @@ mod tests {
             "outbound:lock",
             "lock:shard-12",
             "lock:10379",
-            "lock:20261399",
-            "lock:120261127",
+            "lock:2026367",
+            "lock:10.0.0.5:16379",
+            "lock:v2.11",
+            "lock:25:61",
+            "lock:md5-d41d8cd98f00b204e9800998ecf8427e",
             "lock:warehouse-2026",
             "lock:schedule-da39a3ee5e6b4b0d3255bfef95601890afd80709",
         ] {

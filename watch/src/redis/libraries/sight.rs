@@ -134,7 +134,7 @@ mod tests {
         let items = fields.iter().flat_map(|(field, value)| [bytes(field), bytes(value)]).collect();
         let names: Vec<Vec<u8>> =
             fields.iter().map(|(field, _)| field.as_bytes().to_vec()).collect();
-        let scanned = super::super::names_holders(&names)
+        let scanned = super::super::names_holders(key.as_bytes(), &names)
             .then(|| Reply::Array(vec![bytes("0"), Reply::Array(items)]));
         let content = Content::Hash { length: fields.len() as u64, names, scanned };
         recognise(&Seen { key: key.as_bytes().to_vec(), ttl_ms, content })

@@ -9,6 +9,7 @@ use super::sight::{Content, Guess, Laid, Seen, contains};
 use super::{Library, Value, unread};
 use crate::command;
 use crate::redis::ask::{Ask, Class};
+use crate::redis::codec::written_text;
 use crate::redis::instant;
 use crate::redis::reply::Reply;
 use lockwatch_judge::reading::{Holder, Mode, Unknown};
@@ -55,8 +56,13 @@ impl Library for Token {
     }
 
     fn instant(&self, client: &[u8]) -> Option<ServerTime> {
-        let text = client.trim_ascii();
-        instant::any(without_php_quotes(text).unwrap_or(text))
+        let text = written_text(client);
+        let text = text.trim_ascii();
+        let php = text.strip_prefix(b"i:").and_then(|number| number.strip_suffix(b";"));
+        let text = php.or_else(|| without_php_quotes(text)).unwrap_or(text);
+        // Perhaps with the holder's name behind it.
+        let first = text.split(|byte| b":|@,".contains(byte)).next().unwrap_or_default();
+        instant::any(text).or_else(|| instant::any(first))
     }
 
     fn recognise(&self, seen: &Seen) -> Option<Guess> {

@@ -81,7 +81,7 @@ fn length(command: &str, key: &[u8]) -> Ask {
     Ask::new(Class::Number, command!(command, key))
 }
 
-/// The first that is there: the field by its configured name, then by those of the serializers.
+/// The first that is there: the field by its configured name, then as others may have written it.
 fn hash_field(reply: &Reply) -> ProgressReading {
     match reply {
         Reply::Array(values) => values

@@ -1,0 +1,86 @@
+//! The evidence about a lock.
+
+use std::borrow::Cow;
+
+use lockwatch_judge::reading::Holder;
+use lockwatch_judge::snapshot::{LockView, WitnessView};
+use lockwatch_judge::verdict::LockFact;
+
+use super::Evidence;
+use super::seen::{Seen, not_known, server, span};
+use crate::text::identity::{escape, list};
+use crate::trace::{holder_name, none_or};
+
+/// Maximum number of names in a list.
+pub(super) const NAMED_MAX: usize = 20;
+
+/// Of the server that decides.
+pub(super) fn evidence(seen: Seen<'_>, lock: &LockView) -> Evidence {
+    let view = seen.view;
+    let says = match (view.held, &lock.hold) {
+        (Some(true), Some(hold)) => {
+            let holders = hold.holders.iter().map(|(holder, host)| named(holder, host.as_deref()));
+            let deadline = match (hold.deadline, hold.persistent) {
+                (Some(at), _) => format!(", until {} of the server's clock", server(at)),
+                (None, Some(true)) => ", without any TTL".to_owned(),
+                (None, _) => ", with a deadline that moved while it was read".to_owned(),
+            };
+            format!(
+                "held ({}) by {}{deadline}",
+                hold.mode.name(),
+                none_or(list(holders, NAMED_MAX))
+            )
+        }
+        (Some(true), None) => "held".to_owned(),
+        (Some(false), _) if view.lock_fact == LockFact::Free => "free, confirmed".to_owned(),
+        (Some(false), _) => "free, not confirmed yet".to_owned(),
+        (None, _) => "unknown".to_owned(),
+    };
+    let extras = [
+        ("waiters", lock.waiters.map(|it| it.to_string())),
+        ("token", lock.fencing_token.map(|it| it.to_string())),
+    ];
+    let extras: String = extras
+        .into_iter()
+        .filter_map(|(name, value)| Some(format!(", {name} {}", value?)))
+        .collect();
+    Evidence {
+        of: "lock".to_owned(),
+        node: view.node.as_ref().map(|node| escape(node.as_bytes()).into_owned()),
+        age_seconds: view.last_reading.map(|at| seen.age_seconds(at)),
+        says: format!("{says}{extras}"),
+        unknown: view.unknown.map(not_known),
+    }
+}
+
+pub(super) fn named<'a>(holder: &'a Holder, host: Option<&[u8]>) -> Cow<'a, str> {
+    match host {
+        Some(host) => Cow::Owned(format!("{} on {}", holder_name(holder), escape(host))),
+        None => holder_name(holder),
+    }
+}
+
+/// Of the other servers.
+pub(super) fn witnesses(seen: Seen<'_>, lock: &LockView) -> Vec<Evidence> {
+    lock.witnesses.iter().map(|witness| witness_evidence(seen, witness)).collect()
+}
+
+fn witness_evidence(seen: Seen<'_>, witness: &WitnessView) -> Evidence {
+    let shows = match &witness.holders {
+        Some(holders) => {
+            format!("shows {}", none_or(list(holders.iter().map(holder_name), NAMED_MAX)))
+        }
+        None => "shows no holder".to_owned(),
+    };
+    let behind = witness
+        .behind_ms
+        .map(|ms| format!(", its deadline {} behind", span(ms)))
+        .unwrap_or_default();
+    Evidence {
+        of: "witness".to_owned(),
+        node: Some(escape(witness.node.as_bytes()).into_owned()),
+        age_seconds: Some(seen.age_seconds(witness.at)),
+        says: format!("a {}, {shows}{behind}", witness.role.name()),
+        unknown: None,
+    }
+}

@@ -1,0 +1,148 @@
+//! The fields of a task that a lock guards.
+
+use std::borrow::Cow;
+
+use lockwatch_judge::reading::Holder;
+use lockwatch_judge::snapshot::{HoldView, LockView, TaskView, WitnessView};
+use serde::Serialize;
+
+use super::part::{UnknownJson, agent, server, unknown_json};
+use crate::outputs::remark::is_past;
+use crate::published::Published;
+use crate::text::identity::{escape, holder_label};
+use crate::text::instants::seconds;
+
+#[derive(Serialize)]
+pub(super) struct Fields<'a> {
+    lock: LockJson<'a>,
+    /// The state of the lock on servers that do not decide.
+    witnesses: Vec<WitnessJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct LockJson<'a> {
+    key: Cow<'a, str>,
+    scheme: &'a str,
+    /// `null` when unknown.
+    held: Option<bool>,
+    /// The same after confirmation.
+    fact: &'static str,
+    unknown: Option<UnknownJson>,
+    /// `null` unless held.
+    hold: Option<HoldJson<'a>>,
+    waiters: Option<u64>,
+    fencing_token: Option<i64>,
+    lease_seconds: Option<f64>,
+    renewal_period_seconds: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct HoldJson<'a> {
+    mode: &'static str,
+    holders: Vec<HolderJson<'a>>,
+    ghosts: u32,
+    /// By the server's clock, like the other instants here; `null` when the start was not seen.
+    acquired: Option<String>,
+    held_seconds: f64,
+    ttl_seconds: Option<f64>,
+    deadline: Option<String>,
+    persistent: Option<bool>,
+    /// A holder's value is a time in the past, and the library does not say what it means.
+    value_is_past: bool,
+    last_renewal: Option<String>,
+    last_renewal_latency_seconds: Option<f64>,
+    last_renewal_margin_seconds: Option<f64>,
+    renewal_overdue_seconds: f64,
+}
+
+#[derive(Serialize)]
+struct HolderJson<'a> {
+    holder: Cow<'a, str>,
+    /// Whether `holder` is a digest because the real value is a secret.
+    digest: bool,
+    host: Option<Cow<'a, str>>,
+    entries: Option<u32>,
+}
+
+/// The state of the lock on a server that does not decide.
+#[derive(Serialize)]
+struct WitnessJson<'a> {
+    node: Cow<'a, str>,
+    role: &'static str,
+    /// By the agent's clock.
+    at: Option<String>,
+    /// `null` when it shows none.
+    holders: Option<Vec<HolderJson<'a>>>,
+    /// How far a replica's deadline is behind; `null` if not known.
+    behind_seconds: Option<f64>,
+}
+
+pub(super) fn json<'a>(
+    published: &Published,
+    view: &'a TaskView,
+    lock: &'a LockView,
+) -> Fields<'a> {
+    let witness = |witness: &'a WitnessView| witness_json(published, witness);
+    Fields {
+        lock: lock_json(published, view, lock),
+        witnesses: lock.witnesses.iter().map(witness).collect(),
+    }
+}
+
+fn lock_json<'a>(published: &Published, view: &'a TaskView, lock: &'a LockView) -> LockJson<'a> {
+    LockJson {
+        key: escape(&view.spec.lock().key),
+        scheme: view.spec.lock().library.as_str(),
+        held: view.held,
+        fact: view.lock_fact.name(),
+        unknown: view.unknown.map(unknown_json),
+        hold: lock.hold.as_ref().map(|hold| hold_json(published, view, hold)),
+        waiters: lock.waiters,
+        fencing_token: lock.fencing_token,
+        lease_seconds: lock.lease_ms.map(seconds),
+        renewal_period_seconds: lock.renewal_period_ms.map(seconds),
+    }
+}
+
+fn hold_json<'a>(published: &Published, view: &TaskView, hold: &'a HoldView) -> HoldJson<'a> {
+    HoldJson {
+        mode: hold.mode.name(),
+        holders: hold
+            .holders
+            .iter()
+            .map(|(holder, host)| holder_json(holder, host.as_deref()))
+            .collect(),
+        ghosts: hold.ghosts,
+        acquired: hold.acquired.and_then(server),
+        held_seconds: seconds(hold.held_ms),
+        ttl_seconds: hold.ttl_ms.map(seconds),
+        deadline: hold.deadline.and_then(server),
+        persistent: hold.persistent,
+        value_is_past: is_past(published, view, hold),
+        last_renewal: hold.last_renewal.and_then(server),
+        last_renewal_latency_seconds: hold.last_renewal_latency_ms.map(seconds),
+        last_renewal_margin_seconds: hold.last_renewal_margin_ms.map(seconds),
+        renewal_overdue_seconds: seconds(hold.renewal_overdue_ms),
+    }
+}
+
+fn holder_json<'a>(holder: &'a Holder, host: Option<&'a [u8]>) -> HolderJson<'a> {
+    HolderJson {
+        holder: holder_label(holder),
+        digest: holder.secret,
+        host: host.map(escape),
+        entries: holder.entries,
+    }
+}
+
+fn witness_json<'a>(published: &Published, witness: &'a WitnessView) -> WitnessJson<'a> {
+    let holders =
+        |holders: &'a Vec<Holder>| holders.iter().map(|holder| holder_json(holder, None)).collect();
+    WitnessJson {
+        node: escape(witness.node.as_bytes()),
+        role: witness.role.name(),
+        at: agent(published, witness.at),
+        holders: witness.holders.as_ref().map(holders),
+        behind_seconds: witness.behind_ms.map(seconds),
+    }
+}
