@@ -1,5 +1,4 @@
-//! The agent's clocks: the only place where its monotonic and its wall clock are read for the
-//! model.
+//! The agent's clocks: the only place where its monotonic and its wall clock are read.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,7 +11,7 @@ const APART_MS: u64 = 1;
 /// often cannot give an exact pair.
 const TRIES: usize = 8;
 
-/// Converts instants of the runtime to the model's [`Mono`]: milliseconds since the agent started.
+/// Converts instants of the runtime to the state's [`Mono`]: milliseconds since the agent started.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Instant,

@@ -192,7 +192,7 @@ impl Config {
         }
     }
 
-    /// The part that the model needs. `epoch` counts the reloads.
+    /// The part that `judge` needs. `epoch` counts the reloads.
     pub fn watch_spec(&self, epoch: u32) -> WatchSpec {
         let redis_spec = |redis: &RedisConfig| StoreSpec {
             name: Arc::clone(&redis.name),

@@ -2,7 +2,7 @@
 //! uses hyper.
 //!
 //! It reads published snapshots, requests refreshed ones, can request a reload, and can wait until
-//! the sampler reads a task in its normal cycle. Nothing in a request reaches Redis.
+//! the watcher reads a task in its normal cycle. Nothing in a request reaches Redis.
 
 mod age;
 mod api;

@@ -1,4 +1,4 @@
-//! Records the model's inputs in rotated files of bounded size, without secrets.
+//! Records the inputs of the state in rotated files of bounded size, without secrets.
 //!
 //! The engine must never wait for a disk. It passes each input to a writer thread through a bounded
 //! queue and drops the input if the queue is full. The recording counts dropped inputs, so that a

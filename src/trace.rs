@@ -1,8 +1,8 @@
-//! Traces of the commands that the sampler sends about a few tasks, and of Redis' replies, to
+//! Traces of the commands that the watcher sends about a few tasks, and of Redis' replies, to
 //! explain a verdict.
 //!
 //! Nothing is kept of a task unless a client waits for its trace. The client arms the task on the
-//! [`Traces`]; the sampler, when it reads that task anyway, adds the commands and their replies. No
+//! [`Traces`]; the watcher, when it reads that task anyway, gives out the commands and their replies. No
 //! command is ever sent because of a trace, and while no task is armed a batch costs one atomic
 //! load. Traces are redacted before they get here: see `trace/redact`.
 
@@ -91,7 +91,7 @@ pub struct Traces(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    /// Number of armed tasks; lets a sampler skip the lock while there are none.
+    /// Number of armed tasks; lets the driver skip the lock while there are none.
     armed: AtomicUsize,
     orders: Mutex<BTreeMap<Arc<str>, Order>>,
 }

@@ -326,7 +326,7 @@ def holds():
         ),
         graph(
             "Holders, re-entries and waiters",
-            "How many hold the lock, how often its holder entered it again, and how many wait for it, where the scheme tells.",
+            "How many hold the lock, how often its holder entered it again, and how many wait for it, where the library tells.",
             query(gauge("lockwatch_lock_holders"), "holders"),
             query(gauge("lockwatch_lock_reentries"), "re-entries"),
             query(gauge("lockwatch_lock_waiters"), "waiters"),
@@ -334,7 +334,7 @@ def holds():
         ),
         graph(
             "Fencing token",
-            "The fencing token last given out, and how often it went backwards, where the scheme has one.",
+            "The fencing token last given out, and how often it went backwards, where the library has one.",
             query(gauge("lockwatch_lock_fencing_token"), "token"),
             query(worst_increase("lockwatch_lock_token_resets_total", ONE_TASK), "went backwards"),
             unit=units.Short,

@@ -64,7 +64,7 @@ named! {
         Protocol = "protocol",
         /// The server answered with another error.
         ServerError = "server_error",
-        /// The newest reading is too old: the sampler fell behind.
+        /// The newest reading is too old: the watcher fell behind.
         Stale = "stale",
     }
 }

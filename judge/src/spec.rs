@@ -1,4 +1,4 @@
-//! The configuration of what to watch: the resolved and validated form that the model uses.
+//! The configuration of what to watch: the resolved and validated form that this crate uses.
 //!
 //! All defaults are filled in and all names are checked. An `Option` here means that the user
 //! configured none.
@@ -54,7 +54,7 @@ pub fn position_of<T>(
     }
 }
 
-/// The configuration of one named store, as far as the model uses it.
+/// The configuration of one named store, as far as this crate uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct StoreSpec {

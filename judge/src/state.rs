@@ -1,4 +1,5 @@
-//! The state of the model. It is changed only here: one input in, events out, and a view on demand.
+//! The state of all stores and tasks. It is changed only here: one input in, events out, and a view
+//! on demand.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -474,7 +475,7 @@ fn unreadable(beside: &Beside, why: Unknown) -> Beside {
     }
 }
 
-/// Without any attempt for a task for this long, the sampler must have fallen behind.
+/// Without any attempt for a task for this long, the watcher must have fallen behind.
 fn stale_after_ms(store: &StoreSpec) -> u64 {
     store.interval_ms.saturating_add(store.timeout_ms).saturating_mul(2)
 }

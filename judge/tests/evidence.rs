@@ -134,7 +134,7 @@ fn what_could_not_be_read_is_shown_as_unknown() {
     }
 }
 
-/// Neither an answer nor a failure arrives: the sampler itself must have fallen behind.
+/// Neither an answer nor a failure arrives: the watcher itself must have fallen behind.
 #[test]
 fn without_any_news_nothing_is_known_after_a_while() {
     let _rule = rule("16 freshness");

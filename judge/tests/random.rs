@@ -1,7 +1,7 @@
-//! Feeds random inputs from a seed: the model must never panic, and every snapshot must keep its
+//! Feeds random inputs from a seed: the state must never panic, and every snapshot must keep its
 //! invariants.
 //!
-//! `SEED=n cargo test -p lockwatch-model --test random` repeats one run.
+//! `SEED=n cargo test -p lockwatch-judge --test random` repeats one run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -215,7 +215,7 @@ impl World {
     }
 
     /// A sample of server `at`. Samples of one task from deciding servers arrive in order, as in
-    /// the real sampler.
+    /// the real watcher.
     fn sample(&mut self, at: usize, outcome: Outcome) -> Sample {
         let decides = at == self.lead || (self.kind() == RedisKind::Cluster && self.dice.one_in(2));
         self.sample_as(at, decides, outcome)

@@ -1,4 +1,4 @@
-//! Sequences of answers from several servers that a correct sampler would not pass on, or that
+//! Sequences of answers from several servers that a correct watcher would not pass on, or that
 //! timelines cannot express.
 
 use std::sync::Arc;
@@ -844,7 +844,7 @@ fn a_redis_says_nothing_of_the_tasks_of_another() {
     assert_eq!(state.snapshot(Mono(1_000)).tasks.first().unwrap().held, None);
 }
 
-/// No answer and no failure arrives any more: the sampler has stopped, and this must raise an
+/// No answer and no failure arrives any more: the watcher has stopped, and this must raise an
 /// alert.
 #[test]
 fn without_any_news_blindness_grows_and_is_told() {

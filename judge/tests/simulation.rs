@@ -1,4 +1,4 @@
-//! Runs the model against virtual servers, workers and networks, and checks it with an oracle that
+//! Runs watcher and state against virtual servers, workers and networks, and checks it with an oracle that
 //! knows the truth: with fixed seeds, and with new ones.
 //!
 //! `SIM_SEED=… [SIM_HOURS=…] [SIM_KEEP=…]` runs a single seed, as printed by a failure. With
@@ -52,7 +52,7 @@ fn check(plan: &Plan, hours: u64, coverage: &mut Coverage) -> f64 {
         panic!(
             "seed {} fails after {} ms, agent {}, {}: {}\nwith these steps alone:\n  {}\n\
              it says after {} ms: {}\nwhat really happened before that:\n  {}\nagain:  \
-             SIM_SEED={} SIM_HOURS={hours} SIM_KEEP={} cargo test -p lockwatch-model --test \
+             SIM_SEED={} SIM_HOURS={hours} SIM_KEEP={} cargo test -p lockwatch-judge --test \
              simulation\nrecord: \
              lockwatch-lab simulate --seed {} --hours {hours} --keep {} --record FILE",
             plan.seed,
@@ -111,7 +111,7 @@ fn what_the_model_says_is_true_and_in_time() {
             // test.
             tell(&format!(
                 "seed {seed} fails after {} ms, agent {}, {}: {}\n\
-                 again: SIM_SEED={seed} cargo test -p lockwatch-model --test simulation\n",
+                 again: SIM_SEED={seed} cargo test -p lockwatch-judge --test simulation\n",
                 violation.at_ms, violation.agent, violation.check, violation.what
             ));
         }

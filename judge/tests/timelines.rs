@@ -1,4 +1,4 @@
-//! Runs the timelines: the required output of the model for a simulated world with events. They are
+//! Runs the timelines: the required output of the state for a simulated world with events. They are
 //! data files in `timelines/`.
 
 use std::collections::BTreeMap;

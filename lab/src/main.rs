@@ -50,7 +50,7 @@ enum Line {
     /// An attacker; `hostile` starts it
     #[command(hide = true)]
     Attack(AttackArgs),
-    /// Run the model through virtual hours of faults, under an oracle that knows the truth
+    /// Run watcher and state through virtual hours of faults, under an oracle that knows the truth
     Simulate(SimulateArgs),
     /// A worker; the other commands start it
     #[command(hide = true)]

@@ -26,8 +26,8 @@ pub struct SabotageArgs {
     /// Any other patch: a unified diff against the work tree, with or without a head
     #[arg(long, value_name = "FILE", conflicts_with = "names")]
     patch: Vec<PathBuf>,
-    /// Only these layers of the suite, from cheap to dear: model, random, simulation, unit, near,
-    /// all; or timelines alone
+    /// Only these layers of the suite, from cheap to dear: judge+watch, random, simulation,
+    /// unit, near, all; or timelines alone
     #[arg(long, value_name = "LAYER,…", value_delimiter = ',')]
     checks: Vec<String>,
     /// Go on after the first layer that catches it, and tell what the others say

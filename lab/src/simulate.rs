@@ -1,5 +1,5 @@
-//! Runs the simulator of the model for many seeds, minimises each failure, and writes the inputs of
-//! one as a recording.
+//! Runs the simulator for many seeds, minimises each failure, and writes the inputs of one as a
+//! recording.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -207,7 +207,7 @@ fn tell(plan: &Plan, violation: &Violation, args: &SimulateArgs) -> (String, (Pl
     let kept_text = kept.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     lines.push(format!(
         "  again: SIM_SEED={seed} SIM_HOURS={hours} SIM_KEEP={kept_text} cargo test -p \
-         lockwatch-model --test simulation"
+         lockwatch-judge --test simulation"
     ));
     lines.push(format!(
         "  again: lockwatch-lab simulate --seed {seed} --hours {hours} --keep {kept_text}"

@@ -266,7 +266,7 @@ tasks:
     max_hold: 12h
   - name: report
     redis: spare
-    lock: {{key: report, scheme: string}}
+    lock: {{key: report, library: string}}
     wanted: always
     grace: 1s
     settle: 1s

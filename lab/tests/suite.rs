@@ -44,7 +44,7 @@ fn the_rule_that_broke_is_named_last_the_likeliest_first() {
         end.find("rule 7, two").expect("a rule") < end.find("rule 4, one").expect("a rule"),
         "{end}"
     );
-    // After a failure in the model nothing else runs, unless requested.
+    // After a failure in judge or watch nothing else runs, unless requested.
     assert_eq!(text.matches("of 20 timelines").count(), 2, "{text}");
     let text = said(&tested(&["--no-fail-fast"], cargo));
     assert!(text.matches("1 of 20 timelines: breaks").count() >= 2, "{text}");

@@ -1,6 +1,6 @@
-//! The simulator runs the model's real schedule, acceptance, decoding and state against virtual
-//! servers, workers, users, networks and clocks. A seed determines all of them. An oracle knows the
-//! true state and checks the model's output.
+//! The simulator runs the real watcher and the real state against virtual servers, workers, users,
+//! networks and clocks. A seed determines all of them. An oracle knows what is true and checks what
+//! the agent says.
 //!
 //! ```text
 //! seed ──> plan (world, steps) ──> world (servers, workers, users) <──> agent (schedule, read, accept, state) ──> snapshot

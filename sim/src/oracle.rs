@@ -1,6 +1,6 @@
 //! The oracle knows the true state and checks an agent's output: no alert without a reason
-//! (safety), and no missing alert for too long (liveness). Of the model it calls only its time
-//! types; otherwise it reads snapshots and events.
+//! (safety), and no missing alert for too long (liveness). Of `judge` it uses only the types of
+//! instants, specs, snapshots and events, and none of its decisions.
 //!
 //! There are two kinds of checks: against what the agent's own readings really found
 //! ([`reference`]), where the rules are exact; and against the truth, where they allow a tolerance.

@@ -1,5 +1,5 @@
 //! A virtual Redis server: its own wall clock, data that expire by it, a replication history, and
-//! the replies to the commands that the model sends.
+//! the replies to the commands that the watcher sends.
 
 mod commands;
 mod info;

@@ -1,5 +1,5 @@
 //! The simulated world between the agents and the truth: servers, workers, users and faults. It
-//! does not know the model's rules; of its types it uses only specs, commands and replies.
+//! does not know the agent's rules; of its types it uses only specs, commands and replies.
 
 mod acts;
 mod cluster;

@@ -1,4 +1,4 @@
-//! `lockwatch replay`: runs a recording through the model again, as configured and optionally with
+//! `lockwatch replay`: runs a recording through the state again, as configured and optionally with
 //! other thresholds.
 //!
 //! The replay uses the agent's own state and feeds it the same inputs at the same instants, so both

@@ -1,4 +1,4 @@
-//! Why a task has its verdict. The request arms a trace for the task and waits until the sampler
+//! Why a task has its verdict. The request arms a trace for the task and waits until the watcher
 //! reads it in its normal cycle.
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Writes each event as exactly one log line, at a limited rate.
 //!
-//! The counters of events are in the snapshot: the model counts where it emits, so a log line and
+//! The counters of events are in the snapshot: the state counts where it emits, so a log line and
 //! its counter cannot diverge.
 
 mod limit;

@@ -1,6 +1,6 @@
 //! Why a task has its verdict: the agent's own reasoning in words.
 //!
-//! Nothing here judges. The rules and their results come from the model's own trace, the values
+//! Nothing here judges. The rules and their results come from the verdict's own trace, the values
 //! from the snapshot that every output reads, and the commands and replies from the
 //! [trace](crate::trace::Traces).
 

@@ -1,4 +1,4 @@
-//! Converts the model's inputs to lines of a file and back. Values that equal those of the same
+//! Converts the inputs of the state to lines of a file and back. Values that equal those of the same
 //! server's previous batch are left out.
 //!
 //! Packer and unpacker keep the same state from the first line of a file, so each file can be read
@@ -284,8 +284,8 @@ fn changed_by<T: Serialize + DeserializeOwned>(old: &T, change: Value) -> serde_
     serde_json::from_value(value)
 }
 
-/// The fields that differ, for objects with the same fields; otherwise all of `new`. The model has
-/// no objects that merely lack a field: a struct always has all its fields, and another enum
+/// The fields that differ, for objects with the same fields; otherwise all of `new`. The inputs
+/// have no objects that merely lack a field: a struct always has all its fields, and another enum
 /// variant has another one.
 fn difference(old: &Value, new: Value) -> Option<Value> {
     if *old == new {

@@ -1,4 +1,4 @@
-//! Removes secrets from recorded inputs: each is replaced by a digest, because the model only
+//! Removes secrets from recorded inputs: each is replaced by a digest, because the state only
 //! compares secrets for equality.
 //!
 //! The digests are salted with a random number that exists only in the memory of this process;
@@ -42,7 +42,7 @@ impl Redactor {
         Redactor { salt }
     }
 
-    /// A digest of `secret`. Empty stays empty, because the model treats that as a case of its own.
+    /// A digest of `secret`. Empty stays empty, because the state treats that as a case of its own.
     fn digest(&self, kind: Kind, secret: &[u8]) -> Vec<u8> {
         if secret.is_empty() {
             return Vec::new();
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(
             redactor.digest(Kind::Progress, b""),
             b"",
-            "an empty value is like none, to the model"
+            "an empty value is like none, to the state"
         );
     }
 

@@ -1,7 +1,7 @@
 //! The file format of a recording: JSON, one line for each input.
 //!
 //! The first line of a file is a [`Begin`], every other line a [`Line`]. A reader refuses unknown
-//! formats, so a change to an input of the model must raise [`FORMAT`].
+//! formats, so a change to an input of the state must raise [`FORMAT`].
 
 use std::sync::Arc;
 

@@ -282,7 +282,7 @@ fn the_rule_for_older_servers_names_the_same_keys() {
 #[test]
 fn only_what_a_configuration_needs_is_allowed() {
     let text = "redis: {main: {url: 'redis://x', username: watcher}, idle: {url: 'redis://y'}}\n\
-                tasks: [{name: a, redis: main, lock: {key: a, scheme: string}}]\n";
+                tasks: [{name: a, redis: main, lock: {key: a, library: string}}]\n";
     let config = Config::parse(text, Path::new("x.yml")).unwrap();
     let lines: Vec<String> =
         rules(&config, "7.2".parse().unwrap()).into_iter().map(|rule| rule.line).collect();

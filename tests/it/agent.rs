@@ -33,7 +33,7 @@ fn configuration(server: &RedisServer, tasks: &[&str]) -> String {
         server.port
     );
     for task in tasks {
-        let lock = format!("{{key: \"lock:{task}\", scheme: string}}");
+        let lock = format!("{{key: \"lock:{task}\", library: string}}");
         text += &format!(
             "  - name: {task}\n    lock: {lock}\n    wanted: always\n    grace: 2s\n    settle: \
              1s\n"
@@ -89,7 +89,7 @@ fn a_gap_over_the_grace_shows_at_once_however_long_the_interval() {
     let standstills = Standstills::watch();
     let agent = Agent::start(&format!(
         "redis:\n  main: {{url: \"redis://{}\", interval: {}s, wake_ups: false}}\n\
-         tasks:\n  - {{name: a, lock: {{key: lock, scheme: string}}, wanted: {{hash: users}}, \
+         tasks:\n  - {{name: a, lock: {{key: lock, library: string}}, wanted: {{hash: users}}, \
          grace: {}s}}\n",
         server.address(),
         interval.as_secs(),
@@ -177,7 +177,7 @@ fn a_reload_puts_another_interval_in_force() {
     let config = |interval: &str, tasks: &[&str]| {
         let task = |task: &&str| {
             format!(
-                "  - {{name: {task}, lock: {{key: \"lock:{task}\", scheme: string}}, blind_after: \
+                "  - {{name: {task}, lock: {{key: \"lock:{task}\", library: string}}, blind_after: \
                  1h}}\n"
             )
         };
@@ -265,7 +265,7 @@ fn a_paused_agent_claims_nothing_false() {
     assert_eq!(page.ends("outbound", "ended_early"), 0.0);
 }
 
-/// However many requests come, only the sampler reads Redis, at its own interval.
+/// However many requests come, only the watcher reads Redis, at its own interval.
 #[test]
 fn no_request_touches_redis() {
     let _rule = rule("15 read only");

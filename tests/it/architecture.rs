@@ -288,7 +288,7 @@ fn no_room_names_what_it_must_not() {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
-/// The model's instants must be monotonic, and a wall clock may step.
+/// The agent's instants must be monotonic, and a wall clock may step.
 #[test]
 fn the_wall_clock_is_for_people_only() {
     let _rule = rule("2 instants");
@@ -374,7 +374,7 @@ fn the_simulator_depends_on_what_decides_alone_and_nothing_but_trials_on_it() {
         let named = section(&manifest, "dependencies");
         assert!(!named.iter().any(|line| line.contains("lockwatch-sim")), "{name}");
     }
-    // The oracle may use the model's instants and output types and the names of its verdicts, but
+    // The oracle may use judge's instants and output types and the names of its verdicts, but
     // none of its decisions.
     let mut files = Vec::new();
     sources(&root.join("sim/src/oracle"), &mut files);
@@ -390,7 +390,7 @@ fn the_simulator_depends_on_what_decides_alone_and_nothing_but_trials_on_it() {
         ] {
             assert!(
                 !code.contains(word),
-                "{} names `{word}`: the oracle calls nothing of the model",
+                "{} names `{word}`: the oracle calls nothing that decides",
                 path.display()
             );
         }

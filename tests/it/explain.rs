@@ -108,7 +108,7 @@ fn each_verdict_names_what_decided() {
   - {name: unwanted, lock: {key: unwanted}, wanted: {hash: nobody}, wind_down: 1s}
   - {name: unknown, lock: {key: unknown}, settle: 500ms, blind_after: 1s}
   - {name: pending, lock: {key: pending}, wanted: {hash: users}, grace: 1h}
-  - {name: running, lock: {key: running, scheme: string}, wanted: always}
+  - {name: running, lock: {key: running, library: string}, wanted: always}
   - {name: stopped, lock: {key: stopped}, wanted: never}
 ";
     server.cli(&["hset", "split", &format!("{A}:1"), "1", &format!("{B}:2"), "1"]);
@@ -277,7 +277,7 @@ fn explaining_sends_redis_nothing() {
     let Some(server) = RedisServer::start("explaining_sends_redis_nothing") else { return };
     let tasks = "  - {name: outbound, lock: {key: lock}, wanted: {hash: users}, claims: {hash: \
         claims}, progress: {key: progress}}
-  - {name: inbound, lock: {key: inbound, scheme: string}, wanted: always}
+  - {name: inbound, lock: {key: inbound, library: string}, wanted: always}
 ";
     server.cli(&["hset", "lock", &format!("{A}:{THREAD}"), "1"]);
     let agent = Agent::start(
@@ -337,7 +337,7 @@ fn explaining_sends_redis_nothing() {
 #[test]
 fn no_secret_shows_anywhere() {
     let Some(server) = RedisServer::start("no_secret_shows_anywhere") else { return };
-    let tasks = "  - {name: string, lock: {key: string, scheme: string}, claims: {hash: tokens}}
+    let tasks = "  - {name: string, lock: {key: string, library: string}, claims: {hash: tokens}}
   - {name: plain, lock: {key: plain}, claims: {hash: claims}, hosts: {hash: hosts}}
   - {name: read, lock: {key: read}}
   - {name: write, lock: {key: write}}

@@ -23,7 +23,7 @@ const PASSWORD: &str = "hunter2-PASSWORD";
 const TASKS: &str = r#"
   - {name: outbound, lock: {key: "outbound:lock"}, wanted: {hash: "outbound:users"}, grace: 1s, settle: 500ms, wind_down: 1s,
      progress: {key: "outbound:progress", stale_after: 1m}}
-  - {name: token.task, lock: {key: "token:lock", scheme: string}, wanted: always, claims: {hash: "token:claims"},
+  - {name: token.task, lock: {key: "token:lock", library: string}, wanted: always, claims: {hash: "token:claims"},
      hosts: {hash: "token:hosts"}}
 "#;
 

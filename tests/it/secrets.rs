@@ -229,7 +229,7 @@ fn config(locked: &RedisServer, users: &RedisServer, folder: &Path) -> String {
 tasks:
   - {{name: outbound, redis: main, lock: {{key: "outbound:lock"}}, wanted: {{hash: users}}, claims: {{hash: claims, fresh_for: 5s}},
      progress: {{key: progress, stale_after: 1m}}}}
-  - {{name: token, redis: main, lock: {{key: "token:lock", scheme: string}}, wanted: always, claims: {{hash: "token:claims", fresh_for: 5s}},
+  - {{name: token, redis: main, lock: {{key: "token:lock", library: string}}, wanted: always, claims: {{hash: "token:claims", fresh_for: 5s}},
      hosts: {{hash: "token:hosts"}}}}
   - {{name: user, redis: user, lock: {{key: l}}}}
   - {{name: wrong, redis: wrong, lock: {{key: w}}}}

@@ -23,7 +23,7 @@ const BLIND: &str = "blind_after: 1h";
 /// further fields of the redis block.
 fn config(port: u16, interval: &str, more: &str, tasks: &[(&str, &str)]) -> String {
     let task = |(name, key): &(&str, &str)| {
-        format!("  - {{name: {name}, lock: {{key: \"{key}\", scheme: string}}, {BLIND}}}\n")
+        format!("  - {{name: {name}, lock: {{key: \"{key}\", library: string}}, {BLIND}}}\n")
     };
     let tasks: String = tasks.iter().map(task).collect();
     format!(

@@ -42,7 +42,7 @@ impl LockSpec {
     }
 }
 
-/// The name of a lock library. The model only compares it.
+/// The name of a lock library. It is only compared here: `watch` knows what it means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct LibraryName(Arc<str>);

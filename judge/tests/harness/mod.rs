@@ -3,11 +3,11 @@
 mod checks;
 mod fleet;
 mod run;
-mod sampler;
 mod script;
 mod setup;
 mod text;
 mod verbs;
+mod watcher;
 mod world;
 
 pub(crate) use run::play;

@@ -1,5 +1,5 @@
-//! Plays a timeline: advances the world, the sampler and the model from one virtual instant to the
-//! next.
+//! Plays a timeline: advances the world, the agent's reading of it and the state from one virtual
+//! instant to the next.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -11,10 +11,10 @@ use lockwatch_judge::state::State;
 
 use super::checks::{agent_ms, event_words, field};
 use super::fleet::Fleet;
-use super::sampler::Sampler;
 use super::script::{Check, Line, Script, What};
 use super::setup::Setup;
 use super::text::{Found, seconds};
+use super::watcher::Watcher;
 use super::world::mono;
 use crate::invariants::Invariants;
 
@@ -34,7 +34,7 @@ struct Play<'a> {
     checking: Vec<usize>,
     setup: Setup,
     fleet: Fleet,
-    sampler: Sampler,
+    watcher: Watcher,
     state: State,
     events: Vec<Event>,
     /// Events before this position were checked by a line of an earlier instant.
@@ -63,7 +63,7 @@ pub(crate) fn play(script: &Script) -> Result<Vec<String>, String> {
             .collect(),
         setup,
         fleet: Fleet::new(),
-        sampler: Sampler::new(),
+        watcher: Watcher::new(),
         state: State::new(),
         events: Vec::new(),
         window_from: 0,
@@ -85,7 +85,7 @@ pub(crate) fn play(script: &Script) -> Result<Vec<String>, String> {
 
 impl Play<'_> {
     fn next_instant(&self, now: u64) -> Option<u64> {
-        let own = [self.sampler.next_event(), (now / LOOK_EVERY_MS + 1) * LOOK_EVERY_MS];
+        let own = [self.watcher.next_event(), (now / LOOK_EVERY_MS + 1) * LOOK_EVERY_MS];
         let named = self.instants.range(now + 1..).next().copied();
         let all = own.into_iter().chain(named).chain(self.fleet.next_event());
         all.filter(|at| *at > now && *at <= self.script.end).min()
@@ -102,10 +102,10 @@ impl Play<'_> {
                     .map_err(|why| format!("line {}: {why}", line.number))?;
             }
         }
-        for input in self.sampler.run(now, &self.fleet, &self.setup) {
+        for input in self.watcher.run(now, &self.fleet, &self.setup) {
             self.step(now, input);
         }
-        if !self.sampler.paused(now) {
+        if !self.watcher.paused(now) {
             self.look(now)?;
         }
         Ok(())
@@ -118,7 +118,7 @@ impl Play<'_> {
             self.step(now, Input::Config(self.setup.spec()));
             return Ok(());
         }
-        match self.sampler.fault(now, words) {
+        match self.watcher.fault(now, words) {
             Some(result) => result,
             None => self.fleet.act(now, words),
         }

@@ -97,7 +97,7 @@ impl Setup {
         Ok(())
     }
 
-    /// The configuration for the model.
+    /// The configuration for the state.
     pub(crate) fn spec(&self) -> Arc<WatchSpec> {
         let mut tasks = Vec::new();
         if self.neighbour {

@@ -134,7 +134,7 @@ async fn measure(
     Ok(times)
 }
 
-/// The snapshot that the agent's own sampler and engine publish for this many held locks.
+/// The snapshot that the agent's own watcher and engine publish for this many held locks.
 async fn read(count: usize) -> anyhow::Result<Arc<Published>> {
     let bed = Bed::at_rest(count).await?;
     let text = config(&format!("url: \"redis://{}\"", bed.address()), "1s", count);

@@ -1,5 +1,4 @@
-//! Judges a run by its logs alone: a pure function that shares no code with the agents or their
-//! model.
+//! Judges a run by its logs alone: a pure function that shares no code with the agents.
 
 mod bound;
 mod judge;

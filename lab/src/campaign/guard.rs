@@ -1,5 +1,5 @@
 //! One candidate's handle on one lock, for both layouts: Redisson's through the program's own
-//! `lease`, and plain strings.
+//! `hold`, and plain strings.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use lockwatch::hold::{Access, Attempt, Holder, Lock, Release};
 use redis::aio::MultiplexedConnection;
 use redis::{ConnectionInfo, IntoConnectionInfo};
 
-use super::header::Scheme;
+use super::header::Library;
 
 /// Maximum wait for a reply: shorter than the lease, as in every correct program.
 const REPLY_WITHIN: Duration = Duration::from_millis(900);
@@ -48,18 +48,18 @@ pub(super) struct Text {
 
 impl Guard {
     pub(super) fn new(
-        scheme: Scheme,
+        library: Library,
         address: SocketAddr,
         key: &str,
         holder: &Holder,
         lease: Duration,
     ) -> anyhow::Result<Guard> {
         let access = access(address)?;
-        Ok(match scheme {
-            Scheme::Redisson => {
+        Ok(match library {
+            Library::Redisson => {
                 Guard::Redisson(Lock::new(access, key.as_bytes(), holder.clone(), lease))
             }
-            Scheme::String => Guard::Text(Text {
+            Library::String => Guard::Text(Text {
                 access,
                 connection: None,
                 key: key.to_owned(),

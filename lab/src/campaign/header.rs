@@ -86,7 +86,7 @@ pub(super) struct TaskEntry {
     pub(super) name: String,
     /// Index of its Redis.
     pub(super) redis: usize,
-    pub(super) scheme: Scheme,
+    pub(super) library: Library,
     /// Whether its work writes progress and claims.
     pub(super) progress: bool,
     /// Whether two of its candidates are threads of the real Redisson client and of the last worker
@@ -97,7 +97,7 @@ pub(super) struct TaskEntry {
 /// The layout of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Scheme {
+pub(super) enum Library {
     Redisson,
     String,
 }

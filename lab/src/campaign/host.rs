@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::clock::{self, Micros, now};
 use super::guard::{Guard, Try, access};
-use super::header::{Header, Scheme, TaskEntry};
+use super::header::{Header, Library, TaskEntry};
 use super::log::Log;
 use super::master;
 use super::script::{Ending, Play, Script, Step, StepKind, between};
@@ -142,7 +142,7 @@ impl Candidate {
 
     fn guard(&self) -> Option<Guard> {
         let address = (*self.master.borrow())?;
-        Guard::new(self.task.scheme, address, &self.task.lock(), &self.holder, self.lease).ok()
+        Guard::new(self.task.library, address, &self.task.lock(), &self.holder, self.lease).ok()
     }
 
     async fn attempt(&self, guard: &mut Guard) -> Option<Try> {
@@ -171,7 +171,7 @@ impl Candidate {
                     return Ended::ByPlan(ending);
                 }
                 began = step;
-                if step.kind == StepKind::Intruder && self.task.scheme == Scheme::Redisson {
+                if step.kind == StepKind::Intruder && self.task.library == Library::Redisson {
                     self.intrude(step).await;
                 }
             }

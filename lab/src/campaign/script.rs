@@ -113,7 +113,7 @@ impl Script {
             random,
             times,
             stalls: task.progress,
-            intruders: task.scheme == super::header::Scheme::Redisson,
+            intruders: task.library == super::header::Library::Redisson,
             queue: [(StepKind::Run, first)].into(),
             at: 0,
         }
@@ -218,13 +218,13 @@ pub(super) fn between(from: Micros, to: Micros) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::campaign::header::Scheme;
+    use crate::campaign::header::Library;
 
     fn task() -> TaskEntry {
         TaskEntry {
             name: "t".to_owned(),
             redis: 0,
-            scheme: Scheme::Redisson,
+            library: Library::Redisson,
             progress: true,
             redisson: false,
         }

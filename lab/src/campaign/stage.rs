@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::Mutex;
 
 use super::clock::{SECOND, now, wall_ahead};
-use super::header::{Header, RedisEntry, Scheme, ServerEntry, TaskEntry, Times};
+use super::header::{Header, Library, RedisEntry, ServerEntry, TaskEntry, Times};
 use super::master::MASTER;
 use super::server::{PASSWORD, Server, Start, USER, breathe};
 use crate::stack::{Agent, Cable, Machines, Program, Signal, free_address, has_own_network};
@@ -220,12 +220,12 @@ fn task_entries(count: usize, redisson: bool) -> Vec<TaskEntry> {
         .flat_map(|(at, redis)| std::iter::repeat_n(at, redis.tenths))
         .collect();
     let entry = |index: usize| {
-        let scheme = if index % 5 == 4 { Scheme::String } else { Scheme::Redisson };
-        let redisson = redisson && index % 19 == 1 && scheme == Scheme::Redisson;
+        let library = if index % 5 == 4 { Library::String } else { Library::Redisson };
+        let redisson = redisson && index % 19 == 1 && library == Library::Redisson;
         TaskEntry {
             name: format!("task{index}"),
             redis: turns.get(index * 7 % turns.len().max(1)).copied().unwrap_or_default(),
-            scheme,
+            library,
             // Redisson's threads hold the lock without working.
             progress: index.is_multiple_of(4) && !redisson,
             redisson,
@@ -359,13 +359,13 @@ fn agent_config(
     text.push_str("tasks:\n");
     for task in &header.tasks {
         let redis = header.redises.get(task.redis).context("a task of no redis")?;
-        let scheme = match task.scheme {
-            Scheme::Redisson => "redisson",
-            Scheme::String => "string",
+        let library = match task.library {
+            Library::Redisson => "redisson",
+            Library::String => "string",
         };
         let _ = write!(
             text,
-            "  - {{name: {}, redis: {}, lock: {{key: \"{}\", scheme: {scheme}}}, wanted: {{hash: \
+            "  - {{name: {}, redis: {}, lock: {{key: \"{}\", library: {library}}}, wanted: {{hash: \
              \"{}\"}}, grace: {}ms, \
              settle: {}ms, wind_down: {}ms, blind_after: {}ms",
             task.name,

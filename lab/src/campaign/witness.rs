@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::clock::{Micros, now};
-use super::header::{Header, Scheme, ServerEntry, TaskEntry};
+use super::header::{Header, Library, ServerEntry, TaskEntry};
 use super::log::Log;
 use super::master::MASTER;
 use super::resp::{Socket, Value, encode};
@@ -81,9 +81,9 @@ impl Watch {
         let (mut fast, mut slow) = (Vec::new(), Vec::new());
         for (_, task) in &tasks {
             let lock = task.lock();
-            let read = match task.scheme {
-                Scheme::Redisson => "HKEYS",
-                Scheme::String => "GET",
+            let read = match task.library {
+                Library::Redisson => "HKEYS",
+                Library::String => "GET",
             };
             encode(&mut fast, &[read, &lock]);
             encode(&mut fast, &["PEXPIRETIME", &lock]);

@@ -16,8 +16,8 @@ use super::patch::Patch;
 pub(super) enum Layer {
     /// Only the timelines.
     Timelines,
-    /// The timelines and the model's other tests: the table of verdicts, replies, evidence.
-    Model,
+    /// The timelines and the other quick tests of judge and watch: verdicts, replies, evidence.
+    JudgeAndWatch,
     /// Random inputs, with invariants of every snapshot.
     Random,
     /// Thousands of virtual hours, if there is a simulator.
@@ -47,7 +47,7 @@ pub(super) enum Seeds {
     NotBuilt(String),
 }
 
-/// Tests of the model that are layers of their own.
+/// Tests of judge that are layers of their own.
 const DEAR: [&str; 2] = ["random", "simulation"];
 /// Integration tests that need Maven, npm or a browser, or that concern the project's surroundings:
 /// run only for sabotages that they are nearest to.
@@ -65,15 +65,15 @@ const ROOMS: [(&str, &[&str]); 13] = [
     ("src/text", &["exposition::", "outputs::", "api::", "pages::"]),
     ("src/outputs/", &["exposition::", "outputs::", "api::", "pages::"]),
     ("src/http", &["http::", "api::", "live_feed::", "pages::", "exposition::"]),
-    ("src/io", &["sampler::", "acl::", "faults::", "failover::faults", "failover::replicated"]),
+    ("src/io", &["watcher::", "acl::", "faults::", "failover::faults", "failover::replicated"]),
     ("src/engine", &["agent::", "faults::lifecycle", "live::"]),
     ("src/config", &["config::", "acl::", "cli::"]),
     ("src/record", &["replay::"]),
     ("src/hold", &["lease::", "demo::"]),
     ("src/commands/", &["cli::", "status::", "explain::", "discover::", "replay::"]),
     ("src/commands/agent", &["agent::", "faults::reload", "faults::lifecycle"]),
-    ("judge/", &["sampler::", "faults::", "live::", "agent::"]),
-    ("watch/", &["sampler::", "faults::", "failover::faults", "failover::replicated"]),
+    ("judge/", &["watcher::", "faults::", "live::", "agent::"]),
+    ("watch/", &["watcher::", "faults::", "failover::faults", "failover::replicated"]),
     ("alerts/", &["alerts::", "alert_examples::"]),
 ];
 /// The tests of the architecture are near to every sabotage.
@@ -84,7 +84,7 @@ impl Layer {
     /// All layers, from cheap to expensive.
     pub(super) const ALL: [Layer; 7] = [
         Layer::Timelines,
-        Layer::Model,
+        Layer::JudgeAndWatch,
         Layer::Random,
         Layer::Simulation,
         Layer::Unit,
@@ -96,7 +96,7 @@ impl Layer {
     pub(super) fn name(self) -> &'static str {
         match self {
             Layer::Timelines => "timelines",
-            Layer::Model => "model",
+            Layer::JudgeAndWatch => "judge+watch",
             Layer::Random => "random",
             Layer::Simulation => "simulation",
             Layer::Unit => "unit",
@@ -105,7 +105,7 @@ impl Layer {
         }
     }
 
-    fn of_the_model(self) -> bool {
+    fn is_pure(self) -> bool {
         self < Layer::Unit
     }
 
@@ -136,10 +136,10 @@ impl<'a> Suite<'a> {
         Suite { copy, layers, patches }
     }
 
-    /// The layers that may notice a sabotage: tests of the model do not cover the program.
+    /// The layers that may notice a sabotage: tests of judge and watch do not cover the program.
     pub(super) fn layers_of(&self, patch: &Patch) -> Vec<Layer> {
-        let in_model = patch.touches_any("judge/") || patch.touches_any("watch/");
-        self.layers.iter().copied().filter(|layer| in_model || !layer.of_the_model()).collect()
+        let in_pure = patch.touches_any("judge/") || patch.touches_any("watch/");
+        self.layers.iter().copied().filter(|layer| in_pure || !layer.is_pure()).collect()
     }
 
     /// The layers that some sabotage will surely need. The last one, unless it is the only one,
@@ -238,15 +238,15 @@ impl<'a> Suite<'a> {
     fn arguments(&self, layer: Layer, patch: Option<&Patch>) -> (Vec<String>, Vec<String>) {
         let owned =
             |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let model = |more: Vec<String>| {
+        let pure = |more: Vec<String>| {
             [owned(&["-p", "lockwatch-judge", "-p", "lockwatch-watch"]), more].concat()
         };
         let program = |more: &[&str]| [owned(&["-p", "lockwatch"]), owned(more)].concat();
         match layer {
-            Layer::Timelines => (model(owned(&["--test", "timelines"])), Vec::new()),
-            Layer::Model => (model(self.tests_of_the_model()), Vec::new()),
+            Layer::Timelines => (pure(owned(&["--test", "timelines"])), Vec::new()),
+            Layer::JudgeAndWatch => (pure(self.quick_tests()), Vec::new()),
             Layer::Random | Layer::Simulation => {
-                (model(owned(&["--test", layer.name()])), Vec::new())
+                (pure(owned(&["--test", layer.name()])), Vec::new())
             }
             Layer::Unit => (program(&["--lib"]), Vec::new()),
             Layer::Near => (program(&["--test", "it"]), self.near(patch)),
@@ -257,7 +257,7 @@ impl<'a> Suite<'a> {
         }
     }
 
-    fn tests_of_the_model(&self) -> Vec<String> {
+    fn quick_tests(&self) -> Vec<String> {
         let files = ["judge/tests", "watch/tests"]
             .into_iter()
             .flat_map(|folder| std::fs::read_dir(self.copy.tree().join(folder)))

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Rule: 6 confirmation
-//! Near: sampler:: faults::
+//! Near: watcher:: faults::
 //!
 //! "Free is free": the first free reading is believed at once.
 //!
@@ -110,7 +110,7 @@ fn parsed(text: &str, file: &Path, name: String) -> Patch {
 mod tests {
     use super::*;
 
-    const WITH_HEAD: &str = "Rule: 6 confirmation\nNear: sampler:: agent::\n\nFree is\nfree.\n\n\
+    const WITH_HEAD: &str = "Rule: 6 confirmation\nNear: watcher:: agent::\n\nFree is\nfree.\n\n\
         --- a/judge/src/lock.rs\t2026\n+++ b/judge/src/lock.rs\n@@ -1 +1 @@\n-a\n+b\n";
 
     #[test]

@@ -1,6 +1,6 @@
 //! Computes the durations that an agent may show for one task from what its readings really found.
-//! It implements the rules of `docs/how-it-decides.md` independently, and uses nothing of the model
-//! but its instants.
+//! It implements the rules of `docs/how-it-decides.md` independently, and uses nothing of `judge`
+//! but its types.
 
 use lockwatch_judge::spec::TaskSpec;
 use lockwatch_judge::time::Mono;

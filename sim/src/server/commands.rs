@@ -1,4 +1,4 @@
-//! The replies of a server to the commands of the model, as Redis gives them.
+//! The replies of a server to the commands of the watcher, as Redis gives them.
 
 use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
 

@@ -1,4 +1,4 @@
-//! The agent: starts one sampler per Redis store, the engine and the HTTP server, reloads the
+//! The agent: starts one watcher per Redis store, the engine and the HTTP server, reloads the
 //! configuration on request, and drains connections on shutdown.
 
 use std::collections::BTreeMap;
@@ -82,7 +82,7 @@ where
         watch::channel(ReloadStatus { successful: true, success_at: clock.wall() });
     let traces = Traces::default();
     let mut watching = Watching {
-        samplers: BTreeMap::new(),
+        watchers: BTreeMap::new(),
         tasks: config.tasks.clone(),
         epoch: 0,
         inputs,
@@ -112,7 +112,7 @@ where
         tracing::info!("stopping");
         stop.cancel();
         // Sampling stops, but the engine continues: requests in progress still read its state.
-        watching.samplers.clear();
+        watching.watchers.clear();
         if tokio::time::timeout(DRAIN, http).await.is_err() {
             tracing::info!("clients took too long to finish");
         }
@@ -161,9 +161,9 @@ where
     }
 }
 
-/// The samplers and the configuration that they follow.
+/// The watchers and the configuration that they follow.
 struct Watching {
-    samplers: BTreeMap<Arc<str>, Sampler>,
+    watchers: BTreeMap<Arc<str>, Running>,
     tasks: Vec<Arc<TaskSpec>>,
     epoch: u32,
     inputs: mpsc::Sender<Input>,
@@ -171,13 +171,13 @@ struct Watching {
     traces: Traces,
 }
 
-struct Sampler {
+struct Running {
     assignments: watch::Sender<Arc<Assignment>>,
     _task: AbortOnDropHandle<()>,
 }
 
 impl Watching {
-    /// Applies `config`: first to the engine, then to the samplers. Samplers keep the connections
+    /// Applies `config`: first to the engine, then to the watchers. Watchers keep the connections
     /// and state that are still valid.
     async fn configure(&mut self, mut config: Config) {
         config.share(&self.tasks);
@@ -189,32 +189,32 @@ impl Watching {
         self.assign(&config);
     }
 
-    /// Gives each Redis store of `config` its sampler.
+    /// Gives each Redis store of `config` its watcher.
     fn assign(&mut self, config: &Config) {
-        let mut old = std::mem::take(&mut self.samplers);
+        let mut old = std::mem::take(&mut self.watchers);
         for assignment in assignments(config, self.epoch) {
             let name = Arc::clone(&assignment.config.name);
             let assignment = Arc::new(assignment);
-            let sampler = match old.remove(&name) {
-                Some(sampler) => {
-                    sampler.assignments.send_replace(assignment);
-                    sampler
+            let watcher = match old.remove(&name) {
+                Some(watcher) => {
+                    watcher.assignments.send_replace(assignment);
+                    watcher
                 }
                 None => self.start(assignment),
             };
-            self.samplers.insert(name, sampler);
+            self.watchers.insert(name, watcher);
         }
     }
 
-    fn start(&self, assignment: Arc<Assignment>) -> Sampler {
+    fn start(&self, assignment: Arc<Assignment>) -> Running {
         let (assignments, receiver) = watch::channel(assignment);
         let task =
             tokio::spawn(io::run(receiver, self.inputs.clone(), self.clock, self.traces.clone()));
-        Sampler { assignments, _task: AbortOnDropHandle::new(task) }
+        Running { assignments, _task: AbortOnDropHandle::new(task) }
     }
 }
 
-/// The assignment of each sampler.
+/// The assignment of each watcher.
 fn assignments(config: &Config, epoch: u32) -> impl Iterator<Item = Assignment> {
     config.redises.iter().zip(0..).map(move |(redis, index)| {
         let redis_index = StoreIndex(index);

@@ -1,4 +1,4 @@
-//! Watches the locks that were found as the agent would: with the same sampler and the same model.
+//! Watches the locks that were found as the agent would: with the same watcher and the same state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub(super) async fn watch_for(mut config: Config, watch_ms: u64) -> Vec<Option<A
     let assignment = Arc::new(Assignment { epoch: 0, index: StoreIndex(0), config: redis, tasks });
     let (_assignments, receiver) = watch::channel(assignment);
     let _engine = AbortOnDropHandle::new(tokio::spawn(engine.run(engine_inputs, ())));
-    let _sampler =
+    let _watcher =
         AbortOnDropHandle::new(tokio::spawn(io::run(receiver, inputs, clock, Traces::default())));
     tokio::time::sleep(Duration::from_millis(watch_ms)).await;
     let newest =

@@ -1,4 +1,4 @@
-//! Reads Redis without an agent: the same sampler and the same state, for a few seconds.
+//! Reads Redis without an agent: the same watcher and the same state, for a few seconds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,7 @@ pub(super) async fn look(config: &Config, name: &str) -> Result<Look, String> {
         tasks: vec![(TaskIndex(0), task)],
     };
     let (_assignments, assignments) = watch::channel(Arc::new(assignment));
-    let _sampler =
+    let _watcher =
         AbortOnDropHandle::new(tokio::spawn(io::run(assignments, inputs, clock, traces)));
 
     let settled = |published: &Published| view(published).is_some_and(is_settled);

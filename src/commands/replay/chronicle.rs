@@ -1,4 +1,4 @@
-//! One pass of a recording through the model, and its results: verdicts, events and alerts.
+//! One pass of a recording through the state, and its results: verdicts, events and alerts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

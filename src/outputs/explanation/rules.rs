@@ -1,5 +1,5 @@
 //! The rules that were considered: the conditions of each, with the values, and its result, from
-//! the model's own trace.
+//! the verdict's own trace.
 
 use lockwatch_judge::snapshot::{Judged, TaskView};
 use lockwatch_judge::verdict::{Facts, LockFact, Rule, Wanted, trace};

@@ -80,7 +80,7 @@ pub(super) type Each<T> = fn(&T, &mut Emit<'_>);
 /// Takes the further labels of one series, and its value.
 pub(super) type Emit<'a> = dyn FnMut(&[(&str, &str)], Number) + 'a;
 
-/// A value as the model keeps it.
+/// A value as the snapshot has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Number {
     /// A plain number.
@@ -328,7 +328,7 @@ pub static TABLE: &[Metric] = &[
         })),
     },
 
-    each("lockwatch_task_info", "Always 1; the lock's key and scheme, and the task's own labels \
+    each("lockwatch_task_info", "Always 1; the lock's key and library, and the task's own labels \
         for rules to \
         join.", Reading::Gauges(&["key", "scheme", "(the configured \
             labels)"], info_labels)),
@@ -419,11 +419,11 @@ pub static TABLE: &[Metric] = &[
     task("lockwatch_lock_holders", "Holders of the lock; 0 when free, absent when \
         unknown.", |t| or_zero_when_free(t, |hold| length(&hold.holders))),
     task("lockwatch_lock_reentries", "How often the holder entered the lock again while holding \
-        it; absent where the scheme does not count.", |t| hold(t).and_then(reentries)),
-    task("lockwatch_lock_waiters", "Waiters for the lock; absent where the scheme has none to \
+        it; absent where the library does not count.", |t| hold(t).and_then(reentries)),
+    task("lockwatch_lock_waiters", "Waiters for the lock; absent where the library has none to \
         count.", |t| t.lock().waiters.map(Count)),
     task("lockwatch_lock_fencing_token", "The fencing token last given out; absent where the \
-        scheme has none.", |t| t.lock().fencing_token.map(Signed)),
+        library has none.", |t| t.lock().fencing_token.map(Signed)),
     task("lockwatch_lock_acquired_timestamp_seconds", "When the present hold began, server's \
         clock; absent when that was not seen.", |t| hold(t)?.acquired.map(instant)),
     task("lockwatch_lock_last_renewal_timestamp_seconds", "When the present hold was last \

@@ -129,7 +129,7 @@ fn config(server: &RedisServer) -> String {
     format!(
         "redis: {{main: {{url: 'redis://{}', interval: 100ms}}}}\n\
          labels: [severity, standby, team]\ntasks:\n  - name: outbound\n    \
-         lock: {{key: 'outbound:lock', scheme: redisson, lease: 30s}}\n    wanted: {{hash: \
+         lock: {{key: 'outbound:lock', library: redisson, lease: 30s}}\n    wanted: {{hash: \
          'outbound:users'}}\n    max_hold: 1h\n    \
          paused_until: {{key: 'outbound:pause'}}\n    \
          progress: {{hash: 'outbound:stats', field: last_run, stale_after: 5m}}\n    labels: \

@@ -325,7 +325,7 @@ tasks:
     blind_after: 2s
   - {{name: stopped, redis: main, lock: {{key: "stopped:lock"}}, wanted: never}}
   - {{name: gone, redis: gone, lock: {{key: "gone:lock"}}}}
-  - {{name: till, redis: shop, lock: {{key: "till:lock", scheme: string}}}}
+  - {{name: till, redis: shop, lock: {{key: "till:lock", library: string}}}}
 "#,
         server.address(),
         sentinels[0].address(),

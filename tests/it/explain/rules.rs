@@ -220,7 +220,7 @@ fn every_rule_names_its_evidence() {
     }
 }
 
-/// The explanation's text must agree with the facts that the model used.
+/// The explanation's text must agree with the facts that were judged.
 #[test]
 fn a_rule_applies_exactly_when_all_its_conditions_hold() {
     let facts = |wanted, lock, bits: u8| {

@@ -55,7 +55,7 @@ fn config_every(interval: &str, nodes: &[String], inner: &str, more: &str, tasks
 
 /// The block of a task with a string lock; `more`: further fields.
 fn task(name: &str, lock: &str, more: &str) -> String {
-    format!("  - {{name: {name}, lock: {{key: \"{lock}\", scheme: string}}{more}}}\n")
+    format!("  - {{name: {name}, lock: {{key: \"{lock}\", library: string}}{more}}}\n")
 }
 
 /// Holds a string lock for a minute, on the node that owns it.

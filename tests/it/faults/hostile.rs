@@ -20,7 +20,7 @@ use crate::support::{wait_until, wire};
 const WHILE: Duration = Duration::from_secs(4);
 /// Timeout for each server to act once, on a machine under load.
 const LONG: Duration = Duration::from_secs(90);
-/// Maximum dials per second of one server, as the sampler's backoff allows.
+/// Maximum dials per second of one server, as the watcher's backoff allows.
 const DIALS_PER_SECOND: f64 = 2.0;
 /// Maximum growth of resident memory, with all of these servers at once.
 const GROWTH_BYTES: f64 = 64e6;

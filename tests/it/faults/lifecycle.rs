@@ -318,7 +318,7 @@ fn promtool_has_nothing_to_say_about_a_live_page() {
          paused_until: {key: pause}",
         "name: read, lock: {key: read}, wanted: {set: set}",
         "name: split, lock: {key: split}, wanted: always, progress: {length: absent}",
-        "name: token, lock: {key: token, scheme: string}, wanted: {counter: count}",
+        "name: token, lock: {key: token, library: string}, wanted: {counter: count}",
         "name: free, lock: {key: free}, wanted: {keys: [anna, ben]}",
         "name: never, lock: {key: never}, wanted: never",
         "name: unreadable, lock: {key: fenced}",

@@ -1,4 +1,4 @@
-//! The scheme `string` with the locks of the real redis-py.
+//! The library `string` with the locks of the real redis-py.
 
 use crate::support::PATIENCE;
 use std::io::{BufRead, BufReader, Write};
@@ -86,7 +86,7 @@ fn a_lock_of_redis_py_is_followed_from_its_token_to_its_end_and_the_token_stays_
     let Some(mut redis_py) = RedisPy::start(test, &server) else { return };
     let names = ["released", "expiring", "forever", "extended"];
     let task =
-        |name: &&str| format!("  - {{name: {name}, lock: {{key: {name}, scheme: string}}}}\n");
+        |name: &&str| format!("  - {{name: {name}, lock: {{key: {name}, library: string}}}}\n");
     let agent =
         Agent::start(&config(&server, "200ms", &names.iter().map(task).collect::<String>()));
     agent.until(PATIENCE, "read", |page| {

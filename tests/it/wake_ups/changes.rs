@@ -87,7 +87,7 @@ fn an_expiry_is_seen_when_it_is_told() {
 fn the_keys_beside_a_lock_wake_too() {
     let Some(server) = RedisServer::start("the_keys_beside_a_lock_wake_too") else { return };
     let tasks = format!(
-        "  - {{name: one, lock: {{key: lock, scheme: string}}, wanted: {{hash: users}}, \
+        "  - {{name: one, lock: {{key: lock, library: string}}, wanted: {{hash: users}}, \
          paused_until: {{key: pause}}, \
          progress: {{key: progress, stale_after: 1h}}, {BLIND}}}\n"
     );
@@ -140,7 +140,7 @@ fn any_keys_can_be_told_of() {
         ("t6", "ü \\\" key"),
     ];
     let binary =
-        format!("  - {{name: t7, lock: {{key: {{hex: \"ff00fe\"}}, scheme: string}}, {BLIND}}}\n");
+        format!("  - {{name: t7, lock: {{key: {{hex: \"ff00fe\"}}, library: string}}, {BLIND}}}\n");
     let agent = Agent::start(&format!("{}{binary}", config(server.port, NEVER, "", &tasks)));
     until_listening(&agent);
     server.cli(&["eval", "return redis.call('set', '\\255\\0\\254', 'x')", "0"]);

@@ -78,7 +78,7 @@ fn asked_to_track(client: &mut Client) -> Result<&mut Client, Gone> {
 fn configuration(good: u16, impostors: &[Impostor]) -> String {
     let mut redises = format!("  good: {{url: \"redis://127.0.0.1:{good}\", interval: {NEVER}}}\n");
     let mut tasks = format!(
-        "  - {{name: fine, redis: good, lock: {{key: \"lock:one\", scheme: string}}, {BLIND}}}\n"
+        "  - {{name: fine, redis: good, lock: {{key: \"lock:one\", library: string}}, {BLIND}}}\n"
     );
     for ((name, _), impostor) in PLOTS.iter().zip(impostors) {
         let (port, login) = (impostor.port, "password_env: LW_TELLING_PASSWORD");

@@ -25,7 +25,7 @@ fn after_a_failover_the_new_master_is_listened_to() {
     let agent = Agent::start(&format!(
         "redis:\n  main: {{sentinel: {{master: {MASTER}, nodes: [{nodes}]}}, interval: 1s, \
          timeout: 1s}}\n\
-         tasks:\n  - {{name: one, lock: {{key: lock, scheme: string}}}}\n"
+         tasks:\n  - {{name: one, lock: {{key: lock, library: string}}}}\n"
     ));
     let old = sentinels.members[0].announced();
     agent.until(PATIENCE, "the master tells", |page| telling(page) == [old.clone()]);
@@ -70,8 +70,8 @@ fn in_a_cluster_every_master_tells() {
     let agent = Agent::start(&format!(
         "redis:\n  main: {{cluster: {{nodes: [{nodes}]}}, interval: {NEVER}, timeout: 1s}}\n\
          tasks:\n  \
-         - {{name: one, lock: {{key: \"{first}\", scheme: string}}, {BLIND}}}\n  \
-         - {{name: two, lock: {{key: \"{second}\", scheme: string}}, wanted: {{hash: \
+         - {{name: one, lock: {{key: \"{first}\", library: string}}, {BLIND}}}\n  \
+         - {{name: two, lock: {{key: \"{second}\", library: string}}, wanted: {{hash: \
          \"{users}\"}}, {BLIND}}}\n"
     ));
     agent.until(PATIENCE, "all masters tell", |page| telling(page).len() == 3);

@@ -201,7 +201,7 @@ fn role_by_info(info: Option<&Info>) -> Result<(Role, Option<u64>), Unknown> {
     }
 }
 
-/// The fields of `INFO` that the model uses.
+/// The fields of `INFO` that are used.
 struct Info {
     role: Vec<u8>,
     loading: bool,

@@ -1,4 +1,4 @@
-//! Decides when each task of one redis is read. A pure type owned by the redis' sampler: outcomes
+//! Decides when each task of one server is read. A pure type owned by the server's node: outcomes
 //! and instants in, batches out.
 //!
 //! Every task is read once per interval. The tasks are divided into slots of at most

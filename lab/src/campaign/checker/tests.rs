@@ -12,7 +12,7 @@ use super::report::Report;
 use super::spans::Spans;
 use crate::campaign::clock::{Micros, SECOND};
 use crate::campaign::fault::Kind;
-use crate::campaign::header::{Header, RedisEntry, Scheme, ServerEntry, TaskEntry, Times};
+use crate::campaign::header::{Header, Library, RedisEntry, ServerEntry, TaskEntry, Times};
 
 const LOOK: Micros = 20_000;
 const SCRAPE: Micros = 250_000;
@@ -47,7 +47,7 @@ impl Story {
         let task = TaskEntry {
             name: "t".to_owned(),
             redis: 0,
-            scheme: Scheme::Redisson,
+            library: Library::Redisson,
             progress: true,
             redisson: false,
         };

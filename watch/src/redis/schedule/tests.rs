@@ -371,7 +371,7 @@ fn a_batch_that_goes_out_with_the_greeting_is_not_waited_for_in_a_loop() {
     let mut schedule = Schedule::new(tasks(2 * (FULL - 50)), 1_000, Mono(0));
     let greeting = schedule.due(Mono(0)).unwrap();
     assert_eq!(schedule.missed(Mono(500)).len(), BATCH_TASKS - 50);
-    // If the first slot's tick at 1,000 were returned, the sampler would wake repeatedly until the
+    // If the first slot's tick at 1,000 were returned, the watcher would wake repeatedly until the
     // dial ends.
     for now in [1_000, 1_400, 2_000] {
         schedule.missed(Mono(now));

@@ -276,7 +276,7 @@ fn slots_that_share_a_batch_break_and_end_together() {
     assert_eq!(kinds, expected, "both are due at once; the second one is joined as any other is");
 }
 
-/// A late sampler has more reason to join slots, but a skipped tick is still reported.
+/// A late watcher has more reason to join slots, but a skipped tick is still reported.
 #[test]
 fn slots_whose_ticks_have_passed_share_a_batch_as_well() {
     let joined = |late_ms: u64| {

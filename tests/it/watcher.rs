@@ -1,7 +1,7 @@
-//! Connections and sampling with real servers, malicious ones and a faulty network.
+//! Connections and readings with real servers, malicious ones and a faulty network.
 
 mod connecting;
-mod sampling;
+mod reading;
 
 use std::sync::Arc;
 use std::time::Duration;

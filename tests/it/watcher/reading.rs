@@ -1,4 +1,4 @@
-//! A running sampler: its samples while the server and the network misbehave.
+//! A running watcher: its samples while the server and the network misbehave.
 
 use crate::support::PATIENCE;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,11 +34,11 @@ fn task(number: u32) -> (TaskIndex, Arc<TaskSpec>) {
     (TaskIndex(number), Arc::new(spec))
 }
 
-/// A sampler and its output.
+/// A watcher and its output.
 struct Bench {
     assignments: watch::Sender<Arc<Assignment>>,
     inputs: mpsc::Receiver<Input>,
-    sampler: JoinHandle<()>,
+    watcher: JoinHandle<()>,
     clock: Clock,
 }
 
@@ -52,19 +52,19 @@ impl Bench {
         let (assignments, receiver) = watch::channel(Arc::new(assignment));
         let (sender, inputs) = mpsc::channel(256);
         let clock = Clock::start();
-        let sampler = tokio::spawn(run(receiver, sender, clock, Traces::default()));
-        Bench { assignments, inputs, sampler, clock }
+        let watcher = tokio::spawn(run(receiver, sender, clock, Traces::default()));
+        Bench { assignments, inputs, watcher, clock }
     }
 
     async fn next(&mut self) -> Input {
-        timeout(PATIENCE, self.inputs.recv()).await.expect("an input").expect("a sampler")
+        timeout(PATIENCE, self.inputs.recv()).await.expect("an input").expect("a watcher")
     }
 
     /// All inputs that arrive within `time`.
     async fn all_within(&mut self, time: Duration) -> Vec<Input> {
         let (until, mut inputs) = (Instant::now() + time, Vec::new());
         while let Ok(input) = timeout_at(until, self.inputs.recv()).await {
-            inputs.push(input.expect("a sampler"));
+            inputs.push(input.expect("a watcher"));
         }
         inputs
     }
@@ -274,7 +274,7 @@ async fn each_fault_has_its_reason_and_is_got_over() {
         }
     };
     assert_eq!(readings(&free).len(), 2);
-    assert!(!bench.sampler.is_finished());
+    assert!(!bench.watcher.is_finished());
 }
 
 #[tokio::test]
@@ -417,7 +417,7 @@ async fn a_new_assignment_keeps_the_connection_if_it_can() {
     );
     assert_eq!(proxy.connections(), 2);
     drop(bench.assignments);
-    timeout(PATIENCE, bench.sampler).await.expect("the sampler ends with its assignments").unwrap();
+    timeout(PATIENCE, bench.watcher).await.expect("the watcher ends with its assignments").unwrap();
 }
 
 /// Redis checks for idle clients about once a second, so this takes some time.
@@ -470,10 +470,10 @@ async fn a_reply_that_is_too_large_blinds_only_its_own_task() {
 }
 
 #[tokio::test]
-async fn an_engine_that_is_gone_ends_the_sampler() {
+async fn an_engine_that_is_gone_ends_the_watcher() {
     let bench = Bench::start(config(free_port()), 1);
     drop(bench.inputs);
-    timeout(PATIENCE, bench.sampler).await.expect("the sampler ends").unwrap();
+    timeout(PATIENCE, bench.watcher).await.expect("the watcher ends").unwrap();
     assert!(bench.clock.now() < Mono(10_000));
 }
 

@@ -1,6 +1,6 @@
-//! Samples the world: once per interval, again 260 ms after a first `Free`, again right after a
-//! deadline. It also simulates network faults. One sample is in flight at a time, as in the real
-//! sampler.
+//! Reads the world in the place of the real watcher: once per interval, again 260 ms after a first
+//! `Free`, again right after a deadline. It also plays faults of the network. One sample is in flight
+//! at a time.
 
 use std::collections::BTreeSet;
 
@@ -25,9 +25,9 @@ const AFTER_DEADLINE_MS: u64 = 5;
 /// Replicas are read once in this many sweeps.
 const REPLICAS_EVERY: u64 = 5;
 
-/// The sampler and the network.
+/// What reads the world, and the network.
 #[derive(Debug)]
-pub(crate) struct Sampler {
+pub(crate) struct Watcher {
     next_tick: u64,
     confirm_at: Option<u64>,
     wake_at: Option<u64>,
@@ -51,10 +51,10 @@ struct InFlight {
     sample: Sample,
 }
 
-impl Sampler {
-    /// A sampler whose first sample is due at once.
-    pub(crate) fn new() -> Sampler {
-        Sampler {
+impl Watcher {
+    /// A watcher whose first sample is due at once.
+    pub(crate) fn new() -> Watcher {
+        Watcher {
             next_tick: 0,
             confirm_at: None,
             wake_at: None,
@@ -113,7 +113,7 @@ impl Sampler {
         due.into_iter().flatten().fold(self.next_tick, u64::min)
     }
 
-    /// All inputs that reach the model at `now`.
+    /// All inputs that reach the state at `now`.
     pub(crate) fn run(&mut self, now: u64, fleet: &Fleet, setup: &Setup) -> Vec<Input> {
         let mut inputs = Vec::new();
         if let Some((from, until)) = self.paused {
@@ -361,12 +361,12 @@ mod tests {
     use super::*;
     use lockwatch_judge::reading::Mode;
 
-    /// The instants at which samples reach the model, and whether they were accepted.
-    fn arrivals(fleet: &mut Fleet, sampler: &mut Sampler, end: u64) -> Vec<(u64, bool)> {
+    /// The instants at which samples reach the state, and whether they were accepted.
+    fn arrivals(fleet: &mut Fleet, watcher: &mut Watcher, end: u64) -> Vec<(u64, bool)> {
         let setup = Setup::default();
         let mut found = Vec::new();
         loop {
-            let now = [sampler.next_event()]
+            let now = [watcher.next_event()]
                 .into_iter()
                 .chain(fleet.next_event())
                 .fold(u64::MAX, u64::min);
@@ -374,7 +374,7 @@ mod tests {
                 return found;
             }
             fleet.advance(now);
-            for input in sampler.run(now, fleet, &setup) {
+            for input in watcher.run(now, fleet, &setup) {
                 if let Input::Sample(sample) = input {
                     found.push((now, matches!(sample.outcome, Outcome::Read { .. })));
                 }
@@ -386,7 +386,7 @@ mod tests {
     fn a_first_free_is_confirmed_and_a_deadline_is_looked_at() {
         let mut fleet = Fleet::new();
         fleet.lead_mut().acquire("A", Mode::Exclusive, 1_500);
-        let found = arrivals(&mut fleet, &mut Sampler::new(), 3_000);
+        let found = arrivals(&mut fleet, &mut Watcher::new(), 3_000);
         assert_eq!(
             found.iter().map(|(at, _)| *at).collect::<Vec<_>>(),
             [0, 1_000, 1_505, 1_765, 2_000, 3_000]
@@ -395,21 +395,21 @@ mod tests {
 
     #[test]
     fn a_dropped_reply_costs_the_timeout_and_the_ticks_within_it() {
-        let mut sampler = Sampler::new();
-        assert!(sampler.fault(0, &["drop", "every", "2"]).is_some_and(|done| done.is_ok()));
+        let mut watcher = Watcher::new();
+        assert!(watcher.fault(0, &["drop", "every", "2"]).is_some_and(|done| done.is_ok()));
         let mut fleet = Fleet::new();
         fleet.lead_mut().acquire("A", Mode::Exclusive, 60_000);
-        let found = arrivals(&mut fleet, &mut sampler, 6_000);
+        let found = arrivals(&mut fleet, &mut watcher, 6_000);
         assert_eq!(found, [(0, true), (4_000, false), (4_000, true)]);
     }
 
     #[test]
     fn a_paused_agent_finds_one_late_reply_and_then_samples_at_once() {
-        let mut sampler = Sampler::new();
+        let mut watcher = Watcher::new();
         let mut fleet = Fleet::new();
         fleet.lead_mut().acquire("A", Mode::Exclusive, 600_000);
-        assert_eq!(arrivals(&mut fleet, &mut sampler, 2_000).len(), 3);
-        assert!(sampler.fault(2_500, &["agent", "pauses", "30s"]).is_some_and(|done| done.is_ok()));
-        assert_eq!(arrivals(&mut fleet, &mut sampler, 33_000), [(32_500, false), (32_500, true)]);
+        assert_eq!(arrivals(&mut fleet, &mut watcher, 2_000).len(), 3);
+        assert!(watcher.fault(2_500, &["agent", "pauses", "30s"]).is_some_and(|done| done.is_ok()));
+        assert_eq!(arrivals(&mut fleet, &mut watcher, 33_000), [(32_500, false), (32_500, true)]);
     }
 }
