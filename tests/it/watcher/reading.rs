@@ -48,7 +48,7 @@ impl Bench {
     }
 
     fn start_with(config: RedisConfig, tasks: Vec<(TaskIndex, Arc<TaskSpec>)>) -> Bench {
-        let assignment = Assignment { epoch: 1, redis: StoreIndex(0), config, tasks };
+        let assignment = Assignment { epoch: 1, index: StoreIndex(0), config, tasks };
         let (assignments, receiver) = watch::channel(Arc::new(assignment));
         let (sender, inputs) = mpsc::channel(256);
         let clock = Clock::start();
@@ -389,7 +389,7 @@ async fn a_new_assignment_keeps_the_connection_if_it_can() {
         let tasks = (0..tasks).map(task).collect();
         bench.assignments.send_replace(Arc::new(Assignment {
             epoch,
-            redis: StoreIndex(0),
+            index: StoreIndex(0),
             config,
             tasks,
         }));
