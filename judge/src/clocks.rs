@@ -296,14 +296,14 @@ impl OutageClock {
         self.to = None;
     }
 
-    /// Another holder took over.
+    /// Another holder took over. What follows it without a break does not change when that was.
     pub(crate) fn taken_over(&mut self, began: Mono) {
         if self.from.is_some() {
-            self.to = Some(began);
+            self.to.get_or_insert(began);
         }
     }
 
-    /// The hold that took over ended before it settled.
+    /// What took over broke before it settled.
     pub(crate) fn lost_again(&mut self) {
         self.to = None;
     }
@@ -321,7 +321,7 @@ impl OutageClock {
         *self = OutageClock::default();
     }
 
-    /// The hold that took over has settled. Returns the length of the outage in milliseconds.
+    /// What took over has settled. Returns the length of the outage in milliseconds.
     pub(crate) fn settled(&mut self) -> Option<u64> {
         let (Some(from), Some(to)) = (self.from, self.to) else { return None };
         self.forget();

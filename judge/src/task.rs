@@ -63,8 +63,10 @@ pub(crate) struct Task {
     handed_over_by: Option<Arc<Held>>,
     /// The present hold took over from another holder without a gap; counted when it settles.
     direct_handover: bool,
-    /// The present hold has settled, and this was recorded.
+    /// The lock has been held without a break for `settle`, and this was recorded.
     settled: bool,
+    /// The same of the present hold by itself.
+    hold_settled: bool,
     waiters: Option<u64>,
     fencing_token: Option<i64>,
     hosts: Vec<(Vec<u8>, Vec<u8>)>,
@@ -187,6 +189,7 @@ impl Task {
             handed_over_by: None,
             direct_handover: false,
             settled: false,
+            hold_settled: false,
             waiters: None,
             fencing_token: None,
             hosts: Vec::new(),

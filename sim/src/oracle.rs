@@ -437,7 +437,7 @@ impl Oracle {
         if stepped {
             facts.reference.clock_stepped(main.clock);
         }
-        facts.reference.server = server;
+        (facts.reference.server, facts.reference.clock) = (server, main.clock);
         facts.reference.read(sent, &found, says, sure, facts.limits);
         // Uncertainty at the time of the read remains afterwards, because a lost "on" would stay in
         // force.

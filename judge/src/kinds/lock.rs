@@ -35,6 +35,8 @@ pub(crate) struct Lock {
     /// The replication offset of the server at that reading.
     last_offset: Option<u64>,
     earlier: Earlier,
+    /// The first and the newest reading of a stretch in which somebody held it without a break.
+    unbroken: Option<(Mono, Mono)>,
 }
 
 #[derive(Clone, Debug)]
@@ -128,9 +130,9 @@ impl Hold {
         self.last_seen.since_ms(self.whole_since) >= settle_ms
     }
 
-    /// Whether the hold lasted long enough to end a gap.
+    /// Whether this hold by itself lasted long enough to count.
     pub(crate) fn settled(&self, settle_ms: u64) -> bool {
-        self.deadlines.renewed || self.last_seen.since_ms(self.first_seen) >= settle_ms
+        self.last_seen.since_ms(self.first_seen) >= settle_ms
     }
 }
 
@@ -145,6 +147,10 @@ pub(crate) struct News {
     pub(crate) across_blind: bool,
     /// The deadline of the present hold moved.
     pub(crate) moved: Option<Move>,
+    /// A stretch in which somebody held the lock without a break is over: its duration in
+    /// milliseconds. A free reading breaks it once that is confirmed, and so does an expiry. A new
+    /// holder between two readings does not.
+    pub(crate) broke: Option<u64>,
 }
 
 /// A hold that ended.
@@ -194,6 +200,7 @@ impl Lock {
             last: None,
             last_offset: None,
             earlier: Earlier::default(),
+            unbroken: None,
         }
     }
 
@@ -244,6 +251,12 @@ impl Lock {
             Present::Free { first, confirmed: true, .. } => Some(first),
             _ => None,
         }
+    }
+
+    /// How long the lock has been held without a break, by whomever; 0 while it is free.
+    pub(crate) fn unbroken_ms(&self) -> u64 {
+        let held = self.unbroken.filter(|_| self.hold().is_some());
+        held.map_or(0, |(first, newest)| newest.since_ms(first))
     }
 
     /// A sign other than a renewal showed that the holder lives.
@@ -303,6 +316,7 @@ impl Lock {
             LockReading::Held(held) => self.observe_held(held, context, unseen),
         };
         news.across_blind = unseen.across_blind;
+        news.broke = self.follow_stretch(&news, seen.sent);
         if let Some(ended) = &mut news.ended {
             ended.successor_over = successor_over;
             ended.earlier_brief = self.earlier.brief();
@@ -314,6 +328,22 @@ impl Lock {
         self.last = Some(seen);
         self.last_offset = context.given.offset;
         news
+    }
+
+    /// Returns the duration of a stretch that is over.
+    fn follow_stretch(&mut self, news: &News, at: Mono) -> Option<u64> {
+        let replaced = news.acquired || news.ended.is_some();
+        let expired = news.ended.as_ref().is_some_and(|ended| ended.reason == End::Expired);
+        let is_over = match self.present {
+            Present::Nothing => false,
+            Present::Free { confirmed, .. } => confirmed || expired || news.across_blind,
+            Present::Held(_) => replaced && (expired || news.across_blind),
+        };
+        let over = if is_over { self.unbroken.take() } else { None };
+        if let Present::Held(_) = self.present {
+            self.unbroken.get_or_insert((at, at)).1 = at;
+        }
+        over.map(|(first, newest)| newest.since_ms(first))
     }
 
     fn observe_free(&mut self, context: Context, unseen: Unseen) -> News {

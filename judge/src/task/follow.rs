@@ -86,6 +86,9 @@ impl Task {
         if let Some(ended) = &news.ended {
             self.follow_end(ended, news.across_blind, turn, log);
         }
+        if let Some(held_ms) = news.broke {
+            self.follow_break(held_ms, news.across_blind, log);
+        }
         if news.acquired
             && let Some(hold) = self.lock.hold()
         {
@@ -100,7 +103,7 @@ impl Task {
             self.outage.taken_over(hold.began);
         }
         if news.ended.is_some() || news.acquired {
-            self.settled = false;
+            self.hold_settled = false;
         }
         match news.moved {
             Some(Move::Renewed { latency_ms, learned_ms, at, .. }) => {
@@ -122,6 +125,18 @@ impl Task {
         }
     }
 
+    /// Somebody held the lock for `held_ms` without a break; now there was one.
+    fn follow_break(&mut self, held_ms: u64, across_blind: bool, log: &mut Log<'_>) {
+        if !core::mem::take(&mut self.settled) {
+            self.outage.lost_again();
+            // What ended while unseen for long may have lasted.
+            if self.gap.open() && !across_blind {
+                self.totals().phantom_holds += 1;
+                log.push(EventKind::PhantomHold { held_ms });
+            }
+        }
+    }
+
     pub(super) fn follow_end(
         &mut self,
         ended: &Ended,
@@ -138,14 +153,6 @@ impl Task {
             reason: ended.reason,
             held_ms: ended.held_ms,
         });
-        if !self.settled {
-            self.outage.lost_again();
-            // A hold that ended while unseen for long may have lasted.
-            if self.gap.open() && !across_blind {
-                self.totals().phantom_holds += 1;
-                log.push(EventKind::PhantomHold { held_ms: hold.held_ms() });
-            }
-        }
         let wanted = matches!(self.switches.wanted(), Wanted::Yes | Wanted::Unset);
         match ended.reason {
             End::Expired if wanted && !across_blind => self.outage.expired(hold.last_life),
@@ -197,7 +204,7 @@ impl Task {
         let wanted = self.switches.wanted();
         let settle_ms = self.spec.settle_ms;
         let holding = match (self.lock.hold(), self.lock.free_since()) {
-            (Some(hold), _) if hold.settled(settle_ms) => Holding::Settled,
+            (Some(_), _) if self.lock.unbroken_ms() >= settle_ms => Holding::Settled,
             (Some(_), _) => Holding::Unsettled,
             (None, Some(first)) => Holding::Free(first),
             (None, None) => Holding::PerhapsFree,
@@ -205,10 +212,13 @@ impl Task {
         if news.across_blind {
             self.gap.taint();
         }
-        let handed_over = self.follow_gap(at, holding, log);
-        if holding == Holding::Settled && !self.settled {
-            self.settled = true;
-            self.follow_settled(handed_over, log);
+        self.direct_handover &= !self.follow_gap(at, holding, log);
+        if holding == Holding::Settled && !core::mem::replace(&mut self.settled, true) {
+            self.follow_settled(log);
+        }
+        let lasted = self.lock.hold().is_some_and(|hold| hold.settled(settle_ms));
+        if lasted && !core::mem::replace(&mut self.hold_settled, true) {
+            self.follow_handover(log);
         }
         self.unwanted.observe(at, self.lock.hold().is_some(), wanted, self.spec.blind_after_ms);
         if let Some(progress) = &self.spec.progress {
@@ -251,13 +261,17 @@ impl Task {
         gap.ended.is_some()
     }
 
-    /// The present hold has settled, so the handover that led to it may be counted.
-    pub(super) fn follow_settled(&mut self, ended_gap: bool, log: &mut Log<'_>) {
-        if self.direct_handover && !ended_gap && self.switches.wanted() == Wanted::Yes {
+    /// The present hold lasted, so the handover that led to it without a gap may be counted.
+    fn follow_handover(&mut self, log: &Log<'_>) {
+        if self.direct_handover && self.switches.wanted() == Wanted::Yes {
             self.totals().handovers.observe(0);
             self.last_handover = Some(Past { at: log.at, ms: 0 });
         }
         self.direct_handover = false;
+    }
+
+    /// The lock was held for long enough, so the outage before it may be counted.
+    fn follow_settled(&mut self, log: &mut Log<'_>) {
         if let Some(outage_ms) = self.outage.settled() {
             self.totals().outages.observe(outage_ms);
             self.last_outage = Some(Past { at: log.at, ms: outage_ms });

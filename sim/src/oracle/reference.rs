@@ -69,17 +69,32 @@ struct Hold {
     /// The server whose clock it was read by.
     server: usize,
     first: Mono,
-    /// The first reading that certainly found it.
-    surely: Option<Mono>,
-    renewed: bool,
+}
+
+/// Readings that all found somebody's hold, with no break between.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    /// The first one that certainly did.
+    first: Mono,
     /// Nothing was read for too long when it began.
     unseen: bool,
+}
+
+impl Hold {
+    /// Whether it may have ended at its deadline. Deadlines by two clocks show nothing.
+    fn may_be_out(&self, server: usize, clock: i64) -> bool {
+        self.server != server
+            || self.deadline.is_none_or(|deadline| deadline <= clock.saturating_add(NOISE_MS))
+    }
 }
 
 /// What the newest hold was and what is certain of it, by the readings alone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reference {
     hold: Option<Hold>,
+    stretch: Option<Stretch>,
+    /// The hold before the newest readings may have run out, which would be a break.
+    perhaps_ran_out: bool,
     free_first: Option<Mono>,
     surely_free: Option<Mono>,
     /// Since when every reading may have found the lock free.
@@ -103,6 +118,8 @@ pub(super) struct Reference {
     pub(super) progress: Progress,
     /// The server of the last answer. Deadlines by two clocks show nothing about a renewal.
     pub(super) server: usize,
+    /// What that server's clock showed with it.
+    pub(super) clock: i64,
     /// What the readings proved is unknown, until the next restart of the state.
     pub(super) unsure: bool,
 }
@@ -248,46 +265,41 @@ impl Reference {
     ) {
         (self.free_first, self.confirmed) = (None, false);
         let sure_deadline = if sure { deadline } else { None };
+        let mut unseen = false;
         let stays = |hold: &Hold| {
             hold.holders.iter().any(|(who, _)| holders.iter().any(|(other, _)| who == other))
         };
         match &mut self.hold {
             Some(hold) if stays(hold) => {
-                let entries = |holders: &[(Vec<u8>, u32)]| {
-                    holders.iter().map(|(_, count)| count).sum::<u32>()
-                };
-                let re_entered = entries(&hold.holders) != entries(holders);
-                let forward =
-                    hold.deadline.zip(deadline).is_some_and(|(old, new)| new - old > NOISE_MS);
-                let forward = forward && hold.server == self.server;
                 // The other server's copy may be an earlier hold of the same client, with the
                 // progress of that time.
                 self.progress.unsure |= hold.server != self.server;
                 hold.server = self.server;
-                // If the clock stepped meanwhile, a later deadline may be no renewal.
-                self.unsure |= forward && self.stepped && !hold.renewed;
-                hold.renewed |= forward && !re_entered && sure && !self.stepped;
                 hold.holders = holders.to_vec();
                 hold.deadline = sure_deadline;
             }
             _ => {
                 // So it may here, where another server was read before.
                 self.progress.unsure |= self.read_of.is_some_and(|server| server != self.server);
-                let unseen =
+                unseen =
                     self.newest.is_some_and(|newest| at.since_ms(newest) > limits.blind_after_ms);
+                self.perhaps_ran_out |=
+                    self.hold.as_ref().is_some_and(|hold| hold.may_be_out(self.server, self.clock));
+                if unseen || self.perhaps_ran_out {
+                    self.stretch = None;
+                    self.unsure |= !unseen && self.gap.is_some();
+                }
                 self.hold = Some(Hold {
                     holders: holders.to_vec(),
                     deadline: sure_deadline,
                     server: self.server,
                     first: at,
-                    surely: None,
-                    renewed: false,
-                    unseen,
                 });
             }
         }
-        if sure && let Some(hold) = &mut self.hold {
-            hold.surely.get_or_insert(at);
+        self.perhaps_ran_out = false;
+        if sure {
+            self.stretch.get_or_insert(Stretch { first: at, unseen });
         }
     }
 
@@ -299,7 +311,8 @@ impl Reference {
             states.iter().all(|state| hold.holders.iter().any(|(who, _)| state.held_by(who)))
         };
         if let Some(hold) = self.hold.as_mut().filter(|hold| !goes_on(hold)) {
-            (hold.surely, hold.renewed) = (None, false);
+            hold.deadline = None;
+            self.stretch = None;
             self.progress.unsure = true;
         }
     }
@@ -313,13 +326,15 @@ impl Reference {
             .as_mut()
             .filter(|hold| hold.deadline.is_some_and(|deadline| deadline <= clock))
         {
-            (hold.surely, hold.renewed, hold.deadline) = (None, false, None);
+            hold.deadline = None;
+            self.stretch = None;
             self.unsure = true;
         }
     }
 
     fn read_free(&mut self, at: Mono, sure: bool, limits: Limits) {
-        self.hold = None;
+        let hold = self.hold.take();
+        self.perhaps_ran_out |= hold.is_some_and(|hold| hold.may_be_out(self.server, self.clock));
         // It may have been held during the read, and possibly was not free before.
         if sure && self.free_first.is_some() {
             self.surely_free.get_or_insert(at);
@@ -333,17 +348,16 @@ impl Reference {
             Some(_) if !self.confirmed && across_blind => self.free_first = Some(at),
             Some(first) => self.confirmed |= at.since_ms(first) >= CONFIRM_MS,
         }
+        if self.confirmed || across_blind {
+            (self.stretch, self.perhaps_ran_out) = (None, false);
+        }
     }
 
     fn read_gap(&mut self, at: Mono, found: &Found, wanted: Says, limits: Limits) {
         if let Found::Held { .. } = found {
-            let lasted = |hold: &Hold| {
-                hold.surely.is_some_and(|first| at.since_ms(first) >= limits.settle_ms)
-            };
-            let settled = self.hold.as_ref().is_some_and(|hold| hold.renewed || lasted(hold));
-            if settled {
-                let (unseen, ms) =
-                    (self.hold.as_ref().is_some_and(|hold| hold.unseen), self.gap_ms());
+            let lasted = |stretch: &Stretch| at.since_ms(stretch.first) >= limits.settle_ms;
+            if let Some(Stretch { unseen, .. }) = self.stretch.filter(lasted) {
+                let ms = self.gap_ms();
                 self.ended = (!self.unsure).then_some(Handover { ms, unseen });
                 self.gap = None;
                 self.unsure = false;
