@@ -32,7 +32,7 @@ const PTTL_TOLERANCE_MS: i64 = 2;
 /// and would overflow the arithmetic.
 const LAST_DEADLINE_MS: i64 = 9_223_372_036_854_775;
 /// Which parts of a task are read: all, unless they live on different servers or the server is read
-/// only as a witness. One bit for the lock, and one for each of [`parts::ALL`].
+/// only as a witness. One bit for the lock, and one for each of `parts::ALL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope(u8);
 
