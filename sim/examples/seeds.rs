@@ -1,6 +1,6 @@
 //! Runs seeds until one of them shows a violation, and says which: `seeds FROM COUNT HOURS [KIND]
-//! [wake-ups]`. Small, so that `lockwatch-lab sabotage --by-seeds` builds it soon after each
-//! mistake.
+//! [wake-ups] [STEP]`, of worlds of a kind, or with a step such as `Deploy`. Small, so that
+//! `lockwatch-lab sabotage --by-seeds` builds it soon after each mistake.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -18,12 +18,15 @@ fn main() -> ExitCode {
     let fits = |plan: &Plan| {
         words.iter().skip(3).all(|word| match word.as_str() {
             "wake-ups" => plan.has_wake_ups(),
+            step if step.starts_with(char::is_uppercase) => {
+                plan.steps.iter().any(|each| format!("{:?}", each.act).starts_with(step))
+            }
             kind => plan.kind().name() == kind,
         })
     };
-    let plan = |seed: u64, hours: u64| Plan::new(seed, hours, Shape::Any);
+    let plan = |seed: u64| Plan::new(seed, hours, Shape::Any);
     let seeds: Vec<u64> =
-        (from..).filter(|seed| fits(&plan(*seed, 0))).zip(0..count).map(|(seed, _)| seed).collect();
+        (from..).filter(|seed| fits(&plan(*seed))).zip(0..count).map(|(seed, _)| seed).collect();
     let (next, ends, failed) = (AtomicUsize::new(0), AtomicBool::new(false), Mutex::new(None));
     let all = std::env::var_os("SEEDS_ALL").is_some();
     std::thread::scope(|scope| {
@@ -32,7 +35,7 @@ fn main() -> ExitCode {
                 while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed))
                     && !ends.load(Ordering::Relaxed)
                 {
-                    if let Some(first) = run(&plan(*seed, hours), false).violations.first() {
+                    if let Some(first) = run(&plan(*seed), false).violations.first() {
                         let told = format!(
                             "seed {seed} after {} ms, {}: {}\n",
                             first.at_ms, first.check, first.what

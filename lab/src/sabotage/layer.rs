@@ -44,6 +44,8 @@ pub(super) enum Seeds {
     Passed,
     /// The first violation.
     Violated(String),
+    /// They did not end in time, which proves nothing on a busy machine.
+    TooSlow,
     NotBuilt(String),
 }
 
@@ -210,7 +212,7 @@ impl<'a> Suite<'a> {
         let first = first.or_else(|| text.lines().find(|line| line.contains("panicked at")));
         Ok(match ended {
             Some(status) if status.success() => Seeds::Passed,
-            None => Seeds::Violated(format!("the seeds did not end within {} s", limit.as_secs())),
+            None => Seeds::TooSlow,
             Some(_) => Seeds::Violated(first.unwrap_or("the seeds failed").to_owned()),
         })
     }

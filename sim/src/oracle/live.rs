@@ -7,8 +7,9 @@ use lockwatch_watch::redis::{LONGEST_PAUSE_MS, RedisKind, TOO_LARGE_AGAIN_MS};
 
 use super::Oracle;
 use crate::agent::MONO_MS;
+use crate::server::Health;
 use crate::truth::LockState;
-use crate::world::{Says, World};
+use crate::world::{Says, Sentinel, World};
 
 /// The first free reading is confirmed 260 ms later; the engine's rhythm adds a second, and the
 /// answer some milliseconds.
@@ -62,13 +63,15 @@ impl Oracle {
                     .max(self.tasks[task].began),
             );
         }
-        let others = (0..world.servers.len()).filter(|other| *other != server);
-        let alone = others.clone().all(|other| world.servers[other].follows == Some(server))
-            && world
-                .sentinels
-                .iter()
-                .all(|sentinel| sentinel.reachable && sentinel.names == server);
-        if !alone {
+        // A server that does not answer is no rival, and most of the Sentinels are enough.
+        let mut others = (0..world.servers.len()).filter(|other| *other != server);
+        let alone = others.all(|other| {
+            let other = &world.servers[other];
+            other.follows == Some(server) || matches!(other.health, Health::Down | Health::Frozen)
+        });
+        let names = |sentinel: &&Sentinel| sentinel.reachable && sentinel.names == server;
+        let named = world.sentinels.iter().filter(names).count();
+        if !alone || named * 2 <= world.sentinels.len() && !world.sentinels.is_empty() {
             return None;
         }
         let clean = world.clean_since(self.agent, server)?;

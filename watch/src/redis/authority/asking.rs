@@ -12,6 +12,10 @@ use crate::redis::out::Out;
 use crate::redis::reply::{Command, Reply};
 use crate::redis::store::HostPort;
 
+/// Maximum number of requests in one interval, however many reasons to hurry there are: a server
+/// may announce without end.
+pub(super) const HURRIES: u64 = 10;
+
 /// When the request was sent, and its result.
 pub(super) type Asked = (Mono, Result<Vec<Reply>, Failure>);
 
@@ -44,14 +48,7 @@ enum State {
 }
 
 impl Asker {
-    /// The last three parameters are those of [`Handshake::new`].
-    pub(super) fn new(
-        at: HostPort,
-        login: Login,
-        (db, assume_master, in_cluster): (u32, bool, bool),
-        timeout_ms: u64,
-    ) -> Asker {
-        let handshake = Handshake::new(db, assume_master, in_cluster);
+    pub(super) fn new(at: HostPort, login: Login, handshake: Handshake, timeout_ms: u64) -> Asker {
         Asker { at, login, handshake, timeout_ms, state: State::Unconnected }
     }
 

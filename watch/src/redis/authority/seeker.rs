@@ -11,9 +11,10 @@ use alloc::vec::Vec;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
 
-use super::asking::{Asked, Asker};
+use super::asking::{Asked, Asker, HURRIES};
 use crate::redis::accept::Caps;
 use crate::redis::driver::{Event, LinkId, Login, Note};
+use crate::redis::handshake::Handshake;
 use crate::redis::out::Out;
 use crate::redis::reply::Command;
 use crate::redis::store::{Cluster as Configured, HostPort, Store};
@@ -23,8 +24,6 @@ use crate::redis::topology::cluster::{self, SlotMap};
 const ASKED: usize = 5;
 /// Number of intervals between two rounds without a reason to hurry.
 const EVERY: u64 = 5;
-/// Maximum number of rounds in one interval, however many reasons to hurry there are.
-const HURRIES: u64 = 10;
 
 /// A layout, and whether the server that reported it sees the cluster as serving.
 type Vote = (SlotMap, bool);
@@ -144,7 +143,7 @@ impl Seeker {
         for at in &whom {
             let Store { db, assume_master, timeout_ms, .. } = self.store;
             let (asker, round) = self.askers.entry(at.clone()).or_insert_with(|| {
-                let handshake = (db, assume_master, true);
+                let handshake = Handshake::new(db, assume_master, true);
                 (Asker::new(at.clone(), Login::Store, handshake, timeout_ms), 0)
             });
             if !asker.is_busy() {

@@ -12,10 +12,11 @@ use lockwatch_judge::input::{Announcer, Role, Standing};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
 
-use super::asking::{Asker, Asks};
+use super::asking::{Asker, Asks, HURRIES};
 use super::{FORMER_MS, foreign, orphans, planned};
 use crate::command;
 use crate::redis::driver::{Dial, Event, Failure, LinkId, Login, Manner, Note};
+use crate::redis::handshake::Handshake;
 use crate::redis::out::Out;
 use crate::redis::pace::Pace;
 use crate::redis::plan::{Duty, Heard, Plan, Planned};
@@ -31,9 +32,6 @@ const CHANNEL: &str = "+switch-master";
 /// Maximum pause between two attempts to reach a Sentinel, in milliseconds: all tasks of the store
 /// may be unreadable until it is back.
 const LONGEST_PAUSE_MS: u64 = 1_000;
-/// Maximum number of requests in one interval, however many reasons to hurry there are: a Sentinel
-/// may announce without end.
-const HURRIES: u64 = 10;
 /// Pause after the subscription was refused or broke, in milliseconds.
 const LISTEN_AGAIN_MS: u64 = 5_000;
 /// Pause between two reads of what a Sentinel announces, in milliseconds.
@@ -179,7 +177,12 @@ impl Voice {
     fn new(at: &HostPort, timeout_ms: u64, now: Mono) -> Voice {
         Voice {
             // A Sentinel has no master role to report.
-            asker: Asker::new(at.clone(), Login::Sentinel, (0, true, false), timeout_ms),
+            asker: Asker::new(
+                at.clone(),
+                Login::Sentinel,
+                Handshake::new(0, true, false),
+                timeout_ms,
+            ),
             pace: Pace::default(),
             began: now,
             due: now,
