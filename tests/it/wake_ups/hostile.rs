@@ -7,8 +7,9 @@ use std::time::Duration;
 use super::*;
 use crate::support::impostor::{Client, Gone, Impostor};
 
-/// Observation time after each server has been given up once.
-const WHILE: Duration = Duration::from_secs(4);
+/// Observation time after each server has been given up once. The next attempts follow quickly, at
+/// ever longer pauses, so that only a longer time shows what they cost.
+const WHILE: Duration = Duration::from_secs(15);
 /// Timeout on a machine under load.
 const LONG: Duration = Duration::from_secs(90);
 /// Maximum growth of resident memory, with all of these servers at once.
