@@ -205,9 +205,16 @@ pub(crate) struct ProgressClock {
     /// Why there is no value to judge by: the key is absent (`Some(None)`) or unreadable.
     pub(crate) missing: Option<Option<Unknown>>,
     stalled_ms: u64,
+    /// It did not move for too long, whether or not that counts.
+    is_stale: bool,
 }
 
 impl ProgressClock {
+    /// Whether the work was seen to move, or the hold to begin, and neither is too long ago.
+    pub(crate) fn moves(&self, saw_begin: bool) -> bool {
+        !self.is_stale && (saw_begin || self.moved_at.is_some())
+    }
+
     /// Time without progress once that is too long, otherwise 0. In milliseconds.
     pub(crate) fn stalled_ms(&self) -> u64 {
         self.stalled_ms
@@ -270,6 +277,7 @@ impl ProgressClock {
         let from = instants.into_iter().flatten().max().unwrap_or(at);
         let still_ms = at.since_ms(from);
         let stale = still_ms > stale_after_ms;
+        self.is_stale = stale;
         match self.missing {
             Some(None) => self.stalled_ms = 0,
             // An unreadable value resolves nothing and proves nothing. Another hold, or progress
@@ -336,11 +344,34 @@ pub(crate) struct BlindClock {
     now_good: bool,
     accounted_to: Mono,
     ms: u64,
+    /// The newest attempt, and the part of `ms` in which each attempt found a server that answers.
+    newest_attempt: Mono,
+    answered_ms: u64,
 }
 
 impl BlindClock {
     pub(crate) fn new(at: Mono) -> BlindClock {
-        BlindClock { last_good: at, now_good: false, accounted_to: at, ms: 0 }
+        BlindClock {
+            last_good: at,
+            now_good: false,
+            accounted_to: at,
+            ms: 0,
+            newest_attempt: at,
+            answered_ms: 0,
+        }
+    }
+
+    /// The part of [`BlindClock::ms`] in which the server answered, though not about this task.
+    pub(crate) fn answered_ms(&self) -> u64 {
+        self.answered_ms
+    }
+
+    /// An attempt at `at` gave no sight; `answered`: its server answered all the same.
+    pub(crate) fn attempted(&mut self, at: Mono, answered: bool) {
+        if answered {
+            self.answered_ms = self.answered_ms.saturating_add(at.since_ms(self.newest_attempt));
+        }
+        self.newest_attempt = self.newest_attempt.max(at);
     }
 
     /// Length as of the newest step, in milliseconds; 0 when the newest attempt was answered.
@@ -354,6 +385,8 @@ impl BlindClock {
         self.accounted_to = self.accounted_to.max(at);
         self.now_good = true;
         self.ms = 0;
+        self.newest_attempt = self.newest_attempt.max(at);
+        self.answered_ms = 0;
     }
 
     /// The newest attempt was not answered, or time has passed since. Returns the blind time to add

@@ -192,6 +192,12 @@ pub struct Topology {
     pub uncovered: u32,
 }
 
+/// Number of announcers that name one and the same master, the one with the most votes.
+pub fn agreeing(announcers: &[Announcer]) -> usize {
+    let named = || announcers.iter().filter_map(|one| one.master.as_ref()?.as_ref().ok());
+    named().map(|master| named().filter(|other| *other == master).count()).max().unwrap_or(0)
+}
+
 /// The last report of one Sentinel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]

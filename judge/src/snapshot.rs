@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 pub(crate) use self::tasks::Changed;
 pub use self::tasks::{Iter, TaskViews};
 use crate::event::{End, Fate, Party, SplitKind};
+pub use crate::grounds::{Grounds, Rare, Since, StoreGrounds};
 use crate::histogram::Histogram;
 use crate::input::{Announcer, Generation, Role, WakeUps};
 pub use crate::kinds::KindView;
@@ -95,6 +96,8 @@ pub struct TaskView {
     pub durations: Durations,
     /// Sums and counts since the task was configured. Views share one copy while it is unchanged.
     pub totals: Arc<Totals>,
+    /// What problems are judged by beside the other fields.
+    pub grounds: Grounds,
 }
 
 impl TaskView {
@@ -267,6 +270,8 @@ pub struct StoreView {
     pub generations: Vec<Arc<Generation>>,
     /// Sums and counts.
     pub totals: StoreTotals,
+    /// What problems are judged by beside the other fields.
+    pub grounds: StoreGrounds,
 }
 
 /// One server of a store.

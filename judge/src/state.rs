@@ -74,10 +74,17 @@ impl State {
     pub fn snapshot(&mut self, at: Mono) -> Snapshot {
         let mut stores = self.renew(at, Changed::Figures);
         if self.stores.iter().any(|store| !store.spec.authority.alone) {
+            let mut held = vec![0; stores.len()];
             for view in self.views.iter().filter(|view| !view.lock().witnesses.is_empty()) {
-                if let Some(store) = stores.get_mut(usize::from(view.spec.store.0)) {
+                let index = usize::from(view.spec.store.0);
+                if let (Some(store), Some(held)) = (stores.get_mut(index), held.get_mut(index)) {
                     add_lag(&mut store.nodes, &view.lock().witnesses);
+                    *held += u64::from(view.held == Some(true));
                 }
+            }
+            for ((store, view), held) in self.stores.iter_mut().zip(&mut stores).zip(held) {
+                store.follow_replicas(&view.nodes, held, at);
+                view.grounds = store.grounds;
             }
         }
         self.show(at, stores)
@@ -166,7 +173,12 @@ impl State {
             };
             self.tasks.push(Entry { task, rank: 0 });
         }
-        self.stores.iter_mut().for_each(|store| store.failover_reports.renumber(&renumbered));
+        for (store, index) in self.stores.iter_mut().zip(0..) {
+            store.failover_reports.renumber(&renumbered);
+            let own = spec.tasks.iter().filter(|task| task.store == StoreIndex(index));
+            let blind_after_ms = own.map(|task| task.blind_after_ms).min();
+            store.grounds.blind_after_ms = blind_after_ms.unwrap_or(TaskSpec::BLIND_AFTER_MS);
+        }
         self.by_name = (0..self.tasks.len()).collect();
         let tasks = &self.tasks;
         self.by_name.sort_by(|a, b| name(tasks, *a).cmp(&name(tasks, *b)));
@@ -306,6 +318,7 @@ impl State {
                     let refused = unreadable(beside, Unknown::ClockStep);
                     entry.task.failed_beside(
                         &refused,
+                        true,
                         at,
                         &mut Log { at, server: None, events: &mut log },
                     );
@@ -314,6 +327,7 @@ impl State {
                 None => {
                     entry.task.failed_beside(
                         beside,
+                        false,
                         at,
                         &mut Log { at, server: None, events: &mut log },
                     );

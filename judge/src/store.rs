@@ -10,9 +10,10 @@ use crate::continuity::failover_report::FailoverReports;
 use crate::continuity::generation::{self, Delta};
 use crate::event::EventKind;
 use crate::evidence::Origin;
-use crate::input::{Attestation, Generation, NodeNewsKind, Role, Standing, Topology};
+use crate::grounds::{StoreGrounds, follow};
+use crate::input::{Attestation, Generation, NodeNewsKind, Role, Standing, Topology, agreeing};
 use crate::reading::Unknown;
-use crate::snapshot::{StoreTotals, StoreView};
+use crate::snapshot::{NodeView, StoreTotals, StoreView};
 use crate::spec::StoreSpec;
 use crate::time::Mono;
 
@@ -40,6 +41,7 @@ pub(crate) struct Store {
     rival: Option<Arc<str>>,
     pub(crate) failover_reports: FailoverReports,
     totals: StoreTotals,
+    pub(crate) grounds: StoreGrounds,
 }
 
 /// The results of the sweeps of one deciding server.
@@ -73,6 +75,7 @@ impl Store {
             rival: None,
             failover_reports: FailoverReports::default(),
             totals: StoreTotals::default(),
+            grounds: StoreGrounds::default(),
         };
         store.nodes.sort_by(|a, b| a.address.cmp(&b.address));
         if store.spec.authority.alone {
@@ -120,12 +123,14 @@ impl Store {
         };
         events.extend(kinds.into_iter().map(|kind| (Some(node.clone()), kind)));
         if stepped {
+            self.grounds.clock_step = Some(sent);
             self.totals.count(Unknown::ClockStep, 1);
         }
         if standing == Standing::Decides {
             self.follow_deciding(&origin, sent, events);
         }
         self.follow_rivals(events);
+        self.follow_grounds(sent);
         (origin, !stepped)
     }
 
@@ -361,6 +366,33 @@ impl Store {
             let node = failover_report.to.clone();
             events.push((node, EventKind::FailoverReport(failover_report)));
         }
+        self.follow_grounds(at);
+    }
+
+    /// Follows the grounds of the store's problems.
+    fn follow_grounds(&mut self, at: Mono) {
+        let readable =
+            !self.deciding.is_empty() && self.deciding.iter().all(|one| one.newest.is_ok());
+        self.grounds.was_read |= readable;
+        let rivals = !self.spec.authority.divided && self.masters() > 1;
+        follow(&mut self.grounds.rival_master, rivals, at);
+        let announcers = self.topology.as_ref().map(|topology| &*topology.announcers);
+        let differ = announcers.is_some_and(|all| agreeing(all) < all.len());
+        follow(&mut self.grounds.sentinel_missing, differ, at);
+    }
+
+    /// Follows whether a replica lacks the newest holds, of which there are `held`, as `nodes` show
+    /// it.
+    pub(crate) fn follow_replicas(&mut self, nodes: &[NodeView], held: u64, at: Mono) {
+        let deciding = nodes.iter().filter(|node| node.decides).count().max(1);
+        // Of many locks some are always being renewed. A replica has those of one server that
+        // decides: in a cluster, of a shard.
+        let of_one = held / u64::try_from(deciding).unwrap_or(1);
+        let lags = nodes.iter().any(|node| node.locks_behind.is_some_and(|n| n * 2 > of_one));
+        // A store that cannot be read has a problem of its own.
+        let readable = self.deciding.iter().all(|one| one.newest.is_ok());
+        let silent = nodes.iter().any(|node| !node.decides && node.up == Some(false));
+        follow(&mut self.grounds.replica_behind, lags || silent && readable, at);
     }
 
     /// Time after which every task was read, or could not be read. In milliseconds.
@@ -387,6 +419,7 @@ impl Store {
             uncovered: self.topology.as_ref().map_or(0, |topology| topology.uncovered),
             generations: self.generations(at).unwrap_or_default(),
             totals: self.totals,
+            grounds: self.grounds,
         }
     }
 

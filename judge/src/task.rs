@@ -2,6 +2,7 @@
 //! totals, events and a verdict.
 
 mod follow;
+mod grounds;
 mod view;
 
 use alloc::sync::Arc;
@@ -13,6 +14,7 @@ use crate::continuity::generation::{Continued, Delta, Mark};
 use crate::continuity::lost::{Expired, Parts};
 use crate::event::{End, EventKind, Fate};
 use crate::evidence::{Origin, Seen};
+use crate::grounds::Grounds;
 use crate::input::{Attestation, Sample, Standing};
 use crate::kinds::lock::{self, Context, Lock};
 use crate::reading::{
@@ -88,6 +90,7 @@ pub(crate) struct Task {
     shown: HeldBy,
     shown_by: Option<Arc<Held>>,
     ttl_ms: Option<u64>,
+    grounds: Grounds,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -206,6 +209,7 @@ impl Task {
             shown: Arc::default(),
             shown_by: None,
             ttl_ms: None,
+            grounds: Grounds::default(),
         }
     }
 
@@ -270,6 +274,7 @@ impl Task {
         self.claims.unread(why);
         self.pause.unread();
         self.note_blind(at);
+        self.blind.attempted(at, false);
         self.judge(log);
     }
 
@@ -403,13 +408,22 @@ impl Task {
         // It may complete the reading of the lock, which was requested earlier.
         match self.lock.last_reading() {
             Some(lock) if self.has_sight() => self.blind.good(lock.sent),
-            _ => self.note_blind(batch.sent),
+            _ => {
+                self.note_blind(batch.sent);
+                self.blind.attempted(batch.sent, true);
+            }
         }
         self.judge(log);
     }
 
-    /// The keys beside the lock could not be read.
-    pub(crate) fn failed_beside(&mut self, beside: &Beside, at: Mono, log: &mut Log<'_>) {
+    /// The keys beside the lock could not be read; `answered`: their server answers all the same.
+    pub(crate) fn failed_beside(
+        &mut self,
+        beside: &Beside,
+        answered: bool,
+        at: Mono,
+        log: &mut Log<'_>,
+    ) {
         self.expired
             .unread(Parts { claims: beside.claims.is_some(), progress: beside.progress.is_some() });
         if let Some(SwitchesReading::Unknown(why)) = beside.switches {
@@ -429,6 +443,7 @@ impl Task {
         // A failure does not count as an answer, however much is known of the lock.
         if !self.has_sight() {
             self.note_blind(at);
+            self.blind.attempted(at, answered);
         }
         self.judge(log);
     }
@@ -665,7 +680,10 @@ impl Task {
     fn note_sight(&mut self, at: Mono) {
         match self.has_sight() {
             true => self.blind.good(at),
-            false => self.note_blind(at),
+            false => {
+                self.note_blind(at);
+                self.blind.attempted(at, true);
+            }
         }
     }
 
@@ -697,6 +715,7 @@ impl Task {
         }
         self.verdict = Some((verdict, rule, since));
         self.judged = Some(Judged { facts, previous: before });
+        self.follow_grounds(log.at);
     }
 
     fn fresh_for_ms(&self) -> u64 {

@@ -71,6 +71,14 @@ pub struct Facts {
     pub blind: bool,
 }
 
+impl Facts {
+    /// Whether neither the lock nor, while it is free, the wish of the users is known.
+    pub(crate) fn unjudgeable(&self) -> bool {
+        self.lock == LockFact::Unknown
+            || self.lock == LockFact::Free && self.wanted == Wanted::Unknown
+    }
+}
+
 named! {
     /// Which rule gave the verdict.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,7 +121,7 @@ impl Rule {
     fn gives(self, facts: Facts, previous: Option<Verdict>) -> Option<Verdict> {
         let Facts { wanted, lock, split, gap_over_grace, stale, over_wind_down, blind } = facts;
         let (held, free) = (lock == LockFact::Held, lock == LockFact::Free);
-        let unjudgeable = lock == LockFact::Unknown || free && wanted == Wanted::Unknown;
+        let unjudgeable = facts.unjudgeable();
         let when = |applies: bool, verdict| applies.then_some(verdict);
         match self {
             Rule::SplitEvidence => when(split, Verdict::Split),

@@ -53,6 +53,7 @@ impl Task {
         };
         for (holders, sign) in late.into_iter().chain(at_once) {
             self.totals().holds_lost += 1;
+            self.grounds.rare().lock_lost = Some(at);
             log.push(EventKind::LockLost { holders, sign });
         }
     }
@@ -132,6 +133,7 @@ impl Task {
             // What ended while unseen for long may have lasted.
             if self.gap.open() && !across_blind {
                 self.totals().phantom_holds += 1;
+                self.grounds.flapped(log.at);
                 log.push(EventKind::PhantomHold { held_ms });
             }
         }
@@ -146,6 +148,9 @@ impl Task {
     ) {
         if let Some(count) = self.totals().ends.get_mut(ended.reason as usize) {
             *count += 1;
+        }
+        if ended.reason == End::Expired {
+            self.grounds.rare().lease_expired = Some(log.at);
         }
         let hold = &ended.hold;
         log.push(EventKind::HoldEnded {
@@ -258,6 +263,9 @@ impl Task {
             self.last_handover = Some(Past { at, ms: gap_ms });
             log.push(EventKind::GapEnded { gap_ms });
         }
+        if gap.ended.is_some() {
+            self.grounds.flapped(at);
+        }
         gap.ended.is_some()
     }
 
@@ -334,6 +342,7 @@ impl Task {
             log.push(EventKind::SplitEnded { kind, lasted_ms });
         }
         for Began { kind, parties, left_ms } in news.began {
+            self.grounds.rare().split = Some(log.at);
             if let Some(count) = self.totals().splits.get_mut(kind as usize) {
                 *count += 1;
             }

@@ -81,6 +81,7 @@ impl Task {
                 switches_lost_ms: self.switches.lost_ms(),
             },
             totals: self.totals.clone(),
+            grounds: self.grounds.clone(),
         }
     }
 

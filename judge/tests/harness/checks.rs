@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use lockwatch_judge::event::{End, Event, EventKind, FailoverReport, Fate, Party, SplitKind};
 use lockwatch_judge::histogram::Histogram;
+use lockwatch_judge::problems::{self, Finding, Problem, Problems};
 use lockwatch_judge::reading::{Holder, Unknown};
 use lockwatch_judge::snapshot::{HoldView, StoreView, TaskView, Totals};
 use lockwatch_judge::time::{Mono, ServerTime};
@@ -15,14 +16,49 @@ use super::world::{MONO_ORIGIN_MS, SERVER_ORIGIN_MS, mono};
 const CLOCKS_APART_MS: i64 = SERVER_ORIGIN_MS - MONO_ORIGIN_MS as i64;
 
 /// The field `name` of the view of a task and its redis.
-pub(crate) fn field(view: &TaskView, redis: &StoreView, name: &str) -> Result<Found, String> {
+pub(crate) fn field(
+    view: &TaskView,
+    redis: &StoreView,
+    at: Mono,
+    name: &str,
+) -> Result<Found, String> {
     of_task(view, name)
+        .or_else(|| of_problems(&problems::of_task(view, at, None), "", name))
+        .or_else(|| of_problems(&problems::of_store(redis, at, None), "redis.", name))
         .or_else(|| of_hold(view.lock().hold.as_ref(), name))
         .or_else(|| of_durations(view, name))
         .or_else(|| of_totals(&view.totals, name))
         .or_else(|| of_redis(redis, name))
         .or_else(|| of_server(view, redis, name))
         .ok_or_else(|| format!("there is no field `{name}` (see README.md)"))
+}
+
+/// What is shown of problems: of the task, or with `prefix` of its redis.
+fn of_problems(problems: &Problems, prefix: &str, name: &str) -> Option<Found> {
+    let name = name.strip_prefix(prefix)?;
+    let named = |name: &str| Problem::ALL.into_iter().find(|problem| problem.name() == name);
+    if let Some(problem) = name.strip_prefix("problem.") {
+        let problem = named(problem)?;
+        let found = problems.findings.iter().find(|(other, _)| *other == problem);
+        return Some(match found.map(|(_, finding)| *finding) {
+            Some(Finding::Positive { ms }) => Found::Ms(signed(ms)),
+            Some(Finding::Negative) => Found::Ms(0),
+            Some(Finding::Unknown) | None => word("none"),
+        });
+    }
+    if let Some(problem) = name.strip_prefix("age.") {
+        let problem = named(problem)?;
+        let found = problems.events.iter().find(|(other, _)| *other == problem);
+        return Some(optional(found.map(|(_, age_ms)| signed(*age_ms))));
+    }
+    let is_so = |(problem, finding): &(Problem, Finding)| {
+        finding.is_positive().then(|| problem.name().to_owned())
+    };
+    Some(match name {
+        "clear" => tri(Some(problems.clear)),
+        "problems" => joined(problems.findings.iter().filter_map(is_so)),
+        _ => return None,
+    })
 }
 
 /// The task's state.

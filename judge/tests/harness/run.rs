@@ -248,7 +248,7 @@ impl Play<'_> {
 fn seen(snapshot: &Snapshot, name: &str) -> Result<Found, String> {
     let view = snapshot.tasks.find("outbound");
     match (view, snapshot.stores.first()) {
-        (Some(view), Some(redis)) => field(view, redis, name),
+        (Some(view), Some(redis)) => field(view, redis, snapshot.at, name),
         _ if name == "task" => Ok(Found::Word("absent".to_owned())),
         _ => Ok(Found::Word("(there is no such task)".to_owned())),
     }

@@ -28,6 +28,7 @@ pub(crate) struct Setup {
     progress_is_length: bool,
     fresh_for_ms: Option<u64>,
     pause: bool,
+    standby: bool,
     grace_ms: u64,
     settle_ms: u64,
     wind_down_ms: u64,
@@ -55,6 +56,7 @@ impl Default for Setup {
             progress_is_length: false,
             fresh_for_ms: None,
             pause: false,
+            standby: false,
             grace_ms: 20_000,
             settle_ms: 5_000,
             wind_down_ms: 30_000,
@@ -86,6 +88,7 @@ impl Setup {
             "claims" => self.fresh_for_ms = optional(value)?,
             "max_hold" => self.max_hold_ms = optional(value)?,
             "pause" => self.pause = yes_or_no(value)?,
+            "standby" => self.standby = yes_or_no(value)?,
             "grace" => self.grace_ms = duration(value)?,
             "settle" => self.settle_ms = duration(value)?,
             "wind_down" => self.wind_down_ms = duration(value)?,
@@ -168,12 +171,14 @@ impl Setup {
             }),
             hosts: None,
             paused_until: self.pause.then(|| bytes("outbound:pause")),
+            labels: Vec::from_iter(
+                self.standby.then(|| (Arc::from("standby"), Arc::from("required"))),
+            ),
             grace_ms: self.grace_ms,
             settle_ms: self.settle_ms,
             wind_down_ms: self.wind_down_ms,
             blind_after_ms: self.blind_after_ms,
             max_hold_ms: self.max_hold_ms,
-            labels: Vec::new(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use lockwatch_judge::histogram::Histogram;
+use lockwatch_judge::problems::{Finding, Problem, of_task, task_finding};
 use lockwatch_judge::snapshot::{Judged, RENEWALS_KEPT, Snapshot, TaskView, Totals};
 use lockwatch_judge::spec::WatchSpec;
 use lockwatch_judge::time::Mono;
@@ -43,9 +44,9 @@ impl Invariants {
         for view in &snapshot.tasks {
             let name = view.spec.name.to_string();
             let key = view.spec.lock().key.clone();
-            broken.extend(
-                of_view(view, snapshot.at).into_iter().map(|what| format!("{name}: {what}")),
-            );
+            let wrong =
+                of_view(view, snapshot.at).into_iter().chain(of_problems(view, snapshot.at));
+            broken.extend(wrong.map(|what| format!("{name}: {what}")));
             if let Some((_, totals)) = before.get(&name).filter(|(old, _)| *old == key) {
                 broken.extend(
                     fallen(totals, &view.totals)
@@ -59,6 +60,72 @@ impl Invariants {
         self.at = snapshot.at;
         broken
     }
+}
+
+/// Verdict and problems never contradict each other, but for a hold that has not settled.
+fn of_problems(view: &TaskView, at: Mono) -> Vec<String> {
+    let of = |problem| task_finding(problem, view, at);
+    let is = |problem| of(problem).is_positive();
+    let not = |problem| of(problem) == Finding::Negative;
+    let now = |verdict| view.verdict == verdict && view.rule != Rule::KeepPrevious;
+    let unsettled = view.held == Some(true) && !view.grounds.settled;
+    // A first free reading waits for its confirmation.
+    let unconfirmed = view.held == Some(false) && view.lock_fact != LockFact::Free;
+    let split = view.verdict == Verdict::Split;
+    let sighted = view.grounds.sighted;
+    let shown = of_task(view, at, None);
+    let claims = [
+        (
+            !is(Problem::Down) || split || now(Verdict::Down) || unsettled || unconfirmed,
+            "the problem down is the verdict, unless a hold is settling",
+        ),
+        (!now(Verdict::Down) || is(Problem::Down), "the verdict down is a problem"),
+        (!not(Problem::Down) || !now(Verdict::Down), "what is down is not seen to be well"),
+        (
+            !is(Problem::Stalled) || split || view.verdict == Verdict::Stalled || unconfirmed,
+            "the problem stalled is the verdict",
+        ),
+        (
+            !now(Verdict::Stalled) || is(Problem::Stalled) || !sighted,
+            "the verdict stalled is a problem",
+        ),
+        (
+            is(Problem::Split) == (sighted && !view.splits.is_empty()),
+            "a split that is seen is a problem",
+        ),
+        (
+            !is(Problem::Blind) || split || view.verdict == Verdict::Unknown,
+            "what is blind is unknown",
+        ),
+        (!is(Problem::Blind) || !sighted, "what is seen is not blind"),
+        (
+            is(Problem::SwitchesLost)
+                == (sighted && !view.lost_users.is_empty() && view.switch_key_seen.is_some()),
+            "lost switches that are seen are a problem",
+        ),
+        (!shown.clear || sighted, "only what is seen is clear"),
+        (
+            !shown.clear
+                || !matches!(
+                    view.verdict,
+                    Verdict::Split | Verdict::Down | Verdict::Stalled | Verdict::Unknown
+                ),
+            "what is clear has no verdict that pages",
+        ),
+        (
+            !shown.clear
+                || shown.findings.iter().all(|(problem, finding)| {
+                    finding.is_positive() && (!problem.row().is_page_state())
+                }),
+            "beside a clear task there are only warnings",
+        ),
+        (
+            shown.findings.iter().all(|(_, finding)| *finding != Finding::Unknown),
+            "only what is known",
+        ),
+    ];
+    let broken = claims.into_iter().filter(|(holds, _)| !holds);
+    broken.map(|(_, what)| format!("{what}: {:?}, {shown:?}", view.verdict)).collect()
 }
 
 fn of_view(view: &TaskView, at: Mono) -> Vec<String> {

@@ -79,6 +79,15 @@ pub struct WitnessView {
 pub const RENEWALS_KEPT: usize = 48;
 
 impl Hold {
+    /// Whether it has no TTL; `None` when the deadline was torn.
+    pub(crate) fn is_persistent(&self) -> Option<bool> {
+        match self.held.deadline {
+            Deadline::At(_) => Some(false),
+            Deadline::Never => Some(true),
+            Deadline::Torn => None,
+        }
+    }
+
     /// The view of this hold by `holders`, with `ttl_ms` left at the newest reading.
     pub(crate) fn view(&self, holders: HeldBy, ttl_ms: Option<u64>) -> HoldView {
         HoldView {
@@ -93,11 +102,7 @@ impl Hold {
                 Deadline::Never | Deadline::Torn => None,
             },
             ttl_ms,
-            persistent: match self.held.deadline {
-                Deadline::At(_) => Some(false),
-                Deadline::Never => Some(true),
-                Deadline::Torn => None,
-            },
+            persistent: self.is_persistent(),
             last_renewal_latency_ms: self.deadlines.last_latency_ms,
             last_renewal_margin_ms: self.deadlines.last_margin_ms,
             renewal_overdue_ms: self.overdue_ms,

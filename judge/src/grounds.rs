@@ -1,0 +1,174 @@
+//! Which problems there are, and what they are judged by beside the other fields of a view. All of
+//! it was seen by this process: what an earlier one saw is Prometheus' to remember.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::time::Mono;
+
+named! {
+    /// A condition that deserves an alert.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Problem {
+        /// Wanted, and nobody holds the lock.
+        Down = "down",
+        /// More than one holder.
+        Split = "split",
+        /// Held, but the work does not move.
+        Stalled = "stalled",
+        /// The task cannot be read though its store answers.
+        Blind = "blind",
+        /// Switches that were on vanished together with other data.
+        SwitchesLost = "switches_lost",
+        /// The switches' key was never seen to exist.
+        SwitchesUnseen = "switches_unseen",
+        /// A lock was lost while its holder lived.
+        LockLost = "lock_lost",
+        /// Held though nobody wants it.
+        Unwanted = "unwanted",
+        /// The next renewal is late.
+        RenewalOverdue = "renewal_overdue",
+        /// A hold ended by expiry.
+        LeaseExpired = "lease_expired",
+        /// Held without a TTL.
+        Persistent = "persistent",
+        /// Held longer than `max_hold`.
+        HeldTooLong = "held_too_long",
+        /// Nobody waits to take over.
+        NoCandidate = "no_candidate",
+        /// Held, and the configured progress is not there.
+        ProgressMissing = "progress_missing",
+        /// Gaps and short holds follow each other.
+        Flapping = "flapping",
+        /// A deciding server cannot be read.
+        Unreachable = "unreachable",
+        /// Two servers report that they are master.
+        RivalMaster = "rival_master",
+        /// A configured Sentinel does not name the master that the others name.
+        SentinelMissing = "sentinel_missing",
+        /// A replica lacks the newest holds, or does not answer.
+        ReplicaBehind = "replica_behind",
+        /// A server's clock jumped against the agent's.
+        ClockStep = "clock_step",
+    }
+}
+
+/// Number of changes that count as flapping.
+pub(crate) const FLAPS: usize = 5;
+
+/// Grounds of one task's problems.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grounds {
+    /// The newest attempt answered everything that matters.
+    pub sighted: bool,
+    /// Some attempt did.
+    pub was_sighted: bool,
+    /// The lock is held, and has been without a break for `settle`.
+    pub settled: bool,
+    /// The work was seen to move, or the present hold to begin, and not too long ago.
+    pub moves: bool,
+    /// The part of the time without sight in which the store answered, in milliseconds.
+    pub answered_ms: u64,
+    /// Since when each of these is seen, on the agent's clock; `None`: it is not so.
+    pub since: Since,
+    /// What is rare.
+    pub rare: Option<Arc<Rare>>,
+}
+
+/// Since when a condition is seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Since {
+    /// The switches' key was looked for, and not found.
+    pub switches_unseen: Option<Mono>,
+    /// Held without a TTL.
+    pub persistent: Option<Mono>,
+    /// Held, and nobody waits.
+    pub no_candidate: Option<Mono>,
+    /// Held, and no progress to judge by.
+    pub progress_missing: Option<Mono>,
+}
+
+/// Rare grounds of one task's problems.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rare {
+    /// When a split was last in force.
+    pub split: Option<Mono>,
+    /// When a living holder lost its lock.
+    pub lock_lost: Option<Mono>,
+    /// When a hold expired.
+    pub lease_expired: Option<Mono>,
+    /// When gaps ended and holds were too short, oldest first; the newest five.
+    pub flaps: Vec<Mono>,
+    /// When the newest pause began, and what was shown before it.
+    pub pause_began: Option<Mono>,
+    /// When it ended.
+    pub pause_ended: Option<Mono>,
+    /// The problems that were positive when it began. They are shown all the same.
+    pub shown: Vec<Problem>,
+}
+
+impl Grounds {
+    /// What is rare, for modification.
+    pub(crate) fn rare(&mut self) -> &mut Rare {
+        Arc::make_mut(self.rare.get_or_insert_default())
+    }
+
+    /// A gap ended, or a hold was too short to end it.
+    pub(crate) fn flapped(&mut self, at: Mono) {
+        let flaps = &mut self.rare().flaps;
+        if flaps.len() == FLAPS {
+            flaps.remove(0);
+        }
+        flaps.push(at);
+    }
+
+    /// Whether alerts wait.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.is_paused())
+    }
+
+    /// Alerts wait from `at` on, or no longer. `shown` are the problems that were positive before.
+    pub(crate) fn paused(&mut self, paused: bool, at: Mono, shown: Vec<Problem>) {
+        let rare = self.rare();
+        match paused {
+            true => (rare.pause_began, rare.pause_ended, rare.shown) = (Some(at), None, shown),
+            false => rare.pause_ended = Some(at),
+        }
+    }
+}
+
+impl Rare {
+    pub(crate) fn is_paused(&self) -> bool {
+        self.pause_began.is_some() && self.pause_ended.is_none()
+    }
+
+    /// Whether alerts wait, and `problem` was not shown before they did.
+    pub(crate) fn withholds(&self, problem: Problem) -> bool {
+        self.is_paused() && !self.shown.contains(&problem)
+    }
+}
+
+/// A stopwatch for a condition.
+pub(crate) fn follow(since: &mut Option<Mono>, holds: bool, at: Mono) {
+    match holds {
+        true => _ = since.get_or_insert(at),
+        false => *since = None,
+    }
+}
+
+/// Grounds of one store's problems.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreGrounds {
+    /// Every deciding server was read at least once.
+    pub was_read: bool,
+    /// The smallest `blind_after` of its tasks, in milliseconds.
+    pub blind_after_ms: u64,
+    /// Since when two servers report that they are master.
+    pub rival_master: Option<Mono>,
+    /// Since when not all Sentinels name the same master.
+    pub sentinel_missing: Option<Mono>,
+    /// Since when a replica lacks most of the newest holds, or does not answer.
+    pub replica_behind: Option<Mono>,
+    /// When a clock stepped last.
+    pub clock_step: Option<Mono>,
+}

@@ -1,0 +1,191 @@
+//! The problems of a task.
+
+use super::table::{EVENT_MS, Of, TABLE};
+use super::{Finding, Problem, Problems, Unscraped, age_ms, told_by};
+use crate::grounds::FLAPS;
+use crate::snapshot::TaskView;
+use crate::spec::WantedSource;
+use crate::time::Mono;
+use crate::verdict::{LockFact, Rule, Verdict, Wanted};
+
+/// How long a lock may be held without a TTL, in milliseconds.
+const PERSISTENT_MS: u64 = 300_000;
+/// How long nobody may wait for a lock, in milliseconds.
+const NO_CANDIDATE_MS: u64 = 600_000;
+/// Within this time so many changes are flapping, in milliseconds.
+const FLAPPING_MS: u64 = 900_000;
+/// The label of a task that needs somebody who waits, and its value.
+const STANDBY: (&str, &str) = ("standby", "required");
+
+/// The problems of the task that `view` shows, as of `at`.
+pub fn of_task(view: &TaskView, at: Mono, unscraped: Option<Unscraped>) -> Problems {
+    if view.rule == Rule::NothingYet {
+        return Problems::default();
+    }
+    let rows = || TABLE.iter().filter(|row| row.of == Of::Task);
+    let withheld = |problem| view.grounds.rare.as_ref().is_some_and(|rare| rare.withholds(problem));
+    let of = |problem| finding(problem, view, at);
+    let states = || rows().filter(|row| row.is_page_state());
+    // A verdict that only stays, until the next reading, is contradicted by nothing.
+    let stays_bad = matches!(
+        view.verdict,
+        Verdict::Split | Verdict::Down | Verdict::Stalled | Verdict::Unknown
+    );
+    let clear = !stays_bad && states().all(|row| of(row.problem) == Finding::Negative);
+    let findings =
+        rows().map(|row| (row, of(row.problem))).filter(|(row, finding)| match finding {
+            Finding::Positive { .. } => !(row.severity.is_page() && withheld(row.problem)),
+            Finding::Negative => !clear,
+            Finding::Unknown => false,
+        });
+    let findings = findings.map(|(row, finding)| (row.problem, finding)).collect();
+    let events = rows().filter_map(|row| Some((row.problem, event(row.problem, view)?)));
+    let events = events.filter_map(|(problem, event)| {
+        let rare = view.grounds.rare.as_ref()?;
+        let is_page = problem.row().severity.is_page();
+        let in_pause = is_page && rare.pause_began.is_some_and(|began| began <= event);
+        if in_pause && withheld(problem) {
+            return None;
+        }
+        let after_pause = if in_pause { rare.pause_ended } else { None };
+        let after_pause = after_pause.filter(|_| !rare.shown.contains(&problem));
+        let age = age_ms(event, &[after_pause, told_by(event, unscraped)], EVENT_MS, at)?;
+        Some((problem, age))
+    });
+    Problems { clear, findings, events: events.collect() }
+}
+
+/// When it last happened.
+fn event(problem: Problem, view: &TaskView) -> Option<Mono> {
+    let rare = view.grounds.rare.as_ref()?;
+    match problem {
+        Problem::Split => rare.split,
+        Problem::LockLost => rare.lock_lost,
+        Problem::LeaseExpired => rare.lease_expired,
+        _ => None,
+    }
+}
+
+/// What is found of one problem of a task, whether or not a pause withholds it.
+pub fn finding(problem: Problem, view: &TaskView, at: Mono) -> Finding {
+    let (grounds, spec, durations) = (&view.grounds, &view.spec, &view.durations);
+    let hold = || view.lock().hold.as_ref();
+    let lasted = |since: Option<Mono>, limit_ms: u64| {
+        since.map_or(Finding::Unknown, |since| Finding::over(at.since_ms(since), limit_ms))
+    };
+    let seen = |since: Option<Mono>| since.filter(|_| grounds.sighted);
+    match problem {
+        Problem::Down => down(view),
+        Problem::Split => match (grounds.sighted, view.splits.is_empty()) {
+            (true, true) => Finding::Negative,
+            (true, false) => Finding::positive(durations.split_ms),
+            (false, _) => Finding::Unknown,
+        },
+        Problem::Stalled => stalled(view),
+        Problem::Blind => blind(view),
+        Problem::SwitchesLost => switches_lost(view),
+        Problem::SwitchesUnseen => lasted(grounds.since.switches_unseen, 0),
+        Problem::Unwanted if grounds.sighted => {
+            Finding::over(durations.unwanted_ms, spec.wind_down_ms)
+        }
+        Problem::RenewalOverdue => {
+            let period_ms = view.lock().renewal_period_ms;
+            hold().zip(period_ms).map_or(Finding::Unknown, |(hold, period_ms)| {
+                Finding::over(hold.renewal_overdue_ms, period_ms / 2)
+            })
+        }
+        Problem::Persistent => lasted(seen(grounds.since.persistent), PERSISTENT_MS),
+        Problem::HeldTooLong => hold()
+            .zip(spec.max_hold_ms)
+            .map_or(Finding::Unknown, |(hold, max_ms)| Finding::over(hold.held_ms, max_ms)),
+        Problem::NoCandidate => {
+            let needed = spec.labels.iter().any(|(name, value)| (&**name, &**value) == STANDBY);
+            lasted(seen(grounds.since.no_candidate).filter(|_| needed), NO_CANDIDATE_MS)
+        }
+        Problem::ProgressMissing => {
+            let limit_ms = spec.progress.as_ref().map_or(u64::MAX, |spec| spec.stale_after_ms);
+            lasted(seen(grounds.since.progress_missing), limit_ms)
+        }
+        Problem::Flapping => {
+            let flaps = grounds.rare.as_ref().map(|rare| &*rare.flaps).unwrap_or_default();
+            match flaps {
+                [first, ..] if flaps.len() == FLAPS && at.since_ms(*first) < FLAPPING_MS => {
+                    Finding::positive(at.since_ms(*first))
+                }
+                _ => Finding::Unknown,
+            }
+        }
+        Problem::Unwanted
+        | Problem::LockLost
+        | Problem::LeaseExpired
+        | Problem::Unreachable
+        | Problem::RivalMaster
+        | Problem::SentinelMissing
+        | Problem::ReplicaBehind
+        | Problem::ClockStep => Finding::Unknown,
+    }
+}
+
+fn down(view: &TaskView) -> Finding {
+    let (grounds, spec) = (&view.grounds, &view.spec);
+    if !spec.may_be_wanted() {
+        return Finding::Negative;
+    }
+    if !grounds.sighted {
+        return Finding::Unknown;
+    }
+    let known_unwanted = view.wanted == Wanted::No && view.switch_key_seen != Some(false);
+    if view.wanted == Wanted::Yes && view.durations.down_ms > spec.grace_ms {
+        Finding::positive(view.durations.down_ms)
+    } else if grounds.settled || known_unwanted {
+        Finding::Negative
+    } else {
+        Finding::Unknown
+    }
+}
+
+fn blind(view: &TaskView) -> Finding {
+    let (grounds, limit_ms) = (&view.grounds, view.spec.blind_after_ms);
+    let is_unjudgeable = view.judged.is_some_and(|judged| judged.facts.unjudgeable());
+    match view.durations.blind_ms > limit_ms {
+        true if is_unjudgeable && grounds.answered_ms > limit_ms => {
+            Finding::positive(view.durations.blind_ms)
+        }
+        false if grounds.was_sighted => Finding::Negative,
+        _ => Finding::Unknown,
+    }
+}
+
+fn stalled(view: &TaskView) -> Finding {
+    let grounds = &view.grounds;
+    if view.spec.progress.is_none() {
+        return Finding::Negative;
+    }
+    if !grounds.sighted {
+        return Finding::Unknown;
+    }
+    let counts = matches!(view.wanted, Wanted::Yes | Wanted::Unset);
+    if view.lock_fact == LockFact::Free || view.wanted == Wanted::No {
+        Finding::Negative
+    } else if view.durations.stalled_ms > 0 {
+        if counts { Finding::positive(view.durations.stalled_ms) } else { Finding::Unknown }
+    } else if view.held == Some(true) && grounds.moves {
+        Finding::Negative
+    } else {
+        Finding::Unknown
+    }
+}
+
+fn switches_lost(view: &TaskView) -> Finding {
+    let source = view.spec.wanted.as_ref().map(|wanted| &wanted.source);
+    if matches!(source, None | Some(WantedSource::Always | WantedSource::Never)) {
+        return Finding::Negative;
+    }
+    match (view.grounds.sighted, view.lost_users.is_empty()) {
+        (true, false) => Finding::positive(view.durations.switches_lost_ms),
+        (true, true) if view.switches_unknown.is_none() && view.switch_key_seen == Some(true) => {
+            Finding::Negative
+        }
+        _ => Finding::Unknown,
+    }
+}
