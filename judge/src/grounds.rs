@@ -67,6 +67,8 @@ pub struct Grounds {
     pub settled: bool,
     /// The work was seen to move, or the present hold to begin, and not too long ago.
     pub moves: bool,
+    /// The switches' key was seen, and the newest reading shows that none is missing.
+    pub switches_kept: bool,
     /// The part of the time without sight in which the store answered, in milliseconds.
     pub answered_ms: u64,
     /// Since when each of these is seen, on the agent's clock; `None`: it is not so.

@@ -145,6 +145,11 @@ impl Switches {
         if self.source == Source::Keys { self.newest.err() } else { None }
     }
 
+    /// Whether the key was seen, and the newest attempt shows that no "on" is missing.
+    pub(crate) fn are_kept(&self) -> bool {
+        self.newest.is_ok() && self.key_seen && self.vanished.is_none()
+    }
+
     /// Users whose "on" is certainly lost.
     pub(crate) fn lost(&self) -> &[User] {
         match &self.vanished {

@@ -9,6 +9,7 @@
 mod ends;
 mod live;
 mod pause;
+mod problems;
 mod reference;
 mod renewals;
 mod soon;
@@ -587,6 +588,7 @@ impl Oracle {
             self.check_live(task, view, snapshot.at, world);
             self.check_renewals(task, view, world);
             self.check_pause(task, view, snapshot.at, world);
+            self.check_problems(task, view, snapshot.at, world);
         }
     }
 

@@ -73,21 +73,20 @@ pub fn finding(problem: Problem, view: &TaskView, at: Mono) -> Finding {
     let lasted = |since: Option<Mono>, limit_ms: u64| {
         since.map_or(Finding::Unknown, |since| Finding::over(at.since_ms(since), limit_ms))
     };
-    let seen = |since: Option<Mono>| since.filter(|_| grounds.sighted);
+    let sighted = is_sighted(view, at);
+    let seen = |since: Option<Mono>| since.filter(|_| sighted);
     match problem {
-        Problem::Down => down(view),
-        Problem::Split => match (grounds.sighted, view.splits.is_empty()) {
+        Problem::Down => down(view, sighted),
+        Problem::Split => match (sighted, view.splits.is_empty()) {
             (true, true) => Finding::Negative,
             (true, false) => Finding::positive(durations.split_ms),
             (false, _) => Finding::Unknown,
         },
-        Problem::Stalled => stalled(view),
-        Problem::Blind => blind(view),
-        Problem::SwitchesLost => switches_lost(view),
+        Problem::Stalled => stalled(view, sighted),
+        Problem::Blind => blind(view, at),
+        Problem::SwitchesLost => switches_lost(view, sighted),
         Problem::SwitchesUnseen => lasted(grounds.since.switches_unseen, 0),
-        Problem::Unwanted if grounds.sighted => {
-            Finding::over(durations.unwanted_ms, spec.wind_down_ms)
-        }
+        Problem::Unwanted if sighted => Finding::over(durations.unwanted_ms, spec.wind_down_ms),
         Problem::RenewalOverdue => {
             let period_ms = view.lock().renewal_period_ms;
             hold().zip(period_ms).map_or(Finding::Unknown, |(hold, period_ms)| {
@@ -126,12 +125,22 @@ pub fn finding(problem: Problem, view: &TaskView, at: Mono) -> Finding {
     }
 }
 
-fn down(view: &TaskView) -> Finding {
+/// Whether the newest attempt answered everything that matters, and not too long ago: a process
+/// that was stopped shows what it knew before.
+fn is_sighted(view: &TaskView, at: Mono) -> bool {
+    view.grounds.sighted && is_recent(view, at)
+}
+
+fn is_recent(view: &TaskView, at: Mono) -> bool {
+    view.last_reading.is_some_and(|read| at.since_ms(read) <= view.spec.blind_after_ms)
+}
+
+fn down(view: &TaskView, sighted: bool) -> Finding {
     let (grounds, spec) = (&view.grounds, &view.spec);
     if !spec.may_be_wanted() {
         return Finding::Negative;
     }
-    if !grounds.sighted {
+    if !sighted {
         return Finding::Unknown;
     }
     let known_unwanted = view.wanted == Wanted::No && view.switch_key_seen != Some(false);
@@ -144,24 +153,24 @@ fn down(view: &TaskView) -> Finding {
     }
 }
 
-fn blind(view: &TaskView) -> Finding {
+fn blind(view: &TaskView, at: Mono) -> Finding {
     let (grounds, limit_ms) = (&view.grounds, view.spec.blind_after_ms);
     let is_unjudgeable = view.judged.is_some_and(|judged| judged.facts.unjudgeable());
     match view.durations.blind_ms > limit_ms {
         true if is_unjudgeable && grounds.answered_ms > limit_ms => {
             Finding::positive(view.durations.blind_ms)
         }
-        false if grounds.was_sighted => Finding::Negative,
+        false if grounds.was_sighted && is_recent(view, at) => Finding::Negative,
         _ => Finding::Unknown,
     }
 }
 
-fn stalled(view: &TaskView) -> Finding {
+fn stalled(view: &TaskView, sighted: bool) -> Finding {
     let grounds = &view.grounds;
     if view.spec.progress.is_none() {
         return Finding::Negative;
     }
-    if !grounds.sighted {
+    if !sighted {
         return Finding::Unknown;
     }
     let counts = matches!(view.wanted, Wanted::Yes | Wanted::Unset);
@@ -176,16 +185,14 @@ fn stalled(view: &TaskView) -> Finding {
     }
 }
 
-fn switches_lost(view: &TaskView) -> Finding {
+fn switches_lost(view: &TaskView, sighted: bool) -> Finding {
     let source = view.spec.wanted.as_ref().map(|wanted| &wanted.source);
     if matches!(source, None | Some(WantedSource::Always | WantedSource::Never)) {
         return Finding::Negative;
     }
-    match (view.grounds.sighted, view.lost_users.is_empty()) {
+    match (sighted, view.lost_users.is_empty()) {
         (true, false) => Finding::positive(view.durations.switches_lost_ms),
-        (true, true) if view.switches_unknown.is_none() && view.switch_key_seen == Some(true) => {
-            Finding::Negative
-        }
+        (true, true) if view.grounds.switches_kept => Finding::Negative,
         _ => Finding::Unknown,
     }
 }

@@ -19,6 +19,7 @@ impl Task {
         let grounds = &mut self.grounds;
         grounds.settled = hold.is_some() && self.lock.unbroken_ms() >= self.spec.settle_ms;
         grounds.moves = self.progress.moves(saw_begin);
+        grounds.switches_kept = self.switches.are_kept();
         grounds.answered_ms = self.blind.answered_ms();
         let since = &mut grounds.since;
         if self.switches.key_seen || !self.switches.have_key() {

@@ -72,14 +72,17 @@ fn of_problems(view: &TaskView, at: Mono) -> Vec<String> {
     // A first free reading waits for its confirmation.
     let unconfirmed = view.held == Some(false) && view.lock_fact != LockFact::Free;
     let split = view.verdict == Verdict::Split;
-    let sighted = view.grounds.sighted;
+    // A process that was stopped shows what it knew before, and says nothing of it.
+    let is_recent =
+        view.last_reading.is_some_and(|read| at.since_ms(read) <= view.spec.blind_after_ms);
+    let sighted = view.grounds.sighted && is_recent;
     let shown = of_task(view, at, None);
     let claims = [
         (
             !is(Problem::Down) || split || now(Verdict::Down) || unsettled || unconfirmed,
             "the problem down is the verdict, unless a hold is settling",
         ),
-        (!now(Verdict::Down) || is(Problem::Down), "the verdict down is a problem"),
+        (!now(Verdict::Down) || is(Problem::Down) || !is_recent, "the verdict down is a problem"),
         (!not(Problem::Down) || !now(Verdict::Down), "what is down is not seen to be well"),
         (
             !is(Problem::Stalled) || split || view.verdict == Verdict::Stalled || unconfirmed,

@@ -1,6 +1,7 @@
 //! Liveness: a true and visible state must be reported in time. These checks use the truth, not the
 //! readings.
 
+use lockwatch_judge::problems::{Problem, task_finding};
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::time::Mono;
 use lockwatch_watch::redis::{LONGEST_PAUSE_MS, RedisKind, TOO_LARGE_AGAIN_MS};
@@ -100,6 +101,7 @@ impl Oracle {
         // reading.
         let later_ms = if world.plan.tasks[task].apart { self.interval_ms + ANSWER_MS } else { 0 };
         let name = &view.spec.name;
+        let is_shown = |problem| task_finding(problem, view, at).is_positive();
         let mut missing = Vec::new();
         if view.held.is_none() {
             let what = format!(
@@ -150,7 +152,7 @@ impl Oracle {
                 + spec.grace_ms.max(CONFIRM_MS)
                 + CONFIRM_MS
                 + LOOK_MS;
-            if now > due.max(reloaded_ms) && view.durations.down_ms <= spec.grace_ms {
+            if now > due.max(reloaded_ms) && !is_shown(Problem::Down) {
                 missing.push((
                     "missed down",
                     format!(
@@ -173,7 +175,7 @@ impl Oracle {
             if now > due.max(reloaded_ms)
                 && !lost.any()
                 && !lost.unsure
-                && view.durations.unwanted_ms <= spec.wind_down_ms
+                && !is_shown(Problem::Unwanted)
             {
                 missing.push((
                     "missed unwanted",
@@ -198,11 +200,7 @@ impl Oracle {
                 .as_ref()
                 .is_some_and(|key| world.servers[world.besides[task]].get(key, now).is_some());
             let counts = matches!(says.says, Says::Yes | Says::Unset);
-            if now > due.max(reloaded_ms)
-                && there
-                && counts
-                && view.durations.stalled_ms <= progress.stale_after_ms
-            {
+            if now > due.max(reloaded_ms) && there && counts && !is_shown(Problem::Stalled) {
                 missing.push((
                     "missed stalled",
                     format!(

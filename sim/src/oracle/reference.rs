@@ -97,6 +97,8 @@ pub(super) struct Reference {
     perhaps_ran_out: bool,
     free_first: Option<Mono>,
     surely_free: Option<Mono>,
+    /// The newest confirmed free reading, or the first reading of all.
+    broke: Option<Mono>,
     /// Since when every reading may have found the lock free.
     perhaps_free: Option<Mono>,
     /// The clock of the server has stepped since the newest reading.
@@ -146,6 +148,12 @@ pub(super) struct Progress {
 impl Reference {
     pub(super) fn gap_ms(&self) -> u64 {
         self.gap.map_or(0, |(ms, _)| ms)
+    }
+
+    /// Whether the lock may have been held without a break for `settle` at `at`: some hold may have
+    /// run out unnoticed, but none was certainly over.
+    pub(super) fn may_be_settled(&self, at: Mono, limits: Limits) -> bool {
+        self.broke.is_some_and(|broke| at.since_ms(broke) >= limits.settle_ms)
     }
 
     /// The gap that the newest reading ended; `None`: it ended none, or that is unknown.
@@ -264,6 +272,7 @@ impl Reference {
         limits: Limits,
     ) {
         (self.free_first, self.confirmed) = (None, false);
+        self.broke.get_or_insert(at);
         let sure_deadline = if sure { deadline } else { None };
         let mut unseen = false;
         let stays = |hold: &Hold| {
@@ -348,6 +357,10 @@ impl Reference {
             Some(_) if !self.confirmed && across_blind => self.free_first = Some(at),
             Some(first) => self.confirmed |= at.since_ms(first) >= CONFIRM_MS,
         }
+        if self.confirmed {
+            self.broke = Some(at);
+        }
+        self.broke.get_or_insert(at);
         if self.confirmed || across_blind {
             (self.stretch, self.perhaps_ran_out) = (None, false);
         }
