@@ -44,10 +44,6 @@ impl Refusal {
         Refusal { error, allowed: Some(allowed.iter().map(|&name| name.to_owned()).collect()) }
     }
 
-    pub(super) fn sentence(&self) -> &str {
-        &self.error
-    }
-
     pub(super) fn reply(&self) -> Reply {
         json(StatusCode::BAD_REQUEST, self)
     }

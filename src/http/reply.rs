@@ -1,7 +1,6 @@
 //! Responses, all with the headers that restrict what a browser may do with them.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -12,7 +11,7 @@ use hyper::{Response, StatusCode};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use crate::outputs::exposition::{Page, TakenBack};
+use crate::outputs::exposition::{Exposition, TooSlow};
 use crate::outputs::json::{TaskList, text as json_text};
 
 pub(super) type Reply = Response<ReplyBody>;
@@ -90,9 +89,17 @@ pub(super) fn pieces(
     reply(status, content_type, Bytes::new()).map(|_| ReplyBody::Pieces(Box::new(pieces)))
 }
 
-/// An exposition of the metrics.
-pub(super) fn metrics_page(content_type: &'static str, page: Arc<Page>) -> Reply {
-    reply(StatusCode::OK, content_type, Bytes::new()).map(|_| ReplyBody::Page(page, 0))
+/// An exposition of the metrics, written piece by piece; a short one as a whole.
+pub(super) fn metrics(content_type: &'static str, mut pieces: Exposition) -> Reply {
+    let first = pieces.next().and_then(Result::ok).unwrap_or_default();
+    match pieces.next() {
+        None => reply(StatusCode::OK, content_type, first),
+        Some(second) => {
+            let pieces = [Ok(first), second].into_iter().chain(pieces);
+            let body = ReplyBody::Exposition(Box::new(pieces));
+            reply(StatusCode::OK, content_type, Bytes::new()).map(|_| body)
+        }
+    }
 }
 
 /// A long list for programs.
@@ -123,8 +130,8 @@ pub(super) fn too_many_streams() -> Reply {
 pub(super) enum ReplyBody {
     /// The whole body.
     Whole(Full<Bytes>),
-    /// An exposition, and the index of its next piece.
-    Page(Arc<Page>, usize),
+    /// An exposition that is too long to be held whole.
+    Exposition(Box<dyn Iterator<Item = Result<Bytes, TooSlow>> + Send>),
     Pieces(Box<dyn Iterator<Item = String> + Send>),
     /// Frames as they arrive.
     Stream {
@@ -143,20 +150,18 @@ impl ReplyBody {
 
 impl Body for ReplyBody {
     type Data = Bytes;
-    type Error = TakenBack;
+    type Error = TooSlow;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, TakenBack>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, TooSlow>>> {
         match &mut *self {
             ReplyBody::Whole(body) => {
                 Pin::new(body).poll_frame(context).map_err(|never| match never {})
             }
-            ReplyBody::Page(page, at) => {
-                let piece = page.piece(*at).transpose();
-                *at += 1;
-                Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
+            ReplyBody::Exposition(pieces) => {
+                Poll::Ready(pieces.next().map(|piece| piece.map(Frame::data)))
             }
             ReplyBody::Pieces(pieces) => {
                 Poll::Ready(pieces.next().map(|piece| Ok(Frame::data(Bytes::from(piece)))))
@@ -174,12 +179,9 @@ impl Body for ReplyBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             ReplyBody::Whole(body) => body.size_hint(),
-            // Computed before the first piece is taken.
-            ReplyBody::Page(page, _) => page
-                .length()
-                .and_then(|length| u64::try_from(length).ok())
-                .map_or_else(SizeHint::default, SizeHint::with_exact),
-            ReplyBody::Pieces(_) | ReplyBody::Stream { .. } => SizeHint::default(),
+            ReplyBody::Exposition(_) | ReplyBody::Pieces(_) | ReplyBody::Stream { .. } => {
+                SizeHint::default()
+            }
         }
     }
 }

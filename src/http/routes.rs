@@ -26,14 +26,13 @@ use lockwatch_judge::snapshot::StoreView;
 use percent_encoding::percent_decode_str;
 use tokio::sync::oneshot;
 
-use super::parameters::{Refusal, is_well_escaped, parameters};
-use super::reply::{Reply, json_error, metrics_page, text, with_header};
+use super::parameters::is_well_escaped;
+use super::reply::{self, Reply, json_error, text, with_header};
 use super::site::Site;
 use crate::outputs::exposition::Variant;
-use crate::outputs::metrics::{Own, Selection, TABLE};
+use crate::outputs::metrics::Own;
 use crate::outputs::negotiate::{self, Coding};
 use crate::paths::{self, OfTask};
-use crate::text::nearest::no_such_metric;
 
 /// Maximum size of a request's body in bytes; no route reads one.
 const BODY_BYTES_MAX: u64 = 1 << 10;
@@ -102,11 +101,6 @@ impl Site {
     }
 
     async fn metrics(&self, request: &Request<Incoming>) -> Reply {
-        let metrics = match selection(request.uri().query()) {
-            Ok(metrics) => metrics,
-            Err(refusal) => return text(StatusCode::BAD_REQUEST, refusal.sentence()),
-        };
-        let _turn = if metrics.is_all() { None } else { Some(self.selecting.lock().await) };
         let (published, stopped) = self.everything().await;
         if let Some(sentence) = stopped {
             return text(StatusCode::SERVICE_UNAVAILABLE, sentence);
@@ -115,22 +109,17 @@ impl Site {
         let variant = Variant {
             format: negotiate::format(&joined(headers, header::ACCEPT)),
             coding: negotiate::coding(&joined(headers, header::ACCEPT_ENCODING)),
-            metrics,
         };
         let own = Own {
             reload: *self.context.reload_status.borrow(),
             log_lines_lost: (self.context.log_lines_lost)(),
         };
-        match self.pages.page(published, own, variant).await {
-            Ok(page) => {
-                let reply = metrics_page(variant.format.content_type(), page);
-                let reply = with_header(reply, header::VARY, "Accept, Accept-Encoding");
-                match variant.coding {
-                    Coding::Gzip => with_header(reply, header::CONTENT_ENCODING, "gzip"),
-                    Coding::Identity => reply,
-                }
-            }
-            Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        let exposition = self.readers.read(&published, own, variant);
+        let reply = reply::metrics(variant.format.content_type(), exposition);
+        let reply = with_header(reply, header::VARY, "Accept, Accept-Encoding");
+        match variant.coding {
+            Coding::Gzip => with_header(reply, header::CONTENT_ENCODING, "gzip"),
+            Coding::Identity => reply,
         }
     }
 
@@ -195,16 +184,6 @@ impl Route {
             _ => "GET, HEAD",
         }
     }
-}
-
-/// The metrics that `name[]` selects. Other parameters are ignored, so that they never make a
-/// scrape fail.
-fn selection(query: Option<&str>) -> Result<Selection, Refusal> {
-    let parameters = parameters(query)?;
-    let names =
-        parameters.iter().filter(|(name, _)| name == "name[]").map(|(_, value)| value.as_str());
-    let metrics = TABLE.iter().map(|metric| metric.name);
-    Selection::of(names).map_err(|name| Refusal::new(no_such_metric(name, metrics)))
 }
 
 fn route(path: &str) -> Option<Route> {

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::HttpContext;
 use super::age::stopped;
 use super::live::Feed;
-use crate::outputs::exposition::Pages;
+use crate::outputs::exposition::{KEPT_FOR, Readers};
 use crate::published::{Published, Unanswered};
 
 /// Everything that is served.
@@ -23,10 +23,7 @@ pub(super) struct Site {
     pub(super) streams: Arc<Semaphore>,
     /// Permits for further explanations.
     pub(super) explanations: Semaphore,
-    pub(super) pages: Pages,
-    /// Held while an exposition of selected metrics is made. Clients can request many different
-    /// selections, which cannot be shared, so they are made one at a time.
-    pub(super) selecting: Mutex<()>,
+    pub(super) readers: Readers,
 }
 
 impl Site {
@@ -39,8 +36,7 @@ impl Site {
             feed,
             streams: Arc::new(Semaphore::new(limits.streams)),
             explanations: Semaphore::new(limits.explanations),
-            pages: Pages::default(),
-            selecting: Mutex::default(),
+            readers: Readers::new(KEPT_FOR),
         }
     }
 

@@ -9,27 +9,14 @@ const COMPARED_CHARS: usize = 64;
 
 /// The message for a name that no task has.
 pub fn no_such_task<'a>(name: &str, tasks: impl Iterator<Item = &'a str>) -> String {
-    nothing_called("task", name, tasks, "/api/v1/tasks and `lockwatch status` list them")
-}
-
-/// The message for a name that no metric has.
-pub fn no_such_metric<'a>(name: &str, metrics: impl Iterator<Item = &'a str>) -> String {
-    nothing_called("metric", name, metrics, "/metrics without parameters has them all")
-}
-
-fn nothing_called<'a>(
-    what: &str,
-    name: &str,
-    all: impl Iterator<Item = &'a str>,
-    where_they_are: &str,
-) -> String {
-    let near: Vec<_> = nearest(name, all).into_iter().map(|near| escape(near.as_bytes())).collect();
+    let near: Vec<_> =
+        nearest(name, tasks).into_iter().map(|near| escape(near.as_bytes())).collect();
     let meant = match near.as_slice() {
-        [] => where_they_are.to_owned(),
+        [] => "/api/v1/tasks and `lockwatch status` list them".to_owned(),
         [only] => format!("did you mean {only}?"),
         several => format!("did you mean one of {}?", several.join(", ")),
     };
-    format!("There is no {what} called {}; {meant}", escape(name.as_bytes()))
+    format!("There is no task called {}; {meant}", escape(name.as_bytes()))
 }
 
 /// The names most similar to `name`, best first; empty if none is similar.

@@ -1,16 +1,15 @@
 //! The exposition: golden files, promtool, a strict parser, hostile names, the limit on series, the
 //! reference.
 
-mod kept;
-
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
-use lockwatch::outputs::exposition::{Pages, Variant, make};
-use lockwatch::outputs::metrics::{HOLDER_SERIES_MAX, Selection, TABLE};
+use lockwatch::outputs::exposition::{KEPT_FOR, Readers, TooSlow, Variant, make};
+use lockwatch::outputs::metrics::{HOLDER_SERIES_MAX, TABLE};
 use lockwatch::outputs::negotiate::{Coding, Format};
 use lockwatch::published::Published;
 use lockwatch_judge::reading::{Holder, Mode};
@@ -144,12 +143,12 @@ fn read_value(text: &str) -> (String, &str) {
     panic!("no closing quote");
 }
 
-fn whole(format: Format, coding: Coding) -> Variant {
-    Variant { format, coding, metrics: Selection::ALL }
+fn plain(format: Format) -> Variant {
+    Variant { format, coding: Coding::Identity }
 }
 
 fn text(published: Arc<Published>, format: Format) -> String {
-    String::from_utf8(make(published, OWN, whole(format, Coding::Identity)).unwrap()).unwrap()
+    String::from_utf8(make(&published, OWN, plain(format))).unwrap()
 }
 
 fn page(tasks: Vec<TaskView>, redises: Vec<StoreView>) -> Read {
@@ -181,7 +180,7 @@ fn golden_pages() {
     for (format, file) in
         [(Format::OpenMetrics, "metrics.om.txt"), (Format::Classic, "metrics.txt")]
     {
-        let page = make(fixed(), OWN, whole(format, Coding::Identity)).unwrap();
+        let page = make(&fixed(), OWN, plain(format));
         check_golden(
             &Path::new("tests/golden").join(file),
             &steady(&String::from_utf8(page).unwrap()),
@@ -223,32 +222,7 @@ fn the_reference_is_that_of_the_table() {
             metric.help
         );
     }
-    text += "\n## Only some of them\n\n\
-             A task has up to 95 series. Who watches thousands of tasks and does not want all of \
-        that names metrics in the scrape's\n\
-             `name[]`, as often as needed: then only those are made and sent. A name that no \
-        metric has is refused (400), so that the\n\
-             scrape fails instead of going on without it. These are the metrics that the alerting \
-        rules need:\n\n\
-             ```yaml\nscrape_configs:\n  - job_name: lockwatch\n    params:\n      name[]:\n";
-    for name in needed_by_the_rules() {
-        text += &format!("        - {name}\n");
-    }
-    text += "```\n\nThe dashboards show more, and say \"no data\" where it is left out.\n";
     check_golden(Path::new("docs/metrics.md"), &text);
-}
-
-/// The metrics whose series the alerting rules read, in the order of the table.
-fn needed_by_the_rules() -> Vec<&'static str> {
-    let rules = std::fs::read_to_string("alerts/lockwatch.rules.yml").unwrap();
-    let words: HashSet<&str> =
-        rules.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').collect();
-    let is_needed = |name: &str| {
-        ["", "_bucket", "_sum", "_count"]
-            .iter()
-            .any(|part| words.contains(&*(name.to_owned() + part)))
-    };
-    TABLE.iter().map(|metric| metric.name).filter(|name| is_needed(name)).collect()
 }
 
 fn label_cell(label: &str) -> String {
@@ -593,7 +567,7 @@ fn extreme_figures_can_be_read() {
 
 #[test]
 fn packed_pages_hold_the_same_text() {
-    let variant = |coding| make(fixed(), OWN, whole(Format::OpenMetrics, coding)).unwrap();
+    let variant = |coding| make(&fixed(), OWN, Variant { format: Format::OpenMetrics, coding });
     let packed = variant(Coding::Gzip);
     let mut text = String::new();
     std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(packed.as_slice()), &mut text)
@@ -602,70 +576,66 @@ fn packed_pages_hold_the_same_text() {
 }
 
 #[tokio::test]
-async fn a_big_page_is_made_while_it_is_read_and_is_the_same() {
-    let tasks = (0..5_500).map(|at| full_task(&format!("job-{at:04}"))).collect();
+async fn a_long_exposition_is_made_while_it_is_read_and_is_the_same() {
+    let tasks = (0..1_500).map(|at| full_task(&format!("job-{at:04}"))).collect();
     let published = published(tasks, vec![good_redis("main")]);
     for format in [Format::Classic, Format::OpenMetrics] {
-        let variant = whole(format, Coding::Identity);
-        let page = Pages::default().page(Arc::clone(&published), OWN, variant).await.unwrap();
-        assert_eq!(page.length(), None, "it is not big enough to be made piece by piece");
-        let pieces: Vec<_> = (0..).map_while(|at| page.piece(at).unwrap()).collect();
-        assert!(pieces.iter().all(|piece| piece.len() < 1 << 20));
-        let whole = String::from_utf8(make(Arc::clone(&published), OWN, variant).unwrap()).unwrap();
-        assert!(steady(&String::from_utf8(pieces.concat()).unwrap()) == steady(&whole));
-        // Each metric is described once and has each task once, however the exposition is split.
-        let count = |text: &str| whole.matches(text).count();
-        assert_eq!(count("# TYPE lockwatch_task_paused "), 1);
-        assert_eq!(count("# HELP lockwatch_task_paused "), 1);
-        assert_eq!(count("\nlockwatch_task_paused{task=\"job-"), 5_500);
-        assert!(count("\nlockwatch_task_paused{task=\"job-5499\",redis=\"main\"} ") == 1);
-        // Rereads one piece, as another reader does.
-        let again = pieces.len() / 2;
-        assert_eq!(page.piece(again).unwrap().as_ref(), pieces.get(again));
+        for coding in [Coding::Identity, Coding::Gzip] {
+            let variant = Variant { format, coding };
+            let pieces = Readers::new(KEPT_FOR).read(&published, OWN, variant);
+            let pieces: Vec<_> = pieces.map(|piece| piece.unwrap()).collect();
+            assert!(pieces.len() > 20 && pieces.iter().all(|piece| piece.len() < 256 << 10));
+            let read = unpacked(&pieces.concat(), coding);
+            assert!(steady(&read) == steady(&text(Arc::clone(&published), format)));
+            // Each metric is described once and has each task once, however it is cut.
+            let count = |text: &str| read.matches(text).count();
+            assert_eq!(count("# TYPE lockwatch_task_paused "), 1);
+            assert_eq!(count("# HELP lockwatch_task_paused "), 1);
+            assert_eq!(count("\nlockwatch_task_paused{task=\"job-"), 1_500);
+            assert!(count("\nlockwatch_task_paused{task=\"job-1499\",redis=\"main\"} ") == 1);
+        }
     }
 }
 
-/// An exposition of selected metrics has exactly their part of the full one.
+fn unpacked(bytes: &[u8], coding: Coding) -> String {
+    match coding {
+        Coding::Identity => String::from_utf8(bytes.to_vec()).unwrap(),
+        Coding::Gzip => std::io::read_to_string(flate2::read::GzDecoder::new(bytes)).unwrap(),
+    }
+}
+
+/// Many slow readers must not keep many snapshots alive.
 #[tokio::test]
-async fn a_page_of_some_metrics_is_a_part_of_the_whole() {
-    let published = fixed();
-    let is_of = |line: &str, name: &str| {
-        let series =
-            line.strip_prefix("# HELP ").or_else(|| line.strip_prefix("# TYPE ")).unwrap_or(line);
-        let rest = series.strip_prefix(name.strip_suffix("_total").unwrap_or(name)).unwrap_or("x");
-        let parts = ["_total", "_bucket", "_sum", "_count"];
-        let rest = parts.iter().find_map(|part| rest.strip_prefix(part)).unwrap_or(rest);
-        rest.starts_with(['{', ' '])
-    };
-    let pages = Pages::default();
-    for format in [Format::Classic, Format::OpenMetrics] {
-        let all = text(Arc::clone(&published), format);
-        for names in [
-            vec!["lockwatch_lock_held"],
-            vec![
-                "lockwatch_task_handover_seconds_count",
-                "lockwatch_redis_errors_total",
-                "lockwatch_lock_holder",
-            ],
-            vec!["lockwatch_build_info"],
-            needed_by_the_rules(),
-        ] {
-            let metrics = Selection::of(names.iter().copied()).unwrap();
-            let variant = Variant { format, coding: Coding::Identity, metrics };
-            let page = pages.page(Arc::clone(&published), OWN, variant).await.unwrap();
-            let pieces: Vec<_> = (0..).map_while(|at| page.piece(at).unwrap()).collect();
-            let names: Vec<&str> = names
-                .iter()
-                .map(|name| {
-                    name.strip_suffix("_seconds_count")
-                        .map_or(*name, |_| "lockwatch_task_handover_seconds")
-                })
-                .collect();
-            let expected: String = all
-                .split_inclusive('\n')
-                .filter(|line| *line == "# EOF\n" || names.iter().any(|name| is_of(line, name)))
-                .collect();
-            assert_eq!(String::from_utf8(pieces.concat()).unwrap(), expected, "{names:?}");
-        }
+async fn who_falls_behind_by_many_snapshots_gets_no_more() {
+    let tasks = || (0..1_500).map(|at| full_task(&format!("job-{at:04}"))).collect();
+    let readers = Readers::new(KEPT_FOR);
+    let first = published(tasks(), vec![]);
+    let (kept, mut slow) =
+        (Arc::downgrade(&first), readers.read(&first, OWN, plain(Format::Classic)));
+    drop(first);
+    assert!(slow.next().is_some_and(|piece| piece.is_ok()));
+    let others: Vec<_> = (0..7)
+        .map(|_| readers.read(&published(tasks(), vec![]), OWN, plain(Format::Classic)))
+        .collect();
+    assert!(slow.next().is_some_and(|piece| piece.is_ok()), "seven snapshots later");
+    let _one_more = readers.read(&published(vec![], vec![]), OWN, plain(Format::Classic));
+    assert!(kept.upgrade().is_none());
+    assert_eq!((slow.next(), slow.next()), (Some(Err(TooSlow)), None));
+    let ended = others.into_iter().map(|reader| reader.filter(Result::is_err).count());
+    assert_eq!(ended.sum::<usize>(), 0, "all others can finish");
+}
+
+/// A snapshot that nobody can be reading any more takes no memory.
+#[tokio::test]
+async fn a_snapshot_is_kept_for_a_while() {
+    let readers = Readers::new(Duration::from_millis(200));
+    let snapshot = published(vec![], vec![]);
+    let kept = Arc::downgrade(&snapshot);
+    drop(readers.read(&snapshot, OWN, plain(Format::Classic)));
+    drop(snapshot);
+    tokio::task::yield_now().await;
+    assert!(kept.upgrade().is_some());
+    while kept.upgrade().is_some() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

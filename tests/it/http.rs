@@ -397,40 +397,6 @@ async fn anything_else_is_refused() {
 }
 
 #[tokio::test]
-async fn a_scraper_may_ask_for_some_metrics() {
-    let server = start(small()).await;
-    let answer =
-        server.get("/metrics?name[]=lockwatch_lock_held&name%5B%5D=lockwatch_build_info&x=y").await;
-    assert_eq!(answer.status, 200);
-    let text = answer.text();
-    let described: Vec<&str> =
-        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
-    assert_eq!(described, ["lockwatch_build_info gauge", "lockwatch_lock_held gauge"]);
-    assert!(text.contains("\nlockwatch_lock_held{"));
-    // Another selection of the same snapshot, and then the full one, must not reuse the cached
-    // exposition.
-    let other = server.get("/metrics?name[]=lockwatch_task_info").await;
-    assert!(
-        other.text().starts_with("# HELP lockwatch_task_info ")
-            && !other.text().contains("lockwatch_lock_held")
-    );
-    assert!(server.get("/metrics").await.text().contains("# TYPE lockwatch_task_state gauge"));
-    for (query, told) in [
-        ("name[]=lockwatch_lock_hold", "did you mean one of lockwatch_lock_"),
-        (
-            "name[]=lockwatch_lock_held&name[]=up",
-            "There is no metric called up; /metrics without parameters has them all",
-        ),
-        ("name[]=", "There is no metric called ;"),
-        ("name[]=%zz", "The query has a broken % escape"),
-    ] {
-        let answer = server.get(&format!("/metrics?{query}")).await;
-        assert_eq!(answer.status, 400, "{query}");
-        assert!(answer.text().contains(told), "{query}: {}", answer.text());
-    }
-}
-
-#[tokio::test]
 async fn every_answer_protects_the_browser() {
     let server = start(small()).await;
     let api = ["/api/v1/tasks", "/api/v1/tasks/outbound", "/api/v1/events", "/api/v1/openapi.json"];

@@ -8,8 +8,8 @@ use lockwatch::published::{Published, ReloadStatus};
 use lockwatch_judge::input::{Announcer, Generation, Role, WakeUpState, WakeUps};
 use lockwatch_judge::reading::{Holder, Mode, Unknown};
 use lockwatch_judge::snapshot::{
-    Durations, HoldView, KindView, LockView, NodeView, Snapshot, StoreTotals, StoreView,
-    SwitchView, TaskView, Totals, WitnessView,
+    Durations, Grounds, HoldView, KindView, LockView, NodeView, Snapshot, StoreGrounds,
+    StoreTotals, StoreView, SwitchView, TaskView, Totals, WitnessView,
 };
 use lockwatch_judge::spec::{
     ClaimsSpec, Codec, ProgressSource, ProgressSpec, StoreIndex, TaskSpec, WantedSource, WantedSpec,
@@ -48,6 +48,7 @@ pub(crate) fn new_redis(name: &str) -> StoreView {
         uncovered: 0,
         generations: Vec::new(),
         totals: StoreTotals::default(),
+        grounds: StoreGrounds::default(),
     }
 }
 
@@ -228,6 +229,7 @@ pub(crate) fn new_task(name: &str) -> TaskView {
         last_outage: None,
         durations: Durations::default(),
         totals: Arc::default(),
+        grounds: Grounds::default(),
     }
 }
 

@@ -11,7 +11,7 @@ use lockwatch::outputs::events::describe;
 use lockwatch::outputs::exposition::{self, Variant};
 use lockwatch::outputs::history::History;
 use lockwatch::outputs::json::{self, TaskFilter, TaskList};
-use lockwatch::outputs::metrics::{Own, Selection};
+use lockwatch::outputs::metrics::Own;
 use lockwatch::outputs::negotiate::{Coding, Format};
 use lockwatch::published::{Published, ReloadStatus};
 use lockwatch::text::identity::{digest, escape};
@@ -220,9 +220,8 @@ fn sample(at: u64, readings: Vec<(TaskIndex, TaskReading)>) -> Sample {
 
 /// Reads both formats back; they contain the escaped key and holder.
 fn check_metrics(published: &Arc<Published>, data: &[u8]) -> String {
-    let variant = |format| Variant { format, coding: Coding::Identity, metrics: Selection::ALL };
-    let page =
-        |format| exposition::make(Arc::clone(published), OWN, variant(format)).expect("a page");
+    let variant = |format| Variant { format, coding: Coding::Identity };
+    let page = |format| exposition::make(published, OWN, variant(format));
     let text = String::from_utf8(page(Format::Classic)).expect("a page of text");
     let read = Exposition::parse(&text).unwrap_or_else(|why| panic!("{why}\n{text}"));
     let shown = Some(escape(data).into_owned());

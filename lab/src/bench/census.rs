@@ -25,9 +25,6 @@ const SCRAPED_EVERY: Duration = Duration::from_secs(1);
 const SCRAPES: usize = 3;
 /// Pause between two scrapes, so that each one needs a new snapshot and no cached exposition.
 const NEW_SNAPSHOT: Duration = Duration::from_millis(1_100);
-/// A scrape of two series for each lock, like the peer's: the remaining lease, and the holder where
-/// the peer has a size.
-const SOME: &str = "/metrics?name[]=lockwatch_lock_ttl_seconds&name[]=lockwatch_lock_holder";
 
 /// How long to measure.
 #[derive(Clone, Copy, Debug)]
@@ -50,9 +47,6 @@ pub(super) struct Cost {
     /// Median duration of a scrape in milliseconds, and its number of series.
     pub(super) scrape_ms: f64,
     pub(super) series: usize,
-    /// The same for a scrape of only what the peer also shows.
-    pub(super) some_ms: f64,
-    pub(super) some_series: usize,
     /// CPU time of the watcher for one scrape, in milliseconds.
     pub(super) scrape_cpu_ms: f64,
     /// Why there are no measurements.
@@ -170,12 +164,8 @@ async fn lockwatch(
     bystander.take();
     measure(bed, Some(id), bystander, stretch, cost).await?;
     cost.memory_mb = resident_mb(id)?;
-    let (mut times, mut some_times, mut busy) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut times, mut busy) = (Vec::new(), Vec::new());
     for _ in 0..SCRAPES {
-        sleep(NEW_SNAPSHOT).await;
-        let (took_ms, series) = scrape(agent, SOME)?;
-        some_times.push(took_ms);
-        cost.some_series = series;
         sleep(NEW_SNAPSHOT).await;
         let before = super::usage::used(id)?;
         let (took_ms, series) = scrape(agent, "/metrics")?;
@@ -183,7 +173,7 @@ async fn lockwatch(
         cost.series = series;
         busy.push(ms(super::usage::used(id)?.saturating_sub(before)));
     }
-    (cost.scrape_ms, cost.some_ms) = (median(times), median(some_times));
+    cost.scrape_ms = median(times);
     cost.scrape_cpu_ms = median(busy);
     cost.peak_mb = peak_mb(id)?;
     Ok(())

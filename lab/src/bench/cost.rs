@@ -94,9 +94,8 @@ fn ten_thousand(census: &Census) -> [Figure; 2] {
     ]
 }
 
-/// How much faster a scrape is than that of the peer with a pattern: in full, of only what the peer
-/// shows, and per series.
-fn scrape(census: &Census) -> [Figure; 3] {
+/// How much faster a scrape is than that of the peer with a pattern: in full, and per series.
+fn scrape(census: &Census) -> [Figure; 2] {
     let (cost, peer) = (&census.lockwatch, &census.pattern);
     let each = |cost: &Cost| 1000.0 * cost.scrape_ms / cost.series as f64;
     let of = |took_ms: f64, series: usize| format!("{}, {series} series", shown(took_ms, "ms"));
@@ -114,14 +113,6 @@ fn scrape(census: &Census) -> [Figure; 3] {
             "×",
         )
         .with(whole(cost))
-        .beside(beside.clone()),
-        Figure::at_least(
-            "scrape of what the peer shows: times faster",
-            peer.scrape_ms / cost.some_ms,
-            20.0,
-            "×",
-        )
-        .with(of(cost.some_ms, cost.some_series))
         .beside(beside),
         Figure::at_least("a scrape, for each series", each(peer) / each(cost), 25.0, "×")
             .with(shown(each(cost), "µs"))

@@ -19,9 +19,7 @@ use crate::stack::{Agent, Exporter, ExporterSetup};
 
 const FEW: usize = 100;
 const MANY: usize = 10_000;
-/// All metrics, and the subset that contains the changes.
 const ALL: &str = "/metrics";
-const HOLDERS: &str = "/metrics?name[]=lockwatch_lock_holder";
 /// The agent's interval; changes are spread evenly over it.
 const INTERVAL: Duration = Duration::from_secs(1);
 const LEASE_MS: u64 = 3_600_000;
@@ -63,8 +61,6 @@ pub(super) async fn wake_ups(short: bool) -> anyhow::Result<Table> {
         let (_renewals, _) = block_in_place(|| renewals(bed.address(), count, RENEWED_EVERY))?;
         let agent = bed.agent("1s").await?;
         let delays = block_in_place(|| by_metrics(&bed, agent.address(), ALL, stretch(short)))?;
-        let holders =
-            block_in_place(|| by_metrics(&bed, agent.address(), HOLDERS, stretch(short)))?;
         let one = block_in_place(|| by_api(&bed, &agent, stretch(short) * 5))?;
         drop(agent);
         let peer = peer(&bed, stretch(short) / 2).await;
@@ -78,7 +74,6 @@ pub(super) async fn wake_ups(short: bool) -> anyhow::Result<Table> {
             ]
         };
         figures.extend(row("/metrics", &delays, (p50, p99), &peer));
-        figures.extend(row("/metrics, of the holders alone", &holders, (p50, p99), ""));
         figures.extend(row("one task by the API", &one, (1.5, 5.0), ""));
     }
     Ok(Table { figures, more: String::new() })

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::ValueEnum;
-use lockwatch::outputs::metrics::TABLE;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -42,8 +41,6 @@ pub(super) enum Attack {
     Pipelined,
     /// The page of metrics in each form, as fast as it comes.
     Scrapes,
-    /// Pages of some metrics, others each time, so that none was made before.
-    Selections,
     /// The pages for people and programs, as fast as they come.
     Pages,
     /// Random methods, paths and headers.
@@ -81,14 +78,13 @@ struct Tally {
 }
 
 impl Attack {
-    pub(super) const ALL: [Attack; 12] = [
+    pub(super) const ALL: [Attack; 11] = [
         Attack::HalfOpen,
         Attack::NeverRead,
         Attack::SlowRead,
         Attack::Idle,
         Attack::Pipelined,
         Attack::Scrapes,
-        Attack::Selections,
         Attack::Pages,
         Attack::Odd,
         Attack::Streams,
@@ -112,12 +108,9 @@ impl Attack {
             Attack::NeverRead | Attack::SlowRead | Attack::Streams | Attack::Explain => {
                 many.div_ceil(4)
             }
-            Attack::Pipelined
-            | Attack::Scrapes
-            | Attack::Selections
-            | Attack::Pages
-            | Attack::Odd
-            | Attack::Huge => many.min(FLOODERS),
+            Attack::Pipelined | Attack::Scrapes | Attack::Pages | Attack::Odd | Attack::Huge => {
+                many.min(FLOODERS)
+            }
         }
     }
 }
@@ -187,7 +180,6 @@ async fn hurt(
                 .await
         }
         Attack::Scrapes => flood(stream, || scrape(fastrand::usize(..)), tally).await,
-        Attack::Selections => flood(stream, selection, tally).await,
         Attack::Pages => flood(stream, || page(args.tasks), tally).await,
         Attack::Odd => flood(stream, odd, tally).await,
         Attack::Streams => {
@@ -299,24 +291,9 @@ fn big(at: usize) -> String {
 
 /// A scrape in one of four forms.
 fn scrape(at: usize) -> String {
-    scrape_of("/metrics", at)
-}
-
-/// A scrape of nearly all metrics, in one of very many forms.
-fn selection() -> String {
-    let mut names = Vec::new();
-    for metric in TABLE {
-        if fastrand::u8(..10) > 0 {
-            names.push(format!("name[]={}", metric.name));
-        }
-    }
-    scrape_of(&format!("/metrics?{}", names.join("&")), fastrand::usize(..))
-}
-
-fn scrape_of(path: &str, at: usize) -> String {
     let accept = if at.is_multiple_of(2) { "Accept: application/openmetrics-text\r\n" } else { "" };
     let packed = if (at / 2).is_multiple_of(2) { "Accept-Encoding: gzip\r\n" } else { "" };
-    format!("GET {path} HTTP/1.1\r\nHost: a\r\n{accept}{packed}\r\n")
+    format!("GET /metrics HTTP/1.1\r\nHost: a\r\n{accept}{packed}\r\n")
 }
 
 fn page(tasks: usize) -> String {

@@ -6,10 +6,7 @@ use lockwatch_judge::event::{End, Fate, SplitKind};
 use lockwatch_judge::histogram::Histogram;
 use lockwatch_judge::input::{Role, WakeUpState};
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::snapshot::{
-    HANDOVER_BOUNDS_MS, HoldView, NodeView, OUTAGE_BOUNDS_MS, RENEWAL_LATENCY_BOUNDS_MS,
-    SAMPLE_BOUNDS_MS, StoreView, TaskView,
-};
+use lockwatch_judge::snapshot::{HoldView, NodeView, StoreView, TaskView};
 use lockwatch_judge::time::ServerTime;
 use lockwatch_judge::verdict::{Verdict, Wanted};
 use lockwatch_watch::redis::RedisKind;
@@ -45,8 +42,8 @@ pub(super) enum Reading<T> {
     Gauge(fn(&T) -> Option<Number>),
     /// A counter; `None`: no series.
     Counter(fn(&T) -> Option<Number>),
-    /// A histogram of durations with these bounds, in milliseconds.
-    Histogram(&'static [u64; Histogram::BUCKETS], fn(&T) -> &Histogram),
+    /// A histogram of durations.
+    Histogram(fn(&T) -> &Histogram),
     /// A gauge for each value of a label.
     GaugePer(Per<T>),
     /// A counter for each value of a label.
@@ -138,10 +135,9 @@ const fn total(
 const fn histogram(
     name: &'static str,
     help: &'static str,
-    bounds_ms: &'static [u64; Histogram::BUCKETS],
     get: fn(&TaskView) -> &Histogram,
 ) -> Metric {
-    Metric { name, help, source: Source::Task(Reading::Histogram(bounds_ms, get)) }
+    Metric { name, help, source: Source::Task(Reading::Histogram(get)) }
 }
 
 const fn each(name: &'static str, help: &'static str, reading: Reading<TaskView>) -> Metric {
@@ -295,7 +291,7 @@ pub static TABLE: &[Metric] = &[
     Metric {
         name: "lockwatch_redis_sample_duration_seconds",
         help: "Round trips of batches.",
-        source: Source::Redis(Reading::Histogram(&SAMPLE_BOUNDS_MS, |r| &r.totals.sample_duration)),
+        source: Source::Redis(Reading::Histogram(|r| &r.totals.sample_duration)),
     },
     Metric {
         name: "lockwatch_redis_errors_total",
@@ -405,9 +401,9 @@ pub static TABLE: &[Metric] = &[
     total("lockwatch_task_phantom_holds_total", "Holds too short to end a \
         gap.", |t| Some(Count(t.totals.phantom_holds))),
     histogram("lockwatch_task_handover_seconds", "Gaps of a wanted task that ended, from release \
-        to a hold that settled.", &HANDOVER_BOUNDS_MS, |t| &t.totals.handovers),
+        to a hold that settled.", |t| &t.totals.handovers),
     histogram("lockwatch_task_outage_seconds", "Outages that ended: from the last sign of life of \
-        a holder that expired to the take-over.", &OUTAGE_BOUNDS_MS, |t| &t.totals.outages),
+        a holder that expired to the take-over.", |t| &t.totals.outages),
     task("lockwatch_task_progress_timestamp_seconds", "When the progress was last seen to move, \
         server's clock.", |t| t.progress_moved.map(instant)),
 
@@ -439,7 +435,7 @@ pub static TABLE: &[Metric] = &[
     task("lockwatch_lock_persistent", "1 if held without any TTL, 0 if held with one; absent when \
         not held.", |t| hold(t)?.persistent.map(flag)),
     histogram("lockwatch_lock_renewal_latency_seconds", "How much later than scheduled renewals \
-        landed.", &RENEWAL_LATENCY_BOUNDS_MS, |t| &t.totals.renewal_latency),
+        landed.", |t| &t.totals.renewal_latency),
     task("lockwatch_lock_last_renewal_latency_seconds", "How late the newest renewal of the \
         present hold landed.", |t| hold(t)?.last_renewal_latency_ms.map(Ms)),
     task("lockwatch_lock_last_renewal_margin_seconds", "TTL that was left when the newest renewal \
@@ -504,7 +500,7 @@ impl<T> Reading<T> {
         match self {
             Reading::Gauge(_) | Reading::GaugePer(_) | Reading::Gauges(..) => "gauge",
             Reading::Counter(_) | Reading::CounterPer(_) | Reading::Counters(..) => "counter",
-            Reading::Histogram(..) => "histogram",
+            Reading::Histogram(_) => "histogram",
         }
     }
 
@@ -512,7 +508,7 @@ impl<T> Reading<T> {
         match self {
             Reading::Gauges(labels, _) | Reading::Counters(labels, _) => labels,
             Reading::GaugePer(per) | Reading::CounterPer(per) => per.label,
-            Reading::Gauge(_) | Reading::Counter(_) | Reading::Histogram(..) => &[],
+            Reading::Gauge(_) | Reading::Counter(_) | Reading::Histogram(_) => &[],
         }
     }
 }

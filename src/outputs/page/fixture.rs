@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use lockwatch_judge::reading::{Holder, Mode};
 use lockwatch_judge::snapshot::{
-    Durations, HoldView, KindView, LockView, Snapshot, TaskView, TaskViews,
+    Durations, Grounds, HoldView, KindView, LockView, Snapshot, TaskView, TaskViews,
 };
 use lockwatch_judge::spec::{StoreIndex, TaskSpec};
 use lockwatch_judge::time::{AgentWall, Mono};
@@ -65,6 +65,7 @@ pub(crate) fn free(read_at: u64) -> TaskView {
         last_outage: None,
         durations: Durations::default(),
         totals: Arc::default(),
+        grounds: Grounds::default(),
     }
 }
 

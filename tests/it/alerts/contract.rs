@@ -7,7 +7,6 @@ use std::fs;
 use std::path::Path;
 
 use lockwatch::outputs::exposition::{Variant, make};
-use lockwatch::outputs::metrics::Selection;
 use lockwatch::outputs::negotiate::{Coding, Format};
 
 use super::{Rule, Rules, promql, test_file};
@@ -142,12 +141,10 @@ fn config(server: &RedisServer) -> String {
 /// own.
 fn of_page(page: &Exposition) -> Catalogue {
     let several = published(vec![], vec![sentinel_redis("main"), cluster_redis("spare")]);
-    let plain =
-        Variant { format: Format::Classic, coding: Coding::Identity, metrics: Selection::ALL };
-    let several = Exposition::parse(
-        &String::from_utf8(make(several, snapshots::OWN, plain).unwrap()).unwrap(),
-    )
-    .unwrap();
+    let plain = Variant { format: Format::Classic, coding: Coding::Identity };
+    let several =
+        Exposition::parse(&String::from_utf8(make(&several, snapshots::OWN, plain)).unwrap())
+            .unwrap();
     let mut catalogue = Catalogue::new();
     let more = several.names().filter(|(name, _)| OF_SEVERAL_SERVERS.contains(name));
     for (name, labels) in page.names().chain(more) {
