@@ -27,7 +27,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("trace", &["text"]),
     ("engine", &["clock", "published"]),
     ("io", &["apart", "clock", "config", "trace"]),
-    ("outputs", &["alerts", "apart", "config", "paths", "published", "text", "trace"]),
+    ("outputs", &["alerts", "config", "paths", "published", "text", "trace"]),
     ("http", &["outputs", "paths", "published", "text", "trace"]),
     (
         "commands",

@@ -604,7 +604,7 @@ async fn read_slowly(server: &Server, pauses: u32, pause: Duration) -> (usize, u
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     let mut bytes = vec![0; 4096];
     stream.read_exact(&mut bytes).await.unwrap();
-    let length = parse(&bytes).header("content-length").unwrap().parse().unwrap();
+    let length = start(big()).await.get("/metrics").await.body.len();
     let (mut more, mut pace) = (vec![0; 4096], interval(pause));
     // The first tick completes at once, so it is skipped.
     pace.reset();
@@ -635,11 +635,7 @@ async fn a_client_that_does_not_read_is_cut_off() {
     // bounded.
     assert!(came < 3 << 19, "{came} bytes were kept for it");
     // Other clients are served meanwhile and after.
-    let page = server.get("/metrics").await;
-    assert_eq!(
-        (page.status, page.body.len().to_string().as_str()),
-        (200, page.header("content-length").unwrap())
-    );
+    assert_eq!(server.get("/style.css").await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -663,7 +659,9 @@ async fn many_readers_of_a_big_page_all_get_it() {
     for reader in readers {
         lengths.push(reader.await.unwrap());
     }
-    assert!(lengths.iter().all(|length| *length == lengths[0] && *length > 8 << 20), "{lengths:?}");
+    // The figures about the process differ.
+    let is_whole = |length: &usize| length.abs_diff(lengths[0]) < 64 && *length > 8 << 20;
+    assert!(lengths.iter().all(is_whole), "{lengths:?}");
 }
 
 #[tokio::test]
@@ -708,7 +706,7 @@ async fn a_shutdown_lets_answers_finish_and_waits_for_nobody() {
     server.shutdown.cancel();
     timeout(PATIENCE, reading.read_to_end(&mut bytes)).await.expect("the rest").unwrap();
     let page = parse(&bytes);
-    assert_eq!(page.header("content-length").unwrap(), page.body.len().to_string());
+    assert!(page.text().trim_end().ends_with(|last: char| last.is_ascii_digit()), "cut off");
     timeout(PATIENCE, &mut server.serving).await.expect("the server ends").unwrap();
     assert!(began.elapsed() < limits.drain + Duration::from_secs(2), "{:?}", began.elapsed());
     let _ =
