@@ -10,6 +10,9 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use lockwatch_judge::problems::Unscraped;
+use lockwatch_judge::time::Mono;
+
 use super::metrics::{Own, Writer};
 use super::negotiate::{Coding, Format};
 use crate::published::Published;
@@ -21,6 +24,9 @@ const PIECE_BYTES: usize = 32 << 10;
 const KEPT: usize = 8;
 /// How long a snapshot is kept at most: Prometheus gives up a scrape after 10 s.
 pub const KEPT_FOR: Duration = Duration::from_secs(15);
+/// What happened in a longer pause between two scrapes counts from its end, in milliseconds: nobody
+/// could see it before.
+const UNSCRAPED_MS: u64 = 120_000;
 
 /// The form of an exposition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +42,31 @@ pub struct Variant {
 pub struct Readers {
     kept: Arc<Mutex<VecDeque<Arc<Published>>>>,
     kept_for: Duration,
+    scrapes: Arc<Mutex<Scrapes>>,
+}
+
+/// When expositions were asked for.
+#[derive(Debug, Default)]
+struct Scrapes {
+    newest: Option<Mono>,
+    unscraped: Option<Unscraped>,
+}
+
+impl Scrapes {
+    /// A scrape at `at`. Returns the newest time without scrapes.
+    fn scraped(&mut self, at: Mono) -> Option<Unscraped> {
+        let before = self.newest.replace(at).unwrap_or(at);
+        if at.since_ms(before) > UNSCRAPED_MS {
+            self.unscraped = Some(Unscraped { from: before, to: at });
+        }
+        self.unscraped
+    }
 }
 
 impl Readers {
     /// Keeps snapshots for so long at most; the agent uses [`KEPT_FOR`].
     pub fn new(kept_for: Duration) -> Readers {
-        Readers { kept: Arc::default(), kept_for }
+        Readers { kept: Arc::default(), kept_for, scrapes: Arc::default() }
     }
 
     /// Begins an exposition of `published`.
@@ -56,7 +81,9 @@ impl Readers {
                 readers.forget(&of);
             });
         }
-        Exposition::new(Arc::downgrade(published), own, variant)
+        let mut scrapes = self.scrapes.lock().unwrap_or_else(PoisonError::into_inner);
+        let unscraped = scrapes.scraped(published.snapshot.at);
+        Exposition::new(Arc::downgrade(published), own, variant, unscraped)
     }
 
     fn forget(&self, of: &Weak<Published>) {
@@ -67,7 +94,7 @@ impl Readers {
 
 /// The whole exposition of `published`.
 pub fn make(published: &Arc<Published>, own: Own, variant: Variant) -> Vec<u8> {
-    let pieces = Exposition::new(Arc::downgrade(published), own, variant);
+    let pieces = Exposition::new(Arc::downgrade(published), own, variant, None);
     pieces.flatten().flatten().collect()
 }
 
@@ -87,12 +114,17 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    fn new(of: Weak<Published>, own: Own, variant: Variant) -> Exposition {
+    fn new(
+        of: Weak<Published>,
+        own: Own,
+        variant: Variant,
+        unscraped: Option<Unscraped>,
+    ) -> Exposition {
         let packer = match variant.coding {
             Coding::Identity => None,
             Coding::Gzip => Some(GzEncoder::new(Vec::new(), Compression::fast())),
         };
-        let writer = Some(Writer::new(own, variant.format));
+        let writer = Some(Writer::new(own, variant.format, unscraped));
         Exposition { of, writer, text: String::new(), packer }
     }
 

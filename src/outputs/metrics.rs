@@ -1,6 +1,7 @@
 //! The metrics: one table of them, and their text.
 
 mod own;
+mod problems;
 mod table;
 mod text;
 
@@ -8,18 +9,19 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use lockwatch_judge::problems::Unscraped;
 use lockwatch_judge::snapshot::TaskView;
 
 use super::negotiate::Format;
 use super::process::Process;
 use crate::published::{Published, ReloadStatus};
 use crate::text::identity::{escape, holder_label};
-use table::{Emit, Number, Source};
+use table::{Emit, Number, Source, When};
 pub use table::{Metric, TABLE};
 use text::Label;
 
-/// Most series of `lockwatch_lock_holder` for one task, so that no task has more than 95 series in
-/// all. A read lock may have more holders; `lockwatch_lock_holders` counts them all.
+/// Most series of `lockwatch_lock_holder` for one task, so that a task has at most 96 series, and a
+/// few more in trouble. A read lock may have more holders; `lockwatch_lock_holders` counts them all.
 pub const HOLDER_SERIES_MAX: usize = 5;
 /// Labels that a task's own labels must not hide.
 const RESERVED_LABELS: [&str; 4] = ["task", "redis", "key", "scheme"];
@@ -54,14 +56,15 @@ const TASKS_AT_ONCE: usize = 200;
 pub struct Writer {
     agent: Arc<Agent>,
     format: Format,
+    unscraped: Option<Unscraped>,
     /// The metric and the task that come next.
     next: (usize, usize),
 }
 
 impl Writer {
-    /// Nothing was written yet.
-    pub fn new(own: Own, format: Format) -> Writer {
-        Writer { agent: Arc::new(Agent::now(own)), format, next: (0, 0) }
+    /// Nothing was written yet. `unscraped` is the newest time without scrapes.
+    pub fn new(own: Own, format: Format, unscraped: Option<Unscraped>) -> Writer {
+        Writer { agent: Arc::new(Agent::now(own)), format, unscraped, next: (0, 0) }
     }
 
     /// Appends the next piece of `published`, always the same one; returns whether there are more.
@@ -72,6 +75,7 @@ impl Writer {
             Source::Task(reading) => Some(reading),
             Source::Agent(_) | Source::Redis(_) => None,
         };
+        let when = When { at: published.snapshot.at, unscraped: self.unscraped };
         if first == 0 && !matches!(metric.source, Source::Agent(_)) {
             text::describe(metric, self.format, out);
         }
@@ -82,7 +86,7 @@ impl Writer {
                 for store in &published.snapshot.stores {
                     let own = [("redis", escape(store.spec.name.as_bytes()))];
                     if seen.insert(&*store.spec.name) {
-                        text::write(metric.name, reading, &own, &**store, out);
+                        text::write(metric.name, reading, &own, (&**store, when), out);
                     }
                 }
             }
@@ -95,7 +99,7 @@ impl Writer {
                 let Some(task) = all.get(at) else { continue };
                 // Two that are alike would make the whole exposition invalid.
                 if before.is_none_or(|before| own_labels(before) != own_labels(task)) {
-                    text::write(metric.name, reading, &own_labels(task), task, out);
+                    text::write(metric.name, reading, &own_labels(task), (task, when), out);
                 }
                 before = Some(task);
             }
@@ -149,12 +153,17 @@ fn info_labels(task: &TaskView, emit: &mut Emit<'_>) {
     let mut labels: Vec<(&str, &str)> =
         vec![("key", &key), ("scheme", task.spec.lock().library.as_str())];
     for (name, value) in &own {
-        let taken = RESERVED_LABELS.contains(name) || labels.iter().any(|(other, _)| other == name);
-        if is_label_name(name) && !taken {
+        let taken = labels.iter().any(|(other, _)| other == name);
+        if is_own_label(name) && !taken {
             labels.push((name, value));
         }
     }
     emit(&labels, Number::Count(1));
+}
+
+/// Whether a task may have a label of its own with this name.
+fn is_own_label(name: &str) -> bool {
+    is_label_name(name) && !RESERVED_LABELS.contains(&name)
 }
 
 fn is_label_name(name: &str) -> bool {

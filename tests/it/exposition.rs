@@ -268,7 +268,7 @@ fn promtool_finds_nothing_to_say() {
 }
 
 #[test]
-fn a_task_has_at_most_95_series() {
+fn a_task_has_at_most_96_series_and_some_more_in_trouble() {
     let mut task = full_task("outbound");
     let readers = (0..100)
         .map(|n| (holder(format!("reader-{n}").as_bytes()), Some(b"srv".to_vec())))
@@ -276,8 +276,11 @@ fn a_task_has_at_most_95_series() {
     task.lock_mut().hold =
         Some(lockwatch_judge::snapshot::HoldView { mode: Mode::Read, ..hold(readers) });
     let read = page(vec![task], vec![good_redis("main")]);
-    let of_task = read.samples.keys().filter(|(_, labels)| labels.contains_key("task")).count();
-    assert!(of_task <= 95, "{of_task} series");
+    let of_task = read.samples.keys().filter(|(_, labels)| labels.contains_key("task"));
+    let (trouble, usual): (Vec<_>, Vec<_>) =
+        of_task.partition(|(_, labels)| labels.contains_key("problem"));
+    assert!(usual.len() <= 96, "{} series", usual.len());
+    assert!(trouble.len() <= 7, "{trouble:?}");
     let of_tasks = TABLE.iter().filter(|metric| metric.labels().contains(&"task"));
     for metric in of_tasks.filter(|metric| metric.kind() != "histogram") {
         assert!(

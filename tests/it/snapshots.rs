@@ -8,7 +8,7 @@ use lockwatch::published::{Published, ReloadStatus};
 use lockwatch_judge::input::{Announcer, Generation, Role, WakeUpState, WakeUps};
 use lockwatch_judge::reading::{Holder, Mode, Unknown};
 use lockwatch_judge::snapshot::{
-    Durations, Grounds, HoldView, KindView, LockView, NodeView, Snapshot, StoreGrounds,
+    Durations, Grounds, HoldView, KindView, LockView, NodeView, Rare, Snapshot, StoreGrounds,
     StoreTotals, StoreView, SwitchView, TaskView, Totals, WitnessView,
 };
 use lockwatch_judge::spec::{
@@ -303,6 +303,7 @@ pub(crate) fn full_task(name: &str) -> TaskView {
         paused: Some(false),
         durations: durations(),
         totals: Arc::new(totals()),
+        grounds: grounds(),
         ..view
     }
 }
@@ -321,6 +322,22 @@ pub(crate) fn hold(holders: Vec<(Holder, Option<Vec<u8>>)>) -> HoldView {
         last_renewal_latency_ms: Some(4),
         last_renewal_margin_ms: Some(19_996),
         renewal_overdue_ms: 0,
+    }
+}
+
+fn grounds() -> Grounds {
+    let rare = Rare {
+        lock_lost: Some(Mono(NOW.0 - 61_500)),
+        lease_expired: Some(Mono(NOW.0 - 899_000)),
+        ..Rare::default()
+    };
+    Grounds {
+        sighted: true,
+        was_sighted: true,
+        settled: true,
+        moves: true,
+        rare: Some(Arc::new(rare)),
+        ..Grounds::default()
     }
 }
 

@@ -82,6 +82,7 @@ impl Collector for Own {
             Reading::Histogram(_)
             | Reading::GaugePer(_)
             | Reading::CounterPer(_)
+            | Reading::GaugesAt(..)
             | Reading::Counters(..) => Ok(()),
         }
     }

@@ -5,14 +5,18 @@ use std::sync::Arc;
 use lockwatch_judge::event::{End, Fate, SplitKind};
 use lockwatch_judge::histogram::Histogram;
 use lockwatch_judge::input::{Role, WakeUpState};
+use lockwatch_judge::problems::Unscraped;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::{HoldView, NodeView, StoreView, TaskView};
-use lockwatch_judge::time::ServerTime;
+use lockwatch_judge::time::{Mono, ServerTime};
 use lockwatch_judge::verdict::{Verdict, Wanted};
 use lockwatch_watch::redis::RedisKind;
 
-use super::{Agent, holder_series, info_labels};
+use super::{Agent, holder_series, info_labels, problems};
 use crate::text::identity::{escape, fingerprint};
+
+/// Stands for the labels that the configuration gives a task.
+const OWN_LABELS: &str = "(the configured labels)";
 
 /// One row of the table.
 #[derive(Debug)]
@@ -48,6 +52,8 @@ pub(super) enum Reading<T> {
     GaugePer(Per<T>),
     /// A counter for each value of a label.
     CounterPer(Per<T>),
+    /// Any number of gauges as of an instant.
+    GaugesAt(&'static [&'static str], EachAt<T>),
     /// Any number of gauges that differ in the labels named.
     Gauges(&'static [&'static str], Each<T>),
     /// Any number of counters that differ in the labels named.
@@ -74,6 +80,18 @@ impl<T> Per<T> {
 
 /// Hands each series of a `T` to the emitter.
 pub(super) type Each<T> = fn(&T, &mut Emit<'_>);
+/// The same, where the figures grow by themselves.
+pub(super) type EachAt<T> = fn(&T, When, &mut Emit<'_>);
+
+/// When an exposition shows something.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct When {
+    /// The instant of its snapshot.
+    pub(super) at: Mono,
+    /// The newest time without scrapes.
+    pub(super) unscraped: Option<Unscraped>,
+}
+
 /// Takes the further labels of one series, and its value.
 pub(super) type Emit<'a> = dyn FnMut(&[(&str, &str)], Number) + 'a;
 
@@ -324,10 +342,35 @@ pub static TABLE: &[Metric] = &[
         })),
     },
 
+    Metric {
+        name: "lockwatch_redis_clear",
+        help: "1 while every server that decides was read not long ago; else 0.",
+        source: Source::Redis(Reading::GaugesAt(&["severity"], problems::redis_clear)),
+    },
+    Metric {
+        name: "lockwatch_redis_problem_seconds",
+        help: "A problem of this redis: for how long it has been so, or 0 where it is seen not to \
+            be so; absent where that cannot be told.",
+        source: Source::Redis(Reading::GaugesAt(&["problem", "severity"], problems::redis_problems)),
+    },
+    Metric {
+        name: "lockwatch_redis_event_age_seconds",
+        help: "What happened to this redis not long ago, and how long ago.",
+        source: Source::Redis(Reading::GaugesAt(&["problem", "severity"], problems::redis_events)),
+    },
+
+    each("lockwatch_task_clear", "1 while there is fresh evidence against every state of the task \
+        that pages; else 0, and what is known of each is told beside \
+        it.", Reading::GaugesAt(&["severity", OWN_LABELS], problems::clear)),
+    each("lockwatch_task_problem_seconds", "A problem of the task: for how long it has been so, \
+        or 0 where it is seen not to be so; absent where that cannot be \
+        told.", Reading::GaugesAt(&["problem", "severity", OWN_LABELS], problems::problems)),
+    each("lockwatch_task_event_age_seconds", "What happened to the task within 15 minutes, and \
+        how long ago.", Reading::GaugesAt(&["problem", "severity", OWN_LABELS], problems::events)),
+
     each("lockwatch_task_info", "Always 1; the lock's key and library, and the task's own labels \
         for rules to \
-        join.", Reading::Gauges(&["key", "scheme", "(the configured \
-            labels)"], info_labels)),
+        join.", Reading::Gauges(&["key", "scheme", OWN_LABELS], info_labels)),
     each("lockwatch_task_state", "1 for the present verdict, 0 for the seven others; for people, \
         not for rules.", Reading::GaugePer(Per {
         label: &["state"],
@@ -498,7 +541,10 @@ impl Metric {
 impl<T> Reading<T> {
     pub(super) fn kind(&self) -> &'static str {
         match self {
-            Reading::Gauge(_) | Reading::GaugePer(_) | Reading::Gauges(..) => "gauge",
+            Reading::Gauge(_)
+            | Reading::GaugePer(_)
+            | Reading::Gauges(..)
+            | Reading::GaugesAt(..) => "gauge",
             Reading::Counter(_) | Reading::CounterPer(_) | Reading::Counters(..) => "counter",
             Reading::Histogram(_) => "histogram",
         }
@@ -506,7 +552,9 @@ impl<T> Reading<T> {
 
     fn labels(&self) -> &'static [&'static str] {
         match self {
-            Reading::Gauges(labels, _) | Reading::Counters(labels, _) => labels,
+            Reading::Gauges(labels, _)
+            | Reading::GaugesAt(labels, _)
+            | Reading::Counters(labels, _) => labels,
             Reading::GaugePer(per) | Reading::CounterPer(per) => per.label,
             Reading::Gauge(_) | Reading::Counter(_) | Reading::Histogram(_) => &[],
         }

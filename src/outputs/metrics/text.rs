@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use lockwatch_judge::histogram::Histogram;
 
-use super::table::{Metric, Number, Reading};
+use super::table::{Metric, Number, Reading, When};
 use crate::outputs::negotiate::Format;
 
 /// Name and value of a label.
@@ -35,7 +35,7 @@ pub(super) fn write<T>(
     name: &str,
     reading: &Reading<T>,
     own: &[Label<'_>],
-    of: &T,
+    (of, when): (&T, When),
     out: &mut String,
 ) {
     match reading {
@@ -61,6 +61,9 @@ pub(super) fn write<T>(
         }
         Reading::Gauges(_, each) => {
             each(of, &mut |further, number| line(name, own, further, number, out));
+        }
+        Reading::GaugesAt(_, each) => {
+            each(of, when, &mut |further, number| line(name, own, further, number, out));
         }
         Reading::Counters(_, each) => {
             each(of, &mut |further, number| {
@@ -171,6 +174,8 @@ mod tests {
     use prometheus_client::metrics::histogram;
     use prometheus_client::registry::Registry;
 
+    use lockwatch_judge::time::Mono;
+
     use super::super::table::Per;
     use super::*;
 
@@ -186,10 +191,11 @@ mod tests {
 
     fn own<T>(reading: &Reading<T>, labels: &[Label<'_>], of: &T) -> Vec<String> {
         let mut text = String::new();
-        write("a_b", reading, labels, of, &mut text);
+        write("a_b", reading, labels, (of, NOW), &mut text);
         text.lines().map(str::to_owned).collect()
     }
 
+    const NOW: When = When { at: Mono(0), unscraped: None };
     const HOSTILE: [&str; 6] = ["", "plain", "a\"b\\c\nd", "\\\\\"", "\u{e9}\u{202e}\u{0}", "\n"];
 
     #[test]
@@ -235,7 +241,13 @@ mod tests {
     fn counters_and_histograms_are_written_as_the_peer_does() {
         let lines = peer(|registry| registry.register("a_b", "Help", ConstCounter::new(3_u64)));
         let mut text = String::new();
-        write("a_b_total", &Reading::Counter(|()| Some(Number::Count(3))), &[], &(), &mut text);
+        write(
+            "a_b_total",
+            &Reading::Counter(|()| Some(Number::Count(3))),
+            &[],
+            (&(), NOW),
+            &mut text,
+        );
         assert_eq!(text.trim_end(), lines[1]);
         static BOUNDS_MS: [u64; Histogram::BUCKETS] = [500, 2_000, 5_000, 15_000, 60_000, 300_000];
         let mut ours = Histogram::new(&BOUNDS_MS);
