@@ -211,6 +211,8 @@ pub enum EventKind {
     RivalMaster,
     /// The second server no longer reports that it is master.
     RivalMasterGone,
+    /// The configured servers never replicated from each other.
+    UnrelatedServers,
     /// The effect of a change of generation on the locks, once it is known.
     FailoverReport(FailoverReport),
     /// A server's clock moved against the agent's by more than a second.

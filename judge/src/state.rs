@@ -224,10 +224,10 @@ impl State {
             return events;
         };
         let decides = sample.standing == Standing::Decides;
-        if !usable {
+        if let Err(why) = usable {
             if decides {
                 let tasks = readings.iter().map(|(task, _)| *task);
-                self.tasks_failed(at, sample, tasks, Unknown::ClockStep, &mut events);
+                self.tasks_failed(at, sample, tasks, why, &mut events);
             }
             return events;
         }
@@ -303,7 +303,7 @@ impl State {
             let Some(entry) = entry(&mut self.tasks, *index, sample.store) else { continue };
             let mut log = Vec::new();
             let node = match &from {
-                Some((attestation, origin, true)) => {
+                Some((attestation, origin, Ok(()))) => {
                     let mut writer =
                         Log { at: sample.sent, server: Some(attestation.last), events: &mut log };
                     entry.task.observe_beside(
@@ -314,8 +314,8 @@ impl State {
                     Some(&origin.node)
                 }
                 // Even the generation must not be used from a round in which the clock stepped.
-                Some((_, _, false)) => {
-                    let refused = unreadable(beside, Unknown::ClockStep);
+                Some((_, _, Err(why))) => {
+                    let refused = unreadable(beside, *why);
                     entry.task.failed_beside(
                         &refused,
                         true,
@@ -340,14 +340,14 @@ impl State {
         events
     }
 
-    /// Takes in what a server reports about itself. Returns the origin of its answers, and whether
-    /// they may be used.
+    /// Takes in what a server reports about itself. Returns the origin of its answers, and why they
+    /// may not be used, if so.
     fn origin(
         &mut self,
         sample: &Sample,
         attestation: &Attestation,
         events: &mut Vec<Event>,
-    ) -> Option<(Origin, bool)> {
+    ) -> Option<(Origin, Result<(), Unknown>)> {
         let store = self.stores.get_mut(usize::from(sample.store.0))?;
         let mut kinds = Vec::new();
         let instants = (sample.sent, sample.took_ms);

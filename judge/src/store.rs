@@ -39,6 +39,8 @@ pub(crate) struct Store {
     retired: Vec<Origin>,
     /// A second server that reports that it is master.
     rival: Option<Arc<str>>,
+    /// The servers certainly never replicated from each other, and this was reported.
+    unrelated: bool,
     pub(crate) failover_reports: FailoverReports,
     totals: StoreTotals,
     pub(crate) grounds: StoreGrounds,
@@ -73,6 +75,7 @@ impl Store {
             began: None,
             retired: Vec::new(),
             rival: None,
+            unrelated: false,
             failover_reports: FailoverReports::default(),
             totals: StoreTotals::default(),
             grounds: StoreGrounds::default(),
@@ -94,8 +97,9 @@ impl Store {
         Store { totals: self.totals, ..Store::new(spec) }
     }
 
-    /// An accepted batch. Returns its origin, and whether its readings may be used. They may not in
-    /// the round in which the server's clock has stepped.
+    /// An accepted batch. Returns its origin, and why its readings may not be used, if so: in the
+    /// round in which the server's clock has stepped, or of servers that have nothing to do with
+    /// each other.
     pub(crate) fn accepted(
         &mut self,
         node: &Arc<str>,
@@ -103,7 +107,7 @@ impl Store {
         attestation: &Attestation,
         (sent, took_ms): (Mono, u64),
         events: &mut Vec<StoreEvent>,
-    ) -> (Origin, bool) {
+    ) -> (Origin, Result<(), Unknown>) {
         self.totals.sample_duration.observe(took_ms);
         let authority = self.spec.authority;
         let mut kinds = Vec::new();
@@ -126,18 +130,47 @@ impl Store {
             self.grounds.clock_step = Some(sent);
             self.totals.count(Unknown::ClockStep, 1);
         }
+        self.follow_relations(events);
         if standing == Standing::Decides {
             self.follow_deciding(&origin, sent, events);
         }
         self.follow_rivals(events);
         self.follow_grounds(sent);
-        (origin, !stepped)
+        let usable = match stepped {
+            _ if self.unrelated => Err(Unknown::Unrelated),
+            true => Err(Unknown::ClockStep),
+            false => Ok(()),
+        };
+        (origin, usable)
+    }
+
+    /// Reports when it is certain that the servers never replicated from each other. Each must have
+    /// been read: what is not known of one may be what joins it to the others.
+    fn follow_relations(&mut self, events: &mut Vec<StoreEvent>) {
+        let others = |at: usize| self.nodes.iter().take(at).flat_map(|node| &**node.histories());
+        let shares = |(at, node): (usize, &Node)| {
+            others(at).any(|history| node.histories().contains(history))
+        };
+        let unrelated = self.spec.authority.self_declared()
+            && self.nodes.len() > 1
+            && self.nodes.iter().all(Node::is_original)
+            && !self.nodes.iter().enumerate().any(shares);
+        if unrelated && !core::mem::replace(&mut self.unrelated, unrelated) {
+            events.push((None, EventKind::UnrelatedServers));
+        }
+        self.unrelated = unrelated;
     }
 
     fn follow_deciding(&mut self, origin: &Origin, sent: Mono, events: &mut Vec<StoreEvent>) {
+        let unrelated = self.unrelated;
         let deciding = self.deciding(&origin.node, sent);
         if deciding.origin.is_some() && sent < deciding.good {
             return; // Asked before the newest one, perhaps of the server that decided before.
+        }
+        if unrelated {
+            deciding.newest = Err(Unknown::Unrelated);
+            self.totals.count(Unknown::Unrelated, 1);
+            return;
         }
         deciding.newest = Ok(());
         let blind_ms = sent.since_ms(core::mem::replace(&mut deciding.good, sent));
@@ -206,7 +239,8 @@ impl Store {
         // A server that has not been read yet may be the same one under another name.
         let is_early =
             self.nodes.iter().any(|node| node.standing() == Standing::Decides && node.untried());
-        let rival = if is_early && self.rival.is_none() { None } else { rival };
+        let is_early = is_early && self.rival.is_none();
+        let rival = if is_early || self.unrelated { None } else { rival };
         if rival == self.rival {
             return;
         }
@@ -374,7 +408,7 @@ impl Store {
         let readable =
             !self.deciding.is_empty() && self.deciding.iter().all(|one| one.newest.is_ok());
         self.grounds.was_read |= readable;
-        let rivals = !self.spec.authority.divided && self.masters() > 1;
+        let rivals = !self.spec.authority.divided && !self.unrelated && self.masters() > 1;
         follow(&mut self.grounds.rival_master, rivals, at);
         let announcers = self.topology.as_ref().map(|topology| &*topology.announcers);
         let differ = announcers.is_some_and(|all| agreeing(all) < all.len());
@@ -484,7 +518,8 @@ mod tests {
         at: Mono,
     ) -> Vec<StoreEvent> {
         let mut events = Vec::new();
-        store.accepted(&node.into(), standing, &attestation(process, at), (at, 1), &mut events);
+        let _told =
+            store.accepted(&node.into(), standing, &attestation(process, at), (at, 1), &mut events);
         events
     }
 
@@ -541,7 +576,7 @@ mod tests {
             let tell = |store: &mut Store, role: Role, at: u64| {
                 let mut events = Vec::new();
                 let attestation = Attestation { role, ..attestation("z", Mono(at)) };
-                store.accepted(
+                let _told = store.accepted(
                     &rival.into(),
                     Standing::Witness,
                     &attestation,
@@ -619,7 +654,7 @@ mod tests {
                     offset: Some(100),
                     ..attestation("", Mono(at))
                 };
-                store.accepted(
+                let _told = store.accepted(
                     &node.into(),
                     Standing::Decides,
                     &attestation,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lockwatch_judge::event::{End, Event, EventKind};
 use lockwatch_judge::input::{
-    Attestation, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, Standing,
+    Attestation, Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, Standing,
     Topology,
 };
 use lockwatch_judge::reading::{
@@ -100,6 +100,9 @@ fn attestation(run_id: &str, sent: u64) -> Attestation {
         generation: Some(Generation {
             process: bytes(run_id),
             history: bytes(run_id),
+            // It was a replica, so that it has to do with the others.
+            forked_from: (run_id == "b")
+                .then(|| Fork { history: bytes("of an earlier master"), offset: 1 }),
             ..Generation::default()
         }),
         clock_offset_ms: 0,

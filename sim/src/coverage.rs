@@ -11,12 +11,13 @@ use lockwatch_judge::verdict::Verdict;
 
 /// Reasons that cannot occur here: names are not resolved, no server refuses to report its role,
 /// nothing is too large, and every announced address is allowed.
-const IMPOSSIBLE: [Unknown; 5] = [
+const IMPOSSIBLE: [Unknown; 6] = [
     Unknown::Dns,
     Unknown::ForeignAddress,
     Unknown::RoleRefused,
     Unknown::TooLarge,
     Unknown::ServerError,
+    Unknown::Unrelated,
 ];
 
 /// Counts of what occurred.

@@ -25,7 +25,7 @@ use limit::{Admission, Limiter, Suppressed};
 const NAMED_MAX: usize = 8;
 
 /// Every kind of event, by its name in the log and the API.
-pub const KINDS: [&str; 35] = [
+pub const KINDS: [&str; 36] = [
     "verdict",
     "acquired",
     "hold_ended",
@@ -59,6 +59,7 @@ pub const KINDS: [&str; 35] = [
     "masters_changed",
     "rival_master",
     "rival_master_gone",
+    "unrelated_servers",
     "generation_settled",
     "clock_step",
 ];
@@ -364,6 +365,12 @@ fn tell(kind: &EventKind) -> Description {
         E::RivalMasterGone => {
             info("rival_master_gone", "the second server does not say any more that it is master")
         }
+        E::UnrelatedServers => Description::new(
+            error,
+            "unrelated_servers",
+            "the servers never replicated from each other, so they are no master and replicas",
+        )
+        .unknown(Unknown::Unrelated),
         E::FailoverReport(failover_report) => report_failover(failover_report),
         E::ClockStep { by_ms } => {
             let message = format!(

@@ -95,7 +95,7 @@ impl Readers {
 /// The whole exposition of `published`.
 pub fn make(published: &Arc<Published>, own: Own, variant: Variant) -> Vec<u8> {
     let pieces = Exposition::new(Arc::downgrade(published), own, variant, None);
-    pieces.flatten().flatten().collect()
+    pieces.flatten().collect::<Vec<_>>().concat()
 }
 
 /// The reader is too slow: its snapshot is not kept any more.

@@ -98,7 +98,8 @@ impl Writer {
             for at in first..all.len().min(first + TASKS_AT_ONCE) {
                 let Some(task) = all.get(at) else { continue };
                 // Two that are alike would make the whole exposition invalid.
-                if before.is_none_or(|before| own_labels(before) != own_labels(task)) {
+                let name_of = |task: &TaskView| (task.spec.name.clone(), task.store.clone());
+                if before.map(|before| name_of(before)) != Some(name_of(task)) {
                     text::write(metric.name, reading, &own_labels(task), (task, when), out);
                 }
                 before = Some(task);

@@ -414,6 +414,7 @@ pub(crate) fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
         ),
         (E::RivalMaster, Level::WARN, "rival_master"),
         (E::RivalMasterGone, Level::INFO, "rival_master_gone"),
+        (E::UnrelatedServers, Level::ERROR, "unrelated_servers"),
         (
             E::FailoverReport(FailoverReport { fates: [2, 0, 1, 0, 3], ..failover_report.clone() }),
             Level::INFO,

@@ -20,6 +20,8 @@ use crate::verdict::LockFact;
 
 /// Number of deadlines remembered for a hold. Replication is rarely behind by more renewals.
 const WRITTEN_MAX: usize = 4;
+/// So many holders in a row that each replaced a living one show that the id identifies nobody.
+const REPLACED_MAX: u8 = 3;
 
 /// The state of one lock.
 #[derive(Clone, Debug)]
@@ -37,6 +39,8 @@ pub(crate) struct Lock {
     earlier: Earlier,
     /// The first and the newest reading of a stretch in which somebody held it without a break.
     unbroken: Option<(Mono, Mono)>,
+    /// How many holders in a row replaced a living one, without a break and without any renewal.
+    replaced: u8,
 }
 
 #[derive(Clone, Debug)]
@@ -201,6 +205,7 @@ impl Lock {
             last_offset: None,
             earlier: Earlier::default(),
             unbroken: None,
+            replaced: 0,
         }
     }
 
@@ -317,6 +322,7 @@ impl Lock {
         };
         news.across_blind = unseen.across_blind;
         news.broke = self.follow_stretch(&news, seen.sent);
+        self.follow_identity(&news);
         if let Some(ended) = &mut news.ended {
             ended.successor_over = successor_over;
             ended.earlier_brief = self.earlier.brief();
@@ -328,6 +334,22 @@ impl Lock {
         self.last = Some(seen);
         self.last_offset = context.given.offset;
         news
+    }
+
+    /// Follows whether the holder's id tells one holder from another. A library may write another
+    /// token with each renewal.
+    fn follow_identity(&mut self, news: &News) {
+        let is_replaced = news.ended.as_ref().is_some_and(|ended| ended.reason == End::Replaced);
+        if news.broke.is_some() || matches!(news.moved, Some(Move::Renewed { .. })) {
+            self.replaced = 0;
+        } else if is_replaced && news.acquired && !news.across_blind {
+            self.replaced = self.replaced.saturating_add(1);
+        }
+    }
+
+    /// Whether another id is another holder, as far as that is known.
+    pub(crate) fn identifies(&self) -> bool {
+        self.replaced < REPLACED_MAX
     }
 
     /// Returns the duration of a stretch that is over.

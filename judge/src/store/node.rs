@@ -39,6 +39,8 @@ pub(crate) struct Node {
     /// The replication histories that the server was seen to follow, and those that they continue,
     /// newest last.
     histories: Arc<Vec<Vec<u8>>>,
+    /// It was a replica once, or its history continues another one.
+    replicated: bool,
     connected_before: bool,
     /// Whether it was requested to report changes, and the totals of that over all time.
     is_asked: bool,
@@ -77,6 +79,7 @@ impl Node {
             version: None,
             generation: None,
             histories: Arc::default(),
+            replicated: false,
             connected_before: false,
             is_asked: false,
             wake_ups: WakeUps::default(),
@@ -101,6 +104,11 @@ impl Node {
     /// All replication histories that the server was seen to follow.
     pub(crate) fn histories(&self) -> &Arc<Vec<Vec<u8>>> {
         &self.histories
+    }
+
+    /// Whether the server has been a master of its own history alone for as long as it is watched.
+    pub(crate) fn is_original(&self) -> bool {
+        self.role_verified == Some(true) && !self.replicated && !self.histories.is_empty()
     }
 
     /// Sets the role of its answers in the decision.
@@ -146,6 +154,7 @@ impl Node {
         self.newest = Some(Ok(()));
         self.role = Some(attestation.role);
         self.role_verified = Some(attestation.role_verified);
+        self.replicated |= attestation.role == Role::Replica;
         self.last_success = Some(attestation.last);
         if let Some(new) = &attestation.generation
             && self.generation.as_deref() != Some(new)
@@ -161,6 +170,7 @@ impl Node {
     }
 
     fn remember_histories(&mut self, generation: &Generation) {
+        self.replicated |= generation.forked_from.is_some();
         let forked_from = generation.forked_from.as_ref().map(|fork| &fork.history);
         for id in forked_from.into_iter().chain([&generation.history]) {
             if !id.is_empty() && !self.histories.contains(id) {
@@ -203,6 +213,7 @@ impl Node {
         if why == Unknown::NotMaster {
             self.role = Some(Role::Replica);
             self.role_verified = Some(true);
+            self.replicated = true;
         }
         self.newest = Some(Err(why));
     }

@@ -12,7 +12,7 @@ use crate::kinds::lock::renewal::Move;
 use crate::kinds::lock::{self, Ended};
 use crate::reading::{Beside, ClaimsReading, Held, ProgressReading};
 use crate::snapshot::{Past, RENEWALS_KEPT};
-use crate::spec::ProgressSource;
+use crate::spec::{Claimants, ProgressSource};
 use crate::splits::{Began, EndedBefore, SplitNews, View};
 use crate::time::Mono;
 use crate::verdict::Wanted;
@@ -187,6 +187,9 @@ impl Task {
         let surely_lost = !may_be_over
             && !leftover
             && turn.delta.surely_lost_after(hold.offset_before, hold.earlier_over);
+        // A token that changes with each renewal leaves nobody behind; an id of a client is one.
+        let is_id = self.spec.lock().claimants != Claimants::Secret;
+        let early = early && (is_id || self.lock.identifies());
         self.splits.before = early.then(|| {
             Box::new(EndedBefore {
                 holders: hold.held.holders.clone(),

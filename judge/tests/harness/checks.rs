@@ -318,6 +318,7 @@ fn less_common(kind: &EventKind) -> (&'static str, Vec<String>) {
         }
         EventKind::RivalMaster => ("rival_master", Vec::new()),
         EventKind::RivalMasterGone => ("rival_master_gone", Vec::new()),
+        EventKind::UnrelatedServers => ("unrelated_servers", Vec::new()),
         EventKind::RivalInDoubt { older, newer } => {
             let shown = older.iter().chain(newer).filter_map(shown_by);
             (

@@ -5,7 +5,6 @@
 //! prometheus-client's.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use lockwatch_judge::histogram::Histogram;
 
@@ -125,6 +124,9 @@ fn sample(
 
 /// Both formats have these escapes in the value of a label.
 fn escaped(value: &str, out: &mut String) {
+    if !value.bytes().any(|byte| matches!(byte, b'\\' | b'"' | b'\n')) {
+        return out.push_str(value);
+    }
     let mut rest = value;
     while let Some(at) = rest.find(['\\', '"', '\n']) {
         let (plain, from) = rest.split_at(at);
@@ -146,23 +148,38 @@ impl Number {
             Number::Signed(number) | Number::SignedMs(number) if number < 0 => "-",
             _ => "",
         };
-        // A string takes everything.
-        _ = match self {
-            Number::Count(count) => write!(out, "{count}"),
-            Number::Signed(number) => write!(out, "{number}"),
-            Number::Ms(ms) => decimal(sign, ms, out),
-            Number::SignedMs(ms) => decimal(sign, ms.unsigned_abs(), out),
-        };
+        out.push_str(sign);
+        match self {
+            Number::Count(count) => digits(count, out),
+            Number::Signed(number) => digits(number.unsigned_abs(), out),
+            Number::Ms(ms) => decimal(ms, out),
+            Number::SignedMs(ms) => decimal(ms.unsigned_abs(), out),
+        }
     }
 }
 
-fn decimal(sign: &str, ms: u64, out: &mut String) -> std::fmt::Result {
-    let (whole, rest) = (ms / 1_000, ms % 1_000);
-    match (rest % 10, rest % 100) {
-        (_, 0) => write!(out, "{sign}{whole}.{}", rest / 100),
-        (0, _) => write!(out, "{sign}{whole}.{:02}", rest / 10),
-        _ => write!(out, "{sign}{whole}.{rest:03}"),
+fn decimal(ms: u64, out: &mut String) {
+    digits(ms / 1_000, out);
+    out.push('.');
+    let rest = ms % 1_000;
+    let all = [rest / 100, rest / 10 % 10, rest % 10];
+    let shown = all.iter().rposition(|digit| *digit != 0).unwrap_or(0) + 1;
+    all.iter().take(shown).for_each(|digit| digits(*digit, out));
+}
+
+/// A million numbers are written in one scrape, so formatting machinery would be most of its cost.
+fn digits(mut number: u64, out: &mut String) {
+    let mut text = [b'0'; 20];
+    let mut start = text.len();
+    for place in text.iter_mut().rev() {
+        // The remainder is a digit.
+        *place = b'0' + u8::try_from(number % 10).unwrap_or(0);
+        (number, start) = (number / 10, start - 1);
+        if number == 0 {
+            break;
+        }
     }
+    out.push_str(text.get(start..).and_then(|digits| str::from_utf8(digits).ok()).unwrap_or("0"));
 }
 
 #[cfg(test)]

@@ -216,3 +216,36 @@ fn one_server_by_two_names_is_one() {
     let down = told(&agent, "redis_down", &[&names[0]]);
     agent.check(&page, &format!("down once: {down:?}"), down.len() == 1);
 }
+
+/// Independent masters, as Redlock uses them: two of three have the winner's token, one that of a
+/// loser that crashed.
+#[test]
+fn servers_that_never_replicated_are_refused() {
+    let _rule = rule("12 two holders");
+    let test = "failover::replicated::servers_that_never_replicated_are_refused";
+    let servers: Vec<RedisServer> = (0..3).map_while(|_| RedisServer::start(test)).collect();
+    if servers.len() < 3 {
+        return;
+    }
+    for (server, token) in servers.iter().zip(["token-A", "token-A", "token-B"]) {
+        server.cli(&["set", LOCK, token, "px", "600000"]);
+    }
+    let task = format!("  - {{name: {TASK}, lock: {{key: \"{LOCK}\", library: string}}}}\n");
+    let addresses: Vec<String> = servers.iter().map(RedisServer::address).collect();
+    let agent = Agent::start(&nodes_config(&addresses, &task));
+    agent.until_view(PATIENCE, "refused", |view| view.reason(TASK) == Some("unrelated"));
+    agent.throughout(INTERVAL * 8, "nothing is said of the lock", |view| {
+        view.verdict(TASK) == "unknown" && view.held(TASK).is_none()
+    });
+    let page = agent.page();
+    agent.check(&page, "no rival and no split", all_splits(&page) == 0.0);
+    assert_eq!(told(&agent, "unrelated_servers", &["level=error"]).len(), 1, "{}", agent.log());
+    assert_eq!(told(&agent, "rival_master", &[]).len(), 0, "{}", agent.log());
+    assert!(!agent.log().contains("REPLICAOF"), "that would delete what the others hold");
+
+    // Whoever makes them a master and replicas is read from then on.
+    for replica in &servers[1..] {
+        replica.cli(&["replicaof", "127.0.0.1", &servers[0].port.to_string()]);
+    }
+    agent.until_view(PATIENCE, "read", |view| view.held(TASK) == Some(1.0));
+}

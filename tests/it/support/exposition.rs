@@ -99,12 +99,12 @@ impl Exposition {
             .flat_map(|(name, all)| all.keys().map(move |labels| (name.as_str(), labels)))
     }
 
-    /// Number of series with this task.
+    /// Number of series with this task, without those that only a task in trouble has.
     pub(crate) fn count_of_task(&self, task: &str) -> usize {
         self.series
             .values()
             .flat_map(BTreeMap::keys)
-            .filter(|labels| has(labels, ("task", task)))
+            .filter(|labels| has(labels, ("task", task)) && !labels.contains_key("problem"))
             .count()
     }
 

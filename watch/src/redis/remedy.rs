@@ -47,6 +47,11 @@ pub fn remedy(why: Unknown) -> &'static str {
             "Two servers take writes and contradict each other: make the wrong one a replica \
              (`REPLICAOF`)."
         }
+        Unknown::Unrelated => {
+            "Configure each of these servers as a redis of its own, with tasks of its own. Do not \
+             make one a replica of another: that deletes its data. Locks on several independent \
+             masters (Redlock) cannot be watched as one."
+        }
         Unknown::Moved => {
             "The cluster is moving this slot; wait for it, or look at `CLUSTER SHARDS`."
         }
