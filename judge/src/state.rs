@@ -358,6 +358,17 @@ impl State {
             instants,
             &mut kinds,
         );
+        // What was read of them before says nothing.
+        if kinds.iter().any(|(_, kind)| *kind == EventKind::UnrelatedServers) {
+            let own = |entry: &&mut Entry| entry.task.spec.store == sample.store;
+            for entry in self.tasks.iter_mut().filter(own) {
+                entry.task =
+                    Task::new(entry.task.spec.clone(), store.spec.name.clone(), sample.sent);
+                if let Some(changed) = self.changed.get_mut(entry.rank) {
+                    *changed = Changed::Event;
+                }
+            }
+        }
         events.extend(store_events(
             sample.store,
             store,

@@ -236,9 +236,12 @@ impl Store {
             .find(|node| Some(&node.address) == self.rival.as_ref() && node.witnesses());
         let rival =
             rival.or(silent.filter(|node| node.unreadable())).map(|node| node.address.clone());
-        // A server that has not been read yet may be the same one under another name.
-        let is_early =
-            self.nodes.iter().any(|node| node.standing() == Standing::Decides && node.untried());
+        // A server that has not been tried yet may be the same one under another name, or show that
+        // they have nothing to do with each other.
+        let counts = |node: &Node| {
+            node.standing() == Standing::Decides || self.spec.authority.self_declared()
+        };
+        let is_early = self.nodes.iter().any(|node| counts(node) && node.untried());
         let is_early = is_early && self.rival.is_none();
         let rival = if is_early || self.unrelated { None } else { rival };
         if rival == self.rival {
