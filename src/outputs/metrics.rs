@@ -98,8 +98,7 @@ impl Writer {
             for at in first..all.len().min(first + TASKS_AT_ONCE) {
                 let Some(task) = all.get(at) else { continue };
                 // Two that are alike would make the whole exposition invalid.
-                let name_of = |task: &TaskView| (task.spec.name.clone(), task.store.clone());
-                if before.map(|before| name_of(before)) != Some(name_of(task)) {
+                if !before.is_some_and(|before| is_alike(before, task)) {
                     text::write(metric.name, reading, &own_labels(task), (task, when), out);
                 }
                 before = Some(task);
@@ -113,6 +112,10 @@ impl Writer {
         }
         more
     }
+}
+
+fn is_alike(one: &TaskView, other: &TaskView) -> bool {
+    one.spec.name == other.spec.name && one.store == other.store
 }
 
 /// The labels that all series of a task begin with.

@@ -105,19 +105,15 @@ fn sample(
     out.push_str(name);
     out.push_str(ending);
     let own = own.iter().map(|(name, value)| (*name, &**value));
-    let mut before = '{';
+    let mut before = "{";
     for (name, value) in own.chain(further.iter().copied()) {
-        out.push(before);
+        out.push_str(before);
         out.push_str(name);
         out.push_str("=\"");
         escaped(value, out);
-        out.push('"');
-        before = ',';
+        before = "\",";
     }
-    if before == ',' {
-        out.push('}');
-    }
-    out.push(' ');
+    out.push_str(if before == "{" { " " } else { "\"} " });
     number.write(out);
     out.push('\n');
 }
