@@ -2,6 +2,7 @@
 
 mod own;
 mod problems;
+mod reading;
 mod table;
 mod text;
 
@@ -16,8 +17,9 @@ use super::negotiate::Format;
 use super::process::Process;
 use crate::published::{Published, ReloadStatus};
 use crate::text::identity::{escape, holder_label};
-use table::{Emit, Number, Source, When};
-pub use table::{Metric, TABLE};
+pub use reading::Metric;
+use reading::{Emit, Number, Source, When};
+pub use table::TABLE;
 use text::Label;
 
 /// Most series of `lockwatch_lock_holder` for one task, so that a task has at most 96 series, and a

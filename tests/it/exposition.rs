@@ -189,7 +189,7 @@ fn golden_pages() {
 }
 
 /// Compares a text with a file; `BLESS=1` writes the file.
-fn check_golden(file: &Path, text: &str) {
+pub(crate) fn check_golden(file: &Path, text: &str) {
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(file, text).unwrap();
     }

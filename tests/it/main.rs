@@ -24,6 +24,7 @@ mod map;
 mod odd_values;
 mod outputs;
 mod pages;
+mod problems;
 mod redisson;
 mod replay;
 mod runbooks;

@@ -13,7 +13,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::Agent;
-use super::table::{Metric, Number, Reading};
+use super::reading::{Metric, Number, Reading};
 use super::text::describe;
 use crate::outputs::negotiate::Format;
 use crate::text::instants::{seconds, signed_seconds};

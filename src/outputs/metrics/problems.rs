@@ -6,7 +6,7 @@ use lockwatch_judge::problems::{Finding, Problem, Problems, Severity, of_store, 
 use lockwatch_judge::snapshot::{StoreView, TaskView};
 
 use super::is_own_label;
-use super::table::{Emit, Number, When};
+use super::reading::{Emit, Number, When};
 use crate::text::identity::escape;
 
 /// The label that replaces the severity of a task's pages.

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use lockwatch_judge::histogram::Histogram;
 
-use super::table::{Metric, Number, Reading, When};
+use super::reading::{Metric, Number, Reading, When};
 use crate::outputs::negotiate::Format;
 
 /// Name and value of a label.
@@ -189,7 +189,7 @@ mod tests {
 
     use lockwatch_judge::time::Mono;
 
-    use super::super::table::Per;
+    use super::super::reading::Per;
     use super::*;
 
     /// What prometheus-client writes, without the first line, whose help it ends with a full stop

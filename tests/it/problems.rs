@@ -1,0 +1,66 @@
+//! docs/problems.md is that of the table of problems.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use lockwatch_judge::problems::{Memory, Of, Row, Severity, TABLE};
+
+use crate::exposition::check_golden;
+
+const HEAD: &str = "\
+# Problems
+
+Generated from the agent's own table; `BLESS=1 cargo test` rewrites it.
+
+A problem is a condition that deserves an alert. Each has its own clock and its own evidence, which
+the agent judges: thresholds, pauses, blindness, what users want, and history. It publishes
+
+- `lockwatch_task_problem_seconds`, `lockwatch_redis_problem_seconds`: above 0, the agent sees now \
+that it is so, and for how long. 0: it sees that it is not so. Absent: it cannot tell now, as while it \
+is blind, or new.
+- `lockwatch_task_clear`, `lockwatch_redis_clear`: 1 while there is fresh evidence against every \
+state that pages. Then no zeros are shown, so that a healthy task costs one series.
+- `lockwatch_task_event_age_seconds`, `lockwatch_redis_event_age_seconds`: what happened not long \
+ago. The age counts from the end of a pause, or of a time without scrapes, if that was later.
+
+While a pause lasts, a problem that pages is withheld unless it was shown before; what happened in
+the pause shows at its end. The label `severity` is that of the alert: a task's own label `severity`
+replaces that of its pages. A task's own labels stand on these series.
+
+The agent keeps nothing: what it knows was seen by this process. The alerting rules still read the
+older series of [Metrics](metrics.md); the names of their alerts are those of this table.
+
+";
+
+#[test]
+fn the_reference_is_that_of_the_table() {
+    let mut text = HEAD.to_owned();
+    for (of, title) in [(Of::Task, "Of a task"), (Of::Store, "Of a redis")] {
+        let head = "problem | severity | it is so while | evidence against it | the number | alert";
+        write!(text, "## {title}\n\n| {head} |\n|---|---|---|---|---|---|\n").unwrap();
+        for row in TABLE.iter().filter(|row| row.of == of) {
+            text += &line(row);
+        }
+        text += "\n";
+    }
+    check_golden(Path::new("docs/problems.md"), text.trim_end_matches('\n'));
+}
+
+fn line(row: &Row) -> String {
+    let severity = match row.severity {
+        Severity::Page => "page",
+        Severity::Warning => "warning",
+    };
+    let against = match (row.negative, row.memory) {
+        ("", Memory::Event(ms)) => format!("None: it is told for {} minutes.", ms / 60_000),
+        ("", _) => "None is needed.".to_owned(),
+        (negative, _) => negative.to_owned(),
+    };
+    format!(
+        "| `{}` | {severity} | {} | {against} | {} | {} |\n",
+        row.problem.name(),
+        row.positive,
+        row.number,
+        row.alert
+    )
+}
