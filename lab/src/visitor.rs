@@ -128,7 +128,7 @@ pub(crate) async fn connect(
     Ok(socket.connect(agent).await?)
 }
 
-/// Reads the next response, which must have a length; `None` if the server closed the connection
+/// Reads the next response, which must have a length or chunks; `None` if the server closed the connection
 /// before its first byte.
 async fn read_sized(stream: &mut TcpStream, asked: Instant) -> anyhow::Result<Option<Answer>> {
     let mut bytes = Vec::new();
@@ -154,6 +154,10 @@ async fn read_sized(stream: &mut TcpStream, asked: Instant) -> anyhow::Result<Op
     };
     let mut body = bytes.split_off(end);
     let head = String::from_utf8(bytes).context("a head that is not UTF-8")?;
+    if header(&head, "transfer-encoding") == Some("chunked") {
+        let body = read_chunks(stream, body).await?;
+        return Ok(Some(Answer { status: status(&head)?, body, took: asked.elapsed() }));
+    }
     let length = header(&head, "content-length")
         .and_then(|length| length.parse().ok())
         .context("no length")?;
@@ -166,6 +170,33 @@ async fn read_sized(stream: &mut TcpStream, asked: Instant) -> anyhow::Result<Op
             .context("the body does not end")?;
     }
     Ok(Some(Answer { status: status(&head)?, body, took: asked.elapsed() }))
+}
+
+/// Reads chunks until the last one; `bytes` have arrived already.
+async fn read_chunks(stream: &mut TcpStream, mut bytes: Vec<u8>) -> anyhow::Result<Vec<u8>> {
+    let (mut body, mut at) = (Vec::new(), 0);
+    loop {
+        let rest = bytes.get(at..).unwrap_or_default();
+        if let Some(end) = rest.windows(2).position(|two| two == b"\r\n") {
+            let size = std::str::from_utf8(rest.get(..end).unwrap_or_default())?;
+            let size = usize::from_str_radix(size, 16).context("no size of a chunk")?;
+            let start = end + 2;
+            if let Some(chunk) = rest.get(start..start + size + 2) {
+                body.extend_from_slice(chunk.get(..size).unwrap_or_default());
+                at += start + size + 2;
+                if size == 0 {
+                    return Ok(body);
+                }
+                continue;
+            }
+        }
+        let mut piece = vec![0; PIECE];
+        let count = stream.read(&mut piece).await.context("the body does not end")?;
+        if count == 0 {
+            bail!("the connection ended within the body");
+        }
+        bytes.extend_from_slice(piece.get(..count).unwrap_or_default());
+    }
 }
 
 fn head_end(bytes: &[u8]) -> Option<usize> {

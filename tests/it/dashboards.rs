@@ -22,9 +22,15 @@ use checks::{mistakes, of_each, of_link, of_queries, urls};
 
 /// Metrics that no dashboard shows: used by alerts, for diagnosing how one server is read, or of no
 /// use to people.
-const NOT_SHOWN: [&str; 6] = [
+const NOT_SHOWN: [&str; 12] = [
     "lockwatch_log_lines_lost_total",
     "lockwatch_redis_wake_up_reconnects_total",
+    "lockwatch_redis_clear",
+    "lockwatch_redis_problem_seconds",
+    "lockwatch_redis_event_age_seconds",
+    "lockwatch_task_clear",
+    "lockwatch_task_problem_seconds",
+    "lockwatch_task_event_age_seconds",
     "lockwatch_task_switch_key_seen",
     "lockwatch_lock_acquired_timestamp_seconds",
     "lockwatch_lock_persistent",
