@@ -26,7 +26,7 @@ use lockwatch_judge::snapshot::StoreView;
 use percent_encoding::percent_decode_str;
 use tokio::sync::oneshot;
 
-use super::parameters::is_well_escaped;
+use super::parameters::{is_well_escaped, parameters};
 use super::reply::{self, Reply, json_error, text, with_header};
 use super::site::Site;
 use crate::outputs::exposition::Variant;
@@ -114,7 +114,8 @@ impl Site {
             reload: *self.context.reload_status.borrow(),
             log_lines_lost: (self.context.log_lines_lost)(),
         };
-        let exposition = self.readers.read(&published, own, variant);
+        let exposition =
+            self.readers.read(&published, own, variant, named_metrics(request.uri().query()));
         let reply = reply::metrics(variant.format.content_type(), exposition);
         let reply = with_header(reply, header::VARY, "Accept, Accept-Encoding");
         match variant.coding {
@@ -184,6 +185,13 @@ impl Route {
             _ => "GET, HEAD",
         }
     }
+}
+
+/// The metrics that `name[]` names. Nothing in a query makes a scrape fail.
+fn named_metrics(query: Option<&str>) -> Vec<String> {
+    let parameters = parameters(query).unwrap_or_default();
+    let names = parameters.into_iter().filter(|(name, _)| name == "name[]");
+    names.map(|(_, value)| value).collect()
 }
 
 fn route(path: &str) -> Option<Route> {

@@ -69,8 +69,14 @@ impl Readers {
         Readers { kept: Arc::default(), kept_for, scrapes: Arc::default() }
     }
 
-    /// Begins an exposition of `published`.
-    pub fn read(&self, published: &Arc<Published>, own: Own, variant: Variant) -> Exposition {
+    /// Begins an exposition of `published`; `only` names the only metrics in it, unless it is empty.
+    pub fn read(
+        &self,
+        published: &Arc<Published>,
+        own: Own,
+        variant: Variant,
+        only: Vec<String>,
+    ) -> Exposition {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if !kept.iter().any(|other| Arc::ptr_eq(other, published)) {
             kept.truncate(KEPT - 1);
@@ -83,7 +89,11 @@ impl Readers {
         }
         let mut scrapes = self.scrapes.lock().unwrap_or_else(PoisonError::into_inner);
         let unscraped = scrapes.scraped(published.snapshot.at);
-        Exposition::new(Arc::downgrade(published), own, variant, unscraped)
+        Exposition::new(
+            Arc::downgrade(published),
+            variant,
+            Writer::new(own, variant.format, unscraped, only),
+        )
     }
 
     fn forget(&self, of: &Weak<Published>) {
@@ -94,7 +104,11 @@ impl Readers {
 
 /// The whole exposition of `published`.
 pub fn make(published: &Arc<Published>, own: Own, variant: Variant) -> Vec<u8> {
-    let pieces = Exposition::new(Arc::downgrade(published), own, variant, None);
+    let pieces = Exposition::new(
+        Arc::downgrade(published),
+        variant,
+        Writer::new(own, variant.format, None, Vec::new()),
+    );
     pieces.flatten().collect::<Vec<_>>().concat()
 }
 
@@ -114,18 +128,12 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    fn new(
-        of: Weak<Published>,
-        own: Own,
-        variant: Variant,
-        unscraped: Option<Unscraped>,
-    ) -> Exposition {
+    fn new(of: Weak<Published>, variant: Variant, writer: Writer) -> Exposition {
         let packer = match variant.coding {
             Coding::Identity => None,
             Coding::Gzip => Some(GzEncoder::new(Vec::new(), Compression::fast())),
         };
-        let writer = Some(Writer::new(own, variant.format, unscraped));
-        Exposition { of, writer, text: String::new(), packer }
+        Exposition { of, writer: Some(writer), text: String::new(), packer }
     }
 
     /// The next piece; `None` after the last.

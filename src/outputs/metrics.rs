@@ -59,20 +59,38 @@ pub struct Writer {
     agent: Arc<Agent>,
     format: Format,
     unscraped: Option<Unscraped>,
+    /// The names of the only metrics to write; empty: all.
+    only: Vec<String>,
     /// The metric and the task that come next.
     next: (usize, usize),
 }
 
 impl Writer {
-    /// Nothing was written yet. `unscraped` is the newest time without scrapes.
-    pub fn new(own: Own, format: Format, unscraped: Option<Unscraped>) -> Writer {
-        Writer { agent: Arc::new(Agent::now(own)), format, unscraped, next: (0, 0) }
+    /// Nothing was written yet. `unscraped` is the newest time without scrapes; `only` names the
+    /// only metrics to write, unless it is empty.
+    pub fn new(
+        own: Own,
+        format: Format,
+        unscraped: Option<Unscraped>,
+        only: Vec<String>,
+    ) -> Writer {
+        Writer { agent: Arc::new(Agent::now(own)), format, unscraped, only, next: (0, 0) }
     }
 
     /// Appends the next piece of `published`, always the same one; returns whether there are more.
     pub fn write(&mut self, published: &Published, out: &mut String) -> bool {
+        let is_named = |metric: &Metric| self.only.iter().any(|name| name == metric.name);
+        while let (number, 0) = self.next
+            && !self.only.is_empty()
+            && TABLE.get(number).is_some_and(|metric| !is_named(metric))
+        {
+            self.next.0 += 1;
+        }
         let (number, first) = self.next;
-        let Some(metric) = TABLE.get(number) else { return false };
+        let Some(metric) = TABLE.get(number) else {
+            self.end(out);
+            return false;
+        };
         let of_tasks = match &metric.source {
             Source::Task(reading) => Some(reading),
             Source::Agent(_) | Source::Redis(_) => None,
@@ -109,10 +127,16 @@ impl Writer {
         let is_over = of_tasks.is_none() || first + TASKS_AT_ONCE >= all.len();
         self.next = if is_over { (number + 1, 0) } else { (number, first + TASKS_AT_ONCE) };
         let more = self.next.0 < TABLE.len();
-        if !more && self.format == Format::OpenMetrics {
-            out.push_str("# EOF\n");
+        if !more {
+            self.end(out);
         }
         more
+    }
+
+    fn end(&self, out: &mut String) {
+        if self.format == Format::OpenMetrics {
+            out.push_str("# EOF\n");
+        }
     }
 }
 

@@ -585,7 +585,7 @@ async fn a_long_exposition_is_made_while_it_is_read_and_is_the_same() {
     for format in [Format::Classic, Format::OpenMetrics] {
         for coding in [Coding::Identity, Coding::Gzip] {
             let variant = Variant { format, coding };
-            let pieces = Readers::new(KEPT_FOR).read(&published, OWN, variant);
+            let pieces = Readers::new(KEPT_FOR).read(&published, OWN, variant, vec![]);
             let pieces: Vec<_> = pieces.map(|piece| piece.unwrap()).collect();
             assert!(pieces.len() > 20 && pieces.iter().all(|piece| piece.len() < 256 << 10));
             let read = unpacked(&pieces.concat(), coding);
@@ -614,14 +614,14 @@ async fn who_falls_behind_by_many_snapshots_gets_no_more() {
     let readers = Readers::new(KEPT_FOR);
     let first = published(tasks(), vec![]);
     let (kept, mut slow) =
-        (Arc::downgrade(&first), readers.read(&first, OWN, plain(Format::Classic)));
+        (Arc::downgrade(&first), readers.read(&first, OWN, plain(Format::Classic), vec![]));
     drop(first);
     assert!(slow.next().is_some_and(|piece| piece.is_ok()));
     let others: Vec<_> = (0..7)
-        .map(|_| readers.read(&published(tasks(), vec![]), OWN, plain(Format::Classic)))
+        .map(|_| readers.read(&published(tasks(), vec![]), OWN, plain(Format::Classic), vec![]))
         .collect();
     assert!(slow.next().is_some_and(|piece| piece.is_ok()), "seven snapshots later");
-    let _one_more = readers.read(&published(vec![], vec![]), OWN, plain(Format::Classic));
+    let _one_more = readers.read(&published(vec![], vec![]), OWN, plain(Format::Classic), vec![]);
     assert!(kept.upgrade().is_none());
     assert_eq!((slow.next(), slow.next()), (Some(Err(TooSlow)), None));
     let ended = others.into_iter().map(|reader| reader.filter(Result::is_err).count());
@@ -634,11 +634,30 @@ async fn a_snapshot_is_kept_for_a_while() {
     let readers = Readers::new(Duration::from_millis(200));
     let snapshot = published(vec![], vec![]);
     let kept = Arc::downgrade(&snapshot);
-    drop(readers.read(&snapshot, OWN, plain(Format::Classic)));
+    drop(readers.read(&snapshot, OWN, plain(Format::Classic), vec![]));
     drop(snapshot);
     tokio::task::yield_now().await;
     assert!(kept.upgrade().is_some());
     while kept.upgrade().is_some() {
         tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Whoever wants a few metrics of thousands of tasks need not have the others made.
+#[tokio::test]
+async fn a_scraper_may_ask_for_some_metrics() {
+    for format in [Format::Classic, Format::OpenMetrics] {
+        let only = ["lockwatch_lock_held", "lockwatch_redis_errors_total", "no_such"];
+        let only: Vec<String> = only.map(str::to_owned).to_vec();
+        let pieces = Readers::new(KEPT_FOR).read(&fixed(), OWN, plain(format), only);
+        let read: Vec<_> = pieces.map(|piece| piece.unwrap()).collect();
+        let is_of = |line: &&str| {
+            ["lockwatch_lock_held", "lockwatch_redis_errors", "# EOF"].iter().any(|name| {
+                line.trim_start_matches("# HELP ").trim_start_matches("# TYPE ").starts_with(name)
+            })
+        };
+        let all = text(fixed(), format);
+        let expected: String = all.split_inclusive('\n').filter(is_of).collect();
+        assert_eq!(unpacked(&read.concat(), Coding::Identity), expected);
     }
 }
