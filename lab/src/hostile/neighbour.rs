@@ -155,6 +155,8 @@ fn labels(page: &str) -> u64 {
         .lines()
         .filter(|line| !line.starts_with('#'))
         .filter_map(|line| line.split_once('{')?.1.rsplit_once('}'));
+    // Problems come and go.
+    let all = all.filter(|(labels, _)| !labels.contains("problem=\""));
     let labels: BTreeSet<&str> = all.flat_map(|(labels, _)| labels.split(',')).collect();
     labels.into_iter().map(hash).fold(0, u64::wrapping_add)
 }
