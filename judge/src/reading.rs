@@ -42,7 +42,8 @@ named! {
         NoMaster = "no_master",
         /// Two servers report that they are master, and contradict each other about this lock.
         TwoMasters = "two_masters",
-        /// The configured servers never replicated from each other: they are no master and replicas.
+        /// The configured servers never replicated from each other, so they are no master and
+        /// replicas.
         Unrelated = "unrelated",
         /// The key's slot has moved, or is moving, to another server of the cluster.
         Moved = "moved",

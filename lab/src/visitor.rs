@@ -128,8 +128,8 @@ pub(crate) async fn connect(
     Ok(socket.connect(agent).await?)
 }
 
-/// Reads the next response, which must have a length or chunks; `None` if the server closed the connection
-/// before its first byte.
+/// Reads the next response, which must have a length or chunks; `None` if the server closed the
+/// connection before its first byte.
 async fn read_sized(stream: &mut TcpStream, asked: Instant) -> anyhow::Result<Option<Answer>> {
     let mut bytes = Vec::new();
     let end = loop {

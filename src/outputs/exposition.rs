@@ -69,7 +69,7 @@ impl Readers {
         Readers { kept: Arc::default(), kept_for, scrapes: Arc::default() }
     }
 
-    /// Begins an exposition of `published`; `only` names the only metrics in it, unless it is empty.
+    /// Begins an exposition of `published`. `only` names the metrics in it; empty: all of them.
     pub fn read(
         &self,
         published: &Arc<Published>,

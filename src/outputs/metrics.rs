@@ -23,7 +23,8 @@ pub use table::TABLE;
 use text::Label;
 
 /// Most series of `lockwatch_lock_holder` for one task, so that a task has at most 96 series, and a
-/// few more in trouble. A read lock may have more holders; `lockwatch_lock_holders` counts them all.
+/// few more in trouble. A read lock may have more holders; `lockwatch_lock_holders` counts them
+/// all.
 pub const HOLDER_SERIES_MAX: usize = 5;
 /// Labels that a task's own labels must not hide.
 const RESERVED_LABELS: [&str; 4] = ["task", "redis", "key", "scheme"];
@@ -91,14 +92,12 @@ impl Writer {
             self.end(out);
             return false;
         };
-        let of_tasks = match &metric.source {
-            Source::Task(reading) => Some(reading),
-            Source::Agent(_) | Source::Redis(_) => None,
-        };
         let when = When { at: published.snapshot.at, unscraped: self.unscraped };
         if first == 0 && !matches!(metric.source, Source::Agent(_)) {
             text::describe(metric, self.format, out);
         }
+        let tasks = &published.snapshot.tasks;
+        self.next = (number + 1, 0);
         match &metric.source {
             Source::Agent(reading) => own::write(metric, reading, &self.agent, self.format, out),
             Source::Redis(reading) => {
@@ -110,22 +109,21 @@ impl Writer {
                     }
                 }
             }
-            Source::Task(_) => {}
-        }
-        let all = &published.snapshot.tasks;
-        if let Some(reading) = of_tasks {
-            let mut before = first.checked_sub(1).and_then(|before| all.get(before));
-            for at in first..all.len().min(first + TASKS_AT_ONCE) {
-                let Some(task) = all.get(at) else { continue };
-                // Two that are alike would make the whole exposition invalid.
-                if !before.is_some_and(|before| is_alike(before, task)) {
-                    text::write(metric.name, reading, &own_labels(task), (task, when), out);
+            Source::Task(reading) => {
+                let end = tasks.len().min(first + TASKS_AT_ONCE);
+                let mut before = first.checked_sub(1).and_then(|before| tasks.get(before));
+                for task in (first..end).filter_map(|at| tasks.get(at)) {
+                    // Two that are alike would make the whole exposition invalid.
+                    if !before.is_some_and(|before| is_alike(before, task)) {
+                        text::write(metric.name, reading, &own_labels(task), (task, when), out);
+                    }
+                    before = Some(task);
                 }
-                before = Some(task);
+                if end < tasks.len() {
+                    self.next = (number, end);
+                }
             }
         }
-        let is_over = of_tasks.is_none() || first + TASKS_AT_ONCE >= all.len();
-        self.next = if is_over { (number + 1, 0) } else { (number, first + TASKS_AT_ONCE) };
         let more = self.next.0 < TABLE.len();
         if !more {
             self.end(out);

@@ -638,12 +638,15 @@ async fn a_snapshot_is_kept_for_a_while() {
     drop(snapshot);
     tokio::task::yield_now().await;
     assert!(kept.upgrade().is_some());
-    while kept.upgrade().is_some() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let gone = async {
+        while kept.upgrade().is_some() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), gone).await.expect("it is not kept for ever");
 }
 
-/// Whoever wants a few metrics of thousands of tasks need not have the others made.
+/// A scraper that needs a few metrics of thousands of tasks does not pay for the others.
 #[tokio::test]
 async fn a_scraper_may_ask_for_some_metrics() {
     for format in [Format::Classic, Format::OpenMetrics] {

@@ -27,7 +27,7 @@ impl Task {
         } else if self.switches.why_unknown().is_none() {
             since.switches_unseen.get_or_insert(at);
         }
-        // While the lock cannot be read, the stopwatches run on, and nothing is told of them.
+        // While the lock cannot be read, the stopwatches go on, and their problems are not shown.
         if held.is_some() {
             follow(&mut since.no_candidate, nobody_waits, at);
             follow(&mut since.progress_missing, progress_missing, at);

@@ -1,4 +1,4 @@
-//! What the agent tells of itself, written by prometheus-client.
+//! The agent's own metrics, written by prometheus-client.
 
 use std::fmt;
 use std::sync::Arc;

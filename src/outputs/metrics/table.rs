@@ -1,10 +1,8 @@
 //! The one table of all metrics: name, help, labels, and where each value comes from.
 
-use std::sync::Arc;
-
 use lockwatch_judge::event::{End, Fate, SplitKind};
 use lockwatch_judge::histogram::Histogram;
-use lockwatch_judge::input::{Role, WakeUpState};
+use lockwatch_judge::input::{self, Role, WakeUpState};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::{HoldView, NodeView, StoreView, TaskView};
 use lockwatch_judge::time::ServerTime;
@@ -130,9 +128,7 @@ fn is(redis: &StoreView, kind: RedisKind) -> bool {
 
 /// Sentinels that name the master that most of them name.
 fn agreeing(redis: &StoreView) -> Option<Number> {
-    let words = || redis.announcers.iter().filter_map(|word| word.master.as_ref()?.as_ref().ok());
-    let votes = |master: &Arc<str>| words().filter(|other| *other == master).count();
-    is(redis, RedisKind::Sentinel).then(|| Count(words().map(votes).max().unwrap_or(0) as u64))
+    is(redis, RedisKind::Sentinel).then(|| Count(input::agreeing(&redis.announcers) as u64))
 }
 
 /// Every metric, in the order of the page.

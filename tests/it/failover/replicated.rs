@@ -243,7 +243,7 @@ fn servers_that_never_replicated_are_refused() {
     assert_eq!(told(&agent, "rival_master", &[]).len(), 0, "{}", agent.log());
     assert!(!agent.log().contains("REPLICAOF"), "that would delete what the others hold");
 
-    // Whoever makes them a master and replicas is read from then on.
+    // Once they are a master and its replicas, they are read.
     for replica in &servers[1..] {
         replica.cli(&["replicaof", "127.0.0.1", &servers[0].port.to_string()]);
     }
