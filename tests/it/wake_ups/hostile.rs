@@ -5,10 +5,9 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::*;
+use crate::support::exposition::Labels;
 use crate::support::impostor::{Client, Gone, Impostor};
 
-/// For so long every single reading of each must be good.
-const POLLED: Duration = Duration::from_secs(4);
 /// Observation time after each server has been given up once. The next attempts follow quickly, at
 /// ever longer pauses, so that only a longer time shows what they cost.
 const WHILE: Duration = Duration::from_secs(15);
@@ -108,21 +107,24 @@ fn whoever_tells_without_end_is_not_listened_to() {
     let gave_up = |page: &Exposition, name: &str| {
         page.get("lockwatch_redis_wake_ups", &[("redis", name)]) == Some(0.0)
     };
-    agent.until(LONG, "each is given up, and polled", |page| {
+    let first = agent.until(LONG, "each is given up, and polled", |page| {
         PLOTS.iter().all(|(name, _)| gave_up(page, name) && page.of(name, "lock_held") == Some(1.0))
             && page.of("fine", "lock_held") == Some(0.0)
     });
-    agent.throughout(POLLED, "all are polled", |view| {
-        PLOTS.iter().all(|(name, _)| view.held(name) == Some(1.0))
-    });
-    let first = agent.page();
     // What the agent costs is measured while nobody reads from it.
     std::thread::sleep(WHILE);
     good.cli(&["set", "lock:one", "token", "px", "600000"]);
     let last = until_held(&agent, "fine", true);
     let seconds = WHILE.as_secs_f64();
-    // A sweep may be late on a busy machine.
     for (name, _) in PLOTS {
+        // A sweep may be late on a busy machine, and fail for nothing else.
+        let errors = |page: &Exposition| -> f64 {
+            let all = page.series("lockwatch_redis_errors_total", &[("redis", name)]);
+            let harmless = ["late", "clock_step"];
+            let fails = |labels: &Labels| !harmless.contains(&labels["reason"].as_str());
+            all.iter().filter(|(labels, _)| fails(labels)).map(|(_, count)| count).sum()
+        };
+        assert_eq!(errors(&last), errors(&first), "{name} was not polled");
         let blind =
             |page: &Exposition| page.of(name, "task_blind_time_seconds_total").unwrap_or_default();
         let unread = blind(&last) - blind(&first);
