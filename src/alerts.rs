@@ -130,7 +130,7 @@ pub fn of_redis(view: &StoreView, blind_after_ms: u64) -> Condition {
     // whatever its other servers report.
     let value_ms = if view.readable == Some(true) { 0 } else { view.blind_ms };
     Condition {
-        alert: "LockwatchRedisUnreachable",
+        alert: "LockwatchStoreUnreachable",
         measure: "blind_seconds",
         value_ms,
         threshold_ms: blind_after_ms,

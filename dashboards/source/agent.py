@@ -7,18 +7,18 @@ from house import Column, graph, grid, heat, now, query, rows, stat_panel, timel
 from queries import increase, rate, series, worst, worst_increase
 
 AGENT = 'job=~"$job", instance=~"$instance"'
-REDIS = f'{AGENT}, redis=~"$redis"'
-# Alerts about an agent name no redis.
-ALERTS = 'redis=~"$redis|", task=""'
-OF_REDIS = "{{redis}} by {{instance}}"
-OF_SERVER = "{{redis}} at {{address}} by {{instance}}"
+REDIS = f'{AGENT}, store=~"$store"'
+# Alerts about an agent name no store.
+ALERTS = 'store=~"$store|", task=""'
+OF_REDIS = "{{store}} by {{instance}}"
+OF_SERVER = "{{store}} at {{server}} by {{instance}}"
 
 
 def build(uid: str) -> str:
     variables = [
         house.JOB_VARIABLE,
         house.any_of("instance", "Agent", 'lockwatch_build_info{job=~"$job"}'),
-        house.any_of("redis", "Redis", 'lockwatch_redis_readable{job=~"$job", instance=~"$instance"}'),
+        house.any_of("store", "Store", 'lockwatch_store_readable{job=~"$job", instance=~"$instance"}'),
     ]
     annotations = [
         house.alert_marks(ALERTS),
@@ -27,7 +27,7 @@ def build(uid: str) -> str:
     ]
     sections = [
         ("Agents", agents()),
-        ("Redis", redis()),
+        ("Redis", stores()),
         ("Failover", failover()),
         ("Sampling", sampling()),
         ("What the agent costs", cost()),
@@ -67,7 +67,7 @@ def agents():
         house.alerts_table(
             "Alerts about agents and Redis servers that fire now. A click on an alert opens its runbook.",
             ALERTS,
-            ["redis", "job", "instance"],
+            ["store", "job", "instance"],
         ),
         timeline(
             "Reload of the configuration",
@@ -88,9 +88,9 @@ def agents():
     ]
 
 
-def redis():
+def stores():
     redises = [
-        Column("redis", "Redis"),
+        Column("store", "Store"),
         Column("instance", "Agent"),
         Column("Value #A", "State", mappings=house.READABLE, width=100),
         Column("Value #B", "Blind for", unit=units.Seconds, width=110),
@@ -100,8 +100,8 @@ def redis():
         Column("Value #F", "Slots without master", unit=units.Short, decimals=0, width=160),
     ]
     servers = [
-        Column("redis", "Redis"),
-        Column("address", "Address"),
+        Column("store", "Store"),
+        Column("server", "Server"),
         Column("instance", "Agent"),
         Column("role", "Role", width=100),
         Column("Value #A", "State", mappings=house.UP_DOWN, width=90),
@@ -113,11 +113,11 @@ def redis():
         Column("Value #G", "Lag", unit=units.Seconds, decimals=1, width=90),
     ]
 
-    def value(metric, by="redis, instance"):
+    def value(metric, by="store, instance"):
         return worst(metric, REDIS, by)
 
     def of_server(metric):
-        return value(metric, "redis, instance, address")
+        return value(metric, "store, instance, server")
 
     return [
         grid(
@@ -125,12 +125,12 @@ def redis():
             "Blind as soon as one server that decides cannot be read, or nobody knows which one decides. Sentinels and how many"
             " of them name the same master, where there are any; slots that no master of a cluster serves.",
             redises,
-            rows(value("lockwatch_redis_readable")),
-            rows(value("lockwatch_redis_blind_seconds")),
-            rows(value("lockwatch_redis_masters")),
-            rows(value("lockwatch_redis_sentinels")),
-            rows(value("lockwatch_redis_sentinels_agreeing")),
-            rows(value("lockwatch_redis_uncovered_slots")),
+            rows(value("lockwatch_store_readable")),
+            rows(value("lockwatch_store_blind_seconds")),
+            rows(value("lockwatch_store_masters")),
+            rows(value("lockwatch_store_sentinels")),
+            rows(value("lockwatch_store_sentinels_agreeing")),
+            rows(value("lockwatch_store_uncovered_slots")),
             height=6,
         ),
         grid(
@@ -139,19 +139,19 @@ def redis():
             " holders. Role verified: no means that the configuration attests the role. Last success is the server's clock."
             " Locks behind: holds whose newest deadline a replica does not have, and by how much.",
             servers,
-            rows(value("lockwatch_redis_up", "redis, instance, address, role")),
-            rows(of_server("lockwatch_redis_decides")),
-            rows(of_server("lockwatch_redis_role_verified")),
-            rows(f"1000 * {of_server('lockwatch_redis_last_success_timestamp_seconds')}"),
-            rows(of_server("lockwatch_redis_clock_offset_seconds")),
-            rows(of_server("lockwatch_redis_locks_behind")),
-            rows(of_server("lockwatch_redis_deadline_lag_seconds")),
+            rows(value("lockwatch_store_up", "store, instance, server, role")),
+            rows(of_server("lockwatch_store_decides")),
+            rows(of_server("lockwatch_store_role_verified")),
+            rows(f"1000 * {of_server('lockwatch_store_last_success_timestamp_seconds')}"),
+            rows(of_server("lockwatch_store_clock_offset_seconds")),
+            rows(of_server("lockwatch_store_locks_behind")),
+            rows(of_server("lockwatch_store_deadline_lag_seconds")),
             height=8,
         ),
         timeline(
             "Redis readable",
             "Whether all servers that decide were read trustworthily in the newest sweep.",
-            query(value("lockwatch_redis_readable"), OF_REDIS),
+            query(value("lockwatch_store_readable"), OF_REDIS),
             mappings=house.READABLE,
             height=6,
             width=12,
@@ -159,7 +159,7 @@ def redis():
         timeline(
             "Servers reachable",
             "Whether the newest batch of questions to each server was answered trustworthily.",
-            query(of_server("lockwatch_redis_up"), OF_SERVER),
+            query(of_server("lockwatch_store_up"), OF_SERVER),
             mappings=house.UP_DOWN,
             height=6,
             width=12,
@@ -168,14 +168,14 @@ def redis():
             "Age of the newest trustworthy answer",
             "Time since the newest trustworthy batch, by the server's clock as Prometheus' clock sees it. It grows while the server"
             " cannot be read.",
-            query(f"time() - {of_server('lockwatch_redis_last_success_timestamp_seconds')}", OF_SERVER),
+            query(f"time() - {of_server('lockwatch_store_last_success_timestamp_seconds')}", OF_SERVER),
             unit=units.Seconds,
             low=None,
         ),
         graph(
             "Clock offset",
             "The server's clock minus the agent's. No rule compares the two; a step is worth knowing.",
-            query(series("lockwatch_redis_clock_offset_seconds", REDIS), OF_SERVER),
+            query(series("lockwatch_store_clock_offset_seconds", REDIS), OF_SERVER),
             unit=units.Seconds,
             low=None,
         ),
@@ -187,41 +187,41 @@ def failover():
         timeline(
             "Who decides",
             "Which servers decide whether locks are held, as each agent knows it.",
-            query(worst("lockwatch_redis_decides", REDIS, "redis, instance, address"), OF_SERVER),
+            query(worst("lockwatch_store_decides", REDIS, "store, instance, server"), OF_SERVER),
             mappings=house.DECIDES,
             height=6,
         ),
         graph(
             "Masters",
             "Servers that said they are master. More than one is a split at its root, except in a cluster.",
-            query(series("lockwatch_redis_masters", REDIS), OF_REDIS),
+            query(series("lockwatch_store_masters", REDIS), OF_REDIS),
             unit=units.Short,
         ),
         graph(
             "Sentinels that agree",
             "Configured Sentinels that name the same master, and how many there are. Without a majority nobody decides.",
-            query(series("lockwatch_redis_sentinels_agreeing", REDIS), OF_REDIS),
-            query(f"max by (redis) ({series('lockwatch_redis_sentinels', REDIS)})", "configured: {{redis}}"),
+            query(series("lockwatch_store_sentinels_agreeing", REDIS), OF_REDIS),
+            query(f"max by (store) ({series('lockwatch_store_sentinels', REDIS)})", "configured: {{store}}"),
             unit=units.Short,
         ),
         graph(
             "Replicas behind",
             "How far the deadline of the lock that is farthest behind is behind on each replica. What is missing there is lost if it"
             " is promoted.",
-            query(series("lockwatch_redis_deadline_lag_seconds", REDIS), OF_SERVER),
+            query(series("lockwatch_store_deadline_lag_seconds", REDIS), OF_SERVER),
             unit=units.Seconds,
         ),
         graph(
             "Locks behind",
             "Held locks whose newest deadline a replica does not have. Of many locks some are always being renewed.",
-            query(series("lockwatch_redis_locks_behind", REDIS), OF_SERVER),
+            query(series("lockwatch_store_locks_behind", REDIS), OF_SERVER),
             unit=units.Short,
         ),
         graph(
             "What became of the locks",
             "Locks that were held when Redis may have lost data: kept by their holder, lost before their deadline, taken by another"
             " one (overlapped: while the old holder believes in it), or over as they would have been anyway.",
-            query(worst_increase("lockwatch_redis_locks_after_change_total", REDIS, by="redis, fate"), "{{redis}}: {{fate}}"),
+            query(worst_increase("lockwatch_store_locks_after_change_total", REDIS, by="store, fate"), "{{store}}: {{fate}}"),
             unit=units.Short,
             bars=True,
         ),
@@ -229,8 +229,8 @@ def failover():
             "Generation changes",
             "Times the server may have lost data: a restart, a new replication history, a flush. Those of the fingerprint are"
             " also seen when the agent was restarted in between.",
-            query(increase("lockwatch_redis_generation_changes_total", REDIS), OF_REDIS),
-            query(f"changes({series('lockwatch_redis_generation', REDIS)}[$__rate_interval])", f"fingerprint of {OF_REDIS}"),
+            query(increase("lockwatch_store_generation_changes_total", REDIS), OF_REDIS),
+            query(f"changes({series('lockwatch_store_generation', REDIS)}[$__rate_interval])", f"fingerprint of {OF_REDIS}"),
             unit=units.Short,
             bars=True,
         ),
@@ -238,7 +238,7 @@ def failover():
 
 
 def sampling():
-    bucket = rate("lockwatch_redis_sample_duration_seconds_bucket", REDIS)
+    bucket = rate("lockwatch_store_sample_duration_seconds_bucket", REDIS)
     return [
         graph(
             "Duration of a batch",
@@ -255,32 +255,32 @@ def sampling():
         graph(
             "Batches",
             "Batches of questions per second.",
-            query(rate("lockwatch_redis_sample_duration_seconds_count", REDIS), OF_REDIS),
+            query(rate("lockwatch_store_sample_duration_seconds_count", REDIS), OF_REDIS),
             unit=units.OpsPerSecond,
         ),
         graph(
             "Errors",
             "Failed batches and refused tasks per second, by reason. Reasons that did not occur are left out.",
-            query(f"{rate('lockwatch_redis_errors_total', REDIS)} > 0", f"{{{{reason}}}}: {OF_REDIS}"),
+            query(f"{rate('lockwatch_store_errors_total', REDIS)} > 0", f"{{{{reason}}}}: {OF_REDIS}"),
             unit=units.CountsPerSecond,
         ),
         graph(
             "Reconnects",
             "Connections made after the first. After any timeout the connection is closed and dialled anew.",
-            query(increase("lockwatch_redis_reconnects_total", REDIS), OF_REDIS),
+            query(increase("lockwatch_store_reconnects_total", REDIS), OF_REDIS),
             unit=units.Short,
             bars=True,
         ),
         graph(
             "Skipped ticks",
             "Ticks that found the sweep before still under way: Redis is slow, or there are too many tasks for the interval.",
-            query(rate("lockwatch_redis_skipped_ticks_total", REDIS), OF_REDIS),
+            query(rate("lockwatch_store_skipped_ticks_total", REDIS), OF_REDIS),
             unit=units.CountsPerSecond,
         ),
         timeline(
             "Wake-ups",
             "Whether each server tells of changed keys. Where it does not, changes are seen at the pace of the interval.",
-            query(series("lockwatch_redis_wake_ups", REDIS), OF_SERVER),
+            query(series("lockwatch_store_wake_ups", REDIS), OF_SERVER),
             mappings=house.WAKES,
             height=8,
             width=12,
@@ -288,7 +288,7 @@ def sampling():
         graph(
             "Hints",
             "Changed keys that the servers told of, per second, by what came of it.",
-            query(rate("lockwatch_redis_hints_total", REDIS), f"{{{{outcome}}}}: {OF_SERVER}"),
+            query(rate("lockwatch_store_hints_total", REDIS), f"{{{{outcome}}}}: {OF_SERVER}"),
             unit=units.CountsPerSecond,
         ),
     ]

@@ -18,11 +18,11 @@ KEPT = "${datasource:queryparam}&${job:queryparam}&${__url_time_range}"
 KEPT_BY = {
     "lockwatch-overview": ["${datasource:queryparam}", "${job:queryparam}"],
     "lockwatch-task": ["${datasource:queryparam}", "${job:queryparam}"],
-    "lockwatch-agent": ["${datasource:queryparam}", "${job:queryparam}", "${redis:queryparam}"],
+    "lockwatch-agent": ["${datasource:queryparam}", "${job:queryparam}", "${store:queryparam}"],
 }
 GRID_WIDTH = 24
 # The legend of a task.
-OF_TASK = "{{task}} ({{redis}})"
+OF_TASK = "{{task}} ({{store}})"
 
 # Thresholds: colours from the value on at which each begins.
 Steps = list[tuple[float | None, str]]
@@ -246,12 +246,12 @@ class Column:
 
 def alerts_table(description, select, about, *, height=5):
     """The alerts that fire, with their runbooks; `about` are the labels that tell what an alert is about."""
-    by = "alertname, severity, task, redis, job, instance"
+    by = "alertname, severity, task, store, job, instance"
     fires = f"max by ({by}) ({firing(select)})"
     since = f"1000 * {worst('ALERTS_FOR_STATE', f'{OUR_ALERTS}, {select}', by)} and {fires}"
     columns_about = {
         "task": Column("task", "Task", link=TO_ROWS_TASK),
-        "redis": Column("redis", "Redis", width=160),
+        "store": Column("store", "Store", width=160),
         "job": Column("job", "Job", width=160),
         "instance": Column("instance", "Agent", width=200),
     }
@@ -304,16 +304,16 @@ class DataLink(Builder[dict[str, object]]):
         return self._link
 
 
-def to_task(task: str, redis: str) -> DataLink:
-    return DataLink("Open the task", f"/d/lockwatch-task?var-task={task}&var-redis={redis}&{KEPT}")
+def to_task(task: str, store: str) -> DataLink:
+    return DataLink("Open the task", f"/d/lockwatch-task?var-task={task}&var-store={store}&{KEPT}")
 
 
 def to_agent(select: str) -> DataLink:
-    return DataLink("Open agent and redis", f"/d/lockwatch-agent?{select}&{KEPT}")
+    return DataLink("Open agent and store", f"/d/lockwatch-agent?{select}&{KEPT}")
 
 
-TO_ROWS_TASK = to_task("${__data.fields.task:percentencode}", "${__data.fields.redis:percentencode}")
-TO_SERIES_TASK = to_task("${__field.labels.task:percentencode}", "${__field.labels.redis:percentencode}")
+TO_ROWS_TASK = to_task("${__data.fields.task:percentencode}", "${__data.fields.store:percentencode}")
+TO_SERIES_TASK = to_task("${__field.labels.task:percentencode}", "${__field.labels.store:percentencode}")
 TO_RUNBOOK = DataLink("Open the runbook", f"{RUNBOOKS}/${{__data.fields.alertname}}.md", new_tab=True)
 
 
@@ -371,7 +371,7 @@ def mark(name: str, color: str, expr: str, title: str, text: str = "", tags: str
 
 def alert_marks(*selects: str) -> dashboard.AnnotationQuery:
     fires = " or ".join(firing(select) for select in selects)
-    return mark("Alerts", "red", fires, "{{alertname}}", tags="severity,task,redis")
+    return mark("Alerts", "red", fires, "{{alertname}}", tags="severity,task,store")
 
 
 def restart_marks(select: str) -> dashboard.AnnotationQuery:
@@ -380,8 +380,8 @@ def restart_marks(select: str) -> dashboard.AnnotationQuery:
 
 
 def generation_marks(select: str) -> dashboard.AnnotationQuery:
-    expr = f"{worst_increase('lockwatch_redis_generation_changes_total', select, by='redis')} > 0"
-    return mark("Generation changes", "purple", expr, "Redis may have lost data", "{{redis}}")
+    expr = f"{worst_increase('lockwatch_store_generation_changes_total', select, by='store')} > 0"
+    return mark("Generation changes", "purple", expr, "Redis may have lost data", "{{store}}")
 
 
 # --- dashboards

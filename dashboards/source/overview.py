@@ -16,16 +16,16 @@ from queries import (
 )
 
 AGENT = 'job=~"$job"'
-REDIS = 'job=~"$job", redis=~"$redis"'
-# Alerts about a redis or an agent carry no task, those about an agent no redis either.
-ALERTS = 'redis=~"$redis|", task=~"$task|"'
+REDIS = 'job=~"$job", store=~"$store"'
+# Alerts about a store or an agent carry no task, those about an agent no store either.
+ALERTS = 'store=~"$store|", task=~"$task|"'
 
 
 def build(uid: str) -> str:
     variables = [
         house.JOB_VARIABLE,
-        house.any_of("redis", "Redis", 'lockwatch_redis_readable{job=~"$job"}'),
-        house.any_of("task", "Task", 'lockwatch_task_info{job=~"$job", redis=~"$redis"}'),
+        house.any_of("store", "Store", 'lockwatch_store_readable{job=~"$job"}'),
+        house.any_of("task", "Task", 'lockwatch_task_info{job=~"$job", store=~"$store"}'),
     ]
     annotations = [
         house.alert_marks(ALERTS),
@@ -51,7 +51,7 @@ def wrong_now():
         stat_panel(
             "Blind",
             "Tasks of which no agent has had a trustworthy reading for too long. What is not known is not fine.",
-            now(f"sum(min by (task, redis) ({series('lockwatch_task_state', MANY_TASKS, state='unknown')}))"),
+            now(f"sum(min by (task, store) ({series('lockwatch_task_state', MANY_TASKS, state='unknown')}))"),
             steps=[(None, "green"), (1, "purple")],
         ),
         stat_panel(
@@ -70,11 +70,11 @@ def wrong_now():
         stat_panel(
             "Redis",
             "Whether any agent gets trustworthy answers from all servers of each Redis that decide. Replicas do not count.",
-            now(worst("lockwatch_redis_readable", REDIS, by="redis"), "{{redis}}"),
+            now(worst("lockwatch_store_readable", REDIS, by="store"), "{{store}}"),
             steps=house.GOOD_FROM_1,
             mappings=house.READABLE,
             width=8,
-            link=house.to_agent("var-redis=${__field.labels.redis:percentencode}"),
+            link=house.to_agent("var-store=${__field.labels.store:percentencode}"),
         ),
         stat_panel(
             "Agents",
@@ -97,7 +97,7 @@ def tasks_stat(title, state, description, color):
     return stat_panel(
         title,
         description,
-        now(f"sum(max by (task, redis) ({series('lockwatch_task_state', MANY_TASKS, state=state)}))"),
+        now(f"sum(max by (task, store) ({series('lockwatch_task_state', MANY_TASKS, state=state)}))"),
         steps=[(None, "green"), (1, color)],
     )
 
@@ -107,18 +107,18 @@ def tasks_table():
     columns = [
         Column("Value #A", "Verdict", mappings=house.VERDICT, width=100),
         Column("task", "Task", link=house.TO_ROWS_TASK),
-        Column("redis", "Redis", link=house.to_agent("var-redis=${__data.fields.redis:percentencode}")),
+        Column("store", "Store", link=house.to_agent("var-store=${__data.fields.store:percentencode}")),
         Column("Value #B", "Wanted", mappings=house.YES_NO, width=80),
         Column("Value #C", "Held for", unit=units.Seconds, decimals=0, width=110),
         Column("Value #D", "TTL left", unit=units.Seconds, decimals=1, width=90),
-        Column("host", "Host"),
+        Column("holder_host", "Host"),
         Column("holder", "Holder"),
         Column("Value #F", "Down 24 h", unit=units.Seconds, steps=house.LOST_SECONDS, decimals=0, width=100),
         Column("Value #G", "Outage 24 h", unit=units.Seconds, steps=house.LOST_SECONDS, decimals=0, width=110),
         Column("Value #H", "Availability 30 d", unit=units.PercentUnit, steps=house.AVAILABILITY, decimals=3, width=140),
         Column("Value #I", "Handovers 24 h", unit=units.Short, decimals=0, width=130),
     ]
-    holder = worst("lockwatch_lock_holder", MANY_TASKS, by="task, redis, holder, host")
+    holder = worst("lockwatch_lock_holder", MANY_TASKS, by="task, store, holder, holder_host")
     return grid(
         "Tasks",
         "One row per task, the worst first; a click on a task opens it. Of several agents the worst view counts. Where a lock has"
@@ -129,7 +129,7 @@ def tasks_table():
         rows(worst("lockwatch_task_wanted", MANY_TASKS)),
         rows(worst("lockwatch_task_held_seconds", MANY_TASKS)),
         rows(worst("lockwatch_lock_ttl_seconds", MANY_TASKS)),
-        rows(f"topk by (task, redis) (1, {holder})"),
+        rows(f"topk by (task, store) (1, {holder})"),
         rows(worst("task:lockwatch_task_down_time_seconds:increase1d", MANY_TASKS_RECORDED)),
         rows(worst("task:lockwatch_task_outage_time_seconds:increase1d", MANY_TASKS_RECORDED)),
         rows(worst("task:lockwatch_task_availability:ratio30d", MANY_TASKS_RECORDED)),
@@ -142,7 +142,7 @@ def alerts():
     return house.alerts_table(
         "Alerts of lockwatch's rules that fire now. A click on an alert opens its runbook, a click on a task the task.",
         ALERTS,
-        ["task", "redis", "job", "instance"],
+        ["task", "store", "job", "instance"],
         height=6,
     )
 

@@ -4,11 +4,11 @@ Several agents may watch the same tasks, so what belongs to a task is never summ
 """
 
 # Which series a dashboard is about. A variable with one value is compared as text, one with many as a pattern.
-MANY_TASKS = 'job=~"$job", redis=~"$redis", task=~"$task"'
-ONE_TASK = 'job=~"$job", redis="$redis", task="$task"'
+MANY_TASKS = 'job=~"$job", store=~"$store", task=~"$task"'
+ONE_TASK = 'job=~"$job", store="$store", task="$task"'
 # The same for what recording rules made, which has no job.
-MANY_TASKS_RECORDED = 'redis=~"$redis", task=~"$task"'
-ONE_TASK_RECORDED = 'redis="$redis", task="$task"'
+MANY_TASKS_RECORDED = 'store=~"$store", task=~"$task"'
+ONE_TASK_RECORDED = 'store="$store", task="$task"'
 
 # Worst first; the numbers are only for sorting and colouring.
 VERDICTS = {
@@ -22,7 +22,7 @@ VERDICTS = {
     "stopped": (1, "dark-blue"),
 }
 
-BY_TASK = "task, redis"
+BY_TASK = "task, store"
 # The watchdog always fires.
 OUR_ALERTS = 'alertname=~"Lockwatch.+", alertname!="LockwatchWatchdog"'
 

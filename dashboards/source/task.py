@@ -6,9 +6,9 @@ import house
 from house import graph, heat, now, query, stat_panel, timeline
 from queries import ONE_TASK, ONE_TASK_RECORDED, series, verdict, worst, worst_increase, worst_rate
 
-# Alerts about the task, or about its redis as a whole.
-ITS_ALERTS = 'redis="$redis", task="$task"'
-ITS_REDIS_ALERTS = 'redis="$redis", task=""'
+# Alerts about the task, or about its store as a whole.
+ITS_ALERTS = 'store="$store", task="$task"'
+ITS_REDIS_ALERTS = 'store="$store", task=""'
 
 
 def gauge(metric: str) -> str:
@@ -17,15 +17,15 @@ def gauge(metric: str) -> str:
 
 def blind() -> str:
     """How blind the agent is that sees best."""
-    return f"min by (task, redis) ({series('lockwatch_task_blind_seconds', ONE_TASK)})"
+    return f"min by (task, store) ({series('lockwatch_task_blind_seconds', ONE_TASK)})"
 
 
 def build(uid: str) -> str:
     variables = [
         house.JOB_VARIABLE,
         house.one_of("task", "Task", 'lockwatch_task_info{job=~"$job"}'),
-        # The task decides which redis it can be, so that choosing a task is enough.
-        house.one_of("redis", "Redis", 'lockwatch_task_info{job=~"$job", task="$task"}'),
+        # The task decides which store it can be, so that choosing a task is enough.
+        house.one_of("store", "Store", 'lockwatch_task_info{job=~"$job", task="$task"}'),
     ]
     sections = [
         ("Now", present()),
@@ -46,24 +46,24 @@ def annotations():
     return [
         house.alert_marks(ITS_ALERTS, ITS_REDIS_ALERTS),
         house.mark(
-            "Acquisitions", "blue", events("lockwatch_lock_acquisitions_total", "task, redis"), "Lock acquired", "{{task}}"
+            "Acquisitions", "blue", events("lockwatch_lock_acquisitions_total", "task, store"), "Lock acquired", "{{task}}"
         ),
         house.mark(
-            "Ends", "orange", events("lockwatch_lock_ends_total", "task, redis, reason"), "Hold ended: {{reason}}", tags="reason"
+            "Ends", "orange", events("lockwatch_lock_ends_total", "task, store, reason"), "Hold ended: {{reason}}", tags="reason"
         ),
         house.mark(
-            "Losses", "semi-dark-red", events("lockwatch_lock_lost_total", "task, redis"), "Lost by a living holder", "{{task}}"
+            "Losses", "semi-dark-red", events("lockwatch_lock_lost_total", "task, store"), "Lost by a living holder", "{{task}}"
         ),
         house.mark(
-            "Splits", "dark-red", events("lockwatch_task_splits_total", "task, redis, kind"), "Two holders: {{kind}}", tags="kind"
+            "Splits", "dark-red", events("lockwatch_task_splits_total", "task, store, kind"), "Two holders: {{kind}}", tags="kind"
         ),
-        house.generation_marks('job=~"$job", redis="$redis"'),
+        house.generation_marks('job=~"$job", store="$store"'),
         house.restart_marks('job=~"$job"'),
     ]
 
 
 def present():
-    holder = worst("lockwatch_lock_holder", ONE_TASK, by="holder, host")
+    holder = worst("lockwatch_lock_holder", ONE_TASK, by="holder, holder_host")
     return [
         stat_panel(
             "Verdict",
@@ -81,7 +81,7 @@ def present():
         stat_panel(
             "Holder",
             "Who holds the lock, with the host where that is known.",
-            now(holder, "{{holder}} {{host}}"),
+            now(holder, "{{holder}} {{holder_host}}"),
             text=kinds.BigValueTextMode.NAME,
             width=8,
             nothing="nobody or unknown",
@@ -153,7 +153,7 @@ def timelines():
             "Holders over time",
             "One row per holder: when it held the lock. Two rows at once are a split, or two agents that read at different"
             " moments.",
-            query(worst("lockwatch_lock_holder", ONE_TASK, by="holder, host"), "{{holder}} {{host}}"),
+            query(worst("lockwatch_lock_holder", ONE_TASK, by="holder, holder_host"), "{{holder}} {{holder_host}}"),
             mappings=house.HOLDS,
             height=7,
         ),
@@ -180,7 +180,7 @@ def timelines():
 def lease():
     due = f"{gauge('lockwatch_lock_lease_seconds')} - {gauge('lockwatch_lock_renewal_period_seconds')}"
     latency = "histogram_quantile(0.99, {})".format(
-        worst_rate("lockwatch_lock_renewal_latency_seconds_bucket", ONE_TASK, by="le, task, redis")
+        worst_rate("lockwatch_lock_renewal_latency_seconds_bucket", ONE_TASK, by="le, task, store")
     )
     return [
         graph(

@@ -56,10 +56,10 @@ const SERIES: &[(&str, &str, &str, usize)] = &[
 
 /// Metrics that an agent exports only for Sentinels, clusters and replicas.
 const OF_SEVERAL_SERVERS: &[&str] = &[
-    "lockwatch_redis_deadline_lag_seconds",
-    "lockwatch_redis_locks_behind",
-    "lockwatch_redis_sentinels",
-    "lockwatch_redis_uncovered_slots",
+    "lockwatch_store_deadline_lag_seconds",
+    "lockwatch_store_locks_behind",
+    "lockwatch_store_sentinels",
+    "lockwatch_store_uncovered_slots",
 ];
 
 /// Prometheus' answer to one query.
@@ -158,7 +158,7 @@ impl Scenario {
         self.verdict("unknown").await;
         self.cable.set(Traffic::Passes);
         self.spare.kill().await.unwrap();
-        self.seen("ALERTS{alertname=\"LockwatchRedisUnreachable\", alertstate=\"firing\"}").await;
+        self.seen("ALERTS{alertname=\"LockwatchStoreUnreachable\", alertstate=\"firing\"}").await;
         self.spare.start_again(Data::Lost).await.unwrap();
         self.hold_report().await;
 
@@ -224,7 +224,7 @@ impl Scenario {
         let holders = redis.hkeys(LOCK).await.unwrap();
         let (instance, _thread) = holders[0].rsplit_once(':').unwrap();
         redis.hset("hosts", instance, host).await.unwrap();
-        self.seen(&format!("lockwatch_lock_holder{{host=\"{host}\"}}")).await;
+        self.seen(&format!("lockwatch_lock_holder{{holder_host=\"{host}\"}}")).await;
     }
 
     async fn verdict(&self, verdict: &str) {

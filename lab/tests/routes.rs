@@ -106,7 +106,7 @@ fn labels(alert: &str) -> BTreeMap<String, String> {
 async fn a_second_task_that_goes_down_does_not_wait_for_the_first() {
     let trial = Trial::start().await;
     let down = ["a", "b", "c"]
-        .map(|task| format!("LockwatchTaskDown task={task} redis=main severity=critical"));
+        .map(|task| format!("LockwatchTaskDown task={task} store=main severity=critical"));
     for (at, alert) in down.iter().enumerate() {
         let pushed = Instant::now();
         trial.fire(&[alert]).await;
@@ -117,8 +117,8 @@ async fn a_second_task_that_goes_down_does_not_wait_for_the_first() {
         assert_eq!(trial.receiver.notifications().len(), at + 1);
     }
     let both = [
-        "LockwatchTaskSplit task=a redis=main severity=critical",
-        "LockwatchTaskSplit task=b redis=main severity=critical",
+        "LockwatchTaskSplit task=a store=main severity=critical",
+        "LockwatchTaskSplit task=b store=main severity=critical",
     ];
     trial.fire(&both).await;
     for alert in both {
@@ -130,19 +130,19 @@ async fn a_second_task_that_goes_down_does_not_wait_for_the_first() {
 async fn each_alert_is_told_to_whom_it_is_for() {
     let trial = Trial::start().await;
     let cases = [
-        ("LockwatchTaskDown task=a redis=main severity=critical cluster=warehouse", PAGER),
-        ("LockwatchTaskDown task=b redis=main severity=critical team=logistics", LOGISTICS_PAGER),
-        ("LockwatchTaskDown task=c redis=main severity=warning", CHAT),
-        ("LockwatchTaskDown task=d redis=main severity=warning team=logistics", LOGISTICS_CHAT),
-        ("LockwatchTaskDown task=e redis=main severity=critical team=unheard-of", PAGER),
+        ("LockwatchTaskDown task=a store=main severity=critical cluster=warehouse", PAGER),
+        ("LockwatchTaskDown task=b store=main severity=critical team=logistics", LOGISTICS_PAGER),
+        ("LockwatchTaskDown task=c store=main severity=warning", CHAT),
+        ("LockwatchTaskDown task=d store=main severity=warning team=logistics", LOGISTICS_CHAT),
+        ("LockwatchTaskDown task=e store=main severity=critical team=unheard-of", PAGER),
         (
-            "LockwatchTaskStalled task=b redis=main severity=critical team=logistics",
+            "LockwatchTaskStalled task=b store=main severity=critical team=logistics",
             LOGISTICS_PAGER,
         ),
-        ("LockwatchLockLost task=b redis=main severity=critical team=logistics", LOGISTICS_PAGER),
-        ("LockwatchRedisUnreachable redis=main severity=critical", PAGER),
+        ("LockwatchLockLost task=b store=main severity=critical team=logistics", LOGISTICS_PAGER),
+        ("LockwatchStoreUnreachable store=main severity=critical", PAGER),
         ("LockwatchDown severity=critical", PAGER),
-        ("LockwatchHeldTooLong task=b redis=main severity=warning team=logistics", LOGISTICS_CHAT),
+        ("LockwatchHeldTooLong task=b store=main severity=warning team=logistics", LOGISTICS_CHAT),
         ("LockwatchConfigReloadFailed instance=x:10379 job=lockwatch severity=warning", CHAT),
         ("LockwatchWatchdog severity=none", DEAD_MANS_SWITCH),
     ];
@@ -156,8 +156,8 @@ async fn each_alert_is_told_to_whom_it_is_for() {
 async fn warnings_of_one_redis_come_in_one_message() {
     let trial = Trial::start().await;
     let expired = ["a", "b"]
-        .map(|task| format!("LockwatchLeaseExpired task={task} redis=main severity=warning"));
-    let elsewhere = "LockwatchLeaseExpired task=c redis=other severity=warning";
+        .map(|task| format!("LockwatchLeaseExpired task={task} store=main severity=warning"));
+    let elsewhere = "LockwatchLeaseExpired task=c store=other severity=warning";
     trial.fire(&[&expired[0]]).await;
     trial.fire(&[&expired[1], elsewhere]).await;
     let message = trial.until_told(&expired[0], 1).await;
@@ -169,41 +169,41 @@ async fn warnings_of_one_redis_come_in_one_message() {
 /// An alert mutes the matching one, but not one that differs in a single label.
 async fn what_is_explained_by_something_worse_is_muted() {
     let trial = Trial::start().await;
-    let task = "task=a redis=main cluster=x severity=critical";
+    let task = "task=a store=main cluster=x severity=critical";
     let cases = [
         (
-            "LockwatchRedisUnreachable redis=r1 cluster=x severity=critical",
-            "LockwatchTaskBlind task=a redis=r1 cluster=x severity=critical team=logistics",
+            "LockwatchStoreUnreachable store=r1 cluster=x severity=critical",
+            "LockwatchTaskBlind task=a store=r1 cluster=x severity=critical team=logistics",
             true,
         ),
         (
-            "LockwatchRedisUnreachable redis=r1 cluster=x severity=critical",
-            "LockwatchTaskBlind task=a redis=r2 cluster=x severity=critical",
+            "LockwatchStoreUnreachable store=r1 cluster=x severity=critical",
+            "LockwatchTaskBlind task=a store=r2 cluster=x severity=critical",
             false,
         ),
         (
-            "LockwatchRedisUnreachable redis=r1 cluster=x severity=critical",
-            "LockwatchTaskBlind task=a redis=r1 cluster=y severity=critical",
+            "LockwatchStoreUnreachable store=r1 cluster=x severity=critical",
+            "LockwatchTaskBlind task=a store=r1 cluster=y severity=critical",
             false,
         ),
         (
-            "LockwatchRedisUnreachable redis=r1 cluster=x severity=critical",
-            "LockwatchAgentsDisagree redis=r1 cluster=x severity=warning",
+            "LockwatchStoreUnreachable store=r1 cluster=x severity=critical",
+            "LockwatchAgentsDisagree store=r1 cluster=x severity=warning",
             true,
         ),
         (
-            "LockwatchRedisUnreachable redis=r1 cluster=x severity=critical",
-            "LockwatchRenewalOverdue task=a redis=r1 cluster=x severity=warning",
+            "LockwatchStoreUnreachable store=r1 cluster=x severity=critical",
+            "LockwatchRenewalOverdue task=a store=r1 cluster=x severity=warning",
             true,
         ),
         (
-            "LockwatchRedisUnreachable redis=r1 cluster=x severity=critical",
-            "LockwatchTaskDown task=a redis=r1 cluster=x severity=critical",
+            "LockwatchStoreUnreachable store=r1 cluster=x severity=critical",
+            "LockwatchTaskDown task=a store=r1 cluster=x severity=critical",
             false,
         ),
         (
-            "LockwatchRedisUnreachable redis=r1 cluster=x severity=critical",
-            "LockwatchTaskSplit task=b redis=r1 cluster=x severity=critical",
+            "LockwatchStoreUnreachable store=r1 cluster=x severity=critical",
+            "LockwatchTaskSplit task=b store=r1 cluster=x severity=critical",
             false,
         ),
         (
@@ -224,47 +224,47 @@ async fn what_is_explained_by_something_worse_is_muted() {
         (&format!("LockwatchTaskSplit {task}"), &format!("LockwatchLockLost {task}"), false),
         (
             &format!("LockwatchTaskSplit {task}"),
-            "LockwatchAgentsDisagree task=a redis=main cluster=x severity=warning",
+            "LockwatchAgentsDisagree task=a store=main cluster=x severity=warning",
             true,
         ),
         (
             &format!("LockwatchTaskSplit {task}"),
-            "LockwatchAgentsDisagree redis=main cluster=x severity=warning",
+            "LockwatchAgentsDisagree store=main cluster=x severity=warning",
             false,
         ),
         (
             &format!("LockwatchTaskSplit {task}"),
-            "LockwatchTaskFlapping task=a redis=main cluster=x severity=warning",
+            "LockwatchTaskFlapping task=a store=main cluster=x severity=warning",
             true,
         ),
         (
-            "LockwatchTaskDown task=d redis=main severity=critical",
-            "LockwatchLeaseExpired task=d redis=main severity=warning",
+            "LockwatchTaskDown task=d store=main severity=critical",
+            "LockwatchLeaseExpired task=d store=main severity=warning",
             true,
         ),
         (
-            "LockwatchTaskDown task=d redis=main severity=critical",
-            "LockwatchRenewalOverdue task=d redis=main severity=warning",
+            "LockwatchTaskDown task=d store=main severity=critical",
+            "LockwatchRenewalOverdue task=d store=main severity=warning",
             true,
         ),
         (
-            "LockwatchTaskDown task=d redis=main severity=critical",
-            "LockwatchTaskFlapping task=d redis=main severity=warning",
+            "LockwatchTaskDown task=d store=main severity=critical",
+            "LockwatchTaskFlapping task=d store=main severity=warning",
             true,
         ),
         (
-            "LockwatchTaskDown task=d redis=main severity=critical",
-            "LockwatchLeaseExpired task=e redis=main severity=warning",
+            "LockwatchTaskDown task=d store=main severity=critical",
+            "LockwatchLeaseExpired task=e store=main severity=warning",
             false,
         ),
         (
-            "LockwatchLockLost task=l redis=main severity=critical",
-            "LockwatchLeaseExpired task=l redis=main severity=warning",
+            "LockwatchLockLost task=l store=main severity=critical",
+            "LockwatchLeaseExpired task=l store=main severity=warning",
             true,
         ),
         (
-            "LockwatchLockLost task=l redis=main severity=critical",
-            "LockwatchLockPersistent task=l redis=main severity=warning",
+            "LockwatchLockLost task=l store=main severity=critical",
+            "LockwatchLockPersistent task=l store=main severity=warning",
             false,
         ),
     ];
@@ -285,7 +285,7 @@ async fn what_is_explained_by_something_worse_is_muted() {
         }
     }
     // This warning has the longest delay, so it comes last.
-    let last = "LockwatchLockPersistent task=last redis=main severity=warning";
+    let last = "LockwatchLockPersistent task=last store=main severity=warning";
     trial.fire(&[last]).await;
     trial.until_told(last, 1).await;
     for (_, target, _) in cases.iter().filter(|(_, _, muted)| *muted) {
@@ -295,8 +295,8 @@ async fn what_is_explained_by_something_worse_is_muted() {
 
 async fn a_page_outlasts_the_redis_that_cannot_be_reached() {
     let trial = Trial::start().await;
-    let down = "LockwatchTaskDown task=a redis=main severity=critical";
-    let unreachable = "LockwatchRedisUnreachable redis=main severity=critical";
+    let down = "LockwatchTaskDown task=a store=main severity=critical";
+    let unreachable = "LockwatchStoreUnreachable store=main severity=critical";
     trial.fire(&[down]).await;
     trial.until_told(down, 1).await;
     trial.fire(&[unreachable]).await;

@@ -190,7 +190,7 @@ async fn faulty_networks_are_faulty_and_heal() {
     clock.set_ahead_s(120);
     let address = link.address();
     let offset =
-        format!("lockwatch_redis_clock_offset_seconds{{redis=\"main\",address=\"{address}\"}} 1");
+        format!("lockwatch_store_clock_offset_seconds{{store=\"main\",server=\"{address}\"}} 1");
     until(PATIENCE, "the clock steps", async || shows(&agent, &offset).await).await.unwrap();
 
     let scrapes = LossyScrapes::start(agent.address(), 0.5, 7).await.unwrap();

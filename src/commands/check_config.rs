@@ -167,7 +167,7 @@ impl PageTiming {
         labels.insert("severity".to_owned(), "critical".to_owned());
         let own = task.labels.iter().filter(|(_, value)| !value.is_empty());
         labels.extend(own.map(|(name, value)| (name.to_string(), value.to_string())));
-        let rules = [("alertname", "LockwatchTaskDown"), ("task", &task.name), ("redis", redis)];
+        let rules = [("alertname", "LockwatchTaskDown"), ("task", &task.name), ("store", redis)];
         labels.extend(rules.map(|(name, value)| (name.to_owned(), value.to_owned())));
         labels
     }

@@ -192,7 +192,7 @@ impl Section {
     ) -> impl Iterator<Item = (String, &'a Story, &'a Story)> {
         static NOTHING: std::sync::LazyLock<Story> = std::sync::LazyLock::new(Story::default);
         let sides = [
-            ("redis", &self.as_configured.redises, &changed.redises),
+            ("store", &self.as_configured.redises, &changed.redises),
             ("task", &self.as_configured.tasks, &changed.tasks),
         ];
         sides.into_iter().flat_map(|(kind, was, would_be)| {

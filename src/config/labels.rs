@@ -12,26 +12,57 @@ use super::values::text;
 const LABELS_MAX: usize = 5;
 
 /// Label names of lockwatch's own series.
-const OURS: [&str; 11] = [
-    "address", "holder", "host", "key", "kind", "reason", "redis", "role", "scheme", "state",
+const OURS: [&str; 18] = [
+    "fate",
+    "generation",
+    "holder",
+    "holder_host",
+    "key",
+    "kind",
+    "library",
+    "of",
+    "outcome",
+    "problem",
+    "reason",
+    "role",
+    "server",
+    "state",
+    "store",
     "task",
+    "tasks",
+    "version",
 ];
 
-/// Names that Prometheus sets itself on targets, histograms or alerts. The alert rules drop most of
-/// them.
-const OF_PROMETHEUS: [&str; 11] = [
+/// Names that Prometheus sets itself on targets, histograms or alerts, or that the alert rules set
+/// or drop, as they tell agents apart and not tasks.
+const OF_PROMETHEUS: [&str; 23] = [
+    "address",
+    "agent",
     "alertname",
     "alertstate",
     "container",
+    "container_name",
     "endpoint",
+    "host",
+    "hostname",
     "instance",
     "job",
+    "kubernetes_name",
+    "kubernetes_node",
+    "kubernetes_pod_name",
     "le",
     "namespace",
+    "node",
+    "node_name",
     "pod",
+    "pod_name",
+    "pod_template_hash",
     "quantile",
     "service",
 ];
+
+/// Beginnings of names that Prometheus gives to labels that were taken.
+const OF_PROMETHEUS_BEGIN: [&str; 2] = ["__", "exported_"];
 
 pub(super) fn read(at: &At<'_>) -> Result<Vec<Arc<str>>, Reported> {
     let names = at.list(label_name)?;
@@ -61,9 +92,9 @@ fn label_name(value: &Value) -> Result<Arc<str>, String> {
             quoted(&name)
         ));
     }
-    if name.starts_with("__") {
+    if let Some(begin) = OF_PROMETHEUS_BEGIN.iter().find(|begin| name.starts_with(**begin)) {
         return Err(format!(
-            "{} is reserved: names that begin with __ are internal; choose another",
+            "{} is reserved: names that begin with {begin} are Prometheus' own; choose another",
             quoted(&name)
         ));
     }
@@ -75,7 +106,8 @@ fn label_name(value: &Value) -> Result<Arc<str>, String> {
     }
     if OF_PROMETHEUS.contains(&name.as_str()) {
         return Err(format!(
-            "{} is reserved: Prometheus sets it itself; choose another name",
+            "{} is reserved: Prometheus sets it itself, or the alert rules set or drop it; choose \
+             another name",
             quoted(&name)
         ));
     }

@@ -87,7 +87,8 @@ fn filter(asked: Parameters, snapshot: &Snapshot) -> Result<TaskFilter, Refusal>
                 filter.verdicts.extend(words(&name, &value, &Verdict::ALL, Verdict::name)?)
             }
             "wanted" => filter.wanted.extend(words(&name, &value, &Wanted::ALL, Wanted::name)?),
-            "redis" => filter.redises.push(redis_name(value, snapshot)?),
+            // `redis`: its former name.
+            "store" | "redis" => filter.redises.push(redis_name(value, snapshot)?),
             "q" => filter.texts.push(value.to_lowercase()),
             _ => add_label(&mut filter, label_name(&name, snapshot)?, value),
         }
@@ -110,7 +111,7 @@ pub(super) fn redis_name(name: String, snapshot: &Snapshot) -> Result<String, Re
     let names: Vec<&str> = snapshot.stores.iter().map(|redis| &*redis.spec.name).collect();
     match names.contains(&name.as_str()) {
         true => Ok(name),
-        false => Err(Refusal::value("redis", &name, &names)),
+        false => Err(Refusal::value("store", &name, &names)),
     }
 }
 
@@ -123,7 +124,7 @@ fn label_name(parameter: &str, snapshot: &Snapshot) -> Result<String, Refusal> {
         return Ok(name.to_owned());
     }
     let labels: Vec<String> = labels.iter().map(|(name, _)| format!("{LABEL}{name}")).collect();
-    let fixed = ["verdict", "redis", "wanted", "q"];
+    let fixed = ["verdict", "store", "wanted", "q"];
     let allowed: Vec<&str> = fixed.into_iter().chain(labels.iter().map(String::as_str)).collect();
     Err(Refusal::parameter(parameter, &allowed))
 }

@@ -27,7 +27,7 @@ const LIMIT: usize = 200;
 /// Maximum number of events in a response.
 const LIMIT_MAX: usize = 1_000;
 /// The accepted parameters.
-const PARAMETERS: [&str; 6] = ["task", "redis", "kind", "level", "since", "limit"];
+const PARAMETERS: [&str; 6] = ["task", "store", "kind", "level", "since", "limit"];
 /// The header with the id of the last event that a client received. Browsers send it when they
 /// reconnect.
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -138,7 +138,7 @@ fn read(parameters: Parameters, history: &History, snapshot: &Snapshot) -> Resul
             "task" => {
                 asked.subjects.insert(task_name(&value, history, snapshot)?);
             }
-            "redis" => {
+            "store" | "redis" => {
                 asked.subjects.insert(About::Redis(redis_name(value, snapshot)?.into()));
             }
             "kind" => asked.kinds.extend(words(&name, &value, &KINDS, |kind| kind)?),

@@ -4,53 +4,53 @@ use lockwatch_judge::reading::Unknown;
 use lockwatch_watch::redis::driver::Note;
 
 /// Logs `note` about the store `redis`.
-pub(super) fn write(redis: &str, note: Note) {
+pub(super) fn write(store: &str, note: Note) {
     match note {
         Note::Connected { node, version, role } => {
             let role = role.map(lockwatch_judge::input::Role::name);
-            tracing::info!(redis, node = &*node, version = version.as_deref(), role, "connected");
+            tracing::info!(store, node = &*node, version = version.as_deref(), role, "connected");
         }
         Note::CannotConnect(node, failure) => {
-            tracing::warn!(redis, node = &*node, %failure, "cannot connect");
+            tracing::warn!(store, node = &*node, %failure, "cannot connect");
         }
         Note::BatchFailed(node, failure) => {
-            tracing::debug!(redis, node = &*node, %failure, "a batch failed");
+            tracing::debug!(store, node = &*node, %failure, "a batch failed");
         }
         Note::Refused(node, command) => {
             let what = "the server answers a command with an error";
-            tracing::warn!(redis, node = &*node, command, "{what}");
+            tracing::warn!(store, node = &*node, command, "{what}");
         }
         Note::NoMaster { sentinel, master, failure } => {
             let remedy = sentinel_remedy(failure.why, &master);
-            tracing::warn!(redis, %sentinel, %failure, remedy, "a Sentinel names no master");
+            tracing::warn!(store, %sentinel, %failure, remedy, "a Sentinel names no master");
         }
         Note::CannotListen(sentinel, failure) => {
-            tracing::debug!(redis, %sentinel, %failure, "cannot listen to a Sentinel");
+            tracing::debug!(store, %sentinel, %failure, "cannot listen to a Sentinel");
         }
         Note::NoLayout(why) => {
             let (what, remedy) =
                 ("no server tells the cluster's layout", lockwatch_watch::redis::remedy(why));
-            tracing::warn!(redis, why = why.name(), remedy, "{what}");
+            tracing::warn!(store, why = why.name(), remedy, "{what}");
         }
         Note::TellsNoLayout(node, failure) => {
-            tracing::debug!(redis, %node, %failure, "a server does not tell the layout");
+            tracing::debug!(store, %node, %failure, "a server does not tell the layout");
         }
         Note::Foreign(address) => {
             let remedy = lockwatch_watch::redis::remedy(Unknown::ForeignAddress);
             let what = "a server is announced at an address that is not allowed";
-            tracing::warn!(redis, %address, remedy, "{what}");
+            tracing::warn!(store, %address, remedy, "{what}");
         }
         Note::Announces(node, prefixes) => {
-            tracing::info!(redis, node = &*node, prefixes, "the server tells of changes");
+            tracing::info!(store, node = &*node, prefixes, "the server tells of changes");
         }
         Note::AnnouncesNothing(node, failure) => {
             let remedy = announcements_remedy(failure.why);
             let what = "the server does not tell of changes: polling goes on";
-            tracing::warn!(redis, node = &*node, %failure, remedy, "{what}");
+            tracing::warn!(store, node = &*node, %failure, remedy, "{what}");
         }
         Note::Flooded(node, limit, pause_ms) => {
             let what = "the server tells of so many changes that polling costs less";
-            tracing::warn!(redis, node = &*node, limit, pause_ms, "{what}");
+            tracing::warn!(store, node = &*node, limit, pause_ms, "{what}");
         }
     }
 }

@@ -136,7 +136,7 @@ struct Description {
 pub fn describe(event: &Event) -> Line {
     let (subject_kind, subject) = match &event.subject {
         Subject::Task(task) => ("task", escape(task.name.as_bytes())),
-        Subject::Store(_, name) => ("redis", escape(name.as_bytes())),
+        Subject::Store(_, name) => ("store", escape(name.as_bytes())),
     };
     let told = tell(&event.kind);
     Line {
@@ -523,7 +523,7 @@ fn write_line(line: &Line) {
                 $level,
                 event = line.kind,
                 task = (line.subject_kind == "task").then_some(line.subject.as_str()),
-                redis = (line.subject_kind == "redis").then_some(line.subject.as_str()),
+                store = (line.subject_kind == "store").then_some(line.subject.as_str()),
                 node = line.node.as_deref(),
                 who = line.who.as_deref(),
                 reason = line.reason,

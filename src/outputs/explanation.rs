@@ -32,7 +32,7 @@ pub struct Explanation {
     /// The task.
     pub task: String,
     /// Name of its Redis store.
-    pub redis: String,
+    pub store: String,
     /// When it was explained, by the agent's clock.
     pub at: Option<String>,
     /// `agent`: from an agent that keeps history. `once`: from a single reading, so that ages and

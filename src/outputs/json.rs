@@ -74,7 +74,7 @@ impl TaskList {
     fn redises(&self) -> String {
         let redises: Vec<RedisJson<'_>> =
             self.published.snapshot.stores.iter().map(|view| redis_json(view)).collect();
-        format!("],\"redises\":{}}}", text(&redises))
+        format!("],\"stores\":{}}}", text(&redises))
     }
 }
 

@@ -27,7 +27,7 @@ use text::Label;
 /// all.
 pub const HOLDER_SERIES_MAX: usize = 5;
 /// Labels that a task's own labels must not hide.
-const RESERVED_LABELS: [&str; 4] = ["task", "redis", "key", "scheme"];
+const RESERVED_LABELS: [&str; 4] = ["task", "store", "key", "library"];
 
 /// What the agent counts of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl Writer {
             Source::Redis(reading) => {
                 let mut seen = HashSet::new();
                 for store in &published.snapshot.stores {
-                    let own = [("redis", escape(store.spec.name.as_bytes()))];
+                    let own = [("store", escape(store.spec.name.as_bytes()))];
                     if seen.insert(&*store.spec.name) {
                         text::write(metric.name, reading, &own, (&**store, when), out);
                     }
@@ -144,7 +144,7 @@ fn is_alike(one: &TaskView, other: &TaskView) -> bool {
 
 /// The labels that all series of a task begin with.
 fn own_labels(task: &TaskView) -> [Label<'_>; 2] {
-    [("task", escape(task.spec.name.as_bytes())), ("redis", escape(task.store.as_bytes()))]
+    [("task", escape(task.spec.name.as_bytes())), ("store", escape(task.store.as_bytes()))]
 }
 
 impl Number {
@@ -165,7 +165,7 @@ fn holder_series(task: &TaskView, emit: &mut Emit<'_>) {
     for (holder, host) in hold.holders.iter() {
         let labels = (holder_label(holder), escape(host.as_deref().unwrap_or_default()));
         if seen.len() < HOLDER_SERIES_MAX && !seen.contains(&labels) {
-            emit(&[("holder", &labels.0), ("host", &labels.1)], Number::Count(1));
+            emit(&[("holder", &labels.0), ("holder_host", &labels.1)], Number::Count(1));
             seen.insert(labels);
         }
     }
@@ -179,7 +179,7 @@ fn info_labels(task: &TaskView, emit: &mut Emit<'_>) {
     let own: Vec<(&str, Cow<'_, str>)> =
         task.spec.labels.iter().map(|(name, value)| (&**name, escape(value.as_bytes()))).collect();
     let mut labels: Vec<(&str, &str)> =
-        vec![("key", &key), ("scheme", task.spec.lock().library.as_str())];
+        vec![("key", &key), ("library", task.spec.lock().library.as_str())];
     for (name, value) in &own {
         let taken = labels.iter().any(|(other, _)| other == name);
         if is_own_label(name) && !taken {

@@ -59,9 +59,9 @@ fn expect_reload(agent: &Agent, successful: f64) {
     agent.until(PATIENCE, "the reload", shows);
 }
 
-/// `lockwatch_redis_reconnects_total`.
+/// `lockwatch_store_reconnects_total`.
 fn reconnects(page: &Exposition) -> Option<f64> {
-    page.get("lockwatch_redis_reconnects_total", &[])
+    page.get("lockwatch_store_reconnects_total", &[])
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_gap_over_the_grace_shows_at_once_however_long_the_interval() {
         grace.as_secs()
     ));
     let read_at =
-        |page: &Exposition| page.get("lockwatch_redis_last_success_timestamp_seconds", &[]);
+        |page: &Exposition| page.get("lockwatch_store_last_success_timestamp_seconds", &[]);
     let first = agent.until(PATIENCE, "a reading", |page| read_at(page).is_some());
     agent.until(PATIENCE, "the next reading", |page| read_at(page) > read_at(&first));
     server.cli(&["DEL", "lock"]);
@@ -201,7 +201,7 @@ fn a_reload_puts_another_interval_in_force() {
 fn the_generation_is_the_servers_and_not_the_agents() {
     let test = "the_generation_is_the_servers_and_not_the_agents";
     let Some(mut server) = RedisServer::start(test) else { return };
-    let generation = |page: &Exposition| page.get("lockwatch_redis_generation", &[]);
+    let generation = |page: &Exposition| page.get("lockwatch_store_generation", &[]);
     let (one, another) = (start(&server), start(&server));
     let known = |agent: &Agent| {
         generation(&agent.until(PATIENCE, "a generation", |page| generation(page).is_some()))

@@ -99,7 +99,7 @@ fn expected(alert: &str, severity: &str, team: Option<&str>) -> Notification {
             | "LockwatchTaskBlind"
             | "LockwatchSwitchesLost"
             | "LockwatchLockLost"
-            | "LockwatchRedisUnreachable"
+            | "LockwatchStoreUnreachable"
             | "LockwatchDown"
             | "LockwatchAgentRestarting"
     );
@@ -231,7 +231,7 @@ receivers: [{name: top}, {name: r1}, {name: r2}, {name: r3}, {name: r4}, {name: 
                         ("severity", severity),
                         ("team", team),
                         ("task", task),
-                        ("redis", redis),
+                        ("store", redis),
                     ];
                     let labels = labels.into_iter().filter(|(_, value)| !value.is_empty());
                     let labels =

@@ -337,16 +337,16 @@ fn what_is_not_known_is_absent() {
         "lockwatch_task_stale_after_seconds",
         "lockwatch_task_max_hold_seconds",
         "lockwatch_task_paused",
-        "lockwatch_redis_up",
-        "lockwatch_redis_readable",
-        "lockwatch_redis_blind_seconds",
-        "lockwatch_redis_decides",
-        "lockwatch_redis_sentinels_agreeing",
-        "lockwatch_redis_uncovered_slots",
-        "lockwatch_redis_locks_behind",
-        "lockwatch_redis_masters",
-        "lockwatch_redis_role_verified",
-        "lockwatch_redis_generation",
+        "lockwatch_store_up",
+        "lockwatch_store_readable",
+        "lockwatch_store_blind_seconds",
+        "lockwatch_store_decides",
+        "lockwatch_store_sentinels_agreeing",
+        "lockwatch_store_uncovered_slots",
+        "lockwatch_store_locks_behind",
+        "lockwatch_store_masters",
+        "lockwatch_store_role_verified",
+        "lockwatch_store_generation",
     ] {
         assert_eq!(read.value(name, &[]), None, "{name}");
     }
@@ -358,50 +358,50 @@ fn each_server_of_a_redis_has_its_own_series() {
     redis.generations = cluster_redis("main").generations;
     let read = page(vec![], vec![redis.clone()]);
     let of =
-        |name: &str, address: &str| read.value(name, &[("redis", "main"), ("address", address)]);
+        |name: &str, address: &str| read.value(name, &[("store", "main"), ("server", address)]);
     let (old, new, behind, dead) =
         ("10.0.0.5:6379", "10.0.0.6:6379", "10.0.0.7:6379", "10.0.0.8:6379");
     assert_eq!(
-        [old, new, behind, dead].map(|node| of("lockwatch_redis_up", node)),
+        [old, new, behind, dead].map(|node| of("lockwatch_store_up", node)),
         [1.0, 1.0, 1.0, 0.0].map(Some)
     );
     assert_eq!(
-        [old, new, behind].map(|node| of("lockwatch_redis_decides", node)),
+        [old, new, behind].map(|node| of("lockwatch_store_decides", node)),
         [0.0, 1.0, 0.0].map(Some)
     );
     assert_eq!(
-        [new, behind].map(|node| of("lockwatch_redis_clock_offset_seconds", node)),
+        [new, behind].map(|node| of("lockwatch_store_clock_offset_seconds", node)),
         [Some(0.7), Some(2.5)]
     );
     assert_eq!(
-        [new, behind].map(|node| of("lockwatch_redis_locks_behind", node)),
+        [new, behind].map(|node| of("lockwatch_store_locks_behind", node)),
         [None, Some(2.0)]
     );
-    assert_eq!(of("lockwatch_redis_deadline_lag_seconds", behind), Some(1.25));
-    let roles = read.labels("lockwatch_redis_up", "role");
+    assert_eq!(of("lockwatch_store_deadline_lag_seconds", behind), Some(1.25));
+    let roles = read.labels("lockwatch_store_up", "role");
     assert_eq!(roles.iter().map(String::as_str).collect::<Vec<_>>(), ["master", "replica"]);
     for (name, value) in [
-        ("lockwatch_redis_readable", 1.0),
-        ("lockwatch_redis_blind_seconds", 0.0),
-        ("lockwatch_redis_masters", 2.0),
-        ("lockwatch_redis_sentinels_agreeing", 2.0),
+        ("lockwatch_store_readable", 1.0),
+        ("lockwatch_store_blind_seconds", 0.0),
+        ("lockwatch_store_masters", 2.0),
+        ("lockwatch_store_sentinels_agreeing", 2.0),
     ] {
         assert_eq!(read.value(name, &[]), Some(value), "{name}");
     }
     assert_eq!(
-        read.value("lockwatch_redis_locks_after_change_total", &[("fate", "overlapped")]),
+        read.value("lockwatch_store_locks_after_change_total", &[("fate", "overlapped")]),
         Some(3.0)
     );
     // One value for all deciding servers, in any order.
     redis.generations.reverse();
     let reversed = page(vec![], vec![redis]);
-    let generation = |read: &Read| read.value("lockwatch_redis_generation", &[]).unwrap();
+    let generation = |read: &Read| read.value("lockwatch_store_generation", &[]).unwrap();
     assert!(generation(&read) > 0.0 && generation(&read) == generation(&reversed));
     let cluster = page(vec![], vec![cluster_redis("main")]);
-    assert_eq!(cluster.value("lockwatch_redis_readable", &[]), Some(0.0));
-    assert_eq!(cluster.value("lockwatch_redis_blind_seconds", &[]), Some(75.0));
-    assert_eq!(cluster.value("lockwatch_redis_uncovered_slots", &[]), Some(12.0));
-    assert_eq!(cluster.value("lockwatch_redis_sentinels_agreeing", &[]), None);
+    assert_eq!(cluster.value("lockwatch_store_readable", &[]), Some(0.0));
+    assert_eq!(cluster.value("lockwatch_store_blind_seconds", &[]), Some(75.0));
+    assert_eq!(cluster.value("lockwatch_store_uncovered_slots", &[]), Some(12.0));
+    assert_eq!(cluster.value("lockwatch_store_sentinels_agreeing", &[]), None);
 }
 
 #[test]
@@ -482,7 +482,7 @@ fn hostile_names_stay_valid_and_different() {
         let read = page(tasks.clone(), vec![redis]);
         assert_eq!(read.labels("lockwatch_task_state", "task").len(), names.len(), "round {round}");
         assert_eq!(
-            read.labels("lockwatch_redis_up", "address").len(),
+            read.labels("lockwatch_store_up", "server").len(),
             addresses.len(),
             "round {round}"
         );
@@ -495,7 +495,7 @@ fn hostile_names_stay_valid_and_different() {
             .samples
             .keys()
             .filter(|(name, _)| name == "lockwatch_lock_holder")
-            .map(|(_, labels)| (labels["holder"].clone(), labels["host"].clone()))
+            .map(|(_, labels)| (labels["holder"].clone(), labels["holder_host"].clone()))
             .collect();
         let expected: BTreeSet<(Vec<u8>, Vec<u8>)> = holders
             .into_iter()
@@ -595,7 +595,7 @@ async fn a_long_exposition_is_made_while_it_is_read_and_is_the_same() {
             assert_eq!(count("# TYPE lockwatch_task_paused "), 1);
             assert_eq!(count("# HELP lockwatch_task_paused "), 1);
             assert_eq!(count("\nlockwatch_task_paused{task=\"job-"), 1_500);
-            assert!(count("\nlockwatch_task_paused{task=\"job-1499\",redis=\"main\"} ") == 1);
+            assert!(count("\nlockwatch_task_paused{task=\"job-1499\",store=\"main\"} ") == 1);
         }
     }
 }
@@ -650,12 +650,12 @@ async fn a_snapshot_is_kept_for_a_while() {
 #[tokio::test]
 async fn a_scraper_may_ask_for_some_metrics() {
     for format in [Format::Classic, Format::OpenMetrics] {
-        let only = ["lockwatch_lock_held", "lockwatch_redis_errors_total", "no_such"];
+        let only = ["lockwatch_lock_held", "lockwatch_store_errors_total", "no_such"];
         let only: Vec<String> = only.map(str::to_owned).to_vec();
         let pieces = Readers::new(KEPT_FOR).read(&fixed(), OWN, plain(format), only);
         let read: Vec<_> = pieces.map(|piece| piece.unwrap()).collect();
         let is_of = |line: &&str| {
-            ["lockwatch_lock_held", "lockwatch_redis_errors", "# EOF"].iter().any(|name| {
+            ["lockwatch_lock_held", "lockwatch_store_errors", "# EOF"].iter().any(|name| {
                 line.trim_start_matches("# HELP ").trim_start_matches("# TYPE ").starts_with(name)
             })
         };

@@ -100,7 +100,7 @@ fn all_splits(page: &Exposition) -> f64 {
 
 /// Number of locks with this fate after a change of generation.
 fn fared(page: &Exposition, fate: &str) -> f64 {
-    page.get("lockwatch_redis_locks_after_change_total", &[("fate", fate)]).unwrap()
+    page.get("lockwatch_store_locks_after_change_total", &[("fate", fate)]).unwrap()
 }
 
 /// Waits for two sweeps, after which the program knows each server's write position.

@@ -229,7 +229,7 @@ async fn the_metrics_page_takes_the_form_that_is_asked_for() {
     assert_eq!(packed.header("content-encoding"), Some("gzip"));
     assert_eq!(packed.header("vary"), Some("Accept, Accept-Encoding"));
     assert!(
-        gunzip(&packed.body).contains("lockwatch_lock_held{task=\"outbound\",redis=\"main\"} 1\n")
+        gunzip(&packed.body).contains("lockwatch_lock_held{task=\"outbound\",store=\"main\"} 1\n")
     );
 
     for refused in
@@ -445,7 +445,7 @@ async fn a_list_of_any_length_is_one_json_document() {
             .map(|task| task["name"].as_str().unwrap())
             .collect();
         assert_eq!(names, (0..count).map(|n| format!("task-{n:03}")).collect::<Vec<_>>());
-        assert_eq!(list["redises"].as_array().unwrap().len(), 2);
+        assert_eq!(list["stores"].as_array().unwrap().len(), 2);
         assert_eq!(list["at"], "2027-01-15T08:00:00.123Z");
     }
 }

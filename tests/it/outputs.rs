@@ -59,7 +59,7 @@ fn a_task_tells_everything_in_base_units() {
     }]);
     let expected = json!({
         "name": "outbound",
-        "redis": "main",
+        "store": "main",
         "labels": [{"name": "team", "value": "logistics"}, {"name": "severity", "value": "critical"}],
         "verdict": "running",
         "rule": "held_wanted",
@@ -80,7 +80,7 @@ fn a_task_tells_everything_in_base_units() {
         "lost_users": ["dora"],
         "lock": {
             "key": "outbound:lock",
-            "scheme": "redisson",
+            "library": "redisson",
             "held": true,
             "fact": "held",
             "unknown": null,
@@ -217,7 +217,7 @@ fn redises_tell_how_they_are() {
     ];
     let list = list_json(redises);
     assert_eq!(
-        list["redises"][0],
+        list["stores"][0],
         json!({
             "name": "main", "kind": "standalone", "db": 0, "readable": true, "unknown": null, "blind_seconds": 0.0,
             "masters": 1, "nodes": [{
@@ -237,12 +237,12 @@ fn redises_tell_how_they_are() {
         })
     );
     assert_eq!(
-        (&list["redises"][1]["readable"], &list["redises"][1]["nodes"][0]["up"]),
+        (&list["stores"][1]["readable"], &list["stores"][1]["nodes"][0]["up"]),
         (&Value::Null, &Value::Null)
     );
     assert_eq!((&list["tasks"], &list["sequence"]), (&json!([]), &json!(7)));
 
-    let behind = &list["redises"][2];
+    let behind = &list["stores"][2];
     assert_eq!((&behind["kind"], &behind["masters"]), (&json!("sentinel"), &json!(2)));
     assert_eq!(behind["nodes"][2]["deadline_lag_seconds"], json!(1.25));
     assert_eq!(behind["nodes"][2]["wake_ups"], Value::Null);
@@ -253,7 +253,7 @@ fn redises_tell_how_they_are() {
     );
     assert_eq!(behind["sentinels"][3]["unknown"]["reason"], json!("timeout"));
     assert_eq!(behind["locks_after_change"][3], json!({"name": "overlapped", "count": 3}));
-    let many = &list["redises"][3];
+    let many = &list["stores"][3];
     assert_eq!(
         (&many["readable"], &many["blind_seconds"], &many["uncovered_slots"]),
         (&json!(false), &json!(75.0), &json!(12))
@@ -275,7 +275,7 @@ fn addresses_are_hostile_bytes_too() {
     let mut redis = sentinel_redis("main");
     redis.nodes = vec![good_node(evil)];
     redis.announcers = vec![Announcer { address: evil.into(), master: Some(Ok(evil.into())) }];
-    let told = &list_json(vec![redis])["redises"][0];
+    let told = &list_json(vec![redis])["stores"][0];
     for path in ["/nodes/0/address", "/sentinels/0/address", "/sentinels/0/master"] {
         assert_eq!(told.pointer(path), Some(&json!(shown)), "{path}");
     }

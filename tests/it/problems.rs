@@ -15,12 +15,12 @@ Generated from the agent's own table; `BLESS=1 cargo test` rewrites it.
 A problem is a condition that deserves an alert. Each has its own clock and its own evidence, which
 the agent judges: thresholds, pauses, blindness, what users want, and history. It publishes
 
-- `lockwatch_task_problem_seconds`, `lockwatch_redis_problem_seconds`: above 0, the agent sees now \
+- `lockwatch_task_problem_seconds`, `lockwatch_store_problem_seconds`: above 0, the agent sees now \
 that it is so, and for how long. 0: it sees that it is not so. Absent: it cannot tell now, as while it \
 is blind, or new.
-- `lockwatch_task_clear`, `lockwatch_redis_clear`: 1 while there is fresh evidence against every \
+- `lockwatch_task_clear`, `lockwatch_store_clear`: 1 while there is fresh evidence against every \
 state that pages. Then no zeros are shown, so that a healthy task costs one series.
-- `lockwatch_task_event_age_seconds`, `lockwatch_redis_event_age_seconds`: what happened not long \
+- `lockwatch_task_event_age_seconds`, `lockwatch_store_event_age_seconds`: what happened not long \
 ago. The age counts from the end of a pause, or of a time without scrapes, if that was later.
 
 While a pause lasts, a problem that pages is withheld unless it was shown before; what happened in

@@ -300,7 +300,7 @@ fn whatever_is_not_known_is_3() {
 #[test]
 fn nothing_of_a_malicious_agent_reaches_the_terminal() {
     let evil = "\u{1b}]0;owned\u{7}\u{1b}[2J\r\n\u{9b}31m\u{202e}\u{2066}x\u{200b}出荷e\u{301}";
-    let body = hostile(&json!({"at": evil, "tasks": vec![task_of(evil); 3], "redises": [{
+    let body = hostile(&json!({"at": evil, "tasks": vec![task_of(evil); 3], "stores": [{
         "name": evil, "readable": false, "unknown": {"reason": evil, "remedy": evil},
         "nodes": [{"address": evil, "up": false, "unknown": {"reason": evil, "remedy": evil}}],
     }]}));

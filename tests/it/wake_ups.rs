@@ -32,15 +32,15 @@ fn config(port: u16, interval: &str, more: &str, tasks: &[(&str, &str)]) -> Stri
     )
 }
 
-/// `lockwatch_redis_wake_ups` of the only server that announces changes.
+/// `lockwatch_store_wake_ups` of the only server that announces changes.
 #[track_caller]
 fn wakes(page: &Exposition) -> Option<f64> {
-    page.get("lockwatch_redis_wake_ups", &[])
+    page.get("lockwatch_store_wake_ups", &[])
 }
 
-/// `lockwatch_redis_hints_total`, summed over all servers.
+/// `lockwatch_store_hints_total`, summed over all servers.
 fn hints(page: &Exposition, outcome: &str) -> f64 {
-    page.series("lockwatch_redis_hints_total", &[("outcome", outcome)]).into_values().sum()
+    page.series("lockwatch_store_hints_total", &[("outcome", outcome)]).into_values().sum()
 }
 
 /// Waits until the server announces changes.

@@ -187,7 +187,7 @@ pub const TABLE: [Row; Problem::ALL.len()] = [
         negative: "Every deciding server was read within that time.",
         number: "time without an answer",
         memory: Memory::UntilNegative,
-        ..store(Problem::Unreachable, "LockwatchRedisUnreachable", Severity::Page)
+        ..store(Problem::Unreachable, "LockwatchStoreUnreachable", Severity::Page)
     },
     Row {
         positive: "Two servers have reported for a minute that they are master.",

@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn a_line_of_the_page_is_found() {
         let tasks = HashMap::from([("task7", 7)]);
-        let line = "lockwatch_task_down_seconds{redis=\"a\",task=\"task7\"} 3.5";
+        let line = "lockwatch_task_down_seconds{store=\"a\",task=\"task7\"} 3.5";
         assert_eq!(measure(line, &tasks), Some((('d', 7), "3.5")));
         assert_eq!(measure("lockwatch_task_state{task=\"task7\"} 1", &tasks), None);
     }

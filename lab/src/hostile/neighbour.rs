@@ -20,7 +20,7 @@ const SCRAPE_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_secs(3);
 const PACKED: &str = "Accept: application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2\r\n\
                       Accept-Encoding: gzip\r\n";
-const EVIDENCE: &str = "lockwatch_redis_last_success_timestamp_seconds";
+const EVIDENCE: &str = "lockwatch_store_last_success_timestamp_seconds";
 
 /// The clients; they run until they are stopped.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ const PAGES: [&str; 9] = [
     "LockwatchTaskStalled",
     "LockwatchSwitchesLost",
     "LockwatchLockLost",
-    "LockwatchRedisUnreachable",
+    "LockwatchStoreUnreachable",
     "LockwatchTaskBlind",
     "LockwatchDown",
     "LockwatchAgentRestarting",

@@ -129,7 +129,7 @@ impl TaskPlan {
             ("severity", severity),
             ("team", TEAM),
             ("task", &self.name),
-            ("redis", self.redis),
+            ("store", self.redis),
             ("alertname", alert),
         ];
         let own = self.labels.iter().copied().filter(|(name, _)| is_page || *name != "severity");

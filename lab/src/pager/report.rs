@@ -198,7 +198,7 @@ fn told(finding: &Finding) -> String {
     let about = finding
         .labels
         .get("task")
-        .or(finding.labels.get("redis"))
+        .or(finding.labels.get("store"))
         .or(finding.labels.get("instance"));
     let about = about.map_or(String::new(), |about| format!(" of {about}"));
     format!("**{}**: {}{about} {}", finding.wrong.word(), name(&finding.labels), finding.text)

@@ -95,7 +95,7 @@ impl Scene {
         redis: &str,
         due: Instant,
     ) -> anyhow::Result<Entry> {
-        self.expect(labels(alert, &[("redis", redis)]), due)
+        self.expect(labels(alert, &[("store", redis)]), due)
     }
 
     /// Expects an alert about all agents together.
@@ -115,7 +115,7 @@ impl Scene {
 
     /// Allows an alert about a whole Redis.
     pub(super) fn may_of_redis(&self, alert: &str, redis: &str) {
-        self.may(labels(alert, &[("redis", redis)]));
+        self.may(labels(alert, &[("store", redis)]));
     }
 
     pub(super) fn may_of_agent(&self, alert: &str, at: usize) -> anyhow::Result<()> {

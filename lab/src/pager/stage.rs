@@ -195,7 +195,7 @@ fn owner(plan: &StagePlan, labels: &Labels) -> String {
     let is_about = |task: &TaskPlan| match labels.get("task") {
         Some(name) => task.name == *name,
         None => {
-            labels.get("redis").is_some_and(|redis| task.redis == redis && task.redis != plan::MAIN)
+            labels.get("store").is_some_and(|redis| task.redis == redis && task.redis != plan::MAIN)
         }
     };
     let found = plan.scenarios.iter().find(|scenario| scenario.tasks.iter().any(is_about));

@@ -9,7 +9,7 @@ use crate::stack::{Labels, Notification, Status};
 /// Uncertainty of the instant of a fault.
 const BLUR: Duration = Duration::from_secs(1);
 /// Labels that identify what an alert is about; the others only describe it.
-const SUBJECT: [&str; 5] = ["alertname", "task", "redis", "job", "instance"];
+const SUBJECT: [&str; 5] = ["alertname", "task", "store", "job", "instance"];
 
 /// One alert from its first notification to the one that resolves it.
 #[derive(Clone, Debug, PartialEq, Eq)]

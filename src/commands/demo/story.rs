@@ -119,7 +119,7 @@ impl Story<'_> {
             "Nobody renews it any more, and the other worker waits for the lease to run out.",
         );
         self.until("another host holds the lock", 15, |page| {
-            page.label("lockwatch_lock_holder", "host")
+            page.label("lockwatch_lock_holder", "holder_host")
                 .is_some_and(|host| !host.is_empty() && host != crashed)
         })
         .await?;

@@ -383,8 +383,8 @@ mod tests {
                     .map(|span| (span.name, span.to.map(|to| to.0 / 1000)))
                     .collect()
             };
-            assert_eq!(pages("main"), [("LockwatchRedisUnreachable", Some(ends))], "{redises:?}");
-            assert_eq!(pages("other"), [("LockwatchRedisUnreachable", None)], "{redises:?}");
+            assert_eq!(pages("main"), [("LockwatchStoreUnreachable", Some(ends))], "{redises:?}");
+            assert_eq!(pages("other"), [("LockwatchStoreUnreachable", None)], "{redises:?}");
             assert_eq!(chronicle.readable.contains_key("main"), redises.contains(&"main"));
         }
     }

@@ -72,7 +72,7 @@ pub(super) fn json(section: &Section) -> Value {
         "torn": section.torn,
         "readings": section.readings,
         "holes": section.holes.iter().map(hole_json).collect::<Vec<_>>(),
-        "redises": stories("redis", &section.as_configured.redises),
+        "stores": stories("store", &section.as_configured.redises),
         "tasks": stories("task", &section.as_configured.tasks),
     });
     if let (Some(changed), Some(object)) = (&section.changed, value.as_object_mut()) {
@@ -86,7 +86,7 @@ pub(super) fn json(section: &Section) -> Value {
             .collect();
         let with = json!({
             "set": section.set,
-            "redises": stories("redis", &changed.redises),
+            "stores": stories("store", &changed.redises),
             "tasks": stories("task", &changed.tasks),
             "differences": differences,
         });

@@ -41,7 +41,7 @@ pub(super) struct Tasks {
     /// Required: a body without it is not from an agent.
     pub(super) tasks: Vec<Task>,
     #[serde(default)]
-    pub(super) redises: Vec<Redis>,
+    pub(super) stores: Vec<Store>,
 }
 
 /// The body of `/api/v1/tasks/<name>`.
@@ -62,7 +62,7 @@ pub(super) struct Refusal {
 #[serde(default)]
 pub(super) struct Task {
     pub(super) name: Text,
-    pub(super) redis: Text,
+    pub(super) store: Text,
     pub(super) labels: Vec<Label>,
     pub(super) verdict: Text,
     pub(super) rule: Text,
@@ -115,7 +115,7 @@ pub(super) struct Unknown {
 #[serde(default)]
 pub(super) struct Lock {
     pub(super) key: Text,
-    pub(super) scheme: Text,
+    pub(super) library: Text,
     pub(super) held: Option<bool>,
     pub(super) unknown: Option<Unknown>,
     pub(super) hold: Option<Hold>,
@@ -199,7 +199,7 @@ pub(super) struct Past {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Redis {
+pub(super) struct Store {
     pub(super) name: Text,
     pub(super) readable: Option<bool>,
     pub(super) unknown: Option<Unknown>,

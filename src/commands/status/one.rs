@@ -102,7 +102,7 @@ fn lock(task: &Task) -> String {
         (None, Some(why)) => unknown(why),
         (None, None) => "not known yet".to_owned(),
     };
-    format!("{} ({}) in redis {}: {state}", lock.key, lock.scheme, task.redis)
+    format!("{} ({}) in store {}: {state}", lock.key, lock.library, task.store)
 }
 
 fn unknown(why: &Unknown) -> String {

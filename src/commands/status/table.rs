@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use super::answer::{Redis, Task, Tasks};
+use super::answer::{Store, Task, Tasks};
 use super::judge::{Judgement, counts, judge};
 use super::words::{duration, held_for, instant, lease_left, short_holders, wanted, why};
 use crate::text::terminal::{Style, Terminal, cut, pad, width, wrap};
@@ -62,7 +62,7 @@ type Cells = [String; COLUMNS.len()];
 pub(super) fn render(answer: &Tasks, terminal: &Terminal) -> Vec<String> {
     let mut tasks: Vec<(&Task, Judgement)> =
         answer.tasks.iter().map(|task| (task, judge(task))).collect();
-    tasks.sort_by_key(|(task, judgement)| (judgement.rank, &task.name, &task.redis));
+    tasks.sort_by_key(|(task, judgement)| (judgement.rank, &task.name, &task.store));
     let notes = notes(answer, terminal);
     let shown = terminal.lines.map_or(tasks.len(), |lines| {
         // Besides the heading, keep one line for the number of hidden tasks and one free.
@@ -217,8 +217,8 @@ fn line(
 /// The lines below the table: unreadable Redis servers, the age of the data, and the counts.
 fn notes(answer: &Tasks, terminal: &Terminal) -> Vec<String> {
     let mut lines = Vec::new();
-    for redis in &answer.redises {
-        lines.extend(unreadable(redis, terminal));
+    for store in &answer.stores {
+        lines.extend(unreadable(store, terminal));
     }
     lines.extend(wrap(&age(answer), terminal.columns));
     let count = match answer.tasks.len() {
@@ -230,33 +230,33 @@ fn notes(answer: &Tasks, terminal: &Terminal) -> Vec<String> {
     lines
 }
 
-fn unreadable(redis: &Redis, terminal: &Terminal) -> Vec<String> {
+fn unreadable(store: &Store, terminal: &Terminal) -> Vec<String> {
     let mut lines = Vec::new();
     let mut say = |text: String| {
         let wrapped = wrap(&text, terminal.columns);
         lines.extend(wrapped.iter().map(|line| terminal.paint(Style::Unknown, line).into_owned()));
     };
-    match (redis.readable, &redis.unknown) {
+    match (store.readable, &store.unknown) {
         (Some(true), _) => {}
         (Some(false), why) => {
-            let long = duration(redis.blind_seconds);
+            let long = duration(store.blind_seconds);
             let why = why
                 .as_ref()
                 .map(|why| format!(" ({}: {})", why.reason, why.remedy))
                 .unwrap_or_default();
-            say(format!("? redis {} cannot be read for {long}{why}", redis.name));
+            say(format!("? store {} cannot be read for {long}{why}", store.name));
         }
-        (None, _) => say(format!("? redis {} has not been asked yet", redis.name)),
+        (None, _) => say(format!("? store {} has not been asked yet", store.name)),
     }
     // For a single server, the line of the Redis store already says it.
-    let told = redis.nodes.len() == 1 && redis.readable == Some(false);
-    for node in redis.nodes.iter().filter(|node| node.up == Some(false) && !told) {
+    let told = store.nodes.len() == 1 && store.readable == Some(false);
+    for node in store.nodes.iter().filter(|node| node.up == Some(false) && !told) {
         let why = node
             .unknown
             .as_ref()
             .map(|why| format!(" ({}: {})", why.reason, why.remedy))
             .unwrap_or_default();
-        say(format!("? server {} of redis {} cannot be read{why}", node.address, redis.name));
+        say(format!("? server {} of store {} cannot be read{why}", node.address, store.name));
     }
     lines
 }
@@ -291,7 +291,7 @@ mod tests {
             {"name":"a","verdict":"running","reason":"The lock is held.","wanted":"unset",
              "lock":{"hold":{"holders":[{"holder":"h"}],"acquired":"x","held_seconds":3,"persistent":true}}},
             {"name":"出荷e\u0301","verdict":"down","reason":"Users want it, and nobody has held the lock for longer than grace.","wanted":"yes"}],
-            "redises":[{"name":"main","readable":true},
+            "stores":[{"name":"main","readable":true},
              {"name":"other","readable":false,"blind_seconds":75,"unknown":{"reason":"auth","remedy":"check the password"},
               "nodes":[{"address":"10.0.0.5:6379","up":false},{"address":"10.0.0.6:6379","up":true}]}]}"#,
         )
@@ -313,8 +313,8 @@ ok running  a      The lock is held.                                            
             h                3.0s      no TTL      -
 ok running  b      The lock is held. Users want the task (1 of 2).                     2: \
             wh-app-01, i  ≥3h12m    21s         yes 1/2
-? redis other cannot be read for 1m15s (auth: check the password)
-? server 10.0.0.5:6379 of redis other cannot be read
+? store other cannot be read for 1m15s (auth: check the password)
+? server 10.0.0.5:6379 of store other cannot be read
 as of 2026-01-31 23:59:59 UTC by the agent's clock, oldest reading 0.4s, 2 never read
 3 tasks: 1 down, 2 running";
         assert_eq!(shown(200).join("\n"), expected);

@@ -12,7 +12,7 @@ pub fn explanation(seen: Seen<'_>) -> Explanation {
     let since = (!seen.is_once()).then_some(view.verdict_since);
     Explanation {
         task: view.spec.name.to_string(),
-        redis: view.store.to_string(),
+        store: view.store.to_string(),
         at: rfc3339(seen.published.wall.0),
         source: if seen.is_once() { "once" } else { "agent" }.to_owned(),
         notes: notes(seen),

@@ -13,12 +13,12 @@ const COLUMNS: usize = 96;
 /// The whole explanation.
 pub fn text(explanation: &Explanation) -> String {
     let mut page = Text::default();
-    let Explanation { task, redis, verdict, .. } = explanation;
+    let Explanation { task, store, verdict, .. } = explanation;
     let since = match (&explanation.verdict_since, explanation.verdict_age_seconds) {
         (Some(since), Some(age)) => format!(", since {since} ({})", duration(age)),
         _ => String::new(),
     };
-    page.line(&format!("{task} on redis {redis}: {}{since}", verdict.to_uppercase()));
+    page.line(&format!("{task} on store {store}: {}{since}", verdict.to_uppercase()));
     page.item("", &explanation.reason);
     explanation.notes.iter().for_each(|note| page.item("Note: ", note));
 

@@ -21,7 +21,7 @@ struct EventJson<'a> {
     level: &'static str,
     /// One of these two is `null`.
     task: Option<&'a str>,
-    redis: Option<&'a str>,
+    store: Option<&'a str>,
     node: Option<String>,
     message: String,
     who: Option<String>,
@@ -33,7 +33,7 @@ struct EventJson<'a> {
 /// An event on one line.
 pub fn event(boot: &str, kept: &Kept) -> String {
     let line = describe(&kept.event);
-    let (task, redis) = match &kept.event.subject {
+    let (task, store) = match &kept.event.subject {
         Subject::Task(task) => (Some(&*task.name), None),
         Subject::Store(_, name) => (None, Some(&**name)),
     };
@@ -44,7 +44,7 @@ pub fn event(boot: &str, kept: &Kept) -> String {
         kind: kept.kind,
         level: level_name(kept.level),
         task,
-        redis,
+        store,
         node: line.node,
         message: line.message,
         who: line.who,

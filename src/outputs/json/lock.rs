@@ -22,7 +22,7 @@ pub(super) struct Fields<'a> {
 #[derive(Serialize)]
 struct LockJson<'a> {
     key: Cow<'a, str>,
-    scheme: &'a str,
+    library: &'a str,
     /// `null` when unknown.
     held: Option<bool>,
     /// The same after confirmation.
@@ -92,7 +92,7 @@ pub(super) fn json<'a>(
 fn lock_json<'a>(published: &Published, view: &'a TaskView, lock: &'a LockView) -> LockJson<'a> {
     LockJson {
         key: escape(&view.spec.lock().key),
-        scheme: view.spec.lock().library.as_str(),
+        library: view.spec.lock().library.as_str(),
         held: view.held,
         fact: view.lock_fact.name(),
         unknown: view.unknown.map(unknown_json),

@@ -21,7 +21,7 @@ use crate::text::instants::seconds;
 #[derive(Serialize)]
 pub(super) struct TaskJson<'a> {
     name: &'a str,
-    redis: &'a str,
+    store: &'a str,
     labels: Vec<LabelJson<'a>>,
     verdict: &'static str,
     rule: &'static str,
@@ -176,7 +176,7 @@ pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> T
     let spec = &view.spec;
     TaskJson {
         name: &spec.name,
-        redis: &view.store,
+        store: &view.store,
         labels: spec.labels.iter().map(|(name, value)| LabelJson { name, value }).collect(),
         verdict: view.verdict.name(),
         rule: view.rule.name(),

@@ -111,7 +111,7 @@ impl Metric {
     pub fn labels(&self) -> Vec<&'static str> {
         let (first, further): (&[&'static str], _) = match &self.source {
             Source::Agent(reading) => (&[], reading.labels()),
-            Source::Redis(reading) => (&["redis"], reading.labels()),
+            Source::Redis(reading) => (&["store"], reading.labels()),
             Source::Task(reading) => (&["task", "redis"], reading.labels()),
         };
         [first, further].concat()

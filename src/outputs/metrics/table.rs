@@ -104,14 +104,14 @@ fn reentries(hold: &HoldView) -> Option<Number> {
 
 /// A gauge of each server of a redis.
 const fn nodes(name: &'static str, help: &'static str, each: Each<StoreView>) -> Metric {
-    Metric { name, help, source: Source::Redis(Reading::Gauges(&["address"], each)) }
+    Metric { name, help, source: Source::Redis(Reading::Gauges(&["server"], each)) }
 }
 
 /// Hands out a figure of each server that has it.
 fn each_node(redis: &StoreView, emit: &mut Emit<'_>, of: fn(&NodeView) -> Option<Number>) {
     for node in &redis.nodes {
         if let Some(number) = of(node) {
-            emit(&[("address", &escape(node.address.as_bytes()))], number);
+            emit(&[("server", &escape(node.address.as_bytes()))], number);
         }
     }
 }
@@ -148,77 +148,77 @@ pub static TABLE: &[Metric] = &[
         enough.", source: Source::Agent(Reading::Counter(|a| Some(Count(a.own.log_lines_lost)))) },
 
     Metric {
-        name: "lockwatch_redis_up",
+        name: "lockwatch_store_up",
         help: "1 if the newest batch of questions to this server was answered trustworthily; \
             absent before the first try.",
-        source: Source::Redis(Reading::Gauges(&["address", "role"], |r, emit| {
+        source: Source::Redis(Reading::Gauges(&["server", "role"], |r, emit| {
             for node in &r.nodes {
                 if let Some(up) = node.up {
                     let role = node.role.map_or("unknown", Role::name);
-                    emit(&[("address", &escape(node.address.as_bytes())), ("role", role)], flag(up));
+                    emit(&[("server", &escape(node.address.as_bytes())), ("role", role)], flag(up));
                 }
             }
         })),
     },
-    redis("lockwatch_redis_readable", "1 if the newest sweep of every server that decides was \
+    redis("lockwatch_store_readable", "1 if the newest sweep of every server that decides was \
         answered trustworthily; absent before the first try.", |r| r.readable.map(flag)),
-    redis("lockwatch_redis_blind_seconds", "How long a server that decides has not been read, or \
+    redis("lockwatch_store_blind_seconds", "How long a server that decides has not been read, or \
         not been known; 0 while all are read.", |r| r.readable.map(|_| Ms(r.blind_ms))),
-    nodes("lockwatch_redis_decides", "1 if this server decides whether locks are held, 0 if its \
+    nodes("lockwatch_store_decides", "1 if this server decides whether locks are held, 0 if its \
         answers are evidence \
         only.", |r, emit| each_node(r, emit, |n| n.up.map(|_| flag(n.decides)))),
-    nodes("lockwatch_redis_last_success_timestamp_seconds", "The server's clock at the newest \
+    nodes("lockwatch_store_last_success_timestamp_seconds", "The server's clock at the newest \
         trustworthy batch.", |r, emit| each_node(r, emit, |n| n.last_success.map(instant))),
-    redis("lockwatch_redis_masters", "Servers that said they are master in the newest batch; \
+    redis("lockwatch_store_masters", "Servers that said they are master in the newest batch; \
         absent while none answers.", |r| r.masters.map(Count)),
-    redis("lockwatch_redis_sentinels", "Configured Sentinels; only with \
+    redis("lockwatch_store_sentinels", "Configured Sentinels; only with \
         Sentinel.", |r| is(r, RedisKind::Sentinel).then(|| length(&r.spec.addresses))),
-    redis("lockwatch_redis_sentinels_agreeing", "Configured Sentinels that name one and the same \
+    redis("lockwatch_store_sentinels_agreeing", "Configured Sentinels that name one and the same \
         master; only with Sentinel.", agreeing),
-    redis("lockwatch_redis_uncovered_slots", "Slots that no master of the cluster serves; only of \
+    redis("lockwatch_store_uncovered_slots", "Slots that no master of the cluster serves; only of \
         a cluster.", |r| is(r, RedisKind::Cluster).then(|| Count(u64::from(r.uncovered)))),
-    nodes("lockwatch_redis_clock_offset_seconds", "The server's clock minus the \
+    nodes("lockwatch_store_clock_offset_seconds", "The server's clock minus the \
         agent's.", |r, emit| each_node(r, emit, |n| n.clock_offset_ms.map(SignedMs))),
-    nodes("lockwatch_redis_role_verified", "1 if the server itself said what role it has, 0 if \
+    nodes("lockwatch_store_role_verified", "1 if the server itself said what role it has, 0 if \
         the configuration attests \
         it.", |r, emit| each_node(r, emit, |n| n.role_verified.map(flag))),
-    nodes("lockwatch_redis_locks_behind", "Watched locks whose newest deadline a replica does not \
+    nodes("lockwatch_store_locks_behind", "Watched locks whose newest deadline a replica does not \
         have yet; absent where nothing was \
         compared.", |r, emit| each_node(r, emit, |n| n.locks_behind.map(Count))),
-    nodes("lockwatch_redis_deadline_lag_seconds", "How far a replica's deadline is behind, of the \
+    nodes("lockwatch_store_deadline_lag_seconds", "How far a replica's deadline is behind, of the \
         watched lock where it is \
         farthest.", |r, emit| each_node(r, emit, |n| n.deadline_lag_ms.map(Ms))),
-    nodes("lockwatch_redis_wake_ups", "1 while this server tells of changed keys, 0 while it \
+    nodes("lockwatch_store_wake_ups", "1 while this server tells of changed keys, 0 while it \
         refuses or cannot, so that changes are seen by polling alone; absent where it is not \
         asked \
         to.", |r, emit| each_node(r, emit, |n| n.wake_ups.map(|it| flag(it.state == WakeUpState::On)))),
     Metric {
-        name: "lockwatch_redis_hints_total",
+        name: "lockwatch_store_hints_total",
         help: "Changed keys that a server told of, by what came of it: a read, none because the \
             task was to be read already, none because the key is no task's.",
-        source: Source::Redis(Reading::Counters(&["address", "outcome"], |r, emit| {
+        source: Source::Redis(Reading::Counters(&["server", "outcome"], |r, emit| {
             for (node, hints) in r.nodes.iter().filter_map(|node| Some((node, node.wake_ups?))) {
                 let address = escape(node.address.as_bytes());
                 for (outcome, count) in [("read", hints.read), ("coalesced", hints.coalesced), ("foreign", hints.foreign)] {
-                    emit(&[("address", &address), ("outcome", outcome)], Count(count));
+                    emit(&[("server", &address), ("outcome", outcome)], Count(count));
                 }
             }
         })),
     },
     Metric {
-        name: "lockwatch_redis_wake_up_reconnects_total",
+        name: "lockwatch_store_wake_up_reconnects_total",
         help: "Times it was begun anew to listen to a server's changes.",
-        source: Source::Redis(Reading::Counters(&["address"], |r, emit| {
+        source: Source::Redis(Reading::Counters(&["server"], |r, emit| {
             each_node(r, emit, |n| n.wake_ups.map(|it| Count(it.reconnects())));
         })),
     },
     Metric {
-        name: "lockwatch_redis_sample_duration_seconds",
+        name: "lockwatch_store_sample_duration_seconds",
         help: "Round trips of batches.",
         source: Source::Redis(Reading::Histogram(|r| &r.totals.sample_duration)),
     },
     Metric {
-        name: "lockwatch_redis_errors_total",
+        name: "lockwatch_store_errors_total",
         help: "Failed batches and refused tasks, by reason.",
         source: Source::Redis(Reading::Counters(&["reason"], |r, emit| {
             for (reason, count) in Unknown::ALL.into_iter().zip(r.totals.errors) {
@@ -228,18 +228,18 @@ pub static TABLE: &[Metric] = &[
             }
         })),
     },
-    redis_total("lockwatch_redis_reconnects_total", "Connections made after the \
+    redis_total("lockwatch_store_reconnects_total", "Connections made after the \
         first.", |r| Some(Count(r.totals.reconnects))),
-    redis_total("lockwatch_redis_skipped_ticks_total", "Ticks that found the previous sweep still \
+    redis_total("lockwatch_store_skipped_ticks_total", "Ticks that found the previous sweep still \
         under way.", |r| Some(Count(r.totals.skipped_ticks))),
-    redis_total("lockwatch_redis_generation_changes_total", "Changes of generation: a restart, \
+    redis_total("lockwatch_store_generation_changes_total", "Changes of generation: a restart, \
         another server that decides, a new replication history, a flush. The server may have lost \
         data.", |r| Some(Count(r.totals.generation_changes))),
-    redis("lockwatch_redis_generation", "Fingerprint of what the data of the servers that decide \
+    redis("lockwatch_store_generation", "Fingerprint of what the data of the servers that decide \
         live in (run, replication history, flushes); another value: data may have been lost, or \
         another server decides. Absent until all have told.", generation),
     Metric {
-        name: "lockwatch_redis_locks_after_change_total",
+        name: "lockwatch_store_locks_after_change_total",
         help: "Locks that were held before the server may have lost data, by what became of them.",
         source: Source::Redis(Reading::Counters(&["fate"], |r, emit| {
             for (fate, count) in Fate::ALL.into_iter().zip(r.totals.fates) {
@@ -249,18 +249,18 @@ pub static TABLE: &[Metric] = &[
     },
 
     Metric {
-        name: "lockwatch_redis_clear",
+        name: "lockwatch_store_clear",
         help: "1 while every server that decides was read not long ago; else 0.",
         source: Source::Redis(Reading::GaugesAt(&["severity"], problems::redis_clear)),
     },
     Metric {
-        name: "lockwatch_redis_problem_seconds",
+        name: "lockwatch_store_problem_seconds",
         help: "A problem of this redis: for how long it has been so, or 0 where it is seen not to \
             be so; absent where that cannot be told.",
         source: Source::Redis(Reading::GaugesAt(&["problem", "severity"], problems::redis_problems)),
     },
     Metric {
-        name: "lockwatch_redis_event_age_seconds",
+        name: "lockwatch_store_event_age_seconds",
         help: "What happened to this redis not long ago, and how long ago.",
         source: Source::Redis(Reading::GaugesAt(&["problem", "severity"], problems::redis_events)),
     },
@@ -276,7 +276,7 @@ pub static TABLE: &[Metric] = &[
 
     each("lockwatch_task_info", "Always 1; the lock's key and library, and the task's own labels \
         for rules to \
-        join.", Reading::Gauges(&["key", "scheme", OWN_LABELS], info_labels)),
+        join.", Reading::Gauges(&["key", "library", OWN_LABELS], info_labels)),
     each("lockwatch_task_state", "1 for the present verdict, 0 for the seven others; for people, \
         not for rules.", Reading::GaugePer(Per {
         label: &["state"],
@@ -360,7 +360,7 @@ pub static TABLE: &[Metric] = &[
         unknown.", |t| t.held.map(flag)),
     each("lockwatch_lock_holder", "Always 1; who holds the lock, only while it is held. A secret \
         token shows as eight digits of its \
-        SHA-256.", Reading::Gauges(&["holder", "host"], holder_series)),
+        SHA-256.", Reading::Gauges(&["holder", "holder_host"], holder_series)),
     task("lockwatch_lock_holders", "Holders of the lock; 0 when free, absent when \
         unknown.", |t| or_zero_when_free(t, |hold| length(&hold.holders))),
     task("lockwatch_lock_reentries", "How often the holder entered the lock again while holding \

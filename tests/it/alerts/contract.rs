@@ -25,10 +25,10 @@ const OWN: [&str; 2] = ["up", "ALERTS"];
 const OF_TASK: &str = "severity: critical, standby: required, team: logistics";
 /// Metrics that need several servers per redis, which these tests do not run.
 const OF_SEVERAL_SERVERS: [&str; 4] = [
-    "lockwatch_redis_locks_behind",
-    "lockwatch_redis_sentinels",
-    "lockwatch_redis_sentinels_agreeing",
-    "lockwatch_redis_uncovered_slots",
+    "lockwatch_store_locks_behind",
+    "lockwatch_store_sentinels",
+    "lockwatch_store_sentinels_agreeing",
+    "lockwatch_store_uncovered_slots",
 ];
 const NAME_MAX: usize = 40;
 const GROUP_MAX: usize = 20;

@@ -38,7 +38,7 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
         instance:lockwatch_build_info:answers", AMID),
     ("task:lockwatch_task_info:removed", "without and", "»and«on (job, instance) \
         lockwatch_build_info", AMID),
-    ("LockwatchRedisUnreachable", "[1h] to ", "reconnects_total»", LET_GO),
+    ("LockwatchStoreUnreachable", "[1h] to ", "reconnects_total»", LET_GO),
     ("instance:process_start_time_seconds:started15m", "[5m] to [10h]", "process_start_time_seconds»", YOUNG),
     ("task:lockwatch_task_splits:event", "[5m] to [10h]", "splits_total»", YOUNG),
     ("task:lockwatch_lock_lost:event", "[5m] to [10h]", "lost_total»", YOUNG),
@@ -52,7 +52,7 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("instance_task:lockwatch_lock_held:avg5m", "[5m] to ", "«offset 4m", FAR_END),
     ("instance_task:lockwatch_task_wanted:avg5m", "[5m] to ", "«offset 4m", FAR_END),
     ("LockwatchAgentsDisagree", "[5m] to ", "lockwatch_lock_holder»[5m]«offset 4m", FAR_END),
-    ("LockwatchAgentsDisagree", "[5m] to ", "lockwatch_redis_readable»[5m]«offset 4m", FAR_END),
+    ("LockwatchAgentsDisagree", "[5m] to ", "lockwatch_store_readable»[5m]«offset 4m", FAR_END),
     ("LockwatchSwitchKeyMissing", "[10m] to ", "switch_key_seen»", REMEMBERED),
     ("LockwatchSwitchKeyMissing", "[10m] to [10h]", "switches»", "that somebody looked at any \
         time is enough"),
@@ -62,7 +62,7 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("task:lockwatch_task_wanting_users:last", "[30m] to [10h]", "wanting_users:last»", "only tells for how long Prometheus may be away"),
     ("task:lockwatch_task_wanting_users:last", "[5m] to [1m]", "switch_key_seen»", "a reload that \
         was noticed once is remembered; the window is there for failed scrapes"),
-    ("redis:lockwatch_redis_generation:changed6h", "[6h] to [10h]", "generation»", "only tells how old is too old; a test of seven hours takes too long"),
+    ("store:lockwatch_store_generation:changed6h", "[6h] to [10h]", "generation»", "only tells how old is too old; a test of seven hours takes too long"),
 ];
 
 /// Without `LOCKWATCH_LONG`, one of this many mutants runs.

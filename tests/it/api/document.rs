@@ -233,7 +233,7 @@ impl Stage {
                 && view.task("outbound")["lock"]["fencing_token"] == json!(7)
         });
         until("a redis that is not there", &mut |view| {
-            let redises = view.json["redises"].as_array().unwrap();
+            let redises = view.json["stores"].as_array().unwrap();
             redises.iter().any(|redis| redis["name"] == "gone" && redis["unknown"].is_object())
         });
         until("a witness", &mut |view| {

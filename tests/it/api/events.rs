@@ -96,14 +96,14 @@ async fn an_event_is_told_in_the_words_of_the_log() {
     let list = server.list("").await;
     let acquired = json!({
         "id": server.id(1), "at": "2027-01-15T07:59:59.873Z", "server_time": "2027-01-15T08:00:00.000Z",
-        "kind": "acquired", "level": "info", "task": "in/bound", "redis": null, "node": "10.0.0.5:6379",
+        "kind": "acquired", "level": "info", "task": "in/bound", "store": null, "node": "10.0.0.5:6379",
         "message": "somebody got the \
             lock", "who": r"3f2b\x0a9c1e", "reason": null, "seconds": null, "remedy": null,
     });
     assert_eq!(list["events"][0], acquired);
     let down = &list["events"][1];
     assert_eq!(
-        (&down["redis"], &down["task"], &down["level"]),
+        (&down["store"], &down["task"], &down["level"]),
         (&json!("main"), &Value::Null, &json!("error"))
     );
     assert_eq!(

@@ -38,7 +38,7 @@ async fn names(server: &Server, query: &str) -> Vec<String> {
     let answer = server.get(&format!("/api/v1/tasks{query}")).await;
     assert_eq!(answer.status, 200, "{query}: {}", answer.text());
     let list = answer.json();
-    assert_eq!(list["redises"].as_array().map(Vec::len), Some(2), "{query}");
+    assert_eq!(list["stores"].as_array().map(Vec::len), Some(2), "{query}");
     list["tasks"]
         .as_array()
         .unwrap()

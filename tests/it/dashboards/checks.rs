@@ -33,10 +33,10 @@ const STATES: [&str; 10] = [
     "lockwatch_task_wanted",
     "lockwatch_task_paused",
     "lockwatch_lock_held",
-    "lockwatch_redis_decides",
-    "lockwatch_redis_readable",
-    "lockwatch_redis_up",
-    "lockwatch_redis_role_verified",
+    "lockwatch_store_decides",
+    "lockwatch_store_readable",
+    "lockwatch_store_up",
+    "lockwatch_store_role_verified",
     "lockwatch_config_last_reload_successful",
 ];
 /// Functions for counters.

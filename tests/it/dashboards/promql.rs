@@ -114,7 +114,7 @@ fn tokens(expr: &str) -> Vec<String> {
 
 #[test]
 fn an_expression_is_taken_apart() {
-    let expr = r#"topk by (task) (1, max by (task, redis) (increase(a_total{task=~"x|", reason!="(b"}[$__range]))) > 0 or 2 * b:c"#;
+    let expr = r#"topk by (task) (1, max by (task, store) (increase(a_total{task=~"x|", reason!="(b"}[$__range]))) > 0 or 2 * b:c"#;
     let call = |name: &str, by: &[&str]| Call {
         name: name.into(),
         by: by.iter().map(|label| (*label).into()).collect(),

@@ -145,7 +145,7 @@ fn run(kind: Kind, sentinels: &mut Sentinels, agent: &Agent) -> Run {
     sentinels.wait_settled();
     let new_at = sentinels.members[new].announced();
     let followed = pages.iter().find(|(_, page)| {
-        page.get("lockwatch_redis_decides", &[("address", &new_at)]) == Some(1.0) && readable(page)
+        page.get("lockwatch_store_decides", &[("server", &new_at)]) == Some(1.0) && readable(page)
     });
     let double = doubles
         .iter()
@@ -175,7 +175,7 @@ fn run(kind: Kind, sentinels: &mut Sentinels, agent: &Agent) -> Run {
 }
 
 fn readable(page: &Exposition) -> bool {
-    page.get("lockwatch_redis_readable", &[]) == Some(1.0)
+    page.get("lockwatch_store_readable", &[]) == Some(1.0)
 }
 
 fn tell(kind: Kind, runs: &[Run]) {

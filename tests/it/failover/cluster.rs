@@ -66,7 +66,7 @@ fn hold(cluster: &Cluster, key: &str, holder: &str) {
 /// The newest value of a metric of the redis.
 #[track_caller]
 fn of_redis(page: &Exposition, name: &str) -> f64 {
-    page.get(&format!("lockwatch_redis_{name}"), &[("redis", "main")])
+    page.get(&format!("lockwatch_store_{name}"), &[("store", "main")])
         .unwrap_or_else(|| panic!("{name} is absent"))
 }
 

@@ -23,7 +23,7 @@ const WATCHER: &str = "sesame-of-the-watcher";
 const LOGIN: &str = ", username: watcher, password_env: WATCHER";
 
 fn readable(page: &Exposition) -> bool {
-    page.get("lockwatch_redis_readable", &[]) == Some(1.0)
+    page.get("lockwatch_store_readable", &[]) == Some(1.0)
         && page.of(TASK, "lock_held") == Some(1.0)
 }
 
@@ -61,7 +61,7 @@ fn a_majority_of_the_configured_sentinels_is_needed() {
     let standstills = Standstills::watch();
     let agent = Agent::start(&sentinel_config(&sentinels, "", &one_task("")));
     agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running");
-    let agreeing = |page: &Exposition| page.get("lockwatch_redis_sentinels_agreeing", &[]);
+    let agreeing = |page: &Exposition| page.get("lockwatch_store_sentinels_agreeing", &[]);
     // Two are a majority, so the third one may answer later than the first reading.
     agent.until(PATIENCE, "all three agree", |page| agreeing(page) == Some(3.0));
     let in_time = INTERVAL * 2 + Duration::from_secs(1);
@@ -76,7 +76,7 @@ fn a_majority_of_the_configured_sentinels_is_needed() {
         let delay = standstills.ran_since(since);
         assert!(delay <= in_time, "blind after {delay:?}");
         let view = agent.view();
-        agent.check(&view, "one event", view.json["redises"][0]["unknown"]["reason"] == "quorum");
+        agent.check(&view, "one event", view.json["stores"][0]["unknown"]["reason"] == "quorum");
     };
     let expect_sight = |since: Instant| {
         agent.until(PATIENCE, "read again", readable);
@@ -121,7 +121,7 @@ fn a_majority_of_the_configured_sentinels_is_needed() {
         readable(&view.page) && view.verdict(TASK) == "running"
     });
     let view = agent.view();
-    let said: Vec<&serde_json::Value> = view.json["redises"][0]["sentinels"]
+    let said: Vec<&serde_json::Value> = view.json["stores"][0]["sentinels"]
         .as_array()
         .unwrap()
         .iter()
@@ -184,11 +184,11 @@ fn what_is_wrong_with_the_configuration_is_said() {
 
     let agent = Agent::start_with(&config(inner), with(Some(RIGHT)));
     let page = agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running");
-    let verified = page.get("lockwatch_redis_role_verified", &[("address", &announced)]);
+    let verified = page.get("lockwatch_store_role_verified", &[("server", &announced)]);
     agent.check(&page, "INFO tells the role", verified == Some(1.0));
     agent.until(PATIENCE, "the replicas too", |page| {
-        page.series("lockwatch_redis_up", &[]).values().filter(|up| **up == 1.0).count() == 3
-            && page.get("lockwatch_redis_masters", &[]) == Some(1.0)
+        page.series("lockwatch_store_up", &[]).values().filter(|up| **up == 1.0).count() == 3
+            && page.get("lockwatch_store_masters", &[]) == Some(1.0)
     });
     assert_silent(&agent);
     drop(agent);
@@ -242,7 +242,7 @@ fn what_is_wrong_with_the_configuration_is_said() {
     let config = |inner: &str| sentinel_config_at(&direct, inner, LOGIN, &one_task(""));
     let agent = Agent::start_with(&config(inner), with(Some(RIGHT)));
     let view = expect_trouble(&agent, "timeout", &["cannot connect", &announced]);
-    agent.check(&view, "not readable", view.page.get("lockwatch_redis_readable", &[]) == Some(0.0));
+    agent.check(&view, "not readable", view.page.get("lockwatch_store_readable", &[]) == Some(0.0));
     drop(agent);
     let pairs = sentinels.members[..3]
         .iter()
@@ -283,9 +283,9 @@ fn a_reload_keeps_what_is_known() {
     // Other servers: the state of the redis starts again, but the state of the task is kept.
     reload(&config, 1);
     agent.until(PATIENCE, "the Sentinels agree", |page| {
-        page.get("lockwatch_redis_sentinels_agreeing", &[]) == Some(3.0)
+        page.get("lockwatch_store_sentinels_agreeing", &[]) == Some(3.0)
             && readable(page)
-            && page.series("lockwatch_redis_up", &[]).values().filter(|up| **up == 1.0).count() == 3
+            && page.series("lockwatch_store_up", &[]).values().filter(|up| **up == 1.0).count() == 3
     });
     let watch = agent.watch();
     let connected = || agent.log_lines(&[" msg=connected "]).len();
@@ -298,7 +298,7 @@ fn a_reload_keeps_what_is_known() {
     });
     reload(&(config.replace("interval: 300ms", "interval: 200ms") + &more), 3);
     agent.until(PATIENCE, "sampled faster", |page| {
-        page.get("lockwatch_redis_sentinels_agreeing", &[]) == Some(3.0) && readable(page)
+        page.get("lockwatch_store_sentinels_agreeing", &[]) == Some(3.0) && readable(page)
     });
     agent.throughout(Duration::from_secs(2), "it goes on", |view| {
         readable(&view.page) && view.of_task(TASK, "blind_seconds") == 0.0

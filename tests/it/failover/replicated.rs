@@ -19,7 +19,7 @@ fn addresses(replicated: &Replicated) -> Vec<String> {
 }
 
 fn decides(page: &Exposition, address: &str) -> bool {
-    page.get("lockwatch_redis_decides", &[("address", address)]) == Some(1.0)
+    page.get("lockwatch_store_decides", &[("server", address)]) == Some(1.0)
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn the_server_that_says_master_decides() {
     // Both show the same holder until the copy expires.
     replicated.promote(1);
     let promoted = Instant::now();
-    agent.until(PATIENCE, "a rival", |page| page.get("lockwatch_redis_masters", &[]) == Some(2.0));
+    agent.until(PATIENCE, "a rival", |page| page.get("lockwatch_store_masters", &[]) == Some(2.0));
     agent.until_view(PATIENCE, "the rival shows the same holder", |view| {
         let witness = &view.task(TASK)["witnesses"][0];
         witness["role"] == "master" && witness["holders"][0]["holder"] == name(A)
@@ -107,12 +107,12 @@ fn the_server_that_says_master_decides() {
     replicated.follow(0, 1);
     agent.until_view(PATIENCE, "nobody decides", |view| view.reason(TASK) == Some("no_master"));
     let page = agent.page();
-    let unreadable = page.get("lockwatch_redis_readable", &[]) == Some(0.0)
+    let unreadable = page.get("lockwatch_store_readable", &[]) == Some(0.0)
         && page.of(TASK, "lock_held").is_none();
     agent.check(&page, "not readable", unreadable);
     replicated.promote(1);
     agent.until(PATIENCE, "somebody decides", |page| {
-        decides(page, &second.address()) && page.get("lockwatch_redis_readable", &[]) == Some(1.0)
+        decides(page, &second.address()) && page.get("lockwatch_store_readable", &[]) == Some(1.0)
     });
     drop(b);
 }
@@ -141,7 +141,7 @@ fn a_replica_never_decides() {
     let agent = Agent::start(&list);
     agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running");
     agent.until(PATIENCE, "the replica is up to date", |page| {
-        page.get("lockwatch_redis_locks_behind", &[("address", &replica.address())]) == Some(0.0)
+        page.get("lockwatch_store_locks_behind", &[("server", &replica.address())]) == Some(0.0)
     });
     // No renewals any more: the replica knows when the lease ends.
     let watch = agent.watch();
@@ -181,7 +181,7 @@ fn one_server_by_two_names_is_one() {
     let agent = Agent::start(&nodes_config(&names, &one_task("")));
     agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running");
     agent.throughout(Duration::from_secs(2), "one master", |view| {
-        let masters = view.page.get("lockwatch_redis_masters", &[]);
+        let masters = view.page.get("lockwatch_store_masters", &[]);
         view.verdict(TASK) == "running" && masters == Some(1.0)
     });
     let page = agent.page();

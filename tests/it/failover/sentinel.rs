@@ -100,7 +100,7 @@ fn failovers_that_lose_nothing_are_calm() {
                 !told(&agent, "masters_changed", &[&announced(sentinels, to)]).is_empty(),
             );
         }
-        let counted = last.get("lockwatch_redis_generation_changes_total", &[]) == Some(3.0);
+        let counted = last.get("lockwatch_store_generation_changes_total", &[]) == Some(3.0);
         agent.check(last, "three changes", counted);
         // What the old master wrote after the promotion, if only a ping to its replicas, is indeed
         // lost.
@@ -291,7 +291,7 @@ fn a_partition_that_doubles_the_holder_is_split_in_time() {
         agent.throughout(Duration::from_secs(3), "it stays a split", |view| {
             view.verdict(TASK) == "split"
         });
-        let masters = agent.page().get("lockwatch_redis_masters", &[]);
+        let masters = agent.page().get("lockwatch_store_masters", &[]);
         assert_eq!(masters, Some(2.0), "two masters");
         assert_eq!(
             told(&agent, "rival_master", &[&announced(sentinels, 0)]).len(),
@@ -495,7 +495,7 @@ fn a_master_that_cannot_be_replaced() {
             "unknown after {blind:?}"
         );
         // After the deadlines, which the replicas know.
-        let blind_for = |page: &Exposition| page.get("lockwatch_redis_blind_seconds", &[]).unwrap();
+        let blind_for = |page: &Exposition| page.get("lockwatch_store_blind_seconds", &[]).unwrap();
         agent.until(PATIENCE, "blind for longer than any lease", |page| {
             blind_for(page) > LEASE.as_secs_f64() + 1.0
         });
@@ -509,7 +509,7 @@ fn a_master_that_cannot_be_replaced() {
         }
         let last = pages.last().unwrap();
         let readable: Vec<Option<f64>> =
-            pages.iter().map(|page| page.get("lockwatch_redis_readable", &[])).collect();
+            pages.iter().map(|page| page.get("lockwatch_store_readable", &[])).collect();
         agent.check(last, "not readable", readable.last() == Some(&Some(0.0)));
         let as_long = frozen_s - 2.0..frozen_s + 1.5;
         agent.check(last, "blind for as long as it is", as_long.contains(&blind_for(last)));
@@ -521,8 +521,8 @@ fn a_master_that_cannot_be_replaced() {
 
         sentinels.server(0).go_on();
         agent.until(PATIENCE, "read again", |page| {
-            page.get("lockwatch_redis_readable", &[]) == Some(1.0)
-                && page.get("lockwatch_redis_blind_seconds", &[]) == Some(0.0)
+            page.get("lockwatch_store_readable", &[]) == Some(1.0)
+                && page.get("lockwatch_store_blind_seconds", &[]) == Some(0.0)
                 && page
                     .series("lockwatch_lock_held", &[])
                     .into_values()

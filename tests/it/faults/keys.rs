@@ -109,7 +109,7 @@ fn shows_only_the_truth(view: &View) -> bool {
         && view.page.get("lockwatch_lock_ttl_seconds", &[("task", "forever")]).is_none()
         && view.page.get("lockwatch_lock_deadline_timestamp_seconds", &[("task", "far")])
             == Some(1e12)
-        && view.page.get("lockwatch_redis_up", &[("redis", "main")]) == Some(1.0)
+        && view.page.get("lockwatch_store_up", &[("store", "main")]) == Some(1.0)
 }
 
 fn lay_out(server: &RedisServer) {

@@ -72,10 +72,10 @@ fn hostile_bytes_are_escaped_everywhere_and_stay_different() {
 
     assert_eq!(distinct(&view, "lockwatch_task_info", "key").len(), all + names.len());
     assert_eq!(distinct(&view, "lockwatch_lock_holder", "holder").len(), all);
-    assert_eq!(distinct(&view, "lockwatch_lock_holder", "host").len(), all);
+    assert_eq!(distinct(&view, "lockwatch_lock_holder", "holder_host").len(), all);
     assert_eq!(distinct(&view, "lockwatch_lock_held", "task").len(), all + names.len());
     for (labels, _) in view.page.series("lockwatch_lock_holder", &[]) {
-        assert_eq!(labels["holder"], labels["host"], "the holder's own host");
+        assert_eq!(labels["holder"], labels["holder_host"], "the holder's own host");
     }
     for number in 0..all {
         let task = view.task(&format!("task {number:02}"));

@@ -36,10 +36,10 @@ fn a_server_that_sleeps_for_less_than_the_timeout_is_never_unknown() {
         sleeping.wait().unwrap();
     }
     let view = agent.view();
-    let errors = view.page.series("lockwatch_redis_errors_total", &[]);
+    let errors = view.page.series("lockwatch_store_errors_total", &[]);
     assert!(errors.values().all(|count| *count == 0.0), "{errors:?}");
     assert!(
-        view.page.get("lockwatch_redis_skipped_ticks_total", &[]) >= Some(1.0),
+        view.page.get("lockwatch_store_skipped_ticks_total", &[]) >= Some(1.0),
         "a sweep took longer than a tick"
     );
     let blind = |view: &View| view.of_task("held", "blind_time_seconds_total");

@@ -154,7 +154,7 @@ fn unchanged_tasks_keep_everything() {
     let view = agent.view();
     assert!(view.of_task("down", "down_time_seconds_total") >= down_before, "counters never fall");
     assert_eq!(
-        view.page.get("lockwatch_redis_reconnects_total", &[]),
+        view.page.get("lockwatch_store_reconnects_total", &[]),
         Some(0.0),
         "the connection was kept"
     );

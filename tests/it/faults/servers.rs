@@ -75,7 +75,7 @@ impl Ward {
             reasons.iter().all(|reason| view.errors("good", reason) == 0.0),
             "and not for the other server"
         );
-        assert_eq!(view.page.get("lockwatch_redis_up", &[("redis", "bad")]), Some(0.0));
+        assert_eq!(view.page.get("lockwatch_store_up", &[("store", "bad")]), Some(0.0));
     }
 
     /// Waits until the sick server's tasks are read again.
@@ -156,7 +156,7 @@ fn a_server_that_is_down_at_the_start_and_later_and_loading() {
     ward.expect(&["loading"], "wait");
     let view = ward.expect_health();
     assert_nothing_happened(&view);
-    assert!(view.page.get("lockwatch_redis_reconnects_total", &[("redis", "bad")]) >= Some(1.0));
+    assert!(view.page.get("lockwatch_store_reconnects_total", &[("store", "bad")]) >= Some(1.0));
     assert_eq!(view.of_task("sick", "switches_lost_seconds"), 0.0, "everything was kept");
 }
 
@@ -205,7 +205,7 @@ fn a_master_that_becomes_a_replica() {
     ward.expect(&["not_master"], "replica");
     let view = ward.agent.view();
     assert_eq!(
-        view.page.get("lockwatch_redis_up", &[("redis", "bad"), ("role", "replica")]),
+        view.page.get("lockwatch_store_up", &[("store", "bad"), ("role", "replica")]),
         Some(0.0)
     );
     assert_nothing_happened(&view);
@@ -224,7 +224,7 @@ fn a_server_that_allows_less_after_a_reconnect() {
     server.cli(&["ACL", "SETUSER", "default", "-pexpiretime"]);
     server.cli(&["CLIENT", "KILL", "TYPE", "normal"]);
     ward.agent.until_view(PATIENCE, "reconnected", |view| {
-        view.page.get("lockwatch_redis_reconnects_total", &[("redis", "bad")]) == Some(1.0)
+        view.page.get("lockwatch_store_reconnects_total", &[("store", "bad")]) == Some(1.0)
     });
     let view = ward.expect_health();
     assert_eq!(

@@ -145,9 +145,9 @@ impl Stage {
                 self.server.cli(&["SET", LOCK, "no hash"]);
                 self.expect("blind", |page| page.verdict(TASK) == "unknown");
             }
-            "LockwatchRedisUnreachable" => {
+            "LockwatchStoreUnreachable" => {
                 let refused = |page: &Metrics| {
-                    page.get("lockwatch_redis_errors_total", &[("reason", "auth")])
+                    page.get("lockwatch_store_errors_total", &[("reason", "auth")])
                 };
                 // After a dial and some sweeps, this is the reason for the whole redis.
                 let enough = refused(&self.agent.page()).unwrap_or_default() + 3.0;

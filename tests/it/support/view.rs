@@ -79,12 +79,12 @@ impl View {
         series.into_values().sum()
     }
 
-    /// `lockwatch_redis_errors_total`.
+    /// `lockwatch_store_errors_total`.
     #[track_caller]
     pub(crate) fn errors(&self, redis: &str, reason: &str) -> f64 {
-        let labels = [("redis", redis), ("reason", reason)];
+        let labels = [("store", redis), ("reason", reason)];
         self.page
-            .get("lockwatch_redis_errors_total", &labels)
+            .get("lockwatch_store_errors_total", &labels)
             .expect("every reason has its counter")
     }
 }

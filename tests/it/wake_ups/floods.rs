@@ -105,7 +105,7 @@ fn an_agent_that_stands_still_is_cut_off() {
     agent.signal("CONT");
     let page = agent.until(PATIENCE * 2, "it listens again", |page| {
         wakes(page) == Some(1.0)
-            && page.get("lockwatch_redis_wake_up_reconnects_total", &[]) >= Some(1.0)
+            && page.get("lockwatch_store_wake_up_reconnects_total", &[]) >= Some(1.0)
     });
     agent.check(&page, "it is polled", page.of("two", "lock_held") == Some(0.0));
 }

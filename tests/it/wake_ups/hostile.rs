@@ -105,7 +105,7 @@ fn whoever_tells_without_end_is_not_listened_to() {
             command.env("LW_TELLING_PASSWORD", PASSWORD);
         });
     let gave_up = |page: &Exposition, name: &str| {
-        page.get("lockwatch_redis_wake_ups", &[("redis", name)]) == Some(0.0)
+        page.get("lockwatch_store_wake_ups", &[("store", name)]) == Some(0.0)
     };
     let first = agent.until(LONG, "each is given up, and polled", |page| {
         PLOTS.iter().all(|(name, _)| gave_up(page, name) && page.of(name, "lock_held") == Some(1.0))
@@ -119,7 +119,7 @@ fn whoever_tells_without_end_is_not_listened_to() {
     for (name, _) in PLOTS {
         // A sweep may be late on a busy machine, and fail for nothing else.
         let errors = |page: &Exposition| -> f64 {
-            let all = page.series("lockwatch_redis_errors_total", &[("redis", name)]);
+            let all = page.series("lockwatch_store_errors_total", &[("store", name)]);
             let harmless = ["late", "clock_step"];
             let fails = |labels: &Labels| !harmless.contains(&labels["reason"].as_str());
             all.iter().filter(|(labels, _)| fails(labels)).map(|(_, count)| count).sum()

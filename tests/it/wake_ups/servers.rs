@@ -8,11 +8,11 @@ use crate::support::sentinels::{MASTER, SentinelOptions, Sentinels};
 
 /// The addresses of the servers that announce changes.
 fn telling(page: &Exposition) -> Vec<String> {
-    let series = page.series("lockwatch_redis_wake_ups", &[]);
+    let series = page.series("lockwatch_store_wake_ups", &[]);
     series
         .into_iter()
         .filter(|(_, value)| *value == 1.0)
-        .map(|(labels, _)| labels["address"].clone())
+        .map(|(labels, _)| labels["server"].clone())
         .collect()
 }
 
@@ -36,8 +36,8 @@ fn after_a_failover_the_new_master_is_listened_to() {
         .until(PATIENCE * 2, "the new master tells", |page| telling(page) == [address.clone()]);
     let read = |page: &Exposition| {
         page.get(
-            "lockwatch_redis_hints_total",
-            &[("address", address.as_str()), ("outcome", "read")],
+            "lockwatch_store_hints_total",
+            &[("server", address.as_str()), ("outcome", "read")],
         )
         .unwrap_or(0.0)
     };

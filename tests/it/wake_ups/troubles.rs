@@ -37,7 +37,7 @@ fn a_killed_connection_is_made_anew_and_everything_is_read() {
         until_held(&agent, "one", false);
         agent.until(PATIENCE, "it listens again", |page| {
             wakes(page) == Some(1.0)
-                && page.get("lockwatch_redis_wake_up_reconnects_total", &[])
+                && page.get("lockwatch_store_wake_up_reconnects_total", &[])
                     >= Some(f64::from(round))
         });
         server.cli(&["set", "lock:one", "token", "px", "600000"]);

@@ -91,7 +91,7 @@ pub fn remedy(why: Unknown) -> &'static str {
             "The agent's log names the command, and `lockwatch explain` shows most answers."
         }
         Unknown::Stale => {
-            "The agent fell behind: look at `lockwatch_redis_skipped_ticks_total` and at its \
+            "The agent fell behind: look at `lockwatch_store_skipped_ticks_total` and at its \
              CPU."
         }
     }

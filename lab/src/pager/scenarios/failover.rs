@@ -130,7 +130,7 @@ async fn no_master(scene: Scene) -> anyhow::Result<()> {
     scene.pass(10).await;
     scene.redis("headless").await?.kill().await?;
     let page = scene.expect_of_redis(
-        "LockwatchRedisUnreachable",
+        "LockwatchStoreUnreachable",
         "headless",
         Instant::now() + BLIND_AFTER,
     )?;

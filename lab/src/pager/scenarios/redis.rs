@@ -169,7 +169,7 @@ async fn frozen(scene: Scene) -> anyhow::Result<()> {
     scene.pass(8).await;
     scene.redis("frozen").await?.freeze().await?;
     let unreachable = scene.expect_of_redis(
-        "LockwatchRedisUnreachable",
+        "LockwatchStoreUnreachable",
         "frozen",
         Instant::now() + BLIND_AFTER,
     )?;
@@ -200,7 +200,7 @@ async fn away_while_down(scene: Scene) -> anyhow::Result<()> {
     scene.redis("away").await?.save().await?;
     scene.redis("away").await?.kill().await?;
     let unreachable =
-        scene.expect_of_redis("LockwatchRedisUnreachable", "away", Instant::now() + BLIND_AFTER)?;
+        scene.expect_of_redis("LockwatchStoreUnreachable", "away", Instant::now() + BLIND_AFTER)?;
     scene.pass(if scene.is_short() { 60 } else { 600 }).await;
     let back = Instant::now();
     scene.redis("away").await?.start_again(Data::Kept).await?;
@@ -214,7 +214,7 @@ async fn many_tasks(scene: Scene) -> anyhow::Result<()> {
     scene.pass(10).await;
     scene.redis("many").await?.kill().await?;
     let unreachable =
-        scene.expect_of_redis("LockwatchRedisUnreachable", "many", Instant::now() + BLIND_AFTER)?;
+        scene.expect_of_redis("LockwatchStoreUnreachable", "many", Instant::now() + BLIND_AFTER)?;
     scene.until_told(&unreachable).await?;
     scene.pass(60).await;
     let back = Instant::now();

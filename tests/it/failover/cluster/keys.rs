@@ -101,7 +101,7 @@ fn lock_and_switches_on_different_nodes_make_one_verdict() {
     let page =
         agent.until(PATIENCE, "nobody waits", |page| page.of("work", "lock_waiters") == Some(0.0));
     assert_eq!((all_splits(&page), of_redis(&page, "uncovered_slots")), (0.0, 0.0));
-    let refused = |reason: &str| page.get("lockwatch_redis_errors_total", &[("reason", reason)]);
+    let refused = |reason: &str| page.get("lockwatch_store_errors_total", &[("reason", reason)]);
     assert_eq!((refused("moved"), refused("server_error")), (Some(0.0), Some(0.0)));
 }
 

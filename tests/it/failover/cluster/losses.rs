@@ -39,7 +39,7 @@ fn a_replica_takes_over_from_a_killed_master_and_nobody_else_notices() {
     let agent = Agent::start(&config(&cluster.addresses(), "", "", &tasks));
     until_running(&agent, &["hurt", "fine", "more"]);
     agent.until(PATIENCE, "all masters are read", |page| {
-        page.series("lockwatch_redis_generation", &[]).len() == 1
+        page.series("lockwatch_store_generation", &[]).len() == 1
             && of_redis(page, "readable") == 1.0
     });
     let watch = agent.watch();
@@ -84,7 +84,7 @@ fn a_replica_takes_over_from_a_killed_master_and_nobody_else_notices() {
     cluster.node_mut(0).restart(Keep::Files);
     let old = cluster.node(0).address();
     agent.until(PATIENCE, "the old one is a replica", |page| {
-        !page.series("lockwatch_redis_up", &[("address", &old), ("role", "replica")]).is_empty()
+        !page.series("lockwatch_store_up", &[("server", &old), ("role", "replica")]).is_empty()
     });
     assert_eq!(all_ends(&agent.page()), 0.0);
 }
@@ -117,7 +117,7 @@ fn a_frozen_master_holds_up_nobody_and_says_nothing_that_counts() {
     cluster.node(0).go_on();
     let old = cluster.node(0).address();
     agent.until(PATIENCE, "the old one is a replica", |page| {
-        !page.series("lockwatch_redis_up", &[("address", &old), ("role", "replica")]).is_empty()
+        !page.series("lockwatch_store_up", &[("server", &old), ("role", "replica")]).is_empty()
     });
     let pages = watch.stop();
     check_undisturbed(&agent, &pages, "fine");
