@@ -188,6 +188,8 @@ pub struct ReloadStatus {
     pub successful: bool,
     /// When the configuration in force was loaded.
     pub success_at: AgentWall,
+    /// Identifies its tasks; 0 if it has none.
+    pub tasks: u64,
 }
 
 /// Requests a reload of the configuration. The reply is sent through it: the error is text for a

@@ -170,6 +170,9 @@ pub struct TaskSpec {
     /// Per-task labels, in the order of the configuration's `labels`; a label that the task does
     /// not set is empty.
     pub labels: Vec<(Arc<str>, Arc<str>)>,
+    /// Whether to show more metrics of it than the lean set, for display only.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub full_metrics: bool,
 }
 
 impl TaskSpec {
@@ -199,6 +202,7 @@ impl TaskSpec {
             blind_after_ms: TaskSpec::BLIND_AFTER_MS,
             max_hold_ms: None,
             labels: Vec::new(),
+            full_metrics: false,
         }
     }
 

@@ -12,7 +12,7 @@ use super::mistake::{Mistakes, Reported, field_text, quoted};
 use super::place::Place;
 use super::redises::{self, Redises};
 use super::schema::TOP;
-use super::tasks::{self, ReadTask, Shared};
+use super::tasks::{self, ReadTask, Shared, full_metrics};
 use super::values::{count, kind, name_mistake};
 use super::{Config, HostPort, RedisConfig, Servers};
 
@@ -34,8 +34,11 @@ pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<
         }
     };
     let label_names = top.at("labels").map_or(Ok(Vec::new()), |at| labels::read(&at));
-    let shared =
-        Shared { redises: redises.as_ref().ok(), label_names: label_names.as_deref().ok() };
+    let shared = Shared {
+        redises: redises.as_ref().ok(),
+        label_names: label_names.as_deref().ok(),
+        full_metrics: full_metrics(&top).ok().flatten().unwrap_or(false),
+    };
     let tasks = read_tasks(&top, &shared)?;
     check_names(&tasks, mistakes);
     if let Ok(redises) = &redises {

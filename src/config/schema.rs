@@ -39,7 +39,7 @@ const ONE_KEY: (&str, &str) =
 
 pub(super) const TOP: BlockSpec = BlockSpec {
     path: "",
-    fields: &["redis", "labels", "tasks", "max_tasks"],
+    fields: &["redis", "labels", "metrics", "tasks", "max_tasks"],
     otherwise: &[(
         "patterns",
         "`patterns` is not supported yet; list each lock as a task with `lock: {key: …}`",
@@ -117,6 +117,7 @@ pub(super) const TASK: BlockSpec = BlockSpec {
         "hosts",
         "max_hold",
         "labels",
+        "metrics",
     ],
     otherwise: &[ONE_KEY],
 };

@@ -33,6 +33,8 @@ pub(super) struct Shared<'a> {
     pub(super) redises: Option<&'a Redises>,
     /// `None` if the names of the labels could not be read.
     pub(super) label_names: Option<&'a [Arc<str>]>,
+    /// What a task has that does not say which metrics it shows.
+    pub(super) full_metrics: bool,
 }
 
 /// A task, and the parts that are compared between tasks, each as far as it could be read.
@@ -64,6 +66,7 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     let blind_after_ms = Threshold::BlindAfter.or(block, TaskSpec::BLIND_AFTER_MS);
     let max_hold_ms = Threshold::MaxHold.optional(block);
     let labels = read_labels(block, shared);
+    let full_metrics = full_metrics(block).map(|full| full.unwrap_or(shared.full_metrics));
     if let Ok((_, Some(redis))) = &found {
         let sampling = Sampling {
             redis: &redis.name,
@@ -114,6 +117,7 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
             blind_after_ms: blind_after_ms?,
             max_hold_ms: max_hold_ms?,
             labels: labels?,
+            full_metrics: full_metrics?,
         })
     };
     ReadTask { name: name.ok(), redis: redis.ok(), lock_key, spec: assemble().ok() }
@@ -259,6 +263,15 @@ fn read_key(block: &Block<'_>, field: &str, roles: &mut Roles) -> Result<Key, Re
     let key = block.required(field, &format!("write `{field}: …` with the key's name"), key)?;
     claim(roles, block, block.place(field), &key);
     Ok(key)
+}
+
+/// `metrics`: whether it says `full`.
+pub(super) fn full_metrics(block: &Block<'_>) -> Result<Option<bool>, Reported> {
+    block.optional("metrics", |value| match value.as_str() {
+        Some("lean") => Ok(false),
+        Some("full") => Ok(true),
+        _ => Err(String::from("is neither `lean` nor `full`; write one of them")),
+    })
 }
 
 fn read_labels(task: &Block<'_>, shared: &Shared<'_>) -> Result<Labels, Reported> {

@@ -7,7 +7,7 @@
 //! | `/app.js` | GET, HEAD | the script of these pages |
 //! | `/live` | GET, HEAD | what changes on these pages, as server-sent events |
 //! | `/badge/<name>.svg` | GET, HEAD | one task as a picture |
-//! | `/metrics` | GET, HEAD | the metrics, or those that `name[]` names; 503 when the engine has stopped |
+//! | `/metrics` | GET, HEAD | the metrics; 503 when the engine has stopped |
 //! | `/api/v1/tasks`, `/api/v1/tasks/<name>` | GET, HEAD | tasks as JSON |
 //! | `/api/v1/tasks/<name>/explain` | GET, HEAD | why a task has its verdict |
 //! | `/api/v1/events` | GET, HEAD | the newest events, as JSON or as server-sent events |
@@ -26,7 +26,7 @@ use lockwatch_judge::snapshot::StoreView;
 use percent_encoding::percent_decode_str;
 use tokio::sync::oneshot;
 
-use super::parameters::{is_well_escaped, parameters};
+use super::parameters::is_well_escaped;
 use super::reply::{self, Reply, json_error, text, with_header};
 use super::site::Site;
 use crate::outputs::exposition::Variant;
@@ -114,8 +114,7 @@ impl Site {
             reload: *self.context.reload_status.borrow(),
             log_lines_lost: (self.context.log_lines_lost)(),
         };
-        let exposition =
-            self.readers.read(&published, own, variant, named_metrics(request.uri().query()));
+        let exposition = self.readers.read(&published, own, variant);
         let reply = reply::metrics(variant.format.content_type(), exposition);
         let reply = with_header(reply, header::VARY, "Accept, Accept-Encoding");
         match variant.coding {
@@ -185,13 +184,6 @@ impl Route {
             _ => "GET, HEAD",
         }
     }
-}
-
-/// The metrics that `name[]` names. Nothing in a query makes a scrape fail.
-fn named_metrics(query: Option<&str>) -> Vec<String> {
-    let parameters = parameters(query).unwrap_or_default();
-    let names = parameters.into_iter().filter(|(name, _)| name == "name[]");
-    names.map(|(_, value)| value).collect()
 }
 
 fn route(path: &str) -> Option<Route> {

@@ -69,14 +69,8 @@ impl Readers {
         Readers { kept: Arc::default(), kept_for, scrapes: Arc::default() }
     }
 
-    /// Begins an exposition of `published`. `only` names the metrics in it; empty: all of them.
-    pub fn read(
-        &self,
-        published: &Arc<Published>,
-        own: Own,
-        variant: Variant,
-        only: Vec<String>,
-    ) -> Exposition {
+    /// Begins an exposition of `published`.
+    pub fn read(&self, published: &Arc<Published>, own: Own, variant: Variant) -> Exposition {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if !kept.iter().any(|other| Arc::ptr_eq(other, published)) {
             kept.truncate(KEPT - 1);
@@ -92,7 +86,7 @@ impl Readers {
         Exposition::new(
             Arc::downgrade(published),
             variant,
-            Writer::new(own, variant.format, unscraped, only),
+            Writer::new(own, variant.format, unscraped),
         )
     }
 
@@ -104,11 +98,8 @@ impl Readers {
 
 /// The whole exposition of `published`.
 pub fn make(published: &Arc<Published>, own: Own, variant: Variant) -> Vec<u8> {
-    let pieces = Exposition::new(
-        Arc::downgrade(published),
-        variant,
-        Writer::new(own, variant.format, None, Vec::new()),
-    );
+    let pieces =
+        Exposition::new(Arc::downgrade(published), variant, Writer::new(own, variant.format, None));
     pieces.flatten().collect::<Vec<_>>().concat()
 }
 

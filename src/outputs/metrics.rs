@@ -22,7 +22,7 @@ use reading::{Emit, Number, Source, When};
 pub use table::TABLE;
 use text::Label;
 
-/// Most series of `lockwatch_lock_holder` for one task, so that a task has at most 96 series, and a
+/// Most series of `lockwatch_lock_holder` for one task, so that a task has at most 100 series, and a
 /// few more in trouble. A read lock may have more holders; `lockwatch_lock_holders` counts them
 /// all.
 pub const HOLDER_SERIES_MAX: usize = 5;
@@ -49,6 +49,14 @@ impl Agent {
     fn now(own: Own) -> Agent {
         Agent { own, process: Process::read() }
     }
+
+    /// Identifies the tasks; empty without any.
+    fn tasks(&self) -> String {
+        match self.own.reload.tasks {
+            0 => String::new(),
+            tasks => format!("{tasks:012x}"),
+        }
+    }
 }
 
 /// Tasks that are written at once.
@@ -60,31 +68,24 @@ pub struct Writer {
     agent: Arc<Agent>,
     format: Format,
     unscraped: Option<Unscraped>,
-    /// The names of the only metrics to write; empty: all.
-    only: Vec<String>,
+    /// Whether any task shows all metrics; not known before the first.
+    full: Option<bool>,
     /// The metric and the task that come next.
     next: (usize, usize),
 }
 
 impl Writer {
-    /// Nothing was written yet. `unscraped` is the newest time without scrapes; `only` names the
-    /// only metrics to write, unless it is empty.
-    pub fn new(
-        own: Own,
-        format: Format,
-        unscraped: Option<Unscraped>,
-        only: Vec<String>,
-    ) -> Writer {
-        Writer { agent: Arc::new(Agent::now(own)), format, unscraped, only, next: (0, 0) }
+    /// Nothing was written yet. `unscraped` is the newest time without scrapes.
+    pub fn new(own: Own, format: Format, unscraped: Option<Unscraped>) -> Writer {
+        Writer { agent: Arc::new(Agent::now(own)), format, unscraped, full: None, next: (0, 0) }
     }
 
     /// Appends the next piece of `published`, always the same one; returns whether there are more.
     pub fn write(&mut self, published: &Published, out: &mut String) -> bool {
-        let is_named = |metric: &Metric| self.only.iter().any(|name| name == metric.name);
-        while let (number, 0) = self.next
-            && !self.only.is_empty()
-            && TABLE.get(number).is_some_and(|metric| !is_named(metric))
-        {
+        let tasks = &published.snapshot.tasks;
+        let full =
+            *self.full.get_or_insert_with(|| tasks.iter().any(|task| task.spec.full_metrics));
+        while !full && TABLE.get(self.next.0).is_some_and(|metric| metric.full) {
             self.next.0 += 1;
         }
         let (number, first) = self.next;
@@ -96,7 +97,6 @@ impl Writer {
         if first == 0 && !matches!(metric.source, Source::Agent(_)) {
             text::describe(metric, self.format, out);
         }
-        let tasks = &published.snapshot.tasks;
         self.next = (number + 1, 0);
         match &metric.source {
             Source::Agent(reading) => own::write(metric, reading, &self.agent, self.format, out),
@@ -110,11 +110,12 @@ impl Writer {
                 }
             }
             Source::Task(reading) => {
+                let shows = |task: &TaskView| task.spec.full_metrics || !metric.full;
                 let end = tasks.len().min(first + TASKS_AT_ONCE);
                 let mut before = first.checked_sub(1).and_then(|before| tasks.get(before));
                 for task in (first..end).filter_map(|at| tasks.get(at)) {
                     // Two that are alike would make the whole exposition invalid.
-                    if !before.is_some_and(|before| is_alike(before, task)) {
+                    if shows(task) && !before.is_some_and(|before| is_alike(before, task)) {
                         text::write(metric.name, reading, &own_labels(task), (task, when), out);
                     }
                     before = Some(task);
@@ -153,7 +154,7 @@ impl Number {
         match self {
             Number::Signed(number) => Number::Count(number.unsigned_abs()),
             Number::SignedMs(ms) => Number::Ms(ms.unsigned_abs()),
-            Number::Count(_) | Number::Ms(_) => self,
+            Number::Count(_) | Number::Ms(_) | Number::Infinite => self,
         }
     }
 }

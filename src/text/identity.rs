@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use lockwatch_judge::input::Generation;
 use lockwatch_judge::reading::Holder;
+use lockwatch_judge::spec::WatchSpec;
 use sha2::{Digest, Sha256};
 
 /// Maximum length of shown text in bytes. Longer text is cut.
@@ -73,10 +74,10 @@ pub fn digest(bytes: &[u8]) -> String {
     digits
 }
 
-/// A number below 2⁴⁸ that identifies a generation of a server's data. It is the same on every
+/// A number below 2⁴⁸ that identifies a generation of the data in one of a server's databases. It is the same on every
 /// agent and after an agent's restart. It changes with the server's process, replication history or
 /// number of flushes; evictions do not change it.
-pub fn fingerprint(generation: &Generation) -> u64 {
+pub fn fingerprint(generation: &Generation, db: u32) -> u64 {
     let Generation {
         process: run_id,
         history: replication_id,
@@ -85,8 +86,31 @@ pub fn fingerprint(generation: &Generation) -> u64 {
         evictions: _,
         started_empty: _,
     } = generation;
+    number([run_id.as_slice(), replication_id, &flushes.to_be_bytes(), &db.to_be_bytes()])
+}
+
+/// A number below 2⁴⁸ that identifies what is watched: the tasks, what guards each, and where. The
+/// same on every agent that watches the same.
+pub fn tasks_fingerprint(spec: &WatchSpec) -> u64 {
+    let stores = spec.stores.iter().flat_map(|store| {
+        let addresses = store.addresses.iter().map(|address| address.as_bytes());
+        [store.name.as_bytes(), &store.db.to_be_bytes()]
+            .map(<[u8]>::to_vec)
+            .into_iter()
+            .chain(addresses.map(<[u8]>::to_vec))
+    });
+    let tasks = spec.tasks.iter().flat_map(|task| {
+        let store = task.store.0.to_be_bytes();
+        [task.name.as_bytes().to_vec(), store.to_vec(), task.lock().key.clone()]
+    });
+    number(stores.chain(tasks))
+}
+
+/// A number below 2⁴⁸ for these parts.
+fn number(parts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> u64 {
     let mut hash = Sha256::new();
-    for part in [run_id.as_slice(), replication_id, &flushes.to_be_bytes()] {
+    for part in parts {
+        let part = part.as_ref();
         // The length separates the parts unambiguously.
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);

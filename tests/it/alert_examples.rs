@@ -300,11 +300,11 @@ fn what_proves_harm_is_never_muted() {
         let equal: Vec<&str> = list(&rule["equal"]).filter_map(Value::as_str).collect();
         assert!(!equal.contains(&"team") && !equal.contains(&"severity"), "{rule:?}");
         assert!(
-            ["task", "redis", "job"].contains(&equal[0]) && equal.contains(&"cluster"),
+            ["task", "store", "job"].contains(&equal[0]) && equal.contains(&"cluster"),
             "{rule:?}"
         );
         assert!(
-            equal[0] != "task" || equal.contains(&"redis"),
+            equal[0] != "task" || equal.contains(&"store"),
             "another redis' task of that name: {rule:?}"
         );
         muted.extend(targets);

@@ -86,9 +86,9 @@ fn each_mistake_is_found() {
             r#""legendFormat": "{{sort}}""#,
             "sort is no label",
         ),
-        ("lockwatch-task", r#"store=\"$redis\""#, r#"store=\"$server\""#, "$server is not defined"),
+        ("lockwatch-task", r#"store=\"$store\""#, r#"store=\"$server\""#, "$server is not defined"),
         ("lockwatch-task", r#"task=\"$task\""#, r#"task=~\"$task\""#, "is compared by =~"),
-        ("lockwatch-agent", r#"store=~\"$redis\""#, r#"store=\"$redis\""#, "is compared by ="),
+        ("lockwatch-agent", r#"store=~\"$store\""#, r#"store=\"$store\""#, "is compared by ="),
         ("lockwatch-task", "increase(lockwatch_lock_acq", "max(lockwatch_lock_acq", "counter"),
         (
             "lockwatch-agent",
@@ -117,13 +117,13 @@ fn each_mistake_is_found() {
             "agent?${task:queryparam}",
             "lockwatch-agent has no variable task",
         ),
-        ("lockwatch-overview", "&var-redis=", "&var-server=", "has no variable server"),
+        ("lockwatch-overview", "&var-store=", "&var-server=", "has no variable server"),
         ("lockwatch-overview", r#""Value #C","#, r#""Value #Q","#, "Value #Q"),
         ("lockwatch-overview", "${__data.fields.task:", "${__data.fields.job:", "no column job"),
         ("lockwatch-overview", r#""text": "stalled""#, r#""text": "stuck""#, "stalled"),
         ("lockwatch-agent", r#""text": "down""#, r#""text": "up""#, "mapping"),
         ("lockwatch-task", r#""options": "grace""#, r#""options": "mercy""#, "mercy"),
-        ("lockwatch-agent", r#""name": "redis""#, r#""name": "server""#, "server: is not used"),
+        ("lockwatch-agent", r#""name": "store""#, r#""name": "server""#, "server: is not used"),
         ("lockwatch-task", r#""refresh": 2"#, r#""refresh": 0"#, "refresh"),
     ];
     for (uid, right, wrong, said) in cases {

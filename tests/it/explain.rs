@@ -485,7 +485,7 @@ fn without_an_agent_redis_is_read_once_and_that_is_said() {
         note.contains("cannot be reached") && note.contains("reading Redis once instead"),
         "{note}"
     );
-    assert!(text(&held.stdout).starts_with("inbound on redis main: RUNNING\n"), "{held:?}");
+    assert!(text(&held.stdout).starts_with("inbound on store main: RUNNING\n"), "{held:?}");
 
     let unconfigured =
         run(&["explain", "inbound", "--agent.url", &nobody(), "--config.file", "/nowhere.yml"]);
@@ -506,7 +506,7 @@ fn without_an_agent_redis_is_read_once_and_that_is_said() {
     assert_eq!(dead.status.code(), Some(3), "{dead:?}");
     let shown = text(&dead.stdout);
     assert!(
-        shown.starts_with("inbound on redis main: UNKNOWN\n") && shown.contains("connect"),
+        shown.starts_with("inbound on store main: UNKNOWN\n") && shown.contains("connect"),
         "{shown}"
     );
 }

@@ -601,7 +601,7 @@ fn each_event_is_one_line_with_its_fields() {
         assert_eq!(line["fields"]["node"], json!(r"evil\x1b[2J:1"));
         assert_ne!(
             line["fields"].get("task").is_some(),
-            line["fields"].get("redis").is_some(),
+            line["fields"].get("store").is_some(),
             "{line}"
         );
     }

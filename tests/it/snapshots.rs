@@ -24,7 +24,7 @@ pub(crate) const WALL: AgentWall = AgentWall(1_800_000_000_123);
 pub(crate) const NOW: Mono = Mono(1_000_000);
 
 pub(crate) const RELOAD: ReloadStatus =
-    ReloadStatus { successful: true, success_at: AgentWall(1_799_999_000_000) };
+    ReloadStatus { successful: true, success_at: AgentWall(1_799_999_000_000), tasks: 0x1f2e3d };
 /// And what it counts of itself.
 pub(crate) const OWN: Own = Own { reload: RELOAD, log_lines_lost: 0 };
 
@@ -193,14 +193,12 @@ pub(crate) fn witness(node: &str, role: Role, holders: Option<Vec<Holder>>) -> W
     WitnessView { node: node.into(), role, at: Mono(NOW.0 - 750), holders, behind_ms: None }
 }
 
-/// A task with minimal configuration that has not been read yet.
+/// A task with minimal configuration, all of whose metrics are shown, that has not been read yet.
 pub(crate) fn new_task(name: &str) -> TaskView {
+    let lock = libraries::lock(format!("{name}:lock").as_bytes(), "redisson");
+    let spec = TaskSpec { full_metrics: true, ..TaskSpec::new(name, StoreIndex(0), lock) };
     TaskView {
-        spec: Arc::new(TaskSpec::new(
-            name,
-            StoreIndex(0),
-            libraries::lock(format!("{name}:lock").as_bytes(), "redisson"),
-        )),
+        spec: Arc::new(spec),
         store: "main".into(),
         verdict: Verdict::Unknown,
         rule: Rule::NothingYet,

@@ -156,7 +156,7 @@ fn the_worst_come_first_and_decide_the_exit_code() {
         HOLDER.split(':').next().unwrap(),
         "anna on, ben off",
         "grace",
-        "redis main: held",
+        "store main: held",
     ] {
         assert!(one.contains(expected), "{expected}: {one}");
     }
@@ -193,7 +193,7 @@ fn lost_switches_and_an_unreadable_redis_are_told() {
     assert!(said.contains("1 with lost switches"), "{said}");
     let why = said
         .lines()
-        .find(|line| line.starts_with("? redis gone cannot be read for"))
+        .find(|line| line.starts_with("? store gone cannot be read for"))
         .unwrap_or_else(|| panic!("{said}"));
     assert!(why.contains("(connect"), "{why}");
 }

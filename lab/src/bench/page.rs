@@ -42,7 +42,7 @@ const SERIES: usize = 100_000;
 /// Number of tasks used to find out how many series one task has.
 const FEW: usize = 100;
 const READ_WITHIN: Duration = Duration::from_secs(60);
-const RELOAD: ReloadStatus = ReloadStatus { successful: true, success_at: AgentWall(0) };
+const RELOAD: ReloadStatus = ReloadStatus { successful: true, success_at: AgentWall(0), tasks: 1 };
 const OWN: Own = Own { reload: RELOAD, log_lines_lost: 0 };
 const PLAIN: Variant = Variant { format: Format::Classic, coding: Coding::Identity };
 

@@ -23,6 +23,7 @@ use crate::outputs::events::EventLog;
 use crate::outputs::history::History;
 use crate::published::{ReloadRequest, ReloadStatus, Snapshots};
 use crate::record::Recorder;
+use crate::text::identity::tasks_fingerprint;
 use crate::trace::Traces;
 
 /// How long HTTP clients may take to finish after shutdown began.
@@ -78,8 +79,7 @@ where
     let (inputs, engine_inputs) = mpsc::channel(INPUTS);
     let (engine, snapshots) = Engine::new(clock, config.watch_spec(0));
     let (reload, mut reloads) = mpsc::channel::<ReloadRequest>(1);
-    let (status, reload_status) =
-        watch::channel(ReloadStatus { successful: true, success_at: clock.wall() });
+    let (status, reload_status) = watch::channel(loaded(&config, clock));
     let traces = Traces::default();
     let mut watching = Watching {
         watchers: BTreeMap::new(),
@@ -135,6 +135,12 @@ async fn told_to_end(stop: &CancellationToken, terminate: &mut Signal, interrupt
     }
 }
 
+/// What is said of a configuration that was loaded just now.
+fn loaded(config: &Config, clock: Clock) -> ReloadStatus {
+    let tasks = if config.tasks.is_empty() { 0 } else { tasks_fingerprint(&config.watch_spec(0)) };
+    ReloadStatus { successful: true, success_at: clock.wall(), tasks }
+}
+
 /// Loads the configuration again and applies it. If that fails, the old one stays in force.
 async fn reload_with<L>(
     watching: &mut Watching,
@@ -144,12 +150,11 @@ async fn reload_with<L>(
 where
     L: Fn() -> Result<Config, String> + Send + Sync + 'static,
 {
-    let loaded = apart(move || load()).await.unwrap_or_else(|error| Err(error.to_string()));
-    match loaded {
+    match apart(move || load()).await.unwrap_or_else(|error| Err(error.to_string())) {
         Ok(config) => {
+            let loaded = loaded(&config, watching.clock);
             watching.configure(config).await;
-            status
-                .send_replace(ReloadStatus { successful: true, success_at: watching.clock.wall() });
+            status.send_replace(loaded);
             tracing::info!("configuration reloaded");
             Ok(())
         }

@@ -11,8 +11,11 @@ use super::look::{self, Exposition};
 use super::stage::Stage;
 use super::{HOSTS, LOCK, PROGRESS, TASK, say};
 
-/// The metric with the state of the task, one series per verdict.
+/// The metric with the state of the task: one series, of the present verdict.
 const STATE: &str = "lockwatch_task_state";
+/// The metric with the times of the task, and which of them expired holds cost.
+const TIME: &str = "lockwatch_task_time_seconds_total";
+const OUTAGE: &[(&str, &str)] = &[("of", "outage")];
 /// How often the agent is read while a change is awaited.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
@@ -98,7 +101,6 @@ impl Story<'_> {
         self.show(&[
             ("lockwatch_lock_renewals_total", &[]),
             ("lockwatch_lock_last_renewal_latency_seconds", &[]),
-            ("lockwatch_lock_last_renewal_margin_seconds", &[]),
         ])
         .await?;
         self.let_read(10).await;
@@ -124,7 +126,7 @@ impl Story<'_> {
         })
         .await?;
         self.until("the outage was counted", 8, |page| {
-            page.value("lockwatch_task_outage_seconds_count", &[]).is_some_and(|count| count > 0.0)
+            page.value(TIME, OUTAGE).is_some_and(|seconds| seconds > 0.0)
         })
         .await?;
         self.expect("running", 5).await?;
@@ -134,9 +136,9 @@ impl Story<'_> {
         );
         self.show(&[
             ("lockwatch_lock_holder", &[]),
-            ("lockwatch_lock_ends_total", &[("reason", "expired")]),
-            ("lockwatch_task_outage_seconds_sum", &[]),
-            ("lockwatch_task_handover_seconds_sum", &[]),
+            ("lockwatch_lock_expired_total", &[]),
+            (TIME, OUTAGE),
+            ("lockwatch_task_handover_seconds_total", &[]),
         ])
         .await?;
         self.stage.restart_ended()?;
@@ -162,7 +164,7 @@ impl Story<'_> {
             (STATE, &[("state", "stalled")]),
             ("lockwatch_lock_held", &[]),
             ("lockwatch_lock_ttl_seconds", &[]),
-            ("lockwatch_task_stalled_seconds", &[]),
+            ("lockwatch_task_problem_seconds", &[("problem", "stalled")]),
         ])
         .await?;
         self.tell("Without a progress configured, nobody could tell this from a task that runs.");
@@ -180,8 +182,8 @@ impl Story<'_> {
         self.expect("stopped", 10).await?;
         self.show(&[
             (STATE, &[("state", "stopped")]),
-            ("lockwatch_lock_ends_total", &[("reason", "ended_early")]),
-            ("lockwatch_task_down_seconds", &[]),
+            ("lockwatch_lock_held", &[]),
+            ("lockwatch_task_clear", &[]),
         ])
         .await?;
         self.tell("It is free because nobody wants it: that is no gap, and nobody is paged.");
@@ -231,7 +233,7 @@ impl Story<'_> {
     async fn expect(&self, state: &str, within_s: u64) -> anyhow::Result<()> {
         let what = format!("the task is {state}");
         self.until(&what, within_s, |page| {
-            page.value(STATE, &[("task", TASK), ("state", state)]).is_some_and(|value| value > 0.0)
+            page.line(STATE, &[("task", TASK), ("state", state)]).is_some()
         })
         .await
     }

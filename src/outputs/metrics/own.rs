@@ -80,7 +80,6 @@ impl Collector for Own {
             }
             // The agent has none of these.
             Reading::Histogram(_)
-            | Reading::GaugePer(_)
             | Reading::CounterPer(_)
             | Reading::GaugesAt(..)
             | Reading::Counters(..) => Ok(()),
@@ -93,6 +92,7 @@ impl EncodeGaugeValue for Number {
         match *self {
             Number::Count(count) => EncodeGaugeValue::encode(&count, encoder),
             Number::Signed(number) => EncodeGaugeValue::encode(&number, encoder),
+            Number::Infinite => EncodeGaugeValue::encode(&f64::INFINITY, encoder),
             Number::Ms(ms) => EncodeGaugeValue::encode(&seconds(ms), encoder),
             Number::SignedMs(ms) => EncodeGaugeValue::encode(&signed_seconds(ms), encoder),
         }
@@ -104,6 +104,7 @@ impl EncodeCounterValue for Number {
         match self.never_negative() {
             Number::Count(count) => EncodeCounterValue::encode(&count, encoder),
             Number::Signed(number) => EncodeCounterValue::encode(&number.unsigned_abs(), encoder),
+            Number::Infinite => EncodeCounterValue::encode(&f64::INFINITY, encoder),
             Number::Ms(ms) => EncodeCounterValue::encode(&seconds(ms), encoder),
             Number::SignedMs(ms) => EncodeCounterValue::encode(&signed_seconds(ms), encoder),
         }

@@ -47,6 +47,17 @@ pub(super) fn events(task: &TaskView, when: When, emit: &mut Emit<'_>) {
     }
 }
 
+/// How many users want the task, once this process saw their switches.
+pub(super) fn wanting_users(task: &TaskView, emit: &mut Emit<'_>) {
+    if task.switch_key_seen != Some(false)
+        && let Some(users) = task.wanting_users
+    {
+        let labels = labels(task);
+        let labels: Vec<_> = labels.iter().map(|(name, value)| (*name, &**value)).collect();
+        emit(&labels, Number::Count(users));
+    }
+}
+
 pub(super) fn redis_clear(store: &StoreView, when: When, emit: &mut Emit<'_>) {
     let problems = of_store(store, when.at, when.unscraped);
     emit(&[(SEVERITY, Severity::Page.label())], flag(problems.clear));

@@ -14,6 +14,8 @@ pub struct Metric {
     pub name: &'static str,
     /// What it means, one line.
     pub help: &'static str,
+    /// Whether only a task with `metrics: full` shows it.
+    pub full: bool,
     pub(super) source: Source,
 }
 
@@ -37,8 +39,6 @@ pub(super) enum Reading<T> {
     Counter(fn(&T) -> Option<Number>),
     /// A histogram of durations.
     Histogram(fn(&T) -> &Histogram),
-    /// A gauge for each value of a label.
-    GaugePer(Per<T>),
     /// A counter for each value of a label.
     CounterPer(Per<T>),
     /// Any number of gauges as of an instant.
@@ -91,6 +91,8 @@ pub(super) enum Number {
     Count(u64),
     /// A plain number that may be negative.
     Signed(i64),
+    /// More than any number.
+    Infinite,
     /// Milliseconds, to be shown as seconds.
     Ms(u64),
     /// Milliseconds that may be negative, to be shown as seconds.
@@ -121,10 +123,7 @@ impl Metric {
 impl<T> Reading<T> {
     pub(super) fn kind(&self) -> &'static str {
         match self {
-            Reading::Gauge(_)
-            | Reading::GaugePer(_)
-            | Reading::Gauges(..)
-            | Reading::GaugesAt(..) => "gauge",
+            Reading::Gauge(_) | Reading::Gauges(..) | Reading::GaugesAt(..) => "gauge",
             Reading::Counter(_) | Reading::CounterPer(_) | Reading::Counters(..) => "counter",
             Reading::Histogram(_) => "histogram",
         }
@@ -135,7 +134,7 @@ impl<T> Reading<T> {
             Reading::Gauges(labels, _)
             | Reading::GaugesAt(labels, _)
             | Reading::Counters(labels, _) => labels,
-            Reading::GaugePer(per) | Reading::CounterPer(per) => per.label,
+            Reading::CounterPer(per) => per.label,
             Reading::Gauge(_) | Reading::Counter(_) | Reading::Histogram(_) => &[],
         }
     }

@@ -16,14 +16,14 @@ use crate::text::identity::{escape, fingerprint};
 /// Stands for the labels that the configuration gives a task.
 const OWN_LABELS: &str = "(the configured labels)";
 
-use Number::{Count, Ms, Signed, SignedMs};
+use Number::{Count, Infinite, Ms, Signed, SignedMs};
 
 const fn agent(
     name: &'static str,
     help: &'static str,
     get: fn(&Agent) -> Option<Number>,
 ) -> Metric {
-    Metric { name, help, source: Source::Agent(Reading::Gauge(get)) }
+    Metric { name, help, full: false, source: Source::Agent(Reading::Gauge(get)) }
 }
 
 const fn redis(
@@ -31,7 +31,7 @@ const fn redis(
     help: &'static str,
     get: fn(&StoreView) -> Option<Number>,
 ) -> Metric {
-    Metric { name, help, source: Source::Redis(Reading::Gauge(get)) }
+    Metric { name, help, full: false, source: Source::Redis(Reading::Gauge(get)) }
 }
 
 const fn redis_total(
@@ -39,7 +39,7 @@ const fn redis_total(
     help: &'static str,
     get: fn(&StoreView) -> Option<Number>,
 ) -> Metric {
-    Metric { name, help, source: Source::Redis(Reading::Counter(get)) }
+    Metric { name, help, full: false, source: Source::Redis(Reading::Counter(get)) }
 }
 
 const fn task(
@@ -47,7 +47,7 @@ const fn task(
     help: &'static str,
     get: fn(&TaskView) -> Option<Number>,
 ) -> Metric {
-    Metric { name, help, source: Source::Task(Reading::Gauge(get)) }
+    Metric { name, help, full: false, source: Source::Task(Reading::Gauge(get)) }
 }
 
 const fn total(
@@ -55,7 +55,7 @@ const fn total(
     help: &'static str,
     get: fn(&TaskView) -> Option<Number>,
 ) -> Metric {
-    Metric { name, help, source: Source::Task(Reading::Counter(get)) }
+    Metric { name, help, full: false, source: Source::Task(Reading::Counter(get)) }
 }
 
 const fn histogram(
@@ -63,11 +63,17 @@ const fn histogram(
     help: &'static str,
     get: fn(&TaskView) -> &Histogram,
 ) -> Metric {
-    Metric { name, help, source: Source::Task(Reading::Histogram(get)) }
+    Metric { name, help, full: false, source: Source::Task(Reading::Histogram(get)) }
 }
 
 const fn each(name: &'static str, help: &'static str, reading: Reading<TaskView>) -> Metric {
-    Metric { name, help, source: Source::Task(reading) }
+    Metric { name, help, full: false, source: Source::Task(reading) }
+}
+
+/// A metric that only a task with `metrics: full` shows.
+const fn full(metric: Metric) -> Metric {
+    let Metric { name, help, source, .. } = metric;
+    Metric { name, help, full: true, source }
 }
 
 fn flag(value: bool) -> Number {
@@ -96,6 +102,21 @@ fn or_zero_when_free(task: &TaskView, of_hold: fn(&HoldView) -> Number) -> Optio
     }
 }
 
+fn held_seconds(task: &TaskView) -> Option<Number> {
+    or_zero_when_free(task, |hold| Ms(hold.held_ms))
+}
+
+/// How bad a verdict is: 0 is the best.
+fn rank(verdict: Verdict) -> Number {
+    let better = Verdict::ALL.iter().rev().take_while(|other| **other != verdict);
+    Count(better.count() as u64)
+}
+
+fn ended_by(task: &TaskView, why: End) -> u64 {
+    let ends = End::ALL.into_iter().zip(task.totals.ends);
+    ends.filter(|(end, _)| *end == why).map(|(_, count)| count).sum()
+}
+
 /// How often the holder came back into the lock that it held already; of several holders the most.
 fn reentries(hold: &HoldView) -> Option<Number> {
     let entries = hold.holders.iter().filter_map(|(holder, _)| holder.entries).max()?;
@@ -104,7 +125,7 @@ fn reentries(hold: &HoldView) -> Option<Number> {
 
 /// A gauge of each server of a redis.
 const fn nodes(name: &'static str, help: &'static str, each: Each<StoreView>) -> Metric {
-    Metric { name, help, source: Source::Redis(Reading::Gauges(&["server"], each)) }
+    Metric { name, help, full: false, source: Source::Redis(Reading::Gauges(&["server"], each)) }
 }
 
 /// Hands out a figure of each server that has it.
@@ -118,7 +139,8 @@ fn each_node(redis: &StoreView, emit: &mut Emit<'_>, of: fn(&NodeView) -> Option
 
 /// One figure for all servers that decide, whatever their order.
 fn generation(redis: &StoreView) -> Option<Number> {
-    let fingerprints = redis.generations.iter().map(|generation| fingerprint(generation));
+    let fingerprints =
+        redis.generations.iter().map(|generation| fingerprint(generation, redis.spec.db));
     fingerprints.reduce(|a, b| a ^ b).map(Count)
 }
 
@@ -137,7 +159,21 @@ pub static TABLE: &[Metric] = &[
     Metric {
         name: "lockwatch_build_info",
         help: "Always 1; the version of this agent.",
+        full: false,
         source: Source::Agent(Reading::Gauges(&["version"], |_, emit| emit(&[("version", env!("CARGO_PKG_VERSION"))], Count(1)))),
+    },
+    Metric {
+        name: "lockwatch_config_info",
+        help: "Always 1; a fingerprint of the tasks and where their keys are. Agents that watch \
+            the same have the same.",
+        full: false,
+        source: Source::Agent(Reading::Gauges(&["tasks"], |a, emit| emit(&[("tasks", &a.tasks())], Count(1)))),
+    },
+    Metric {
+        name: "lockwatch_honor_labels",
+        help: "Always 1. Scraped without honor_labels, its label `job` arrives as `exported_job`.",
+        full: false,
+        source: Source::Agent(Reading::Gauges(&["job"], |_, emit| emit(&[("job", "lockwatch")], Count(1)))),
     },
     agent("lockwatch_config_last_reload_successful", "1 if the last attempt to load the \
         configuration succeeded.", |a| Some(flag(a.own.reload.successful))),
@@ -145,12 +181,13 @@ pub static TABLE: &[Metric] = &[
         force was loaded, agent's clock.", |a| Some(SignedMs(a.own.reload.success_at.0))),
     Metric { name: "lockwatch_log_lines_lost_total", help: "Log lines that were lost because \
         standard error could not be written, or not fast \
-        enough.", source: Source::Agent(Reading::Counter(|a| Some(Count(a.own.log_lines_lost)))) },
+        enough.", full: false, source: Source::Agent(Reading::Counter(|a| Some(Count(a.own.log_lines_lost)))) },
 
     Metric {
         name: "lockwatch_store_up",
         help: "1 if the newest batch of questions to this server was answered trustworthily; \
             absent before the first try.",
+        full: false,
         source: Source::Redis(Reading::Gauges(&["server", "role"], |r, emit| {
             for node in &r.nodes {
                 if let Some(up) = node.up {
@@ -196,6 +233,7 @@ pub static TABLE: &[Metric] = &[
         name: "lockwatch_store_hints_total",
         help: "Changed keys that a server told of, by what came of it: a read, none because the \
             task was to be read already, none because the key is no task's.",
+        full: false,
         source: Source::Redis(Reading::Counters(&["server", "outcome"], |r, emit| {
             for (node, hints) in r.nodes.iter().filter_map(|node| Some((node, node.wake_ups?))) {
                 let address = escape(node.address.as_bytes());
@@ -208,6 +246,7 @@ pub static TABLE: &[Metric] = &[
     Metric {
         name: "lockwatch_store_wake_up_reconnects_total",
         help: "Times it was begun anew to listen to a server's changes.",
+        full: false,
         source: Source::Redis(Reading::Counters(&["server"], |r, emit| {
             each_node(r, emit, |n| n.wake_ups.map(|it| Count(it.reconnects())));
         })),
@@ -215,11 +254,13 @@ pub static TABLE: &[Metric] = &[
     Metric {
         name: "lockwatch_store_sample_duration_seconds",
         help: "Round trips of batches.",
+        full: false,
         source: Source::Redis(Reading::Histogram(|r| &r.totals.sample_duration)),
     },
     Metric {
         name: "lockwatch_store_errors_total",
         help: "Failed batches and refused tasks, by reason.",
+        full: false,
         source: Source::Redis(Reading::Counters(&["reason"], |r, emit| {
             for (reason, count) in Unknown::ALL.into_iter().zip(r.totals.errors) {
                 if reason != Unknown::NotReadYet {
@@ -241,6 +282,7 @@ pub static TABLE: &[Metric] = &[
     Metric {
         name: "lockwatch_store_locks_after_change_total",
         help: "Locks that were held before the server may have lost data, by what became of them.",
+        full: false,
         source: Source::Redis(Reading::Counters(&["fate"], |r, emit| {
             for (fate, count) in Fate::ALL.into_iter().zip(r.totals.fates) {
                 emit(&[("fate", fate.name())], Count(count));
@@ -251,17 +293,20 @@ pub static TABLE: &[Metric] = &[
     Metric {
         name: "lockwatch_store_clear",
         help: "1 while every server that decides was read not long ago; else 0.",
+        full: false,
         source: Source::Redis(Reading::GaugesAt(&["severity"], problems::redis_clear)),
     },
     Metric {
         name: "lockwatch_store_problem_seconds",
         help: "A problem of this redis: for how long it has been so, or 0 where it is seen not to \
             be so; absent where that cannot be told.",
+        full: false,
         source: Source::Redis(Reading::GaugesAt(&["problem", "severity"], problems::redis_problems)),
     },
     Metric {
         name: "lockwatch_store_event_age_seconds",
         help: "What happened to this redis not long ago, and how long ago.",
+        full: false,
         source: Source::Redis(Reading::GaugesAt(&["problem", "severity"], problems::redis_events)),
     },
 
@@ -274,142 +319,159 @@ pub static TABLE: &[Metric] = &[
     each("lockwatch_task_event_age_seconds", "What happened to the task within 15 minutes, and \
         how long ago.", Reading::GaugesAt(&["problem", "severity", OWN_LABELS], problems::events)),
 
-    each("lockwatch_task_info", "Always 1; the lock's key and library, and the task's own labels \
-        for rules to \
-        join.", Reading::Gauges(&["key", "library", OWN_LABELS], info_labels)),
-    each("lockwatch_task_state", "1 for the present verdict, 0 for the seven others; for people, \
-        not for rules.", Reading::GaugePer(Per {
-        label: &["state"],
-        value: |at| Verdict::ALL.get(at).copied().map(Verdict::name),
-        get: |t, at| flag(Verdict::ALL.get(at) == Some(&t.verdict)),
-    })),
+    each("lockwatch_task_state", "The present verdict; its value is its rank, from 0 stopped to 7 \
+        split.", Reading::Gauges(&["state"], |t, emit| emit(&[("state", t.verdict.name())], rank(t.verdict)))),
     task("lockwatch_task_wanted", "1 if any user wants the task to run, 0 if none does; absent \
         when unknown or when no switches are configured.", |t| match t.wanted {
         Wanted::Yes => Some(Count(1)),
         Wanted::No => Some(Count(0)),
         Wanted::Unknown | Wanted::Unset => None,
     }),
-    task("lockwatch_task_wanting_users", "Users whose switch is on; absent when unknown, or of a \
-        key with too many switches to read them all.", |t| {
-        t.wanting_users.map(Count)
-    }),
-    task("lockwatch_task_switches", "Switches that exist, on or off; absent when unknown, or of a \
-        key with too many to read them all.", |t| t.switches.as_deref().map(length)),
-    task("lockwatch_task_switch_key_seen", "0 as long as the key of the switches was never seen \
-        to exist; absent when there is none to see.", |t| t.switch_key_seen.map(flag)),
-
-    task("lockwatch_task_down_seconds", "How long the task has been wanted without a holder; 0 \
-        when it is not, kept while blind.", |t| Some(Ms(t.durations.down_ms))),
-    task("lockwatch_task_split_seconds", "How long there has been evidence of two holders; 0 when \
-        there is none, kept while blind.", |t| Some(Ms(t.durations.split_ms))),
-    task("lockwatch_task_stalled_seconds", "How long the holder has made no progress, once that \
-        is longer than stale_after; else 0, kept while \
-        blind.", |t| Some(Ms(t.durations.stalled_ms))),
-    task("lockwatch_task_unwanted_seconds", "How long the lock has been held though nobody wants \
-        the task; 0 when it is not, kept while blind.", |t| Some(Ms(t.durations.unwanted_ms))),
-    task("lockwatch_task_blind_seconds", "How long there has been no trustworthy reading of what \
-        matters; 0 when there is one.", |t| Some(Ms(t.durations.blind_ms))),
-    task("lockwatch_task_switches_lost_seconds", "How long switches that were on have been \
-        missing because Redis lost data; 0 when none \
-        are.", |t| Some(Ms(t.durations.switches_lost_ms))),
-
-    task("lockwatch_task_grace_seconds", "Configured: a gap shorter than this is a \
-        handover.", |t| Some(Ms(t.spec.grace_ms))),
-    task("lockwatch_task_settle_seconds", "Configured: a hold shorter than this does not end a \
-        gap.", |t| Some(Ms(t.spec.settle_ms))),
-    task("lockwatch_task_wind_down_seconds", "Configured: how long the task may go on after it \
-        was switched off.", |t| Some(Ms(t.spec.wind_down_ms))),
-    task("lockwatch_task_blind_after_seconds", "Configured: without a trustworthy reading for \
-        longer than this, the verdict is unknown.", |t| Some(Ms(t.spec.blind_after_ms))),
-    task("lockwatch_task_stale_after_seconds", "Configured: without progress for longer than \
-        this, the task is stalled; absent without \
-        progress.", |t| t.spec.progress.as_ref().map(|progress| Ms(progress.stale_after_ms))),
-    task("lockwatch_task_max_hold_seconds", "Configured: a hold longer than this deserves a \
-        warning; absent when not configured.", |t| t.spec.max_hold_ms.map(Ms)),
-    task("lockwatch_task_paused", "1 while pages of this task shall wait; absent when no pause is \
-        configured or it cannot be read.", |t| t.paused.map(flag)),
-    task("lockwatch_task_held_seconds", "The present hold is at least so old; 0 when free, absent \
-        when unknown.", |t| or_zero_when_free(t, |hold| Ms(hold.held_ms))),
-
-    total("lockwatch_task_wanted_time_seconds_total", "Time during which the task was \
-        wanted.", |t| Some(Ms(t.totals.wanted_ms))),
-    total("lockwatch_task_down_time_seconds_total", "Time wanted without a holder, in confirmed \
-        gaps.", |t| Some(Ms(t.totals.down_ms))),
-    total("lockwatch_task_outage_time_seconds_total", "What expired holds cost: from the holder's \
-        last sign of life to the take-over.", |t| Some(Ms(t.totals.outage_ms))),
-    total("lockwatch_task_split_time_seconds_total", "Time with evidence of two \
-        holders.", |t| Some(Ms(t.totals.split_ms))),
-    total("lockwatch_task_blind_time_seconds_total", "Time without a trustworthy reading of what \
-        matters.", |t| Some(Ms(t.totals.blind_ms))),
-    each("lockwatch_task_splits_total", "Times that evidence of two holders appeared, by \
-        kind.", Reading::CounterPer(Per {
-        label: &["kind"],
-        value: |at| SplitKind::ALL.get(at).copied().map(SplitKind::name),
-        get: |t, at| Count(t.totals.splits.get(at).copied().unwrap_or(0)),
+    each("lockwatch_task_wanting_users", "Users whose switch is on; absent when unknown, of a key \
+        with too many switches to read them all, and until this process saw the \
+        key.", Reading::Gauges(&[OWN_LABELS], problems::wanting_users)),
+    each("lockwatch_task_time_seconds_total", "Time during which the task was wanted; wanted \
+        without a holder, in confirmed gaps (down); and what expired holds cost, from the \
+        holder's last sign of life to the take-over (outage). Only of a task that can be \
+        wanted.", Reading::Counters(&["of"], |t, emit| {
+        let of = [("wanted", t.totals.wanted_ms), ("down", t.totals.down_ms), ("outage", t.totals.outage_ms)];
+        for (of, ms) in of.into_iter().filter(|_| t.spec.may_be_wanted()) {
+            emit(&[("of", of)], Ms(ms));
+        }
     })),
-    total("lockwatch_task_phantom_holds_total", "Holds too short to end a \
-        gap.", |t| Some(Count(t.totals.phantom_holds))),
-    histogram("lockwatch_task_handover_seconds", "Gaps of a wanted task that ended, from release \
-        to a hold that settled.", |t| &t.totals.handovers),
-    histogram("lockwatch_task_outage_seconds", "Outages that ended: from the last sign of life of \
-        a holder that expired to the take-over.", |t| &t.totals.outages),
+    total("lockwatch_task_handovers_total", "Gaps that ended. Only of a task that can be \
+        wanted.", |t| t.spec.may_be_wanted().then(|| Count(t.totals.handovers.count()))),
+    total("lockwatch_task_handover_seconds_total", "How long these gaps lasted, from release to a \
+        hold that settled, together.", |t| t.spec.may_be_wanted().then(|| Ms(t.totals.handovers.sum_ms))),
+    total("lockwatch_task_splits_total", "Times that evidence of two holders \
+        appeared.", |t| Some(Count(t.totals.splits.iter().sum()))),
     task("lockwatch_task_progress_timestamp_seconds", "When the progress was last seen to move, \
         server's clock.", |t| t.progress_moved.map(instant)),
+    task("lockwatch_task_paused", "1 while pages of this task shall wait; absent when no pause is \
+        configured or it cannot be read.", |t| t.paused.map(flag)),
 
     task("lockwatch_lock_held", "1 if the newest reading says held, 0 if free; absent when \
         unknown.", |t| t.held.map(flag)),
     each("lockwatch_lock_holder", "Always 1; who holds the lock, only while it is held. A secret \
         token shows as eight digits of its \
         SHA-256.", Reading::Gauges(&["holder", "holder_host"], holder_series)),
-    task("lockwatch_lock_holders", "Holders of the lock; 0 when free, absent when \
-        unknown.", |t| or_zero_when_free(t, |hold| length(&hold.holders))),
-    task("lockwatch_lock_reentries", "How often the holder entered the lock again while holding \
-        it; absent where the library does not count.", |t| hold(t).and_then(reentries)),
-    task("lockwatch_lock_waiters", "Waiters for the lock; absent where the library has none to \
-        count.", |t| t.lock().waiters.map(Count)),
-    task("lockwatch_lock_fencing_token", "The fencing token last given out; absent where the \
-        library has none.", |t| t.lock().fencing_token.map(Signed)),
-    task("lockwatch_lock_acquired_timestamp_seconds", "When the present hold began, server's \
-        clock; absent when that was not seen.", |t| hold(t)?.acquired.map(instant)),
-    task("lockwatch_lock_last_renewal_timestamp_seconds", "When the present hold was last \
-        renewed, server's clock.", |t| hold(t)?.last_renewal.map(instant)),
-    task("lockwatch_lock_deadline_timestamp_seconds", "When the lease ends, server's clock; \
-        absent without one.", |t| hold(t)?.deadline.map(instant)),
-    task("lockwatch_lock_ttl_seconds", "What was left of the lease at the newest reading; absent \
-        unless held with a deadline.", |t| hold(t)?.ttl_ms.map(Ms)),
+    task("lockwatch_lock_held_seconds", "The present hold is at least so old; 0 when free, absent \
+        when unknown.", held_seconds),
+    task("lockwatch_lock_ttl_seconds", "What was left of the lease at the newest reading; +Inf \
+        without a TTL, absent unless held.", |t| {
+        let hold = hold(t)?;
+        if hold.persistent == Some(true) { Some(Infinite) } else { hold.ttl_ms.map(Ms) }
+    }),
     task("lockwatch_lock_lease_seconds", "Full lifetime of a hold, configured or \
         learned.", |t| t.lock().lease_ms.map(Ms)),
-    task("lockwatch_lock_renewal_period_seconds", "Pause between two renewals: configured, the \
-        library's rule, or learned.", |t| t.lock().renewal_period_ms.map(Ms)),
-    task("lockwatch_lock_persistent", "1 if held without any TTL, 0 if held with one; absent when \
-        not held.", |t| hold(t)?.persistent.map(flag)),
-    histogram("lockwatch_lock_renewal_latency_seconds", "How much later than scheduled renewals \
-        landed.", |t| &t.totals.renewal_latency),
+    total("lockwatch_lock_renewals_total", "Renewals.", |t| Some(Count(t.totals.renewals))),
+    total("lockwatch_lock_renewal_latency_seconds_total", "How much later than scheduled renewals \
+        landed, together.", |t| Some(Ms(t.totals.renewal_latency.sum_ms))),
     task("lockwatch_lock_last_renewal_latency_seconds", "How late the newest renewal of the \
         present hold landed.", |t| hold(t)?.last_renewal_latency_ms.map(Ms)),
-    task("lockwatch_lock_last_renewal_margin_seconds", "TTL that was left when the newest renewal \
-        of the present hold landed.", |t| hold(t)?.last_renewal_margin_ms.map(Ms)),
-    task("lockwatch_lock_renewal_overdue_seconds", "How late the next renewal is by now; 0 when \
-        it is not, absent when \
-        unknown.", |t| or_zero_when_free(t, |hold| Ms(hold.renewal_overdue_ms))),
-    total("lockwatch_lock_renewals_total", "Renewals.", |t| Some(Count(t.totals.renewals))),
-    total("lockwatch_lock_shortened_total", "Times a deadline moved back while the holder \
-        stayed.", |t| Some(Count(t.totals.shortened))),
     total("lockwatch_lock_acquisitions_total", "Times somebody got the \
         lock.", |t| Some(Count(t.totals.acquisitions))),
-    each("lockwatch_lock_ends_total", "Ends of holds, by reason.", Reading::CounterPer(Per {
-        label: &["reason"],
-        value: |at| End::ALL.get(at).copied().map(End::name),
-        get: |t, at| Count(t.totals.ends.get(at).copied().unwrap_or(0)),
-    })),
+    total("lockwatch_lock_expired_total", "Holds that ended by expiry, not by \
+        release.", |t| Some(Count(ended_by(t, End::Expired)))),
     total("lockwatch_lock_lost_total", "Holds that were lost although the holder lived: gone with \
         the server's data, or expired while the holder's claim or progress went \
         on.", |t| Some(Count(t.totals.holds_lost))),
-    total("lockwatch_lock_token_resets_total", "Times the fencing token went \
-        backwards.", |t| Some(Count(t.totals.token_resets))),
+    task("lockwatch_lock_waiters", "Waiters for the lock; absent where the library has none to \
+        count.", |t| t.lock().waiters.map(Count)),
+
+    // Only with `metrics: full`.
+    full(each("lockwatch_task_info", "Always 1; the lock's key and library, and the task's own labels \
+        for rules to \
+        join.", Reading::Gauges(&["key", "library", OWN_LABELS], info_labels))),
+    full(task("lockwatch_task_switches", "Switches that exist, on or off; absent when unknown, or of a \
+        key with too many to read them all.", |t| t.switches.as_deref().map(length))),
+    full(task("lockwatch_task_switch_key_seen", "0 as long as the key of the switches was never seen \
+        to exist; absent when there is none to see.", |t| t.switch_key_seen.map(flag))),
+    full(task("lockwatch_task_down_seconds", "How long the task has been wanted without a holder; 0 \
+        when it is not, kept while blind.", |t| Some(Ms(t.durations.down_ms)))),
+    full(task("lockwatch_task_split_seconds", "How long there has been evidence of two holders; 0 when \
+        there is none, kept while blind.", |t| Some(Ms(t.durations.split_ms)))),
+    full(task("lockwatch_task_stalled_seconds", "How long the holder has made no progress, once that \
+        is longer than stale_after; else 0, kept while \
+        blind.", |t| Some(Ms(t.durations.stalled_ms)))),
+    full(task("lockwatch_task_unwanted_seconds", "How long the lock has been held though nobody wants \
+        the task; 0 when it is not, kept while blind.", |t| Some(Ms(t.durations.unwanted_ms)))),
+    full(task("lockwatch_task_blind_seconds", "How long there has been no trustworthy reading of what \
+        matters; 0 when there is one.", |t| Some(Ms(t.durations.blind_ms)))),
+    full(task("lockwatch_task_switches_lost_seconds", "How long switches that were on have been \
+        missing because Redis lost data; 0 when none \
+        are.", |t| Some(Ms(t.durations.switches_lost_ms)))),
+    full(task("lockwatch_task_grace_seconds", "Configured: a gap shorter than this is a \
+        handover.", |t| Some(Ms(t.spec.grace_ms)))),
+    full(task("lockwatch_task_settle_seconds", "Configured: a hold shorter than this does not end a \
+        gap.", |t| Some(Ms(t.spec.settle_ms)))),
+    full(task("lockwatch_task_wind_down_seconds", "Configured: how long the task may go on after it \
+        was switched off.", |t| Some(Ms(t.spec.wind_down_ms)))),
+    full(task("lockwatch_task_blind_after_seconds", "Configured: without a trustworthy reading for \
+        longer than this, the verdict is unknown.", |t| Some(Ms(t.spec.blind_after_ms)))),
+    full(task("lockwatch_task_stale_after_seconds", "Configured: without progress for longer than \
+        this, the task is stalled; absent without \
+        progress.", |t| t.spec.progress.as_ref().map(|progress| Ms(progress.stale_after_ms)))),
+    full(task("lockwatch_task_max_hold_seconds", "Configured: a hold longer than this deserves a \
+        warning; absent when not configured.", |t| t.spec.max_hold_ms.map(Ms))),
+    full(task("lockwatch_task_held_seconds", "The same as lockwatch_lock_held_seconds.", held_seconds)),
+    full(total("lockwatch_task_wanted_time_seconds_total", "Time during which the task was \
+        wanted.", |t| Some(Ms(t.totals.wanted_ms)))),
+    full(total("lockwatch_task_down_time_seconds_total", "Time wanted without a holder, in confirmed \
+        gaps.", |t| Some(Ms(t.totals.down_ms)))),
+    full(total("lockwatch_task_outage_time_seconds_total", "What expired holds cost: from the holder's \
+        last sign of life to the take-over.", |t| Some(Ms(t.totals.outage_ms)))),
+    full(total("lockwatch_task_split_time_seconds_total", "Time with evidence of two \
+        holders.", |t| Some(Ms(t.totals.split_ms)))),
+    full(total("lockwatch_task_blind_time_seconds_total", "Time without a trustworthy reading of what \
+        matters.", |t| Some(Ms(t.totals.blind_ms)))),
+    full(each("lockwatch_task_splits_by_kind_total", "Times that evidence of two holders appeared, by \
+        kind.", Reading::CounterPer(Per {
+        label: &["kind"],
+        value: |at| SplitKind::ALL.get(at).copied().map(SplitKind::name),
+        get: |t, at| Count(t.totals.splits.get(at).copied().unwrap_or(0)),
+    }))),
+    full(total("lockwatch_task_phantom_holds_total", "Holds too short to end a \
+        gap.", |t| Some(Count(t.totals.phantom_holds)))),
+    full(histogram("lockwatch_task_handover_seconds", "Gaps of a wanted task that ended, from release \
+        to a hold that settled.", |t| &t.totals.handovers)),
+    full(histogram("lockwatch_task_outage_seconds", "Outages that ended: from the last sign of life of \
+        a holder that expired to the take-over.", |t| &t.totals.outages)),
+    full(task("lockwatch_lock_holders", "Holders of the lock; 0 when free, absent when \
+        unknown.", |t| or_zero_when_free(t, |hold| length(&hold.holders)))),
+    full(task("lockwatch_lock_reentries", "How often the holder entered the lock again while holding \
+        it; absent where the library does not count.", |t| hold(t).and_then(reentries))),
+    full(task("lockwatch_lock_fencing_token", "The fencing token last given out; absent where the \
+        library has none.", |t| t.lock().fencing_token.map(Signed))),
+    full(task("lockwatch_lock_acquired_timestamp_seconds", "When the present hold began, server's \
+        clock; absent when that was not seen.", |t| hold(t)?.acquired.map(instant))),
+    full(task("lockwatch_lock_last_renewal_timestamp_seconds", "When the present hold was last \
+        renewed, server's clock.", |t| hold(t)?.last_renewal.map(instant))),
+    full(task("lockwatch_lock_deadline_timestamp_seconds", "When the lease ends, server's clock; \
+        absent without one.", |t| hold(t)?.deadline.map(instant))),
+    full(task("lockwatch_lock_renewal_period_seconds", "Pause between two renewals: configured, the \
+        library's rule, or learned.", |t| t.lock().renewal_period_ms.map(Ms))),
+    full(task("lockwatch_lock_persistent", "1 if held without any TTL, 0 if held with one; absent when \
+        not held.", |t| hold(t)?.persistent.map(flag))),
+    full(histogram("lockwatch_lock_renewal_latency_seconds", "How much later than scheduled renewals \
+        landed.", |t| &t.totals.renewal_latency)),
+    full(task("lockwatch_lock_last_renewal_margin_seconds", "TTL that was left when the newest renewal \
+        of the present hold landed.", |t| hold(t)?.last_renewal_margin_ms.map(Ms))),
+    full(task("lockwatch_lock_renewal_overdue_seconds", "How late the next renewal is by now; 0 when \
+        it is not, absent when \
+        unknown.", |t| or_zero_when_free(t, |hold| Ms(hold.renewal_overdue_ms)))),
+    full(total("lockwatch_lock_shortened_total", "Times a deadline moved back while the holder \
+        stayed.", |t| Some(Count(t.totals.shortened)))),
+    full(each("lockwatch_lock_ends_total", "Ends of holds, by reason.", Reading::CounterPer(Per {
+        label: &["reason"],
+        value: |at| End::ALL.get(at).copied().map(End::name),
+        get: |t, at| Count(t.totals.ends.get(at).copied().unwrap_or(0)),
+    }))),
+    full(total("lockwatch_lock_token_resets_total", "Times the fencing token went \
+        backwards.", |t| Some(Count(t.totals.token_resets)))),
 
     Metric { name: "process_cpu_seconds_total", help: "User and system CPU time used by the \
-        agent.", source: Source::Agent(Reading::Counter(|a| a.process.cpu_ms.map(Ms))) },
+        agent.", full: false, source: Source::Agent(Reading::Counter(|a| a.process.cpu_ms.map(Ms))) },
     agent("process_resident_memory_bytes", "Resident memory of the \
         agent.", |a| a.process.resident_bytes.map(Count)),
     agent("process_virtual_memory_bytes", "Virtual memory of the \

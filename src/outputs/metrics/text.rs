@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use lockwatch_judge::histogram::Histogram;
 
+use super::TABLE;
 use super::reading::{Metric, Number, Reading, When};
 use crate::outputs::negotiate::Format;
 
@@ -16,14 +17,17 @@ pub(super) type Label<'a> = (&'a str, Cow<'a, str>);
 
 /// Writes the description of a metric.
 pub(super) fn describe(metric: &Metric, format: Format, out: &mut String) {
-    // OpenMetrics names the family of a counter without the ending of its series.
-    let name = match format {
-        Format::OpenMetrics if metric.kind() == "counter" => {
-            metric.name.strip_suffix("_total").unwrap_or(metric.name)
+    let (mut name, mut kind) = (metric.name, metric.kind());
+    if format == Format::OpenMetrics && kind == "counter" {
+        // OpenMetrics names the family of a counter without the ending of its series. Where a
+        // histogram has that name, the series is one of no kind.
+        let family = name.strip_suffix("_total").unwrap_or(name);
+        match TABLE.iter().any(|other| other.name == family) {
+            false => name = family,
+            true => kind = "unknown",
         }
-        Format::OpenMetrics | Format::Classic => metric.name,
-    };
-    for words in [["# HELP ", name, " ", metric.help], ["# TYPE ", name, " ", metric.kind()]] {
+    }
+    for words in [["# HELP ", name, " ", metric.help], ["# TYPE ", name, " ", kind]] {
         words.iter().for_each(|word| out.push_str(word));
         out.push('\n');
     }
@@ -46,11 +50,6 @@ pub(super) fn write<T>(
         Reading::Counter(get) => {
             if let Some(number) = get(of) {
                 line(name, own, &[], number.never_negative(), out);
-            }
-        }
-        Reading::GaugePer(per) => {
-            for (at, label) in per.all().enumerate() {
-                line(name, own, &[label], (per.get)(of, at), out);
             }
         }
         Reading::CounterPer(per) => {
@@ -148,6 +147,7 @@ impl Number {
         match self {
             Number::Count(count) => digits(count, out),
             Number::Signed(number) => digits(number.unsigned_abs(), out),
+            Number::Infinite => out.push_str("+Inf"),
             Number::Ms(ms) => decimal(ms, out),
             Number::SignedMs(ms) => decimal(ms.unsigned_abs(), out),
         }
@@ -285,7 +285,7 @@ mod tests {
             get: |(), at| Number::Count(at as u64),
         };
         let labels = [("task", Cow::Borrowed("t"))];
-        let lines = own(&Reading::GaugePer(per), &labels, &());
+        let lines = own(&Reading::CounterPer(per), &labels, &());
         assert_eq!(lines, ["a_b{task=\"t\",kind=\"x\"} 0", "a_b{task=\"t\",kind=\"y\"} 1"]);
     }
 }

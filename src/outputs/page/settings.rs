@@ -49,6 +49,7 @@ fn fields(view: &TaskView) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
         blind_after_ms,
         max_hold_ms,
         labels,
+        full_metrics,
     } = &*view.spec;
     let mut fields: Vec<(Cow<'_, str>, Cow<'_, str>)> = vec![
         ("name".into(), escape(name.as_bytes())),
@@ -108,6 +109,8 @@ fn fields(view: &TaskView) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
     ];
     fields.extend(limits.map(|(name, ms)| (name.into(), limit(*ms).into())));
     fields.push(("max_hold".into(), max_hold_ms.map_or(NOT_SET.into(), |ms| limit(ms).into())));
+    let metrics = if *full_metrics { "full" } else { "lean" };
+    fields.push(("metrics".into(), metrics.into()));
     for (name, value) in labels {
         let value = if value.is_empty() { NOT_SET.into() } else { escape(value.as_bytes()) };
         fields.push((format!("labels.{}", escape(name.as_bytes())).into(), value));

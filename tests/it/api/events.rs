@@ -179,7 +179,7 @@ async fn what_is_not_understood_is_refused() {
         server.ask("GET", "/api/v1/events?limit=3", "Accept: text/event-stream\r\n").await;
     assert_eq!(unlimited.status, 400);
     let unknown = server.get("/api/v1/events?x=1").await.json();
-    assert_eq!(unknown["allowed"], json!(["task", "redis", "kind", "level", "since", "limit"]));
+    assert_eq!(unknown["allowed"], json!(["task", "store", "kind", "level", "since", "limit"]));
 }
 
 #[tokio::test]

@@ -104,14 +104,14 @@ async fn a_filtered_list_of_any_length_is_one_document() {
 async fn what_is_not_understood_is_refused_with_what_would_be() {
     let server = start(some()).await;
     let verdicts: Vec<&str> = Verdict::ALL.map(Verdict::name).to_vec();
-    let parameters = ["verdict", "redis", "wanted", "q", "label.team", "label.severity"];
+    let parameters = ["verdict", "store", "wanted", "q", "label.team", "label.severity"];
     let cases: [(&str, &[&str]); 11] = [
         ("?verdict=downn", &verdicts),
         ("?verdict=", &verdicts),
         ("?verdict=down,", &verdicts),
         ("?verdict=down,%20split", &verdicts),
         ("?wanted=on", &["yes", "no", "unknown", "unset"]),
-        ("?redis=other", &["main", "spare"]),
+        ("?store=other", &["main", "spare"]),
         ("?redis", &["main", "spare"]),
         ("?limit=3", &parameters),
         ("?label.tem=x", &parameters),

@@ -13,7 +13,7 @@ use super::board::{list, string};
 /// Labels of every target.
 const OF_TARGETS: [&str; 2] = ["job", "instance"];
 const OF_ALERTS: [&str; 7] =
-    ["alertname", "alertstate", "severity", "task", "redis", "job", "instance"];
+    ["alertname", "alertstate", "severity", "task", "store", "job", "instance"];
 /// Series that Prometheus generates for each target.
 const OF_SCRAPES: [&str; 5] = [
     "up",
@@ -57,7 +57,7 @@ pub(super) fn catalogue() -> Catalogue {
     }
     for rule in rules() {
         let name = string(&rule, "record");
-        let labels: &[&str] = if name.starts_with("task:") { &["task", "redis"] } else { &[] };
+        let labels: &[&str] = if name.starts_with("task:") { &["task", "store"] } else { &[] };
         catalogue.insert(name.into(), Known::new(false, &[labels]));
     }
     catalogue.extend(OF_SCRAPES.map(|name| (name.into(), Known::new(false, &[&OF_TARGETS]))));

@@ -274,7 +274,7 @@ fn of_variables(board: &Board) -> Vec<String> {
             lines.push(format!("${name} is not defined"));
         }
     }
-    for name in ["datasource", "job", "redis"] {
+    for name in ["datasource", "job", "store"] {
         if !defined.contains(&name) {
             lines.push(format!("there is no variable {name}"));
         }

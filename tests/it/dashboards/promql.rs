@@ -125,7 +125,7 @@ fn an_expression_is_taken_apart() {
         window: Some("$__range".into()),
         calls: vec![
             call("topk", &["task"]),
-            call("max", &["task", "redis"]),
+            call("max", &["task", "store"]),
             call("increase", &[]),
         ],
     };

@@ -330,7 +330,10 @@ fn promtool_has_nothing_to_say_about_a_live_page() {
             && view.reason("unreadable").is_some()
     });
     assert!(
-        !view.page.series("lockwatch_lock_holder", &[("holder_host", "host \"one\"\\\\")]).is_empty(),
+        !view
+            .page
+            .series("lockwatch_lock_holder", &[("holder_host", "host \"one\"\\\\")])
+            .is_empty(),
         "the host is shown"
     );
     assert!(!agent.get("/metrics").text().contains("hunter2"), "a token is shown");

@@ -78,7 +78,7 @@ impl Agent {
         adjust: impl FnOnce(&mut Command),
     ) -> Agent {
         let folder = TempDir::new().unwrap();
-        fs::write(folder.path().join("lockwatch.yml"), config).unwrap();
+        fs::write(folder.path().join("lockwatch.yml"), in_full(config)).unwrap();
         let mut command = program();
         command.arg("--config.file").arg(folder.path().join("lockwatch.yml"));
         command.args([
@@ -118,7 +118,7 @@ impl Agent {
 
     /// Replaces the configuration file, without a reload.
     pub(crate) fn write_config(&self, config: &str) {
-        fs::write(self.path("lockwatch.yml"), config).unwrap();
+        fs::write(self.path("lockwatch.yml"), in_full(config)).unwrap();
     }
 
     /// The current metrics, which must be available and valid.
@@ -387,4 +387,14 @@ pub(crate) fn try_request(port: u16, method: &str, path: &str) -> io::Result<Res
         .parse()
         .unwrap();
     Ok(Response { status, body: bytes.split_off(head_end + 4) })
+}
+
+/// The configuration with all metrics, unless it says which: most tests look at more than the lean
+/// set.
+fn in_full(config: &str) -> String {
+    if config.contains("metrics:") {
+        config.to_owned()
+    } else {
+        format!("{config}\nmetrics: full\n")
+    }
 }
