@@ -2,16 +2,34 @@
 
 import json
 
-from grafana_foundation_sdk.builders import bargauge, common, dashboard, heatmap, prometheus, stat, statetimeline, table
-from grafana_foundation_sdk.builders import timeseries
+from grafana_foundation_sdk.builders import (
+    bargauge,
+    common,
+    dashboard,
+    heatmap,
+    prometheus,
+    stat,
+    statetimeline,
+    table,
+    text,
+    timeseries,
+)
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.models import common as kinds, dashboard as model, heatmap as heatmaps, prometheus as prom, units
+from grafana_foundation_sdk.models import (
+    common as kinds,
+    dashboard as model,
+    heatmap as heatmaps,
+    prometheus as prom,
+    text as texts,
+    units,
+)
 
-from queries import OUR_ALERTS, VERDICTS, firing, series, worst, worst_increase
+from queries import OUR_ALERTS, VERDICTS, firing, problems, series, worst, worst_increase
 
 DATASOURCE = kinds.DataSourceRef(type_val="prometheus", uid="${datasource}")
-RUNBOOKS = "https://github.com/lockwatch/lockwatch/blob/main/alerts/runbooks"
+FILES = "https://github.com/lockwatch/lockwatch/blob/main"
+RUNBOOKS = f"{FILES}/alerts/runbooks"
 # What a link to another dashboard always keeps.
 KEPT = "${datasource:queryparam}&${job:queryparam}&${__url_time_range}"
 # What the links at the top keep, by where they lead.
@@ -73,7 +91,7 @@ def mapping(texts: dict[int, tuple[str, str]]) -> list[model.ValueMapping]:
     return [model.ValueMap(options=results)]
 
 
-VERDICT = mapping({number: (name, color) for name, (number, color) in VERDICTS.items()})
+VERDICT = mapping(VERDICTS)
 YES_NO = mapping({1: ("yes", "green"), 0: ("no", "dark-blue")})
 UP_DOWN = mapping({1: ("up", "green"), 0: ("down", "red")})
 READABLE = mapping({1: ("readable", "green"), 0: ("blind", "red")})
@@ -82,13 +100,14 @@ DECIDES = mapping({1: ("decides", "green"), 0: ("witness", "blue")})
 # By polling alone changes are seen later, but seen.
 WAKES = mapping({1: ("tells of changes", "green"), 0: ("polled alone", "orange")})
 HOLDS = mapping({1: ("holds", "green")})
+PRESENT = mapping({1: ("present", "red")})
 SUCCEEDED = mapping({1: ("succeeded", "green"), 0: ("failed", "red")})
 PAGES = mapping({1: ("wait", "orange"), 0: ("go out", "green")})
 SEVERITY = [
     model.ValueMap(
         options={
             name: model.ValueMappingResult(text=name, color=color, index=index)
-            for index, (name, color) in enumerate({"critical": "red", "warning": "orange", "info": "blue"}.items())
+            for index, (name, color) in enumerate({"critical": "red", "warning": "orange"}.items())
         }
     )
 ]
@@ -106,10 +125,20 @@ def thresholds(steps: Steps) -> dashboard.ThresholdsConfig:
 
 
 def stat_panel(
-    title, description, *queries, steps=BLUE, unit=units.Short, mappings=None, width=4, text=None, link=None, nothing=None
+    title,
+    description,
+    *queries,
+    steps=BLUE,
+    unit=units.Short,
+    mappings=None,
+    width=4,
+    text=None,
+    link=None,
+    nothing=None,
 ):
     """The newest value, large; `nothing` is shown where there is none, and that is no fault."""
-    panel = _panel(stat.Panel(), title, description, queries, width, 4).unit(unit).thresholds(thresholds(steps))
+    panel = _panel(stat.Panel(), title, description, queries, width, 4).unit(unit)
+    panel = panel.thresholds(thresholds(steps))
     panel = (
         panel.color_mode(kinds.BigValueColorMode.BACKGROUND)
         .graph_mode(kinds.BigValueGraphMode.NONE)
@@ -124,9 +153,10 @@ def stat_panel(
     return panel.mappings(mappings) if mappings else panel
 
 
-def graph(title, description, *queries, unit, width=12, height=8, limits=(), bars=False, link=None, low=0):
+def graph(title, description, *queries, unit, width=12, limits=(), bars=False, link=None, low=0):
     """Values over time; `limits` names the series that are thresholds and not measurements."""
-    panel = _panel(timeseries.Panel(), title, description, queries, width, height).unit(unit).thresholds(thresholds(GREEN))
+    panel = _panel(timeseries.Panel(), title, description, queries, width, 8).unit(unit)
+    panel = panel.thresholds(thresholds(GREEN))
     panel = (
         panel.draw_style(kinds.GraphDrawStyle.BARS if bars else kinds.GraphDrawStyle.LINE)
         .fill_opacity(60 if bars else 8)
@@ -186,13 +216,26 @@ def heat(title, description, expr):
     return (
         panel.calculate(False)
         .y_axis(heatmap.YAxisConfig().unit(units.Seconds))
-        .color(heatmap.HeatmapColorOptions().mode(heatmaps.HeatmapColorMode.SCHEME).scheme("Oranges").exponent(0.5).steps(64))
+        .color(
+            heatmap.HeatmapColorOptions()
+            .mode(heatmaps.HeatmapColorMode.SCHEME)
+            .scheme("Oranges")
+            .exponent(0.5)
+            .steps(64)
+        )
         .cell_gap(1)
     )
 
 
-def grid(title, description, columns, *queries, height=10, sort=None):
-    """A table: rows with equal labels become one; `columns` names and orders what is shown, and the rest is hidden."""
+def note(title, description, words):
+    """Words, in Markdown."""
+    panel = text.Panel().title(title).description(description).span(GRID_WIDTH).height(6)
+    return panel.mode(texts.TextMode.MARKDOWN).content(words)
+
+
+def grid(title, description, columns, *queries, height=10, sort=None, descending=True):
+    """A table: rows with equal labels become one; `columns` names and orders what is shown, and the
+    rest is hidden."""
     panel = _panel(table.Panel(), title, description, queries, GRID_WIDTH, height)
     fields = [column.field for column in columns]
     panel = (
@@ -203,7 +246,9 @@ def grid(title, description, columns, *queries, height=10, sort=None):
         .transformations(
             [
                 model.DataTransformerConfig(id_val="merge", options={}),
-                model.DataTransformerConfig(id_val="filterFieldsByName", options={"include": {"names": fields}}),
+                model.DataTransformerConfig(
+                    id_val="filterFieldsByName", options={"include": {"names": fields}}
+                ),
                 model.DataTransformerConfig(
                     id_val="organize",
                     options={
@@ -216,7 +261,8 @@ def grid(title, description, columns, *queries, height=10, sort=None):
         )
     )
     if sort:
-        panel = panel.sort_by([common.TableSortByFieldState().display_name(sort).desc(True)])
+        by = common.TableSortByFieldState().display_name(sort).desc(descending)
+        panel = panel.sort_by([by])
     for column in columns:
         panel = panel.override_by_name(column.title, column.properties())
     return panel
@@ -225,7 +271,18 @@ def grid(title, description, columns, *queries, height=10, sort=None):
 class Column:
     """One column of a table: the field as Prometheus' data source names it, and how it is shown."""
 
-    def __init__(self, field, title, *, unit=None, mappings=None, steps=None, link=None, width=None, decimals=None):
+    def __init__(
+        self,
+        field,
+        title,
+        *,
+        unit=None,
+        mappings=None,
+        steps=None,
+        link=None,
+        width=None,
+        decimals=None,
+    ):
         self.field, self.title = field, title
         self.unit, self.mappings, self.steps, self.link = unit, mappings, steps, link
         self.width, self.decimals = width, decimals
@@ -240,12 +297,53 @@ class Column:
             "custom.width": self.width,
         }
         if self.mappings or self.steps:
-            shown["custom.cellOptions"] = kinds.TableColoredBackgroundCellOptions(mode=kinds.TableCellBackgroundDisplayMode.BASIC)
-        return [model.DynamicConfigValue(id_val=id, value=value) for id, value in shown.items() if value is not None]
+            shown["custom.cellOptions"] = kinds.TableColoredBackgroundCellOptions(
+                mode=kinds.TableCellBackgroundDisplayMode.BASIC
+            )
+        return [
+            model.DynamicConfigValue(id_val=id, value=value)
+            for id, value in shown.items()
+            if value is not None
+        ]
+
+
+def problems_table(*selects, height):
+    """What is wrong now."""
+    columns = [
+        Column("severity", "Severity", mappings=SEVERITY, width=90),
+        Column("problem", "Problem", link=TO_PROBLEMS, width=200),
+        Column("task", "Task", link=TO_ROWS_TASK),
+        Column("store", "Store", link=TO_ROWS_STORE),
+        Column("Value", "For, or ago", unit=units.Seconds, decimals=0, width=150),
+    ]
+    panel = grid(
+        "Problems",
+        "What the alerting rules say is wrong now: for how long it has been so, or, of what"
+        " happened, how long ago. Empty while all is well, or while the rules are not loaded.",
+        columns,
+        rows(problems("severity, problem, task, store", *selects)),
+        height=height,
+        sort="Severity",
+        descending=False,
+    )
+    return panel.no_value("No problem is known.")
+
+
+def problems_timeline(*selects, height):
+    """What was wrong, and when."""
+    present = f"{problems('problem, task, store', *selects)} >= bool 0"
+    return timeline(
+        "Problems over time",
+        "When the alerting rules said that something was wrong. What happened shows for a while.",
+        query(present, "{{problem}} {{task}} ({{store}})"),
+        mappings=PRESENT,
+        height=height,
+    )
 
 
 def alerts_table(description, select, about, *, height=5):
-    """The alerts that fire, with their runbooks; `about` are the labels that tell what an alert is about."""
+    """The alerts that fire, with their runbooks; `about` are the labels that tell what an alert is
+    about."""
     by = "alertname, severity, task, store, job, instance"
     fires = f"max by ({by}) ({firing(select)})"
     since = f"1000 * {worst('ALERTS_FOR_STATE', f'{OUR_ALERTS}, {select}', by)} and {fires}"
@@ -261,11 +359,13 @@ def alerts_table(description, select, about, *, height=5):
         *(columns_about[label] for label in about),
         Column("Value #B", "Active since", unit=units.DateTimeFromNow, width=150),
     ]
-    return grid("Firing alerts", description, columns, rows(fires), rows(since), height=height).no_value("No alert fires.")
+    panel = grid("Firing alerts", description, columns, rows(fires), rows(since), height=height)
+    return panel.no_value("No alert fires.")
 
 
 def _panel(panel, title, description, queries, width, height):
-    panel = panel.title(title).description(description).datasource(DATASOURCE).span(width).height(height)
+    panel = panel.title(title).description(description).datasource(DATASOURCE)
+    panel = panel.span(width).height(height)
     for letter, target in zip("ABCDEFGHIJKLMNOP", queries):
         panel = panel.with_target(target.ref_id(letter))
     return panel
@@ -281,7 +381,8 @@ def _legend() -> common.VizLegendOptions:
 
 
 def _tooltip() -> common.VizTooltipOptions:
-    return common.VizTooltipOptions().mode(kinds.TooltipDisplayMode.MULTI).sort(kinds.SortOrder.DESCENDING)
+    multi = common.VizTooltipOptions().mode(kinds.TooltipDisplayMode.MULTI)
+    return multi.sort(kinds.SortOrder.DESCENDING)
 
 
 _DASHED = [
@@ -295,7 +396,8 @@ _DASHED = [
 
 
 class DataLink(Builder[dict[str, object]]):
-    """A link from a value. The SDK's own class is for links at the top of a dashboard, and would add their fields."""
+    """A link from a value. The SDK's own class is for links at the top of a dashboard, and would
+    add their fields."""
 
     def __init__(self, title: str, url: str, new_tab: bool = False):
         self._link = {"title": title, "url": url, "targetBlank": new_tab}
@@ -305,16 +407,25 @@ class DataLink(Builder[dict[str, object]]):
 
 
 def to_task(task: str, store: str) -> DataLink:
-    return DataLink("Open the task", f"/d/lockwatch-task?var-task={task}&var-store={store}&{KEPT}")
+    url = f"/d/lockwatch-task?var-task={task}&var-store={store}&{KEPT}"
+    return DataLink("Open the task", url)
 
 
 def to_agent(select: str) -> DataLink:
     return DataLink("Open agent and store", f"/d/lockwatch-agent?{select}&{KEPT}")
 
 
-TO_ROWS_TASK = to_task("${__data.fields.task:percentencode}", "${__data.fields.store:percentencode}")
-TO_SERIES_TASK = to_task("${__field.labels.task:percentencode}", "${__field.labels.store:percentencode}")
-TO_RUNBOOK = DataLink("Open the runbook", f"{RUNBOOKS}/${{__data.fields.alertname}}.md", new_tab=True)
+TO_ROWS_TASK = to_task(
+    "${__data.fields.task:percentencode}", "${__data.fields.store:percentencode}"
+)
+TO_SERIES_TASK = to_task(
+    "${__field.labels.task:percentencode}", "${__field.labels.store:percentencode}"
+)
+TO_ROWS_STORE = to_agent("var-store=${__data.fields.store:percentencode}")
+TO_RUNBOOK = DataLink(
+    "Open the runbook", f"{RUNBOOKS}/${{__data.fields.alertname}}.md", new_tab=True
+)
+TO_PROBLEMS = DataLink("What it means", f"{FILES}/docs/problems.md", new_tab=True)
 
 
 # --- variables
@@ -328,7 +439,13 @@ def one_of(name: str, label: str, labels_of: str) -> dashboard.QueryVariable:
         .label(label)
         .datasource(DATASOURCE)
         # 1: values of a label.
-        .query({"qryType": 1, "query": definition, "refId": "PrometheusVariableQueryEditor-VariableQuery"})
+        .query(
+            {
+                "qryType": 1,
+                "query": definition,
+                "refId": "PrometheusVariableQueryEditor-VariableQuery",
+            }
+        )
         .definition(definition)
         .refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
         .sort(model.VariableSort.ALPHABETICAL_ASC)
@@ -338,22 +455,30 @@ def one_of(name: str, label: str, labels_of: str) -> dashboard.QueryVariable:
     )
 
 
-def any_of(name: str, label: str, labels_of: str, all_value: str | None = ".+") -> dashboard.QueryVariable:
+def any_of(
+    name: str, label: str, labels_of: str, all_value: str | None = ".+"
+) -> dashboard.QueryVariable:
     """A variable that has many values, at first all."""
     variable = one_of(name, label, labels_of).multi(True).include_all(True)
-    variable = variable.current(model.VariableOption(selected=True, text=["All"], value=["$__all"]))
+    everything = model.VariableOption(selected=True, text=["All"], value=["$__all"])
+    variable = variable.current(everything)
     return variable.all_value(all_value) if all_value else variable
 
 
-DATASOURCE_VARIABLE = dashboard.DatasourceVariable("datasource").label("Data Source").type("prometheus").regex("")
-# "All" lists the jobs one by one: a pattern for any job would also find the `up` of whatever else Prometheus scrapes.
+DATASOURCE_VARIABLE = (
+    dashboard.DatasourceVariable("datasource").label("Data Source").type("prometheus").regex("")
+)
+# "All" lists the jobs one by one: a pattern for any job would also find the `up` of whatever else
+# Prometheus scrapes.
 JOB_VARIABLE = any_of("job", "Job", "lockwatch_build_info", all_value=None)
 
 
 # --- annotations
 
 
-def mark(name: str, color: str, expr: str, title: str, text: str = "", tags: str = "") -> dashboard.AnnotationQuery:
+def mark(
+    name: str, color: str, expr: str, title: str, text: str = "", tags: str = ""
+) -> dashboard.AnnotationQuery:
     """Marks in all graphs where the expression has a value."""
     return (
         dashboard.AnnotationQuery()
@@ -380,8 +505,9 @@ def restart_marks(select: str) -> dashboard.AnnotationQuery:
 
 
 def generation_marks(select: str) -> dashboard.AnnotationQuery:
-    expr = f"{worst_increase('lockwatch_store_generation_changes_total', select, by='store')} > 0"
-    return mark("Generation changes", "purple", expr, "Redis may have lost data", "{{store}}")
+    changes = worst_increase("lockwatch_store_generation_changes_total", select, by="store")
+    title = "The store may have lost data"
+    return mark("Generation changes", "purple", f"{changes} > 0", title, "{{store}}")
 
 
 # --- dashboards
@@ -389,12 +515,16 @@ def generation_marks(select: str) -> dashboard.AnnotationQuery:
 TITLES = {
     "lockwatch-overview": "lockwatch / Overview",
     "lockwatch-task": "lockwatch / Task",
-    "lockwatch-agent": "lockwatch / Agent and Redis",
+    "lockwatch-agent": "lockwatch / Agents and stores",
 }
 
 
-def dashboard_json(uid: str, description: str, variables, annotations, sections, since: str) -> str:
-    """The whole dashboard; `sections` are titles with their panels."""
+def dashboard_json(
+    uid: str, description: str, variables, annotations, sections, since: str, folded=None
+) -> str:
+    """The whole dashboard; `sections` are titles with their panels, and so is `folded`, the last
+    one, which is closed at first."""
+    runbooks = _top_link("Runbooks", RUNBOOKS).icon("doc").target_blank(True)
     board = (
         dashboard.Dashboard(TITLES[uid])
         .uid(uid)
@@ -407,32 +537,53 @@ def dashboard_json(uid: str, description: str, variables, annotations, sections,
         .tooltip(model.DashboardCursorSync.CROSSHAIR)
         .variables([DATASOURCE_VARIABLE, *variables])
         .annotations(annotations)
-        .links([*_links_to_others(uid), _top_link("Runbooks", RUNBOOKS).icon("doc").target_blank(True)])
+        .links([*_links_to_others(uid), runbooks])
     )
     for title, panels in sections:
         board = board.with_row(dashboard.Row(title))
         for panel in panels:
             board = board.with_panel(panel)
+    if folded:
+        title, panels = folded
+        row = dashboard.Row(title)
+        for panel in panels:
+            row = row.with_panel(panel)
+        board = board.with_row(row)
     return json.dumps(_finished(board.build()), cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
 
 
 def _finished(board: model.Dashboard) -> model.Dashboard:
-    """Adds what the SDK's builders cannot."""
-    for id, panel in enumerate(board.panels or [], start=1):
+    """Adds what the SDK's builders cannot, and removes what Grafana's schema does not have."""
+    for id, panel in enumerate(_all_panels(board), start=1):
         panel.id_val = id
         if isinstance(panel, model.Panel):
             # Without it Grafana takes the panel for one of version 6, and converts it.
             panel.plugin_version = "11.0.0"
+        if panel.type_val == "table":
+            panel.options.footer = None
+    for variable in board.templating.list_val:
+        # Of variables that are intervals.
+        variable.auto = variable.auto_min = variable.auto_count = None
     for link in board.links or []:
         # Shown at the top, and not in a menu.
         link.placement = None
     return board
 
 
+def _all_panels(board: model.Dashboard):
+    for panel in board.panels or []:
+        yield panel
+        if isinstance(panel, model.RowPanel):
+            yield from panel.panels
+
+
 def _links_to_others(uid: str) -> list[dashboard.DashboardLink]:
-    """Links that keep the time range and what the other dashboard can use: a choice of tasks would hide the rest there."""
+    """Links that keep the time range and what the other dashboard can use: a choice of tasks would
+    hide the rest there."""
     return [
-        _top_link(title.removeprefix("lockwatch / "), f"/d/{other}?{'&'.join(KEPT_BY[other])}").icon("dashboard").keep_time(True)
+        _top_link(title.removeprefix("lockwatch / "), f"/d/{other}?{'&'.join(KEPT_BY[other])}")
+        .icon("dashboard")
+        .keep_time(True)
         for other, title in TITLES.items()
         if other != uid
     ]

@@ -1,25 +1,27 @@
 """PromQL that more than one dashboard uses.
 
-Several agents may watch the same tasks, so what belongs to a task is never summed over agents: `worst` takes the largest.
+Several agents may watch the same tasks, so what belongs to a task is never summed over agents:
+`worst` takes the largest.
 """
 
-# Which series a dashboard is about. A variable with one value is compared as text, one with many as a pattern.
+# Which series a dashboard is about. A variable with one value is compared as text, one with many as
+# a pattern.
 MANY_TASKS = 'job=~"$job", store=~"$store", task=~"$task"'
 ONE_TASK = 'job=~"$job", store="$store", task="$task"'
 # The same for what recording rules made, which has no job.
 MANY_TASKS_RECORDED = 'store=~"$store", task=~"$task"'
 ONE_TASK_RECORDED = 'store="$store", task="$task"'
 
-# Worst first; the numbers are only for sorting and colouring.
+# The ranks that `lockwatch_task_state` has as its value, worst first.
 VERDICTS = {
-    "split": (8, "dark-red"),
-    "down": (7, "red"),
-    "stalled": (6, "orange"),
-    "unwanted": (5, "yellow"),
-    "unknown": (4, "purple"),
-    "pending": (3, "light-blue"),
-    "running": (2, "green"),
-    "stopped": (1, "dark-blue"),
+    7: ("split", "dark-red"),
+    6: ("down", "red"),
+    5: ("stalled", "orange"),
+    4: ("unwanted", "yellow"),
+    3: ("unknown", "purple"),
+    2: ("pending", "light-blue"),
+    1: ("running", "green"),
+    0: ("stopped", "dark-blue"),
 }
 
 BY_TASK = "task, store"
@@ -33,37 +35,51 @@ def series(metric: str, select: str, **labels: str) -> str:
     return f"{metric}{{{', '.join(matchers)}}}"
 
 
-def worst(metric: str, select: str, by: str = BY_TASK) -> str:
+def worst(metric: str, select: str, by: str = BY_TASK, **labels: str) -> str:
     """The largest value of any agent."""
-    return f"max by ({by}) ({series(metric, select)})"
+    return f"max by ({by}) ({series(metric, select, **labels)})"
 
 
-def rate(metric: str, select: str) -> str:
+def rate(metric: str, select: str, **labels: str) -> str:
     """Per second, each agent by itself."""
-    return f"rate({series(metric, select)}[$__rate_interval])"
+    return f"rate({series(metric, select, **labels)}[$__rate_interval])"
 
 
-def increase(metric: str, select: str, window: str = "$__rate_interval") -> str:
+def increase(metric: str, select: str, window: str = "$__rate_interval", **labels: str) -> str:
     """How much more, each agent by itself."""
-    return f"increase({series(metric, select)}[{window}])"
+    return f"increase({series(metric, select, **labels)}[{window}])"
 
 
-def worst_rate(metric: str, select: str, by: str = BY_TASK) -> str:
-    return f"max by ({by}) ({rate(metric, select)})"
+def worst_rate(metric: str, select: str, by: str = BY_TASK, **labels: str) -> str:
+    return f"max by ({by}) ({rate(metric, select, **labels)})"
 
 
-def worst_increase(metric: str, select: str, by: str = BY_TASK, window: str = "$__rate_interval") -> str:
-    return f"max by ({by}) ({increase(metric, select, window)})"
+def worst_increase(
+    metric: str, select: str, by: str = BY_TASK, window: str = "$__rate_interval", **labels: str
+) -> str:
+    return f"max by ({by}) ({increase(metric, select, window, **labels)})"
+
+
+def mean(total: str, count: str, select: str) -> str:
+    """What one event added to a total, on average; of several agents the largest."""
+    return f"max by ({BY_TASK}) ({rate(total, select)} / {rate(count, select)})"
+
+
+def ttl(select: str) -> str:
+    """What is left of the lease; nothing of a lock without a TTL, whose value is +Inf."""
+    return f"{worst('lockwatch_lock_ttl_seconds', select)} < Inf"
 
 
 def verdict(select: str, by: str = BY_TASK) -> str:
-    """The worst verdict of any agent as a number; `unknown` only where no agent knows better."""
+    """The worst verdict of any agent, by its rank; `unknown` only where no agent knows better."""
+    known = series("lockwatch_task_state", f'{select}, state!="unknown"')
+    return f"max by ({by}) ({known}) or {worst('lockwatch_task_state', select, by)}"
 
-    def numbered(name: str) -> str:
-        return f"{VERDICTS[name][0]} * {series('lockwatch_task_state', select, state=name)}"
 
-    known = " or ".join(numbered(name) for name in VERDICTS if name != "unknown")
-    return f"max by ({by}) ({known}) > 0 or max by ({by}) ({numbered('unknown')})"
+def problems(by: str, *selects: str) -> str:
+    """What the rules say is wrong: for how long, or how long ago. Alerts say the same."""
+    found = " or ".join(series("lockwatch:problem_seconds", select) for select in selects)
+    return f"max by ({by}) ({found})"
 
 
 def firing(select: str) -> str:

@@ -90,12 +90,12 @@ fn told(agent: &Agent, event: &str, pieces: &[&str]) -> Vec<String> {
 
 /// Number of splits of this kind that the task has had.
 fn splits(page: &Exposition, kind: &str) -> f64 {
-    page.get("lockwatch_task_splits_total", &[("task", TASK), ("kind", kind)]).unwrap()
+    page.get("lockwatch_task_splits_by_kind_total", &[("task", TASK), ("kind", kind)]).unwrap()
 }
 
 /// Number of splits of any kind that all tasks have had.
 fn all_splits(page: &Exposition) -> f64 {
-    page.series("lockwatch_task_splits_total", &[]).into_values().sum()
+    page.series("lockwatch_task_splits_by_kind_total", &[]).into_values().sum()
 }
 
 /// Number of locks with this fate after a change of generation.

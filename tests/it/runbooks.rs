@@ -7,6 +7,7 @@ mod stage;
 use std::collections::BTreeMap;
 use std::process::Output;
 
+use lockwatch_judge::problems::TABLE;
 use pages::{Command, Document, commands, sh_blocks};
 use serde_yaml::Value;
 use stage::Stage;
@@ -45,23 +46,23 @@ const READS: [&str; 22] = [
 
 /// What commands must print in the situation of their runbook: runbook, part of the command, part
 /// of its output.
-const TOLD: [(&str, &str, &str); 38] = [
+const TOLD: [(&str, &str, &str); 41] = [
     ("LockwatchTaskDown", "lockwatch status", "!! down"),
     ("LockwatchTaskDown", "PTTL", "-2"),
     ("LockwatchTaskSplit", "lockwatch status", "holders"),
     ("LockwatchTaskSplit", "HGETALL \"$LOCK_KEY\"", ":57"),
-    ("LockwatchTaskSplit", "splits_total", "kind=\"holders\"} 1"),
+    ("LockwatchTaskSplit", "totals.splits", "{\"name\":\"holders\",\"count\":1}"),
     ("LockwatchTaskSplit", "OTHER_CLI ROLE", "slave"),
     ("LockwatchTaskStalled", "lockwatch status", "wh-app-01"),
     ("LockwatchTaskStalled", "PUBSUB", "redisson_lock__channel:{outbound:lock}\n1"),
     ("LockwatchSwitchesLost", "lockwatch status", "anna"),
     ("LockwatchSwitchesLost", "EXISTS", "0"),
     ("LockwatchSwitchesLost", "commandstats", "1"),
-    ("LockwatchLockLost", "lock_ends_total", "reason=\"lost\"} "),
+    ("LockwatchLockLost", "totals.ends", "{\"name\":\"lost\",\"count\":1}"),
     ("LockwatchTaskBlind", "lockwatch status", "wrong_type"),
-    ("LockwatchTaskBlind", "redis_errors_total", "wrong_type"),
+    ("LockwatchTaskBlind", "store_errors_total", "wrong_type"),
     ("LockwatchTaskBlind", "TYPE \"$LOCK_KEY\"", "string"),
-    ("LockwatchStoreUnreachable", "lockwatch status", "redis main cannot be read"),
+    ("LockwatchStoreUnreachable", "lockwatch status", "store main cannot be read"),
     ("LockwatchStoreUnreachable", "/api/v1/tasks", "\"auth\""),
     ("LockwatchStoreUnreachable", "ACL GETUSER", "off"),
     ("LockwatchStoreUnreachable", "/api/v1/tasks", "false"),
@@ -73,7 +74,10 @@ const TOLD: [(&str, &str, &str); 38] = [
     ("LockwatchReplicaBehind", "REDIS_CLI INFO", "state=online"),
     ("LockwatchTaskUnwanted", "lockwatch status", "! unwanted"),
     ("LockwatchTaskUnwanted", "HGETALL \"$SWITCHES\"", "anna\n0"),
-    ("LockwatchLeaseExpired", "expired", "reason=\"expired\"} "),
+    ("LockwatchLeaseExpired", "lock_expired_total", "store=\"main\"} 1"),
+    ("LockwatchProgressMissing", "lockwatch status", "is not there"),
+    ("LockwatchProgressMissing", "TYPE", "hash"),
+    ("LockwatchProgressMissing", "HKEYS", "last_runs"),
     ("LockwatchLockPersistent", "lockwatch status", "no TTL"),
     ("LockwatchLockPersistent", "PTTL", "-1"),
     ("LockwatchLockPersistent", "PUBSUB", "\n1"),
@@ -93,14 +97,19 @@ fn each_alert_has_a_runbook_and_a_line_in_the_overview() {
     let names: Vec<&str> = runbooks.iter().map(Document::name).collect();
     assert_eq!(names, alerts.keys().map(String::as_str).collect::<Vec<_>>());
     let overview = Document::read("alerts/README.md");
+    let guide = Document::read("docs/alerting.md");
     for (alert, rule) in &alerts {
+        let row = format!("\n| {} | ", alert.trim_start_matches("Lockwatch"));
+        assert!(guide.section("The alerts").contains(&row), "{alert}: what is true, what ends it");
         let url = rule["annotations"]["runbook_url"].as_str().unwrap();
         assert!(url.ends_with(&format!("/alerts/runbooks/{alert}.md")), "{alert}: {url}");
-        // Alerts about a task have the task's own severity.
-        let section = match rule["labels"]["severity"].as_str() {
-            None | Some("critical") => "Pages",
-            _ => "Warnings",
+        // Without one of the rule it is that of the problem.
+        let problem = TABLE.iter().find(|row| row.alert == alert);
+        let pages = match rule["labels"]["severity"].as_str() {
+            None => problem.expect(alert).severity.is_page(),
+            Some(severity) => severity == "critical",
         };
+        let section = if pages { "Pages" } else { "Warnings" };
         assert!(
             overview.section(section).contains(&format!("[{alert}](runbooks/{alert}.md)")),
             "{alert}: {section}"
@@ -178,7 +187,9 @@ fn every_series_that_is_named_exists() {
                 .any(|name| metrics.contains(&format!("| `{name}` |")))
         }
     };
-    for page in pages() {
+    let others = ["failover", "how-it-decides", "limits", "operation", "rules", "replay"];
+    let others = others.map(|name| Document::read(&format!("docs/{name}.md")));
+    for page in pages().into_iter().chain(others).chain([Document::read("README.md")]) {
         let names = series(&page.text);
         let missing: Vec<_> = names.iter().filter(|name| !exists(name)).collect();
         assert!(missing.is_empty(), "{}: {missing:?}", page.name());
@@ -187,6 +198,17 @@ fn every_series_that_is_named_exists() {
         series("grep -E \"lockwatch_(a|b_c)_total.*\""),
         ["lockwatch_a_total", "lockwatch_b_c_total"]
     );
+}
+
+/// Without it a label of a target takes the place of lockwatch's own.
+#[test]
+fn the_examples_honor_the_labels_of_agents() {
+    for path in ["README.md", "alerts/prometheus-example.yml"] {
+        let text = Document::read(path).text;
+        let (_, job) = text.split_once("- job_name: lockwatch\n").expect(path);
+        let job = job.split("\n  - job_name:").next().unwrap();
+        assert!(job.contains("\n    honor_labels: true"), "{path}");
+    }
 }
 
 #[test]

@@ -145,7 +145,7 @@ impl Gallery {
                 (format!("task=\"{}\"", exhibit.name), format!("state=\"{}\"", exhibit.verdict));
             let mut states =
                 metrics.lines().filter(|line| line.starts_with("lockwatch_task_state"));
-            states.any(|line| line.contains(&task) && line.contains(&state) && line.ends_with(" 1"))
+            states.any(|line| line.contains(&task) && line.contains(&state))
         })
     }
 }

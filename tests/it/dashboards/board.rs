@@ -56,9 +56,20 @@ impl Board {
         string(&self.json, "uid")
     }
 
+    /// All panels and rows, and what is in closed rows, from top to bottom.
+    pub(crate) fn items(&self) -> impl Iterator<Item = &Value> {
+        list(&self.json, "/panels")
+            .flat_map(|item| std::iter::once(item).chain(list(item, "/panels")))
+    }
+
     /// All panels except rows.
     pub(crate) fn panels(&self) -> impl Iterator<Item = &Value> {
-        list(&self.json, "/panels").filter(|panel| panel["type"] != "row")
+        self.items().filter(|item| item["type"] != "row")
+    }
+
+    /// The panels in rows that are closed at first.
+    pub(crate) fn folded(&self) -> impl Iterator<Item = &Value> {
+        list(&self.json, "/panels").flat_map(|item| list(item, "/panels"))
     }
 
     pub(crate) fn queries(&self) -> Vec<Query> {

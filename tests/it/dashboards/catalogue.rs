@@ -28,36 +28,44 @@ pub(super) type Catalogue = BTreeMap<String, Known>;
 
 pub(super) struct Known {
     pub(super) is_counter: bool,
+    /// Whether only a task with `metrics: full` shows it.
+    pub(super) full: bool,
     pub(super) labels: Vec<String>,
 }
 
 impl Known {
     fn new(is_counter: bool, labels: &[&[&str]]) -> Self {
-        Self { is_counter, labels: labels.concat().into_iter().map(str::to_owned).collect() }
+        let labels = labels.concat().into_iter().map(str::to_owned).collect();
+        Self { is_counter, full: false, labels }
     }
 }
 
 pub(super) fn catalogue() -> Catalogue {
     let mut catalogue = Catalogue::new();
     for metric in TABLE {
-        let (name, labels) = (metric.name, metric.labels());
+        let labels: Vec<&str> =
+            metric.labels().into_iter().map(|l| if l == "redis" { "store" } else { l }).collect(); // HACK
+        let mut insert = |suffix: &str, is_counter: bool, more: &[&str]| {
+            let known = Known::new(is_counter, &[&labels, &OF_TARGETS, more]);
+            let name = format!("{}{suffix}", metric.name);
+            catalogue.insert(name, Known { full: metric.full, ..known });
+        };
         if metric.kind() == "histogram" {
-            catalogue.insert(
-                format!("{name}_bucket"),
-                Known::new(true, &[&labels, &OF_TARGETS, &["le"]]),
-            );
-            catalogue.insert(format!("{name}_sum"), Known::new(true, &[&labels, &OF_TARGETS]));
-            catalogue.insert(format!("{name}_count"), Known::new(true, &[&labels, &OF_TARGETS]));
+            insert("_bucket", true, &["le"]);
+            insert("_sum", true, &[]);
+            insert("_count", true, &[]);
         } else {
-            catalogue.insert(
-                name.into(),
-                Known::new(metric.kind() == "counter", &[&labels, &OF_TARGETS]),
-            );
+            insert("", metric.kind() == "counter", &[]);
         }
     }
     for rule in rules() {
         let name = string(&rule, "record");
-        let labels: &[&str] = if name.starts_with("task:") { &["task", "store"] } else { &[] };
+        let labels: &[&str] = match name {
+            "lockwatch:problem_seconds" => &["task", "store", "problem", "severity"],
+            _ if name.contains("time_seconds") => &["task", "store", "of"],
+            _ if name.starts_with("task:") => &["task", "store"],
+            _ => &[],
+        };
         catalogue.insert(name.into(), Known::new(false, &[labels]));
     }
     catalogue.extend(OF_SCRAPES.map(|name| (name.into(), Known::new(false, &[&OF_TARGETS]))));

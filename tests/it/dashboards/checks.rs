@@ -15,7 +15,8 @@ use super::promql::{Selector, selectors};
 const UNITS: [&str; 9] =
     ["none", "short", "s", "percentunit", "bytes", "cps", "ops", "dateTimeFromNow", "string"];
 /// Panel types that exist since Grafana 10; `graph`, `singlestat` and `table-old` are gone.
-const PANELS: [&str; 6] = ["stat", "timeseries", "state-timeline", "table", "bargauge", "heatmap"];
+const PANELS: [&str; 7] =
+    ["stat", "timeseries", "state-timeline", "table", "bargauge", "heatmap", "text"];
 /// Variables that Grafana defines itself.
 const BUILT_IN: [&str; 6] = [
     "__rate_interval",
@@ -25,8 +26,7 @@ const BUILT_IN: [&str; 6] = [
     "__data.fields.*",
     "__field.labels.*",
 ];
-/// Metrics that are states and must be shown as words. A task's state is a number that the query
-/// computes.
+/// Metrics that are states and must be shown as words.
 const STATES: [&str; 10] = [
     "up",
     "lockwatch_task_state",
@@ -52,6 +52,7 @@ pub(super) fn mistakes(boards: &[Board]) -> String {
     lines.extend(of_each(boards, of_grid));
     lines.extend(of_each(boards, of_panels));
     lines.extend(of_each(boards, |board| of_queries(board, &catalogue)));
+    lines.extend(of_each(boards, |board| of_modes(board, &catalogue)));
     lines.extend(of_each(boards, of_variables));
     lines.extend(of_each(boards, |board| of_links(board, boards)));
     lines.extend(of_each(boards, of_columns));
@@ -94,7 +95,7 @@ fn of_grid(board: &Board) -> Vec<String> {
     let mut lines = Vec::new();
     let mut seen: Vec<(&str, [u64; 4])> = Vec::new();
     let (mut ids, mut titles) = (BTreeSet::new(), BTreeSet::new());
-    for panel in list(&board.json, "/panels") {
+    for panel in board.items() {
         let title = string(panel, "title");
         if !panel["id"].as_u64().is_some_and(|id| id > 0 && ids.insert(id)) {
             lines.push(format!("{title}: its id is not its own"));
@@ -132,6 +133,9 @@ fn of_panels(board: &Board) -> Vec<String> {
         let kind = string(panel, "type");
         if !PANELS.contains(&kind) {
             lines.push(format!("{title}: is of type {kind}"));
+        }
+        if kind == "text" {
+            continue;
         }
         let overrides =
             list(panel, "/fieldConfig/overrides").flat_map(|item| list(item, "/properties"));
@@ -203,6 +207,34 @@ fn of_query(query: &Query, by_itself: bool, catalogue: &Catalogue) -> Vec<String
             None | Some("max" | "min") => {}
             Some(name) => lines.push(format!("{name} over {} adds up agents", selector.metric)),
         }
+    }
+    lines
+}
+
+/// What is always open needs only the lean exposition, and what needs `metrics: full` stands
+/// in a closed row that says so.
+fn of_modes(board: &Board, catalogue: &Catalogue) -> Vec<String> {
+    let is_full = |expr: &str| {
+        let found = selectors(expr);
+        found.iter().any(|selector| catalogue.get(&selector.metric).is_some_and(|it| it.full))
+    };
+    let panel_is_full = |panel: &Value| queries_of(panel).iter().any(|query| is_full(&query.expr));
+    let folded: Vec<&str> = board.folded().map(|panel| string(panel, "title")).collect();
+    let mut lines = Vec::new();
+    for panel in board.panels().filter(|panel| panel["type"] != "text") {
+        let title = string(panel, "title");
+        match (panel_is_full(panel), folded.contains(&title)) {
+            (true, false) => lines.push(format!("{title}: needs metrics: full")),
+            (false, true) => lines.push(format!("{title}: does not need metrics: full")),
+            _ => {}
+        }
+    }
+    let rest = board.annotations().map(|annotation| string(annotation, "expr"));
+    let rest = rest.chain(board.variables().filter_map(label_values).map(|(series, _)| series));
+    lines.extend(rest.filter(|expr| is_full(expr)).map(|expr| format!("{expr}: needs full")));
+    let mut words = board.folded().filter_map(|panel| panel.pointer("/options/content")?.as_str());
+    if !folded.is_empty() && !words.any(|text| text.contains("\nmetrics: full ")) {
+        lines.push("does not say how to switch on what a closed row shows".into());
     }
     lines
 }
@@ -361,9 +393,13 @@ fn of_columns(board: &Board) -> Vec<String> {
             .flat_map(|call| call.by)
             .collect();
         for column in &shown {
-            let is_value = column
-                .strip_prefix("Value #")
-                .map(|letter| queries.iter().any(|query| query.letter == letter));
+            // A table of one query has no letters.
+            let is_value = match column.strip_prefix("Value #") {
+                Some(letter) => {
+                    Some(queries.len() > 1 && queries.iter().any(|query| query.letter == letter))
+                }
+                None => (*column == "Value").then_some(queries.len() == 1),
+            };
             if !is_value.unwrap_or_else(|| by.contains(*column)) {
                 lines.push(format!("{title}: there is no field {column}"));
             }
@@ -408,10 +444,10 @@ fn of_mappings(board: &Board) -> Vec<String> {
                 lines.push(format!("{}: has no mapping from states to words", query.panel));
             }
             let verdicts = if is_verdict(&query) { &Verdict::ALL[..] } else { &[] };
-            for verdict in verdicts.iter().map(|verdict| verdict.name()) {
-                let number = number_of(&query.expr, verdict);
-                if texts.get(&number).is_none_or(|text| text != verdict) {
-                    lines.push(format!("{}: {number} is not shown as {verdict}", query.panel));
+            // Worst first.
+            for (rank, verdict) in verdicts.iter().rev().map(|verdict| verdict.name()).enumerate() {
+                if texts.get(&rank.to_string()).is_none_or(|text| text != verdict) {
+                    lines.push(format!("{}: {rank} is not shown as {verdict}", query.panel));
                 }
             }
         }
@@ -427,13 +463,5 @@ fn is_state(query: &Query) -> bool {
 }
 
 fn is_verdict(query: &Query) -> bool {
-    is_state(query) && query.expr.contains(" * lockwatch_task_state")
-}
-
-/// The number that an expression assigns to a verdict.
-fn number_of(expr: &str, verdict: &str) -> String {
-    let state = expr.find(&format!("state=\"{verdict}\"")).unwrap_or_default();
-    let before =
-        expr[..state].rsplit_once(" * lockwatch_task_state").map_or("", |(before, _)| before);
-    before.chars().last().map(String::from).unwrap_or_default()
+    is_state(query) && query.expr.contains("lockwatch_task_state{")
 }

@@ -21,7 +21,7 @@ pub(super) struct Call {
 }
 
 const AGGREGATIONS: [&str; 8] = ["max", "min", "sum", "count", "avg", "topk", "bottomk", "group"];
-const WORDS: [&str; 4] = ["and", "or", "unless", "bool"];
+const WORDS: [&str; 5] = ["and", "or", "unless", "bool", "Inf"];
 
 impl Selector {
     /// The innermost aggregation, which decides which agent counts.

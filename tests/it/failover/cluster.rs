@@ -93,7 +93,7 @@ fn all_ends(page: &Exposition) -> f64 {
 
 /// Number of splits of any kind that all tasks have had.
 fn all_splits(page: &Exposition) -> f64 {
-    page.series("lockwatch_task_splits_total", &[]).into_values().sum()
+    page.series("lockwatch_task_splits_by_kind_total", &[]).into_values().sum()
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn every_task_is_on_the_first_page() {
     let agent = Agent::start(&config(free_port(), &tasks));
     let page = agent.page();
     let states = page.series("lockwatch_task_state", &[("state", "unknown")]);
-    assert_eq!((states.len(), states.values().all(|unknown| *unknown == 1.0)), (500, true));
+    assert_eq!((states.len(), states.values().all(|rank| *rank == 3.0)), (500, true));
     assert_eq!(page.series("lockwatch_task_down_seconds", &[]).len(), 500);
     assert_eq!(page.series("lockwatch_lock_acquisitions_total", &[]).len(), 500);
     assert_eq!(page.series("lockwatch_lock_held", &[]).len(), 0);

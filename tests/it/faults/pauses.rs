@@ -230,7 +230,7 @@ fn nothing_alert_worthy(view: &View) -> bool {
         "outage_seconds_count",
         "phantom_holds_total",
     ];
-    let splits = view.page.series("lockwatch_task_splits_total", &[("task", "a")]);
+    let splits = view.page.series("lockwatch_task_splits_by_kind_total", &[("task", "a")]);
     durations.iter().chain(&totals).all(|name| zero(name))
         && splits.len() >= 3
         && splits.values().all(|it| *it == 0.0)

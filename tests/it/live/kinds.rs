@@ -153,7 +153,7 @@ fn a_lock_without_ttl_is_persistent_until_a_renewal_gives_it_one() {
         assert_eq!(scene.server.cli(&["persist", name]), "1");
         let persistent = |page: &Exposition| page.of(name, "lock_persistent") == Some(1.0);
         let page = scene.agent.until(PATIENCE, "persistent", persistent);
-        assert_eq!(page.of(name, "lock_ttl_seconds"), None);
+        assert_eq!(page.of(name, "lock_ttl_seconds"), Some(f64::INFINITY));
         assert_eq!(page.of(name, "lock_deadline_timestamp_seconds"), None);
         assert_eq!(page.verdict(name), "running");
     }

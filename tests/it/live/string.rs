@@ -114,7 +114,7 @@ fn a_lock_of_redis_py_is_followed_from_its_token_to_its_end_and_the_token_stays_
         assert_eq!((&holder["holder"], &holder["digest"]), (&digest.as_str().into(), &true.into()));
     }
     assert_eq!(page.of("forever", "lock_persistent"), Some(1.0));
-    assert_eq!(page.of("forever", "lock_ttl_seconds"), None);
+    assert_eq!(page.of("forever", "lock_ttl_seconds"), Some(f64::INFINITY));
     assert_eq!(page.of("released", "lock_persistent"), Some(0.0));
 
     redis_py.run("extend extended 8");

@@ -33,7 +33,7 @@ fn a_thousand_handovers_are_neither_a_split_nor_down() {
     );
     for kind in ["holders", "claims", "overlap"] {
         assert_eq!(
-            last.get("lockwatch_task_splits_total", &[("task", TASK), ("kind", kind)]),
+            last.get("lockwatch_task_splits_by_kind_total", &[("task", TASK), ("kind", kind)]),
             Some(0.0)
         );
     }

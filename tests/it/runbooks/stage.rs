@@ -19,6 +19,8 @@ const LOCK: &str = "outbound:lock";
 const SWITCHES: &str = "outbound:users";
 const CLAIMS: &str = "outbound:claims";
 const HOSTS: &str = "lockwatch:hosts";
+const PROGRESS: &str = "outbound:stats";
+const FIELD: &str = "last_run";
 const TASK: &str = "outbound";
 const PASSWORD: &str = "stage";
 /// The Sentinel's name for the master.
@@ -134,8 +136,8 @@ impl Stage {
             "LockwatchSwitchesLost" | "LockwatchLockLost" => {
                 self.hold();
                 self.server.cli(&["FLUSHALL"]);
-                let lost = |page: &Metrics| page.of(TASK, "task_switches_lost_seconds") > Some(0.0);
-                self.expect("lost", |page| lost(page) && page.ends(TASK, "lost") >= 1.0);
+                let lost = |page: &Metrics| page.of(TASK, "lock_lost_total") >= Some(1.0);
+                self.expect("lost", |page| problem(page, "switches_lost") && lost(page));
             }
             "LockwatchTaskBlind" => {
                 // A split from an earlier runbook lasts until the old lease is over, and would hide
@@ -168,13 +170,20 @@ impl Stage {
             }
             "LockwatchLeaseExpired" => {
                 self.lock(" lease=500");
-                self.expect("expired", |page| page.ends(TASK, "expired") >= 1.0);
+                self.expect("expired", |page| page.of(TASK, "lock_expired_total") >= Some(1.0));
                 self.hold();
             }
             "LockwatchLockPersistent" => {
                 self.server.cli(&["HSET", LOCK, &format!("{GHOST}:57"), "1"]);
                 self.wait_for_lock();
-                self.expect("persistent", |page| page.of(TASK, "lock_persistent") == Some(1.0));
+                let endless = Some(f64::INFINITY);
+                self.expect("persistent", |page| page.of(TASK, "lock_ttl_seconds") == endless);
+            }
+            "LockwatchProgressMissing" => {
+                self.hold();
+                self.server.cli(&["HSET", PROGRESS, "last_runs", "misspelt"]);
+                self.server.cli(&["HDEL", PROGRESS, FIELD]);
+                self.expect("no progress", |page| problem(page, "progress_missing"));
             }
             _ => self.hold(),
         }
@@ -195,9 +204,7 @@ impl Stage {
                 self.expect("stopped", |page| page.verdict(TASK) == "stopped");
             }
             "LockwatchSwitchesLost" if command.contains("HSET") => {
-                self.expect("found", |page| {
-                    page.of(TASK, "task_switches_lost_seconds") == Some(0.0)
-                });
+                self.expect("found", |page| !problem(page, "switches_lost"));
             }
             "alerting" if command.contains(" SET \"$PAUSE_KEY\"") => {
                 self.expect("paused", |page| page.of(TASK, "task_paused") == Some(1.0));
@@ -241,14 +248,10 @@ impl Stage {
         self.lock("");
         self.wait_for_lock();
         for run in 1..3 {
-            self.server.cli(&[
-                "HSET",
-                "outbound:stats",
-                "last_run",
-                &format!("{} {run}", self.clients),
-            ]);
-            let held = self.agent.page().of(TASK, "task_held_seconds").unwrap_or_default();
-            self.expect("another look", |page| page.of(TASK, "task_held_seconds") > Some(held));
+            let value = format!("{} {run}", self.clients);
+            self.server.cli(&["HSET", PROGRESS, FIELD, &value]);
+            let held = self.agent.page().of(TASK, "lock_held_seconds").unwrap_or_default();
+            self.expect("another look", |page| page.of(TASK, "lock_held_seconds") > Some(held));
         }
         let seen = |page: &Metrics| page.of(TASK, "task_progress_timestamp_seconds").is_some();
         let renewed = |page: &Metrics| page.of(TASK, "lock_last_renewal_latency_seconds").is_some();
@@ -285,6 +288,12 @@ impl Stage {
     }
 }
 
+/// Whether the task has this problem now.
+fn problem(page: &Metrics, name: &str) -> bool {
+    let labels = [("task", TASK), ("problem", name)];
+    page.get("lockwatch_task_problem_seconds", &labels) > Some(0.0)
+}
+
 /// A replica of the server, a Sentinel that watches it, and a cluster of one node.
 fn others(server: &RedisServer) -> (RedisServer, RedisServer, RedisServer) {
     let launch = |arguments: &[&str], lines: Vec<String>| {
@@ -309,9 +318,11 @@ fn others(server: &RedisServer) -> (RedisServer, RedisServer, RedisServer) {
     (replica, sentinel, cluster)
 }
 
+/// Most users see the lean metrics only, and every command must work for them.
 fn config(server: &RedisServer) -> String {
     format!(
         r#"
+metrics: lean
 redis:
   main: {{url: "redis://{}", username: lockwatch, password_env: LOCKWATCH_PASSWORD, interval: 200ms, timeout: 1s}}
 labels: [standby]
@@ -324,7 +335,7 @@ tasks:
     wind_down: 1s
     blind_after: 2s
     paused_until: {{key: "outbound:pause"}}
-    progress: {{hash: "outbound:stats", field: last_run, stale_after: 3s}}
+    progress: {{hash: "{PROGRESS}", field: {FIELD}, stale_after: 3s}}
     claims: {{hash: "{CLAIMS}"}}
     hosts: {{hash: "{HOSTS}"}}
     max_hold: 1h

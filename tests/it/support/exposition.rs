@@ -218,7 +218,8 @@ fn sample(line: &str) -> Result<(String, Labels, f64), String> {
         None => (Labels::new(), rest),
     };
     let value = number(rest.strip_prefix(' ').ok_or("no blank before the value")?)?;
-    if !value.is_finite() {
+    // A lock without a TTL.
+    if !value.is_finite() && name != "lockwatch_lock_ttl_seconds" {
         return Err("a value that is not finite".to_owned());
     }
     Ok((name.to_owned(), labels, value))
@@ -262,7 +263,7 @@ fn label_value(text: &str) -> Result<(String, &str), String> {
     Err("a value that does not end".to_owned())
 }
 
-/// A decimal number, or `+Inf`, which only a bucket's bound may be.
+/// A decimal number, or `+Inf`.
 fn number(text: &str) -> Result<f64, String> {
     let plain = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
     if text != "+Inf" && !text.bytes().all(plain) {

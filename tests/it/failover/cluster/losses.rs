@@ -158,7 +158,7 @@ fn a_lock_taken_on_both_sides_of_a_partition_is_a_split_of_masters() {
     agent.until(PATIENCE, "split", |page| page.verdict("outbound") == "split");
     eprintln!("split after {:?}", taken.elapsed());
     let kinds = |page: &Exposition, kind| {
-        page.get("lockwatch_task_splits_total", &[("task", "outbound"), ("kind", kind)])
+        page.get("lockwatch_task_splits_by_kind_total", &[("task", "outbound"), ("kind", kind)])
     };
     agent.until(PATIENCE, "of masters", |page| kinds(page, "masters") == Some(1.0));
     let told = agent.log_lines(&["event=split"]);
