@@ -140,7 +140,7 @@ def stores():
 
     last_success = of_server("lockwatch_store_last_success_timestamp_seconds")
     return [
-        house.problems_table(PROBLEMS, height=5),
+        house.problems_table(PROBLEMS, height=5, of_tasks=False),
         grid(
             "Stores as each agent sees them",
             "Blind as soon as one server that decides cannot be read, or nobody knows which one"

@@ -307,13 +307,17 @@ class Column:
         ]
 
 
-def problems_table(*selects, height):
+def problems_table(*selects, height, of_tasks=True):
     """What is wrong now."""
+    about = [
+        Column("task", "Task", link=TO_ROWS_TASK),
+        Column("store", "Store", link=TO_ROWS_STORE),
+    ]
+    about = about if of_tasks else about[1:]
     columns = [
         Column("severity", "Severity", mappings=SEVERITY, width=90),
         Column("problem", "Problem", link=TO_PROBLEMS, width=200),
-        Column("task", "Task", link=TO_ROWS_TASK),
-        Column("store", "Store", link=TO_ROWS_STORE),
+        *about,
         Column("Value", "For, or ago", unit=units.Seconds, decimals=0, width=150),
     ]
     panel = grid(
@@ -321,7 +325,7 @@ def problems_table(*selects, height):
         "What the alerting rules say is wrong now: for how long it has been so, or, of what"
         " happened, how long ago. Empty while all is well, or while the rules are not loaded.",
         columns,
-        rows(problems("severity, problem, task, store", *selects)),
+        rows(problems(", ".join(column.field for column in columns[:-1]), *selects)),
         height=height,
         sort="Severity",
         descending=False,

@@ -449,7 +449,7 @@ fn about_table(panel: &Value, answers: &[Answer], ever: &BTreeSet<String>) -> Ve
         answer.series.iter().flat_map(|(labels, _)| labels.keys().cloned()).collect()
     };
     let all: Vec<BTreeSet<String>> = answers.iter().map(labels_of).collect();
-    let shown = columns(panel).into_iter().filter(|column| !column.starts_with("Value #"));
+    let shown = columns(panel).into_iter().filter(|column| !column.starts_with("Value"));
     let absent = shown.filter(|column| {
         !ever.contains(*column) && !all.iter().any(|labels| labels.contains(*column))
     });

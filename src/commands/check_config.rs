@@ -14,7 +14,7 @@ use serde_yaml::Value;
 
 use super::acl::quoted;
 use super::source::ConfigSource;
-use crate::alerts::{down_after_ms, lease_ms};
+use crate::alerts::{AGENT_LABELS, down_after_ms, lease_ms};
 use crate::config::{Config, Login, RedisConfig, Servers, ms, parse_yaml, read_text};
 use crate::text::durations::{duration_text, parse_duration_ms};
 use crate::text::identity::escape;
@@ -23,10 +23,6 @@ use routes::{Destination, GROUP_WAIT_DEFAULT_MS, Labels, Routes, foreign_duratio
 
 /// Prometheus' default scrape and evaluation interval.
 const PROMETHEUS_DEFAULT_MS: u64 = 60_000;
-
-/// Target labels that the alert rules aggregate away.
-const AGENT_LABELS: [&str; 7] =
-    ["instance", "job", "pod", "container", "endpoint", "address", "service"];
 
 /// What the command takes.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]

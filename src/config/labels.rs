@@ -7,6 +7,7 @@ use serde_yaml::Value;
 use super::block::At;
 use super::mistake::{Reported, quoted};
 use super::values::text;
+use crate::alerts::AGENT_LABELS;
 
 /// Maximum number of labels. Each one is on one series of every task.
 const LABELS_MAX: usize = 5;
@@ -33,33 +34,10 @@ const OURS: [&str; 18] = [
     "version",
 ];
 
-/// Names that Prometheus sets itself on targets, histograms or alerts, or that the alert rules set
-/// or drop, as they tell agents apart and not tasks.
-const OF_PROMETHEUS: [&str; 23] = [
-    "address",
-    "agent",
-    "alertname",
-    "alertstate",
-    "container",
-    "container_name",
-    "endpoint",
-    "host",
-    "hostname",
-    "instance",
-    "job",
-    "kubernetes_name",
-    "kubernetes_node",
-    "kubernetes_pod_name",
-    "le",
-    "namespace",
-    "node",
-    "node_name",
-    "pod",
-    "pod_name",
-    "pod_template_hash",
-    "quantile",
-    "service",
-];
+/// Names that Prometheus sets itself on targets, histograms or alerts, or that the alert rules set.
+/// They also drop [`AGENT_LABELS`].
+const OF_PROMETHEUS: [&str; 6] =
+    ["agent", "alertname", "alertstate", "le", "namespace", "quantile"];
 
 /// Beginnings of names that Prometheus gives to labels that were taken.
 const OF_PROMETHEUS_BEGIN: [&str; 2] = ["__", "exported_"];
@@ -104,7 +82,7 @@ fn label_name(value: &Value) -> Result<Arc<str>, String> {
             quoted(&name)
         ));
     }
-    if OF_PROMETHEUS.contains(&name.as_str()) {
+    if OF_PROMETHEUS.iter().chain(&AGENT_LABELS).any(|other| *other == name) {
         return Err(format!(
             "{} is reserved: Prometheus sets it itself, or the alert rules set or drop it; choose \
              another name",
@@ -124,7 +102,7 @@ mod tests {
         let (_, list) = docs.split_once("names that lockwatch sets itself (").unwrap();
         let (list, _) = list.split_once(" and names that begin with").unwrap();
         let names: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
-        assert_eq!(names.len(), OURS.len() + OF_PROMETHEUS.len());
+        assert_eq!(names.len(), OURS.len() + OF_PROMETHEUS.len() + AGENT_LABELS.len());
         for name in names {
             let refused = label_name(&Value::from(name)).unwrap_err();
             assert!(refused.contains("is reserved"), "{name}: {refused}");

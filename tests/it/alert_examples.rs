@@ -11,6 +11,7 @@ use std::process::Command;
 use lockwatch::commands::check_config::routes::{Destination, Labels, Routes};
 use lockwatch::commands::check_config::{PageTiming, TimingSources, report};
 use lockwatch::config::Config;
+use lockwatch_judge::problems::TABLE;
 use serde_yaml::Value;
 
 use crate::support::skip;
@@ -42,8 +43,16 @@ fn all_alerts() -> BTreeMap<String, Option<String>> {
     let severity = |rule: &Value| {
         rule.get("labels").and_then(|labels| str_of(labels, "severity")).map(str::to_owned)
     };
+    // A problem brings the severity of its row; that of a page may be the task's own.
+    let of_problem = |alert: &str| {
+        let row = TABLE.iter().find(|row| row.alert == alert)?;
+        (!row.severity.is_page()).then(|| row.severity.label().to_owned())
+    };
     let found: BTreeMap<_, _> = rules
-        .filter_map(|rule| Some((str_of(rule, "alert")?.to_owned(), severity(rule))))
+        .filter_map(|rule| {
+            let alert = str_of(rule, "alert")?;
+            Some((alert.to_owned(), severity(rule).or_else(|| of_problem(alert))))
+        })
         .collect();
     assert!(found.len() >= 20, "found the alerts");
     found
@@ -107,7 +116,7 @@ fn expected(alert: &str, severity: &str, team: Option<&str>) -> Notification {
         return told("dead-mans-switch".to_owned(), "cluster", 0);
     }
     if !is_page {
-        return told(whose("chat"), "alertname,redis,cluster", 30_000);
+        return told(whose("chat"), "alertname,store,cluster", 30_000);
     }
     let wait_ms = match alert {
         "LockwatchTaskDown" | "LockwatchTaskSplit" => 0,
@@ -125,7 +134,7 @@ fn cases() -> Vec<(Labels, Notification)> {
                 vec![own]
             });
         // Alerts that are not about a task have no team.
-        let is_of_a_task = !["Redis", "Agent", "Config", "Clock", "Down", "Watchdog"]
+        let is_of_a_task = !["Store", "Agent", "Config", "Clock", "Down", "Watchdog"]
             .iter()
             .any(|subject| alert.trim_start_matches("Lockwatch").starts_with(subject));
         for severity in severities {
@@ -208,7 +217,7 @@ route:
       match: {severity: critical}
       routes: &inner
         - {receiver: r3, match_re: {team: 'a|b.'}}
-        - {receiver: r4, matchers: ['{task!~"x.*", redis = main}']}
+        - {receiver: r4, matchers: ['{task!~"x.*", store = main}']}
         - {receiver: r5, matchers: ['task="a\"b"'], continue: true}
         - {matchers: ['task=~"a.*", team=""'], continue: true}
     - {receiver: r6, matchers: ['severity!~"critical|none"'], routes: *inner}

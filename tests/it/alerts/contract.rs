@@ -6,32 +6,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use lockwatch::outputs::exposition::{Variant, make};
-use lockwatch::outputs::negotiate::{Coding, Format};
+use lockwatch::alerts::AGENT_LABELS;
+use lockwatch::outputs::metrics::TABLE as METRICS;
 
-use super::{Rule, Rules, promql, test_file};
-use crate::snapshots::{self, cluster_redis, published, sentinel_redis};
+use lockwatch_judge::problems::{Memory, TABLE};
+
+use super::{RULES, Rule, Rules, promql, test_file};
 use crate::support::agent::Agent;
 use crate::support::exposition::Exposition;
 use crate::support::redis::RedisServer;
 
-/// Labels of a scrape target; the first one is always present.
-const OF_TARGETS: [&str; 7] =
-    ["job", "instance", "pod", "container", "endpoint", "address", "service"];
+/// Labels that the rules make.
+const MADE: [&str; 2] = ["agent", "generation"];
 const OF_ALERTS: [&str; 3] = ["alertname", "alertstate", "severity"];
 /// Series that Prometheus itself generates.
 const OWN: [&str; 2] = ["up", "ALERTS"];
 /// Optional fields of the task in `config`, which become labels.
 const OF_TASK: &str = "severity: critical, standby: required, team: logistics";
-/// Metrics that need several servers per redis, which these tests do not run.
-const OF_SEVERAL_SERVERS: [&str; 4] = [
-    "lockwatch_store_locks_behind",
-    "lockwatch_store_sentinels",
-    "lockwatch_store_sentinels_agreeing",
-    "lockwatch_store_uncovered_slots",
-];
+/// Metrics of a store in trouble, which these tests do not bring about.
+const OF_STORES: [&str; 2] =
+    ["lockwatch_store_problem_seconds", "lockwatch_store_event_age_seconds"];
 const NAME_MAX: usize = 40;
-const GROUP_MAX: usize = 20;
+const GROUP_MAX: usize = 21;
+/// What people can read: lines of the file, and recording rules beside those of availability.
+const LINES_MAX: usize = 399;
+const RECORDS_MAX: usize = 10;
 
 /// The labels of each series.
 type Catalogue = BTreeMap<String, BTreeSet<String>>;
@@ -50,8 +49,8 @@ fn each_alert_says_what_people_need() {
         let description = &rule.annotations["description"];
         assert!(description.contains("{{") || rule.expr == "vector(1)", "{name}: {description}");
         let severity = rule.labels.get("severity").map(String::as_str);
-        // Alerts about a task have the task's severity.
-        let own = rule.expr.contains("task:lockwatch_task_info:");
+        // Problems bring their severity.
+        let own = rule.expr.contains("lockwatch:problem_seconds");
         assert!(
             matches!(severity, Some("critical" | "warning" | "none")) || own && severity.is_none(),
             "{name}"
@@ -71,12 +70,83 @@ fn groups_are_small_and_records_are_named_by_the_convention_and_used() {
         let parts: Vec<&str> = name.split(':').collect();
         let is_part = |part: &&str| !part.is_empty() && !part.ends_with("_total");
         assert!(
-            parts.len() == 3 && parts.iter().all(is_part),
+            (2..=3).contains(&parts.len()) && parts.iter().all(is_part),
             "{name} is not level:metric:operations"
         );
         let read =
             rules.all().any(|rule| rule.name() != name && promql::mentions(&rule.expr, name));
         assert!(read || promql::mentions(&boards, name), "{name} is used nowhere");
+    }
+}
+
+#[test]
+fn the_rules_can_be_read_on_a_few_screens() {
+    let lines = fs::read_to_string(RULES).unwrap().lines().count();
+    assert!(lines <= LINES_MAX, "{RULES} has {lines} lines");
+    let rules = Rules::load();
+    let groups = rules.groups.iter().filter(|group| group.name != "lockwatch.availability");
+    let records = groups.flat_map(|group| &group.rules).filter(|rule| rule.record.is_some());
+    assert!(records.count() <= RECORDS_MAX);
+}
+
+/// What tells agents apart is dropped by the same list everywhere.
+#[test]
+fn one_list_says_what_tells_agents_apart() {
+    let rules = Rules::load();
+    let mut lists = BTreeSet::new();
+    for rule in rules.all() {
+        for list in ["without (instance", "ignoring (instance"] {
+            let found = rule.expr.split(list).skip(1);
+            lists.extend(found.map(|rest| rest.split(')').next().unwrap().to_owned()));
+        }
+    }
+    let expected = |left_out: &[&str]| {
+        let kept = AGENT_LABELS[1..].iter().filter(|label| !left_out.contains(label));
+        kept.map(|label| format!(", {label}")).collect::<String>()
+    };
+    // An alert about a job names it; agents of one job may watch other tasks for a while.
+    let allowed = [expected(&[]), expected(&["job"]), expected(&["job"]) + ", tasks"];
+    let strange: Vec<&String> = lists.iter().filter(|list| !allowed.contains(list)).collect();
+    assert!(strange.is_empty(), "{strange:#?}");
+}
+
+/// The comment above each alert says what the table of problems says.
+#[test]
+fn each_alert_says_what_is_true_and_what_ends_it() {
+    let text = fs::read_to_string(RULES).unwrap();
+    let rules = Rules::load();
+    for (name, rule) in rules.alerts() {
+        let (before, _) = text.split_once(&format!("      - alert: {name}\n")).unwrap();
+        let lines = before.lines().rev().map_while(|line| line.strip_prefix("      # "));
+        let lines: Vec<&str> = lines.collect();
+        let comment = lines.into_iter().rev().collect::<Vec<_>>().join(" ");
+        let Some(row) = TABLE.iter().find(|row| row.alert == name) else {
+            assert!(comment.contains(". Ends ") || comment.contains(". Never "), "{name}");
+            continue;
+        };
+        let end = match (row.memory, &rule.keep_firing_for) {
+            (Memory::Event(ms), _) => format!("Told for {} minutes.", ms / 60_000),
+            (Memory::UntilNegative | Memory::UntilNegativeOfAll, _) => {
+                format!("Until: {}", row.negative)
+            }
+            (Memory::Nothing, keep) => {
+                let minutes = keep.as_deref().unwrap().trim_end_matches('m').to_owned();
+                format!("Ends {minutes} minutes after that is over.")
+            }
+        };
+        assert_eq!(comment, format!("{} {end}", row.positive), "{name}");
+        let problem = format!("problem=\"{}\"", row.problem.name());
+        assert!(rule.expr.contains(&problem), "{name} does not read {problem}");
+        // `keep_firing_for` is for what nobody remembers.
+        assert_eq!(rule.keep_firing_for.is_some(), row.memory == Memory::Nothing, "{name}");
+    }
+}
+
+#[test]
+fn each_problem_has_its_alert() {
+    let rules = Rules::load();
+    for row in TABLE {
+        assert!(rules.alerts().any(|(name, _)| name == row.alert), "{}", row.alert);
     }
 }
 
@@ -97,24 +167,30 @@ fn every_series_and_label_that_a_rule_reads_is_on_the_real_page() {
         return;
     };
     let rules = Rules::load();
-    let agent = Agent::start(&config(&server));
+    let agent = Agent::start(&(config(&server) + "\nmetrics: lean\n"));
     agent.until(PATIENCE, "the free lock is seen", |page| {
         page.of("outbound", "lock_held") == Some(0.0)
     });
     server.cli(&["hset", "outbound:lock", "6e1f3a52-90f4-4d0e-8d2a-0d4f3c1b2a00:57", "1"]);
-    server.cli(&["pexpire", "outbound:lock", "30000"]);
+    server.cli(&["hset", "outbound:users", "anna", "1"]);
+    // Its lease ends, which is an event.
+    server.cli(&["pexpire", "outbound:lock", "300"]);
     let mut round = 0;
-    let mut missing = Vec::new();
+    let (mut missing, mut catalogue) = (Vec::new(), Catalogue::new());
     agent.until(PATIENCE, "every series that the rules read", |page| {
         round += 1;
+        server.cli(&["hset", "outbound:lock", "6e1f3a52-90f4-4d0e-8d2a-0d4f3c1b2a00:57", "1"]);
         server.cli(&["hset", "outbound:stats", "last_run", &round.to_string()]);
-        missing = mistakes(&rules, &of_page(page));
+        // Problems come and go.
+        for (name, labels) in of_page(page) {
+            catalogue.entry(name).or_default().extend(labels);
+        }
+        missing = mistakes(&rules, &catalogue);
         missing.is_empty() || round > 200
     });
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 
     // A renamed series would be missing from the catalogue.
-    let catalogue = of_page(&agent.page());
     for name in rules.all().flat_map(|rule| promql::reads(&rule.expr).series).map(|(name, _)| name)
     {
         let mut renamed = catalogue.clone();
@@ -137,28 +213,30 @@ fn config(server: &RedisServer) -> String {
     )
 }
 
-/// The available series: the exposition of a real agent, those for several servers, and Prometheus'
-/// own.
+/// The available series: the exposition of a real agent, those of a store in trouble, and
+/// Prometheus' own. A label that a target has too may be there as `exported_…`.
 fn of_page(page: &Exposition) -> Catalogue {
-    let several = published(vec![], vec![sentinel_redis("main"), cluster_redis("spare")]);
-    let plain = Variant { format: Format::Classic, coding: Coding::Identity };
-    let several =
-        Exposition::parse(&String::from_utf8(make(&several, snapshots::OWN, plain)).unwrap())
-            .unwrap();
     let mut catalogue = Catalogue::new();
-    let more = several.names().filter(|(name, _)| OF_SEVERAL_SERVERS.contains(name));
-    for (name, labels) in page.names().chain(more) {
+    for metric in METRICS.iter().filter(|metric| OF_STORES.contains(&metric.name)) {
+        let labels = metric.labels().into_iter().map(str::to_owned).flat_map(|label| both(&label));
+        catalogue.insert(metric.name.to_owned(), labels.chain(of_targets()).collect());
+    }
+    for (name, labels) in page.names() {
         catalogue
             .entry(name.to_owned())
             .or_default()
-            .extend(labels.keys().cloned().chain(of_targets()));
+            .extend(labels.keys().flat_map(both).chain(of_targets()));
     }
     catalogue.extend(OWN.map(|name| (name.to_owned(), of_targets().collect())));
     catalogue
 }
 
+fn both(label: &String) -> [String; 2] {
+    [label.clone(), format!("exported_{label}")]
+}
+
 fn of_targets() -> impl Iterator<Item = String> {
-    OF_TARGETS.into_iter().map(str::to_owned)
+    AGENT_LABELS.into_iter().map(str::to_owned)
 }
 
 /// What the rules read that does not exist: a series, or a label that none of the rule's series
@@ -197,7 +275,8 @@ fn of_rule(rule: &Rule, catalogue: &Catalogue) -> Vec<String> {
                 strange.map(|label| format!("{}: {series} has no label {label}", rule.name())),
             );
         }
-        let known = labels_of(&expr, catalogue);
+        let mut known = labels_of(&expr, catalogue);
+        known.extend(MADE.map(str::to_owned));
         let strange = reads.labels.iter().filter(|label| !known.contains(*label));
         mistakes
             .extend(strange.map(|label| {

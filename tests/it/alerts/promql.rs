@@ -120,6 +120,11 @@ pub(super) fn reads(expr: &str) -> Reads {
             (Kind::Word, _)
                 if next
                     .is_some_and(|next| LISTS.contains(&text(next)) && !is_joined(text(next))) => {}
+            // Series by a pattern of their names.
+            (Kind::Matchers, matchers) if !follows_a_word(&tokens, index) => {
+                let labels = matched_labels(matchers);
+                reads.series.extend(names(matchers).map(|name| (name, labels.clone())));
+            }
             (Kind::Word, series) => {
                 let matchers = next.filter(|next| next.kind == Kind::Matchers).map_or("", text);
                 reads.series.push((series.to_owned(), matched_labels(matchers)));
@@ -129,6 +134,25 @@ pub(super) fn reads(expr: &str) -> Reads {
         }
     }
     reads
+}
+
+fn follows_a_word(tokens: &[Token], index: usize) -> bool {
+    index.checked_sub(1).is_some_and(|before| tokens[before].kind == Kind::Word)
+}
+
+/// The names that `{__name__=~"a_(b|c)_d"}` stands for.
+fn names(matchers: &str) -> impl Iterator<Item = String> {
+    let pattern = matchers.split("__name__=~\"").nth(1).expect(matchers).split('"').next();
+    let mut names = vec![String::new()];
+    for piece in pattern.expect(matchers).split_inclusive(')') {
+        let (before, choices) = piece.split_once('(').unwrap_or((piece, ")"));
+        let choices: Vec<&str> = choices.trim_end_matches(')').split('|').collect();
+        let longer = |name: &String| {
+            choices.iter().map(|choice| format!("{name}{before}{choice}")).collect::<Vec<_>>()
+        };
+        names = names.iter().flat_map(longer).collect();
+    }
+    names.into_iter()
 }
 
 /// Where the right side of this `and`, `unless` or `or` ends; `None` for every other token.
@@ -163,6 +187,7 @@ fn matched_labels(matchers: &str) -> Vec<String> {
     let matchers = inside.split(',').filter(|matcher| !matcher.trim().is_empty());
     matchers
         .map(|matcher| matcher[..matcher.find(['=', '!']).expect(inside)].trim().to_owned())
+        .filter(|label| label != "__name__")
         .collect()
 }
 
@@ -176,6 +201,10 @@ fn an_expression_tells_what_it_reads() {
     assert_eq!(series, ["a:b:c", "e", "f"]);
     assert_eq!(read.series[0].1, ["x", "y"]);
     assert_eq!(read.labels.iter().map(String::as_str).collect::<Vec<_>>(), ["job", "task"]);
+    let read = reads("max({__name__=~\"a_(b|c)_(d|e)\", x=\"\"} > 0) or f{y=\"\"}");
+    let series: Vec<&str> = read.series.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(series, ["a_b_d", "a_b_e", "a_c_d", "a_c_e", "f"]);
+    assert_eq!(read.series[0].1, ["x"]);
     assert!(
         mentions("max(a:b:c)", "a:b:c")
             && !mentions("max(a:b:c)", "a:b")

@@ -43,8 +43,7 @@ impl Known {
 pub(super) fn catalogue() -> Catalogue {
     let mut catalogue = Catalogue::new();
     for metric in TABLE {
-        let labels: Vec<&str> =
-            metric.labels().into_iter().map(|l| if l == "redis" { "store" } else { l }).collect(); // HACK
+        let labels = metric.labels();
         let mut insert = |suffix: &str, is_counter: bool, more: &[&str]| {
             let known = Known::new(is_counter, &[&labels, &OF_TARGETS, more]);
             let name = format!("{}{suffix}", metric.name);
