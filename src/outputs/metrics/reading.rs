@@ -24,9 +24,9 @@ pub struct Metric {
 pub(super) enum Source {
     /// The agent's: no labels.
     Agent(Reading<Agent>),
-    /// A redis's: `redis`.
+    /// A store's: `store`.
     Redis(Reading<StoreView>),
-    /// A task's: `task`, `redis`.
+    /// A task's: `task`, `store`.
     Task(Reading<TaskView>),
 }
 
@@ -114,7 +114,7 @@ impl Metric {
         let (first, further): (&[&'static str], _) = match &self.source {
             Source::Agent(reading) => (&[], reading.labels()),
             Source::Redis(reading) => (&["store"], reading.labels()),
-            Source::Task(reading) => (&["task", "redis"], reading.labels()),
+            Source::Task(reading) => (&["task", "store"], reading.labels()),
         };
         [first, further].concat()
     }
