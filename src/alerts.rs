@@ -6,15 +6,6 @@ use lockwatch_judge::snapshot::{StoreView, TaskView};
 use lockwatch_judge::spec::TaskSpec;
 use lockwatch_watch::redis::libraries;
 
-/// Labels of scrape targets that tell agents apart. The rules drop them.
-#[rustfmt::skip] // a list
-pub const AGENT_LABELS: [&str; 20] = [
-    "instance", "job", "pod", "pod_name", "pod_ip",
-    "pod_template_hash", "container", "container_name", "endpoint", "service",
-    "address", "node", "node_name", "host", "hostname",
-    "instance_id", "controller_revision_hash", "kubernetes_pod_name", "kubernetes_node", "kubernetes_name",
-];
-
 /// How long an alert on an event fires after the event, in milliseconds.
 pub const EVENT_MS: u64 = 15 * 60_000;
 

@@ -34,6 +34,7 @@ mod url;
 mod values;
 mod yaml;
 
+pub use labels::AGENT_LABELS;
 pub use locate::Position;
 pub use mistake::{ConfigErrors, Mistake};
 pub(crate) use redises::{INTERVAL, TIMEOUT};

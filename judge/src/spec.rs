@@ -218,6 +218,11 @@ impl TaskSpec {
         lock
     }
 
+    /// Whether somebody must always wait to take over: its label `standby` is `required`.
+    pub fn needs_standby(&self) -> bool {
+        self.labels.iter().any(|(name, value)| (&**name, &**value) == ("standby", "required"))
+    }
+
     /// Whether the task can be wanted. If not, it is never down.
     pub fn may_be_wanted(&self) -> bool {
         self.wanted.as_ref().is_some_and(|wanted| wanted.source != WantedSource::Never)

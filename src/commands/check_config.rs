@@ -14,7 +14,8 @@ use serde_yaml::Value;
 
 use super::acl::quoted;
 use super::source::ConfigSource;
-use crate::alerts::{AGENT_LABELS, down_after_ms, lease_ms};
+use crate::alerts::{down_after_ms, lease_ms};
+use crate::config::AGENT_LABELS;
 use crate::config::{Config, Login, RedisConfig, Servers, ms, parse_yaml, read_text};
 use crate::text::durations::{duration_text, parse_duration_ms};
 use crate::text::identity::escape;

@@ -7,7 +7,6 @@ use serde_yaml::Value;
 use super::block::At;
 use super::mistake::{Reported, quoted};
 use super::values::text;
-use crate::alerts::AGENT_LABELS;
 
 /// Maximum number of labels. Each one is on one series of every task.
 const LABELS_MAX: usize = 5;
@@ -32,6 +31,15 @@ const OURS: [&str; 18] = [
     "task",
     "tasks",
     "version",
+];
+
+/// Labels of scrape targets that tell agents apart. The rules drop them.
+#[rustfmt::skip] // a list
+pub const AGENT_LABELS: [&str; 20] = [
+    "instance", "job", "pod", "pod_name", "pod_ip",
+    "pod_template_hash", "container", "container_name", "endpoint", "service",
+    "address", "node", "node_name", "host", "hostname",
+    "instance_id", "controller_revision_hash", "kubernetes_pod_name", "kubernetes_node", "kubernetes_name",
 ];
 
 /// Names that Prometheus sets itself on targets, histograms or alerts, or that the alert rules set.

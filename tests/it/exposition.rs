@@ -214,13 +214,15 @@ fn the_reference_is_that_of_the_table() {
          rule should compare them\n\
          with `time()`. What is not known is absent. A histogram `x` has the series `x_bucket`, \
          `x_sum` and `x_count`.\n\n\
+         Metrics marked *full* are those of a task with `metrics: full`.\n\n\
          | name | type | labels | meaning |\n|---|---|---|---|\n",
     );
     for metric in TABLE {
         let labels: Vec<String> = metric.labels().iter().map(|label| label_cell(label)).collect();
         text += &format!(
-            "| `{}` | {} | {} | {} |\n",
+            "| `{}`{} | {} | {} | {} |\n",
             metric.name,
+            if metric.full { " *full*" } else { "" },
             metric.kind(),
             labels.join(", "),
             metric.help
@@ -301,13 +303,14 @@ fn a_task_with_all_metrics_has_at_most_100_series_and_some_more_in_trouble() {
 fn shapes() -> [(&'static str, TaskView, usize); 4] {
     let whole = || {
         let mut task = full_task("outbound");
-        Arc::make_mut(&mut task.spec).full_metrics = false;
-        task.lost_users.clear();
+        let spec = Arc::make_mut(&mut task.spec);
+        spec.full_metrics = false;
+        spec.labels.push(("standby".into(), "required".into()));
         task
     };
     let mut switches = whole();
-    switches.lock_mut().waiters = None;
     let spec = Arc::make_mut(&mut switches.spec);
+    spec.labels.clear();
     (spec.progress, spec.paused_until) = (None, None);
     (switches.progress_moved, switches.paused) = (None, None);
     let mut always = switches.clone();

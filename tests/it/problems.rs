@@ -27,15 +27,16 @@ While a pause lasts, a problem that pages is withheld unless it was shown before
 the pause shows at its end. The label `severity` is that of the alert: a task's own label `severity`
 replaces that of its pages. A task's own labels stand on these series.
 
-The agent keeps nothing: what it knows was seen by this process. The alerting rules still read the
-older series of [Metrics](metrics.md); the names of their alerts are those of this table.
+The agent keeps nothing: what it knows was seen by this process. The alerting rules read nothing
+else of tasks and stores. They put agents together, and remember what an agent said while it cannot
+tell.
 
 ";
 
 #[test]
 fn the_reference_is_that_of_the_table() {
     let mut text = HEAD.to_owned();
-    for (of, title) in [(Of::Task, "Of a task"), (Of::Store, "Of a redis")] {
+    for (of, title) in [(Of::Task, "Of a task"), (Of::Store, "Of a store")] {
         let head = "problem | severity | it is so while | evidence against it | the number | alert";
         write!(text, "## {title}\n\n| {head} |\n|---|---|---|---|---|---|\n").unwrap();
         for row in TABLE.iter().filter(|row| row.of == of) {

@@ -14,8 +14,6 @@ const PERSISTENT_MS: u64 = 300_000;
 const NO_CANDIDATE_MS: u64 = 600_000;
 /// Within this time so many changes are flapping, in milliseconds.
 const FLAPPING_MS: u64 = 900_000;
-/// The label of a task that needs somebody who waits, and its value.
-const STANDBY: (&str, &str) = ("standby", "required");
 
 /// The problems of the task that `view` shows, as of `at`.
 pub fn of_task(view: &TaskView, at: Mono, unscraped: Option<Unscraped>) -> Problems {
@@ -98,7 +96,7 @@ pub fn finding(problem: Problem, view: &TaskView, at: Mono) -> Finding {
             .zip(spec.max_hold_ms)
             .map_or(Finding::Unknown, |(hold, max_ms)| Finding::over(hold.held_ms, max_ms)),
         Problem::NoCandidate => {
-            let needed = spec.labels.iter().any(|(name, value)| (&**name, &**value) == STANDBY);
+            let needed = spec.needs_standby();
             lasted(seen(grounds.since.no_candidate).filter(|_| needed), NO_CANDIDATE_MS)
         }
         Problem::ProgressMissing => {

@@ -376,8 +376,10 @@ pub static TABLE: &[Metric] = &[
     total("lockwatch_lock_lost_total", "Holds that were lost although the holder lived: gone with \
         the server's data, or expired while the holder's claim or progress went \
         on.", |t| Some(Count(t.totals.holds_lost))),
-    task("lockwatch_lock_waiters", "Waiters for the lock; absent where the library has none to \
-        count.", |t| t.lock().waiters.map(Count)),
+    task("lockwatch_lock_waiters", "Waiters for the lock, of a task with the label `standby: \
+        required`; absent where the library has none to count.", |t| {
+        t.lock().waiters.filter(|_| t.spec.needs_standby() || t.spec.full_metrics).map(Count)
+    }),
 
     // Only with `metrics: full`.
     full(each("lockwatch_task_info", "Always 1; the lock's key and library, and the task's own labels \

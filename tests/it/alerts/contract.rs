@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use lockwatch::alerts::AGENT_LABELS;
+use lockwatch::config::AGENT_LABELS;
 use lockwatch::outputs::metrics::TABLE as METRICS;
 
 use lockwatch_judge::problems::{Memory, TABLE};
