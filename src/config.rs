@@ -35,6 +35,7 @@ mod values;
 mod yaml;
 
 pub use labels::AGENT_LABELS;
+pub(crate) use labels::OURS;
 pub use locate::Position;
 pub use mistake::{ConfigErrors, Mistake};
 pub(crate) use redises::{INTERVAL, TIMEOUT};

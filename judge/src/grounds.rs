@@ -77,6 +77,13 @@ pub struct Grounds {
     pub rare: Option<Arc<Rare>>,
 }
 
+impl Grounds {
+    /// Whether something is seen of which it matters for how long.
+    pub fn counts_time(&self) -> bool {
+        self.since != Since::default()
+    }
+}
+
 /// Since when a condition is seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Since {

@@ -170,8 +170,8 @@ pub struct TaskSpec {
     /// Per-task labels, in the order of the configuration's `labels`; a label that the task does
     /// not set is empty.
     pub labels: Vec<(Arc<str>, Arc<str>)>,
-    /// Whether to show more metrics of it than the lean set, for display only.
-    #[cfg_attr(feature = "serde", serde(default))]
+    /// Whether to show more metrics of it than the lean set, for display only. Not recorded.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub full_metrics: bool,
 }
 

@@ -1,29 +1,36 @@
 //! `lockwatch check-config`: the report for a valid configuration, above all the worst-case time
 //! until an alert is sent.
 
+mod foreign;
+mod job;
+mod literal;
+mod prometheus;
+mod relabel;
 pub mod routes;
 
-use std::fmt::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
-use lockwatch_judge::spec::{ProgressSource, TaskSpec};
-use lockwatch_watch::redis::read::keys_beside;
-use serde_yaml::Value;
+use lockwatch_judge::spec::TaskSpec;
 
-use super::acl::quoted;
 use super::source::ConfigSource;
 use crate::alerts::{down_after_ms, lease_ms};
-use crate::config::AGENT_LABELS;
-use crate::config::{Config, Login, RedisConfig, Servers, ms, parse_yaml, read_text};
+use crate::config::{Config, Login, RedisConfig, Servers, ms};
 use crate::text::durations::{duration_text, parse_duration_ms};
-use crate::text::identity::escape;
+use crate::text::identity::{escape, list};
 use crate::text::terminal;
-use routes::{Destination, GROUP_WAIT_DEFAULT_MS, Labels, Routes, foreign_duration_ms, pairs};
+pub use foreign::Delay;
+use foreign::{ALERTMANAGER, Document, PROMETHEUS, all_named, named};
+use literal::literal_names;
+use prometheus::Prometheus;
+use routes::{Destination, Ends, GROUP_WAIT_DEFAULT_MS, Labels, Routes};
 
-/// Prometheus' default scrape and evaluation interval.
-const PROMETHEUS_DEFAULT_MS: u64 = 60_000;
+/// How many tasks a warning names.
+const TASKS_SHOWN_MAX: usize = 5;
 
 /// What the command takes.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -46,6 +53,9 @@ pub fn run(options: &CheckOptions) -> anyhow::Result<ExitCode> {
         eprintln!("warning: {warning}");
     }
     let timing = PageTiming::find(&options.timing).map_err(anyhow::Error::msg)?;
+    for warning in timing.warnings(&config).map_err(anyhow::Error::msg)? {
+        eprintln!("warning: {warning}");
+    }
     terminal::show(report(&config, &timing))
 }
 
@@ -56,27 +66,21 @@ pub struct PageTiming {
     pub scrape: Delay,
     /// Prometheus' evaluation interval.
     pub evaluation: Delay,
-    /// Labels that Prometheus adds to every alert of lockwatch.
-    prometheus_labels: Labels,
-    group_wait: GroupWait,
+    /// Alertmanager's `group_wait`, if it is given for all routes.
+    group_wait: Option<Delay>,
+    /// What its file says, and the file's name if there is one.
+    prometheus: (Prometheus, Option<String>),
+    /// The routes and the file's name.
+    alertmanager: Option<(Routes, String)>,
 }
 
-/// Alertmanager's `group_wait`.
-#[derive(Clone, Debug)]
-enum GroupWait {
-    /// The same for all alerts.
-    Fixed(Delay),
-    /// That of the route which an alert takes, in this file.
-    Routed(Routes, String),
-}
-
-/// One delay and the source of its value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delay {
-    /// The delay in milliseconds.
-    pub ms: u64,
-    /// Its source, for people.
-    pub origin: String,
+/// What becomes of the page of a task.
+#[derive(Debug, Default)]
+struct Page<'a> {
+    /// The field whose relabelling drops it.
+    dropped_by: Option<&'static str>,
+    /// Where it may end. None if it is dropped, or if Alertmanager's file is not given.
+    ends: Ends<'a>,
 }
 
 /// What the user says about Prometheus and Alertmanager; a value given directly wins over a file.
@@ -106,92 +110,163 @@ impl PageTiming {
     /// # Errors
     /// Why a file cannot be used.
     pub fn find(sources: &TimingSources) -> Result<PageTiming, String> {
-        let prometheus = sources.prometheus_config.as_deref().map(read_yaml).transpose()?;
-        let alertmanager = sources.alertmanager_config.as_deref().map(read_yaml).transpose()?;
-        let scrape = prometheus.as_ref().map_or(Ok(None), scrape_interval)?;
-        let evaluation = prometheus.as_ref().map_or(Ok(None), evaluation_interval)?;
-        let routes = alertmanager.map(GroupWait::routed).transpose()?;
-        let of_prometheus = Delay::default_of("Prometheus", PROMETHEUS_DEFAULT_MS);
-        let of_alertmanager = Delay::default_of("Alertmanager", GROUP_WAIT_DEFAULT_MS);
+        let mut prometheus = (Prometheus::unknown(), None);
+        if let Some(path) = &sources.prometheus_config {
+            let document = Document::read(path, &PROMETHEUS)?;
+            let read = Prometheus::read(&document).map_err(in_file(&document.name))?;
+            prometheus = (read, Some(document.name));
+        }
+        let mut alertmanager = None;
+        if let Some(path) = &sources.alertmanager_config {
+            let document = Document::read(path, &ALERTMANAGER)?;
+            let routes = Routes::read(&document.value).map_err(in_file(&document.name))?;
+            alertmanager = Some((routes, document.name));
+        }
+        let given = Delay::given;
+        let group_wait = given(sources.group_wait_ms).or_else(|| {
+            let default = Delay::default_of(&ALERTMANAGER, GROUP_WAIT_DEFAULT_MS);
+            alertmanager.is_none().then_some(default)
+        });
+        let (of_prometheus, _) = &prometheus;
         Ok(PageTiming {
-            scrape: Delay::given(sources.scrape_ms)
-                .or(scrape)
-                .unwrap_or_else(|| of_prometheus.clone()),
-            evaluation: Delay::given(sources.evaluation_ms).or(evaluation).unwrap_or(of_prometheus),
-            prometheus_labels: prometheus.as_ref().map(prometheus_labels).unwrap_or_default(),
-            group_wait: Delay::given(sources.group_wait_ms)
-                .map(GroupWait::Fixed)
-                .or(routes)
-                .unwrap_or(GroupWait::Fixed(of_alertmanager)),
+            scrape: given(sources.scrape_ms).unwrap_or_else(|| of_prometheus.scrape.clone()),
+            evaluation: given(sources.evaluation_ms)
+                .unwrap_or_else(|| of_prometheus.evaluation.clone()),
+            group_wait,
+            prometheus,
+            alertmanager,
         })
+    }
+
+    /// What is doubtful in the files of Prometheus and Alertmanager; one sentence each.
+    ///
+    /// # Errors
+    /// What cannot be meant so.
+    pub fn warnings(&self, config: &Config) -> Result<Vec<String>, String> {
+        let mut warnings = Vec::new();
+        if let (prometheus, Some(file)) = &self.prometheus {
+            let own: Vec<&str> = config.label_names.iter().map(|name| &**name).collect();
+            let collisions = prometheus.collisions(&own).map_err(in_file(file))?;
+            let doubts = prometheus.doubts.iter().chain(&collisions);
+            warnings.extend(doubts.map(|doubt| format!("{file}: {doubt}")));
+        }
+        // Each with the tasks that it is true of.
+        let mut doubts: BTreeMap<String, Vec<Cow<'_, str>>> = BTreeMap::new();
+        for task in config.tasks.iter().filter(|task| task.may_be_wanted()) {
+            for doubt in self.doubts(&self.page(config, task)) {
+                doubts.entry(doubt).or_default().push(escape(task.name.as_bytes()));
+            }
+        }
+        warnings.extend(doubts.into_iter().map(|(doubt, tasks)| {
+            format!("{doubt} (tasks: {})", list(tasks.into_iter(), TASKS_SHOWN_MAX))
+        }));
+        Ok(warnings)
+    }
+
+    /// What is doubtful about a page.
+    fn doubts(&self, page: &Page<'_>) -> BTreeSet<String> {
+        let (_, prometheus) = &self.prometheus;
+        let mut doubts = BTreeSet::new();
+        if let (Some(field), Some(file)) = (page.dropped_by, prometheus) {
+            doubts.insert(format!("{file}: `{field}` drop the page, so nobody is told"));
+        }
+        let Some((_, file)) = &self.alertmanager else { return doubts };
+        let end = if page.ends.are_undecided() { "may end" } else { "end" };
+        for Destination { receiver, tells, silent_at, .. } in &page.ends.destinations {
+            let receiver = named(receiver);
+            match silent_at {
+                _ if !tells => doubts.insert(format!(
+                    "{file}: the receiver {receiver} tells nobody, as it has no `*_configs`, and \
+                     pages {end} there"
+                )),
+                Some(fields) => doubts.insert(format!(
+                    "{file}: pages to the receiver {receiver} are not sent at all times: {fields}"
+                )),
+                None => false,
+            };
+        }
+        if page.ends.are_undecided() {
+            let labels = all_named(page.ends.undecided.iter().copied());
+            let remedy = match prometheus {
+                Some(_) => "",
+                None => "; --prometheus.config may tell them",
+            };
+            doubts.insert(format!(
+                "{file}: where a page ends depends on labels that are not known: {labels}; the \
+                 slowest route counts{remedy}"
+            ));
+        }
+        doubts
     }
 
     /// Alertmanager's `group_wait` for the alert that reports this task as down. If the alert
     /// reaches several receivers, the longest wait counts: which of them notifies a person is not
     /// known here.
     pub fn group_wait(&self, config: &Config, task: &TaskSpec) -> Delay {
-        match &self.group_wait {
-            GroupWait::Fixed(delay) => delay.clone(),
-            GroupWait::Routed(routes, file) => {
-                let labels = self.page_labels(config, task);
-                let destinations = routes.destinations(&labels);
-                let last =
-                    destinations.into_iter().max_by_key(|destination| destination.group_wait_ms);
-                last.map_or(Delay { ms: 0, origin: file.clone() }, |destination| Delay {
-                    ms: destination.group_wait_ms,
-                    origin: format!("{file}, receiver {}", escape(destination.receiver.as_bytes())),
-                })
+        self.wait(&self.page(config, task))
+    }
+
+    fn wait(&self, page: &Page<'_>) -> Delay {
+        if let Some(given) = &self.group_wait {
+            return given.clone();
+        }
+        let file = self.alertmanager.as_ref().map_or("", |(_, file)| file);
+        let telling = page.ends.destinations.iter().filter(|end| end.tells);
+        let last = telling.max_by_key(|end| end.group_wait_ms);
+        last.map_or(Delay { ms: 0, origin: file.to_owned() }, |end| Delay {
+            ms: end.group_wait_ms,
+            origin: format!("{file}, receiver {}", escape(end.receiver.as_bytes())),
+        })
+    }
+
+    /// What becomes of the alert that reports this task as down.
+    fn page(&self, config: &Config, task: &TaskSpec) -> Page<'_> {
+        let (prometheus, _) = &self.prometheus;
+        let mut page = Page::default();
+        match (prometheus.alerts(&own_labels(config, task)), &self.alertmanager) {
+            (Err(field), _) => page.dropped_by = Some(field),
+            (Ok(alerts), Some((routes, _))) => {
+                alerts.iter().for_each(|it| routes.collect(|name| it.get(name), &mut page.ends));
             }
+            (Ok(_), None) => {}
+        }
+        page
+    }
+}
+
+impl Page<'_> {
+    /// The footnote that says why it never comes.
+    fn never(&self) -> Option<&'static str> {
+        let ends = &self.ends.destinations;
+        match self.dropped_by {
+            Some(_) => Some(DROPPED),
+            None => (!ends.is_empty() && ends.iter().all(|end| !end.tells)).then_some(TOLD_NOBODY),
         }
     }
 
-    /// Whether that alert may share a group with the alerts of other tasks.
-    fn shares_a_group(&self, config: &Config, task: &TaskSpec) -> bool {
-        match &self.group_wait {
-            GroupWait::Fixed(_) => false,
-            GroupWait::Routed(routes, _) => {
-                let labels = self.page_labels(config, task);
-                routes.destinations(&labels).into_iter().any(Destination::spans_tasks)
-            }
-        }
-    }
-
-    /// The labels of the alert that reports this task as down. A `severity` label of the task
-    /// replaces the rules' `critical`.
-    fn page_labels(&self, config: &Config, task: &TaskSpec) -> Labels {
-        let redis = config.redises.get(usize::from(task.store.0)).map_or("", |redis| &redis.name);
-        let mut labels = self.prometheus_labels.clone();
-        labels.insert("severity".to_owned(), "critical".to_owned());
-        let own = task.labels.iter().filter(|(_, value)| !value.is_empty());
-        labels.extend(own.map(|(name, value)| (name.to_string(), value.to_string())));
-        let rules = [("alertname", "LockwatchTaskDown"), ("task", &task.name), ("store", redis)];
-        labels.extend(rules.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        labels
+    /// Whether it may share a group with the pages of other tasks.
+    fn shares_a_group(&self) -> bool {
+        self.ends.destinations.iter().any(|end| end.tells && end.spans_tasks())
     }
 }
 
-impl GroupWait {
-    fn routed(alertmanager: Document) -> Result<GroupWait, String> {
-        let Document { name, value } = alertmanager;
-        let routes = Routes::read(&value).map_err(|message| format!("{name}: {message}"))?;
-        Ok(GroupWait::Routed(routes, name))
-    }
+/// The labels that the agent gives to the series that reports this task as down. A `severity` label
+/// of the task replaces `critical`.
+fn own_labels(config: &Config, task: &TaskSpec) -> Labels {
+    let store = config.redises.get(usize::from(task.store.0)).map_or("", |redis| &redis.name);
+    let shown = |value: &str| escape(value.as_bytes()).into_owned();
+    let own = task.labels.iter().map(|(name, value)| (name.to_string(), shown(value)));
+    let mut labels: Labels = own.collect();
+    let severity = labels.remove("severity").filter(|severity| !severity.is_empty());
+    labels.insert("severity".to_owned(), severity.unwrap_or_else(|| "critical".to_owned()));
+    labels.insert("task".to_owned(), shown(&task.name));
+    labels.insert("store".to_owned(), shown(store));
+    labels
 }
 
-impl Delay {
-    fn given(ms: Option<u64>) -> Option<Delay> {
-        ms.map(|ms| Delay { ms, origin: "given".to_owned() })
-    }
-
-    fn default_of(program: &str, ms: u64) -> Delay {
-        Delay { ms, origin: format!("the default of {program}") }
-    }
-}
-
-impl fmt::Display for Delay {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} ({})", duration_text(self.ms), self.origin)
-    }
+/// Puts the file's name before what is wrong in it.
+fn in_file(file: &str) -> impl Fn(String) -> String {
+    move |message| format!("{file}: {message}")
 }
 
 /// Problems outside the file that should be fixed although the configuration is valid; one sentence
@@ -216,73 +291,6 @@ pub fn warnings(config: &Config) -> Vec<String> {
     logins.chain(config.tasks.iter().flat_map(|task| literal_names(task))).collect()
 }
 
-/// Keys of a task that look like a pattern or a template. They are taken as they are.
-fn literal_names(task: &TaskSpec) -> Vec<String> {
-    let mut names = vec![task.lock().key.clone()];
-    names.extend(keys_beside(task).into_iter().map(|(key, _)| key));
-    if let Some(ProgressSource::HashField { field, .. }) =
-        task.progress.as_ref().map(|progress| &progress.source)
-    {
-        names.push(field.clone());
-    }
-    names.sort_unstable();
-    names.dedup();
-    let signs = names.iter().filter_map(|name| Some((name, template_sign(name)?)));
-    let told = signs.map(|(name, sign)| {
-        format!(
-            "tasks.{}: {} has {sign} in it, which is taken literally: neither patterns nor \
-             variables are replaced; write the name of one key",
-            escape(task.name.as_bytes()),
-            quoted(name),
-        )
-    });
-    told.collect()
-}
-
-/// The first sign of a pattern or a template in a name. A hash tag, `{…}`, is none.
-fn template_sign(name: &[u8]) -> Option<&'static str> {
-    let has = |part: &[u8]| name.windows(part.len()).any(|window| window == part);
-    // What stands behind each of these, and before it.
-    let around = |sign: u8, is: fn(Option<&u8>, &[u8]) -> bool| {
-        (0..name.len()).any(|at| {
-            let before = at.checked_sub(1).and_then(|before| name.get(before));
-            name.get(at) == Some(&sign) && is(before, name.get(at + 1..).unwrap_or_default())
-        })
-    };
-    let is_class = |_: Option<&u8>, rest: &[u8]| {
-        let inside = rest.split(|byte| *byte == b']').next().unwrap_or_default();
-        inside.len() > 1 && inside.len() < rest.len() && !inside.iter().all(u8::is_ascii_digit)
-    };
-    let is_variable = |_: Option<&u8>, rest: &[u8]| {
-        rest.first().is_some_and(|byte| b"{(_".contains(byte) || byte.is_ascii_alphabetic())
-    };
-    let is_format = |before: Option<&u8>, rest: &[u8]| {
-        let flags = |byte: &&u8| byte.is_ascii_digit() || b"-+#.$_^(".contains(byte);
-        !before.is_some_and(u8::is_ascii_digit)
-            && rest.iter().find(|byte| !flags(byte)).is_some_and(u8::is_ascii_alphabetic)
-    };
-    let is_placeholder = |_: Option<&u8>, rest: &[u8]| {
-        let word = rest.split(|byte| *byte == b'>').next().unwrap_or_default();
-        let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_ %=".contains(byte);
-        !word.is_empty() && word.len() < rest.len() && word.iter().all(is_of_word)
-    };
-    [
-        (has(b"*"), "a `*`"),
-        (has(b"?"), "a `?`"),
-        (around(b'[', is_class), "a `[…]`"),
-        (around(b'$', is_variable), "a `$`"),
-        (has(b"#{"), "a `#{…}`"),
-        (has(b"@{"), "a `@{…}`"),
-        (has(b"{{"), "a `{{…}}`"),
-        (has(b"{%"), "a `{%…%}`"),
-        (has(b"{}"), "a `{}`"),
-        (around(b'<', is_placeholder), "a `<…>`"),
-        (around(b'%', is_format), "a `%…`"),
-    ]
-    .into_iter()
-    .find_map(|(is_there, sign)| is_there.then_some(sign))
-}
-
 /// The complete output of `check-config`.
 pub fn report(config: &Config, timing: &PageTiming) -> String {
     let mut text = format!(
@@ -300,7 +308,7 @@ pub fn report(config: &Config, timing: &PageTiming) -> String {
 }
 
 /// The footnote marks of [`row`] and their meaning.
-const FOOTNOTES: [(&str, &str); 4] = [
+const FOOTNOTES: [(&str, &str); 6] = [
     (NOT_WANTED, "Nobody says that it is wanted (no `wanted`, or `never`), so it is never down."),
     (ASSUMED_LEASE, "`lease` is not configured; Redisson's default of 30s is assumed."),
     (UNKNOWN_LEASE, "`lease` is not configured; lockwatch learns it once it runs."),
@@ -309,11 +317,15 @@ const FOOTNOTES: [(&str, &str); 4] = [
         "Its route groups the pages of several tasks (`group_by` lacks `task`): after the first, \
          the next waits for `group_interval`.",
     ),
+    (TOLD_NOBODY, "It ends at a receiver that tells nobody: one without `*_configs`."),
+    (DROPPED, "Prometheus' relabelling drops it."),
 ];
 const NOT_WANTED: &str = "[1]";
 const ASSUMED_LEASE: &str = "[2]";
 const UNKNOWN_LEASE: &str = "[3]";
 const SHARED_GROUP: &str = "[4]";
+const TOLD_NOBODY: &str = "[5]";
+const DROPPED: &str = "[6]";
 
 const HEADER: [&str; 5] = ["TASK", "GRACE", "DOWN AFTER", "PAGE AFTER", "AFTER A CRASH"];
 
@@ -326,13 +338,13 @@ fn row(config: &Config, task: &TaskSpec, timing: &PageTiming) -> [String; 5] {
     let interval_ms =
         config.redises.get(usize::from(task.store.0)).map_or(0, |redis| ms(redis.interval));
     let down_ms = down_after_ms(interval_ms, task);
-    let delays = [&timing.scrape, &timing.evaluation, &timing.group_wait(config, task)];
+    let page = timing.page(config, task);
+    if let Some(why) = page.never() {
+        return [name, grace, rounded(down_ms), format!("never {why}"), "-".to_owned()];
+    }
+    let delays = [&timing.scrape, &timing.evaluation, &timing.wait(&page)];
     let page_ms = delays.into_iter().fold(down_ms, |sum, delay| sum.saturating_add(delay.ms));
-    let shared = if timing.shares_a_group(config, task) {
-        format!(" {SHARED_GROUP}")
-    } else {
-        String::new()
-    };
+    let shared = if page.shares_a_group() { format!(" {SHARED_GROUP}") } else { String::new() };
     let crash = match lease_ms(task) {
         Some(lease_ms) => {
             let mark = if task.lock().lease_ms.is_none() {
@@ -391,11 +403,15 @@ fn explanation(config: &Config, timing: &PageTiming) -> String {
     text
 }
 
-/// Each different `group_wait`. If there are several, each with its tasks.
+/// Each different `group_wait` of a page that comes. If there are several, each with its tasks.
 fn group_waits(config: &Config, timing: &PageTiming) -> Vec<String> {
     let mut waits: Vec<(Delay, Vec<String>)> = Vec::new();
     for task in config.tasks.iter().filter(|task| task.may_be_wanted()) {
-        let (wait, name) = (timing.group_wait(config, task), task.name.escape_debug().to_string());
+        let page = timing.page(config, task);
+        if page.never().is_some() {
+            continue;
+        }
+        let (wait, name) = (timing.wait(&page), task.name.escape_debug().to_string());
         match waits.iter_mut().find(|(known, _)| *known == wait) {
             Some((_, names)) => names.push(name),
             None => waits.push((wait, vec![name])),
@@ -411,188 +427,4 @@ fn group_waits(config: &Config, timing: &PageTiming) -> Vec<String> {
 
 fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
-}
-
-fn read_yaml(path: &Path) -> Result<Document, String> {
-    let name = path.display().to_string();
-    let text = read_text(path).map_err(|message| format!("{name}: {message}"))?;
-    let value = parse_yaml(&text, &name).map_err(|errors| errors.to_string())?;
-    Ok(Document { name, value })
-}
-
-/// A configuration file of another program.
-struct Document {
-    name: String,
-    value: Value,
-}
-
-impl Document {
-    /// In Prometheus' configuration, zero means unset.
-    fn delay(&self, at: Option<&Value>, field: &str) -> Result<Option<Delay>, String> {
-        let ms = at.and_then(|block| block.get(field)).map_or(Ok(None), foreign_duration_ms);
-        let ms = ms.map_err(|message| format!("{}: {field} {message}", self.name))?;
-        Ok(ms.filter(|ms| *ms > 0).map(|ms| Delay { ms, origin: self.name.clone() }))
-    }
-}
-
-/// The interval of the job that scrapes lockwatch. If no such job is found (it may be in another
-/// file), the global one; the origin says so.
-fn scrape_interval(prometheus: &Document) -> Result<Option<Delay>, String> {
-    let of_all = prometheus.delay(prometheus.value.get("global"), "scrape_interval")?;
-    match lockwatch_job(prometheus) {
-        Some(job) => Ok(prometheus.delay(Some(job), "scrape_interval")?.or(of_all)),
-        None => Ok(of_all.map(|Delay { ms, origin }| Delay {
-            ms,
-            origin: format!("{origin}, which names no job of lockwatch"),
-        })),
-    }
-}
-
-/// Found by its name, else by any value in it.
-fn lockwatch_job(prometheus: &Document) -> Option<&Value> {
-    let jobs = prometheus.value.get("scrape_configs")?.as_sequence()?;
-    let named = jobs.iter().find(|job| job.get("job_name").is_some_and(mentions_lockwatch));
-    named.or_else(|| jobs.iter().find(|job| mentions_lockwatch(job)))
-}
-
-/// The external labels, and those that all targets of the job share and the rules keep.
-fn prometheus_labels(prometheus: &Document) -> Labels {
-    let mut labels = prometheus
-        .value
-        .get("global")
-        .and_then(|global| global.get("external_labels"))
-        .map(pairs)
-        .unwrap_or_default();
-    let targets = lockwatch_job(prometheus)
-        .and_then(|job| job.get("static_configs"))
-        .and_then(Value::as_sequence);
-    let mut of_targets = targets
-        .into_iter()
-        .flatten()
-        .map(|targets| targets.get("labels").map(pairs).unwrap_or_default());
-    let first = of_targets.next().unwrap_or_default();
-    let common = of_targets.fold(first, |common, next| {
-        common.into_iter().filter(|(name, value)| next.get(name) == Some(value)).collect()
-    });
-    labels.extend(common.into_iter().filter(|(name, _)| !AGENT_LABELS.contains(&name.as_str())));
-    labels
-}
-
-fn evaluation_interval(prometheus: &Document) -> Result<Option<Delay>, String> {
-    prometheus.delay(prometheus.value.get("global"), "evaluation_interval")
-}
-
-/// Whether any text inside names lockwatch or its default port.
-fn mentions_lockwatch(value: &Value) -> bool {
-    match value {
-        Value::String(text) => {
-            text.to_ascii_lowercase().contains("lockwatch") || text.ends_with(":10379")
-        }
-        Value::Sequence(items) => items.iter().any(mentions_lockwatch),
-        Value::Mapping(map) => map.values().any(mentions_lockwatch),
-        _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn document(text: &str) -> Document {
-        Document { name: "x.yml".to_owned(), value: serde_yaml::from_str(text).unwrap() }
-    }
-
-    fn ms_of(delay: Result<Option<Delay>, String>) -> Option<u64> {
-        delay.unwrap().map(|delay| delay.ms)
-    }
-
-    #[test]
-    fn the_job_of_lockwatch_wins_over_the_global_interval() {
-        let prometheus = "global: {scrape_interval: 1m, evaluation_interval: 15s}\n\
-            scrape_configs:\n  \
-                          - {job_name: node, scrape_interval: 2m}\n  - job_name: tasks\n    \
-            scrape_interval: 5s\n    \
-                          static_configs: [{targets: ['10.0.0.7:10379']}]\n";
-        assert_eq!(ms_of(scrape_interval(&document(prometheus))), Some(5_000));
-        assert_eq!(ms_of(evaluation_interval(&document(prometheus))), Some(15_000));
-        let by_name = "global: {scrape_interval: 30s}\nscrape_configs: [{job_name: Lockwatch}]\n";
-        assert_eq!(ms_of(scrape_interval(&document(by_name))), Some(30_000));
-        assert_eq!(ms_of(scrape_interval(&document("global: {}\n"))), None);
-        let elsewhere = "global: {scrape_interval: 30s}\nscrape_config_files: [more.yml]\n\
-            scrape_configs: [{job_name: node}]\n";
-        let of_others = scrape_interval(&document(elsewhere)).unwrap().unwrap();
-        assert_eq!(of_others.to_string(), "30s (x.yml, which names no job of lockwatch)");
-        for nothing in ["", "0", "'0'", "0s"] {
-            let prometheus = format!(
-                "global: {{scrape_interval: 30s, evaluation_interval: {nothing}}}\n\
-                 scrape_configs: [{{job_name: lockwatch, scrape_interval: {nothing}}}]\n"
-            );
-            assert_eq!(ms_of(scrape_interval(&document(&prometheus))), Some(30_000), "{nothing}");
-            assert_eq!(ms_of(evaluation_interval(&document(&prometheus))), None, "{nothing}");
-        }
-        let wrong = scrape_interval(&document("global: {scrape_interval: soon}\n")).unwrap_err();
-        assert!(wrong.starts_with("x.yml: scrape_interval is not a duration"), "{wrong}");
-    }
-
-    #[test]
-    fn labels_come_from_prometheus_and_from_all_targets() {
-        let prometheus = "global: {external_labels: {cluster: a, zone: 1, env: all}}\n\
-            scrape_configs:\n  - {job_name: node, static_configs: \
-                          [{labels: {env: wrong}}]}\n  - job_name: lockwatch\n    static_configs: \
-            [{labels: {env: prod, pod: x, rack: 1}}, \
-                          {labels: {env: prod, pod: x, rack: 2}}]\n";
-        let labels = prometheus_labels(&document(prometheus));
-        let labels: Vec<(&str, &str)> =
-            labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        assert_eq!(labels, [("cluster", "a"), ("env", "prod"), ("zone", "1")]);
-    }
-
-    #[test]
-    fn a_pattern_or_a_variable_in_a_name_is_told_wherever_it_stands() {
-        let text = |key: &str| {
-            format!(
-                "redis: {{main: {{url: \"redis://a:1\"}}}}\ntasks:\n  - {{name: t, lock: {{key: \
-                 \"{{outbound}}:lock\"}}, {key}}}\n"
-            )
-        };
-        let told = |key: &str| {
-            let config = Config::parse(&text(key), Path::new("lockwatch.yml")).unwrap();
-            warnings(&config).join("\n")
-        };
-        for (key, sign) in [
-            ("wanted: {hash: \"users:*\"}", "a `*`"),
-            ("wanted: {set: \"users:?\"}", "a `?`"),
-            ("wanted: {counter: \"users:[0-9]\"}", "a `[…]`"),
-            ("wanted: {keys: [\"a\", \"b:${USER}\"]}", "a `$`"),
-            ("wanted: {keys: [\"a:$ENV\"]}", "a `$`"),
-            ("wanted: {keys: [\"a:$(hostname)\"]}", "a `$`"),
-            ("wanted: {hash: \"{% users %}\"}", "a `{%…%}`"),
-            ("wanted: {hash: \"<%= users %>\"}", "a `<…>`"),
-            ("wanted: {hash: \"users:<id>\"}", "a `<…>`"),
-            ("wanted: {hash: \"users:{}\"}", "a `{}`"),
-            ("wanted: {hash: \"users:[abc]\"}", "a `[…]`"),
-            ("wanted: {hash: \"%ENV%:users\"}", "a `%…`"),
-            ("wanted: {hash: \"users-%02d\"}", "a `%…`"),
-            ("wanted: {hash: \"users-%1$s\"}", "a `$`"),
-            ("progress: {key: \"{{ task }}:run\", stale_after: 1m}", "a `{{…}}`"),
-            ("progress: {hash: \"h\", field: \"run_%s\", stale_after: 1m}", "a `%…`"),
-            ("claims: {hash: \"claims-%Y-%m\"}", "a `%…`"),
-            ("hosts: {hash: \"#{hosts}\"}", "a `#{…}`"),
-            ("paused_until: {key: \"deploy:*\"}", "a `*`"),
-        ] {
-            let told = told(key);
-            assert!(told.contains(sign) && told.contains("tasks.t"), "{key}: {told}");
-        }
-        for fine in [
-            "wanted: {hash: \"users\"}",
-            "wanted: {hash: \"100%data\"}",
-            "wanted: {hash: \"queue[10]\"}",
-            "wanted: {hash: \"price$\"}",
-            "wanted: {hash: \"{0}:a->b\"}",
-            "paused_until: {key: \"{a}:100%\"}",
-            "grace: 5s",
-        ] {
-            assert_eq!(told(fine), "", "{fine}");
-        }
-    }
 }

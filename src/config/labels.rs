@@ -12,7 +12,7 @@ use super::values::text;
 const LABELS_MAX: usize = 5;
 
 /// Label names of lockwatch's own series.
-const OURS: [&str; 18] = [
+pub(crate) const OURS: [&str; 18] = [
     "fate",
     "generation",
     "holder",

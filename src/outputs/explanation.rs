@@ -121,7 +121,11 @@ pub struct PageDue {
     pub value_seconds: Option<f64>,
     /// It fires above this.
     pub threshold_seconds: f64,
-    /// Whether it is above.
+    /// What is found of its problem: `positive`, `negative`, or `unknown`.
+    pub finding: String,
+    /// What that means.
+    pub because: String,
+    /// Whether it fires, unless it is deferred.
     pub due: bool,
     /// When it will be due if nothing changes; `null` if the value does not grow.
     pub due_in_seconds: Option<f64>,

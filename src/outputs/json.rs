@@ -5,6 +5,7 @@ mod event;
 mod filter;
 mod lock;
 mod part;
+mod problems;
 mod servers;
 mod task;
 mod wire;
@@ -72,8 +73,13 @@ impl TaskList {
     }
 
     fn redises(&self) -> String {
-        let redises: Vec<RedisJson<'_>> =
-            self.published.snapshot.stores.iter().map(|view| redis_json(view)).collect();
+        let redises: Vec<RedisJson<'_>> = self
+            .published
+            .snapshot
+            .stores
+            .iter()
+            .map(|view| redis_json(&self.published, view))
+            .collect();
         format!("],\"stores\":{}}}", text(&redises))
     }
 }

@@ -132,6 +132,7 @@ impl Source {
             blind_after_ms: self.ms(),
             max_hold_ms: self.maybe(Source::ms),
             labels: self.list(|source| (source.text(), source.text())),
+            full_metrics: false,
         }
     }
 

@@ -86,7 +86,10 @@ pub fn fingerprint(generation: &Generation, db: u32) -> u64 {
         evictions: _,
         started_empty: _,
     } = generation;
-    number([run_id.as_slice(), replication_id, &flushes.to_be_bytes(), &db.to_be_bytes()])
+    // Database 0 is left out, as earlier versions left out all: they show the same.
+    let db = (db != 0).then(|| db.to_be_bytes());
+    let parts = [run_id.to_vec(), replication_id.to_vec(), flushes.to_be_bytes().to_vec()];
+    number(parts.into_iter().chain(db.map(|db| db.to_vec())))
 }
 
 /// A number below 2⁴⁸ that identifies what is watched: the tasks, what guards each, and where. The
@@ -270,14 +273,14 @@ mod tests {
             generation(b"cd", b"ab", 1),
         ];
         assert_eq!(
-            fingerprint(&first),
+            fingerprint(&first, 0),
             0x7909_afc3_6be1,
             "other agents, of other versions too, must show the same"
         );
-        assert!(others.iter().all(|other| fingerprint(other) != fingerprint(&first)));
-        assert!(others.iter().all(|other| fingerprint(other) < 1 << 48));
+        assert!(others.iter().all(|other| fingerprint(other, 0) != fingerprint(&first, 0)));
+        assert!(others.iter().all(|other| fingerprint(other, 0) < 1 << 48));
         let evicted = Generation { evictions: 8, started_empty: Some(true), ..first.clone() };
-        assert_eq!(fingerprint(&evicted), fingerprint(&first));
+        assert_eq!(fingerprint(&evicted, 0), fingerprint(&first, 0));
     }
 
     #[test]

@@ -375,7 +375,8 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
                   {matchers: ['task=leader'], group_by: [task], group_wait: 7s}, \
                   {match: {task: cleaner}, group_wait: 1m, continue: true}, {match: {task: \
         cleaner}, group_wait: 1s}]}";
-    fs::write(&alertmanager, format!("route: {routes}\n")).unwrap();
+    let receivers = "[{name: chat, x_configs: [{}]}, {name: pager, x_configs: [{}]}]";
+    fs::write(&alertmanager, format!("route: {routes}\nreceivers: {receivers}\n")).unwrap();
     let mut sources = TimingSources {
         evaluation_ms: Some(7_000),
         prometheus_config: Some(prometheus),

@@ -1,14 +1,14 @@
-//! Which durations the alerts compare, and with which thresholds. The state is stepped as the
-//! engine does it.
+//! Which alerts fire for what is seen. The state is stepped as the engine does it.
 
 use std::sync::Arc;
 
-use lockwatch::alerts::{Condition, of_redis, of_task, warnings_of_task};
+use lockwatch::alerts::{firing, of_task};
 use lockwatch_judge::input::{Attestation, Input, Outcome, Sample, Standing};
+use lockwatch_judge::problems::{self, Finding, Problem, Problems};
 use lockwatch_judge::reading::{
     Beside, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading,
 };
-use lockwatch_judge::snapshot::{Snapshot, StoreView};
+use lockwatch_judge::snapshot::Snapshot;
 use lockwatch_judge::spec::{
     LockSpec, StoreIndex, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
@@ -56,45 +56,41 @@ fn held(wanted: Option<WantedSource>) -> Snapshot {
     state.snapshot(Mono(61_000))
 }
 
-fn names(pages: &[Condition]) -> Vec<&str> {
-    pages.iter().map(|page| page.alert).collect()
-}
-
 #[test]
 fn what_nobody_can_want_is_never_down() {
-    let of = |wanted| held(wanted).tasks.first().map(|view| of_task(view)).unwrap();
-    assert!(names(&of(Some(WantedSource::Always))).contains(&"LockwatchTaskDown"));
+    let of = |wanted| -> Vec<Problem> {
+        let snapshot = held(wanted);
+        let conditions = of_task(snapshot.tasks.first().unwrap());
+        conditions.into_iter().map(|condition| condition.problem).collect()
+    };
+    assert!(of(Some(WantedSource::Always)).contains(&Problem::Down));
     for wanted in [None, Some(WantedSource::Never)] {
-        assert_eq!(
-            names(&of(wanted.clone())),
-            ["LockwatchTaskSplit", "LockwatchTaskBlind"],
-            "{wanted:?}"
-        );
+        assert_eq!(of(wanted.clone()), [Problem::Split, Problem::Blind], "{wanted:?}");
     }
 }
 
 #[test]
-fn warnings_compare_what_they_are_about_with_its_threshold() {
+fn what_is_seen_fires() {
     let snapshot = held(None);
-    let warnings = warnings_of_task(snapshot.tasks.first().unwrap());
-    let told: Vec<_> = warnings
-        .iter()
-        .map(|page| (page.alert, page.value_ms, page.threshold_ms))
-        .skip(1)
-        .collect();
-    assert_eq!(
-        told,
-        [("LockwatchRenewalOverdue", 0, 5_000), ("LockwatchHeldTooLong", 60_000, 1_000)]
-    );
+    let problems = problems::of_task(snapshot.tasks.first().unwrap(), snapshot.at, None);
+    let alerts = firing(&problems);
+    let told: Vec<_> =
+        alerts.iter().map(|alert| (alert.row.alert, alert.ms, alert.is_event)).collect();
+    assert_eq!(told, [("LockwatchHeldTooLong", 60_000, false)]);
 }
 
 #[test]
-fn a_redis_that_is_read_again_is_not_unreachable() {
-    let snapshot = held(None);
-    let view = snapshot.stores.first().unwrap();
-    let value = |readable| {
-        of_redis(&StoreView { readable, blind_ms: 90_000, ..StoreView::clone(view) }, 60_000)
-            .value_ms
+fn an_event_fires_once_and_switches_that_were_never_seen_after_a_while() {
+    let told = |findings: &[(Problem, u64)], events: &[(Problem, u64)]| -> Vec<_> {
+        let findings = findings.iter().map(|(of, ms)| (*of, Finding::Positive { ms: *ms }));
+        let problems =
+            Problems { clear: false, findings: findings.collect(), events: events.to_vec() };
+        let alerts = firing(&problems).into_iter();
+        alerts.map(|alert| (alert.row.alert, alert.ms, alert.is_event)).collect()
     };
-    assert_eq!([Some(true), Some(false), None].map(value), [0, 90_000, 90_000]);
+    let (split, unseen) = ("LockwatchTaskSplit", "LockwatchSwitchKeyMissing");
+    assert_eq!(told(&[(Problem::Split, 7)], &[(Problem::Split, 0)]), [(split, 7, false)]);
+    assert_eq!(told(&[], &[(Problem::Split, 9)]), [(split, 9, true)]);
+    assert_eq!(told(&[(Problem::SwitchesUnseen, 600_000)], &[]), []);
+    assert_eq!(told(&[(Problem::SwitchesUnseen, 600_001)], &[]), [(unseen, 600_001, false)]);
 }

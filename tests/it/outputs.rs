@@ -66,6 +66,13 @@ fn a_task_tells_everything_in_base_units() {
         "reason": "The lock is held. Users wanted the task when Redis lost their switches. (A \
             switch cannot be read: set `codec: kryo5`.)",
         "verdict_since": "2027-01-15T07:58:59.123Z",
+        "clear": false,
+        "problems": [
+            {"problem": "stalled", "alert": "LockwatchTaskStalled", "severity": "page", "seconds": 0.3, "event": false},
+            {"problem": "switches_lost", "alert": "LockwatchSwitchesLost", "severity": "page", "seconds": 0.006, "event": false},
+            {"problem": "lock_lost", "alert": "LockwatchLockLost", "severity": "page", "seconds": 61.5, "event": true},
+            {"problem": "lease_expired", "alert": "LockwatchLeaseExpired", "severity": "warning", "seconds": 800.0, "event": true},
+        ],
         "judged": null,
         "wanted": "yes",
         "wanting_users": 1,
@@ -220,7 +227,7 @@ fn redises_tell_how_they_are() {
         list["stores"][0],
         json!({
             "name": "main", "kind": "standalone", "db": 0, "readable": true, "unknown": null, "blind_seconds": 0.0,
-            "masters": 1, "nodes": [{
+            "clear": false, "problems": [], "masters": 1, "nodes": [{
                 "address": "10.0.0.5:6379", "decides": true, "up": true, "unknown": null, "role": "master",
                 "role_verified": true, "version": "7.0.15", "last_success": "2027-01-15T08:00:00.000Z",
                 "clock_offset_seconds": -0.012, "locks_behind": null, "deadline_lag_seconds": null,
@@ -254,6 +261,13 @@ fn redises_tell_how_they_are() {
     assert_eq!(behind["sentinels"][3]["unknown"]["reason"], json!("timeout"));
     assert_eq!(behind["locks_after_change"][3], json!({"name": "overlapped", "count": 3}));
     let many = &list["stores"][3];
+    assert_eq!(
+        many["problems"],
+        json!([{
+            "problem": "unreachable", "alert": "LockwatchStoreUnreachable", "severity": "page",
+            "seconds": 75.0, "event": false,
+        }])
+    );
     assert_eq!(
         (&many["readable"], &many["blind_seconds"], &many["uncovered_slots"]),
         (&json!(false), &json!(75.0), &json!(12))

@@ -158,7 +158,7 @@ fn a_crash_is_replayed_as_it_was_seen_and_as_it_would_have_been() {
     let outbound = task(&run, "outbound");
     assert_eq!(names(&outbound["verdicts"]), crash.verdicts, "the agent's own log");
     assert_eq!(crash.verdicts, ["running", "pending", "down", "running"]);
-    assert_eq!(names(&outbound["pages"]), ["LockwatchTaskDown"]);
+    assert_eq!(names(&outbound["pages"]), ["LockwatchLeaseExpired", "LockwatchTaskDown"]);
     let down = seconds(&outbound["pages"], "LockwatchTaskDown");
     assert!((0.5..15.0).contains(&down), "{down}");
     let events: Vec<&str> = outbound["events"]
@@ -180,7 +180,7 @@ fn a_crash_is_replayed_as_it_was_seen_and_as_it_would_have_been() {
     assert_eq!(task(&longer, "outbound"), outbound, "what is configured does not change");
     let changed = task(&longer["changed"], "outbound");
     assert_eq!(names(&changed["verdicts"]), ["running", "pending", "running"]);
-    assert_eq!(names(&changed["pages"]), Vec::<&str>::new());
+    assert_eq!(names(&changed["pages"]), ["LockwatchLeaseExpired"]);
     let text = replayed(&recordings, &["--set", "outbound.grace=1m"]);
     for part in
         ["gone: the page LockwatchTaskDown from 20", "gone: down from 20", "pending from 20"]
@@ -193,7 +193,7 @@ fn a_crash_is_replayed_as_it_was_seen_and_as_it_would_have_been() {
     let changed = task(&shorter["changed"], "outbound");
     assert!(seconds(&changed["pages"], "LockwatchTaskDown") > down + 0.5, "{shorter:#}");
     let from =
-        |pass: &Value| task(pass, "outbound")["pages"][0]["from"].as_str().unwrap().to_owned();
+        |pass: &Value| task(pass, "outbound")["pages"][1]["from"].as_str().unwrap().to_owned();
     assert!(from(&shorter["changed"]) < from(&shorter));
 
     let same = replayed(&recordings, &["--set", "outbound.wind_down=1m"]);

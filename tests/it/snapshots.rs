@@ -326,7 +326,7 @@ pub(crate) fn hold(holders: Vec<(Holder, Option<Vec<u8>>)>) -> HoldView {
 fn grounds() -> Grounds {
     let rare = Rare {
         lock_lost: Some(Mono(NOW.0 - 61_500)),
-        lease_expired: Some(Mono(NOW.0 - 899_000)),
+        lease_expired: Some(Mono(NOW.0 - 800_000)),
         ..Rare::default()
     };
     Grounds {

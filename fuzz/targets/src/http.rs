@@ -69,7 +69,8 @@ async fn ask(
 ) -> Option<Vec<u8>> {
     let (_published, published) = watch::channel(published);
     let success_at = AgentWall(1_800_000_000_000);
-    let (_status, reload_status) = watch::channel(ReloadStatus { successful: true, success_at });
+    let (_status, reload_status) =
+        watch::channel(ReloadStatus { successful: true, success_at, tasks: 1 });
     let (reload, mut reloads) = mpsc::channel::<ReloadRequest>(1);
     let context = HttpContext {
         snapshots: published.into(),

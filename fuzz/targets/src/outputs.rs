@@ -41,7 +41,7 @@ use crate::{honest, http, worlds};
 /// The agent's wall clock at its start.
 const WALL: i64 = honest::NOW_S * 1_000;
 const OWN: Own = Own {
-    reload: ReloadStatus { successful: true, success_at: AgentWall(WALL) },
+    reload: ReloadStatus { successful: true, success_at: AgentWall(WALL), tasks: 1 },
     log_lines_lost: 0,
 };
 /// The names of the two tasks.

@@ -70,6 +70,14 @@ pub struct Row {
 }
 
 impl Row {
+    /// For how long an event is told, in milliseconds.
+    pub fn event_ms(&self) -> u64 {
+        match self.memory {
+            Memory::Event(ms) => ms,
+            _ => EVENT_MS,
+        }
+    }
+
     /// Whether fresh evidence against it is wanted for `clear`.
     pub fn is_page_state(&self) -> bool {
         self.severity == Severity::Page && !self.negative.is_empty()

@@ -12,25 +12,25 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::clock::{Micros, now};
-use super::header::{Header, Times};
+use super::header::Header;
 use super::log::Log;
 
 /// Maximum duration of a scrape.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
-/// A metric that the alert rules compare, its letter in the log, and the threshold.
-type Measure = (&'static str, char, fn(&Times) -> u64);
-
-const MEASURES: [Measure; 7] = [
-    ("lockwatch_task_down_seconds{", 'd', |times| times.grace),
-    ("lockwatch_task_unwanted_seconds{", 'u', |times| times.wind_down),
-    ("lockwatch_task_stalled_seconds{", 't', |times| times.stale_after),
-    ("lockwatch_task_blind_seconds{", 'b', |times| times.blind_after),
-    ("lockwatch_task_split_seconds{", 'x', |_| 0),
-    ("lockwatch_task_switches_lost_seconds{", 'o', |_| 0),
-    // Whether the lock is held: 1, 0, or absent.
-    ("lockwatch_lock_held{", 'h', |_| 0),
+/// The problems that the alert rules read, and their letters in the log.
+const PROBLEMS: [(&str, char); 6] = [
+    ("down", 'd'),
+    ("unwanted", 'u'),
+    ("stalled", 't'),
+    ("blind", BLIND),
+    ("split", 'x'),
+    ("switches_lost", 'o'),
 ];
+/// A task is blind by itself, or with all tasks of a store that does not answer.
+const BLIND: char = 'b';
+/// Whether the lock is held: 1, 0, or absent.
+const HELD: char = 'h';
 
 /// The collectors; they run until this is stopped.
 #[derive(Debug)]
@@ -86,15 +86,10 @@ fn collect(header: &Header, address: SocketAddr, id: &AtomicU32, log: &Log, ende
         match scrape(address, &request) {
             Ok(page) => {
                 let received = now();
-                let mut seen: HashMap<(char, usize), (char, &str)> = HashMap::new();
-                page.lines().for_each(|line| {
-                    if let Some((key, value)) = measure(line, &tasks) {
-                        seen.insert(key, (shown(key.0, value, &header.times), value));
-                    }
-                });
+                let seen = seen(&page, &tasks, header);
                 let mut text =
                     format!("s {sent} {received} {}", waits.longest(id.load(Ordering::SeqCst)));
-                for (_, letter, _) in MEASURES {
+                for letter in PROBLEMS.iter().map(|(_, letter)| *letter).chain([HELD]) {
                     for task in 0..header.tasks.len() {
                         let (shown, value) =
                             seen.get(&(letter, task)).copied().unwrap_or(('?', "-"));
@@ -116,31 +111,60 @@ fn collect(header: &Header, address: SocketAddr, id: &AtomicU32, log: &Log, ende
     }
 }
 
-/// `1`: the alert condition holds, or the lock is held; `0`: it does not.
-fn shown(letter: char, value: &str, times: &Times) -> char {
-    let Some((_, _, threshold)) = MEASURES.iter().find(|(_, of, _)| *of == letter) else {
-        return '?';
-    };
-    let Ok(value) = value.parse::<f64>() else { return '?' };
-    let threshold = Duration::from_millis(threshold(times)).as_secs_f64();
-    if value > threshold { '1' } else { '0' }
+/// What a scrape shows of each task: `1`, the problem or the hold is seen, or `0`, it is not. And
+/// the number beside it.
+fn seen<'a>(
+    page: &'a str,
+    tasks: &HashMap<&str, usize>,
+    header: &Header,
+) -> HashMap<(char, usize), (char, &'a str)> {
+    let mut seen = HashMap::new();
+    for (name, labels, value) in page.lines().filter_map(series) {
+        let task = label(labels, "task").and_then(|task| tasks.get(task).copied());
+        let is_so = value.parse::<f64>().is_ok_and(|value| value > 0.0);
+        let problem = label(labels, "problem").filter(|_| is_so);
+        match (name, task, problem) {
+            // It is known, so that what it does not show is not seen.
+            ("lockwatch_task_clear", Some(task), _) => {
+                for (_, letter) in PROBLEMS {
+                    seen.entry((letter, task)).or_insert(('0', "-"));
+                }
+            }
+            ("lockwatch_task_problem_seconds", Some(task), Some(problem)) => {
+                let letter = PROBLEMS.iter().find(|(name, _)| *name == problem);
+                seen.extend(letter.map(|(_, letter)| ((*letter, task), ('1', value))));
+            }
+            ("lockwatch_store_problem_seconds", _, Some("unreachable")) => {
+                let store = label(labels, "store");
+                let own = header.tasks.iter().enumerate().filter(|(_, task)| {
+                    header.redises.get(task.redis).map(|redis| redis.name.as_str()) == store
+                });
+                seen.extend(own.map(|(task, _)| ((BLIND, task), ('1', value))));
+            }
+            ("lockwatch_lock_held", Some(task), _) => {
+                seen.insert((HELD, task), (if is_so { '1' } else { '0' }, value));
+            }
+            _ => {}
+        }
+    }
+    seen
 }
 
-fn measure<'a>(line: &'a str, tasks: &HashMap<&str, usize>) -> Option<((char, usize), &'a str)> {
-    let (_, letter, _) = MEASURES.iter().find(|(name, _, _)| line.starts_with(name))?;
-    let (_, rest) = line.split_once("task=\"")?;
-    let (task, _) = rest.split_once('"')?;
-    let (_, value) = line.rsplit_once(' ')?;
-    Some(((*letter, *tasks.get(task)?), value))
+/// Name, labels and value of a series.
+fn series(line: &str) -> Option<(&str, &str, &str)> {
+    let (name, rest) = line.split_once('{')?;
+    let (labels, value) = rest.rsplit_once("} ")?;
+    Some((name, labels, value))
 }
 
-/// Requests only these metrics: a full scrape would take CPU time from the agents under test.
+/// The value of a label; the names here have nothing to escape.
+fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
+    let mut pairs = labels.split(',').filter_map(|pair| pair.split_once("=\""));
+    pairs.find(|(other, _)| *other == name).map(|(_, value)| value.trim_end_matches('"'))
+}
+
 fn request(address: SocketAddr) -> String {
-    let names: Vec<String> = MEASURES
-        .iter()
-        .map(|(series, ..)| format!("name[]={}", series.trim_end_matches('{')))
-        .collect();
-    format!("GET /metrics?{} HTTP/1.0\r\nHost: {address}\r\n\r\n", names.join("&"))
+    format!("GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n")
 }
 
 fn scrape(address: SocketAddr, request: &str) -> std::io::Result<String> {
@@ -189,24 +213,46 @@ impl Waits {
 
 #[cfg(test)]
 mod tests {
+    use super::super::header::{Library, RedisEntry, TaskEntry, Times};
     use super::*;
 
     #[test]
-    fn what_pages_is_what_the_rules_compare() {
-        let times = Times::COMPRESSED;
-        assert_eq!(shown('d', "6", &times), '0');
-        assert_eq!(shown('d', "6.001", &times), '1');
-        assert_eq!(shown('x', "0", &times), '0');
-        assert_eq!(shown('x', "0.1", &times), '1');
-        assert_eq!(shown('h', "1", &times), '1');
-        assert_eq!(shown('h', "0", &times), '0');
-    }
-
-    #[test]
-    fn a_line_of_the_page_is_found() {
-        let tasks = HashMap::from([("task7", 7)]);
-        let line = "lockwatch_task_down_seconds{store=\"a\",task=\"task7\"} 3.5";
-        assert_eq!(measure(line, &tasks), Some((('d', 7), "3.5")));
-        assert_eq!(measure("lockwatch_task_state{task=\"task7\"} 1", &tasks), None);
+    fn a_scrape_shows_problems_and_holds() {
+        let task = |name: &str, redis| TaskEntry {
+            name: name.to_owned(),
+            redis,
+            library: Library::String,
+            progress: false,
+            redisson: false,
+        };
+        let redis = |name: &str| RedisEntry {
+            name: name.to_owned(),
+            servers: Vec::new(),
+            sentinels: Vec::new(),
+        };
+        let header = Header {
+            seed: 1,
+            began_us: 0,
+            wall_ahead_us: 0,
+            times: Times::COMPRESSED,
+            redises: vec![redis("a"), redis("b")],
+            tasks: vec![task("first", 0), task("last", 1)],
+            agents: 1,
+            hosts: 1,
+        };
+        let tasks = HashMap::from([("first", 0), ("last", 1)]);
+        let page = r#"# TYPE lockwatch_task_clear gauge
+lockwatch_store_problem_seconds{store="a",problem="unreachable",severity="critical"} 9.0
+lockwatch_task_clear{task="first",store="a",severity="critical"} 0
+lockwatch_task_clear{task="last",store="b",severity="critical"} 1
+lockwatch_task_problem_seconds{task="first",store="a",problem="down",severity="critical"} 3.5
+lockwatch_task_problem_seconds{task="first",store="a",problem="split",severity="critical"} 0.0
+lockwatch_lock_held{task="last",store="b"} 1
+"#;
+        let seen = seen(page, &tasks, &header);
+        let of = |letter, task| seen.get(&(letter, task)).copied();
+        assert_eq!((of('d', 0), of('x', 0)), (Some(('1', "3.5")), Some(('0', "-"))));
+        assert_eq!((of('b', 0), of('b', 1)), (Some(('1', "9.0")), Some(('0', "-"))));
+        assert_eq!((of('h', 0), of('h', 1)), (None, Some(('1', "1"))));
     }
 }

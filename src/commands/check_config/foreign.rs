@@ -87,13 +87,12 @@ impl Program {
     /// Fails if this is not the program's configuration.
     fn expect(&self, document: &Value) -> Result<(), String> {
         let name = self.name;
-        let why = match document.as_mapping() {
-            None => format!("has no fields, so it is not {name}'s configuration"),
-            Some(_) if kubernetes_kind(document).is_some() => format!(
-                "is an object of Kubernetes ({}), not {name}'s configuration",
-                kubernetes_kind(document).unwrap_or_default()
-            ),
-            Some(fields) => {
+        let why = match (document.as_mapping(), kubernetes_kind(document)) {
+            (None, _) => format!("has no fields, so it is not the configuration of {name}"),
+            (_, Some(kind)) => {
+                format!("is an object of Kubernetes ({kind}), not the configuration of {name}")
+            }
+            (Some(fields), None) => {
                 let known = |field: &Value| {
                     field.as_str().is_some_and(|field| self.fields.contains(&field))
                 };
@@ -101,7 +100,7 @@ impl Program {
                     return Ok(());
                 };
                 let unknown = named(&text(unknown).unwrap_or_default());
-                format!("has a field {unknown}, which {name}'s configuration does not have")
+                format!("has a field {unknown}, which the configuration of {name} does not have")
             }
         };
         Err(format!("{why}; name the file that {name} is started with, or give {}", self.flags))

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use regex_lite::Regex;
 use serde_yaml::Value;
 
-use super::foreign::{Labels, list, named, pattern, text, texts};
+use super::foreign::{list, named, pattern, text, texts};
 
 /// Labels as far as they are known. A label that is not there has an empty value, as in
 /// Prometheus.
@@ -36,15 +36,14 @@ impl LabelSet {
         }
     }
 
-    /// The labels that are there, or may be, by name.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        let is_there = |value: &Option<String>| value.as_deref() != Some("");
-        self.listed.iter().filter(move |(_, value)| is_there(value)).map(|(name, _)| name.as_str())
+    /// Whether a label is listed: it is there, or may be.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.listed.get(name).is_some_and(|value| value.as_deref() != Some(""))
     }
 
-    /// Whether this label is there, or something names it.
-    pub(super) fn names_one(&self, name: &str) -> bool {
-        self.listed.get(name).is_some_and(|value| value.as_deref() != Some(""))
+    /// The labels that it has.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.listed.keys().map(String::as_str).filter(|name| self.has(name))
     }
 
     /// Sets a label. `None`: to a value that is not known. An empty value removes it.
@@ -52,9 +51,13 @@ impl LabelSet {
         self.listed.insert(name.into(), value);
     }
 
-    /// Sets labels whose values are known.
-    pub(super) fn set_all(&mut self, labels: &Labels) {
-        labels.iter().for_each(|(name, value)| self.set(name, Some(value.clone())));
+    /// Adds labels that it does not have.
+    pub(super) fn add(&mut self, labels: &LabelSet) {
+        for (name, value) in &labels.listed {
+            if !self.has(name) {
+                self.set(name, value.clone());
+            }
+        }
     }
 
     /// Removes a label.
@@ -217,8 +220,7 @@ impl Rule {
             Written::Whole(value) => Some(value),
             Written::Beginning(_) => None,
         };
-        let is_certain =
-            self.pattern.matches(None) == Some(true) || value == labels.get(target) ;
+        let is_certain = self.pattern.matches(None) == Some(true) || value == labels.get(target);
         let value = value.filter(|_| is_certain).map(str::to_owned);
         labels.set(target, value);
     }
@@ -282,9 +284,8 @@ impl Pattern {
         let is_plain = |text: &str| text.chars().all(is_of_name);
         let choices: Vec<&str> = inside.strip_prefix("?:").unwrap_or(inside).split('|').collect();
         let is_spelt_out = [before, after].iter().chain(&choices).all(|part| is_plain(part));
-        is_spelt_out.then(|| {
-            choices.into_iter().map(|choice| format!("{before}{choice}{after}")).collect()
-        })
+        is_spelt_out
+            .then(|| choices.into_iter().map(|choice| format!("{before}{choice}{after}")).collect())
     }
 
     /// Whether it may match names that begin so.
@@ -346,7 +347,8 @@ mod tests {
         if !apply(&rules, &mut labels) {
             return "dropped".to_owned();
         }
-        let listed = labels.names().map(|name| format!("{name}={}", labels.get(name).unwrap_or("?")));
+        let listed =
+            labels.names().map(|name| format!("{name}={}", labels.get(name).unwrap_or("?")));
         let others = labels.others.iter().map(|others| format!("{}*", others.beginning));
         listed.chain(others).collect::<Vec<_>>().join(" ")
     }
@@ -360,7 +362,8 @@ mod tests {
             ("a=1 b=2", "{source_labels: [a, b], separator: '', target_label: c}", "a=1 b=2 c=12"),
             (
                 "a=h:80",
-                "{source_labels: [a], regex: '(.+):(\\d+)', target_label: '${1}_p', replacement: '$2'}",
+                "{source_labels: [a], regex: '(.+):(\\d+)', target_label: '${1}_p', replacement: \
+                 '$2'}",
                 "a=h:80 h_p=80",
             ),
             ("a=1", "{source_labels: [a], regex: 2, target_label: b, replacement: x}", "a=1"),
@@ -382,7 +385,11 @@ mod tests {
             ("a=1 ab=2", "{action: labelkeep, regex: a}", "a=1"),
             ("a=Ab", "{action: lowercase, source_labels: [a], target_label: b}", "a=Ab b=ab"),
             ("a=Ab", "{action: uppercase, source_labels: [a], target_label: a}", "a=AB"),
-            ("a=1", "{action: hashmod, source_labels: [a], modulus: 2, target_label: b}", "a=1 b=?"),
+            (
+                "a=1",
+                "{action: hashmod, source_labels: [a], modulus: 2, target_label: b}",
+                "a=1 b=?",
+            ),
             ("a=1", "{target_label: b, replacement: x}, {action: labeldrop, regex: a|b}", ""),
         ] {
             assert_eq!(relabelled(before, rule), after, "{before}: {rule}");

@@ -1,21 +1,19 @@
 //! The routing tree of Alertmanager's configuration: which routes an alert takes, and how long they
 //! delay it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use regex_lite::Regex;
 use serde_yaml::Value;
 
-use crate::text::durations::parse_duration_ms;
+pub use super::foreign::Labels;
+use super::foreign::{all_named, duration_ms, is_on, list, named, pairs, pattern, text, texts};
 
 /// Alertmanager's default `group_wait` in milliseconds: how long a new group waits for more alerts.
 pub const GROUP_WAIT_DEFAULT_MS: u64 = 30_000;
 /// Alertmanager's default `group_interval` in milliseconds: the same for a group that was already
 /// notified.
 const GROUP_INTERVAL_DEFAULT_MS: u64 = 300_000;
-
-/// The labels of an alert.
-pub type Labels = BTreeMap<String, String>;
 
 /// All routes, as a tree.
 #[derive(Clone, Debug)]
@@ -33,7 +31,23 @@ pub struct Destination {
     /// How long a group that was already notified waits before it reports another alert, in
     /// milliseconds.
     pub group_interval_ms: u64,
+    /// Whether the receiver notifies anybody. One without a single configuration does not.
+    pub tells: bool,
+    /// The fields that keep it silent at times, with their intervals, for people. A route does not
+    /// inherit them.
+    pub silent_at: Option<String>,
 }
+
+/// Where an alert may end.
+#[derive(Debug, Default)]
+pub(super) struct Ends<'a> {
+    pub(super) destinations: Vec<&'a Destination>,
+    /// Labels whose values are not known, and that the destinations depend on.
+    pub(super) undecided: BTreeSet<&'a str>,
+}
+
+/// Whether each receiver tells anybody.
+type Receivers = BTreeMap<String, bool>;
 
 #[derive(Clone, Debug)]
 struct Route {
@@ -70,16 +84,61 @@ impl Routes {
             group_by: Vec::new(),
             group_wait_ms: GROUP_WAIT_DEFAULT_MS,
             group_interval_ms: GROUP_INTERVAL_DEFAULT_MS,
+            tells: false,
+            silent_at: None,
         };
-        Ok(Routes(Route::read(top, &defaults)?))
+        let top = Route::read(top, &defaults, &receivers(configuration)?)?;
+        if top.destination.receiver.is_empty() {
+            return Err(
+                "the top `route` has no `receiver`; a receiver called null needs quotes".to_owned()
+            );
+        }
+        if !top.matchers.is_empty() || top.destination.silent_at.is_some() {
+            return Err("the top `route` does not take every alert at all times; Alertmanager \
+                        refuses that"
+                .to_owned());
+        }
+        Ok(Routes(top))
     }
 
     /// Where an alert with these labels ends: at each level the first matching child, and after
     /// `continue` also the following ones.
     pub fn destinations(&self, labels: &Labels) -> Vec<&Destination> {
-        let mut found = Vec::new();
-        self.0.collect(labels, &mut found);
-        found
+        let mut ends = Ends::default();
+        self.collect(|name| Some(labels.get(name).map_or("", String::as_str)), &mut ends);
+        ends.destinations
+    }
+
+    /// Adds where an alert may end. `value` returns `None` for a label that is not known.
+    pub(super) fn collect<'a, 'l>(
+        &'a self,
+        value: impl Fn(&str) -> Option<&'l str>,
+        ends: &mut Ends<'a>,
+    ) {
+        self.0.collect(&value, ends);
+    }
+}
+
+/// Reads which receivers there are.
+fn receivers(configuration: &Value) -> Result<Receivers, String> {
+    let tells = |receiver: &Value| {
+        let fields = receiver.as_mapping().into_iter().flatten();
+        let is_configured = |(field, entries): (&Value, &Value)| {
+            field.as_str().is_some_and(|field| field.ends_with("_configs"))
+                && entries.as_sequence().is_some_and(|entries| !entries.is_empty())
+        };
+        fields.into_iter().any(is_configured)
+    };
+    let all = list(configuration, "receivers")?.iter();
+    let named = all.filter_map(|receiver| Some((text(receiver.get("name")?)?, tells(receiver))));
+    Ok(named.collect())
+}
+
+impl Ends<'_> {
+    /// Whether more must be known to tell where it ends.
+    pub(super) fn are_undecided(&self) -> bool {
+        let next = self.destinations.iter().skip(1);
+        !self.undecided.is_empty() && self.destinations.iter().zip(next).any(|(a, b)| a != b)
     }
 }
 
@@ -92,54 +151,80 @@ impl Destination {
 
 impl Route {
     /// Fields that a route omits are inherited from its parent.
-    fn read(route: &Value, parent: &Destination) -> Result<Route, String> {
+    fn read(route: &Value, parent: &Destination, receivers: &Receivers) -> Result<Route, String> {
         let ms = |field: &str, inherited: u64| {
-            let given = route.get(field).map_or(Ok(None), foreign_duration_ms);
+            let given = route.get(field).map_or(Ok(None), duration_ms);
             given.map(|ms| ms.unwrap_or(inherited)).map_err(|message| format!("{field} {message}"))
         };
-        let text = |field: &str| route.get(field).and_then(Value::as_str).map(str::to_owned);
+        let named_texts = |field: &str| route.get(field).map(texts).unwrap_or_default();
+        let receiver = route.get("receiver").and_then(text).filter(|name| !name.is_empty());
+        let tells = match &receiver {
+            Some(name) => *receivers.get(name).ok_or_else(|| {
+                format!("a route names the receiver {}, which is not in `receivers`", named(name))
+            })?,
+            None => parent.tells,
+        };
+        // An empty list counts as absent.
+        let group_by = Some(named_texts("group_by")).filter(|names| !names.is_empty());
+        let silent_at: Vec<String> = ["mute_time_intervals", "active_time_intervals"]
+            .into_iter()
+            .map(|field| (field, named_texts(field)))
+            .filter(|(_, names)| !names.is_empty())
+            .map(|(field, names)| {
+                format!("{}: {}", named(field), all_named(names.iter().map(String::as_str)))
+            })
+            .collect();
         let destination = Destination {
-            receiver: text("receiver").unwrap_or_else(|| parent.receiver.clone()),
-            group_by: route.get("group_by").map_or_else(|| parent.group_by.clone(), texts),
+            receiver: receiver.unwrap_or_else(|| parent.receiver.clone()),
+            group_by: group_by.unwrap_or_else(|| parent.group_by.clone()),
             group_wait_ms: ms("group_wait", parent.group_wait_ms)?,
             group_interval_ms: ms("group_interval", parent.group_interval_ms)?,
+            tells,
+            silent_at: Some(silent_at.join("; ")).filter(|fields| !fields.is_empty()),
         };
-        let children = route.get("routes").and_then(Value::as_sequence).into_iter().flatten();
+        let children = list(route, "routes")?.iter();
         Ok(Route {
             matchers: matchers(route)?,
-            goes_on: route.get("continue").and_then(Value::as_bool).unwrap_or(false),
+            goes_on: is_on(route.get("continue")),
             children: children
-                .map(|child| Route::read(child, &destination))
+                .map(|child| Route::read(child, &destination, receivers))
                 .collect::<Result<_, _>>()?,
             destination,
         })
     }
 
-    /// Whether the route matches the alert. Adds the routes where it ends.
-    fn collect<'a>(&'a self, labels: &Labels, found: &mut Vec<&'a Destination>) -> bool {
-        if !self.matchers.iter().all(|matcher| matcher.matches(labels)) {
-            return false;
+    /// Whether the route takes the alert, if that is known. Adds the routes where it may end.
+    fn collect<'a, 'l>(
+        &'a self,
+        value: &impl Fn(&str) -> Option<&'l str>,
+        ends: &mut Ends<'a>,
+    ) -> Option<bool> {
+        let matches = |matcher: &Matcher| Some(matcher.matches(value(&matcher.label)?));
+        if self.matchers.iter().any(|matcher| matches(matcher) == Some(false)) {
+            return Some(false);
         }
-        let mut taken = false;
+        let unknown = self.matchers.iter().filter(|matcher| matches(matcher).is_none());
+        let unknown: Vec<&str> = unknown.map(|matcher| matcher.label.as_str()).collect();
+        ends.undecided.extend(&unknown);
+        let mut goes_further = false;
         for child in &self.children {
-            if child.collect(labels, found) {
-                taken = true;
+            if child.collect(value, ends) == Some(true) {
+                goes_further = true;
                 if !child.goes_on {
                     break;
                 }
             }
         }
-        if !taken {
-            found.push(&self.destination);
+        if !goes_further {
+            ends.destinations.push(&self.destination);
         }
-        true
+        unknown.is_empty().then_some(true)
     }
 }
 
 impl Matcher {
     /// A missing label compares as empty.
-    fn matches(&self, labels: &Labels) -> bool {
-        let value = labels.get(&self.label).map_or("", String::as_str);
+    fn matches(&self, value: &str) -> bool {
         let agrees = match &self.value {
             Expected::Text(text) => text == value,
             Expected::Pattern(pattern) => pattern.is_match(value),
@@ -148,7 +233,11 @@ impl Matcher {
     }
 
     fn new(label: String, operator: &str, value: String) -> Result<Matcher, String> {
-        let value = if operator.ends_with('~') { pattern(&value)? } else { Expected::Text(value) };
+        let value = if operator.ends_with('~') {
+            Expected::Pattern(pattern(&value)?)
+        } else {
+            Expected::Text(value)
+        };
         Ok(Matcher { label, negated: operator.starts_with('!'), value })
     }
 }
@@ -167,13 +256,6 @@ fn matchers(route: &Value) -> Result<Vec<Matcher>, String> {
         }
     }
     Ok(all)
-}
-
-/// A pattern that the whole value must match.
-fn pattern(text: &str) -> Result<Expected, String> {
-    let compiled = Regex::new(&format!("^(?:{text})$"))
-        .map_err(|error| format!("has a pattern that is none: {error}"))?;
-    Ok(Expected::Pattern(compiled))
 }
 
 /// Parses one line of `matchers`: `a="b"`, or several as in `{a="b", c=~"d|e"}`.
@@ -234,40 +316,17 @@ fn word<'a>(text: &'a str, ends: &[char]) -> Result<(String, &'a str), String> {
     Err("lacks its closing quote".to_owned())
 }
 
-fn texts(list: &Value) -> Vec<String> {
-    list.as_sequence().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
-/// A mapping of plain values; empty for any other value.
-pub(super) fn pairs(map: &Value) -> Labels {
-    let text = |value: &Value| match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        Value::Bool(flag) => Some(flag.to_string()),
-        _ => None,
-    };
-    let entries = map.as_mapping().into_iter().flatten();
-    entries.filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
-}
-
-/// A duration as Prometheus and Alertmanager parse it, in milliseconds. There a bare 0 needs no
-/// unit, and an empty value counts as absent.
-pub(super) fn foreign_duration_ms(value: &Value) -> Result<Option<u64>, String> {
-    match value {
-        Value::Null => Ok(None),
-        Value::Number(number) if number.as_u64() == Some(0) => Ok(Some(0)),
-        Value::String(text) if text == "0" => Ok(Some(0)),
-        Value::String(text) => parse_duration_ms(text).map(Some),
-        _ => Err("is not text".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Reads the routes, with receivers of all names that the tests use.
     fn routes(text: &str) -> Result<Routes, String> {
-        Routes::read(&serde_yaml::from_str(text).unwrap())
+        let names = ["top", "copy", "old", "deep", "late"];
+        let receivers: String =
+            names.iter().map(|name| format!("  - {{name: {name}, x_configs: [~]}}\n")).collect();
+        let text = format!("{text}\nreceivers:\n{receivers}  - {{name: 'null', x_configs: []}}\n");
+        Routes::read(&serde_yaml::from_str(&text).unwrap())
     }
 
     fn labels(text: &str) -> Labels {
@@ -289,7 +348,9 @@ mod tests {
     #[test]
     fn matchers_are_read_in_all_their_forms() {
         let matches = |matcher: &str, alert: &str| {
-            parse_matchers(matcher).unwrap().iter().all(|matcher| matcher.matches(&labels(alert)))
+            let labels = labels(alert);
+            let value = |name: &str| labels.get(name).map_or("", String::as_str);
+            parse_matchers(matcher).unwrap().iter().all(|it| it.matches(value(&it.label)))
         };
         for (matcher, yes, no) in [
             (r#"a="x""#, "a=x", "a=xx"),
@@ -350,7 +411,8 @@ mod tests {
     fn a_zero_needs_no_unit_and_what_is_left_empty_is_not_said() {
         for (written, ms) in [("0", 0), ("'0'", 0), ("0s", 0), ("", 7_000), ("null", 7_000)] {
             let tree = format!(
-                "route: {{group_wait: 7s, routes: [{{match: {{a: x}}, group_wait: {written}}}]}}"
+                "route: {{receiver: top, group_wait: 7s, routes: [{{match: {{a: x}}, group_wait: \
+                 {written}}}]}}"
             );
             assert_eq!(
                 routes(&tree).unwrap().destinations(&labels("a=x"))[0].group_wait_ms,
@@ -361,18 +423,80 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_known_leaves_every_route_open_that_may_be_taken() {
+        let tree = "route: {receiver: top, routes: [\
+            {receiver: copy, matchers: ['a=x', 'b=y']}, \
+            {receiver: old, matchers: ['c=z'], routes: [{receiver: deep, matchers: ['b!=y']}]}, \
+            {receiver: late, matchers: ['a=x']}]}";
+        let routes = routes(tree).unwrap();
+        for (known, receivers, undecided) in [
+            ("a=x b=y c=z", "copy", ""),
+            ("a=w c=z", "old deep", "b"),
+            ("a=x c=z b=w", "deep", ""),
+            ("a=x c=z", "copy deep old", "b"),
+            ("b=w", "deep late top", "a c"),
+            ("c=w b=w", "late top", "a"),
+        ] {
+            let labels = labels(known);
+            let mut ends = Ends::default();
+            routes.collect(|name| labels.get(name).map(String::as_str), &mut ends);
+            let mut found: Vec<&str> =
+                ends.destinations.iter().map(|end| end.receiver.as_str()).collect();
+            let mut expected: Vec<&str> = receivers.split(' ').collect();
+            (found.sort_unstable(), expected.sort_unstable());
+            assert_eq!(found, expected, "{known}");
+            let undecided: Vec<&str> = undecided.split_whitespace().collect();
+            assert_eq!(ends.undecided.into_iter().collect::<Vec<_>>(), undecided, "{known}");
+        }
+    }
+
+    #[test]
+    fn who_tells_nobody_and_when_is_known() {
+        let tree = "route: {receiver: 'null', routes: [{match: {a: x}, receiver: top, \
+            mute_time_intervals: [nights, weekends], active_time_intervals: [days], \
+            routes: [{match: {b: y}}, {match: {b: z}, receiver: 'null'}]}]}";
+        let routes = routes(tree).unwrap();
+        let muted = "`mute_time_intervals`: `nights`, `weekends`; `active_time_intervals`: `days`";
+        for (alert, tells, silent_at) in [
+            ("", false, None),
+            ("a=x", true, Some(muted)),
+            ("a=x b=y", true, None),
+            ("a=x b=z", false, None),
+        ] {
+            let labels = labels(alert);
+            let [only] = routes.destinations(&labels)[..] else { panic!("{alert}") };
+            assert_eq!((only.tells, only.silent_at.as_deref()), (tells, silent_at), "{alert}");
+        }
+    }
+
+    #[test]
     fn what_is_no_configuration_of_alertmanager_says_so() {
-        assert!(routes("global: {}").unwrap_err().contains("has no `route`"));
-        assert!(
-            routes("route: {group_wait: soon}")
-                .unwrap_err()
-                .starts_with("group_wait is not a duration")
-        );
-        assert!(
-            routes("route: {group_wait: 5}").unwrap_err().starts_with("group_wait is not text")
-        );
-        assert!(
-            routes("route: {matchers: ['a']}").unwrap_err().starts_with("the matcher \"a\" lacks")
-        );
+        for (text, says) in [
+            ("global: {}", "has no `route`; name Alertmanager's configuration file"),
+            ("route: {receiver: top, group_wait: soon}", "group_wait is not a duration"),
+            ("route: {receiver: top, group_wait: 5}", "group_wait is not text"),
+            ("route: {receiver: top, matchers: ['a']}", "the matcher \"a\" lacks"),
+            ("route: {receiver: top, routes: {a: b}}", "`routes` is no list"),
+            ("route: {receiver: nobody}", "a route names the receiver `nobody`, which is not in"),
+            (
+                "route: {receiver: top, routes: [{routes: [{receiver: \"\\e\"}]}]}",
+                "a route names the receiver `\\x1b`, which is not in `receivers`",
+            ),
+            ("route: {group_by: [a], routes: [{receiver: top}]}", "the top `route` has no `rec"),
+            (
+                "route: {receiver: null}",
+                "the top `route` has no `receiver`; a receiver called null",
+            ),
+            ("route: {receiver: top, match: {a: b}}", "the top `route` does not take every alert"),
+            (
+                "route: {receiver: top, active_time_intervals: [days]}",
+                "the top `route` does not take every alert",
+            ),
+        ] {
+            let told = routes(text).unwrap_err();
+            assert!(told.starts_with(says), "{text}: {told}");
+        }
+        let nobody = serde_yaml::from_str("route: {receiver: top}").unwrap();
+        assert!(Routes::read(&nobody).unwrap_err().contains("the receiver `top`, which is not in"));
     }
 }

@@ -6,20 +6,16 @@ use std::sync::Arc;
 use lockwatch_judge::event::{End, Event, EventKind, Subject};
 use lockwatch_judge::input::Input;
 use lockwatch_judge::snapshot::{Snapshot, StoreView, TaskView};
-use lockwatch_judge::spec::{TaskSpec, WatchSpec};
+use lockwatch_judge::spec::WatchSpec;
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::AgentWall;
 
 use super::pager::{Pager, SpanKind, Spans, When};
-use crate::alerts;
 use crate::outputs::events::describe;
 use crate::outputs::reason;
 
 /// Maximum number of entries kept for all tasks and Redis servers together.
 const ENTRIES_MAX: usize = 200_000;
-/// Number of looks, one each second, over which the alert rules average whether a Redis was
-/// readable.
-const LOOKS: u32 = 120;
 
 /// The results of one pass.
 pub(super) struct Chronicle {
@@ -28,10 +24,8 @@ pub(super) struct Chronicle {
     pub(super) tasks: BTreeMap<Arc<str>, Story>,
     /// By name.
     pub(super) redises: BTreeMap<Arc<str>, Story>,
-    config: Arc<WatchSpec>,
     entries_left: usize,
     newest: Option<Snapshot>,
-    readable: BTreeMap<Arc<str>, Readable>,
 }
 
 /// The results for one task or Redis.
@@ -66,23 +60,14 @@ pub(super) struct Entry {
     pub(super) text: String,
 }
 
-/// Whether a Redis was readable in the newest looks, newest first.
-#[derive(Clone, Copy, Debug, Default)]
-struct Readable {
-    looks: u32,
-    bits: u128,
-}
-
 impl Chronicle {
     pub(super) fn new() -> Chronicle {
         Chronicle {
             state: State::new(),
             tasks: BTreeMap::new(),
             redises: BTreeMap::new(),
-            config: Arc::default(),
             entries_left: ENTRIES_MAX,
             newest: None,
-            readable: BTreeMap::new(),
         }
     }
 
@@ -101,7 +86,7 @@ impl Chronicle {
             self.happened(when, event);
         }
         if tick || !events.is_empty() {
-            self.look(when, tick, &events);
+            self.look(when, &events);
         }
     }
 
@@ -125,11 +110,9 @@ impl Chronicle {
             }
         }
         let is_there = |name: &Arc<str>| config.stores.iter().any(|redis| redis.name == *name);
-        self.readable.retain(|name, _| is_there(name));
         for (_, story) in self.redises.iter_mut().filter(|(name, _)| !is_there(name)) {
             story.pager.end(when, &mut story.pages);
         }
-        self.config = config;
         self.newest = None;
     }
 
@@ -166,13 +149,10 @@ impl Chronicle {
     }
 
     /// Evaluates what the agent's outputs would have shown now.
-    fn look(&mut self, when: When, tick: bool, events: &[Event]) {
+    fn look(&mut self, when: When, events: &[Event]) {
         let snapshot = self.state.snapshot(when.at);
         for redis in &snapshot.stores {
-            if tick {
-                self.readable.entry(Arc::clone(&redis.spec.name)).or_default().look(redis.readable);
-            }
-            self.look_at_redis(when, redis);
+            self.look_at_store(when, redis);
         }
         let before = self.newest.take();
         for (position, view) in snapshot.tasks.iter().enumerate() {
@@ -186,46 +166,16 @@ impl Chronicle {
         self.newest = Some(snapshot);
     }
 
-    fn look_at_redis(&mut self, when: When, redis: &StoreView) {
-        let is_of = |task: &&Arc<TaskSpec>| {
-            self.config
-                .stores
-                .get(usize::from(task.store.0))
-                .is_some_and(|spec| spec.name == redis.spec.name)
-        };
-        let own = self.config.tasks.iter().filter(is_of);
-        let Some(blind_after_ms) = own.map(|task| task.blind_after_ms).min() else {
-            // An alert that fired before its last task left lasts until the Redis is readable.
-            if redis.readable == Some(true)
-                && let Some(story) = self.redises.get_mut(&redis.spec.name)
-            {
-                story.pager.end(when, &mut story.pages);
-            }
-            return;
-        };
-        let page = alerts::of_redis(redis, blind_after_ms);
-        if !page.is_due() && !self.redises.contains_key(&redis.spec.name) {
-            return;
-        }
-        let story = self.redises.entry(Arc::clone(&redis.spec.name)).or_default();
-        story.pager.pages(when, &[page], &[], false, &mut story.pages);
+    fn look_at_store(&mut self, when: When, store: &StoreView) {
+        let story = self.redises.entry(Arc::clone(&store.spec.name)).or_default();
+        story.pager.look_at_store(when, store, &mut story.pages);
     }
 
     fn look_at_task(&mut self, when: When, view: &TaskView, same: bool) {
         let Some(story) = self.tasks.get_mut(&view.spec.name) else { return };
-        if same && !story.pager.expects() && view.durations.blind_ms == 0 {
-            return;
+        if !(same && story.pager.is_quiet()) {
+            story.pager.look_at_task(when, view, &mut story.pages);
         }
-        let mut all = alerts::of_task(view);
-        if self.readable.get(&view.store).is_some_and(Readable::hardly) {
-            // That has an alert of its own.
-            all.iter_mut()
-                .filter(|page| page.alert == "LockwatchTaskBlind")
-                .for_each(|page| page.value_ms = 0);
-        }
-        let paused = view.paused == Some(true);
-        story.pager.pages(when, &all, &alerts::events_of_task(view), paused, &mut story.pages);
-        story.pager.warnings(when, &alerts::warnings_of_task(view), &mut story.pages);
     }
 
     /// Adds the reason of a new verdict, in the words of the agent's outputs.
@@ -266,21 +216,6 @@ impl Story {
             E::Verdict { .. } | E::Shortened { .. } | E::LeaseLearned { .. } => false,
             _ => true,
         }
-    }
-}
-
-impl Readable {
-    fn look(&mut self, readable: Option<bool>) {
-        // Before the first sweep there is nothing to average.
-        let Some(readable) = readable else { return };
-        self.looks = (self.looks + 1).min(LOOKS);
-        self.bits = self.bits << 1 | u128::from(readable);
-    }
-
-    /// Whether it is unreadable now, or was in at least half of the newest looks.
-    fn hardly(&self) -> bool {
-        let mask = (1_u128 << self.looks) - 1;
-        self.looks > 0 && (self.bits & 1 == 0 || (self.bits & mask).count_ones() * 2 <= self.looks)
     }
 }
 
@@ -332,7 +267,11 @@ mod tests {
                 .iter()
                 .map(|name| RedisKind::Standalone.store(name, &["127.0.0.1:1"]))
                 .collect(),
-            tasks: vec![Arc::new(TaskSpec::new("task", StoreIndex(0), lock))],
+            tasks: vec![Arc::new(lockwatch_judge::spec::TaskSpec::new(
+                "task",
+                StoreIndex(0),
+                lock,
+            ))],
         }))
     }
 
@@ -385,27 +324,6 @@ mod tests {
             };
             assert_eq!(pages("main"), [("LockwatchStoreUnreachable", Some(ends))], "{redises:?}");
             assert_eq!(pages("other"), [("LockwatchStoreUnreachable", None)], "{redises:?}");
-            assert_eq!(chronicle.readable.contains_key("main"), redises.contains(&"main"));
         }
-    }
-
-    #[test]
-    fn a_redis_is_hardly_readable_while_it_is_not_and_after_too_many_failures() {
-        let hardly = |looks: &[(bool, u32)]| {
-            let mut readable = Readable::default();
-            for (read, times) in looks {
-                (0..*times).for_each(|_| readable.look(Some(*read)));
-            }
-            readable.look(None);
-            readable.hardly()
-        };
-        assert!(!hardly(&[]) && !hardly(&[(true, 1)]));
-        assert!(hardly(&[(true, LOOKS), (false, 1)]), "not now");
-        assert!(hardly(&[(true, 2), (false, 3), (true, 1)]), "half of the time");
-        assert!(!hardly(&[(true, 2), (false, 3), (true, 2)]));
-        assert!(
-            !hardly(&[(false, LOOKS), (true, LOOKS / 2 + 1)]),
-            "what was long ago does not count"
-        );
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn text(section: &Section) -> String {
         line(&mut text, &format!("  {}", hole_words(hole)));
     }
     for (name, story) in &section.as_configured.redises {
-        line(&mut text, &format!("\nredis {}", escape(name.as_bytes())));
+        line(&mut text, &format!("\nstore {}", escape(name.as_bytes())));
         tell(story, &mut text);
     }
     for (name, story) in &section.as_configured.tasks {

@@ -68,6 +68,7 @@ pub(super) struct Task {
     pub(super) rule: Text,
     pub(super) reason: Text,
     pub(super) verdict_since: Option<Text>,
+    pub(super) problems: Vec<Problem>,
     pub(super) wanted: Text,
     pub(super) wanting_users: Option<u64>,
     pub(super) counted: bool,
@@ -88,6 +89,15 @@ pub(super) struct Task {
     pub(super) last_handover: Option<Past>,
     pub(super) last_outage: Option<Past>,
     pub(super) lock_only: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Problem {
+    pub(super) alert: Text,
+    pub(super) severity: Text,
+    pub(super) seconds: f64,
+    pub(super) event: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -1,6 +1,6 @@
 //! One task with all details, one per line.
 
-use super::answer::{Holder, OneTask, Past, Switch, Task, Unknown, Witness};
+use super::answer::{Holder, OneTask, Past, Problem, Switch, Task, Unknown, Witness};
 use super::judge::{judge, switches_lost};
 use super::words::{duration, held_for, instant, lease_left, names, why};
 use crate::outputs::remark;
@@ -55,6 +55,7 @@ fn facts(answer: &OneTask) -> Vec<(&'static str, String)> {
     let at = |at: &Option<super::answer::Text>| at.as_deref().map(instant).unwrap_or_default();
     vec![
         ("Why", why(task)),
+        ("Alerts", task.problems.iter().map(alert).collect::<Vec<_>>().join("; ")),
         ("Since", at(&task.verdict_since)),
         ("As of", as_of(answer)),
         ("Lock", lock(task)),
@@ -79,6 +80,12 @@ fn facts(answer: &OneTask) -> Vec<(&'static str, String)> {
         ("Labels", labels(task)),
         ("Note", note(task)),
     ]
+}
+
+fn alert(problem: &Problem) -> String {
+    let long = duration(problem.seconds);
+    let long = if problem.event { format!("{long} ago") } else { format!("for {long}") };
+    format!("{} ({}) {long}", problem.alert, problem.severity)
 }
 
 fn as_of(answer: &OneTask) -> String {

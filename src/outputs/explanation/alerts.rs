@@ -1,5 +1,6 @@
 //! How near each alert of a task is to firing, and the worst-case time until an alert.
 
+use lockwatch_judge::problems::{Finding, task_finding};
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::verdict::{LockFact, Wanted};
 
@@ -12,14 +13,29 @@ use crate::text::instants::seconds;
 /// All critical alerts of the task.
 pub(super) fn due(seen: Seen<'_>) -> Vec<PageDue> {
     let view = seen.view;
-    let shown = |page: Condition| PageDue {
-        alert: page.alert.to_owned(),
-        measure: page.measure.to_owned(),
-        value_seconds: (!seen.is_once()).then(|| seconds(page.value_ms)),
-        threshold_seconds: seconds(page.threshold_ms),
-        due: page.is_due(),
-        due_in_seconds: if seen.is_once() { None } else { left_ms(seen, &page).map(seconds) },
-        paused: view.paused == Some(true),
+    let shown = |page: Condition| {
+        let row = page.problem.row();
+        let finding = match seen.is_once() {
+            // One reading shows no durations.
+            true => Finding::Unknown,
+            false => task_finding(page.problem, view, seen.published.snapshot.at),
+        };
+        let (word, because) = match finding {
+            Finding::Positive { .. } => ("positive", row.positive),
+            Finding::Negative => ("negative", row.negative),
+            Finding::Unknown => ("unknown", "It cannot be told now."),
+        };
+        PageDue {
+            alert: row.alert.to_owned(),
+            measure: page.measure.to_owned(),
+            value_seconds: (!seen.is_once()).then(|| seconds(page.value_ms)),
+            threshold_seconds: seconds(page.threshold_ms),
+            finding: word.to_owned(),
+            because: because.to_owned(),
+            due: matches!(finding, Finding::Positive { .. }),
+            due_in_seconds: left_ms(seen, &page).map(seconds),
+            paused: view.paused == Some(true),
+        }
     };
     alerts::of_task(view).into_iter().map(shown).collect()
 }
@@ -27,6 +43,9 @@ pub(super) fn due(seen: Seen<'_>) -> Vec<PageDue> {
 /// Milliseconds until an alert is due if nothing changes; `None` if it is due, or if its value does
 /// not grow.
 fn left_ms(seen: Seen<'_>, page: &Condition) -> Option<u64> {
+    if seen.is_once() {
+        return None;
+    }
     let view = seen.view;
     let moves = match page.measure {
         "down_seconds" => view.lock_fact == LockFact::Free && view.wanted == Wanted::Yes,
@@ -36,7 +55,7 @@ fn left_ms(seen: Seen<'_>, page: &Condition) -> Option<u64> {
         }
         _ => false,
     };
-    (moves && !page.is_due()).then(|| page.threshold_ms.saturating_sub(page.value_ms))
+    (moves && page.value_ms <= page.threshold_ms).then(|| page.threshold_ms - page.value_ms)
 }
 
 /// Milliseconds for which the progress of a held task has not moved: the shorter of the time since

@@ -126,11 +126,14 @@ impl Text {
             measure,
             value_seconds,
             threshold_seconds,
+            finding,
+            because,
             due,
             due_in_seconds,
             paused,
         } = page;
-        let sign = if *due { ">" } else { "<=" };
+        let is_above = value_seconds.is_some_and(|value| value > *threshold_seconds);
+        let sign = if is_above { ">" } else { "<=" };
         let value = match value_seconds {
             Some(value) => format!("{measure} {value:.1} {sign} {threshold_seconds}"),
             None => format!("{measure} not known, threshold {threshold_seconds}"),
@@ -141,7 +144,13 @@ impl Text {
             (false, None) => String::new(),
         };
         let paused = if *paused { ", but paused" } else { "" };
-        self.labelled(&format!("  {alert:<21} "), &format!("{value}{when}{paused}"));
+        let so = match finding.as_str() {
+            "positive" => "It is so: ",
+            "negative" => "It is not so: ",
+            _ => "",
+        };
+        let text = format!("{value}{when}{paused}. {so}{because}");
+        self.labelled(&format!("  {alert:<21} "), &text);
     }
 
     fn worst(&mut self, explanation: &Explanation) {

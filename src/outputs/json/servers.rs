@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use lockwatch_judge::event::Fate;
 use lockwatch_judge::input::{Announcer, Role, WakeUps};
+use lockwatch_judge::problems::of_store;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::{NodeView, StoreView};
 use serde::Serialize;
@@ -11,6 +12,8 @@ use serde::Serialize;
 use super::part::{
     CountJson, HistogramJson, UnknownJson, counts, histogram_json, server, unknown_json,
 };
+use super::problems::{ProblemJson, problems_json};
+use crate::published::Published;
 use crate::text::identity::escape;
 use crate::text::instants::{seconds, signed_seconds};
 
@@ -23,6 +26,10 @@ pub(super) struct RedisJson<'a> {
     readable: Option<bool>,
     unknown: Option<UnknownJson>,
     blind_seconds: f64,
+    /// There is fresh evidence that it can be read.
+    clear: bool,
+    /// What is seen to deserve an alert.
+    problems: Vec<ProblemJson>,
     masters: Option<u64>,
     nodes: Vec<NodeJson<'a>>,
     sentinels: Vec<SentinelJson<'a>>,
@@ -71,7 +78,8 @@ struct SentinelJson<'a> {
     unknown: Option<UnknownJson>,
 }
 
-pub(super) fn redis_json(view: &StoreView) -> RedisJson<'_> {
+pub(super) fn redis_json<'a>(published: &Published, view: &'a StoreView) -> RedisJson<'a> {
+    let problems = of_store(view, published.snapshot.at, None);
     let totals = &view.totals;
     let mut errors = counts(Unknown::ALL.map(Unknown::name), totals.errors);
     errors.retain(|error| error.count > 0);
@@ -82,6 +90,8 @@ pub(super) fn redis_json(view: &StoreView) -> RedisJson<'_> {
         readable: view.readable,
         unknown: view.unknown.map(unknown_json),
         blind_seconds: seconds(view.blind_ms),
+        clear: problems.clear,
+        problems: problems_json(&problems),
         masters: view.masters,
         nodes: view.nodes.iter().map(node_json).collect(),
         sentinels: view.announcers.iter().map(sentinel_json).collect(),

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use lockwatch_judge::event::{End, Party, SplitKind};
+use lockwatch_judge::problems::of_task;
 use lockwatch_judge::snapshot::{Judged, KindView, Past, SplitView, SwitchView, TaskView};
 use lockwatch_judge::spec::{Codec, TaskSpec};
 use lockwatch_judge::verdict::Verdict;
@@ -13,6 +14,7 @@ use super::lock;
 use super::part::{
     CountJson, HistogramJson, UnknownJson, agent, counts, histogram_json, server, unknown_json,
 };
+use super::problems::{ProblemJson, problems_json};
 use crate::outputs::reason::{is_counted, lock_only, sentence};
 use crate::published::Published;
 use crate::text::identity::{escape, holder_label};
@@ -28,6 +30,10 @@ pub(super) struct TaskJson<'a> {
     reason: String,
     /// By the agent's clock.
     verdict_since: Option<String>,
+    /// There is fresh evidence against every state that pages.
+    clear: bool,
+    /// What is seen to deserve an alert.
+    problems: Vec<ProblemJson>,
     /// `null` before the first judgement.
     judged: Option<JudgedJson>,
     wanted: &'static str,
@@ -174,6 +180,7 @@ struct TotalsJson {
 
 pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> TaskJson<'a> {
     let spec = &view.spec;
+    let problems = of_task(view, published.snapshot.at, None);
     TaskJson {
         name: &spec.name,
         store: &view.store,
@@ -182,6 +189,8 @@ pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> T
         rule: view.rule.name(),
         reason: sentence(view),
         verdict_since: agent(published, view.verdict_since),
+        clear: problems.clear,
+        problems: problems_json(&problems),
         judged: view.judged.as_ref().map(judged_json),
         wanted: view.wanted.name(),
         wanting_users: view.wanting_users,

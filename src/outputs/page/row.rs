@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use lockwatch_judge::input::Role;
+use lockwatch_judge::problems::of_task;
 use lockwatch_judge::reading::{Holder, Mode};
 use lockwatch_judge::snapshot::{HoldView, TaskView, WitnessView};
 use lockwatch_judge::spec::WantedSource;
@@ -14,6 +15,7 @@ use super::html::{self, Exact, Text};
 use super::moving::{Markup, Moment};
 use super::pulse::{Pulse, present};
 use super::words::lasted;
+use crate::alerts::firing;
 use crate::outputs::reason::{self, is_counted};
 use crate::paths::{self, segment};
 use crate::published::Published;
@@ -139,8 +141,9 @@ pub(super) fn write_verdict(markup: &mut Markup, published: &Published, view: &T
     }
 }
 
-fn write_why(markup: &mut Markup, _published: &Published, view: &TaskView) {
+fn write_why(markup: &mut Markup, published: &Published, view: &TaskView) {
     markup.text(&reason::sentence(view));
+    write_alerts(markup, published, view);
     if reason::lock_only(view) {
         markup.html(" <a class=\"mark\" href=\"#lock-only\">lock only</a>");
     }
@@ -148,6 +151,17 @@ fn write_why(markup: &mut Markup, _published: &Published, view: &TaskView) {
 
 /// The holders of the lock and their hosts, and those on servers that report the role master but do
 /// not decide.
+/// The alerts that fire for what this agent sees.
+pub(super) fn write_alerts(markup: &mut Markup, published: &Published, view: &TaskView) {
+    for alert in firing(&of_task(view, published.snapshot.at, None)) {
+        let class = if alert.row.severity.is_page() { "mark page" } else { "mark" };
+        markup.format(format_args!(
+            " <small class=\"{class}\" title=\"{}\">{}</small>",
+            alert.row.positive, alert.row.alert
+        ));
+    }
+}
+
 fn write_holders(markup: &mut Markup, _published: &Published, view: &TaskView) {
     let hold = present(view);
     let own: Vec<&Holder> =

@@ -6,6 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use lockwatch_judge::event::Subject;
+use lockwatch_judge::problems::of_task;
 use lockwatch_judge::snapshot::{KindView, TaskView};
 
 use super::drawing::{Scale, picture, table};
@@ -19,6 +20,7 @@ use super::row::{self, Row};
 use super::settings;
 use super::timeline::timeline;
 use super::words::limit;
+use crate::alerts::{Alert, firing};
 use crate::outputs::events::describe;
 use crate::outputs::history::Kept;
 use crate::outputs::reason;
@@ -56,6 +58,7 @@ pub(super) fn main(
     html.push_str("<p class=\"big\">");
     verdict.write(&mut html, &pulse, Some(published.wall));
     let _ = write!(html, "</p><p class=\"why\">{}</p>", Text(&reason::sentence(view)));
+    write_alerts(&mut html, published, view);
     if reason::lock_only(view) {
         html.push_str(
             "<p class=\"note\" id=\"lock-only\"><span class=\"mark\">lock only</span>: a stuck \
@@ -76,6 +79,27 @@ pub(super) fn main(
     write_links(&mut html, &view.spec.name);
     html.push_str("</main>");
     html
+}
+
+/// The alerts that fire for what this agent sees.
+fn write_alerts(html: &mut String, published: &Published, view: &TaskView) {
+    let alerts = firing(&of_task(view, published.snapshot.at, None));
+    if alerts.is_empty() {
+        return;
+    }
+    html.push_str("<ul id=\"alerts\">");
+    for Alert { row, is_event, .. } in alerts {
+        let whom = if row.severity.is_page() { "page" } else { "warning" };
+        let over = if is_event { " It is over." } else { "" };
+        // Writing to a `String` cannot fail.
+        let _ = write!(
+            html,
+            "<li><strong>{}</strong> <small>{whom}</small> {}{over}</li>",
+            row.alert,
+            Text(row.positive)
+        );
+    }
+    html.push_str("</ul>");
 }
 
 /// A hash of everything shown that does not change with time alone.
