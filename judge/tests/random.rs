@@ -519,6 +519,7 @@ fn task(dice: &mut Dice, name: &str) -> TaskSpec {
         blind_after_ms: dice.of(&[1_000, 60_000]),
         max_hold_ms: None,
         labels: Vec::new(),
+        full_metrics: false,
     }
 }
 

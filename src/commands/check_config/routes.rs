@@ -443,7 +443,8 @@ mod tests {
             let mut found: Vec<&str> =
                 ends.destinations.iter().map(|end| end.receiver.as_str()).collect();
             let mut expected: Vec<&str> = receivers.split(' ').collect();
-            (found.sort_unstable(), expected.sort_unstable());
+            found.sort_unstable();
+            expected.sort_unstable();
             assert_eq!(found, expected, "{known}");
             let undecided: Vec<&str> = undecided.split_whitespace().collect();
             assert_eq!(ends.undecided.into_iter().collect::<Vec<_>>(), undecided, "{known}");
