@@ -174,6 +174,7 @@ impl Setup {
             labels: Vec::from_iter(
                 self.standby.then(|| (Arc::from("standby"), Arc::from("required"))),
             ),
+            full_metrics: false,
             grace_ms: self.grace_ms,
             settle_ms: self.settle_ms,
             wind_down_ms: self.wind_down_ms,
