@@ -13,6 +13,7 @@ mod machine;
 mod page;
 mod renewal;
 mod report;
+mod rules;
 mod sampling;
 mod usage;
 mod wire;
@@ -56,6 +57,8 @@ enum Row {
     Renewals,
     /// A cluster of six nodes beside one server
     Cluster,
+    /// What the alerting rules cost a real Prometheus
+    Rules,
 }
 
 impl Row {
@@ -73,6 +76,7 @@ impl Row {
             Row::Hints => hints::run(short).await,
             Row::Renewals => renewal::run(short).await,
             Row::Cluster => cluster::run(short).await,
+            Row::Rules => rules::run(short).await,
         }
     }
 }

@@ -36,6 +36,9 @@ pub struct PagerArgs {
     /// How many agents watch, where a scenario does not say so itself
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u8).range(1..=2))]
     agents: u8,
+    /// Give the targets of the agents the labels that service discoveries give, and others
+    #[arg(long)]
+    target_labels: bool,
     /// Also write the report into this file, as Markdown
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -72,6 +75,7 @@ pub async fn run(args: PagerArgs) -> anyhow::Result<bool> {
         scrape: args.scrape,
         routes: routes::Routes::load(&args.routes)?,
         rules,
+        target_labels: args.target_labels,
         short: args.short,
         slack: Duration::ZERO,
     };

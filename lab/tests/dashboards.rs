@@ -107,8 +107,11 @@ impl Scenario {
         let other = Agent::start(&config(main.address(), spare.address())).await.unwrap();
         let rules = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(rules.path(), sped_up_rules()).unwrap();
-        let target =
-            |agent: &Agent| Target { job: "lockwatch".to_owned(), address: agent.address() };
+        let target = |agent: &Agent| Target {
+            job: "lockwatch".to_owned(),
+            address: agent.address(),
+            labels: Labels::new(),
+        };
         let setup = PrometheusSetup {
             rules: vec![rules.path().to_owned()],
             targets: vec![target(&one), target(&other)],

@@ -5,8 +5,9 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use lockwatch_lab::stack::{
-    Agent, Alertmanager, ClockProxy, Data, Link, LossyScrapes, Lost, Prometheus, PrometheusSetup,
-    Receiver, Redis, Signal, Status, Target, Traffic, Worker, WorkerSetup, get, until,
+    Agent, Alertmanager, ClockProxy, Data, Labels, Link, LossyScrapes, Lost, Prometheus,
+    PrometheusSetup, Receiver, Redis, Signal, Status, Target, Traffic, Worker, WorkerSetup, get,
+    until,
 };
 use redis::AsyncTypedCommands;
 
@@ -58,7 +59,11 @@ async fn a_crash_reaches_the_receiver_through_the_whole_chain_and_its_end_too() 
     writeln!(rules, "groups: [{{name: trial, rules: [{rule}]}}]").unwrap();
     let setup = PrometheusSetup {
         rules: vec![rules.path().to_owned()],
-        targets: vec![Target { job: "lockwatch".to_owned(), address: agent.address() }],
+        targets: vec![Target {
+            job: "lockwatch".to_owned(),
+            address: agent.address(),
+            labels: Labels::new(),
+        }],
         scrape_interval: Duration::from_secs(1),
         evaluation_interval: Duration::from_secs(1),
         alertmanager: Some(alertmanager.address()),

@@ -97,7 +97,8 @@ fn token(data: &[u8]) -> String {
 
 /// A snapshot in which two tasks have a history, and the events in it.
 pub(crate) fn world(data: &[u8]) -> (Arc<Published>, History) {
-    let named = TaskSpec { labels: vec![("team".into(), escape(data).into())], ..worlds::task(0) };
+    let labels = vec![("team".into(), escape(data).into())];
+    let named = TaskSpec { labels, full_metrics: true, ..worlds::task(0) };
     let named = TaskSpec {
         name: NAMES[0].into(),
         kind: lockwatch_judge::spec::KindSpec::Lock(libraries::lock(data, "redisson")),

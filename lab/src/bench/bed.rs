@@ -76,6 +76,15 @@ impl Bed {
         Ok(agent)
     }
 
+    /// Like [`Bed::agent`], with all metrics of each task.
+    pub(super) async fn full_agent(&self, interval: &str) -> anyhow::Result<Agent> {
+        let servers = format!("url: \"redis://{}\"", self.address());
+        let config = format!("metrics: full\n{}", config(&servers, interval, self.count));
+        let agent = Agent::start_with(&config, &["--log.level", "error"]).await?;
+        all_read(&agent, self.count).await?;
+        Ok(agent)
+    }
+
     /// Like [`Bed::agent`], without wake-ups.
     pub(super) async fn polling_agent(&self, interval: &str) -> anyhow::Result<Agent> {
         let agent = self.start_agent(interval, ", wake_ups: false").await?;

@@ -166,7 +166,7 @@ async fn listen() -> anyhow::Result<(TcpListener, SocketAddr)> {
 }
 
 /// The agent's server, serving these snapshots.
-async fn listen_with_lockwatch(
+pub(super) async fn listen_with_lockwatch(
     published: watch::Receiver<Arc<Published>>,
     serving: &mut JoinSet<()>,
 ) -> anyhow::Result<SocketAddr> {

@@ -43,7 +43,7 @@ type Written = Arc<Mutex<HashMap<usize, Vec<Renewal>>>>;
 pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     let stretch = Duration::from_secs(if short { 12 } else { 45 });
     let bed = Bed::start(LOCKS).await?;
-    let agent = bed.agent("1s").await?;
+    let agent = bed.full_agent("1s").await?;
     let exporter =
         Exporter::start(bed.address(), &ExporterSetup::Script(Exporter::script("renewals.lua")))
             .await;

@@ -59,6 +59,7 @@ pub(super) struct Timing {
     pub(super) scrape: Duration,
     pub(super) routes: Routes,
     pub(super) rules: PathBuf,
+    pub(super) target_labels: bool,
     pub(super) short: bool,
     /// Additional tolerance on this stage.
     pub(super) slack: Duration,
@@ -83,6 +84,16 @@ impl Timing {
         };
         Ok(2 * INTERVAL + SETTLE + 3 * self.scrape + interval + TOLERANCE + self.slack)
     }
+}
+
+/// The labels of the target of agent `at`: those by which discoveries tell agents apart, some that
+/// all have, and names of lockwatch's own.
+fn target_labels(at: usize) -> Labels {
+    let own = ["node", "host", "hostname", "pod", "pod_template_hash", "kubernetes_node"];
+    let own = own.map(|name| (name.to_owned(), format!("{name}-{at}")));
+    let common = ["namespace", "task", "store", "severity", "problem", "state", "team", "agent"];
+    let common = common.map(|name| (name.to_owned(), verdict::OF_TARGETS.to_owned()));
+    own.into_iter().chain(common).collect()
 }
 
 /// Whether the alert is judged by its notifications, as pages and the watchdog are. Warnings are
@@ -269,9 +280,10 @@ impl Stage {
 
         let receiver = Receiver::start().await?;
         let alertmanager = Alertmanager::start(&timing.routes.to(&receiver.url())).await?;
-        let targets = instances
-            .iter()
-            .map(|instance| Ok(Target { job: JOB.to_owned(), address: instance.parse()? }));
+        let targets = instances.iter().enumerate().map(|(at, instance)| {
+            let labels = if timing.target_labels { target_labels(at) } else { Labels::new() };
+            Ok(Target { job: JOB.to_owned(), address: instance.parse()?, labels })
+        });
         let prometheus = Prometheus::start(&PrometheusSetup {
             rules: vec![timing.rules.clone()],
             targets: targets.collect::<anyhow::Result<_>>()?,

@@ -11,6 +11,9 @@ const BLUR: Duration = Duration::from_secs(1);
 /// Labels that identify what an alert is about; the others only describe it.
 const SUBJECT: [&str; 5] = ["alertname", "task", "store", "job", "instance"];
 
+/// The value of labels that only the targets have: they say nothing of what an alert is about.
+pub(super) const OF_TARGETS: &str = "of-targets";
+
 /// One alert from its first notification to the one that resolves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Period {
@@ -122,6 +125,14 @@ pub(super) fn periods(notifications: &[Notification]) -> Vec<Period> {
     periods
 }
 
+/// The labels that an alert must have, and no others: beside those of targets, and `problem`, which
+/// follows from its name.
+fn told_labels(labels: &Labels) -> Labels {
+    let mut labels = labels.clone();
+    labels.retain(|name, value| name != "problem" && value != OF_TARGETS);
+    labels
+}
+
 /// Whether `labels` identify the same subject as `wanted`; other labels may differ.
 fn same_subject(labels: &Labels, wanted: &Labels) -> bool {
     SUBJECT
@@ -196,7 +207,7 @@ pub(super) fn judge(
         if period.fired > by && !was_muted {
             finding(Wrong::Late, format!("came {:.1} s after it was due", delay.as_secs_f64()));
         }
-        if period.labels != entry.labels {
+        if told_labels(&period.labels) != entry.labels {
             finding(Wrong::Misnamed, format!("has the labels {:?}", period.labels));
         }
         if !period.repeats.is_empty()

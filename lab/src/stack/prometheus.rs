@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
 
@@ -41,6 +41,8 @@ pub struct Target {
     pub job: String,
     /// The address of its `/metrics`, and its label `instance`.
     pub address: SocketAddr,
+    /// Further labels.
+    pub labels: Labels,
 }
 
 /// A running or stopped Prometheus.
@@ -221,15 +223,16 @@ fn config(setup: &PrometheusSetup) -> String {
             "alerting:\n  alertmanagers:\n    - static_configs: [{{targets: [\"{alertmanager}\"]}}]"
         );
     }
-    let mut jobs: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut jobs: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
     for target in &setup.targets {
-        jobs.entry(&target.job).or_default().push(target.address.to_string());
+        let group = json!({"targets": [target.address.to_string()], "labels": target.labels});
+        jobs.entry(&target.job).or_default().push(group);
     }
     text.push_str("scrape_configs:\n");
     for (job, targets) in jobs {
         let _ = writeln!(
             text,
-            "  - job_name: {}\n    static_configs: [{{targets: {}}}]",
+            "  - job_name: {}\n    honor_labels: true\n    static_configs: {}",
             Value::from(job),
             Value::from(targets)
         );

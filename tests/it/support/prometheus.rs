@@ -48,7 +48,7 @@ impl Prometheus {
         let config = format!(
             "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [{rules:?}]\n\
              scrape_configs:\n  \
-             - job_name: lockwatch\n    static_configs: [{{targets: ['127.0.0.1:{agent}']}}]\n\
+             - job_name: lockwatch\n    honor_labels: true\n    static_configs: [{{targets: ['127.0.0.1:{agent}']}}]\n\
              alerting:\n  \
              alertmanagers: [{{static_configs: [{{targets: ['127.0.0.1:{}']}}]}}]\n",
             alertmanager.0.port
