@@ -30,7 +30,7 @@ use report::{Table, splice};
 pub struct BenchArgs {
     /// Only these rows; all if none is named
     rows: Vec<Row>,
-    /// Less of everything: four minutes instead of twenty, and figures that are worth less
+    /// Less of everything: five minutes instead of 25, and figures that are worth less
     #[arg(long)]
     short: bool,
     /// Put the tables into this page, between its marks; what is written by hand stays
