@@ -1,4 +1,4 @@
-//! The runbooks and docs/alerting.md are complete and linked, and every command in them works on
+//! The runbooks, docs/on-call.md and docs/alerting.md are complete and linked, and every command in them works on
 //! real servers.
 
 pub(crate) mod pages;
@@ -82,12 +82,12 @@ const TOLD: [(&str, &str, &str); 41] = [
     ("LockwatchLockPersistent", "PTTL", "-1"),
     ("LockwatchLockPersistent", "PUBSUB", "\n1"),
     ("LockwatchWatchdog", "amtool", "LockwatchWatchdog"),
-    ("alerting", "MONITOR", "EVAL"),
-    ("alerting", "HGETALL \"$HOSTS\"", "wh-app-01"),
+    ("on-call", "MONITOR", "EVAL"),
+    ("on-call", "HGETALL \"$HOSTS\"", "wh-app-01"),
     ("alerting", "/api/v1/rules", "lockwatch.pages"),
-    ("alerting", "locks_after_change", "fate=\"kept\"} "),
-    ("alerting", "CLUSTER INFO", "cluster_state:ok"),
-    ("alerting", "CLUSTER NODES", "0-16383"),
+    ("on-call", "locks_after_change", "fate=\"kept\"} "),
+    ("on-call", "CLUSTER INFO", "cluster_state:ok"),
+    ("on-call", "CLUSTER NODES", "0-16383"),
 ];
 
 #[test]
@@ -132,7 +132,7 @@ fn every_runbook_has_the_same_sections_with_something_in_each() {
         let diagnosis = page.section("Diagnosis");
         assert!(!commands(diagnosis).is_empty(), "{}", page.name());
         assert!(
-            diagnosis.contains("alerting.md#before-you-start"),
+            diagnosis.contains("on-call.md#before-you-start"),
             "{}: where its variables come from",
             page.name()
         );
@@ -271,7 +271,7 @@ fn the_runbook_of_a_task_begins_with_status_and_explain() {
 
 /// The runbooks and their common document.
 fn pages() -> Vec<Document> {
-    let shared = ["docs/alerting.md", "alerts/README.md"].map(Document::read);
+    let shared = ["docs/alerting.md", "docs/on-call.md", "alerts/README.md"].map(Document::read);
     shared.into_iter().chain(Document::runbooks()).collect()
 }
 

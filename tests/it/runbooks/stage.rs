@@ -351,7 +351,7 @@ tasks:
 
 /// The block that explains the variables, with these values instead of its examples.
 fn preamble(values: &[(&str, String)]) -> String {
-    let page = Document::read("docs/alerting.md");
+    let page = Document::read("docs/on-call.md");
     let block = sh_blocks(page.section("Before you start"))[0];
     let mut left: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
     let lines = block.lines().map(|line| {
