@@ -298,14 +298,14 @@ pub static TABLE: &[Metric] = &[
     },
     Metric {
         name: "lockwatch_store_problem_seconds",
-        help: "A problem of this redis: for how long it has been so, or 0 where it is seen not to \
+        help: "A problem of this store: for how long it has been so, or 0 where it is seen not to \
             be so; absent where that cannot be told.",
         full: false,
         source: Source::Redis(Reading::GaugesAt(&["problem", "severity"], problems::redis_problems)),
     },
     Metric {
         name: "lockwatch_store_event_age_seconds",
-        help: "What happened to this redis not long ago, and how long ago.",
+        help: "What happened to this store not long ago, and how long ago.",
         full: false,
         source: Source::Redis(Reading::GaugesAt(&["problem", "severity"], problems::redis_events)),
     },
