@@ -66,7 +66,6 @@ page-bench:
 
 bench:
 	@scripts/setup bench
-	@scripts/setup pager-bench
 	$(CARGO) build --package lockwatch --package lockwatch-lab --release --locked
 	$(CARGO) run --package lockwatch-lab --release --locked -- bench --out docs/benchmarks.md $(ARGS)
 
