@@ -54,8 +54,13 @@ async fn a_crash_reaches_the_receiver_through_the_whole_chain_and_its_end_too() 
     );
     let mut alertmanager = Alertmanager::start(&routes).await.unwrap();
     let mut rules = tempfile::NamedTempFile::new().unwrap();
-    let rule = "{alert: Down, expr: lockwatch_task_down_seconds > 1, labels: {severity: \
-        critical}, annotations: {summary: gone}}";
+    let down = "lockwatch_task_problem_seconds{problem='down'}";
+    // A series that ends while Prometheus is away is there for five minutes more, unlike a value.
+    let expr = format!("{down} > 1 unless ignoring (problem) lockwatch_task_clear == 1");
+    let rule = format!(
+        "{{alert: Down, expr: \"{expr}\", labels: {{severity: critical}}, annotations: \
+         {{summary: gone}}}}"
+    );
     writeln!(rules, "groups: [{{name: trial, rules: [{rule}]}}]").unwrap();
     let setup = PrometheusSetup {
         rules: vec![rules.path().to_owned()],
@@ -98,10 +103,8 @@ async fn a_crash_reaches_the_receiver_through_the_whole_chain_and_its_end_too() 
     assert_eq!(held.len(), 1, "{held:?}");
     let now =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
-    let lines = prometheus
-        .query_range("lockwatch_task_down_seconds", (now - 30.0, now), Duration::from_secs(1))
-        .await
-        .unwrap();
+    let lines =
+        prometheus.query_range(down, (now - 30.0, now), Duration::from_secs(1)).await.unwrap();
     assert!(lines[0].1.iter().any(|(_, value)| *value > 1.0), "{lines:?}");
     let refused = prometheus.query("up{").await.unwrap_err().to_string();
     assert!(refused.contains("400"), "{refused}");

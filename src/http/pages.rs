@@ -69,7 +69,7 @@ impl Site {
         let view = published.snapshot.tasks.find(name);
         let (status, says) = match (stopped, view) {
             (Some(_), _) => (StatusCode::SERVICE_UNAVAILABLE, Says::Stopped),
-            (None, Some(view)) => (StatusCode::OK, Says::Verdict(view.verdict)),
+            (None, Some(view)) => (StatusCode::OK, Says::of(&published, view)),
             (None, None) => (StatusCode::NOT_FOUND, Says::Missing),
         };
         let reply = tagged_content(request.headers(), status, SVG, badge::picture(name, says));

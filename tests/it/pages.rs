@@ -9,7 +9,9 @@ use lockwatch::published::Published;
 use lockwatch_judge::event::{End, Event, EventKind, Party, SplitKind, Subject};
 use lockwatch_judge::input::Role;
 use lockwatch_judge::reading::{Holder, Unknown};
-use lockwatch_judge::snapshot::{HoldView, Past, SplitView, SwitchView, TaskView};
+use lockwatch_judge::snapshot::{
+    Durations, Grounds, HoldView, Past, SplitView, SwitchView, TaskView,
+};
 use lockwatch_judge::spec::{ProgressSource, ProgressSpec, WantedSource, WantedSpec};
 use lockwatch_judge::time::{AgentWall, Mono};
 use lockwatch_judge::verdict::{Rule, Verdict, Wanted};
@@ -46,7 +48,9 @@ async fn page(server: &Server, path: &str) -> Element {
 }
 
 fn with_verdict(name: &str, verdict: Verdict) -> TaskView {
-    TaskView { verdict, ..full_task(name) }
+    // Without any problem.
+    let grounds = Grounds { switches_kept: true, rare: None, ..full_task(name).grounds };
+    TaskView { verdict, grounds, durations: Durations::default(), ..full_task(name) }
 }
 
 /// The names in the visible rows, in order.
@@ -695,6 +699,11 @@ async fn a_badge_keeps_its_size_whatever_the_verdict() {
     }
     sizes.dedup();
     assert_eq!(sizes.len(), 1, "{sizes:?}");
+    // A page that the verdict does not tell of.
+    server.published.send(published(vec![full_task("out&bound")], vec![])).unwrap();
+    let paged = Element::parse(server.get("/badge/out%26bound.svg").await.text());
+    assert_eq!(paged.named("title")[0].text(), "out&bound: running, LockwatchTaskStalled");
+    assert_eq!(paged.named("path")[0].attribute("fill"), Some("#b42318"));
     server.published.send(stale(published(vec![full_task("out&bound")], vec![]))).unwrap();
     let unknown = server.get("/badge/out%26bound.svg").await;
     assert_eq!(

@@ -10,6 +10,15 @@ rule {
 
 rule {
   match {
+    kind = "alerting"
+    name = "Lockwatch(Task.*|Lock.*|Switch.*|StoreUnreachable|RenewalOverdue|LeaseExpired|HeldTooLong|NoCandidate|ProgressMissing|RivalMaster|SentinelMissing|ReplicaBehind|ClockStep)"
+  }
+  # The recording rule that they read has series only for what is wrong.
+  disable = ["alerts/comparison"]
+}
+
+rule {
+  match {
     name = "LockwatchDown"
   }
   # Only one branch of its `or` comes from absent_over_time(); the other one has the label `job`, and the text does without it.
@@ -18,15 +27,16 @@ rule {
 
 rule {
   match {
-    name = "LockwatchAgentsDisagree"
+    name = "LockwatchLabelsCollide"
   }
-  # Both sides of the difference are the same series: an agent that was not scraped yet can only make it smaller.
-  disable = ["promql/fragile"]
+  # Some branches of its `or` have the label `job`, one has `store`, and the text does without either. The series that it reads there have
+  # what is wrong, or nothing.
+  disable = ["alerts/template", "alerts/comparison"]
 }
 
 rule {
   match {
-    name = "instance:up:lockwatch"
+    name = "instance:lockwatch_up"
   }
   # How users call the job is their affair, as long as `lockwatch` is in it.
   disable = ["promql/regexp"]
@@ -34,17 +44,9 @@ rule {
 
 rule {
   match {
-    name = "task:lockwatch_task_switch_key_seen:ever|instance_task:lockwatch_(lock_held|task_wanted):avg5m"
+    name = "agent:lockwatch_problem_seconds:kept|task:lockwatch_task_wanting_users:last|LockwatchAgentsDisagree|LockwatchLabelsCollide"
   }
-  # They take a task's labels from another group. Those change with the configuration only: one evaluation late does not matter.
-  disable = ["rule/dependency"]
-}
-
-rule {
-  match {
-    name = "task:lockwatch_task_splits:event|task:lockwatch_lock_lost:event"
-  }
-  # What was counted before a cut is recorded in another group, which has no room in this one. They look at a quarter of an hour of it:
-  # one evaluation late does not matter.
+  # The slow group has what needs a series of every task, twice a minute, and it takes from the pages, and they from it, what lasts for
+  # minutes: half a minute late does not matter.
   disable = ["rule/dependency"]
 }
