@@ -50,7 +50,13 @@ async fn page(server: &Server, path: &str) -> Element {
 fn with_verdict(name: &str, verdict: Verdict) -> TaskView {
     // Without any problem.
     let grounds = Grounds { switches_kept: true, rare: None, ..full_task(name).grounds };
-    TaskView { verdict, grounds, durations: Durations::default(), ..full_task(name) }
+    TaskView {
+        verdict,
+        grounds,
+        durations: Durations::default(),
+        lost_users: Vec::new(),
+        ..full_task(name)
+    }
 }
 
 /// The names in the visible rows, in order.
