@@ -171,15 +171,21 @@ fn every_series_and_label_that_a_rule_reads_is_on_the_real_page() {
     agent.until(PATIENCE, "the free lock is seen", |page| {
         page.of("outbound", "lock_held") == Some(0.0)
     });
-    server.cli(&["hset", "outbound:lock", "6e1f3a52-90f4-4d0e-8d2a-0d4f3c1b2a00:57", "1"]);
+    let hold =
+        || server.cli(&["hset", "outbound:lock", "6e1f3a52-90f4-4d0e-8d2a-0d4f3c1b2a00:57", "1"]);
+    hold();
     server.cli(&["hset", "outbound:users", "anna", "1"]);
-    // Its lease ends, which is an event.
-    server.cli(&["pexpire", "outbound:lock", "300"]);
+    // Its lease is seen, and ends, which is an event.
+    server.cli(&["pexpire", "outbound:lock", "3000"]);
+    agent.until(PATIENCE, "the lease is seen", |page| {
+        page.of("outbound", "lock_ttl_seconds").is_some_and(f64::is_finite)
+    });
+    agent.until(PATIENCE, "it ended", |page| page.of("outbound", "lock_held") == Some(0.0));
     let mut round = 0;
     let (mut missing, mut catalogue) = (Vec::new(), Catalogue::new());
     agent.until(PATIENCE, "every series that the rules read", |page| {
         round += 1;
-        server.cli(&["hset", "outbound:lock", "6e1f3a52-90f4-4d0e-8d2a-0d4f3c1b2a00:57", "1"]);
+        hold();
         server.cli(&["hset", "outbound:stats", "last_run", &round.to_string()]);
         // Problems come and go.
         for (name, labels) in of_page(page) {
