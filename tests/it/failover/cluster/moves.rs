@@ -149,7 +149,9 @@ impl Looks {
             let mut looks = Vec::new();
             while !told.load(Ordering::SeqCst) {
                 looks.push(Look::at(port, began));
-                thread::sleep(Duration::from_millis(100));
+                // A scrape of a thousand tasks with all metrics is much work for a debug build: the
+                // agent must also read.
+                thread::sleep(Duration::from_millis(400));
             }
             looks
         });
@@ -231,7 +233,7 @@ fn a_thousand_held_locks_move_and_nothing_ends() {
             fails(RUNNING);
         }
     }
-    assert!(looks.len() > 20, "looked {} times", looks.len());
+    assert!(looks.len() > 10, "looked {} times", looks.len());
     assert_eq!(
         agent.log_lines(&["event=lock_lost"]).len() + agent.log_lines(&["event=gap_began"]).len(),
         0
