@@ -152,7 +152,8 @@ async fn calls(connection: &mut MultiplexedConnection, command: &str) -> anyhow:
 fn config(redis: SocketAddr, locks: usize) -> String {
     use std::fmt::Write as _;
     let mut text = format!(
-        "metrics: full\nredis: {{main: {{url: \"redis://{redis}\", interval: 250ms, timeout: 3s}}}}\ntasks:\n"
+        "metrics: full\nredis: {{main: {{url: \"redis://{redis}\", interval: 250ms, timeout: \
+         3s}}}}\ntasks:\n"
     );
     for at in 0..locks {
         // Writing to a String cannot fail.

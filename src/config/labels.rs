@@ -39,7 +39,8 @@ pub const AGENT_LABELS: [&str; 20] = [
     "instance", "job", "pod", "pod_name", "pod_ip",
     "pod_template_hash", "container", "container_name", "endpoint", "service",
     "address", "node", "node_name", "host", "hostname",
-    "instance_id", "controller_revision_hash", "kubernetes_pod_name", "kubernetes_node", "kubernetes_name",
+    "instance_id", "controller_revision_hash",
+    "kubernetes_pod_name", "kubernetes_node", "kubernetes_name",
 ];
 
 /// Names that Prometheus sets itself on targets, histograms or alerts, or that the alert rules set.

@@ -22,8 +22,8 @@ use reading::{Emit, Number, Source, When};
 pub use table::TABLE;
 use text::Label;
 
-/// Most series of `lockwatch_lock_holder` for one task, so that a task has at most 100 series, and a
-/// few more in trouble. A read lock may have more holders; `lockwatch_lock_holders` counts them
+/// Most series of `lockwatch_lock_holder` for one task, so that a task has at most 100 series, and
+/// a few more in trouble. A read lock may have more holders; `lockwatch_lock_holders` counts them
 /// all.
 pub const HOLDER_SERIES_MAX: usize = 5;
 /// Labels that a task's own labels must not hide.

@@ -1,4 +1,4 @@
-//! Prometheus' configuration: how often it looks at lockwatch, whom it tells of alerts, and with
+//! Prometheus' configuration: how often it looks at lockwatch, whom it notifies of alerts, and with
 //! which labels.
 
 use std::collections::BTreeSet;

@@ -167,13 +167,17 @@ pub static TABLE: &[Metric] = &[
         help: "Always 1; a fingerprint of the tasks and where their keys are. Agents that watch \
             the same have the same.",
         full: false,
-        source: Source::Agent(Reading::Gauges(&["tasks"], |a, emit| emit(&[("tasks", &a.tasks())], Count(1)))),
+        source: Source::Agent(Reading::Gauges(&["tasks"], |a, emit| {
+            emit(&[("tasks", &a.tasks())], Count(1));
+        })),
     },
     Metric {
         name: "lockwatch_honor_labels",
         help: "Always 1. Scraped without honor_labels, its label `job` arrives as `exported_job`.",
         full: false,
-        source: Source::Agent(Reading::Gauges(&["job"], |_, emit| emit(&[("job", "lockwatch")], Count(1)))),
+        source: Source::Agent(Reading::Gauges(&["job"], |_, emit| {
+            emit(&[("job", "lockwatch")], Count(1));
+        })),
     },
     agent("lockwatch_config_last_reload_successful", "1 if the last attempt to load the \
         configuration succeeded.", |a| Some(flag(a.own.reload.successful))),

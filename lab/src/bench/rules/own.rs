@@ -1,4 +1,4 @@
-//! What Prometheus tells of itself: how long groups of rules took, series, memory.
+//! What Prometheus reports of itself: how long groups of rules took, series, memory.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ impl Own {
     /// Reads them.
     pub(super) async fn of(prometheus: &Prometheus) -> anyhow::Result<Own> {
         let page = get(prometheus.address(), "/metrics").await?.ok()?;
-        Own::parse(&page).context("what Prometheus tells of itself")
+        Own::parse(&page).context("what Prometheus reports of itself")
     }
 
     fn parse(page: &str) -> anyhow::Result<Own> {
