@@ -71,27 +71,18 @@ pub struct Grounds {
     pub switches_kept: bool,
     /// The part of the time without sight in which the store answered, in milliseconds.
     pub answered_ms: u64,
-    /// Since when each of these is seen, on the agent's clock; `None`: it is not so.
-    pub since: Since,
-    /// What is rare.
+    /// What is rare; absent until it happens.
     pub rare: Option<Arc<Rare>>,
 }
 
-impl Grounds {
-    /// Whether something is seen of which it matters for how long.
-    pub fn counts_time(&self) -> bool {
-        self.since != Since::default()
-    }
-}
-
-/// Since when a condition is seen.
+/// Since when a condition is seen, on the agent's clock; `None`: it is not so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Since {
     /// The switches' key was looked for, and not found.
     pub switches_unseen: Option<Mono>,
     /// Held without a TTL.
     pub persistent: Option<Mono>,
-    /// Held, and nobody waits.
+    /// Held, and nobody waits though somebody must.
     pub no_candidate: Option<Mono>,
     /// Held, and no progress to judge by.
     pub progress_missing: Option<Mono>,
@@ -100,6 +91,8 @@ pub struct Since {
 /// Rare grounds of one task's problems.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rare {
+    /// Conditions of which it matters how long they last.
+    pub since: Since,
     /// When a split was last in force.
     pub split: Option<Mono>,
     /// When a living holder lost its lock.
@@ -117,6 +110,23 @@ pub struct Rare {
 }
 
 impl Grounds {
+    /// Since when conditions are seen of which it matters how long they last.
+    pub fn since(&self) -> Since {
+        self.rare.as_ref().map_or(Since::default(), |rare| rare.since)
+    }
+
+    /// Whether there is such a condition.
+    pub fn counts_time(&self) -> bool {
+        self.since() != Since::default()
+    }
+
+    /// Replaces them.
+    pub(crate) fn note_since(&mut self, since: Since) {
+        if since != self.since() {
+            self.rare().since = since;
+        }
+    }
+
     /// What is rare, for modification.
     pub(crate) fn rare(&mut self) -> &mut Rare {
         Arc::make_mut(self.rare.get_or_insert_default())

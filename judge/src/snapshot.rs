@@ -3,6 +3,7 @@
 
 mod tasks;
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -50,14 +51,14 @@ pub struct TaskView {
     /// Whether users want the task.
     pub wanted: Wanted,
     /// All existing switches; `None` when unknown or unset, or when there are too many to read.
-    pub switches: Option<Vec<SwitchView>>,
+    pub switches: Option<Box<[SwitchView]>>,
     /// Number of users that want the task; `None` when unknown or unset, or when there are too many
     /// switches to read.
     pub wanting_users: Option<u64>,
     /// Whether the switches' key was ever seen to exist; `None` when there is no such key to check.
     pub switch_key_seen: Option<bool>,
     /// Users whose "on" was lost.
-    pub lost_users: Vec<User>,
+    pub lost_users: Box<[User]>,
     /// Why the newest reading of the switches is no answer.
     pub switches_unknown: Option<Unknown>,
     /// The state of the lock, after confirmation.
@@ -78,20 +79,16 @@ pub struct TaskView {
     /// Why there is no progress to judge by (`Some(None)`: it is absent).
     pub progress_missing: Option<Option<Unknown>>,
     /// Instances whose claim is alive.
-    pub live_claims: Vec<Holder>,
+    pub live_claims: Box<[Holder]>,
     /// Why the newest reading of the claims is no answer. If set, it is unknown which claims are
     /// alive.
     pub claims_unknown: Option<Unknown>,
     /// Why the newest reading of the hosts is no answer.
     pub hosts_unknown: Option<Unknown>,
     /// Splits in force, at most one of each kind, sorted by kind.
-    pub splits: Vec<SplitView>,
+    pub splits: Box<[SplitView]>,
     /// Alerts of this task shall wait; `None` when no pause is configured or it cannot be read.
     pub paused: Option<bool>,
-    /// The gap that ended last.
-    pub last_handover: Option<Past>,
-    /// The outage that ended last.
-    pub last_outage: Option<Past>,
     /// Current durations.
     pub durations: Durations,
     /// Sums and counts since the task was configured. Views share one copy while it is unchanged.
@@ -175,7 +172,7 @@ pub struct Durations {
 }
 
 /// Sums and counts since the task was configured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Totals {
     /// Time during which the task was wanted.
     pub wanted_ms: u64,
@@ -203,12 +200,58 @@ pub struct Totals {
     pub token_resets: u64,
     /// Holds too short to end a gap.
     pub phantom_holds: u64,
+    /// Renewal latencies.
+    pub renewal_latency: Histogram,
+    /// Take-overs; `None` before the first.
+    pub take_overs: Option<Box<TakeOvers>>,
+}
+
+/// How long it took until another holder, or the same again, had the lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakeOvers {
     /// Gaps that ended.
     pub handovers: Histogram,
     /// Outages that ended.
     pub outages: Histogram,
-    /// Renewal latencies.
-    pub renewal_latency: Histogram,
+    /// The gap that ended last.
+    pub last_handover: Option<Past>,
+    /// The outage that ended last.
+    pub last_outage: Option<Past>,
+}
+
+impl TakeOvers {
+    /// None so far.
+    const NONE: TakeOvers = TakeOvers {
+        handovers: Histogram::new(&HANDOVER_BOUNDS_MS),
+        outages: Histogram::new(&OUTAGE_BOUNDS_MS),
+        last_handover: None,
+        last_outage: None,
+    };
+
+    /// Another gap ended, or there was none.
+    pub(crate) fn handed_over(&mut self, past: Past) {
+        self.handovers.observe(past.ms);
+        self.last_handover = Some(past);
+    }
+
+    /// Another outage ended.
+    pub(crate) fn outage_ended(&mut self, past: Past) {
+        self.outages.observe(past.ms);
+        self.last_outage = Some(past);
+    }
+}
+
+impl Totals {
+    /// The take-overs so far.
+    pub fn take_overs(&self) -> &TakeOvers {
+        static NONE: TakeOvers = TakeOvers::NONE;
+        self.take_overs.as_deref().unwrap_or(&NONE)
+    }
+
+    /// The same, to be changed.
+    pub fn take_overs_mut(&mut self) -> &mut TakeOvers {
+        self.take_overs.get_or_insert_with(|| Box::new(TakeOvers::NONE))
+    }
 }
 
 /// Bounds of handovers: a release is taken over in milliseconds, a crash costs a lease.
@@ -239,9 +282,8 @@ impl Default for Totals {
             holds_lost: 0,
             token_resets: 0,
             phantom_holds: 0,
-            handovers: Histogram::new(&HANDOVER_BOUNDS_MS),
-            outages: Histogram::new(&OUTAGE_BOUNDS_MS),
             renewal_latency: Histogram::new(&RENEWAL_LATENCY_BOUNDS_MS),
+            take_overs: None,
         }
     }
 }

@@ -144,7 +144,7 @@ impl State {
                 );
             }
         }
-        // A task takes more than a kilobyte, so no capacity is reserved beyond the number of tasks.
+        // A task takes most of a kilobyte, so no capacity is reserved beyond the number of tasks.
         self.tasks = Vec::with_capacity(spec.tasks.len());
         let mut old = core::mem::take(&mut self.stores);
         self.stores = spec.stores.iter().map(|store| renewed_store(&mut old, store)).collect();
@@ -347,11 +347,11 @@ impl State {
         sample: &Sample,
         attestation: &Attestation,
         events: &mut Vec<Event>,
-    ) -> Option<(Origin, Result<(), Unknown>)> {
+    ) -> Option<(Arc<Origin>, Result<(), Unknown>)> {
         let store = self.stores.get_mut(usize::from(sample.store.0))?;
         let mut kinds = Vec::new();
         let instants = (sample.sent, sample.took_ms);
-        let told = store.accepted(
+        let (origin, usable) = store.accepted(
             sample.node.as_ref()?,
             sample.standing,
             attestation,
@@ -376,7 +376,7 @@ impl State {
             Some(attestation.last),
             kinds,
         ));
-        Some(told)
+        Some((Arc::new(origin), usable))
     }
 
     fn store_failed(&mut self, at: Mono, sample: &Sample, why: Unknown) -> Vec<Event> {
@@ -475,7 +475,7 @@ fn add_lag(nodes: &mut [NodeView], witnesses: &[WitnessView]) {
 fn batch<'a>(
     sample: &Sample,
     attestation: &'a Attestation,
-    origin: &'a Origin,
+    origin: &'a Arc<Origin>,
     store: &StoreSpec,
 ) -> Accepted<'a> {
     Accepted {

@@ -32,7 +32,6 @@ pub(crate) struct Switches {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    Unset,
     Fixed(Wanted),
     Keys,
 }
@@ -80,16 +79,15 @@ pub(crate) struct News {
 }
 
 impl Switches {
-    pub(crate) fn new(spec: Option<&WantedSpec>) -> Switches {
-        let source = match spec.map(|spec| &spec.source) {
-            None => Source::Unset,
-            Some(WantedSource::Always) => Source::Fixed(Wanted::Yes),
-            Some(WantedSource::Never) => Source::Fixed(Wanted::No),
-            Some(_) => Source::Keys,
+    pub(crate) fn new(spec: &WantedSpec) -> Switches {
+        let source = match spec.source {
+            WantedSource::Always => Source::Fixed(Wanted::Yes),
+            WantedSource::Never => Source::Fixed(Wanted::No),
+            _ => Source::Keys,
         };
         Switches {
             source,
-            is_counted: matches!(spec.map(|spec| &spec.source), Some(WantedSource::Counter(_))),
+            is_counted: matches!(spec.source, WantedSource::Counter(_)),
             newest: Err(Unknown::NotReadYet),
             last: None,
             written: None,
@@ -103,7 +101,6 @@ impl Switches {
     /// Whether users want the task, as far as it is known now.
     pub(crate) fn wanted(&self) -> Wanted {
         match (self.source, &self.vanished, &self.newest, &self.last) {
-            (Source::Unset, ..) => Wanted::Unset,
             (Source::Fixed(wanted), ..) => wanted,
             (Source::Keys, Some(_), ..) => Wanted::Yes,
             (Source::Keys, None, Ok(()), Some(answer)) => reading::wanted(&answer.switches),

@@ -4,11 +4,14 @@
 mod follow;
 mod grounds;
 mod view;
+mod wanting;
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::clocks::{BlindClock, GapClock, Holding, OutageClock, ProgressClock, UnwantedClock};
+use self::wanting::Wanting;
+use crate::clocks::{BlindClock, Holding, OutageClock, ProgressClock};
 use crate::continuity::failover_report::Overlap;
 use crate::continuity::generation::{Continued, Delta, Mark};
 use crate::continuity::lost::{Expired, Parts};
@@ -21,10 +24,10 @@ use crate::reading::{
     Beside, ClaimsReading, Held, HostsReading, LockReading, PauseReading, ProgressReading, Switch,
     SwitchesReading, TaskReading, Unknown,
 };
-use crate::snapshot::{HeldBy, Judged, Past, Totals};
+use crate::snapshot::{HeldBy, Judged, Totals};
 use crate::spec::{Authority, TaskSpec};
 use crate::splits::{Claims, Limits, PHANTOM_MS, Splits, Witnesses, Word};
-use crate::switches::{self, Switches};
+use crate::switches;
 use crate::time::{Mono, ServerTime};
 use crate::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge};
 
@@ -47,18 +50,17 @@ pub(crate) struct Task {
     pub(crate) spec: Arc<TaskSpec>,
     store: Arc<str>,
     lock: Lock,
-    /// Origin of the newest accepted reading of the lock, and of the switches.
-    lock_origin: Option<Origin>,
-    switch_origin: Option<Origin>,
+    /// Origin of the newest accepted reading of the lock, shared with other tasks.
+    lock_origin: Option<Arc<Origin>>,
     /// What each server shows of the lock, if there are several.
     witnesses: Witnesses,
-    switches: Switches,
-    progress: ProgressClock,
+    /// With switches only.
+    wanting: Option<Box<Wanting>>,
+    /// With progress only.
+    progress: Option<Box<ProgressClock>>,
     claims: Claims,
     splits: Splits,
     expired: Expired,
-    gap: GapClock,
-    unwanted: UnwantedClock,
     outage: OutageClock,
     blind: BlindClock,
     /// The holder whose hold ended, as long as no gap has begun since.
@@ -81,8 +83,6 @@ pub(crate) struct Task {
     verdict: Option<(Verdict, Rule, Mono)>,
     judged: Option<Judged>,
     renewals: Arc<[Mono]>,
-    last_handover: Option<Past>,
-    last_outage: Option<Past>,
     /// Shared with the views.
     totals: Arc<Totals>,
     /// The holders last shown, shared with the views, and the reading they came from, unless the
@@ -122,7 +122,7 @@ impl Pause {
 pub(crate) struct Accepted<'a> {
     pub(crate) sent: Mono,
     pub(crate) attestation: &'a Attestation,
-    pub(crate) origin: &'a Origin,
+    pub(crate) origin: &'a Arc<Origin>,
     /// What its readings prove about the data that the previous process left to this one.
     pub(crate) continued: Option<&'a Continued>,
     pub(crate) standing: Standing,
@@ -175,18 +175,15 @@ impl Task {
     pub(crate) fn new(spec: Arc<TaskSpec>, store: Arc<str>, at: Mono) -> Task {
         Task {
             lock: Lock::new(spec.lock()),
-            switches: Switches::new(spec.wanted.as_ref()),
+            wanting: Wanting::new(&spec),
+            progress: progress(&spec),
             spec,
             store,
             lock_origin: None,
-            switch_origin: None,
             witnesses: Witnesses::default(),
-            progress: ProgressClock::default(),
             claims: Claims::default(),
             splits: Splits::default(),
             expired: Expired::default(),
-            gap: GapClock::default(),
-            unwanted: UnwantedClock::default(),
             outage: OutageClock::default(),
             blind: BlindClock::new(at),
             handed_over_by: None,
@@ -203,8 +200,6 @@ impl Task {
             verdict: None,
             judged: None,
             renewals: Arc::default(),
-            last_handover: None,
-            last_outage: None,
             totals: Arc::default(),
             shown: Arc::default(),
             shown_by: None,
@@ -219,19 +214,16 @@ impl Task {
             self.expired.forget();
         }
         if spec.wanted != self.spec.wanted {
-            if !self.switches.lost().is_empty() {
+            if self.wanting.as_ref().is_some_and(|wanting| !wanting.switches.lost().is_empty()) {
                 log.push(EventKind::SwitchesFound);
             }
-            self.switches = Switches::new(spec.wanted.as_ref());
-            self.switch_origin = None;
-            self.gap.reset();
+            self.wanting = Wanting::new(&spec);
             self.outage.forget();
-            self.unwanted = UnwantedClock::default();
         }
         let source =
             |spec: &TaskSpec| spec.progress.as_ref().map(|progress| progress.source.clone());
         if source(&spec) != source(&self.spec) {
-            self.progress = ProgressClock::default();
+            self.progress = progress(&spec);
             self.told.progress_missing = false;
         }
         let claims_key = |spec: &TaskSpec| spec.claims.as_ref().map(|claims| claims.key.clone());
@@ -270,12 +262,16 @@ impl Task {
         self.newest_attempt = at;
         self.lock.unknown(why);
         self.expired.unseen();
-        self.switches.unknown(why);
+        self.switches_unknown(why);
         self.claims.unread(why);
         self.pause.unread();
         self.note_blind(at);
         self.blind.attempted(at, false);
         self.judge(log);
+    }
+
+    fn stalled_ms(&self) -> u64 {
+        self.progress.as_ref().map_or(0, |progress| progress.stalled_ms())
     }
 
     /// The totals, for modification.
@@ -301,7 +297,7 @@ impl Task {
         if stale {
             self.lock.unknown(Unknown::Stale);
             self.expired.unseen();
-            self.switches.unknown(Unknown::Stale);
+            self.switches_unknown(Unknown::Stale);
             self.claims.unread(Unknown::Stale);
             self.pause.unread();
             self.note_blind(now);
@@ -323,7 +319,7 @@ impl Task {
         reading: &LockReading,
         origin: &Origin,
     ) -> Option<Continued> {
-        let by = origin.process_before(self.lock_origin.as_ref()?)?;
+        let by = origin.process_before(self.lock_origin.as_deref()?)?;
         self.lock.shows_renewal_after(reading).map(|until| Continued { by: by.clone(), until })
     }
 
@@ -340,7 +336,7 @@ impl Task {
         let signs = self.observe_signs(&reading.beside, batch, log);
         self.observe_extras(reading, log);
         let lock = self.judged(&reading.lock, batch);
-        let delta = batch.delta(self.lock_origin.as_ref()).seen_beside(signs.kept_switches);
+        let delta = batch.delta(self.lock_origin.as_deref()).seen_beside(signs.kept_switches);
         // A server that followed another one meanwhile may have deadlines from that one's clock.
         let same_clock = self.lock_origin.as_ref().is_none_or(|old| batch.origin.same_clock(old))
             && !delta.replication;
@@ -366,7 +362,7 @@ impl Task {
                 let node_before = self.lock_origin.as_ref().unwrap_or(batch.origin).node.clone();
                 let turn = Turn { batch, delta, node_before };
                 if batch.origin.generation.is_some() || self.moved_from(batch.origin) {
-                    self.lock_origin = Some(batch.origin.clone());
+                    self.lock_origin = Some(Arc::clone(batch.origin));
                 }
                 self.note_life(&signs, Some(&news), sent);
                 self.follow_losses(&reading.beside, sent, Some(&news), &signs, log);
@@ -427,14 +423,14 @@ impl Task {
         self.expired
             .unread(Parts { claims: beside.claims.is_some(), progress: beside.progress.is_some() });
         if let Some(SwitchesReading::Unknown(why)) = beside.switches {
-            self.switches.unknown(why);
+            self.switches_unknown(why);
         }
         if let Some(claims) = &beside.claims {
             self.claims.observe(claims, at, self.fresh_for_ms());
             self.tell_claims(claims, log);
         }
-        if let Some(progress) = &beside.progress {
-            self.progress.observe(progress, at, ServerTime::default());
+        if let Some((clock, progress)) = self.progress.as_mut().zip(beside.progress.as_ref()) {
+            clock.observe(progress, at, ServerTime::default());
             self.tell_progress(progress, log);
         }
         if beside.pause.is_some() {
@@ -525,11 +521,14 @@ impl Task {
         batch: Accepted<'_>,
         log: &mut Log<'_>,
     ) -> bool {
-        let Some(answer) = &beside.switches else { return false };
-        let delta = batch.delta(self.switch_origin.as_ref());
-        let news: switches::News = self.switches.observe(answer, batch.sent, batch.mark(), delta);
-        if self.switches.why_unknown().is_none() && batch.origin.generation.is_some() {
-            self.switch_origin = Some(batch.origin.clone());
+        let Some((wanting, answer)) = self.wanting.as_mut().zip(beside.switches.as_ref()) else {
+            return false;
+        };
+        let delta = batch.delta(wanting.origin.as_deref());
+        let (sent, given) = (batch.sent, batch.mark());
+        let news: switches::News = wanting.switches.observe(answer, sent, given, delta);
+        if wanting.switches.why_unknown().is_none() && batch.origin.generation.is_some() {
+            wanting.origin = Some(Arc::clone(batch.origin));
         }
         if let Some(users) = news.lost {
             log.push(EventKind::SwitchesLost { users });
@@ -564,8 +563,10 @@ impl Task {
     }
 
     fn observe_progress(&mut self, beside: &Beside, seen: Seen, log: &mut Log<'_>) -> bool {
-        let Some(progress) = &beside.progress else { return false };
-        let moved = self.progress.observe(progress, seen.sent, seen.last);
+        let Some((clock, progress)) = self.progress.as_mut().zip(beside.progress.as_ref()) else {
+            return false;
+        };
+        let moved = clock.observe(progress, seen.sent, seen.last);
         self.tell_progress(progress, log);
         moved
     }
@@ -673,7 +674,7 @@ impl Task {
     /// free, whether it is wanted.
     fn has_sight(&self) -> bool {
         let needs_wanted = self.lock.held() == Some(false);
-        self.lock.newest().is_ok() && !(needs_wanted && self.switches.wanted() == Wanted::Unknown)
+        self.lock.newest().is_ok() && !(needs_wanted && self.wanted() == Wanted::Unknown)
     }
 
     /// A request sent at `at` was answered, wholly or in part.
@@ -692,12 +693,12 @@ impl Task {
         // previous verdict stays.
         let unconfirmed = self.lock.held() == Some(false) && self.lock.free_since().is_none();
         let facts = Facts {
-            wanted: self.switches.wanted(),
+            wanted: self.wanted(),
             lock: if unconfirmed { LockFact::Unknown } else { self.lock.fact() },
             split: !self.splits.kinds().is_empty(),
-            gap_over_grace: self.gap.gap_ms() > self.spec.grace_ms,
-            stale: self.progress.stalled_ms() > 0,
-            over_wind_down: self.unwanted.ms() > self.spec.wind_down_ms,
+            gap_over_grace: self.gap_ms() > self.spec.grace_ms,
+            stale: self.stalled_ms() > 0,
+            over_wind_down: self.unwanted_ms() > self.spec.wind_down_ms,
             blind: self.blind.ms() > self.spec.blind_after_ms,
         };
         // Before the first judgement there is no previous verdict to keep.
@@ -721,6 +722,11 @@ impl Task {
     fn fresh_for_ms(&self) -> u64 {
         self.spec.claims.as_ref().map_or(0, |claims| claims.fresh_for_ms)
     }
+}
+
+/// What is followed of progress that is configured.
+fn progress(spec: &TaskSpec) -> Option<Box<ProgressClock>> {
+    spec.progress.as_ref().map(|_| Box::default())
 }
 
 /// The remaining lease when the request was sent, because the reading is evidence for that instant.
@@ -747,5 +753,21 @@ fn fate(news: &lock::News) -> Fate {
         Some(_) if news.acquired => Fate::Changed,
         Some(ended) if ended.reason == End::Lost => Fate::Lost,
         Some(_) => Fate::Over,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::mem::size_of;
+
+    use super::Task;
+    use crate::snapshot::{TaskView, Totals};
+
+    /// A hundred thousand tasks are watched by one process, and most have only a lock. What few
+    /// tasks have is absent there: behind an optional box.
+    #[test]
+    fn a_task_with_only_a_lock_is_small() {
+        let sizes = [size_of::<Task>(), size_of::<TaskView>(), size_of::<Totals>()];
+        assert!(sizes[0] <= 768 && sizes[1] <= 496 && sizes[2] <= 240, "{sizes:?}");
     }
 }

@@ -184,7 +184,7 @@ fn of_too_many_switches_none_is_lost_that_is_not_read() {
         state.step(Mono(at), Input::Sample(sample));
         let snapshot = state.snapshot(Mono(at));
         let view = snapshot.tasks.first().expect("the task");
-        let counts = (view.wanting_users, view.switches.as_ref().map(Vec::len));
+        let counts = (view.wanting_users, view.switches.as_ref().map(|all| all.len()));
         (view.wanted, counts, view.lost_users.len())
     };
     let unknown = (None, None);

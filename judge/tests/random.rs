@@ -692,8 +692,12 @@ fn known(view: &TaskView) -> impl PartialEq + use<> {
 /// The durations and counts of the lock, without blindness and splits.
 fn counted(view: &TaskView) -> impl PartialEq + use<> {
     let durations = Durations { split_ms: 0, blind_ms: 0, ..view.durations };
-    let totals =
-        Totals { splits: Totals::default().splits, split_ms: 0, blind_ms: 0, ..*view.totals };
+    let totals = Totals {
+        splits: Totals::default().splits,
+        split_ms: 0,
+        blind_ms: 0,
+        ..Totals::clone(&view.totals)
+    };
     (durations, totals)
 }
 

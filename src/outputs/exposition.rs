@@ -37,12 +37,32 @@ pub struct Variant {
     pub coding: Coding,
 }
 
-/// The snapshots that somebody may be reading.
+/// The snapshots that somebody is reading.
 #[derive(Clone, Debug)]
 pub struct Readers {
-    kept: Arc<Mutex<VecDeque<Arc<Published>>>>,
+    /// Newest first.
+    kept: Arc<Mutex<VecDeque<Weak<Kept>>>>,
     kept_for: Duration,
     scrapes: Arc<Mutex<Scrapes>>,
+}
+
+/// A snapshot, until it is too old. Its readers own it together.
+#[derive(Debug)]
+struct Kept(Mutex<Option<Arc<Published>>>);
+
+impl Kept {
+    fn new(published: &Arc<Published>) -> Arc<Kept> {
+        Arc::new(Kept(Mutex::new(Some(Arc::clone(published)))))
+    }
+
+    fn published(&self) -> Option<Arc<Published>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Its readers get no more.
+    fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 /// When expositions were asked for.
@@ -71,35 +91,40 @@ impl Readers {
 
     /// Begins an exposition of `published`.
     pub fn read(&self, published: &Arc<Published>, own: Own, variant: Variant) -> Exposition {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if !kept.iter().any(|other| Arc::ptr_eq(other, published)) {
-            kept.truncate(KEPT - 1);
-            kept.push_front(Arc::clone(published));
-            let (readers, of) = (self.clone(), Arc::downgrade(published));
-            tokio::spawn(async move {
-                tokio::time::sleep(readers.kept_for).await;
-                readers.forget(&of);
-            });
-        }
+        let kept = self.keep(published);
         let mut scrapes = self.scrapes.lock().unwrap_or_else(PoisonError::into_inner);
         let unscraped = scrapes.scraped(published.snapshot.at);
-        Exposition::new(
-            Arc::downgrade(published),
-            variant,
-            Writer::new(own, variant.format, unscraped),
-        )
+        Exposition::new(kept, variant, Writer::new(own, variant.format, unscraped))
     }
 
-    fn forget(&self, of: &Weak<Published>) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|other| !std::ptr::eq(Arc::as_ptr(other), of.as_ptr()));
+    /// Keeps `published` for one more reader.
+    fn keep(&self, published: &Arc<Published>) -> Arc<Kept> {
+        let mut all = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|kept| kept.strong_count() > 0);
+        let is_it =
+            |kept: &Arc<Kept>| kept.published().is_some_and(|other| Arc::ptr_eq(&other, published));
+        if let Some(kept) = all.iter().filter_map(Weak::upgrade).find(is_it) {
+            return kept;
+        }
+        let kept = Kept::new(published);
+        all.push_front(Arc::downgrade(&kept));
+        all.iter().skip(KEPT).filter_map(Weak::upgrade).for_each(|old| old.forget());
+        all.truncate(KEPT);
+        let (it, kept_for) = (Arc::downgrade(&kept), self.kept_for);
+        tokio::spawn(async move {
+            tokio::time::sleep(kept_for).await;
+            if let Some(kept) = it.upgrade() {
+                kept.forget();
+            }
+        });
+        kept
     }
 }
 
 /// The whole exposition of `published`.
 pub fn make(published: &Arc<Published>, own: Own, variant: Variant) -> Vec<u8> {
-    let pieces =
-        Exposition::new(Arc::downgrade(published), variant, Writer::new(own, variant.format, None));
+    let writer = Writer::new(own, variant.format, None);
+    let pieces = Exposition::new(Kept::new(published), variant, writer);
     pieces.flatten().collect::<Vec<_>>().concat()
 }
 
@@ -111,7 +136,7 @@ pub struct TooSlow;
 /// The pieces of an exposition.
 #[derive(Debug)]
 pub struct Exposition {
-    of: Weak<Published>,
+    of: Arc<Kept>,
     /// `None` once all was written.
     writer: Option<Writer>,
     text: String,
@@ -119,7 +144,7 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    fn new(of: Weak<Published>, variant: Variant, writer: Writer) -> Exposition {
+    fn new(of: Arc<Kept>, variant: Variant, writer: Writer) -> Exposition {
         let packer = match variant.coding {
             Coding::Identity => None,
             Coding::Gzip => Some(GzEncoder::new(Vec::new(), Compression::fast())),
@@ -131,7 +156,7 @@ impl Exposition {
     fn piece(&mut self) -> Result<Option<Bytes>, TooSlow> {
         let mut piece = Vec::new();
         while let Some(writer) = &mut self.writer {
-            let published = self.of.upgrade().ok_or(TooSlow)?;
+            let published = self.of.published().ok_or(TooSlow)?;
             let more = writer.write(&published, &mut self.text);
             if !more {
                 self.writer = None;

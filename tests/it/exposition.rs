@@ -666,7 +666,7 @@ fn extreme_figures_can_be_read() {
     task.lock_mut().waiters = Some(u64::MAX);
     let totals = Arc::make_mut(&mut task.totals);
     totals.renewals = u64::MAX;
-    totals.handovers.sum_ms = u64::MAX;
+    totals.take_overs_mut().handovers.sum_ms = u64::MAX;
     task.lock_mut().hold.as_mut().unwrap().deadline =
         Some(lockwatch_judge::time::ServerTime(i64::MAX));
     let read = page(vec![task], vec![]);
@@ -735,14 +735,24 @@ async fn who_falls_behind_by_many_snapshots_gets_no_more() {
 
 /// A snapshot that nobody can be reading any more takes no memory.
 #[tokio::test]
-async fn a_snapshot_is_kept_for_a_while() {
+async fn a_snapshot_is_kept_as_long_as_it_is_read_but_not_for_ever() {
     let readers = Readers::new(Duration::from_millis(200));
     let snapshot = published(vec![], vec![]);
     let kept = Arc::downgrade(&snapshot);
-    drop(readers.read(&snapshot, OWN, plain(Format::Classic)));
-    drop(snapshot);
+    let (one, other) = (
+        readers.read(&snapshot, OWN, plain(Format::Classic)),
+        readers.read(&snapshot, OWN, plain(Format::Classic)),
+    );
+    drop((snapshot, one));
     tokio::task::yield_now().await;
-    assert!(kept.upgrade().is_some());
+    assert!(kept.upgrade().is_some(), "one more reads it");
+    drop(other);
+    assert!(kept.upgrade().is_none(), "nobody reads it");
+
+    let snapshot = published(vec![], vec![]);
+    let kept = Arc::downgrade(&snapshot);
+    let _never_ends = readers.read(&snapshot, OWN, plain(Format::Classic));
+    drop(snapshot);
     let gone = async {
         while kept.upgrade().is_some() {
             tokio::time::sleep(Duration::from_millis(20)).await;

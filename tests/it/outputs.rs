@@ -295,10 +295,9 @@ fn addresses_are_hostile_bytes_too() {
     }
     let mut view = full_task("outbound");
     view.node = Some(evil.into());
-    view.lock_mut().witnesses = vec![
-        witness(evil, Role::Master, Some(vec![secret()])),
-        witness("b:1", Role::Replica, None),
-    ];
+    view.lock_mut().witnesses =
+        [witness(evil, Role::Master, Some(vec![secret()])), witness("b:1", Role::Replica, None)]
+            .into();
     let told = task_json(view);
     assert_eq!((&told["node"], &told["witnesses"][0]["node"]), (&json!(shown), &json!(shown)));
     assert_eq!(told["witnesses"][0]["holders"][0]["digest"], json!(true));

@@ -54,7 +54,7 @@ fn with_verdict(name: &str, verdict: Verdict) -> TaskView {
         verdict,
         grounds,
         durations: Durations::default(),
-        lost_users: Vec::new(),
+        lost_users: Box::default(),
         ..full_task(name)
     }
 }
@@ -90,8 +90,9 @@ fn percent(name: &str) -> String {
 #[tokio::test]
 async fn the_list_says_what_script_and_visitors_need() {
     let mut outbound = full_task("outbound");
-    outbound.last_handover = Some(Past { at: Mono(NOW.0 - 90_000), ms: 800 });
-    outbound.last_outage = Some(Past { at: Mono(0), ms: 31_000 });
+    let take_overs = Arc::make_mut(&mut outbound.totals).take_overs_mut();
+    take_overs.last_handover = Some(Past { at: Mono(NOW.0 - 90_000), ms: 800 });
+    take_overs.last_outage = Some(Past { at: Mono(0), ms: 31_000 });
     let server =
         start(published(vec![outbound, stopped_task("off")], vec![good_redis("main")])).await;
     let page = page(&server, "/").await;
@@ -253,7 +254,9 @@ async fn filters_and_groups_work_without_a_script() {
 async fn each_server_is_shown_and_who_holds_where() {
     let rival = Holder { secret: true, ..holder(b"s3cr3t") };
     let mut task = full_task("outbound");
-    task.lock_mut().witnesses.push(witness("10.0.0.6:6379", Role::Master, Some(vec![rival])));
+    let rival = witness("10.0.0.6:6379", Role::Master, Some(vec![rival]));
+    let lock = task.lock_mut();
+    lock.witnesses = lock.witnesses.iter().cloned().chain([rival]).collect();
     let mut unknown_master = sentinel_redis("lost");
     (unknown_master.readable, unknown_master.unknown) = (Some(false), Some(Unknown::Quorum));
     unknown_master.nodes = vec![replica("10.0.0.9:6379")];
@@ -324,7 +327,7 @@ async fn wanting_users_are_told_by_each_kind_of_switch() {
         let mut task = stopped_task(name);
         Arc::make_mut(&mut task.spec).wanted =
             Some(WantedSpec { source, codec: lockwatch_judge::spec::Codec::Raw });
-        TaskView { wanted, wanting_users: users, switches: users.map(|_| Vec::new()), ..task }
+        TaskView { wanted, wanting_users: users, switches: users.map(|_| Box::default()), ..task }
     };
     let key = || b"k".to_vec();
     let cases = [
@@ -348,7 +351,7 @@ async fn wanting_users_are_told_by_each_kind_of_switch() {
 #[tokio::test]
 async fn claims_that_cannot_be_read_are_not_said_to_be_nobodys() {
     let mut task = full_task("blind");
-    (task.live_claims, task.claims_unknown) = (Vec::new(), Some(Unknown::TooLarge));
+    (task.live_claims, task.claims_unknown) = (Box::default(), Some(Unknown::TooLarge));
     let server = start(published(vec![task], vec![])).await;
     assert_eq!(fact(&page(&server, "/tasks/blind").await, "Claims alive"), "cannot be read");
 }
@@ -377,13 +380,13 @@ fn of_others(text: &str) -> TaskView {
     task.store = text.into();
     task.node = Some(text.into());
     task.lock_mut().hold = Some(hold(vec![(who.clone(), Some(bytes.clone()))]));
-    task.switches = Some(vec![SwitchView { user: bytes.clone(), on: Some(true), fits: None }]);
-    task.lost_users = vec![bytes.clone()];
-    task.live_claims = vec![holder(&bytes)];
-    task.lock_mut().witnesses = vec![witness(text, Role::Master, Some(vec![holder(b"other")]))];
+    task.switches = Some([SwitchView { user: bytes.clone(), on: Some(true), fits: None }].into());
+    task.lost_users = [bytes.clone()].into();
+    task.live_claims = [holder(&bytes)].into();
+    task.lock_mut().witnesses = [witness(text, Role::Master, Some(vec![holder(b"other")]))].into();
     let parties = vec![Party { holder: who, node: Some(text.into()) }];
     (task.verdict, task.rule) = (Verdict::Split, Rule::SplitEvidence);
-    task.splits = vec![SplitView { kind: SplitKind::Claims, parties, since: NOW, lasted_ms: 0 }];
+    task.splits = [SplitView { kind: SplitKind::Claims, parties, since: NOW, lasted_ms: 0 }].into();
     task
 }
 
@@ -798,7 +801,8 @@ async fn a_thousand_tasks_are_one_page() {
 async fn every_control_has_a_label_and_every_table_its_headings() {
     let mut task = full_task("outbound");
     task.splits =
-        vec![SplitView { kind: SplitKind::Holders, parties: Vec::new(), since: NOW, lasted_ms: 1 }];
+        [SplitView { kind: SplitKind::Holders, parties: Vec::new(), since: NOW, lasted_ms: 1 }]
+            .into();
     let published: Arc<Published> = published(vec![task], vec![good_redis("main")]);
     let server = start(published).await;
     for path in ["/?group=redis", "/tasks/outbound"] {

@@ -208,7 +208,7 @@ pub(crate) fn new_task(name: &str) -> TaskView {
         switches: None,
         wanting_users: None,
         switch_key_seen: None,
-        lost_users: Vec::new(),
+        lost_users: Box::default(),
         switches_unknown: None,
         lock_fact: LockFact::Unknown,
         held: None,
@@ -218,13 +218,11 @@ pub(crate) fn new_task(name: &str) -> TaskView {
         kind: KindView::Lock(LockView::default()),
         progress_moved: None,
         progress_missing: None,
-        live_claims: Vec::new(),
+        live_claims: Box::default(),
         claims_unknown: None,
         hosts_unknown: None,
-        splits: Vec::new(),
+        splits: Box::default(),
         paused: None,
-        last_handover: None,
-        last_outage: None,
         durations: Durations::default(),
         totals: Arc::default(),
         grounds: Grounds::default(),
@@ -275,20 +273,24 @@ pub(crate) fn full_task(name: &str) -> TaskView {
         verdict_since: Mono(NOW.0 - 61_000),
         wanted: Wanted::Yes,
         wanting_users: Some(1),
-        switches: Some(vec![
-            switch("anna", Some(true)),
-            switch("bert", Some(false)),
-            SwitchView { fits: Some(Codec::Kryo5), ..switch("c\u{202e}laire", None) },
-        ]),
+        switches: Some(
+            [
+                switch("anna", Some(true)),
+                switch("bert", Some(false)),
+                SwitchView { fits: Some(Codec::Kryo5), ..switch("c\u{202e}laire", None) },
+            ]
+            .into(),
+        ),
         switch_key_seen: Some(true),
-        lost_users: vec![b"dora".to_vec()],
+        lost_users: [b"dora".to_vec()].into(),
         lock_fact: LockFact::Held,
         held: Some(true),
         kind: KindView::Lock(LockView {
-            witnesses: vec![WitnessView {
+            witnesses: [WitnessView {
                 behind_ms: Some(1_250),
                 ..witness("10.0.0.7:6379", Role::Replica, Some(vec![holder(b"3f2b9c1e-client")]))
-            }],
+            }]
+            .into(),
             hold: Some(hold(vec![(holder(b"3f2b9c1e-client"), Some(b"srv-a".to_vec()))])),
             waiters: Some(1),
             fencing_token: Some(-42),
@@ -297,7 +299,7 @@ pub(crate) fn full_task(name: &str) -> TaskView {
             ..LockView::default()
         }),
         progress_moved: Some(ServerTime(1_799_999_990_500)),
-        live_claims: vec![holder(b"srv-a")],
+        live_claims: [holder(b"srv-a")].into(),
         paused: Some(false),
         durations: durations(),
         totals: Arc::new(totals()),
@@ -367,8 +369,10 @@ fn totals() -> Totals {
         phantom_holds: 6,
         ..Totals::default()
     };
-    [400, 2_000, 61_000, 900_000].into_iter().for_each(|ms| totals.handovers.observe(ms));
-    totals.outages.observe(33_000);
+    [400, 2_000, 61_000, 900_000]
+        .into_iter()
+        .for_each(|ms| totals.take_overs_mut().handovers.observe(ms));
+    totals.take_overs_mut().outages.observe(33_000);
     [0, 4, 25, 26, 40_000].into_iter().for_each(|ms| totals.renewal_latency.observe(ms));
     totals
 }

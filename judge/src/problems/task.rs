@@ -83,7 +83,7 @@ pub fn finding(problem: Problem, view: &TaskView, at: Mono) -> Finding {
         Problem::Stalled => stalled(view, sighted),
         Problem::Blind => blind(view, at),
         Problem::SwitchesLost => switches_lost(view, sighted),
-        Problem::SwitchesUnseen => lasted(grounds.since.switches_unseen, 0),
+        Problem::SwitchesUnseen => lasted(grounds.since().switches_unseen, 0),
         Problem::Unwanted if sighted => Finding::over(durations.unwanted_ms, spec.wind_down_ms),
         Problem::RenewalOverdue => {
             let period_ms = view.lock().renewal_period_ms;
@@ -91,17 +91,14 @@ pub fn finding(problem: Problem, view: &TaskView, at: Mono) -> Finding {
                 Finding::over(hold.renewal_overdue_ms, period_ms / 2)
             })
         }
-        Problem::Persistent => lasted(seen(grounds.since.persistent), PERSISTENT_MS),
+        Problem::Persistent => lasted(seen(grounds.since().persistent), PERSISTENT_MS),
         Problem::HeldTooLong => hold()
             .zip(spec.max_hold_ms)
             .map_or(Finding::Unknown, |(hold, max_ms)| Finding::over(hold.held_ms, max_ms)),
-        Problem::NoCandidate => {
-            let needed = spec.needs_standby();
-            lasted(seen(grounds.since.no_candidate).filter(|_| needed), NO_CANDIDATE_MS)
-        }
+        Problem::NoCandidate => lasted(seen(grounds.since().no_candidate), NO_CANDIDATE_MS),
         Problem::ProgressMissing => {
             let limit_ms = spec.progress.as_ref().map_or(u64::MAX, |spec| spec.stale_after_ms);
-            lasted(seen(grounds.since.progress_missing), limit_ms)
+            lasted(seen(grounds.since().progress_missing), limit_ms)
         }
         Problem::Flapping => {
             let flaps = grounds.rare.as_ref().map(|rare| &*rare.flaps).unwrap_or_default();

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use super::{Accepted, Log, Signs, Task, Turn, proven};
-use crate::clocks::Holding;
+use crate::clocks::{GapClock, Holding};
 use crate::continuity::lost::{Look, Parts};
 use crate::event::{End, EventKind, LossSign};
 use crate::evidence::Seen;
@@ -96,8 +96,8 @@ impl Task {
             Arc::make_mut(&mut self.totals).acquisitions += 1;
             log.push(EventKind::Acquired { holders: hold.held.holders.clone() });
             // An unwanted task is not handed over.
-            let was_wanted = self.gap.wanted_since().is_some();
-            let may_be_handover = was_wanted && !news.across_blind && !self.gap.open();
+            let was_wanted = self.gap().is_some_and(|gap| gap.wanted_since().is_some());
+            let may_be_handover = was_wanted && !news.across_blind && !self.has_gap();
             let from = self.handed_over_by.take();
             self.direct_handover =
                 may_be_handover && from.is_some_and(|from| !lock::continues(&from, &hold.held));
@@ -131,7 +131,7 @@ impl Task {
         if !core::mem::take(&mut self.settled) {
             self.outage.lost_again();
             // What ended while unseen for long may have lasted.
-            if self.gap.open() && !across_blind {
+            if self.has_gap() && !across_blind {
                 self.totals().phantom_holds += 1;
                 self.grounds.flapped(log.at);
                 log.push(EventKind::PhantomHold { held_ms });
@@ -158,7 +158,7 @@ impl Task {
             reason: ended.reason,
             held_ms: ended.held_ms,
         });
-        let wanted = matches!(self.switches.wanted(), Wanted::Yes | Wanted::Unset);
+        let wanted = matches!(self.wanted(), Wanted::Yes | Wanted::Unset);
         match ended.reason {
             End::Expired if wanted && !across_blind => self.outage.expired(hold.last_life),
             _ if self.settled => self.outage.forget(),
@@ -209,7 +209,7 @@ impl Task {
     /// of "wanted" together.
     pub(super) fn follow_clocks(&mut self, seen: Seen, news: &lock::News, log: &mut Log<'_>) {
         let at = seen.sent;
-        let wanted = self.switches.wanted();
+        let wanted = self.wanted();
         let settle_ms = self.spec.settle_ms;
         let holding = match (self.lock.hold(), self.lock.free_since()) {
             (Some(_), _) if self.lock.unbroken_ms() >= settle_ms => Holding::Settled,
@@ -217,8 +217,10 @@ impl Task {
             (None, Some(first)) => Holding::Free(first),
             (None, None) => Holding::PerhapsFree,
         };
-        if news.across_blind {
-            self.gap.taint();
+        if let Some(wanting) = &mut self.wanting
+            && news.across_blind
+        {
+            wanting.gap.taint();
         }
         self.direct_handover &= !self.follow_gap(at, holding, log);
         if holding == Holding::Settled && !core::mem::replace(&mut self.settled, true) {
@@ -228,22 +230,20 @@ impl Task {
         if lasted && !core::mem::replace(&mut self.hold_settled, true) {
             self.follow_handover(log);
         }
-        self.unwanted.observe(at, self.lock.hold().is_some(), wanted, self.spec.blind_after_ms);
-        if let Some(progress) = &self.spec.progress {
+        let is_held = self.lock.hold().is_some();
+        if let Some(wanting) = &mut self.wanting {
+            wanting.unwanted.observe(at, is_held, wanted, self.spec.blind_after_ms);
+        }
+        let wanted_since = self.gap().and_then(GapClock::wanted_since);
+        if let Some((clock, progress)) = self.progress.as_mut().zip(self.spec.progress.as_ref()) {
             let held_since = self.lock.hold().map(|hold| hold.first_seen);
-            self.progress.judge(
-                at,
-                held_since,
-                wanted,
-                self.gap.wanted_since(),
-                progress.stale_after_ms,
-            );
+            clock.judge(at, held_since, wanted, wanted_since, progress.stale_after_ms);
         }
     }
 
     /// Returns whether a hold ended a gap.
     pub(super) fn follow_gap(&mut self, at: Mono, holding: Holding, log: &mut Log<'_>) -> bool {
-        let wanted = self.switches.wanted();
+        let wanted = self.wanted();
         if wanted == Wanted::No {
             self.outage.forget();
             self.direct_handover = false;
@@ -252,7 +252,8 @@ impl Task {
             // From here on the gap counts, not a direct handover.
             self.handed_over_by = None;
         }
-        let gap = self.gap.observe(at, holding, wanted, self.spec.blind_after_ms);
+        let Some(wanting) = &mut self.wanting else { return false };
+        let gap = wanting.gap.observe(at, holding, wanted, self.spec.blind_after_ms);
         if gap.wanted_ms > 0 || gap.grew_ms > 0 {
             let totals = self.totals();
             totals.wanted_ms += gap.wanted_ms;
@@ -262,8 +263,7 @@ impl Task {
             log.push(EventKind::GapBegan);
         }
         if let Some(Some(gap_ms)) = gap.ended {
-            self.totals().handovers.observe(gap_ms);
-            self.last_handover = Some(Past { at, ms: gap_ms });
+            self.totals().take_overs_mut().handed_over(Past { at, ms: gap_ms });
             log.push(EventKind::GapEnded { gap_ms });
         }
         if gap.ended.is_some() {
@@ -274,9 +274,8 @@ impl Task {
 
     /// The present hold lasted, so the handover that led to it without a gap may be counted.
     fn follow_handover(&mut self, log: &Log<'_>) {
-        if self.direct_handover && self.switches.wanted() == Wanted::Yes {
-            self.totals().handovers.observe(0);
-            self.last_handover = Some(Past { at: log.at, ms: 0 });
+        if self.direct_handover && self.wanted() == Wanted::Yes {
+            self.totals().take_overs_mut().handed_over(Past { at: log.at, ms: 0 });
         }
         self.direct_handover = false;
     }
@@ -284,9 +283,9 @@ impl Task {
     /// The lock was held for long enough, so the outage before it may be counted.
     fn follow_settled(&mut self, log: &mut Log<'_>) {
         if let Some(outage_ms) = self.outage.settled() {
-            self.totals().outages.observe(outage_ms);
-            self.last_outage = Some(Past { at: log.at, ms: outage_ms });
-            self.totals().outage_ms += outage_ms;
+            let totals = self.totals();
+            totals.outage_ms += outage_ms;
+            totals.take_overs_mut().outage_ended(Past { at: log.at, ms: outage_ms });
             log.push(EventKind::Outage { outage_ms });
         }
     }

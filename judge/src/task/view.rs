@@ -8,6 +8,7 @@ use crate::kinds::KindView;
 use crate::kinds::lock::view::{HeldBy, LockView};
 use crate::reading::Switch;
 use crate::snapshot::{Durations, SwitchView, TaskView};
+use crate::switches::Switches;
 use crate::time::Mono;
 use crate::verdict::{Rule, Verdict};
 
@@ -21,6 +22,7 @@ impl Task {
         let hold = if held == Some(true) { self.lock.hold() } else { None };
         let known_mode = self.lock.hold().map(|hold| hold.held.mode);
         let claimants = self.spec.lock().claimants;
+        let switches = self.wanting.as_ref().map(|wanting| &wanting.switches);
         let lock = LockView {
             hold: hold.map(|hold| hold.view(self.shown.clone(), self.ttl_ms)),
             waiters: if held.is_some() { self.waiters } else { None },
@@ -29,7 +31,7 @@ impl Task {
                 .map_or_else(|| self.lock.leases.any(), |mode| self.lock.leases.of(mode)),
             renewal_period_ms: self.lock.period_ms(),
             renewals: self.renewals.clone(),
-            witnesses: self.witnesses.view(),
+            witnesses: self.witnesses.view().into(),
         };
         TaskView {
             spec: self.spec.clone(),
@@ -38,23 +40,24 @@ impl Task {
             rule,
             verdict_since,
             judged: self.judged,
-            wanted: self.switches.wanted(),
-            switches: self
-                .switches
-                .known()
+            wanted: self.wanted(),
+            switches: switches
+                .and_then(Switches::known)
                 .map(|switches| switches.iter().map(switch_view).collect()),
-            wanting_users: self.switches.wanting(),
-            switch_key_seen: self.switches.have_key().then_some(self.switches.key_seen),
-            lost_users: self.switches.lost().to_vec(),
-            switches_unknown: self.switches.why_unknown(),
+            wanting_users: switches.and_then(Switches::wanting),
+            switch_key_seen: switches
+                .filter(|switches| switches.have_key())
+                .map(|switches| switches.key_seen),
+            lost_users: switches.map(|switches| switches.lost().into()).unwrap_or_default(),
+            switches_unknown: switches.and_then(Switches::why_unknown),
             lock_fact: self.lock.fact(),
             held,
             unknown: self.lock.newest().err(),
             node: self.lock_origin.as_ref().map(|origin| origin.node.clone()),
             last_reading: self.lock.last_reading().map(|seen| seen.sent),
             kind: KindView::Lock(lock),
-            progress_moved: self.progress.moved,
-            progress_missing: self.progress.missing,
+            progress_moved: self.progress.as_ref().and_then(|clock| clock.moved),
+            progress_missing: self.progress.as_ref().and_then(|clock| clock.missing),
             live_claims: self
                 .claims
                 .live(self.fresh_for_ms())
@@ -67,18 +70,16 @@ impl Task {
                 Some(_) => self.claims.why_unknown(),
                 None => None,
             },
-            splits: self.splits.view(),
+            splits: self.splits.view().into(),
             paused: (self.spec.paused_until.is_some() && self.pause.known)
                 .then(|| self.pause.until.is_some_and(|until| now < until)),
-            last_handover: self.last_handover,
-            last_outage: self.last_outage,
             durations: Durations {
-                down_ms: self.gap.gap_ms(),
+                down_ms: self.gap_ms(),
                 split_ms: self.splits.ms(),
-                stalled_ms: self.progress.stalled_ms(),
-                unwanted_ms: self.unwanted.ms(),
+                stalled_ms: self.stalled_ms(),
+                unwanted_ms: self.unwanted_ms(),
                 blind_ms: self.blind.ms(),
-                switches_lost_ms: self.switches.lost_ms(),
+                switches_lost_ms: switches.map_or(0, Switches::lost_ms),
             },
             totals: self.totals.clone(),
             grounds: self.grounds.clone(),
@@ -155,7 +156,7 @@ mod tests {
             let batch = Accepted {
                 sent: Mono(at),
                 attestation: &attestation,
-                origin: &origin,
+                origin: &Arc::new(origin.clone()),
                 continued,
                 standing,
                 interval_ms,

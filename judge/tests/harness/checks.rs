@@ -108,10 +108,16 @@ fn of_task(view: &TaskView, name: &str) -> Option<Found> {
         "claims_unknown" => word(view.claims_unknown.map_or("none", |why| why.name())),
         "splits" => joined(view.splits.iter().map(|split| split.kind.name().to_owned())),
         "parties" => joined(view.splits.iter().map(|split| parties_named(&split.parties))),
-        "last_handover" => optional(view.last_handover.map(|past| signed(past.ms))),
-        "last_handover.at" => optional(view.last_handover.map(|past| agent_ms(past.at))),
-        "last_outage" => optional(view.last_outage.map(|past| signed(past.ms))),
-        "last_outage.at" => optional(view.last_outage.map(|past| agent_ms(past.at))),
+        "last_handover" => {
+            optional(view.totals.take_overs().last_handover.map(|past| signed(past.ms)))
+        }
+        "last_handover.at" => {
+            optional(view.totals.take_overs().last_handover.map(|past| agent_ms(past.at)))
+        }
+        "last_outage" => optional(view.totals.take_overs().last_outage.map(|past| signed(past.ms))),
+        "last_outage.at" => {
+            optional(view.totals.take_overs().last_outage.map(|past| agent_ms(past.at)))
+        }
         "renewed_last" => optional(view.lock().renewals.last().map(|at| agent_ms(*at))),
         "renewals_kept" => Found::Count(view.lock().renewals.len() as u64),
         "paused" => tri(view.paused),
@@ -186,10 +192,10 @@ fn of_totals(totals: &Totals, name: &str) -> Option<Found> {
         "acquisitions" => Found::Count(totals.acquisitions),
         "token_resets" => Found::Count(totals.token_resets),
         "phantom_holds" => Found::Count(totals.phantom_holds),
-        "handovers" => Found::Count(totals.handovers.count()),
-        "handovers.sum" => sum(&totals.handovers),
-        "outages" => Found::Count(totals.outages.count()),
-        "outages.sum" => sum(&totals.outages),
+        "handovers" => Found::Count(totals.take_overs().handovers.count()),
+        "handovers.sum" => sum(&totals.take_overs().handovers),
+        "outages" => Found::Count(totals.take_overs().outages.count()),
+        "outages.sum" => sum(&totals.take_overs().outages),
         "latencies" => Found::Count(totals.renewal_latency.count()),
         "latencies.sum" => sum(&totals.renewal_latency),
         _ => return None,

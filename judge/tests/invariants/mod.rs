@@ -54,7 +54,7 @@ impl Invariants {
                         .map(|what| format!("{name}: {what} fell")),
                 );
             }
-            self.totals.insert(name, (key, *view.totals));
+            self.totals.insert(name, (key, Totals::clone(&view.totals)));
         }
         self.sequence = Some(snapshot.sequence);
         self.at = snapshot.at;
@@ -204,11 +204,13 @@ fn of_view(view: &TaskView, at: Mono) -> Vec<String> {
             "renewals are kept as counted",
         ),
         (
-            view.last_handover.is_some() == (view.totals.handovers.count() > 0),
+            view.totals.take_overs().last_handover.is_some()
+                == (view.totals.take_overs().handovers.count() > 0),
             "the last handover is a counted one",
         ),
         (
-            view.last_outage.is_some() == (view.totals.outages.count() > 0),
+            view.totals.take_overs().last_outage.is_some()
+                == (view.totals.take_overs().outages.count() > 0),
             "the last outage is a counted one",
         ),
     ];
@@ -252,8 +254,8 @@ fn fallen(before: &Totals, now: &Totals) -> Vec<&'static str> {
         (now.holds_lost < before.holds_lost, "holds_lost"),
         (now.token_resets < before.token_resets, "token_resets"),
         (now.phantom_holds < before.phantom_holds, "phantom_holds"),
-        (falls(&before.handovers, &now.handovers), "handovers"),
-        (falls(&before.outages, &now.outages), "outages"),
+        (falls(&before.take_overs().handovers, &now.take_overs().handovers), "handovers"),
+        (falls(&before.take_overs().outages, &now.take_overs().outages), "outages"),
         (falls(&before.renewal_latency, &now.renewal_latency), "renewal_latency"),
     ];
     all.into_iter().filter(|(fell, _)| *fell).map(|(_, what)| what).collect()

@@ -214,8 +214,18 @@ pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> T
         evidence_age_seconds: view
             .last_reading
             .map(|at| seconds(published.snapshot.at.since_ms(at))),
-        last_handover: view.last_handover.as_ref().map(|past| past_json(published, past)),
-        last_outage: view.last_outage.as_ref().map(|past| past_json(published, past)),
+        last_handover: view
+            .totals
+            .take_overs()
+            .last_handover
+            .as_ref()
+            .map(|past| past_json(published, past)),
+        last_outage: view
+            .totals
+            .take_overs()
+            .last_outage
+            .as_ref()
+            .map(|past| past_json(published, past)),
         durations: durations_json(view),
         thresholds: thresholds_json(spec),
         totals: totals_json(view),
@@ -314,8 +324,8 @@ fn totals_json(view: &TaskView) -> TotalsJson {
         shortened: totals.shortened,
         token_resets: totals.token_resets,
         phantom_holds: totals.phantom_holds,
-        handovers: histogram_json(&totals.handovers),
-        outages: histogram_json(&totals.outages),
+        handovers: histogram_json(&totals.take_overs().handovers),
+        outages: histogram_json(&totals.take_overs().outages),
         renewal_latency: histogram_json(&totals.renewal_latency),
     }
 }

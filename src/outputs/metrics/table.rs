@@ -344,9 +344,9 @@ pub static TABLE: &[Metric] = &[
         }
     })),
     total("lockwatch_task_handovers_total", "Gaps that ended. Only of a task that can be \
-        wanted.", |t| t.spec.may_be_wanted().then(|| Count(t.totals.handovers.count()))),
+        wanted.", |t| t.spec.may_be_wanted().then(|| Count(t.totals.take_overs().handovers.count()))),
     total("lockwatch_task_handover_seconds_total", "How long these gaps lasted, from release to a \
-        hold that settled, together.", |t| t.spec.may_be_wanted().then(|| Ms(t.totals.handovers.sum_ms))),
+        hold that settled, together.", |t| t.spec.may_be_wanted().then(|| Ms(t.totals.take_overs().handovers.sum_ms))),
     total("lockwatch_task_splits_total", "Times that evidence of two holders \
         appeared.", |t| Some(Count(t.totals.splits.iter().sum()))),
     task("lockwatch_task_progress_timestamp_seconds", "When the progress was last seen to move, \
@@ -440,9 +440,9 @@ pub static TABLE: &[Metric] = &[
     full(total("lockwatch_task_phantom_holds_total", "Holds too short to end a \
         gap.", |t| Some(Count(t.totals.phantom_holds)))),
     full(histogram("lockwatch_task_handover_seconds", "Gaps of a wanted task that ended, from release \
-        to a hold that settled.", |t| &t.totals.handovers)),
+        to a hold that settled.", |t| &t.totals.take_overs().handovers)),
     full(histogram("lockwatch_task_outage_seconds", "Outages that ended: from the last sign of life of \
-        a holder that expired to the take-over.", |t| &t.totals.outages)),
+        a holder that expired to the take-over.", |t| &t.totals.take_overs().outages)),
     full(task("lockwatch_lock_holders", "Holders of the lock; 0 when free, absent when \
         unknown.", |t| or_zero_when_free(t, |hold| length(&hold.holders)))),
     full(task("lockwatch_lock_reentries", "How often the holder entered the lock again while holding \

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use lockwatch_judge::event::{End, SplitKind};
-use lockwatch_judge::snapshot::{TaskView, Totals};
+use lockwatch_judge::snapshot::{TakeOvers, TaskView, Totals};
 
 use super::html::Text;
 use super::moving::{Markup, Moment};
@@ -44,7 +44,7 @@ pub(super) fn section(
 }
 
 pub(super) fn write_handover(markup: &mut Markup, published: &Published, view: &TaskView) {
-    if let Some(past) = view.last_handover {
+    if let Some(past) = view.totals.take_overs().last_handover {
         markup
             .format(format_args!("took {}, ", lasted(past.ms)))
             .ago(Moment::of(published, past.at));
@@ -52,7 +52,7 @@ pub(super) fn write_handover(markup: &mut Markup, published: &Published, view: &
 }
 
 pub(super) fn write_outage(markup: &mut Markup, published: &Published, view: &TaskView) {
-    if let Some(past) = view.last_outage {
+    if let Some(past) = view.totals.take_overs().last_outage {
         markup
             .format(format_args!("took {}, ", lasted(past.ms)))
             .ago(Moment::of(published, past.at));
@@ -202,10 +202,10 @@ pub(super) fn totals(view: &TaskView) -> String {
         holds_lost,
         token_resets,
         phantom_holds,
-        handovers,
-        outages,
         renewal_latency: _,
+        take_overs: _,
     } = &*view.totals;
+    let TakeOvers { handovers, outages, .. } = view.totals.take_overs();
     let counted = |names: &[&str], counts: &[u64]| {
         let parts = names.iter().zip(counts).filter(|(_, count)| **count > 0);
         let parts: Vec<String> = parts.map(|(name, count)| format!("{count} {name}")).collect();

@@ -310,11 +310,11 @@ pub(super) fn write_progress(markup: &mut Markup, _published: &Published, view: 
 }
 
 pub(super) fn write_past(markup: &mut Markup, published: &Published, view: &TaskView) {
-    if let Some(past) = view.last_handover {
+    if let Some(past) = view.totals.take_overs().last_handover {
         markup.format(format_args!("<span>handover {}, ", lasted(past.ms)));
         markup.ago(Moment::of(published, past.at)).html("</span>");
     }
-    if let Some(past) = view.last_outage {
+    if let Some(past) = view.totals.take_overs().last_outage {
         markup.format(format_args!("<span>outage {}, ", lasted(past.ms)));
         markup.ago(Moment::of(published, past.at)).html("</span>");
     }
@@ -341,10 +341,10 @@ mod tests {
             (TaskView { held: None, ..free(50_000) }, TaskView { held: None, ..free(50_000) }),
         ] {
             let past = Some(Past { at: Mono(40_000), ms: 700 });
-            let (first, again) = (
-                TaskView { last_handover: past, ..first },
-                TaskView { last_handover: past, ..again },
-            );
+            let [first, again] = [first, again].map(|mut view: TaskView| {
+                Arc::make_mut(&mut view.totals).take_overs_mut().last_handover = past;
+                view
+            });
             assert_eq!(row(50_010, &first), row(51_017, &again));
             let mut drifted = published(51_017);
             drifted.wall.0 += 900;
@@ -365,7 +365,7 @@ mod tests {
                 codec: Codec::Raw,
             });
             (view.spec, view.wanted, view.wanting_users) = (Arc::new(spec), wanted, users);
-            view.switches = Some(vec![SwitchView { user: b"count".to_vec(), on, fits: None }]);
+            view.switches = Some([SwitchView { user: b"count".to_vec(), on, fits: None }].into());
             view.rule = Rule::HeldWanted;
             (super::wanted(&view), reason::sentence(&view))
         };
@@ -428,7 +428,7 @@ mod tests {
         let changed: [fn(&mut TaskView); 8] = [
             |view| view.verdict = Verdict::Stalled,
             |view| view.verdict_since = Mono(7),
-            |view| view.lost_users = vec![b"anna".to_vec()],
+            |view| view.lost_users = [b"anna".to_vec()].into(),
             |view| view.paused = Some(true),
             |view| {
                 view.lock_mut().hold.as_mut().unwrap().holders =
@@ -436,7 +436,10 @@ mod tests {
             },
             |view| view.lock_mut().hold.as_mut().unwrap().held_ms += 5_000,
             |view| view.lock_mut().hold.as_mut().unwrap().renewal_overdue_ms = 4_000,
-            |view| view.last_outage = Some(Past { at: Mono(1), ms: 31_000 }),
+            |view| {
+                Arc::make_mut(&mut view.totals).take_overs_mut().last_outage =
+                    Some(Past { at: Mono(1), ms: 31_000 });
+            },
         ];
         for change in changed {
             let mut view = base.clone();

@@ -75,11 +75,11 @@ fn hostile_task(bytes: &[u8]) -> TaskView {
     view.node = Some(name(bytes).into());
     view.lock_mut().hold = Some(hold(vec![(holder(bytes), Some(bytes.to_vec()))]));
     view.switches =
-        Some(vec![SwitchView { user: bytes.to_vec(), on: None, fits: Some(Codec::Jdk) }]);
-    view.lost_users = vec![bytes.to_vec()];
-    view.live_claims = vec![holder(bytes)];
+        Some([SwitchView { user: bytes.to_vec(), on: None, fits: Some(Codec::Jdk) }].into());
+    view.lost_users = [bytes.to_vec()].into();
+    view.live_claims = [holder(bytes)].into();
     let parties = vec![Party { holder: holder(bytes), node: Some(name(bytes).into()) }];
-    view.splits = vec![SplitView { kind: SplitKind::Claims, parties, since: NOW, lasted_ms: 1 }];
+    view.splits = [SplitView { kind: SplitKind::Claims, parties, since: NOW, lasted_ms: 1 }].into();
     (view.verdict, view.rule) = (Verdict::Split, Rule::SplitEvidence);
     view
 }

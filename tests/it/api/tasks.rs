@@ -234,16 +234,18 @@ async fn one_task_tells_what_its_verdict_rests_on() {
         verdict: Verdict::Split,
         rule: Rule::SplitEvidence,
         judged: Some(Judged { facts, previous: Some(Verdict::Running) }),
-        splits: vec![SplitView {
+        splits: [SplitView {
             kind: SplitKind::Masters,
             parties,
             since: Mono(NOW.0 - 2_000),
             lasted_ms: 1_500,
-        }],
-        last_handover: Some(Past { at: Mono(NOW.0 - 61_123), ms: 400 }),
-        last_outage: Some(Past { at: Mono(NOW.0 - 600_123), ms: 33_000 }),
+        }]
+        .into(),
         ..full_task("outbound")
     };
+    let take_overs = Arc::make_mut(&mut view.totals).take_overs_mut();
+    take_overs.last_handover = Some(Past { at: Mono(NOW.0 - 61_123), ms: 400 });
+    take_overs.last_outage = Some(Past { at: Mono(NOW.0 - 600_123), ms: 33_000 });
     view.lock_mut().renewals = [Mono(NOW.0 - 20_123), Mono(NOW.0 - 10_123)].into();
     let split = told(view).await;
     let judged = json!({

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use lockwatch::outputs::explanation::{Explanation, Seen, Trace, Watched, explanation, text};
 use lockwatch_judge::event::{Party, SplitKind};
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::snapshot::{Judged, NodeView, SplitView, TaskView};
+use lockwatch_judge::snapshot::{Judged, NodeView, SplitView, SwitchView, TaskView};
 use lockwatch_judge::time::Mono;
 use lockwatch_judge::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge};
 use lockwatch_watch::redis::RedisKind;
@@ -16,6 +16,12 @@ use crate::snapshots::{
 
 const NODE: &str = "10.0.0.5:6379";
 const CLIENT: &[u8] = b"3f2b9c1e-client";
+
+/// Leaves only these switches.
+fn only(view: &mut TaskView, keep: fn(&SwitchView) -> bool) {
+    let switches = view.switches.take().into_iter().flatten();
+    view.switches = Some(switches.filter(keep).collect());
+}
 
 fn explain(view: TaskView, watched: Watched) -> Explanation {
     let mut redis = good_redis("main");
@@ -44,7 +50,7 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
     let free = Facts { lock: LockFact::Free, ..facts };
     let unknown = Facts { lock: LockFact::Unknown, ..facts };
     let mut view = full_task("outbound");
-    view.lost_users.clear();
+    view.lost_users = Box::default();
     let mut previous = None;
     let (facts, pieces) = match rule {
         Rule::SplitEvidence => {
@@ -53,12 +59,13 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
                 node: node.map(Into::into),
             };
             let parties = vec![party(CLIENT, None), party(b"other", Some("10.0.0.6:6379"))];
-            view.splits = vec![SplitView {
+            view.splits = [SplitView {
                 kind: SplitKind::Masters,
                 parties,
                 since: Mono(NOW.0 - 7_000),
                 lasted_ms: 6_500,
-            }];
+            }]
+            .into();
             let pieces = vec![
                 "kind masters",
                 "since 2027-01-15T07:59:53.123Z, for 6.5 s",
@@ -133,7 +140,7 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
         }
         Rule::HeldUnwanted | Rule::WindingDown => {
             view.wanted = Wanted::No;
-            view.switches.as_mut().unwrap().retain(|switch| switch.on == Some(false));
+            only(&mut view, |switch| switch.on == Some(false));
             let over = rule == Rule::HeldUnwanted;
             view.durations.unwanted_ms = if over { 31_000 } else { 29_000 };
             let lasted = if over {
@@ -164,7 +171,7 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
         }
         Rule::HeldWantedUnknown => {
             view.wanted = Wanted::Unknown;
-            view.switches.as_mut().unwrap().retain(|switch| switch.on.is_none());
+            only(&mut view, |switch| switch.on.is_none());
             let pieces =
                 vec!["Held (exclusive) by", r"those of c\xe2\x80\xaelaire say neither on nor off"];
             (Facts { wanted: Wanted::Unknown, ..facts }, pieces)
@@ -186,7 +193,7 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
         Rule::FreeUnwanted => {
             view.wanted = Wanted::No;
             (view.held, view.lock_mut().hold, view.lock_fact) = (Some(false), None, LockFact::Free);
-            view.switches = Some(Vec::new());
+            view.switches = Some(Box::default());
             (
                 Facts { wanted: Wanted::No, ..free },
                 vec!["The lock is free, confirmed", "there is no switch"],

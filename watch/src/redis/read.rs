@@ -403,8 +403,11 @@ fn bracket(
         (Err(why), _) | (_, Err(why)) => return Bracket::Whole(LockReading::Unknown(why)),
     };
     let agreed = Expiry::agreed(before, after);
-    let held =
-        |mode, holders, deadline| LockReading::from(Held { mode, holders, ghosts: 0, deadline });
+    let held = |mode, mut holders: Vec<Holder>, deadline| {
+        // Readings are kept, and there are many.
+        holders.shrink_to_fit();
+        LockReading::from(Held { mode, holders, ghosts: 0, deadline })
+    };
     // An empty value means "there, but empty" only if the key was there throughout.
     let stayed = agreed.is_some_and(|expiry| expiry != Expiry::Absent);
     match (library.decode(value, stayed), agreed) {

@@ -207,19 +207,21 @@ impl Schedule {
             }
         });
         let slots: Vec<Slot> = slots.collect();
-        let entries = slots.iter().enumerate().flat_map(|(position, slot)| {
+        // Entries are large, so the capacity is not left to growth.
+        let mut entries = Vec::with_capacity(tasks.len());
+        entries.extend(slots.iter().enumerate().flat_map(|(position, slot)| {
             tasks
                 .get(slot.entries.clone())
                 .unwrap_or_default()
                 .iter()
                 .map(move |watched| Entry::new(*watched, position))
-        });
+        }));
         let extras_every = (tasks.len().div_ceil(EXTRAS_TASKS) as u64).clamp(1, EXTRAS_EVERY_MAX);
         Schedule {
             interval_ms,
             extras_every: sizes.whole_every.unwrap_or(extras_every).max(1),
             sizes,
-            entries: entries.collect(),
+            entries,
             glances: false,
             slots,
             extras: BTreeSet::new(),

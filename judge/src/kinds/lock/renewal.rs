@@ -1,6 +1,7 @@
 //! Interprets the movements of a deadline: renewals with their instants and lateness, the lease,
 //! and the renewal period.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use crate::evidence::{NOISE_MS, Seen, set_between};
@@ -21,13 +22,14 @@ const REMEMBERED_MOVES: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Leases {
     configured_ms: Option<u64>,
-    learned: [Learned; 3],
+    /// Few locks are held in more than one mode.
+    learned: Box<[(Mode, Learned)]>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Learned {
     /// Bounds of the lease in milliseconds.
-    within: Option<(i64, i64)>,
+    within: (i64, i64),
     lease_ms: Option<u64>,
 }
 
@@ -42,42 +44,45 @@ impl Leases {
 
     /// The lease of holds of this mode, in milliseconds.
     pub(crate) fn of(&self, mode: Mode) -> Option<u64> {
-        self.configured_ms.or_else(|| self.learned.get(mode as usize)?.lease_ms)
+        self.configured_ms.or_else(|| self.learned(mode)?.lease_ms)
     }
 
     /// The lease of any mode, for outputs while nothing is held.
     pub(crate) fn any(&self) -> Option<u64> {
-        self.configured_ms.or_else(|| self.learned.iter().find_map(|learned| learned.lease_ms))
+        self.configured_ms.or_else(|| self.learned.iter().find_map(|(_, learned)| learned.lease_ms))
     }
 
     /// The lease of holds of this mode, if such a hold was ever renewed.
     pub(crate) fn of_renewed(&self, mode: Mode) -> Option<u64> {
-        let learned = self.learned.get(mode as usize)?;
-        learned.within.and(self.of(mode))
+        self.learned(mode).and(self.of(mode))
     }
 
     /// Whether no lease within this interval fits the learned one.
     fn contradicted_by(&self, mode: Mode, seen: (i64, i64)) -> bool {
-        let within = self.learned.get(mode as usize).and_then(|learned| learned.within);
-        within.is_some_and(|within| apart(within, seen))
+        self.learned(mode).is_some_and(|learned| apart(learned.within, seen))
     }
 
     /// Learns that the lease lies within an interval. Returns the lease if it became known or
     /// changed.
     fn learn(&mut self, mode: Mode, seen: (i64, i64)) -> Option<u64> {
-        let learned = self.learned.get_mut(mode as usize)?;
-        let within = match learned.within {
-            Some(old) if old.0.max(seen.0) <= old.1.min(seen.1) => {
-                (old.0.max(seen.0), old.1.min(seen.1))
-            }
+        let before = self.learned(mode);
+        let within = match before.map(|learned| learned.within) {
+            Some(old) if !apart(old, seen) => (old.0.max(seen.0), old.1.min(seen.1)),
             _ => seen,
         };
-        learned.within = Some(within);
-        let before_ms = learned.lease_ms;
-        learned.lease_ms = whole_second_within(within);
+        let learned = Learned { within, lease_ms: whole_second_within(within) };
+        match self.learned.iter_mut().find(|(other, _)| *other == mode) {
+            Some((_, old)) => *old = learned,
+            None => self.learned = self.learned.iter().copied().chain([(mode, learned)]).collect(),
+        }
+        let before_ms = before.and_then(|learned| learned.lease_ms);
         learned
             .lease_ms
             .filter(|lease_ms| before_ms != Some(*lease_ms) && self.configured_ms.is_none())
+    }
+
+    fn learned(&self, mode: Mode) -> Option<Learned> {
+        self.learned.iter().find(|(other, _)| *other == mode).map(|(_, learned)| *learned)
     }
 }
 

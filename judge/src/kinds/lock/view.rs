@@ -1,5 +1,6 @@
 //! What outputs show of a lock.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -25,7 +26,7 @@ pub struct LockView {
     /// [`RENEWALS_KEPT`].
     pub renewals: Arc<[Mono]>,
     /// What the other servers show, as evidence only.
-    pub witnesses: Vec<WitnessView>,
+    pub witnesses: Box<[WitnessView]>,
 }
 
 /// Holders, each with its host if known.

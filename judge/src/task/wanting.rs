@@ -1,0 +1,65 @@
+//! What is followed only of a task with switches: whether users want it, and how long that and the
+//! lock have not agreed.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use super::Task;
+use crate::clocks::{GapClock, UnwantedClock};
+use crate::evidence::Origin;
+use crate::reading::Unknown;
+use crate::spec::TaskSpec;
+use crate::switches::Switches;
+use crate::verdict::Wanted;
+
+/// Switches, and the durations that depend on them.
+#[derive(Clone, Debug)]
+pub(super) struct Wanting {
+    pub(super) switches: Switches,
+    /// Origin of the newest accepted reading of the switches.
+    pub(super) origin: Option<Arc<Origin>>,
+    pub(super) gap: GapClock,
+    pub(super) unwanted: UnwantedClock,
+}
+
+impl Wanting {
+    /// `None` if no switches are configured.
+    pub(super) fn new(spec: &TaskSpec) -> Option<Box<Wanting>> {
+        let wanted = spec.wanted.as_ref()?;
+        Some(Box::new(Wanting {
+            switches: Switches::new(wanted),
+            origin: None,
+            gap: GapClock::default(),
+            unwanted: UnwantedClock::default(),
+        }))
+    }
+}
+
+impl Task {
+    pub(super) fn wanted(&self) -> Wanted {
+        self.wanting.as_ref().map_or(Wanted::Unset, |wanting| wanting.switches.wanted())
+    }
+
+    pub(super) fn switches_unknown(&mut self, why: Unknown) {
+        if let Some(wanting) = &mut self.wanting {
+            wanting.switches.unknown(why);
+        }
+    }
+
+    pub(super) fn gap(&self) -> Option<&GapClock> {
+        self.wanting.as_ref().map(|wanting| &wanting.gap)
+    }
+
+    pub(super) fn has_gap(&self) -> bool {
+        self.gap().is_some_and(GapClock::open)
+    }
+
+    /// Length of the gap so far in milliseconds; 0 without a gap.
+    pub(super) fn gap_ms(&self) -> u64 {
+        self.gap().map_or(0, GapClock::gap_ms)
+    }
+
+    pub(super) fn unwanted_ms(&self) -> u64 {
+        self.wanting.as_ref().map_or(0, |wanting| wanting.unwanted.ms())
+    }
+}
