@@ -157,6 +157,8 @@ impl Exposition {
         let mut piece = Vec::new();
         while let Some(writer) = &mut self.writer {
             let published = self.of.published().ok_or(TooSlow)?;
+            // A piece may be longer than it must be by what is written at once.
+            self.text.reserve(2 * PIECE_BYTES);
             let more = writer.write(&published, &mut self.text);
             if !more {
                 self.writer = None;

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use lockwatch_judge::problems::Unscraped;
-use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::snapshot::{TaskView, TaskViews};
 
 use super::negotiate::Format;
 use super::process::Process;
@@ -20,7 +20,6 @@ use crate::text::identity::{escape, holder_label};
 pub use reading::Metric;
 use reading::{Emit, Number, Source, When};
 pub use table::TABLE;
-use text::Label;
 
 /// Most series of `lockwatch_lock_holder` for one task, so that a task has at most 100 series, and
 /// a few more in trouble. A read lock may have more holders; `lockwatch_lock_holders` counts them
@@ -59,6 +58,37 @@ impl Agent {
     }
 }
 
+/// What is the same in all metrics of the tasks.
+#[derive(Debug)]
+struct Tasks {
+    /// Whether any of them shows all metrics.
+    full: bool,
+    /// The labels that all series of a task begin with, one task after the other.
+    labels: String,
+    /// Where those of each task end.
+    ends: Vec<usize>,
+}
+
+impl Tasks {
+    fn of(tasks: &TaskViews) -> Tasks {
+        let mut labels = String::new();
+        let ends = tasks.iter().map(|task| {
+            let (name, store) = (escape(task.spec.name.as_bytes()), escape(task.store.as_bytes()));
+            text::labels([("task", &*name), ("store", &*store)], &mut labels);
+            labels.len()
+        });
+        let ends = ends.collect();
+        Tasks { full: tasks.iter().any(|task| task.spec.full_metrics), labels, ends }
+    }
+
+    /// The labels of the task at this position.
+    fn labels(&self, at: usize) -> &str {
+        let end_of = |at: usize| self.ends.get(at).copied();
+        let start = at.checked_sub(1).and_then(end_of).unwrap_or(0);
+        end_of(at).and_then(|end| self.labels.get(start..end)).unwrap_or_default()
+    }
+}
+
 /// Tasks that are written at once.
 const TASKS_AT_ONCE: usize = 200;
 
@@ -68,8 +98,8 @@ pub struct Writer {
     agent: Arc<Agent>,
     format: Format,
     unscraped: Option<Unscraped>,
-    /// Whether any task shows all metrics; not known before the first.
-    full: Option<bool>,
+    /// `None` before the first piece.
+    tasks: Option<Tasks>,
     /// The metric and the task that come next.
     next: (usize, usize),
 }
@@ -77,15 +107,14 @@ pub struct Writer {
 impl Writer {
     /// Nothing was written yet. `unscraped` is the newest time without scrapes.
     pub fn new(own: Own, format: Format, unscraped: Option<Unscraped>) -> Writer {
-        Writer { agent: Arc::new(Agent::now(own)), format, unscraped, full: None, next: (0, 0) }
+        Writer { agent: Arc::new(Agent::now(own)), format, unscraped, tasks: None, next: (0, 0) }
     }
 
     /// Appends the next piece of `published`, always the same one; returns whether there are more.
     pub fn write(&mut self, published: &Published, out: &mut String) -> bool {
         let tasks = &published.snapshot.tasks;
-        let full =
-            *self.full.get_or_insert_with(|| tasks.iter().any(|task| task.spec.full_metrics));
-        while !full && TABLE.get(self.next.0).is_some_and(|metric| metric.full) {
+        let known = self.tasks.get_or_insert_with(|| Tasks::of(tasks));
+        while !known.full && TABLE.get(self.next.0).is_some_and(|metric| metric.full) {
             self.next.0 += 1;
         }
         let (number, first) = self.next;
@@ -103,7 +132,8 @@ impl Writer {
             Source::Redis(reading) => {
                 let mut seen = HashSet::new();
                 for store in &published.snapshot.stores {
-                    let own = [("store", escape(store.spec.name.as_bytes()))];
+                    let mut own = String::new();
+                    text::labels([("store", &*escape(store.spec.name.as_bytes()))], &mut own);
                     if seen.insert(&*store.spec.name) {
                         text::write(metric.name, reading, &own, (&**store, when), out);
                     }
@@ -113,10 +143,10 @@ impl Writer {
                 let shows = |task: &TaskView| task.spec.full_metrics || !metric.full;
                 let end = tasks.len().min(first + TASKS_AT_ONCE);
                 let mut before = first.checked_sub(1).and_then(|before| tasks.get(before));
-                for task in (first..end).filter_map(|at| tasks.get(at)) {
+                for (at, task) in (first..end).filter_map(|at| Some((at, tasks.get(at)?))) {
                     // Two that are alike would make the whole exposition invalid.
                     if shows(task) && !before.is_some_and(|before| is_alike(before, task)) {
-                        text::write(metric.name, reading, &own_labels(task), (task, when), out);
+                        text::write(metric.name, reading, known.labels(at), (task, when), out);
                     }
                     before = Some(task);
                 }
@@ -141,11 +171,6 @@ impl Writer {
 
 fn is_alike(one: &TaskView, other: &TaskView) -> bool {
     one.spec.name == other.spec.name && one.store == other.store
-}
-
-/// The labels that all series of a task begin with.
-fn own_labels(task: &TaskView) -> [Label<'_>; 2] {
-    [("task", escape(task.spec.name.as_bytes())), ("store", escape(task.store.as_bytes()))]
 }
 
 impl Number {

@@ -4,16 +4,11 @@
 //! There may be a million series, so this encoder does only what they need; tests compare it with
 //! prometheus-client's.
 
-use std::borrow::Cow;
-
 use lockwatch_judge::histogram::Histogram;
 
 use super::TABLE;
 use super::reading::{Metric, Number, Reading, When};
 use crate::outputs::negotiate::Format;
-
-/// Name and value of a label.
-pub(super) type Label<'a> = (&'a str, Cow<'a, str>);
 
 /// Writes the description of a metric.
 pub(super) fn describe(metric: &Metric, format: Format, out: &mut String) {
@@ -33,11 +28,11 @@ pub(super) fn describe(metric: &Metric, format: Format, out: &mut String) {
     }
 }
 
-/// Writes the series of one store or task, which `own` names.
+/// Writes the series of one store or task, which `own` names: its labels as [`labels`] writes them.
 pub(super) fn write<T>(
     name: &str,
     reading: &Reading<T>,
-    own: &[Label<'_>],
+    own: &str,
     (of, when): (&T, When),
     out: &mut String,
 ) {
@@ -72,9 +67,9 @@ pub(super) fn write<T>(
     }
 }
 
-fn histogram(name: &str, own: &[Label<'_>], histogram: &Histogram, out: &mut String) {
-    sample((name, "_sum"), own, &[], Number::Ms(histogram.sum_ms), out);
-    sample((name, "_count"), own, &[], Number::Count(histogram.count()), out);
+fn histogram(name: &str, own: &str, histogram: &Histogram, out: &mut String) {
+    sample([name, "_sum"], own, &[], Number::Ms(histogram.sum_ms), out);
+    sample([name, "_count"], own, &[], Number::Count(histogram.count()), out);
     let mut total = 0;
     let mut bound = String::new();
     for (at, count) in histogram.counts.iter().enumerate() {
@@ -84,37 +79,37 @@ fn histogram(name: &str, own: &[Label<'_>], histogram: &Histogram, out: &mut Str
             Some(bound_ms) => Number::Ms(*bound_ms).write(&mut bound),
             None => bound.push_str("+Inf"),
         }
-        let le = ("le", Cow::Borrowed(bound.as_str()));
-        let labels: Vec<Label<'_>> = [le].into_iter().chain(own.iter().cloned()).collect();
-        sample((name, "_bucket"), &labels, &[], Number::Count(total), out);
+        sample([name, "_bucket"], own, &[("le", &bound)], Number::Count(total), out);
     }
 }
 
-fn line(name: &str, own: &[Label<'_>], further: &[(&str, &str)], number: Number, out: &mut String) {
-    sample((name, ""), own, further, number, out);
+fn line(name: &str, own: &str, further: &[(&str, &str)], number: Number, out: &mut String) {
+    sample([name, ""], own, further, number, out);
 }
 
-fn sample(
-    (name, ending): (&str, &str),
-    own: &[Label<'_>],
-    further: &[(&str, &str)],
-    number: Number,
-    out: &mut String,
-) {
-    out.push_str(name);
-    out.push_str(ending);
-    let own = own.iter().map(|(name, value)| (*name, &**value));
-    let mut before = "{";
-    for (name, value) in own.chain(further.iter().copied()) {
-        out.push_str(before);
+fn sample(name: [&str; 2], own: &str, further: &[(&str, &str)], number: Number, out: &mut String) {
+    name.iter().for_each(|part| out.push_str(part));
+    if !own.is_empty() || !further.is_empty() {
+        out.push('{');
+        out.push_str(own);
+        out.push_str(if own.is_empty() || further.is_empty() { "" } else { "," });
+        labels(further.iter().copied(), out);
+        out.push('}');
+    }
+    out.push(' ');
+    number.write(out);
+    out.push('\n');
+}
+
+/// Writes labels as they stand between braces.
+pub(super) fn labels<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>, out: &mut String) {
+    for (at, (name, value)) in labels.into_iter().enumerate() {
+        out.push_str(if at == 0 { "" } else { "," });
         out.push_str(name);
         out.push_str("=\"");
         escaped(value, out);
-        before = "\",";
+        out.push('"');
     }
-    out.push_str(if before == "{" { " " } else { "\"} " });
-    number.write(out);
-    out.push('\n');
 }
 
 /// Both formats have these escapes in the value of a label.
@@ -202,9 +197,10 @@ mod tests {
         text.lines().skip(1).map(str::to_owned).collect()
     }
 
-    fn own<T>(reading: &Reading<T>, labels: &[Label<'_>], of: &T) -> Vec<String> {
-        let mut text = String::new();
-        write("a_b", reading, labels, (of, NOW), &mut text);
+    fn own<T>(reading: &Reading<T>, own: &[(&str, &str)], of: &T) -> Vec<String> {
+        let (mut text, mut names) = (String::new(), String::new());
+        labels(own.iter().copied(), &mut names);
+        write("a_b", reading, &names, (of, NOW), &mut text);
         text.lines().map(str::to_owned).collect()
     }
 
@@ -218,7 +214,7 @@ mod tests {
             let family = Family::<Vec<(&str, String)>, Gauge>::default();
             family.get_or_create(&labels).set(7);
             let lines = peer(|registry| registry.register("a_b", "Help", family));
-            let labels = [("x", Cow::Borrowed(value)), ("y", Cow::Borrowed("z"))];
+            let labels = [("x", value), ("y", "z")];
             // A line break in a value is written as two characters by both.
             assert_eq!(own(&Reading::Gauge(|()| Some(Number::Count(7))), &labels, &()), lines[1..]);
         }
@@ -257,7 +253,7 @@ mod tests {
         write(
             "a_b_total",
             &Reading::Counter(|()| Some(Number::Count(3))),
-            &[],
+            "",
             (&(), NOW),
             &mut text,
         );
@@ -284,8 +280,7 @@ mod tests {
             value: |at| ["x", "y"].get(at).copied(),
             get: |(), at| Number::Count(at as u64),
         };
-        let labels = [("task", Cow::Borrowed("t"))];
-        let lines = own(&Reading::CounterPer(per), &labels, &());
+        let lines = own(&Reading::CounterPer(per), &[("task", "t")], &());
         assert_eq!(lines, ["a_b{task=\"t\",kind=\"x\"} 0", "a_b{task=\"t\",kind=\"y\"} 1"]);
     }
 }
