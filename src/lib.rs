@@ -21,6 +21,7 @@ pub mod engine;
 pub mod hold;
 pub mod http;
 pub mod io;
+pub mod keeper;
 pub mod outputs;
 pub mod paths;
 pub mod published;

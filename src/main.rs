@@ -11,6 +11,7 @@ use lockwatch::commands::{
     acl, check_config, completions, demo, discover, explain, man, replay, status,
 };
 use lockwatch::config::ConfigErrors;
+use lockwatch::keeper;
 use lockwatch::telemetry;
 
 /// glibc's takes a quarter more of the processor with 10,000 locks, and grew over hours: it keeps
@@ -28,6 +29,10 @@ const WORKERS: usize = 2;
 const LEFTOVERS: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
+    // Before anything else: it is to stay small.
+    if let Some(code) = keeper::run_if_asked(std::env::args_os()) {
+        return code;
+    }
     let invocation = match cli::parse(std::env::args_os()) {
         Ok(invocation) => invocation,
         Err(error) => {
