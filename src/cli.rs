@@ -15,6 +15,7 @@ use crate::commands::check_config::{CheckOptions, TimingSources};
 use crate::commands::demo::{DemoArgs, WorkerArgs};
 use crate::commands::discover::DiscoverOptions;
 use crate::commands::explain::ExplainOptions;
+use crate::commands::guard::{self, FenceOptions, GuardOptions};
 use crate::commands::replay::ReplayOptions;
 use crate::commands::status::{self, StatusOptions};
 use grammar::{Command, Line};
@@ -36,6 +37,10 @@ pub enum Invocation {
     Replay(ReplayOptions),
     /// Look for locks.
     Discover(DiscoverOptions),
+    /// Run a script under a lock.
+    Guard(GuardOptions),
+    /// Check a fencing token.
+    Fence(FenceOptions),
     /// Print a shell's completions.
     Completions(Shell),
     /// Print the man page of the program, or write all pages into this folder.
@@ -70,10 +75,12 @@ pub fn exit_code<T: AsRef<OsStr>>(
     mut arguments: impl Iterator<Item = T>,
     error: &clap::Error,
 ) -> u8 {
-    let is_check = arguments.nth(1).is_some_and(|command| command.as_ref() == "status");
+    let command = arguments.nth(1);
+    let is = |name: &str| command.as_ref().is_some_and(|command| command.as_ref() == name);
     match error.exit_code() {
         0 => 0,
-        _ if is_check => status::UNKNOWN,
+        _ if is("status") => status::UNKNOWN,
+        _ if is("guard") || is("fence") => guard::USAGE,
         other => u8::try_from(other).unwrap_or(u8::MAX),
     }
 }
@@ -97,6 +104,8 @@ where
         Some(Command::Explain(explain)) => Ok(Invocation::Explain(explain)),
         Some(Command::Replay(replay)) => Ok(Invocation::Replay(replay)),
         Some(Command::Discover(discover)) => Ok(Invocation::Discover(discover)),
+        Some(Command::Guard(guard)) => Ok(Invocation::Guard(guard)),
+        Some(Command::Fence(fence)) => Ok(Invocation::Fence(fence)),
         Some(Command::Completions { shell }) => Ok(Invocation::Completions(shell)),
         Some(Command::Man { dir }) => Ok(Invocation::Man(dir)),
         Some(Command::Demo(demo)) => Ok(Invocation::Demo(demo)),

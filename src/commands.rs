@@ -7,6 +7,7 @@ pub mod completions;
 pub mod demo;
 pub mod discover;
 pub mod explain;
+pub mod guard;
 pub mod man;
 pub mod replay;
 pub mod source;

@@ -18,6 +18,7 @@ use serde_yaml::{Mapping, Value};
 
 mod block;
 mod document;
+mod guard;
 mod labels;
 mod locate;
 mod login;
@@ -34,6 +35,7 @@ mod url;
 mod values;
 mod yaml;
 
+pub use guard::{GuardConfig, Heartbeat, RESTARTS};
 pub use labels::AGENT_LABELS;
 pub(crate) use labels::OURS;
 pub use locate::Position;
@@ -56,6 +58,8 @@ pub struct Config {
     pub label_names: Vec<Arc<str>>,
     /// The tasks, in the order of the file.
     pub tasks: Vec<Arc<TaskSpec>>,
+    /// How guards run them, by the names of tasks that say so.
+    pub guards: BTreeMap<Arc<str>, GuardConfig>,
 }
 
 /// One named Redis store.

@@ -3,8 +3,10 @@
 //! agent does not use it.
 
 mod access;
+mod client;
 mod holder;
 mod scripts;
+pub mod store;
 mod waiter;
 mod watchdog;
 
@@ -18,9 +20,15 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 pub use access::Access;
+pub use client::{Client, Trouble};
 pub use holder::Holder;
 pub use waiter::{Waiter, Woken};
 pub use watchdog::{Lost, Watchdog};
+
+/// The channel on which a release of the lock under `key` is announced.
+pub fn unlock_channel(key: &[u8]) -> Vec<u8> {
+    scripts::channel(key)
+}
 
 /// Minimum lease. The watchdog renews every third of a lease, so a shorter one would leave a period
 /// of less than 1 ms.

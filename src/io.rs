@@ -18,5 +18,5 @@ mod resolve;
 pub use connect::{connect, greet_over, talk_over};
 pub use connection::{Connection, Wire};
 pub use drive::{Assignment, run};
-pub use listen::{Listening, listen_over};
+pub use listen::{Listening, listen, listen_over};
 pub use lockwatch_watch::redis::driver::Failure;

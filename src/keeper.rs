@@ -33,7 +33,7 @@ use self::wire::{Lines, Order, Told};
 /// The hidden command.
 pub const COMMAND: &str = "keeper";
 /// The program cannot be run, or is not there; as shells say it.
-const CANNOT_RUN: u8 = 126;
+pub const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
 /// How long processes that were left over may stay unreaped.
 const REAP_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use lockwatch::cli::{self, Invocation};
 use lockwatch::commands::agent::{self, RunOptions};
 use lockwatch::commands::{
-    acl, check_config, completions, demo, discover, explain, man, replay, status,
+    acl, check_config, completions, demo, discover, explain, guard, man, replay, status,
 };
 use lockwatch::config::ConfigErrors;
 use lockwatch::keeper;
@@ -67,6 +67,8 @@ fn dispatch(invocation: Invocation) -> anyhow::Result<ExitCode> {
         Invocation::Explain(options) => block_on(explain::run(options)),
         Invocation::Replay(options) => block_on(replay::run(options)),
         Invocation::Discover(options) => block_on(discover::run(options)),
+        Invocation::Guard(options) => guard::run(options),
+        Invocation::Fence(options) => block_on(guard::run_fence(options)),
         Invocation::Completions(shell) => completions::run(shell, cli::grammar()),
         Invocation::Man(folder) => man::run(folder.as_deref(), cli::grammar()),
         Invocation::Demo(arguments) => {

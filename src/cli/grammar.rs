@@ -11,6 +11,7 @@ use crate::commands::check_config::CheckOptions;
 use crate::commands::demo::{DemoArgs, WorkerArgs};
 use crate::commands::discover::DiscoverOptions;
 use crate::commands::explain::ExplainOptions;
+use crate::commands::guard::{FenceOptions, GuardOptions};
 use crate::commands::replay::ReplayOptions;
 use crate::commands::status::StatusOptions;
 
@@ -18,6 +19,13 @@ use crate::commands::status::StatusOptions;
 const STATUS_CODES: &str = "Exit codes: 0 all is well; 1 warning (unwanted); 2 critical (split, \
     down, stalled, lost \
                             switches); 3 unknown, also without an answer";
+
+/// Shown below the help of `guard`.
+const GUARD_CODES: &str = "Exit codes: the script's own; 64 usage or configuration; 69 Redis cannot \
+    be used; 70 the lock was lost; 75 the lock was not acquired in time";
+/// Shown below the help of `fence`.
+const FENCE_CODES: &str = "Exit codes: 0 only while the lock is held under this token; 70 it is not; \
+    69 Redis cannot be used; 64 usage";
 
 /// Watches Redis locks that guard singleton tasks, and tells Prometheus whether each task really
 /// runs: exactly once, and by whom.
@@ -54,6 +62,12 @@ pub(super) enum Command {
     Replay(ReplayOptions),
     /// Look for locks in a Redis and print a configuration for them
     Discover(DiscoverOptions),
+    /// Run a script under a lock, as long as users want the task, on one server only
+    #[command(after_help = GUARD_CODES)]
+    Guard(GuardOptions),
+    /// Check from within such a script that its fencing token is still the newest
+    #[command(after_help = FENCE_CODES)]
+    Fence(FenceOptions),
     /// Print completions for a shell
     Completions {
         /// Which shell

@@ -38,6 +38,7 @@ pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<
         redises: redises.as_ref().ok(),
         label_names: label_names.as_deref().ok(),
         full_metrics: full_metrics(&top).ok().flatten().unwrap_or(false),
+        dir,
     };
     let tasks = read_tasks(&top, &shared)?;
     check_names(&tasks, mistakes);
@@ -45,6 +46,10 @@ pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<
         check_locks(&tasks, redises, &task_names(document), mistakes);
     }
     let redises = redises?.into_values().collect::<Result<Vec<_>, _>>()?;
+    let guards = tasks
+        .iter()
+        .filter_map(|task| Some((task.name.as_deref()?.into(), task.guard.clone()?)))
+        .collect();
     let mut tasks = tasks
         .into_iter()
         .map(|task| task.spec.map(Arc::new))
@@ -52,7 +57,7 @@ pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<
         .ok_or(Reported)?;
     // The vector was collected in place of its source, whose items are fifty times larger.
     tasks.shrink_to_fit();
-    Ok(Config { redises, label_names: label_names?, tasks })
+    Ok(Config { redises, label_names: label_names?, tasks, guards })
 }
 
 /// The names of the tasks in messages; `None` where the name is invalid or a duplicate.

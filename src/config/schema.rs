@@ -15,7 +15,7 @@ pub struct BlockSpec {
 }
 
 /// All blocks.
-pub const BLOCKS: [&BlockSpec; 12] = [
+pub const BLOCKS: [&BlockSpec; 13] = [
     &TOP,
     &REDIS,
     &SENTINEL,
@@ -27,6 +27,7 @@ pub const BLOCKS: [&BlockSpec; 12] = [
     &CLAIMS,
     &HOSTS,
     &PAUSED_UNTIL,
+    &GUARD,
     &BYTES,
 ];
 
@@ -118,8 +119,26 @@ pub(super) const TASK: BlockSpec = BlockSpec {
         "max_hold",
         "labels",
         "metrics",
+        "guard",
     ],
     otherwise: &[ONE_KEY],
+};
+
+pub(super) const GUARD: BlockSpec = BlockSpec {
+    path: "tasks[].guard",
+    fields: &[
+        "lease",
+        "stop_after",
+        "backoff",
+        "backoff_max",
+        "give_up_after",
+        "restart",
+        "progress",
+        "username",
+        "password_file",
+        "password_env",
+    ],
+    otherwise: &[("password", NO_PASSWORD)],
 };
 
 pub(super) const LOCK: BlockSpec = BlockSpec {

@@ -1,5 +1,6 @@
 //! One block of the list `tasks`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{
@@ -17,7 +18,7 @@ use super::redises::Redises;
 use super::schema::{BlockSpec, CLAIMS, HOSTS, LOCK, PAUSED_UNTIL, PROGRESS, TASK, WANTED};
 use super::threshold::{self, Sampling, Threshold};
 use super::values::{bytes, key, kind, label_value, name, text};
-use super::{RedisConfig, Servers, ms};
+use super::{GuardConfig, RedisConfig, Servers, guard, ms};
 
 const STALE_AFTER_MS: u64 = 300_000;
 const FRESH_FOR_MS: u64 = 10_000;
@@ -35,6 +36,8 @@ pub(super) struct Shared<'a> {
     pub(super) label_names: Option<&'a [Arc<str>]>,
     /// What a task has that does not say which metrics it shows.
     pub(super) full_metrics: bool,
+    /// The base of relative paths.
+    pub(super) dir: &'a Path,
 }
 
 /// A task, and the parts that are compared between tasks, each as far as it could be read.
@@ -44,6 +47,7 @@ pub(super) struct ReadTask {
     pub(super) redis: Option<StoreIndex>,
     pub(super) lock_key: Option<Key>,
     pub(super) spec: Option<TaskSpec>,
+    pub(super) guard: Option<GuardConfig>,
 }
 
 pub(super) fn read(at: At<'_>, shared: &Shared<'_>) -> ReadTask {
@@ -66,6 +70,12 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     let blind_after_ms = Threshold::BlindAfter.or(block, TaskSpec::BLIND_AFTER_MS);
     let max_hold_ms = Threshold::MaxHold.optional(block);
     let labels = read_labels(block, shared);
+    let guard = guard::read(
+        block,
+        lock.as_ref().ok().and_then(|lock| lock.lease_ms),
+        progress.as_ref().ok().and_then(Option::as_ref),
+        shared.dir,
+    );
     let full_metrics = full_metrics(block).map(|full| full.unwrap_or(shared.full_metrics));
     if let Ok((_, Some(redis))) = &found {
         let sampling = Sampling {
@@ -120,7 +130,8 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
             full_metrics: full_metrics?,
         })
     };
-    ReadTask { name: name.ok(), redis: redis.ok(), lock_key, spec: assemble().ok() }
+    let spec = guard.is_ok().then(assemble).and_then(Result::ok);
+    ReadTask { name: name.ok(), redis: redis.ok(), lock_key, spec, guard: guard.ok().flatten() }
 }
 
 /// The Redis store that a task names, or the only one. Its configuration is absent if that has

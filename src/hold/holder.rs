@@ -17,6 +17,12 @@ impl Holder {
         Holder { instance: instance.into(), field: format!("{instance}:{thread}").into() }
     }
 
+    /// The holder that a field of a lock's hash names; `None` if it names none.
+    pub fn of_field(field: &str) -> Option<Holder> {
+        let (instance, thread) = field.rsplit_once(':')?;
+        Some(Holder::new(instance, thread.parse().ok()?))
+    }
+
     /// A new random instance id: a version 4 UUID. Unique, but not secret.
     pub fn new_instance() -> String {
         let random = fastrand::u128(..);

@@ -1,8 +1,9 @@
-//! The three Lua scripts that change a lock. Each is one atomic step and changes the keys as
+//! The Lua scripts that change a lock. Each is one atomic step and changes the keys as
 //! Redisson's scripts do.
 
 use std::time::Duration;
 
+use lockwatch_watch::redis::reply::Command;
 use redis::Cmd;
 
 use super::Holder;
@@ -38,6 +39,66 @@ redis.call('publish', KEYS[2], '0')
 return 0
 ";
 
+/// Takes the lock for a guard, which holds it once however often it asks. The token grows above
+/// ARGV[3]. Replies `{1, token}`, or `{0, PTTL of the current hold}`.
+const TAKE: &str = "
+if redis.call('hexists', KEYS[1], ARGV[1]) == 0 and redis.call('exists', KEYS[1]) == 1 then
+    return {0, redis.call('pttl', KEYS[1])}
+end
+redis.call('hset', KEYS[1], ARGV[1], 1)
+redis.call('pexpire', KEYS[1], ARGV[2])
+local token = redis.call('incr', KEYS[2])
+if token <= tonumber(ARGV[3]) then
+    token = tonumber(ARGV[3]) + 1
+    redis.call('set', KEYS[2], string.format('%.0f', token))
+end
+return {1, token}
+";
+
+/// Gives a guard's lock back, and tells its waiters, in a cluster also those that listen to the
+/// shard alone. Replies 1, or 0 if the lock is not held by this holder.
+const GIVE_BACK: &str = "
+if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return 0 end
+redis.call('del', KEYS[1])
+redis.call('publish', KEYS[2], '0')
+if ARGV[2] == '1' then redis.pcall('spublish', KEYS[2], '0') end
+return 1
+";
+
+/// Replies whether this holder has the lock, and the newest token.
+const FENCE: &str = "
+return {redis.call('hexists', KEYS[1], ARGV[1]), tonumber(redis.call('get', KEYS[2]) or '0')}
+";
+
+pub(super) fn take(key: &[u8], field: &str, lease_ms: u64, floor: u64) -> Command {
+    let (lease_ms, floor) = (lease_ms.to_string(), floor.to_string());
+    script(TAKE, &[key, &token(key)], &[field, &lease_ms, &floor])
+}
+
+pub(super) fn renew_for(key: &[u8], field: &str, lease_ms: u64) -> Command {
+    script(RENEW, &[key], &[field, &lease_ms.to_string()])
+}
+
+pub(super) fn give_back(key: &[u8], field: &str, cluster: bool) -> Command {
+    script(GIVE_BACK, &[key, &channel(key)], &[field, if cluster { "1" } else { "0" }])
+}
+
+pub(super) fn fence(key: &[u8], field: &str) -> Command {
+    script(FENCE, &[key, &token(key)], &[field])
+}
+
+/// The counter of the fencing tokens, as `RFencedLock` names it.
+pub(super) fn token(key: &[u8]) -> Vec<u8> {
+    beside("redisson_lock_token", key)
+}
+
+fn script(script: &str, keys: &[&[u8]], arguments: &[&str]) -> Command {
+    let count = keys.len().to_string();
+    let words = [b"EVAL".as_slice(), script.trim().as_bytes(), count.as_bytes()];
+    let arguments = arguments.iter().map(|argument| argument.as_bytes());
+    Command::new(words.into_iter().chain(keys.iter().copied()).chain(arguments))
+}
+
 pub(super) fn acquire(key: &[u8], holder: &Holder, lease: Duration) -> Cmd {
     eval(ACQUIRE, &[key], holder, lease)
 }
@@ -52,8 +113,16 @@ pub(super) fn release(key: &[u8], holder: &Holder, lease: Duration) -> Cmd {
 
 /// The channel on which a release is published. It is in the same cluster slot as the lock.
 pub(super) fn channel(key: &[u8]) -> Vec<u8> {
-    let prefix = b"redisson_lock__channel:".as_slice();
-    if key.contains(&b'{') { [prefix, key].concat() } else { [prefix, b"{", key, b"}"].concat() }
+    beside("redisson_lock__channel", key)
+}
+
+/// A name beside that of the lock, in its slot.
+fn beside(prefix: &str, key: &[u8]) -> Vec<u8> {
+    let prefix = prefix.as_bytes();
+    match key.contains(&b'{') {
+        true => [prefix, b":", key].concat(),
+        false => [prefix, b":{", key, b"}"].concat(),
+    }
 }
 
 fn eval(script: &str, keys: &[&[u8]], holder: &Holder, lease: Duration) -> Cmd {

@@ -7,7 +7,7 @@ mod wire;
 use std::time::Duration;
 
 use lockwatch_judge::reading::Unknown;
-use lockwatch_watch::redis::driver::{Dial, Dialled, Failure, Now, Push};
+use lockwatch_watch::redis::driver::{self, Dial, Dialled, Failure, LinkId, Manner, Now, Push};
 use lockwatch_watch::redis::reply::{Command, Reply};
 use redis::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -19,7 +19,7 @@ use super::connection::no_reply;
 use super::convert;
 use super::login::{auth, mask, password};
 use crate::clock::Clock;
-use crate::config::{Login, Secret};
+use crate::config::{Endpoint, Login, Secret, ms};
 
 /// Maximum size of what the server may send before the greeting is complete, in bytes. The replies
 /// are short, but announcements may already be among them.
@@ -47,6 +47,37 @@ pub(super) async fn open(
     let limit = Duration::from_millis(dial.timeout_ms);
     let stream = super::connect::dial(&dial.to, limit, dial.attempt).await?;
     Ok(listen_over(stream, dial, login, password.as_ref(), clock).await)
+}
+
+/// Connects to `endpoint` and sends `commands`, which make it announce something. It speaks RESP3.
+///
+/// # Errors
+/// Why the server was not reached, or what it refuses.
+pub async fn listen(endpoint: &Endpoint, commands: Vec<Command>) -> Result<Listening, Failure> {
+    let dial = Dial {
+        link: LinkId(0),
+        to: endpoint.at.clone(),
+        login: driver::Login::Store,
+        manner: Manner::Listen,
+        commands: [vec![Command::new(["HELLO", "3"])], commands].concat(),
+        attempt: 0,
+        timeout_ms: ms(endpoint.timeout),
+    };
+    let (dialled, listening) = open(&dial, &endpoint.login, Clock::start()).await?;
+    let refused = dialled.replies.iter().chain(&dialled.auth).find_map(|reply| match reply {
+        Reply::Error(error) => Some(error),
+        _ => None,
+    });
+    match (refused, listening, dialled.ended) {
+        (None, Some(listening), None) => Ok(listening),
+        (Some(error), ..) => {
+            let said = [&error.code[..], b" ", &error.detail[..]].concat();
+            Err(Failure::new(Unknown::ServerError, said.escape_ascii()))
+        }
+        (None, _, ended) => {
+            Err(ended.unwrap_or_else(|| Failure::new(Unknown::Closed, "no greeting")))
+        }
+    }
 }
 
 /// Sends the first commands of a dial over an open stream; the fuzz target `tracking` also begins

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::redis::ask::Ask;
 use crate::redis::replies::Replies;
 use crate::redis::reply::Reply;
-use lockwatch_judge::reading::{Beside, Unknown};
+use lockwatch_judge::reading::{Beside, SwitchesReading, Unknown};
 use lockwatch_judge::spec::TaskSpec;
 
 mod claims;
@@ -46,4 +46,18 @@ pub(crate) trait Part: Sync {
     fn is_extra(&self) -> bool {
         false
     }
+}
+
+/// What is asked for the switches of a task alone; nothing if there are none to read.
+pub fn switches_asks(spec: &TaskSpec) -> Vec<Ask> {
+    let mut asks = Vec::new();
+    switches::Switches.asks(spec, &mut asks);
+    asks
+}
+
+/// What the replies to [`switches_asks`] say.
+pub fn read_switches(spec: &TaskSpec, replies: &[Reply]) -> Option<SwitchesReading> {
+    let mut beside = Beside::default();
+    switches::Switches.decode(spec, &mut Replies::new(replies), &mut beside);
+    beside.switches
 }

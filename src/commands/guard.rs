@@ -1,0 +1,53 @@
+//! The command `lockwatch guard`: runs a script under a lock while it is wanted.
+
+mod beside;
+mod drive;
+mod fence;
+mod listen;
+mod notify;
+mod options;
+mod plan;
+mod script;
+mod words;
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+use crate::telemetry;
+pub use fence::{FenceOptions, run as run_fence};
+pub use options::GuardOptions;
+use plan::Plan;
+
+/// The command line or the configuration is wrong.
+pub const USAGE: u8 = 64;
+/// The store cannot be used.
+pub const NO_STORE: u8 = 69;
+/// The lock was lost.
+pub const LOST: u8 = 70;
+/// The lock was not acquired in time.
+pub const NOT_TAKEN: u8 = 75;
+
+/// Runs the guard until it is told to end, or until its script has ended for good. The exit code is
+/// the script's own, or one of [`USAGE`], [`NO_STORE`], [`LOST`] and [`NOT_TAKEN`].
+///
+/// # Errors
+/// When the guard cannot begin.
+pub fn run(options: GuardOptions) -> anyhow::Result<ExitCode> {
+    let _logging = telemetry::start(options.log).context("cannot start to log")?;
+    let plan = match Plan::of(options) {
+        Ok(plan) => plan,
+        Err(message) => {
+            eprintln!("lockwatch: {message}");
+            return Ok(ExitCode::from(USAGE));
+        }
+    };
+    // One thread is enough, and less memory.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let code = runtime.block_on(drive::run(plan));
+    runtime.shutdown_background();
+    code.map(ExitCode::from)
+}

@@ -1,0 +1,198 @@
+//! What is beside the lock: reads whether users want the task, and writes what the agent reads:
+//! host, claim and progress.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use lockwatch_judge::reading::{SwitchesReading, wanted};
+use lockwatch_judge::spec::{ProgressSource, TaskSpec, WantedSource};
+use lockwatch_judge::verdict::Wanted;
+use lockwatch_watch::redis::reply::{Command, Reply};
+use lockwatch_watch::redis::{read_switches, switches_asks};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+
+use super::plan::Plan;
+use crate::config::Heartbeat;
+use crate::hold::store::Store;
+
+/// How often the switches are read where no change is announced.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A claim is written so many times while it counts as alive.
+const CLAIMS: u32 = 3;
+
+/// What this part is asked to do.
+pub(super) struct Beside {
+    plan: Plan,
+    store: Store,
+    /// Whether the script runs.
+    runs: watch::Receiver<bool>,
+    wanted: mpsc::Sender<Wanted>,
+    /// Something may have changed.
+    changed: mpsc::Receiver<()>,
+    was_unknown: bool,
+    /// The newest touch of the script's file.
+    touched: Option<SystemTime>,
+}
+
+impl Beside {
+    pub(super) fn new(
+        plan: Plan,
+        runs: watch::Receiver<bool>,
+        wanted: mpsc::Sender<Wanted>,
+        changed: mpsc::Receiver<()>,
+    ) -> Beside {
+        let store = plan.store();
+        Beside { plan, store, runs, wanted, changed, was_unknown: false, touched: None }
+    }
+
+    /// Runs until nobody listens to it.
+    pub(super) async fn run(mut self) {
+        let mut write_at = None;
+        loop {
+            let wanted = self.read().await;
+            if self.wanted.send(wanted).await.is_err() {
+                return;
+            }
+            let runs = *self.runs.borrow_and_update();
+            match write_at {
+                None if runs => {
+                    self.write_host().await;
+                    write_at = Some(Instant::now());
+                }
+                Some(_) if !runs => {
+                    self.withdraw().await;
+                    write_at = None;
+                }
+                _ => {}
+            }
+            if write_at.is_some_and(|at| at <= Instant::now()) {
+                self.write().await;
+                write_at = Some(Instant::now() + self.write_every());
+            }
+            let look_at = Instant::now() + LOOK_EVERY;
+            let next = write_at.map_or(look_at, |at| at.min(look_at));
+            tokio::select! {
+                () = sleep_until(next) => {}
+                Some(()) = self.changed.recv() => {}
+                changed = self.runs.changed() => if changed.is_err() {
+                    return self.withdraw().await;
+                },
+            }
+        }
+    }
+
+    /// Whether users want the task.
+    async fn read(&mut self) -> Wanted {
+        let spec = &self.plan.spec;
+        let asks = switches_asks(spec);
+        let Some(key) = asks.first().and_then(|ask| ask.key()).map(<[u8]>::to_vec) else {
+            return of_no_switches(spec);
+        };
+        let commands: Vec<Command> = asks.into_iter().map(|ask| ask.command).collect();
+        let answer = self.store.ask(&key, &commands).await;
+        let (read, why) = match answer {
+            Ok(replies) => match read_switches(spec, &replies) {
+                Some(SwitchesReading::Read { switches, counted, .. }) => {
+                    (of_switches(counted, wanted(&switches)), String::new())
+                }
+                Some(SwitchesReading::Unknown(why)) => (Wanted::Unknown, why.name().to_owned()),
+                None => (Wanted::Unknown, "nothing was read".to_owned()),
+            },
+            Err(failure) => (Wanted::Unknown, failure.why.name().to_owned()),
+        };
+        let is_unknown = read == Wanted::Unknown;
+        if is_unknown && !self.was_unknown {
+            tracing::warn!(why, "it is unknown whether users want the task; what was known counts");
+        }
+        self.was_unknown = is_unknown;
+        read
+    }
+
+    fn write_every(&self) -> Duration {
+        let fresh_for_ms = self.plan.spec.claims.as_ref().map(|claims| claims.fresh_for_ms);
+        let longest = Duration::from_secs(1);
+        fresh_for_ms.map_or(longest, |ms| (Duration::from_millis(ms) / CLAIMS).min(longest))
+    }
+
+    async fn write_host(&mut self) {
+        let Some(hash) = self.plan.spec.hosts.clone() else { return };
+        let instance = self.plan.holder.instance().to_owned();
+        self.set(&hash, &["HSET"], &[instance.as_bytes(), host().as_bytes()]).await;
+    }
+
+    /// Claim and progress.
+    async fn write(&mut self) {
+        let now = unix_ms().to_string();
+        if let Some(claims) = self.plan.spec.claims.clone() {
+            let instance = self.plan.holder.instance().to_owned();
+            self.set(&claims.key, &["HSET"], &[instance.as_bytes(), now.as_bytes()]).await;
+        }
+        let progressed = match &self.plan.progress {
+            None => false,
+            Some(Heartbeat::Runs) => true,
+            Some(Heartbeat::Touches(path)) => {
+                let touched = std::fs::metadata(path).and_then(|data| data.modified()).ok();
+                touched.is_some() && std::mem::replace(&mut self.touched, touched) != touched
+            }
+        };
+        let Some(progress) = self.plan.spec.progress.clone().filter(|_| progressed) else { return };
+        match progress.source {
+            ProgressSource::HashField { key, field } => {
+                self.set(&key, &["HSET"], &[&field, now.as_bytes()]).await;
+            }
+            ProgressSource::Key(key) => self.set(&key, &["SET"], &[now.as_bytes()]).await,
+            ProgressSource::Length(_) => {}
+        }
+    }
+
+    /// Takes the claim back.
+    async fn withdraw(&mut self) {
+        if let Some(claims) = self.plan.spec.claims.clone() {
+            let instance = self.plan.holder.instance().to_owned();
+            self.set(&claims.key, &["HDEL"], &[instance.as_bytes()]).await;
+        }
+    }
+
+    async fn set(&mut self, key: &[u8], command: &[&str], arguments: &[&[u8]]) {
+        let words = command.iter().map(|word| word.as_bytes()).chain([key]);
+        let command = Command::new(words.chain(arguments.iter().copied()));
+        let why = match self.store.ask(key, &[command]).await {
+            Ok(replies) => match replies.first() {
+                Some(Reply::Error(error)) => {
+                    let code = error.code.escape_ascii();
+                    format!("{code} {}", error.detail.escape_ascii())
+                }
+                _ => return,
+            },
+            Err(failure) => failure.detail.to_string(),
+        };
+        let key = key.escape_ascii();
+        tracing::debug!(%key, why, "what the agent reads could not be written");
+    }
+}
+
+/// Without switches to read.
+fn of_no_switches(spec: &TaskSpec) -> Wanted {
+    match spec.wanted.as_ref().map(|wanted| &wanted.source) {
+        Some(WantedSource::Never) => Wanted::No,
+        _ => Wanted::Yes,
+    }
+}
+
+fn of_switches(counted: Option<u64>, of_switches: Wanted) -> Wanted {
+    match counted {
+        Some(0) => Wanted::No,
+        Some(_) => Wanted::Yes,
+        None => of_switches,
+    }
+}
+
+/// What this host calls itself.
+fn host() -> String {
+    let uname = rustix::system::uname();
+    uname.nodename().to_string_lossy().into_owned()
+}
+
+fn unix_ms() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()
+}

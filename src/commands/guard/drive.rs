@@ -1,0 +1,360 @@
+//! The loop of a guard: carries out what its machine wants, and tells it what happened.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use lockwatch_guard::{Action, End, Guard, Input, Outcome, Overrun, Reply, Why};
+use lockwatch_judge::time::Mono;
+use lockwatch_judge::verdict::Wanted;
+use rustix::process::{getpid, set_child_subreaper};
+use tokio::io::unix::AsyncFd;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+
+use super::beside::Beside;
+use super::notify::Manager;
+use super::plan::Plan;
+use super::script::{Gone, Script};
+use super::{LOST, NO_STORE, NOT_TAKEN, USAGE, listen, words};
+use crate::hold::{Client, Trouble};
+use crate::keeper::boot::{self, Alarm};
+use crate::keeper::wire::Told;
+
+/// Requests of the machine that may wait for one that is in flight.
+const REQUESTS: usize = 16;
+/// Most round trips with which the time of one is measured.
+const TRIPS: u32 = 3;
+const SIGKILL_CODE: u8 = 137;
+
+/// Runs a guard to its end. Returns the exit code.
+///
+/// # Errors
+/// When it cannot begin.
+pub(super) async fn run(plan: Plan) -> anyhow::Result<u8> {
+    set_child_subreaper(Some(getpid())).context("cannot adopt processes")?;
+    let mut signals = Signals::listen()?;
+    let mut client = Client::new(
+        plan.store(),
+        plan.spec.lock().key.clone(),
+        plan.holder.clone(),
+        plan.terms.lease_ms,
+        plan.is_cluster(),
+    );
+    let task = &*plan.spec.name;
+    tracing::info!(
+        task,
+        holder = plan.holder.instance(),
+        pid = std::process::id(),
+        "a pause of this guard and its keeper together, longer than the lease, cannot be covered"
+    );
+    tokio::select! {
+        refusal = too_far(&plan, &mut client) => if let Some(refusal) = refusal {
+            eprintln!("lockwatch: {refusal}");
+            return Ok(USAGE);
+        },
+        _ = signals.stop() => return Ok(0),
+    }
+    let (requests, replies) = asking(client);
+    let (runs, sees_runs) = watch::channel(false);
+    let (wanted, sees_wanted) = mpsc::channel(1);
+    let (changed, sees_changed) = mpsc::channel(1);
+    let (poke, is_poked) = mpsc::channel(1);
+    tokio::spawn(listen::run(plan.clone(), changed));
+    let beside = Beside::new(plan.clone(), sees_runs, wanted, is_poked);
+    let beside = tokio::spawn(beside.run());
+    let guard = Guard::new(plan.terms, boot::now(), fastrand::u64(..));
+    let mut driver = Driver {
+        guard,
+        script: None,
+        requests,
+        runs,
+        poke,
+        manager: Manager::of_environment(),
+        asked: false,
+        refused: None,
+        plan,
+    };
+    driver.manager.tell("READY=1");
+    let code =
+        driver.run(&mut signals, Seen { replies, wanted: sees_wanted, changed: sees_changed });
+    let code = code.await?;
+    // What the agent reads is taken back.
+    drop(driver);
+    let _slow = tokio::time::timeout(Duration::from_secs(1), beside).await;
+    Ok(code)
+}
+
+/// Measures a round trip. Returns a refusal if the lease is too short for it. A store that does not
+/// answer yet is waited for later.
+async fn too_far(plan: &Plan, client: &mut Client) -> Option<String> {
+    let mut longest_ms = 0;
+    for trip in 0..=TRIPS {
+        let began = boot::now();
+        let (reply, _) = client.carry_out(Action::Look).await;
+        if reply == Reply::Failed {
+            return None;
+        }
+        // The first one also connects.
+        if trip > 0 {
+            longest_ms = longest_ms.max(boot::now().since_ms(began));
+        }
+    }
+    plan.terms.check(longest_ms).err().map(|too_short| too_short.to_string())
+}
+
+#[allow(
+    deprecated,
+    reason = "its successor is unsafe; this descriptor is owned as long as it is used"
+)]
+fn await_alarm() -> anyhow::Result<AsyncFd<Alarm>> {
+    AsyncFd::new(Alarm::new()?).context("cannot set an alarm")
+}
+
+/// What reaches the loop.
+struct Seen {
+    replies: mpsc::Receiver<(Reply, Option<Trouble>)>,
+    wanted: mpsc::Receiver<Wanted>,
+    changed: mpsc::Receiver<()>,
+}
+
+/// Sends requests one after the other.
+fn asking(mut client: Client) -> (mpsc::Sender<Action>, mpsc::Receiver<(Reply, Option<Trouble>)>) {
+    let (requests, mut asked) = mpsc::channel(REQUESTS);
+    let (answers, replies) = mpsc::channel(REQUESTS);
+    tokio::spawn(async move {
+        while let Some(request) = asked.recv().await {
+            let answer = client.carry_out(request).await;
+            if answers.send(answer).await.is_err() {
+                return;
+            }
+        }
+    });
+    (requests, replies)
+}
+
+/// The signals to a guard.
+struct Signals {
+    stop: [Signal; 3],
+    forward: [(Signal, i32); 2],
+}
+
+impl Signals {
+    fn listen() -> anyhow::Result<Signals> {
+        let on = |kind| signal(kind).context("cannot listen for signals");
+        let forward = |kind: SignalKind| Ok::<_, anyhow::Error>((on(kind)?, kind.as_raw_value()));
+        Ok(Signals {
+            stop: [
+                on(SignalKind::terminate())?,
+                on(SignalKind::interrupt())?,
+                on(SignalKind::hangup())?,
+            ],
+            forward: [forward(SignalKind::user_defined1())?, forward(SignalKind::user_defined2())?],
+        })
+    }
+
+    /// The next signal; `None`: to end.
+    async fn next(&mut self) -> Option<i32> {
+        let [terminate, interrupt, hangup] = &mut self.stop;
+        let [(one, first), (two, second)] = &mut self.forward;
+        tokio::select! {
+            _ = terminate.recv() => None,
+            _ = interrupt.recv() => None,
+            _ = hangup.recv() => None,
+            _ = one.recv() => Some(*first),
+            _ = two.recv() => Some(*second),
+        }
+    }
+
+    /// Returns when the guard is to end.
+    async fn stop(&mut self) {
+        while self.next().await.is_some() {}
+    }
+}
+
+struct Driver {
+    plan: Plan,
+    guard: Guard,
+    script: Option<(Script, Gone)>,
+    requests: mpsc::Sender<Action>,
+    runs: watch::Sender<bool>,
+    poke: mpsc::Sender<()>,
+    manager: Manager,
+    /// It was told to end.
+    asked: bool,
+    /// A refusal that no waiting mends: what it is, and the exit code.
+    refused: Option<(String, u8)>,
+}
+
+impl Driver {
+    async fn run(&mut self, signals: &mut Signals, mut seen: Seen) -> anyhow::Result<u8> {
+        let alarm = await_alarm()?;
+        let alive_every = self.manager.watchdog.unwrap_or(Duration::from_secs(3_600));
+        let mut alive = tokio::time::interval(alive_every);
+        loop {
+            while let Some(action) = self.guard.poll(boot::now()) {
+                if let Some(end) = self.carry_out(action) {
+                    return Ok(self.code(end));
+                }
+            }
+            let wake = self.guard.next_wake().unwrap_or(Mono(u64::MAX));
+            alarm.get_ref().set(wake).context("cannot set an alarm")?;
+            let script = async {
+                match &mut self.script {
+                    Some((_, gone)) => gone.await.ok(),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                gone = script => self.gone(gone),
+                signal = signals.next() => self.signalled(signal),
+                Some((reply, trouble)) = seen.replies.recv() => self.told(reply, trouble),
+                Some(wanted) = seen.wanted.recv() => self.handle(Input::Wanted(wanted)),
+                Some(()) = seen.changed.recv() => {
+                    self.handle(Input::Changed);
+                    let _poked_already = self.poke.try_send(());
+                }
+                _ = alive.tick() => self.manager.tell("WATCHDOG=1"),
+                rings = alarm.readable() => rings?.clear_ready(),
+            }
+        }
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.guard.handle(boot::now(), input);
+    }
+
+    fn gone(&mut self, told: Option<Told>) {
+        self.script = None;
+        let _nobody_reads = self.runs.send(false);
+        let Told { code, at } = told.unwrap_or(Told { code: None, at: boot::now() });
+        // What a keeper killed was killed, however the script would have ended.
+        let code = code.or(Some(SIGKILL_CODE));
+        tracing::info!(task = &*self.plan.spec.name, code, "the script has ended");
+        self.handle(Input::Gone { code, at });
+    }
+
+    fn signalled(&mut self, signal: Option<i32>) {
+        match (signal, &mut self.script) {
+            (Some(signal), Some((script, _))) => script.signal(signal),
+            (Some(_), None) => {}
+            // Whoever says it twice does not want to wait.
+            (None, Some((script, _))) if self.asked => script.kill(),
+            (None, _) => {
+                self.asked = true;
+                self.manager.tell("STOPPING=1");
+                self.handle(Input::Stop);
+            }
+        }
+    }
+
+    fn told(&mut self, reply: Reply, trouble: Option<Trouble>) {
+        if let Some(trouble) = trouble {
+            tracing::warn!(task = &*self.plan.spec.name, %trouble, "the lock could not be asked for");
+            if let Trouble::Refused(error) = &trouble
+                && !self.guard.holds()
+                && let Some(code) = never_mends(&error.code)
+            {
+                self.refused = Some((trouble.to_string(), code));
+                self.handle(Input::Stop);
+            }
+        }
+        if let Reply::Taken { token } = reply {
+            tracing::info!(task = &*self.plan.spec.name, token, "has the lock");
+        }
+        self.handle(Input::Told(reply));
+    }
+
+    /// Carries out an action. Returns the end, if it is that.
+    fn carry_out(&mut self, action: Action) -> Option<End> {
+        let task = &*self.plan.spec.name;
+        match action {
+            Action::Take | Action::Renew | Action::Look | Action::Release => {
+                // The machine has few requests in flight, so there is room.
+                if self.requests.try_send(action).is_err() {
+                    tracing::error!(task, "too many requests wait");
+                }
+            }
+            Action::Start { token, dead_by } => self.start(token, dead_by),
+            Action::Extend { dead_by } => {
+                if let Some((script, _)) = &mut self.script {
+                    script.extend(dead_by);
+                }
+            }
+            Action::Terminate(why) => {
+                tracing::info!(task, why = words::why(why), "asks the script to end");
+                if let Some((script, _)) = &mut self.script {
+                    script.signal(SignalKind::terminate().as_raw_value());
+                }
+            }
+            Action::Kill(why) => self.kill(why),
+            Action::Report(overrun) => self.report(overrun),
+            Action::End(end) => return Some(end),
+        }
+        None
+    }
+
+    fn start(&mut self, token: u64, dead_by: Mono) {
+        let task = self.plan.spec.name.to_string();
+        let environment = [
+            ("LOCKWATCH_TASK", task.clone()),
+            ("LOCKWATCH_HOLDER", self.plan.holder.field().to_owned()),
+            ("LOCKWATCH_TOKEN", token.to_string()),
+            ("LOCKWATCH_DEADLINE_BOOT_MS", dead_by.0.to_string()),
+            ("LOCKWATCH_LEASE_MS", self.plan.terms.lease_ms.to_string()),
+        ];
+        match Script::start(&self.plan.command, &environment, dead_by) {
+            Ok(script) => {
+                tracing::info!(task, token, "starts the script");
+                self.manager.tell("STATUS=runs the script");
+                self.script = Some(script);
+                let _nobody_reads = self.runs.send(true);
+            }
+            Err(error) => {
+                tracing::error!(task, error = format!("{error:#}"), "cannot start the script");
+                let at = boot::now();
+                self.handle(Input::Gone { code: Some(crate::keeper::CANNOT_RUN), at });
+            }
+        }
+    }
+
+    fn kill(&mut self, why: Why) {
+        let task = &*self.plan.spec.name;
+        tracing::warn!(task, why = words::why(why), "kills the script and all that came of it");
+        if let Some((script, _)) = &mut self.script {
+            script.kill();
+        }
+    }
+
+    /// The script ran on when another one may have run.
+    fn report(&self, overrun: Overrun) {
+        let Overrun { token, from, to } = overrun;
+        tracing::error!(
+            task = &*self.plan.spec.name,
+            token,
+            ms = to.since_ms(from),
+            "overrun: the script ran on after the lease may have ended"
+        );
+    }
+
+    fn code(&self, end: End) -> u8 {
+        if let Some((refusal, code)) = &self.refused {
+            eprintln!("lockwatch: {refusal}");
+            return *code;
+        }
+        match end.outcome {
+            Outcome::Done | Outcome::Stopped => end.code.unwrap_or(0),
+            Outcome::Lost => LOST,
+            Outcome::NotTaken => NOT_TAKEN,
+            Outcome::NoStore => NO_STORE,
+        }
+    }
+}
+
+/// The exit code for an error that stays until somebody mends it.
+fn never_mends(code: &[u8]) -> Option<u8> {
+    match code {
+        b"WRONGTYPE" => Some(USAGE),
+        b"NOPERM" | b"NOAUTH" | b"WRONGPASS" => Some(NO_STORE),
+        _ => None,
+    }
+}

@@ -1,0 +1,95 @@
+//! Listens for changes of the lock and of the switches, so that the guard need not ask all the time.
+
+use std::time::Duration;
+
+use lockwatch_judge::spec::{Key, TaskSpec, WantedSource};
+use lockwatch_watch::redis::reply::Command;
+use tokio::sync::mpsc;
+
+use super::plan::Plan;
+use crate::hold::store::Store;
+use crate::hold::unlock_channel;
+use crate::io::{Failure, listen};
+
+/// Pause before the next attempt to listen. Meanwhile the guard asks now and then.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// Says through `changed` that something may have changed, for as long as somebody listens to that.
+pub(super) async fn run(plan: Plan, changed: mpsc::Sender<()>) {
+    let (mut store, key) = (plan.store(), plan.spec.lock().key.clone());
+    let mut is_told = false;
+    while !changed.is_closed() {
+        let Err(failure) = until_it_breaks(&mut store, &key, &plan.spec, &changed).await;
+        store.forget(&key);
+        if !std::mem::replace(&mut is_told, true) {
+            let (why, detail) = (failure.why.name(), &failure.detail);
+            tracing::info!(why, %detail, "changes are not announced; they are looked for");
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn until_it_breaks(
+    store: &mut Store,
+    key: &[u8],
+    spec: &TaskSpec,
+    changed: &mpsc::Sender<()>,
+) -> Result<std::convert::Infallible, Failure> {
+    let at = store.home(key).await?;
+    let mut listening = listen(&store.endpoint(at), commands(key, spec)).await?;
+    loop {
+        // Whatever it says: one wake-up that waits is enough.
+        let _full = changed.try_send(());
+        listening.fill().await?;
+        listening.take()?;
+    }
+}
+
+/// Makes the server announce changes of the keys, and releases of the lock.
+fn commands(key: &[u8], spec: &TaskSpec) -> Vec<Command> {
+    let mut tracking = Command::new(["CLIENT", "TRACKING", "ON", "BCAST"]);
+    for prefix in prefixes(key, spec) {
+        tracking.args.extend([b"PREFIX".to_vec(), prefix]);
+    }
+    vec![tracking, Command::new([b"SUBSCRIBE".to_vec(), unlock_channel(key)])]
+}
+
+/// The keys that matter. None may begin with another one.
+fn prefixes(key: &[u8], spec: &TaskSpec) -> Vec<Key> {
+    let switches = match spec.wanted.as_ref().map(|wanted| &wanted.source) {
+        Some(WantedSource::Hash(key) | WantedSource::Set(key) | WantedSource::Counter(key)) => {
+            vec![key.clone()]
+        }
+        Some(WantedSource::Keys(keys)) => keys.clone(),
+        Some(WantedSource::Always | WantedSource::Never) | None => Vec::new(),
+    };
+    let mut all: Vec<Key> = [key.to_vec()].into_iter().chain(switches).collect();
+    all.sort_unstable();
+    all.dedup_by(|longer, shorter| longer.starts_with(shorter));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwatch_judge::reading::Codec;
+    use lockwatch_judge::spec::{LockSpec, StoreIndex, WantedSpec};
+
+    use super::*;
+
+    #[test]
+    fn no_prefix_begins_with_another_one() {
+        let mut spec = TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"o", "redisson"));
+        assert_eq!(prefixes(b"o", &spec), [b"o"]);
+        for (key, switches, expected) in [
+            ("o", vec!["o:users"], vec!["o"]),
+            ("o:lock", vec!["o"], vec!["o"]),
+            ("o:lock", vec!["o:anna", "o:bert", "o:anna:old"], vec!["o:anna", "o:bert", "o:lock"]),
+        ] {
+            let keys = switches.iter().map(|key| key.as_bytes().to_vec()).collect();
+            let source = WantedSource::Keys(keys);
+            spec.wanted = Some(WantedSpec { source, codec: Codec::Raw });
+            let expected: Vec<_> = expected.iter().map(|key| key.as_bytes().to_vec()).collect();
+            assert_eq!(prefixes(key.as_bytes(), &spec), expected);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The script and its keeper, from the guard's side.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use lockwatch_judge::time::Mono;
+use rustix::process::{Pid, getpid};
+use tokio::io::AsyncReadExt as _;
+use tokio::process::{Child, Command};
+use tokio::sync::oneshot;
+
+use crate::keeper::tree::Tree;
+use crate::keeper::wire::{Order, Told};
+use crate::keeper::{self, boot};
+
+/// This very program, also after an upgrade.
+const PROGRAM: &str = "/proc/self/exe";
+/// How long the keeper may take to kill before the guard kills it as well: it may stand still.
+const KEEPER_TAKES: Duration = Duration::from_millis(200);
+/// Pause between two looks at processes that are being killed.
+const AGAIN: Duration = Duration::from_millis(2);
+
+/// A script that was started.
+pub(super) struct Script {
+    orders: UnixStream,
+    keeper: Pid,
+    is_gone: Arc<AtomicBool>,
+}
+
+/// The end of a script: nothing that came of it is left.
+pub(super) type Gone = oneshot::Receiver<Told>;
+
+impl Script {
+    /// Starts a keeper that runs `command` with this environment until `dead_by` at the latest.
+    ///
+    /// # Errors
+    /// There is no keeper, and so no script.
+    pub(super) fn start(
+        command: &[OsString],
+        environment: &[(&str, String)],
+        dead_by: Mono,
+    ) -> anyhow::Result<(Script, Gone)> {
+        let (ours, theirs) = UnixStream::pair().context("cannot connect to a keeper")?;
+        ours.set_nonblocking(true).context("cannot connect to a keeper")?;
+        let mut program = Command::new(PROGRAM);
+        program.arg0("lockwatch").arg(keeper::COMMAND).arg(dead_by.0.to_string()).args(command);
+        program.envs(environment.iter().map(|(name, value)| (name, value)));
+        program.stdin(OwnedFd::from(theirs));
+        let child = program.spawn().context("cannot start a keeper")?;
+        // With it goes this side of the keeper's socket, whose end the keeper must see.
+        drop(program);
+        let keeper = child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
+        let keeper = keeper.context("the keeper has ended")?;
+        let listens = ours.try_clone().context("cannot listen to the keeper")?;
+        let listens = tokio::net::UnixStream::from_std(listens)?;
+        let (told, gone) = oneshot::channel();
+        let is_gone = Arc::new(AtomicBool::new(false));
+        let script = Script { orders: ours, keeper, is_gone: Arc::clone(&is_gone) };
+        tokio::spawn(async move {
+            let last = until_gone(child, listens).await;
+            is_gone.store(true, Ordering::Relaxed);
+            let _guard_ended = told.send(last);
+        });
+        Ok((script, gone))
+    }
+
+    /// The keeper may let the script run until then.
+    pub(super) fn extend(&mut self, dead_by: Mono) {
+        self.order(Order::Extend(dead_by));
+    }
+
+    /// Signals the script and its process group.
+    pub(super) fn signal(&mut self, signal: i32) {
+        self.order(Order::Signal(signal));
+    }
+
+    /// Kills all that came of the script: the keeper does it, and so does the guard, because the
+    /// keeper may stand still.
+    pub(super) fn kill(&mut self) {
+        self.order(Order::Kill);
+        let (keeper, is_gone) = (self.keeper, Arc::clone(&self.is_gone));
+        std::thread::spawn(move || {
+            let (tree, began) = (Tree::of(getpid()), Instant::now());
+            while !is_gone.load(Ordering::Relaxed) {
+                let spared = if began.elapsed() < KEEPER_TAKES { &[keeper][..] } else { &[] };
+                tree.kill(spared);
+                tree.reap(&[keeper]);
+                std::thread::sleep(AGAIN);
+            }
+        });
+    }
+
+    fn order(&mut self, order: Order) {
+        // A keeper that is gone needs none; one that does not read any more is killed with the rest.
+        let _gone = self.orders.write_all(order.line().as_bytes());
+    }
+}
+
+/// Waits until the keeper has ended, and kills what it may have left behind.
+async fn until_gone(mut keeper: Child, mut listens: tokio::net::UnixStream) -> Told {
+    let mut line = String::new();
+    let _broken = listens.read_to_string(&mut line).await;
+    let _ended = keeper.wait().await;
+    let told = Told::parse(&line);
+    let is_clean = tokio::task::spawn_blocking(|| {
+        let tree = Tree::of(getpid());
+        let mut is_clean = true;
+        while tree.kill(&[]) {
+            is_clean = false;
+            std::thread::sleep(AGAIN);
+            tree.reap(&[]);
+        }
+        tree.reap(&[]);
+        is_clean
+    });
+    let is_clean = is_clean.await.unwrap_or(false);
+    match told {
+        Some(told) if is_clean => told,
+        _ => Told { code: told.and_then(|told| told.code), at: boot::now() },
+    }
+}

@@ -1,0 +1,142 @@
+//! One lock from the point of view of a guard: takes, renews and gives back, and never waits for
+//! another client.
+
+use lockwatch_guard as guard;
+use lockwatch_judge::reading::Unknown;
+use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
+
+use super::store::Store;
+use super::{Holder, scripts};
+use crate::io::Failure;
+
+/// A lock, and who holds it here.
+#[derive(Debug)]
+pub struct Client {
+    store: Store,
+    key: Vec<u8>,
+    holder: Holder,
+    lease_ms: u64,
+    is_cluster: bool,
+    /// The highest token that this client knows. A counter that was lost goes on above it.
+    newest_token: u64,
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// No answer. It may have been carried out all the same.
+    Unanswered(Failure),
+    /// The server refuses it.
+    Refused(ServerError),
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Trouble::Unanswered(failure) => write!(f, "{}: {}", failure.why.name(), failure.detail),
+            Trouble::Refused(ServerError { code, detail }) => {
+                write!(f, "{} {}", code.escape_ascii(), detail.escape_ascii())
+            }
+        }
+    }
+}
+
+impl Client {
+    /// A client for the lock under `key` in `store`.
+    pub fn new(store: Store, key: Vec<u8>, holder: Holder, lease_ms: u64, cluster: bool) -> Client {
+        Client { store, key, holder, lease_ms, is_cluster: cluster, newest_token: 0 }
+    }
+
+    /// Who holds the lock while this client has it.
+    pub fn holder(&self) -> &Holder {
+        &self.holder
+    }
+
+    /// The store.
+    pub fn store(&mut self) -> &mut Store {
+        &mut self.store
+    }
+
+    /// Carries out a request of the guard's machine; anything else is no request, and fails.
+    pub async fn carry_out(&mut self, request: guard::Action) -> (guard::Reply, Option<Trouble>) {
+        let answer = match request {
+            guard::Action::Take => self.take().await,
+            guard::Action::Renew => {
+                let command = scripts::renew_for(&self.key, self.holder.field(), self.lease_ms);
+                self.is_one(command).await.map(|ours| ours_or(ours, guard::Reply::Renewed))
+            }
+            guard::Action::Look => {
+                let command = Command::new([b"HEXISTS", &self.key[..], self.field()]);
+                self.is_one(command).await.map(|ours| ours_or(ours, guard::Reply::Held))
+            }
+            guard::Action::Release => {
+                let command = scripts::give_back(&self.key, self.holder.field(), self.is_cluster);
+                self.is_one(command).await.map(|ours| ours_or(ours, guard::Reply::Released))
+            }
+            _ => Ok(guard::Reply::Failed),
+        };
+        match answer {
+            Ok(reply) => (reply, None),
+            Err(trouble) => (guard::Reply::Failed, Some(trouble)),
+        }
+    }
+
+    async fn take(&mut self) -> Result<guard::Reply, Trouble> {
+        let floor = self.newest_token;
+        let command = scripts::take(&self.key, self.holder.field(), self.lease_ms, floor);
+        let reply = self.ask(command).await?;
+        let number = |at| reply.as_array()?.get::<usize>(at)?.as_int();
+        match (number(0), number(1)) {
+            (Some(1), Some(token)) => {
+                let token = u64::try_from(token).unwrap_or(0);
+                self.newest_token = self.newest_token.max(token);
+                Ok(guard::Reply::Taken { token })
+            }
+            // Without a TTL the number is negative.
+            (Some(0), left) => {
+                Ok(guard::Reply::Busy { left_ms: left.and_then(|left| left.try_into().ok()) })
+            }
+            _ => Err(strange()),
+        }
+    }
+
+    /// Whether `holder` has the lock, and what the newest token is.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub async fn fence(&mut self) -> Result<(bool, u64), Trouble> {
+        let command = scripts::fence(&self.key, self.holder.field());
+        let reply = self.ask(command).await?;
+        let number = |at| u64::try_from(reply.as_array()?.get::<usize>(at)?.as_int()?).ok();
+        Ok((number(0) == Some(1), number(1).ok_or_else(strange)?))
+    }
+
+    async fn is_one(&mut self, command: Command) -> Result<bool, Trouble> {
+        match self.ask(command).await? {
+            Reply::Int(number) => Ok(number == 1),
+            _ => Err(strange()),
+        }
+    }
+
+    async fn ask(&mut self, command: Command) -> Result<Reply, Trouble> {
+        let mut replies =
+            self.store.ask(&self.key, &[command]).await.map_err(Trouble::Unanswered)?;
+        match replies.pop() {
+            Some(Reply::Error(error)) => Err(Trouble::Refused(error)),
+            Some(reply) => Ok(reply),
+            None => Err(strange()),
+        }
+    }
+
+    fn field(&self) -> &[u8] {
+        self.holder.field().as_bytes()
+    }
+}
+
+fn ours_or(ours: bool, reply: guard::Reply) -> guard::Reply {
+    if ours { reply } else { guard::Reply::NotOurs }
+}
+
+fn strange() -> Trouble {
+    Trouble::Unanswered(Failure::new(Unknown::Protocol, "an answer that makes no sense"))
+}
