@@ -17,6 +17,7 @@ mod explain;
 mod exposition;
 mod failover;
 mod faults;
+mod guard;
 mod http;
 mod lease;
 mod live;

@@ -1,0 +1,136 @@
+//! Guards, users and Redisson's own clients take turns.
+
+use super::*;
+use crate::support::redisson::Redisson;
+
+/// A configuration with switches, and what the agent reads.
+fn configured(scene: &Scene, server: &RedisServer) -> PathBuf {
+    let file = scene.path("lockwatch.yml");
+    let text = format!(
+        "redis: {{main: {{url: \"redis://{}\"}}}}\n\
+         tasks:\n\
+         - name: outbound\n  \
+           lock: {{key: \"{LOCK}\"}}\n  \
+           wanted: {{hash: users}}\n  \
+           claims: {{hash: claims}}\n  \
+           hosts: {{hash: hosts}}\n  \
+           progress: {{hash: stats, field: last_run}}\n  \
+           guard: {{lease: 2s, stop_after: 500ms, progress: heartbeat}}\n",
+        server.address()
+    );
+    fs::write(&file, text).unwrap();
+    file
+}
+
+#[test]
+fn it_runs_while_anyone_wants_it_and_tells_the_agent() {
+    let Some(server) = RedisServer::start("guard::hand_over: wanted") else { return };
+    let scene = Scene::new();
+    let file = configured(&scene, &server);
+    let file = ["--config.file", file.to_str().unwrap(), "outbound"];
+    server.cli(&["hset", "users", "anna", "false", "bert", "false"]);
+    let guards = [scene.start(&file, &scene.script()), scene.start(&file, &scene.script())];
+    let running = || guards.iter().filter(|guard| !guard.scripts().is_empty()).count();
+    thread::sleep(Duration::from_millis(600));
+    assert_eq!((running(), server.cli(&["exists", LOCK])), (0, "0".to_owned()));
+    let mut token = 0;
+    for user in ["anna", "bert", "anna"] {
+        server.cli(&["hset", "users", user, "true"]);
+        let wanted = Instant::now();
+        token = scene.runs_above(token);
+        assert!(wanted.elapsed() < Duration::from_secs(2), "{:?}", wanted.elapsed());
+        let field = until("it claims", || {
+            let claims = server.cli(&["hkeys", "claims"]);
+            (!claims.is_empty()).then_some(claims)
+        });
+        assert_eq!(server.cli(&["hkeys", LOCK]), format!("{field}:1"));
+        assert_ne!(server.cli(&["hget", "hosts", &field]), "");
+        let progress = || server.cli(&["hget", "stats", "last_run"]);
+        let before = progress();
+        until("it makes progress", || (progress() != before).then_some(()));
+        server.cli(&["hset", "users", user, "false"]);
+        let off = Instant::now();
+        until("no script runs", || (running() == 0).then_some(()));
+        assert!(off.elapsed() < Duration::from_secs(2), "{:?}", off.elapsed());
+        until("the lock and the claim are gone", || {
+            (server.cli(&["exists", LOCK, "claims"]) == "0").then_some(())
+        });
+    }
+    scene.assert_never_both();
+}
+
+#[test]
+fn a_release_is_taken_over_at_once() {
+    let Some(server) = RedisServer::start("guard::hand_over: release") else { return };
+    let scene = Scene::new();
+    let mut guards = [scene.guard(&server, &[]), scene.guard(&server, &[])];
+    let mut token = scene.runs_above(0);
+    for _ in 0..4 {
+        let at = usize::from(guards[0].scripts().is_empty());
+        guards[at].signal("TERM");
+        guards[at].ended();
+        let released = Instant::now();
+        token = scene.runs_above(token);
+        assert!(released.elapsed() < Duration::from_millis(500), "{:?}", released.elapsed());
+        guards[at] = scene.guard(&server, &[]);
+    }
+    assert_eq!(scene.assert_never_both(), 5);
+}
+
+#[test]
+fn after_failures_another_server_has_its_turn() {
+    let Some(server) = RedisServer::start("guard::hand_over: failures") else { return };
+    let (scene, redis) = (Scene::new(), format!("redis://{}", server.address()));
+    let arguments = [
+        "--redis",
+        &redis,
+        "--lock",
+        LOCK,
+        "--lease",
+        "2s",
+        "--stop-after",
+        "500ms",
+        "--restart",
+        "always",
+        "--give-up-after",
+        "2",
+    ];
+    let text = "echo \"$LOCKWATCH_HOLDER\" >> $LOG; exit 1";
+    let command = ["sh", "-c", text].map(str::to_owned);
+    let _guards = [scene.start(&arguments, &command), scene.start(&arguments, &command)];
+    let starts = until("four starts", || {
+        let log = fs::read_to_string(scene.path("log")).unwrap();
+        (log.lines().count() >= 4).then_some(log)
+    });
+    let starts: Vec<&str> = starts.lines().collect();
+    assert_eq!((starts[0], starts[2]), (starts[1], starts[3]));
+    assert_ne!(starts[1], starts[2], "two failures, and the other one has it");
+}
+
+#[test]
+fn redisson_and_guards_wait_for_each_other() {
+    let test = "guard::hand_over: redisson";
+    let (Some(mut redisson), Some(server)) = (Redisson::start(test), RedisServer::start(test))
+    else {
+        return;
+    };
+    redisson.connect("c1", &format!("port={} watchdog=2000", server.port));
+    redisson.run(&format!("lock c1 t1 {LOCK}"));
+    let scene = Scene::new();
+    let mut guard = scene.guard(&server, &[]);
+    thread::sleep(Duration::from_millis(700));
+    assert!(scene.runs().is_empty(), "Redisson has it");
+    redisson.run(&format!("unlock c1 t1 {LOCK}"));
+    let released = Instant::now();
+    scene.runs_above(0);
+    assert!(released.elapsed() < Duration::from_millis(500), "{:?}", released.elapsed());
+    redisson.send(&format!("lock c1 t1 {LOCK}"));
+    thread::sleep(Duration::from_millis(700));
+    assert!(!guard.scripts().is_empty(), "the guard has it");
+    guard.signal("TERM");
+    guard.ended();
+    let released = Instant::now();
+    redisson.answer(PATIENCE).unwrap();
+    assert!(released.elapsed() < Duration::from_millis(500), "{:?}", released.elapsed());
+    assert_eq!(server.cli(&["hlen", LOCK]), "1");
+}
