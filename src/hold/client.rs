@@ -86,18 +86,15 @@ impl Client {
         let command = scripts::take(&self.key, self.holder.field(), self.lease_ms, floor);
         let reply = self.ask(command).await?;
         let number = |at| reply.as_array()?.get::<usize>(at)?.as_int();
-        match (number(0), number(1)) {
-            (Some(1), Some(token)) => {
-                let token = u64::try_from(token).unwrap_or(0);
-                self.newest_token = self.newest_token.max(token);
-                Ok(guard::Reply::Taken { token })
-            }
+        let (taken, token) = number(0).zip(number(1)).ok_or_else(strange)?;
+        let token = u64::try_from(token).unwrap_or(0);
+        // Also while others hold it: after a loss of data this client may be the next one.
+        self.newest_token = self.newest_token.max(token);
+        Ok(match taken {
+            1 => guard::Reply::Taken { token },
             // Without a TTL the number is negative.
-            (Some(0), left) => {
-                Ok(guard::Reply::Busy { left_ms: left.and_then(|left| left.try_into().ok()) })
-            }
-            _ => Err(strange()),
-        }
+            _ => guard::Reply::Busy { left_ms: number(2).and_then(|left| left.try_into().ok()) },
+        })
     }
 
     /// Whether `holder` has the lock, and what the newest token is.

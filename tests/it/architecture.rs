@@ -17,7 +17,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("alerts", &[]),
     ("apart", &[]),
     ("clock", &[]),
-    ("hold", &[]),
+    ("keeper", &[]),
     ("paths", &[]),
     ("published", &[]),
     ("telemetry", &[]),
@@ -27,6 +27,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("trace", &["text"]),
     ("engine", &["clock", "published"]),
     ("io", &["apart", "clock", "config", "trace"]),
+    ("hold", &["config", "io"]),
     ("outputs", &["alerts", "config", "paths", "published", "text", "trace"]),
     ("http", &["outputs", "paths", "published", "text", "trace"]),
     (
@@ -40,6 +41,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "hold",
             "http",
             "io",
+            "keeper",
             "outputs",
             "paths",
             "published",
@@ -84,12 +86,14 @@ const ARROWS: &[Arrow] = &[
             "commands/discover.rs",
             "commands/discover/",
             "commands/explain/",
+            "commands/guard/",
+            "hold/",
         ],
         why: "a scrape never asks Redis",
     },
     Arrow {
         word: "crate::hold",
-        only_in: &["hold.rs", "hold/", "commands/demo.rs", "commands/demo/"],
+        only_in: &["hold.rs", "hold/", "commands/demo.rs", "commands/demo/", "commands/guard/"],
         why: "the agent never writes to Redis",
     },
     Arrow {
@@ -99,6 +103,7 @@ const ARROWS: &[Arrow] = &[
             "config/",
             "io.rs",
             "io/",
+            "hold/",
             "cli.rs",
             "commands/",
             // The defaults.
@@ -108,7 +113,7 @@ const ARROWS: &[Arrow] = &[
     },
     Arrow {
         word: "SystemTime::now",
-        only_in: &["clock.rs", "commands/demo.rs", "commands/demo/"],
+        only_in: &["clock.rs", "commands/demo.rs", "commands/demo/", "commands/guard/"],
         why: "the agent's wall clock is read in one place",
     },
     Arrow {

@@ -4,6 +4,7 @@
 mod codes;
 mod faults;
 mod hand_over;
+mod topologies;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -105,9 +106,22 @@ impl Scene {
 
     /// Waits until a script with a token above this one runs. Returns its token.
     fn runs_above(&self, token: u64) -> u64 {
-        until("a script runs", || {
-            self.runs().last_key_value().map(|(token, _)| *token).filter(|newest| *newest > token)
-        })
+        let began = Instant::now();
+        loop {
+            let newest = self.runs().last_key_value().map(|(token, _)| *token);
+            if let Some(newest) = newest.filter(|newest| *newest > token) {
+                return newest;
+            }
+            assert!(began.elapsed() < PATIENCE, "no script runs: {}", self.said());
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// What all guards said.
+    fn said(&self) -> String {
+        let files = fs::read_dir(self.folder.path()).unwrap().flatten();
+        let errors = files.filter(|file| file.file_name().to_string_lossy().starts_with("errors"));
+        errors.map(|file| fs::read_to_string(file.path()).unwrap()).collect::<Vec<_>>().join("\n")
     }
 }
 
