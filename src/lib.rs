@@ -28,6 +28,7 @@ pub mod record;
 pub mod telemetry;
 pub mod text;
 pub mod trace;
+pub mod want;
 
 #[cfg(test)]
 #[path = "../judge/tests/truth/mod.rs"]

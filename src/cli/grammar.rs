@@ -13,11 +13,16 @@ use crate::commands::discover::DiscoverOptions;
 use crate::commands::explain::ExplainOptions;
 use crate::commands::replay::ReplayOptions;
 use crate::commands::status::StatusOptions;
+use crate::commands::want::WantOptions;
 
 /// Shown below the help of `status`.
 const STATUS_CODES: &str = "Exit codes: 0 all is well; 1 warning (unwanted); 2 critical (split, \
     down, stalled, lost \
                             switches); 3 unknown, also without an answer";
+
+/// Shown below the help of `want`.
+const WANT_CODES: &str = "Exit codes: 0 the switch is as asked; 1 refused by Redis, or not \
+    confirmed; 2 the configuration or the command line is wrong; 69 Redis cannot be reached";
 
 /// Watches Redis locks that guard singleton tasks, and tells Prometheus whether each task really
 /// runs: exactly once, and by whom.
@@ -50,6 +55,9 @@ pub(super) enum Command {
     Status(StatusOptions),
     /// Tell why a task has its verdict
     Explain(ExplainOptions),
+    /// Switch a task on or off for one user, or show who wants it
+    #[command(after_help = WANT_CODES)]
+    Want(WantOptions),
     /// Play a recording once more, as it was configured and with other thresholds
     Replay(ReplayOptions),
     /// Look for locks in a Redis and print a configuration for them

@@ -15,9 +15,10 @@ pub struct BlockSpec {
 }
 
 /// All blocks.
-pub const BLOCKS: [&BlockSpec; 12] = [
+pub const BLOCKS: [&BlockSpec; 13] = [
     &TOP,
     &REDIS,
+    &WANT,
     &SENTINEL,
     &CLUSTER,
     &TASK,
@@ -61,6 +62,7 @@ pub(super) const REDIS: BlockSpec = BlockSpec {
         "timeout",
         "assume_master",
         "wake_ups",
+        "want",
     ],
     otherwise: &[
         ("tls", "`tls` is not supported yet; use a server that is reached by plain TCP"),
@@ -68,6 +70,12 @@ pub(super) const REDIS: BlockSpec = BlockSpec {
         ("host", "write it into the URL: `url: redis://host:port/db`"),
         ("port", "write it into the URL: `url: redis://host:port/db`"),
     ],
+};
+
+pub(super) const WANT: BlockSpec = BlockSpec {
+    path: "redis.<name>.want",
+    fields: &["username", "password_file", "password_env"],
+    otherwise: &[("password", NO_PASSWORD)],
 };
 
 pub(super) const SENTINEL: BlockSpec = BlockSpec {
