@@ -26,7 +26,7 @@ use lockwatch_watch::command;
 use plan::{Mine, Write};
 pub use source::{Source, source};
 
-/// How often another server of a cluster is asked because the one before says that it moved the key.
+/// How many servers of a cluster are asked, each because the one before names it for the key.
 const MOVES: usize = 5;
 
 /// What a user wants.

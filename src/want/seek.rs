@@ -108,25 +108,26 @@ async fn by_sentinels(
     .await;
     let mut quorum = sentinel::Quorum::new(nodes.len(), u64::MAX);
     for (number, (_, answer)) in said.iter().enumerate() {
-        let answer = answer.as_ref().map(Clone::clone).map_err(|failure| failure.why);
+        let answer = answer.clone().map_err(|failure| failure.why);
         quorum.answered(number, Mono(0), answer);
     }
     match quorum.master(Mono(0)) {
         Ok(announced) => reachable(peers, &announced, nodes),
-        Err(_)
-            if said
-                .iter()
-                .any(|(_, it)| it.as_ref().is_err_and(|it| it.why == Unknown::NoMaster)) =>
-        {
+        Err(_) if said.iter().any(|(_, answer)| is_stranger(answer)) => {
             Err(Trouble::Refused(format!(
-                "the Sentinels know no master called {}; correct `master` in the block `sentinel` of \
-                 redis {}",
+                "the Sentinels know no master called {}; correct `master` in the block `sentinel` \
+                 of redis {}",
                 escape(master.as_bytes()),
                 escape(redis.name.as_bytes())
             )))
         }
         Err(why) => Err(nobody(&said, why)),
     }
+}
+
+/// Whether a Sentinel does not know the master's name.
+fn is_stranger<T>(answer: &Result<T, Failure>) -> bool {
+    answer.as_ref().is_err_and(|failure| failure.why == Unknown::NoMaster)
 }
 
 async fn by_cluster(

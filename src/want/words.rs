@@ -151,12 +151,16 @@ fn what_follows(outcome: &Outcome) -> &'static str {
 pub(super) fn json(outcome: &Outcome) -> Value {
     let text = |bytes: &[u8]| escape(bytes).into_owned();
     let user = |row: &Row| {
-        let mut user = json!({"user": text(&row.user), "switch": word(&row.switch)});
-        if let Switch::Undecodable { value, fits } = &row.switch {
-            user["value"] = text(value).into();
-            user["fits"] = fits.map(|codec| codec.name()).into();
+        let (user, switch) = (text(&row.user), word(&row.switch));
+        match &row.switch {
+            Switch::On | Switch::Off => json!({"user": user, "switch": switch}),
+            Switch::Undecodable { value, fits } => json!({
+                "user": user,
+                "switch": switch,
+                "value": text(value),
+                "fits": fits.map(|codec| codec.name()),
+            }),
         }
-        user
     };
     let users: Vec<Value> = outcome.board.rows.iter().map(user).collect();
     let keys: Vec<String> = outcome.source.keys().iter().map(|key| text(key)).collect();
@@ -243,9 +247,12 @@ mod tests {
             ),
             (
                 outcome("", None, false, &[("anna", "1"), ("bert", "0"), ("c", "\u{5}\u{1}")]),
-                "outbound: the hash users of redis main, codec raw\n  anna  on\n  bert  off\n  c     \
-                 undecodable: \\x05\\x01 (a value of the codec kryo5)\nWanted by: anna. Not known, \
-                 because the value cannot be read: c. It is wanted, so it must run.\n",
+                "outbound: the hash users of redis main, codec raw\n  \
+                 anna  on\n  \
+                 bert  off\n  \
+                 c     undecodable: \\x05\\x01 (a value of the codec kryo5)\n\
+                 Wanted by: anna. Not known, because the value cannot be read: c. It is wanted, \
+                 so it must run.\n",
             ),
             (
                 outcome("bert", None, false, &[("anna", "0")]),

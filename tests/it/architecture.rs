@@ -27,6 +27,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("trace", &["text"]),
     ("engine", &["clock", "published"]),
     ("io", &["apart", "clock", "config", "trace"]),
+    ("want", &["config", "io", "text"]),
     ("outputs", &["alerts", "config", "paths", "published", "text", "trace"]),
     ("http", &["outputs", "paths", "published", "text", "trace"]),
     (
@@ -47,6 +48,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "telemetry",
             "text",
             "trace",
+            "want",
         ],
     ),
     ("cli", &["commands"]),
@@ -84,6 +86,8 @@ const ARROWS: &[Arrow] = &[
             "commands/discover.rs",
             "commands/discover/",
             "commands/explain/",
+            "want.rs",
+            "want/",
         ],
         why: "a scrape never asks Redis",
     },
@@ -93,12 +97,19 @@ const ARROWS: &[Arrow] = &[
         why: "the agent never writes to Redis",
     },
     Arrow {
+        word: "crate::want",
+        only_in: &["want.rs", "want/", "commands/want.rs", "commands/acl.rs"],
+        why: "the agent never writes to Redis",
+    },
+    Arrow {
         word: "crate::config",
         only_in: &[
             "config.rs",
             "config/",
             "io.rs",
             "io/",
+            "want.rs",
+            "want/",
             "cli.rs",
             "commands/",
             // The defaults.
@@ -135,9 +146,10 @@ const ARROWS: &[Arrow] = &[
 ];
 
 /// The rules here that also guard a rule of docs/rules.md.
-const GUARDING: [(&str, &str); 3] = [
+const GUARDING: [(&str, &str); 4] = [
     ("crate::io", "15 read only"),
     ("crate::hold", "15 read only"),
+    ("crate::want", "15 read only"),
     ("SystemTime::now", "2 instants"),
 ];
 

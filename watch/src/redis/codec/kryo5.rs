@@ -49,6 +49,8 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Scalar> {
 
 pub(super) fn encode(form: Form, scalar: &Scalar) -> Option<Vec<u8>> {
     match (form, scalar) {
+        // It would read as one behind a mark.
+        (Form::Text, Scalar::Text(text)) if text.starts_with('\u{1}') => None,
         (Form::Text, Scalar::Text(text)) => Some(encode_text(text)),
         (Form::MarkedText, Scalar::Text(text)) => {
             let mut bytes = encode_text(text);
