@@ -18,6 +18,7 @@ use crate::commands::explain::ExplainOptions;
 use crate::commands::guard::{self, FenceOptions, GuardOptions};
 use crate::commands::replay::ReplayOptions;
 use crate::commands::status::{self, StatusOptions};
+use crate::commands::want::WantOptions;
 use grammar::{Command, Line};
 
 /// What lockwatch is asked to do.
@@ -33,6 +34,8 @@ pub enum Invocation {
     Status(StatusOptions),
     /// Tell why a task has its verdict.
     Explain(ExplainOptions),
+    /// Set or show users' switches.
+    Want(WantOptions),
     /// Play a recording.
     Replay(ReplayOptions),
     /// Look for locks.
@@ -102,6 +105,7 @@ where
         Some(Command::Acl(acl)) => Ok(Invocation::Acl(acl)),
         Some(Command::Status(status)) => Ok(Invocation::Status(status)),
         Some(Command::Explain(explain)) => Ok(Invocation::Explain(explain)),
+        Some(Command::Want(want)) => Ok(Invocation::Want(want)),
         Some(Command::Replay(replay)) => Ok(Invocation::Replay(replay)),
         Some(Command::Discover(discover)) => Ok(Invocation::Discover(discover)),
         Some(Command::Guard(guard)) => Ok(Invocation::Guard(guard)),

@@ -13,6 +13,7 @@ pub mod replay;
 pub mod source;
 pub mod status;
 mod stop;
+pub mod want;
 
 /// Where the commands look for the agent.
 pub const DEFAULT_AGENT: &str = "http://127.0.0.1:10379";

@@ -83,6 +83,8 @@ pub struct RedisConfig {
     pub assume_master: bool,
     /// Whether the deciding servers are asked to announce changes of keys.
     pub wake_ups: bool,
+    /// Credentials for writing switches, which the agent never uses; `None`: nobody may.
+    pub want: Option<Login>,
 }
 
 /// User name and source of the password.

@@ -15,7 +15,7 @@ mod log;
 mod login;
 mod resolve;
 
-pub use connect::{connect, greet_over, talk_over};
+pub use connect::{connect, connect_briefly, greet_over, talk_over};
 pub use connection::{Connection, Wire};
 pub use drive::{Assignment, run};
 pub use listen::{Listening, listen, listen_over};

@@ -26,9 +26,11 @@ pub mod outputs;
 pub mod paths;
 pub mod published;
 pub mod record;
+pub mod seek;
 pub mod telemetry;
 pub mod text;
 pub mod trace;
+pub mod want;
 
 #[cfg(test)]
 #[path = "../judge/tests/truth/mod.rs"]

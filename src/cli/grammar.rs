@@ -14,6 +14,7 @@ use crate::commands::explain::ExplainOptions;
 use crate::commands::guard::{FenceOptions, GuardOptions};
 use crate::commands::replay::ReplayOptions;
 use crate::commands::status::StatusOptions;
+use crate::commands::want::WantOptions;
 
 /// Shown below the help of `status`.
 const STATUS_CODES: &str = "Exit codes: 0 all is well; 1 warning (unwanted); 2 critical (split, \
@@ -26,6 +27,9 @@ const GUARD_CODES: &str = "Exit codes: the script's own; 64 usage or configurati
 /// Shown below the help of `fence`.
 const FENCE_CODES: &str = "Exit codes: 0 only while the lock is held under this token; 70 it is not; \
     69 Redis cannot be used; 64 usage";
+/// Shown below the help of `want`.
+const WANT_CODES: &str = "Exit codes: 0 the switch is as asked; 1 refused by Redis, or not \
+    confirmed; 2 the configuration or the command line is wrong; 69 Redis cannot be reached";
 
 /// Watches Redis locks that guard singleton tasks, and tells Prometheus whether each task really
 /// runs: exactly once, and by whom.
@@ -58,6 +62,9 @@ pub(super) enum Command {
     Status(StatusOptions),
     /// Tell why a task has its verdict
     Explain(ExplainOptions),
+    /// Switch a task on or off for one user, or show who wants it
+    #[command(after_help = WANT_CODES)]
+    Want(WantOptions),
     /// Play a recording once more, as it was configured and with other thresholds
     Replay(ReplayOptions),
     /// Look for locks in a Redis and print a configuration for them

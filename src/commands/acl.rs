@@ -1,4 +1,5 @@
-//! `lockwatch acl`: the minimal ACL rule for the agent: the commands that it sends and the keys that it reads.
+//! `lockwatch acl`: the minimal ACL rule for the agent: the commands that it sends and the keys
+//! that it reads. And the one for switching tasks, if that has a login.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -16,10 +17,13 @@ use lockwatch_watch::redis::{WAKE_UPS_CHANNEL, libraries};
 use super::source::ConfigSource;
 use crate::config::{Config, HostPort, Login, RedisConfig, SentinelConfig, Servers};
 use crate::text::terminal;
+use crate::want::{Source, source};
 use clap::Args;
 
 /// The suggested user where the configuration names none.
 const DEFAULT_USER: &str = "lockwatch";
+/// The one for switching tasks.
+const DEFAULT_WANT_USER: &str = "lockwatch-want";
 
 const SENTINEL_COMMANDS: [&str; 7] = [
     "auth",
@@ -35,6 +39,10 @@ const SENTINEL_COMMANDS: [&str; 7] = [
 /// pattern after the other, and the agent reads every key each second. By measurement, 500 patterns
 /// cost Redis 0.3 % of a core, 5,000 a quarter of one, and 25,000 more than one core.
 const PATTERNS_MAX: usize = 500;
+
+/// Why a pattern is not the key itself.
+const WIDENED: &str =
+    "a ? stands for white space or NUL in a key, which no ACL pattern can contain";
 
 /// What the command takes.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -108,7 +116,7 @@ impl FromStr for ServerVersion {
 }
 
 /// The rules of all Redis stores of `config` for servers of `version` or later, sorted by name. The
-/// rule for Sentinels follows the one for the servers that they monitor.
+/// rule for switching tasks follows the one for the agent, and then comes that for the Sentinels.
 pub fn rules(config: &Config, version: ServerVersion) -> Vec<AclRule> {
     let of_redis = |(index, redis): (u16, &RedisConfig)| {
         let sentinels = match &redis.servers {
@@ -117,7 +125,9 @@ pub fn rules(config: &Config, version: ServerVersion) -> Vec<AclRule> {
             }
             _ => None,
         };
-        iter::once(rule(config, StoreIndex(index), redis, version)).chain(sentinels)
+        let want = redis.want.as_ref();
+        let want = want.map(|login| want_rule(config, StoreIndex(index), redis, login, version));
+        iter::once(rule(config, StoreIndex(index), redis, version)).chain(want).chain(sentinels)
     };
     (0_u16..).zip(&config.redises).flat_map(of_redis).collect()
 }
@@ -174,11 +184,7 @@ pub fn discovery(redis: &RedisConfig, version: ServerVersion) -> AclRule {
 }
 
 fn rule_for(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> AclRule {
-    let mut words = user(&redis.login);
-    if version >= ServerVersion::V6_2 {
-        words.push(b"resetchannels".to_vec());
-    }
-    words.push(b"-@all".to_vec());
+    let mut words = opening(&redis.login, DEFAULT_USER, version);
     words.extend(needs.commands.iter().map(|command| format!("+{command}").into_bytes()));
     let read = if version >= ServerVersion::V7_0 { "%R~" } else { "~" };
     words.extend(needs.few_patterns().iter().map(|pattern| [read.as_bytes(), pattern].concat()));
@@ -192,10 +198,53 @@ fn rule_for(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> AclRu
     }
 }
 
+/// The rule for switching tasks: only the keys of switches, one command to write each, and what
+/// reads them. No prefixes for many keys: they would open others to writing.
+fn want_rule(
+    config: &Config,
+    index: StoreIndex,
+    redis: &RedisConfig,
+    login: &Login,
+    version: ServerVersion,
+) -> AclRule {
+    let tasks = config.tasks.iter().filter(|task| task.store == index);
+    let sources: Vec<Source> = tasks.filter_map(|task| Some(source(task).ok()?.0)).collect();
+    let caps = Caps { pexpiretime: false, role: RoleCheck::Role, info: false, sharded: false };
+    let mut needs = Needs::nothing(caps);
+    needs.send(&["auth", "client|setname", "role"]);
+    if redis.db != 0 {
+        needs.send(&["select"]);
+    }
+    for source in &sources {
+        needs.send(source.commands());
+        for key in source.keys() {
+            let pattern = needs.pattern(key);
+            needs.patterns.insert(pattern);
+        }
+    }
+    let mut words = opening(login, DEFAULT_WANT_USER, version);
+    words.extend(needs.commands.iter().map(|command| format!("+{command}").into_bytes()));
+    words.extend(needs.patterns.iter().map(|pattern| [b"~".as_slice(), pattern].concat()));
+    let mut notes = vec![format!("for `lockwatch want`, {}", where_to(redis))];
+    notes.extend(user_note(login, DEFAULT_WANT_USER, " in the block `want`"));
+    let forms: BTreeSet<&str> = sources.iter().map(Source::name).collect();
+    if forms.is_empty() {
+        notes.push(
+            "no task of this redis has switches of single users, so it may write none".into(),
+        );
+    } else if forms.len() > 1 {
+        notes.push(format!(
+            "it may send the commands for each form of switches ({}) to the keys of all",
+            forms.into_iter().collect::<Vec<_>>().join(", ")
+        ));
+    }
+    notes.extend(needs.widened.then(|| WIDENED.to_owned()));
+    AclRule { redis: Arc::clone(&redis.name), notes, line: line(&words) }
+}
+
 /// A Sentinel knows fewer commands than a server, and refuses a rule that names another one.
 fn sentinel_rule(redis: &RedisConfig, sentinel: &SentinelConfig) -> AclRule {
-    let mut words = user(&redis.sentinel_login);
-    words.extend([b"resetchannels".to_vec(), b"-@all".to_vec()]);
+    let mut words = opening(&redis.sentinel_login, DEFAULT_USER, ServerVersion::V6_2);
     words.extend(SENTINEL_COMMANDS.map(|command| format!("+{command}").into_bytes()));
     words.push(b"&+switch-master".to_vec());
     let mut notes = vec![format!(
@@ -203,26 +252,32 @@ fn sentinel_rule(redis: &RedisConfig, sentinel: &SentinelConfig) -> AclRule {
         redis.name,
         addresses(&sentinel.nodes)
     )];
-    notes.extend(user_note(&redis.sentinel_login, " in the block `sentinel`"));
+    notes.extend(user_note(&redis.sentinel_login, DEFAULT_USER, " in the block `sentinel`"));
     notes.push(
         "+info and +role are not needed; without them the log of refusals names both".to_owned(),
     );
     AclRule { redis: Arc::clone(&redis.name), notes, line: line(&words) }
 }
 
-/// The beginning of a rule.
-fn user(login: &Login) -> Vec<Vec<u8>> {
-    let user = login.username.as_deref().unwrap_or(DEFAULT_USER);
-    ["ACL", "SETUSER", user, "reset", "on", ">PASSWORD"].map(Vec::from).to_vec()
+/// The beginning of a rule. `default` is suggested where the configuration names no user.
+fn opening(login: &Login, default: &str, version: ServerVersion) -> Vec<Vec<u8>> {
+    let user = login.username.as_deref().unwrap_or(default);
+    let mut words = vec!["ACL", "SETUSER", user, "reset", "on", ">PASSWORD"];
+    if version >= ServerVersion::V6_2 {
+        words.push("resetchannels");
+    }
+    words.push("-@all");
+    words.into_iter().map(Vec::from).collect()
 }
 
 fn line(words: &[Vec<u8>]) -> String {
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
-fn notes(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> Vec<String> {
+/// Which servers get a rule, and how.
+fn where_to(redis: &RedisConfig) -> String {
     let configured = addresses(redis.servers.configured());
-    let on = match &redis.servers {
+    match &redis.servers {
         Servers::One(_) => {
             format!(
                 "redis {:?} at {configured}: replace PASSWORD, then give this line to redis-cli",
@@ -237,9 +292,12 @@ fn notes(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> Vec<Stri
             redis,
             &format!("all servers of the cluster of {configured}, masters and replicas"),
         ),
-    };
-    let mut notes = vec![on];
-    notes.extend(user_note(&redis.login, ""));
+    }
+}
+
+fn notes(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> Vec<String> {
+    let mut notes = vec![where_to(redis)];
+    notes.extend(user_note(&redis.login, DEFAULT_USER, ""));
     if matches!(redis.servers, Servers::Sentinel(_)) && version < ServerVersion::V6_2 {
         notes.push(
             "Sentinels before 6.2 know no users: only the password of their `requirepass`, if \
@@ -268,10 +326,7 @@ fn notes(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> Vec<Stri
         ));
     }
     if needs.widened {
-        notes.push(
-            "a ? stands for white space or NUL in a key, which no ACL pattern can contain"
-                .to_owned(),
-        );
+        notes.push(WIDENED.to_owned());
     }
     notes
 }
@@ -287,14 +342,14 @@ fn on_each(redis: &RedisConfig, servers: &str) -> String {
 }
 
 /// A note about the user of a rule. `within` is the block in which the configuration names it.
-fn user_note(login: &Login, within: &str) -> Option<String> {
+fn user_note(login: &Login, default: &str, within: &str) -> Option<String> {
     match login.username.as_deref() {
         Some("default") => {
             Some("this changes the user `default`: give lockwatch a user of its own".to_owned())
         }
         Some(_) => None,
         None => Some(format!(
-            "set `username: {DEFAULT_USER}` and the password in the configuration as well{within}"
+            "set `username: {default}` and the password in the configuration as well{within}"
         )),
     }
 }
@@ -315,6 +370,10 @@ struct Needs {
 }
 
 impl Needs {
+    fn nothing(caps: Caps) -> Needs {
+        Needs { commands: BTreeSet::new(), patterns: BTreeSet::new(), caps, widened: false }
+    }
+
     /// The commands that are needed even without a task: to connect, and to check whether replies
     /// can be trusted.
     fn new(redis: &RedisConfig, version: ServerVersion) -> Needs {
@@ -322,8 +381,7 @@ impl Needs {
         let sharded = in_cluster && version >= ServerVersion::V7_0;
         let pexpiretime = version >= ServerVersion::V7_0;
         let caps = Caps { pexpiretime, role: RoleCheck::Role, info: true, sharded };
-        let mut needs =
-            Needs { commands: BTreeSet::new(), patterns: BTreeSet::new(), caps, widened: false };
+        let mut needs = Needs::nothing(caps);
         needs.send(&[
             "auth",
             "client|setname",

@@ -285,10 +285,27 @@ pub fn warnings(config: &Config) -> Vec<String> {
             }
             _ => None,
         };
-        of_login(format!("redis.{}", redis.name), &redis.login).into_iter().chain(sentinels)
+        let want = redis
+            .want
+            .as_ref()
+            .and_then(|login| of_login(format!("redis.{}.want", redis.name), login));
+        let own = of_login(format!("redis.{}", redis.name), &redis.login);
+        own.into_iter().chain(sentinels).chain(want).chain(shared_user(redis))
     };
     let logins = config.redises.iter().flat_map(of_redis);
     logins.chain(config.tasks.iter().flat_map(|task| literal_names(task))).collect()
+}
+
+/// A user with both tasks has the rights of both.
+fn shared_user(redis: &RedisConfig) -> Option<String> {
+    let want = redis.want.as_ref()?;
+    (want.username == redis.login.username).then(|| {
+        format!(
+            "redis.{}.want: has the user that the agent reads with, so the agent's password could \
+             write; give `want` a user of its own",
+            redis.name
+        )
+    })
 }
 
 /// The complete output of `check-config`.

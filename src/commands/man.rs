@@ -16,7 +16,7 @@ use crate::text::terminal;
 type Example = (&'static str, &'static str);
 
 /// The program's own, and then those of the commands by their names.
-const EXAMPLES: [(&str, &[Example]); 10] = [
+const EXAMPLES: [(&str, &[Example]); 11] = [
     (
         "",
         &[
@@ -62,6 +62,13 @@ const EXAMPLES: [(&str, &[Example]); 10] = [
                 "lockwatch explain outbound --once --config.file lockwatch.yml",
                 "One look at Redis, without an agent.",
             ),
+        ],
+    ),
+    (
+        "want",
+        &[
+            ("lockwatch want outbound on --user anna", "Switches it on for anna."),
+            ("lockwatch want outbound status", "Shows who wants it, and writes nothing."),
         ],
     ),
     (
@@ -116,6 +123,13 @@ const STATUS_EXIT_STATUS: [Term; 4] = [
          before warning. With --watch the \
          code is that of the last look.",
     ),
+];
+
+const WANT_EXIT_STATUS: [Term; 4] = [
+    ("0", "The switch is as asked, or was so before."),
+    ("1", "Redis refuses, or it is not certain that the switch was written."),
+    ("2", "The configuration or the command line is wrong."),
+    ("69", "Redis cannot be reached."),
 ];
 
 const FILES: [Term; 2] = [
@@ -215,6 +229,8 @@ fn page(command: &clap::Command, names: &[String], of_program: bool) -> io::Resu
     } else if name == "status" {
         terms(&mut more, "EXIT STATUS", &STATUS_EXIT_STATUS);
         terms(&mut more, "ENVIRONMENT", &TERMINAL);
+    } else if name == "want" {
+        terms(&mut more, "EXIT STATUS", &WANT_EXIT_STATUS);
     } else {
         terms(&mut more, "EXIT STATUS", &EXIT_STATUS);
     }

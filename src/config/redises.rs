@@ -10,9 +10,9 @@ use serde_yaml::Value;
 
 use super::block::{At, Block};
 use super::mistake::Reported;
-use super::schema::REDIS;
+use super::schema::{REDIS, WANT};
 use super::values::{duration, flag, kind, name_mistake};
-use super::{RedisConfig, login, servers};
+use super::{Login, RedisConfig, login, servers};
 
 pub(crate) const INTERVAL: Duration = Duration::from_millis(StoreSpec::INTERVAL_MS);
 pub(crate) const TIMEOUT: Duration = Duration::from_millis(StoreSpec::TIMEOUT_MS);
@@ -67,6 +67,7 @@ fn read_one(redis_name: &str, at: At<'_>, dir: &Path) -> Result<RedisConfig, Rep
     let timeout = block.or("timeout", TIMEOUT, duration(TIMEOUT_MIN));
     let assume_master = block.or("assume_master", false, flag);
     let wake_ups = block.or("wake_ups", true, flag);
+    let want = read_want(&block, dir);
     let (servers, db, sentinel_login) = servers?;
     let assume_master = assume_master?;
     if assume_master && servers.kind() != RedisKind::Standalone {
@@ -85,5 +86,11 @@ fn read_one(redis_name: &str, at: At<'_>, dir: &Path) -> Result<RedisConfig, Rep
         timeout: timeout?,
         assume_master,
         wake_ups: wake_ups?,
+        want: want?,
     })
+}
+
+/// The login for switching tasks on and off.
+fn read_want(block: &Block<'_>, dir: &Path) -> Result<Option<Login>, Reported> {
+    block.child("want", &WANT)?.map(|want| login::read(&want, dir)).transpose()
 }

@@ -15,9 +15,10 @@ pub struct BlockSpec {
 }
 
 /// All blocks.
-pub const BLOCKS: [&BlockSpec; 13] = [
+pub const BLOCKS: [&BlockSpec; 14] = [
     &TOP,
     &REDIS,
+    &WANT,
     &SENTINEL,
     &CLUSTER,
     &TASK,
@@ -62,6 +63,7 @@ pub(super) const REDIS: BlockSpec = BlockSpec {
         "timeout",
         "assume_master",
         "wake_ups",
+        "want",
     ],
     otherwise: &[
         ("tls", "`tls` is not supported yet; use a server that is reached by plain TCP"),
@@ -69,6 +71,12 @@ pub(super) const REDIS: BlockSpec = BlockSpec {
         ("host", "write it into the URL: `url: redis://host:port/db`"),
         ("port", "write it into the URL: `url: redis://host:port/db`"),
     ],
+};
+
+pub(super) const WANT: BlockSpec = BlockSpec {
+    path: "redis.<name>.want",
+    fields: &["username", "password_file", "password_env"],
+    otherwise: &[("password", NO_PASSWORD)],
 };
 
 pub(super) const SENTINEL: BlockSpec = BlockSpec {

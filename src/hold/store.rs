@@ -1,20 +1,17 @@
-//! The server that decides about a key, whatever the topology: found when it is needed, kept while
-//! it answers, found again after any doubt.
+//! Connections to the servers that decide about keys, whatever the topology: made when they are
+//! needed, kept while they answer, found again after any doubt.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lockwatch_judge::input::Role;
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::time::Mono;
 use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
-use lockwatch_watch::redis::topology::{Announced, cluster, sentinel};
+use lockwatch_watch::redis::topology::cluster;
 
-use crate::config::{Endpoint, HostPort, Login, Peers, RedisConfig, Servers, ms};
-use crate::io::{Connection, Failure, connect};
+use crate::config::{Endpoint, HostPort, Login, RedisConfig, Servers};
+use crate::io::{Connection, Failure, connect_briefly};
+use crate::seek;
 
-/// For how long the Sentinels' words count, in milliseconds: they are all asked now.
-const FRESH_MS: u64 = 60_000;
 /// Errors of a server that does not decide, or not now.
 const ELSEWHERE: [&[u8]; 6] =
     [b"MOVED", b"ASK", b"READONLY", b"MASTERDOWN", b"CLUSTERDOWN", b"LOADING"];
@@ -22,9 +19,9 @@ const ELSEWHERE: [&[u8]; 6] =
 /// A store, with the login of whoever writes to it.
 #[derive(Debug)]
 pub struct Store {
+    /// With the login of the agent, which is for finding the servers.
     config: RedisConfig,
     login: Login,
-    timeout: Duration,
     /// By slot; 0 unless it is a cluster.
     homes: BTreeMap<u16, HostPort>,
     connections: BTreeMap<HostPort, Connection>,
@@ -33,11 +30,12 @@ pub struct Store {
 impl Store {
     /// Connects to nothing yet. Each wait takes up to `timeout`.
     pub fn new(config: RedisConfig, login: Login, timeout: Duration) -> Store {
-        Store { config, login, timeout, homes: BTreeMap::new(), connections: BTreeMap::new() }
+        let config = RedisConfig { timeout, ..config };
+        Store { config, login, homes: BTreeMap::new(), connections: BTreeMap::new() }
     }
 
     /// Sends `commands` about `key` to the server that decides about it. A reply may be an error.
-    /// Nothing is sent twice, but for what a server refused because another one decides.
+    /// One command alone is sent again if a server refused it because another one decides.
     ///
     /// # Errors
     /// Why there are no replies. They may have been carried out all the same.
@@ -47,7 +45,6 @@ impl Store {
             return Ok(replies);
         }
         self.forget(key);
-        // The first of one command was refused, so nothing was done.
         match commands {
             [_] => self.ask_once(key, commands).await,
             _ => Ok(replies),
@@ -56,14 +53,12 @@ impl Store {
 
     async fn ask_once(&mut self, key: &[u8], commands: &[Command]) -> Result<Vec<Reply>, Failure> {
         let at = self.home(key).await?;
-        if !self.connections.contains_key(&at) {
-            let connection = self.connect(at.clone()).await.inspect_err(|_| self.forget(key))?;
-            self.connections.insert(at.clone(), connection);
-        }
         // Taken out, so that neither a failure nor a cancellation leaves a connection behind that
         // still owes a reply.
-        let gone = || Failure::new(Unknown::Closed, "not connected");
-        let connection = self.connections.remove(&at).ok_or_else(gone)?;
+        let connection = match self.connections.remove(&at) {
+            Some(connection) => connection,
+            None => self.connect(&at).await.inspect_err(|_| self.forget(key))?,
+        };
         let replies = connection.exec(commands).await.inspect_err(|_| self.forget(key))?;
         self.connections.insert(at, connection);
         Ok(replies)
@@ -78,19 +73,8 @@ impl Store {
         if let Some(at) = self.homes.get(&slot) {
             return Ok(at.clone());
         }
-        let at = match self.config.servers.clone() {
-            Servers::One(at) => at,
-            Servers::Nodes(nodes) => self.master_of(&nodes).await?,
-            Servers::Sentinel(sentinels) => {
-                let announced = self.announced_master(&sentinels.nodes, &sentinels.master).await?;
-                let at = allowed(&announced, &sentinels.peers, &[])?;
-                self.master_of(&[at]).await?
-            }
-            Servers::Cluster(cluster) => {
-                let owner = self.owner(&cluster.nodes, slot).await?;
-                allowed(&owner, &cluster.peers, &cluster.nodes)?
-            }
-        };
+        let at = seek::deciding(&self.config, key).await;
+        let at = at.map_err(|trouble| Failure::new(Unknown::NoMaster, trouble))?;
         self.homes.insert(slot, at.clone());
         Ok(at)
     }
@@ -105,8 +89,7 @@ impl Store {
     /// How to dial a server of this store.
     pub fn endpoint(&self, at: HostPort) -> Endpoint {
         // Unlike the agent, who writes must not be answered by a replica.
-        let own = self.config.endpoint(at);
-        Endpoint { login: self.login.clone(), timeout: self.timeout, readonly: false, ..own }
+        Endpoint { login: self.login.clone(), readonly: false, ..self.config.endpoint(at) }
     }
 
     fn slot(&self, key: &[u8]) -> u16 {
@@ -116,89 +99,12 @@ impl Store {
         }
     }
 
-    async fn connect(&self, at: HostPort) -> Result<Connection, Failure> {
-        connect(&self.endpoint(at)).await
+    async fn connect(&self, at: &HostPort) -> Result<Connection, Failure> {
+        let connection = connect_briefly(&self.endpoint(at.clone())).await?;
+        seek::check_role(&self.config, at, connection.role())
+            .map_err(|trouble| Failure::new(Unknown::NotMaster, trouble))?;
+        Ok(connection)
     }
-
-    /// The first of `nodes` that says that it is master.
-    async fn master_of(&mut self, nodes: &[HostPort]) -> Result<HostPort, Failure> {
-        let mut why = Failure::new(Unknown::NoMaster, "no server says that it is master");
-        for at in nodes {
-            match self.connect(at.clone()).await {
-                Ok(connection) if matches!(connection.role(), Some(Role::Master)) => {
-                    self.connections.insert(at.clone(), connection);
-                    return Ok(at.clone());
-                }
-                Ok(_) => {}
-                Err(failure) => why = failure,
-            }
-        }
-        Err(why)
-    }
-
-    /// The master that most Sentinels name.
-    async fn announced_master(
-        &self,
-        nodes: &[HostPort],
-        master: &str,
-    ) -> Result<Announced, Failure> {
-        let mut quorum = sentinel::Quorum::new(nodes.len(), FRESH_MS);
-        let mut why = Failure::new(Unknown::Quorum, "no majority of the Sentinels names a master");
-        for (at, node) in nodes.iter().enumerate() {
-            match self.ask_sentinel(node, master).await {
-                Ok(replies) => quorum.answered(at, Mono(0), sentinel::decode(&replies)),
-                Err(failure) => why = failure,
-            }
-            if let Ok(announced) = quorum.master(Mono(0)) {
-                return Ok(announced);
-            }
-        }
-        Err(why)
-    }
-
-    async fn ask_sentinel(&self, at: &HostPort, master: &str) -> Result<Vec<Reply>, Failure> {
-        let endpoint = Endpoint {
-            db: 0,
-            login: self.config.sentinel_login.clone(),
-            assume_master: true,
-            ..self.endpoint(at.clone())
-        };
-        connect(&endpoint).await?.exec(&sentinel::commands(master)).await
-    }
-
-    /// The master of a slot.
-    async fn owner(&self, nodes: &[HostPort], slot: u16) -> Result<Announced, Failure> {
-        let mut why = Failure::new(Unknown::ClusterDown, "no server tells the cluster's layout");
-        for at in nodes {
-            let asked = async {
-                let connection = self.connect(at.clone()).await?;
-                let replies = connection.exec(&cluster::commands(false)).await?;
-                let layout = cluster::decode(&replies, &at.host)
-                    .map_err(|why| Failure::new(why, "the layout of the cluster"))?;
-                let nobody = || Failure::new(Unknown::ClusterDown, "nobody serves the key's slot");
-                layout.owner(slot).cloned().ok_or_else(nobody)
-            };
-            match asked.await {
-                Ok(owner) => return Ok(owner),
-                Err(failure) => why = failure,
-            }
-        }
-        Err(why)
-    }
-
-    /// The longest wait of one request, in milliseconds.
-    pub fn timeout_ms(&self) -> u64 {
-        ms(self.timeout)
-    }
-}
-
-fn allowed(
-    announced: &Announced,
-    peers: &Peers,
-    configured: &[HostPort],
-) -> Result<HostPort, Failure> {
-    let foreign = || Failure::new(Unknown::ForeignAddress, announced.address());
-    peers.resolve(announced, configured).ok_or_else(foreign)
 }
 
 fn is_elsewhere(reply: &Reply) -> bool {

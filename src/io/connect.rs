@@ -39,6 +39,17 @@ pub async fn connect(endpoint: &Endpoint) -> Result<Connection, Failure> {
     greet_over(stream, endpoint, password.as_ref()).await
 }
 
+/// Like [`connect`], but asks for the role only: a user that may do little is asked to do little.
+///
+/// # Errors
+/// Why no connection was made.
+pub async fn connect_briefly(endpoint: &Endpoint) -> Result<Connection, Failure> {
+    let password = password(endpoint.login.password.as_ref()).await?;
+    let stream = dial(&endpoint.at, endpoint.timeout, 0).await?;
+    let handshake = Handshake::brief(endpoint.db, endpoint.assume_master);
+    greet(stream, endpoint, password.as_ref(), &handshake).await
+}
+
 /// Like [`connect`], but over an open stream and with this password.
 ///
 /// # Errors
@@ -49,6 +60,15 @@ pub async fn greet_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     password: Option<&Secret>,
 ) -> Result<Connection, Failure> {
     let handshake = Handshake::new(endpoint.db, endpoint.assume_master, endpoint.readonly);
+    greet(stream, endpoint, password, &handshake).await
+}
+
+async fn greet<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    endpoint: &Endpoint,
+    password: Option<&Secret>,
+    handshake: &Handshake,
+) -> Result<Connection, Failure> {
     let dial = Dial {
         link: LinkId(0),
         to: endpoint.at.clone(),
@@ -96,7 +116,7 @@ pub async fn talk_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let limit = Duration::from_millis(dial.timeout_ms);
     let (mono, wall) = clock.both();
     let (mut replies, mut ended) =
-        match timeout(limit, greet(&mut stream, &commands, &ledger)).await {
+        match timeout(limit, exchange(&mut stream, &commands, &ledger)).await {
             Ok(greeted) => greeted,
             Err(_) => (Vec::new(), Some(no_reply(limit))),
         };
@@ -175,7 +195,7 @@ async fn dial_address(address: SocketAddr, limit: Duration) -> Result<TcpStream,
 ///
 /// This happens before the redis crate gets the stream: a server at its limit of clients sends an
 /// error unasked and closes the connection, and the crate would drop that error.
-async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
+async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut Guarded<S>,
     commands: &[&Command],
     ledger: &Ledger,

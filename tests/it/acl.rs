@@ -26,7 +26,7 @@ fn connect(server: &RedisServer, parameters: &str) -> Connection {
 }
 
 /// Passes `line` to `redis-cli` as a user would.
-fn redis_cli(server: &RedisServer, line: &str) -> String {
+pub(crate) fn redis_cli(server: &RedisServer, line: &str) -> String {
     let mut command = Command::new("redis-cli");
     let mut cli = command
         .arg("-s")

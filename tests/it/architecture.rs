@@ -27,7 +27,9 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("trace", &["text"]),
     ("engine", &["clock", "published"]),
     ("io", &["apart", "clock", "config", "trace"]),
-    ("hold", &["config", "io"]),
+    ("hold", &["config", "io", "seek"]),
+    ("seek", &["config", "io", "text"]),
+    ("want", &["config", "io", "seek", "text"]),
     ("outputs", &["alerts", "config", "paths", "published", "text", "trace"]),
     ("http", &["outputs", "paths", "published", "text", "trace"]),
     (
@@ -46,9 +48,11 @@ const ROOMS: &[(&str, &[&str])] = &[
             "paths",
             "published",
             "record",
+            "seek",
             "telemetry",
             "text",
             "trace",
+            "want",
         ],
     ),
     ("cli", &["commands"]),
@@ -88,12 +92,20 @@ const ARROWS: &[Arrow] = &[
             "commands/explain/",
             "commands/guard/",
             "hold/",
+            "seek.rs",
+            "want.rs",
+            "want/",
         ],
         why: "a scrape never asks Redis",
     },
     Arrow {
         word: "crate::hold",
         only_in: &["hold.rs", "hold/", "commands/demo.rs", "commands/demo/", "commands/guard/"],
+        why: "the agent never writes to Redis",
+    },
+    Arrow {
+        word: "crate::want",
+        only_in: &["want.rs", "want/", "commands/want.rs", "commands/acl.rs"],
         why: "the agent never writes to Redis",
     },
     Arrow {
@@ -104,6 +116,9 @@ const ARROWS: &[Arrow] = &[
             "io.rs",
             "io/",
             "hold/",
+            "seek.rs",
+            "want.rs",
+            "want/",
             "cli.rs",
             "commands/",
             // The defaults.
@@ -140,9 +155,10 @@ const ARROWS: &[Arrow] = &[
 ];
 
 /// The rules here that also guard a rule of docs/rules.md.
-const GUARDING: [(&str, &str); 3] = [
+const GUARDING: [(&str, &str); 4] = [
     ("crate::io", "15 read only"),
     ("crate::hold", "15 read only"),
+    ("crate::want", "15 read only"),
     ("SystemTime::now", "2 instants"),
 ];
 

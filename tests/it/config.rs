@@ -173,6 +173,8 @@ fn the_complete_example_means_what_it_says() {
     assert_eq!((&reports.servers, reports.db), (&Servers::One(at("2001:db8::5", 6380)), 2));
     assert_eq!(reports.login.password, Some(PasswordSource::Env("REPORTS_PASSWORD".to_owned())));
     assert!(reports.assume_master && !main.assume_master);
+    assert_eq!(main.want, Some(login("lockwatch-want", "/run/secrets/want")));
+    assert_eq!(reports.want, None);
     let sentinel = SentinelConfig {
         master: "shop".to_owned(),
         nodes: vec![at("10.0.1.1", 26379), at("10.0.1.2", 26379), at("10.0.1.3", 26379)],
@@ -412,7 +414,7 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
 #[test]
 fn passwords_that_cannot_be_read_or_are_open_are_warned_about() {
     let text = "redis:\n  a: {url: 'redis://x', password_file: /nowhere/secret}\n  b: {url: \
-        'redis://y'}\n  \
+        'redis://y', want: {password_file: /nowhere/want}}\n  \
                 c: {sentinel: {master: m, nodes: [s], password_file: /nowhere/more}}\n  \
                 d: {url: 'redis://z', password_file: open}\n\
                 tasks: [{name: a, redis: a, lock: {key: a}}]\n";
@@ -422,7 +424,14 @@ fn passwords_that_cannot_be_read_or_are_open_are_warned_about() {
     fs::set_permissions(&open, fs::Permissions::from_mode(0o644)).unwrap();
     let config = Config::parse(text, &folder.path().join("x.yml")).unwrap();
     let warnings = warnings(&config);
-    assert_eq!(warnings.len(), 3, "{warnings:?}");
+    let mut warnings = warnings;
+    assert_eq!(warnings.len(), 5, "{warnings:?}");
+    let of_want: Vec<String> = warnings.drain(1..3).collect();
+    assert!(
+        of_want[0].starts_with("redis.b.want: cannot read the password file \"/nowhere/want\": ")
+            && of_want[1].contains("give `want` a user of its own"),
+        "{of_want:?}"
+    );
     assert!(
         warnings[2].starts_with("redis.d: ")
             && warnings[2].contains("read by every user of this machine"),

@@ -37,4 +37,5 @@ mod status;
 mod support;
 mod topologies;
 mod wake_ups;
+mod want;
 mod watcher;

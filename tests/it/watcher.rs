@@ -20,5 +20,6 @@ fn config(port: u16) -> RedisConfig {
         timeout: Duration::from_millis(500),
         assume_master: false,
         wake_ups: false,
+        want: None,
     }
 }

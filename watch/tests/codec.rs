@@ -5,7 +5,7 @@ use std::path::Path;
 
 use lockwatch_judge::reading::Switch;
 use lockwatch_judge::spec::Codec;
-use lockwatch_watch::redis::codec::{Scalar, decode, display_text, switch};
+use lockwatch_watch::redis::codec::{Form, Scalar, decode, display_text, encode, form_of, switch};
 
 /// One value as stored by a real serializer.
 struct Fixture {
@@ -273,4 +273,68 @@ fn a_user_is_shown_as_people_know_them() {
     for codec in [Codec::Json, Codec::Jdk, Codec::Kryo5] {
         assert_eq!(display_text(codec, b"alice\xff"), b"alice\xff", "{codec:?}");
     }
+}
+
+/// A name or a value that is written must be the one that the program knows, to the byte: else the
+/// user would have two switches.
+#[test]
+fn what_is_written_is_what_the_real_serializers_write() {
+    let mut count = 0;
+    for fixture in fixtures() {
+        let (serializer, value) = fixture.name.split_once(' ').unwrap();
+        let (kind, _) = value.split_once('_').unwrap_or(("bool", ""));
+        let form = match kind {
+            "string" if serializer == "kryo5_references" => Form::MarkedText,
+            "string" => Form::Text,
+            "bool" => Form::Bool,
+            "int" => Form::Int,
+            // Plain JSON has one kind of number.
+            "long" | "short" | "byte" if serializer == "json_plain" => Form::Int,
+            "short" | "byte" if serializer == "json" => Form::Int,
+            "long" => Form::Long,
+            "short" => Form::Short,
+            "byte" => Form::Byte,
+            _ => continue,
+        };
+        let word = match &fixture.expected {
+            Some(Scalar::Text(text)) => text.clone(),
+            Some(Scalar::Bool(truth)) => truth.to_string(),
+            Some(Scalar::Int(number)) => number.to_string(),
+            Some(Scalar::Null) | None => continue,
+        };
+        assert_eq!(
+            encode(fixture.codec, form, &word),
+            Some(fixture.bytes.clone()),
+            "{}",
+            fixture.name
+        );
+        let (found, read) = form_of(fixture.codec, &fixture.bytes).unwrap();
+        assert_eq!((encode(fixture.codec, found, &read), read), (Some(fixture.bytes), word));
+        count += 1;
+    }
+    assert!(count > 150, "{count}");
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let long = "ä".repeat(40_000);
+    let words = ["anna", "a", "", "Käthe 🔒", "a\"b\\c\u{1}", "42", "-1", "true", &long];
+    for codec in Codec::ALL {
+        for word in words {
+            for form in Form::ALL {
+                let Some(bytes) = encode(codec, form, word) else { continue };
+                let shown = match decode(codec, &bytes) {
+                    Some(Scalar::Bool(truth)) => truth.to_string().into_bytes(),
+                    // Java's serializers keep null, not the empty text, as nothing.
+                    Some(Scalar::Null) => Vec::new(),
+                    _ => display_text(codec, &bytes),
+                };
+                assert_eq!(shown, word.as_bytes(), "{codec:?} {form:?} {word:.9}");
+            }
+        }
+    }
+    assert_eq!(encode(Codec::Jdk, Form::Byte, "128"), None);
+    assert_eq!(encode(Codec::Kryo5, Form::Int, "2147483648"), None);
+    assert_eq!(encode(Codec::Json, Form::Int, "007"), None);
+    assert_eq!(encode(Codec::Raw, Form::Bool, "true"), None);
 }

@@ -6,7 +6,7 @@
 
 use lockwatch_judge::reading::Switch;
 use lockwatch_judge::spec::Codec;
-use lockwatch_watch::redis::codec::{Scalar, decode, display_text, switch};
+use lockwatch_watch::redis::codec::{Form, Scalar, decode, display_text, form_of, switch};
 
 pub(crate) fn run(data: &[u8]) {
     let [choice, rest @ ..] = data else { return };
@@ -23,6 +23,20 @@ pub(crate) fn run(data: &[u8]) {
             );
             any(codec, &written);
         }
+    }
+    // What lockwatch itself writes.
+    for form in Form::ALL {
+        let word = String::from_utf8_lossy(rest);
+        let Some(written) = lockwatch_watch::redis::codec::encode(codec, form, &word) else {
+            continue;
+        };
+        let read = match decode(codec, &written) {
+            Some(Scalar::Text(text)) => text,
+            Some(Scalar::Int(number)) => number.to_string(),
+            Some(Scalar::Bool(on)) => on.to_string(),
+            Some(Scalar::Null) | None => String::new(),
+        };
+        assert_eq!(read, word, "{codec:?} {form:?} does not read back");
     }
 }
 
@@ -48,6 +62,10 @@ fn any(codec: Codec, bytes: &[u8]) {
             assert!(on.is_none() && value.len() <= 64 && bytes.starts_with(&value));
             assert!(fits != Some(codec), "a codec fits that does not");
         }
+    }
+    if let Some((form, word)) = form_of(codec, bytes) {
+        let again = lockwatch_watch::redis::codec::encode(codec, form, &word);
+        assert_eq!(again.as_deref(), Some(bytes), "{codec:?} {form:?} is another spelling");
     }
     let shown = display_text(codec, bytes);
     if let Some(Scalar::Text(text)) = decoded {

@@ -71,6 +71,7 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<u8> {
         poke,
         manager: Manager::of_environment(),
         asked: false,
+        trouble: None,
         refused: None,
         plan,
     };
@@ -181,6 +182,8 @@ struct Driver {
     manager: Manager,
     /// It was told to end.
     asked: bool,
+    /// What is wrong with the store, told once for as long as it lasts.
+    trouble: Option<String>,
     /// A refusal that no waiting mends: what it is, and the exit code.
     refused: Option<(String, u8)>,
 }
@@ -249,7 +252,15 @@ impl Driver {
 
     fn told(&mut self, reply: Reply, trouble: Option<Trouble>) {
         if let Some(trouble) = trouble {
-            tracing::warn!(task = &*self.plan.spec.name, %trouble, "the lock could not be asked for");
+            let said = trouble.to_string();
+            if self.trouble.as_ref() != Some(&said) {
+                tracing::warn!(
+                    task = &*self.plan.spec.name,
+                    trouble = said,
+                    "the lock cannot be used"
+                );
+                self.trouble = Some(said);
+            }
             if let Trouble::Refused(error) = &trouble
                 && !self.guard.holds()
                 && let Some(code) = never_mends(&error.code)
@@ -257,6 +268,9 @@ impl Driver {
                 self.refused = Some((trouble.to_string(), code));
                 self.handle(Input::Stop);
             }
+        }
+        if reply != Reply::Failed {
+            self.trouble = None;
         }
         if let Reply::Taken { token } = reply {
             tracing::info!(task = &*self.plan.spec.name, token, "has the lock");

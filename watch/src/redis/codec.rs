@@ -12,6 +12,7 @@ mod kryo5;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use lockwatch_judge::named;
 use lockwatch_judge::reading::Switch;
 use lockwatch_judge::spec::Codec;
 
@@ -35,6 +36,63 @@ pub enum Scalar {
     Int(i64),
     /// A text.
     Text(String),
+}
+
+named! {
+    /// What a program handed to its serializer. The same word has other bytes in each form.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Form {
+        /// A text.
+        Text = "text",
+        /// A text behind the mark that Kryo sets when it keeps references.
+        MarkedText = "marked_text",
+        /// `true` or `false`.
+        Bool = "bool",
+        /// An integer of 32 bits.
+        Int = "int",
+        /// An integer of 64 bits.
+        Long = "long",
+        /// An integer of 16 bits.
+        Short = "short",
+        /// An integer of 8 bits.
+        Byte = "byte",
+    }
+}
+
+/// The bytes that `codec` makes of `word` in this form, exactly as the real serializers write them;
+/// `None` when it has no such form, or the word has none.
+///
+/// Only texts have a form for every word. [`Codec::Raw`] has texts only.
+pub fn encode(codec: Codec, form: Form, word: &str) -> Option<Vec<u8>> {
+    let scalar = match form {
+        Form::Text | Form::MarkedText => Scalar::Text(word.to_string()),
+        Form::Bool => Scalar::Bool(word.parse().ok()?),
+        Form::Int | Form::Long | Form::Short | Form::Byte => {
+            let number: i64 = word.parse().ok()?;
+            // A number has one spelling: "007" and "+7" are words of their own.
+            (number.to_string() == word).then_some(Scalar::Int(number))?
+        }
+    };
+    match (codec, &scalar) {
+        (Codec::Raw, Scalar::Text(text)) if form == Form::Text => Some(text.clone().into_bytes()),
+        (Codec::Raw, _) => None,
+        (Codec::Json, _) => json::encode(form, &scalar),
+        (Codec::Jdk, _) => jdk::encode(form, &scalar),
+        (Codec::Kryo5, _) => kryo5::encode(form, &scalar),
+    }
+}
+
+/// The form and the word of which `codec` makes exactly these bytes; `None` also for bytes that are
+/// read, but that no known serializer writes.
+pub fn form_of(codec: Codec, bytes: &[u8]) -> Option<(Form, String)> {
+    let word = match decode(codec, bytes)? {
+        Scalar::Text(text) => text,
+        Scalar::Int(number) => number.to_string(),
+        Scalar::Bool(truth) => truth.to_string(),
+        Scalar::Null => return None,
+    };
+    let is_it = |form: &Form| encode(codec, *form, &word).is_some_and(|made| made == bytes);
+    Form::ALL.into_iter().find(is_it).map(|form| (form, word))
 }
 
 /// Decodes the scalar that `codec` encodes as exactly these bytes; `None` when no scalar has this
@@ -92,7 +150,12 @@ pub(crate) fn written_text(bytes: &[u8]) -> Vec<u8> {
 pub(crate) fn spellings(text: &[u8]) -> [Vec<u8>; 5] {
     let json = [b"\"", text, b"\""].concat();
     let quoted = [b"'", text, b"'"].concat();
-    [json, kryo5::encode(text), jdk::encode(text), quoted, [text, b"\n"].concat()]
+    let line = [text, b"\n"].concat();
+    // Bytes that are no text have no other spelling, and the plain one is asked for anyway.
+    let by = |encode: fn(&str) -> Vec<u8>| {
+        core::str::from_utf8(text).map_or_else(|_| text.to_vec(), encode)
+    };
+    [json, by(kryo5::encode_text), by(jdk::encode_text), quoted, line]
 }
 
 fn wants(codec: Codec, bytes: &[u8]) -> Option<bool> {

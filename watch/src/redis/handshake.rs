@@ -67,6 +67,19 @@ impl Handshake {
         Handshake { assume_master, in_cluster, steps }
     }
 
+    /// Only the database, the name and the role: for a user with few rights.
+    pub fn brief(db: u32, assume_master: bool) -> Handshake {
+        let whole = Handshake::new(db, assume_master, false);
+        let is_kept = |step: &Step, command: &Command| match step {
+            Step::Select | Step::Role => true,
+            // Setting the name needs no right that any login lacks.
+            Step::Courtesy => command.args.iter().any(|word| word == b"SETNAME"),
+            _ => false,
+        };
+        let steps = whole.steps.into_iter().filter(|(step, command)| is_kept(step, command));
+        Handshake { steps: steps.collect(), ..whole }
+    }
+
     /// Number of its commands.
     #[allow(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {

@@ -22,6 +22,16 @@ pub(super) fn split_unit(bytes: &[u8]) -> Option<(u16, &[u8])> {
     }
 }
 
+/// Appends the bytes of a unit. NUL is one byte: whoever writes two for it does so itself.
+pub(super) fn push_unit(bytes: &mut Vec<u8>, unit: u16) {
+    let low = |shift: u16, mask: u16| u8::try_from(unit >> shift & mask).unwrap_or_default();
+    match unit {
+        0..=0x7f => bytes.push(low(0, 0x7f)),
+        0x80..=0x7ff => bytes.extend([0xc0 | low(6, 0x1f), 0x80 | low(0, 0x3f)]),
+        _ => bytes.extend([0xe0 | low(12, 0x0f), 0x80 | low(6, 0x3f), 0x80 | low(0, 0x3f)]),
+    }
+}
+
 /// Decodes UTF-16 units; `None` when a surrogate stands alone.
 pub(super) fn text(units: Vec<u16>) -> Option<String> {
     char::decode_utf16(units).collect::<Result<String, _>>().ok()

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Scalar, java_text};
+use super::{Form, Scalar, java_text};
 
 const STREAM_HEADER: [u8; 4] = [0xac, 0xed, 0x00, 0x05];
 const TC_NULL: u8 = 0x70;
@@ -76,10 +76,52 @@ fn text(bytes: &[u8], width: usize) -> Option<Scalar> {
     java_text::text(units).map(Scalar::Text)
 }
 
-/// A text of at most 65,535 ASCII characters. What other texts become is never read.
-pub(super) fn encode(text: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
-    [&STREAM_HEADER[..], &[TC_STRING], &length.to_be_bytes(), text].concat()
+pub(super) fn encode(form: Form, scalar: &Scalar) -> Option<Vec<u8>> {
+    let number = |class: &Boxed, number: i64| {
+        let bytes = number.to_be_bytes();
+        let value = bytes.get(bytes.len() - class.width..)?;
+        let of_number = [
+            &[TC_CLASSDESC][..],
+            &named(NUMBER_NAME, NUMBER_VERSION)?,
+            &[SC_SERIALIZABLE, 0, 0, TC_ENDBLOCKDATA, TC_NULL],
+        ];
+        // What a narrower class cuts off must be nothing but the sign.
+        (signed(value) == number).then_some(())?;
+        Some([class.opening()?, of_number.concat(), value.to_vec()].concat())
+    };
+    let [byte, short, int, long] = &INTEGERS;
+    match (form, scalar) {
+        (Form::Text, Scalar::Text(text)) => Some(encode_text(text)),
+        (Form::Bool, Scalar::Bool(truth)) => {
+            Some([BOOLEAN.opening()?, Vec::from([TC_NULL, u8::from(*truth)])].concat())
+        }
+        (Form::Byte, Scalar::Int(value)) => number(byte, *value),
+        (Form::Short, Scalar::Int(value)) => number(short, *value),
+        (Form::Int, Scalar::Int(value)) => number(int, *value),
+        (Form::Long, Scalar::Int(value)) => number(long, *value),
+        _ => None,
+    }
+}
+
+pub(super) fn encode_text(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for unit in text.encode_utf16() {
+        match unit {
+            0 => bytes.extend([0xc0, 0x80]),
+            unit => java_text::push_unit(&mut bytes, unit),
+        }
+    }
+    let head = match u16::try_from(bytes.len()) {
+        Ok(length) => [&[TC_STRING][..], &length.to_be_bytes()].concat(),
+        Err(_) => [&[TC_LONGSTRING][..], &(bytes.len() as u64).to_be_bytes()].concat(),
+    };
+    [&STREAM_HEADER[..], &head, &bytes].concat()
+}
+
+/// A class' name and version.
+fn named(name: &[u8], version: u64) -> Option<Vec<u8>> {
+    let length = u16::try_from(name.len()).ok()?;
+    Some([&length.to_be_bytes()[..], name, &version.to_be_bytes()].concat())
 }
 
 fn boolean(bytes: &[u8]) -> Option<Scalar> {
@@ -99,6 +141,15 @@ fn integer(bytes: &[u8]) -> Option<Scalar> {
 }
 
 impl Boxed {
+    /// All that comes before the description of the class that this one extends.
+    fn opening(&self) -> Option<Vec<u8>> {
+        let head =
+            [&STREAM_HEADER[..], &[TC_OBJECT, TC_CLASSDESC], &named(self.name, self.version)?];
+        let field =
+            [&[SC_SERIALIZABLE, 0, 1, self.field_type, 0, 5][..], b"value", &[TC_ENDBLOCKDATA]];
+        Some([head.concat(), field.concat()].concat())
+    }
+
     /// The rest of `bytes` after this class' description.
     fn after_class<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let fields = after_name(bytes, self.name, self.version)?;

@@ -2,10 +2,12 @@
 //! except for the one array in which Jackson wraps a `Long` when it writes class names (Redisson's
 //! JSON codec, Spring's generic one).
 
-use alloc::string::String;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
 use core::str::Chars;
 
-use super::Scalar;
+use super::{Form, Scalar};
 
 const LONG_OPENS: &str = "[\"java.lang.Long\",";
 const LONG_CLOSES: &str = "]";
@@ -20,6 +22,40 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Scalar> {
         _ if value.starts_with('"') => string(value).map(Scalar::Text),
         _ => integer(unwrap_long(value)).map(Scalar::Int),
     }
+}
+
+/// As Jackson writes it: characters beyond the basic plane as two escapes, others as they are.
+pub(super) fn encode(form: Form, scalar: &Scalar) -> Option<Vec<u8>> {
+    let text = match (form, scalar) {
+        (Form::Text, Scalar::Text(text)) => quoted(text),
+        (Form::Bool, Scalar::Bool(truth)) => truth.to_string(),
+        (Form::Int, Scalar::Int(number)) => number.to_string(),
+        (Form::Long, Scalar::Int(number)) => format!("{LONG_OPENS}{number}{LONG_CLOSES}"),
+        _ => return None,
+    };
+    Some(text.into_bytes())
+}
+
+fn quoted(text: &str) -> String {
+    let mut made = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => made.extend(['\\', character]),
+            '\x08' => made.push_str("\\b"),
+            '\x0c' => made.push_str("\\f"),
+            '\n' => made.push_str("\\n"),
+            '\r' => made.push_str("\\r"),
+            '\t' => made.push_str("\\t"),
+            '\0'..='\x1f' | '\u{10000}'.. => {
+                for unit in character.encode_utf16(&mut [0; 2]) {
+                    made.push_str(&format!("\\u{unit:04X}"));
+                }
+            }
+            plain => made.push(plain),
+        }
+    }
+    made.push('"');
+    made
 }
 
 fn unwrap_long(value: &str) -> &str {

@@ -8,7 +8,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Scalar, java_text};
+use super::{Form, Scalar, java_text};
 
 /// No object.
 const NULL: u8 = 0;
@@ -47,13 +47,66 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Scalar> {
     }
 }
 
-/// A text of 2 to 64 ASCII characters, as names are. What other texts become is never read.
-pub(super) fn encode(text: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::from([STRING]);
-    bytes.extend_from_slice(text);
-    if let Some(last) = bytes.last_mut() {
-        *last |= LENGTH_FOLLOWS;
+pub(super) fn encode(form: Form, scalar: &Scalar) -> Option<Vec<u8>> {
+    match (form, scalar) {
+        // It would read as one behind a mark.
+        (Form::Text, Scalar::Text(text)) if text.starts_with('\u{1}') => None,
+        (Form::Text, Scalar::Text(text)) => Some(encode_text(text)),
+        (Form::MarkedText, Scalar::Text(text)) => {
+            let mut bytes = encode_text(text);
+            bytes.insert(1, FIRST_OCCURRENCE);
+            Some(bytes)
+        }
+        (Form::Bool, Scalar::Bool(truth)) => Some(Vec::from([BOOLEAN, u8::from(*truth)])),
+        (Form::Byte, Scalar::Int(number)) => {
+            let byte = i8::try_from(*number).ok()?;
+            Some(Vec::from([BYTE, byte.cast_unsigned()]))
+        }
+        (Form::Short, Scalar::Int(number)) => {
+            let [low, high] = i16::try_from(*number).ok()?.to_le_bytes();
+            Some(Vec::from([SHORT, low, high]))
+        }
+        (Form::Int, Scalar::Int(number)) => {
+            i32::try_from(*number).ok().map(|number| varied(INTEGER, number.into()))
+        }
+        (Form::Long, Scalar::Int(number)) => Some(varied(LONG, *number)),
+        _ => None,
     }
+}
+
+/// A text: ASCII of 2 to 32 characters ends with a marked byte, others have their length before
+/// them.
+pub(super) fn encode_text(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::from([STRING]);
+    if text.is_ascii() && (2..=32).contains(&text.len()) {
+        bytes.extend_from_slice(text.as_bytes());
+        if let Some(last) = bytes.last_mut() {
+            *last |= LENGTH_FOLLOWS;
+        }
+        return bytes;
+    }
+    let count = text.encode_utf16().count() + 1;
+    let mut rest = count >> 6;
+    let first = u8::try_from(count & 0x3f).unwrap_or_default() | LENGTH_FOLLOWS;
+    bytes.push(if rest == 0 { first } else { first | LENGTH_GOES_ON });
+    while rest > 0 {
+        let low = u8::try_from(rest & 0x7f).unwrap_or_default();
+        rest >>= 7;
+        bytes.push(if rest == 0 { low } else { low | GOES_ON });
+    }
+    text.encode_utf16().for_each(|unit| java_text::push_unit(&mut bytes, unit));
+    bytes
+}
+
+/// A number behind the id of its class: see [`zigzag`].
+fn varied(class: u8, number: i64) -> Vec<u8> {
+    let mut rest = (number << 1 ^ number >> 63).cast_unsigned();
+    let mut bytes = Vec::from([class]);
+    while rest > 0x7f && bytes.len() < 9 {
+        bytes.push(u8::try_from(rest & 0x7f).unwrap_or_default() | GOES_ON);
+        rest >>= 7;
+    }
+    bytes.push(u8::try_from(rest).unwrap_or_default());
     bytes
 }
 

@@ -70,6 +70,9 @@ public final class Main {
                 client(command).shutdown();
                 clients.remove(command.word(0));
             }
+            case "map-get" -> {
+                return Values.mapGet(client(command).redisson, command);
+            }
             case "map-put" -> Values.mapPut(client(command).redisson, command);
             case "set-add" -> Values.setAdd(client(command).redisson, command);
             case "bucket-set" -> Values.bucketSet(client(command).redisson, command);

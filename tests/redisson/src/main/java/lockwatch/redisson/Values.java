@@ -50,6 +50,15 @@ final class Values {
         map.put(command.word(2), value(command.word(3), command.word(4)));
     }
 
+    /** {@code map-get CLIENT NAME FIELD CODEC [field_codec=CODEC]}. */
+    static Map<String, Object> mapGet(RedissonClient redisson, Command command) {
+        Codec values = codec(command.word(3));
+        Codec fields = codec(command.option("field_codec", command.word(3)));
+        Object value = redisson.getMap(command.word(1), new CompositeCodec(fields, values)).get(command.word(2));
+        String type = value == null ? "null" : value.getClass().getSimpleName();
+        return Map.of("type", type, "value", String.valueOf(value));
+    }
+
     /** {@code set-add CLIENT NAME TYPE VALUE CODEC}. */
     static void setAdd(RedissonClient redisson, Command command) {
         redisson.getSet(command.word(1), codec(command.word(4))).add(value(command.word(2), command.word(3)));
