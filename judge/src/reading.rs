@@ -95,6 +95,9 @@ pub struct Beside {
     pub progress: Option<ProgressReading>,
     /// The claims.
     pub claims: Option<ClaimsReading>,
+    /// What guards told of themselves among the claims, sorted by instance.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub overruns: Vec<Overrun>,
     /// Host names by instance id; `None` also when not requested this time.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub hosts: Option<HostsReading>,
@@ -345,6 +348,19 @@ pub enum ClaimsReading {
     Read(Vec<(Vec<u8>, Vec<u8>)>),
     /// No trustworthy answer.
     Unknown(Unknown),
+}
+
+/// A guard's own statement that its script ran on after its lease may have ended.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct Overrun {
+    /// The instance that the script ran for.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    pub instance: Vec<u8>,
+    /// Its fencing token.
+    pub token: u64,
+    /// For how long, in milliseconds.
+    pub ms: u64,
 }
 
 /// The pause at one instant.

@@ -495,6 +495,7 @@ fn unreadable(beside: &Beside, why: Unknown) -> Beside {
         switches: beside.switches.as_ref().map(|_| SwitchesReading::Unknown(why)),
         progress: beside.progress.as_ref().map(|_| ProgressReading::Unknown(why)),
         claims: beside.claims.as_ref().map(|_| ClaimsReading::Unknown(why)),
+        overruns: Vec::new(),
         hosts: None,
         pause: beside.pause.map(|_| PauseReading::Unknown(why)),
     }

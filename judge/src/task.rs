@@ -8,6 +8,7 @@ mod wanting;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use self::wanting::Wanting;
@@ -15,18 +16,18 @@ use crate::clocks::{BlindClock, Holding, OutageClock, ProgressClock};
 use crate::continuity::failover_report::Overlap;
 use crate::continuity::generation::{Continued, Delta, Mark};
 use crate::continuity::lost::{Expired, Parts};
-use crate::event::{End, EventKind, Fate};
+use crate::event::{End, EventKind, Fate, Party, SplitKind};
 use crate::evidence::{Origin, Seen};
 use crate::grounds::Grounds;
 use crate::input::{Attestation, Sample, Standing};
 use crate::kinds::lock::{self, Context, Lock};
 use crate::reading::{
-    Beside, ClaimsReading, Held, HostsReading, LockReading, PauseReading, ProgressReading, Switch,
-    SwitchesReading, TaskReading, Unknown,
+    Beside, ClaimsReading, Held, HostsReading, LockReading, Overrun, PauseReading, ProgressReading,
+    Switch, SwitchesReading, TaskReading, Unknown,
 };
 use crate::snapshot::{HeldBy, Judged, Totals};
 use crate::spec::{Authority, TaskSpec};
-use crate::splits::{Claims, Limits, PHANTOM_MS, Splits, Witnesses, Word};
+use crate::splits::{Began, Claims, Limits, PHANTOM_MS, SplitNews, Splits, Witnesses, Word};
 use crate::switches;
 use crate::time::{Mono, ServerTime};
 use crate::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge};
@@ -549,9 +550,29 @@ impl Task {
 
     fn observe_claims(&mut self, beside: &Beside, sent: Mono, log: &mut Log<'_>) -> Vec<Vec<u8>> {
         let Some(claims) = &beside.claims else { return Vec::new() };
+        if matches!(claims, ClaimsReading::Read(_)) {
+            for overrun in self.claims.overran(&beside.overruns) {
+                self.tell_overrun(overrun, log);
+            }
+        }
         let changed = self.claims.observe(claims, sent, self.fresh_for_ms());
         self.tell_claims(claims, log);
         changed
+    }
+
+    /// A guard tells that its script ran beside whoever had the lock by then. That is over.
+    fn tell_overrun(&mut self, overrun: Overrun, log: &mut Log<'_>) {
+        let claimants = self.spec.lock().claimants;
+        let own = [Party::of(&claimants.holder(&overrun.instance), None)];
+        let held = self.lock.hold().map(|hold| &*hold.held.holders).unwrap_or_default();
+        let others = held.iter().filter(|holder| holder.client != overrun.instance);
+        let parties = own.into_iter().chain(others.map(|holder| Party::of(holder, None))).collect();
+        let kind = SplitKind::Claims;
+        let began = vec![Began { kind, parties, left_ms: None }];
+        self.tell_splits(SplitNews { began, ..SplitNews::default() }, log);
+        let ended = vec![(kind, overrun.ms)];
+        let news = SplitNews { ended, grew_ms: overrun.ms, ..SplitNews::default() };
+        self.tell_splits(news, log);
     }
 
     fn tell_claims(&mut self, claims: &ClaimsReading, log: &mut Log<'_>) {

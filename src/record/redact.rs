@@ -8,8 +8,8 @@
 
 use lockwatch_judge::input::{Attestation, Fork, Generation};
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Held, Holder, HostsReading, LockReading, ProgressReading, Switch,
-    SwitchesReading, TaskReading,
+    Beside, ClaimsReading, Held, Holder, HostsReading, LockReading, Overrun, ProgressReading,
+    Switch, SwitchesReading, TaskReading,
 };
 use lockwatch_judge::spec::Claimants;
 use sha2::{Digest, Sha256};
@@ -73,11 +73,16 @@ impl Redactor {
     }
 
     pub(crate) fn beside(&self, beside: &Beside, claimants: Claimants) -> Beside {
-        let Beside { switches, progress, claims, hosts, pause } = beside;
+        let Beside { switches, progress, claims, overruns, hosts, pause } = beside;
+        let overrun = |overrun: &Overrun| Overrun {
+            instance: self.instance(&overrun.instance, claimants),
+            ..overrun.clone()
+        };
         Beside {
             switches: switches.as_ref().map(|switches| self.switches(switches)),
             progress: progress.as_ref().map(|progress| self.progress(progress)),
             claims: claims.as_ref().map(|claims| self.claims(claims, claimants)),
+            overruns: overruns.iter().map(overrun).collect(),
             hosts: hosts.as_ref().map(|hosts| self.hosts(hosts, claimants)),
             pause: *pause,
         }

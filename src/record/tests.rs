@@ -12,8 +12,8 @@ use lockwatch_judge::input::{
     Standing, Topology, WakeUpState, WakeUps,
 };
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading,
-    ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
+    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, Overrun,
+    PauseReading, ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
     ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, StoreIndex, StoreSpec, TaskIndex,
@@ -309,6 +309,11 @@ impl Source {
                 Some(ClaimsReading::Read(pairs.clone())),
                 Some(ClaimsReading::Unknown(why)),
             ]),
+            overruns: self.list(|source| Overrun {
+                instance: source.bytes(),
+                token: source.ms(),
+                ms: source.ms(),
+            }),
             hosts: self.pick(&[None, Some(Ok(pairs)), Some(Err(why))]),
             pause: self.pick(&[
                 None,

@@ -37,7 +37,7 @@ pub mod watcher;
 
 pub use kind::RedisKind;
 pub use pace::LONGEST_MS as LONGEST_PAUSE_MS;
-pub use parts::{read_switches, switches_asks};
+pub use parts::{overrun_claim, read_switches, switches_asks};
 pub use remedy::remedy;
 pub use schedule::TOO_LARGE_AGAIN_MS;
 pub use tracking::{

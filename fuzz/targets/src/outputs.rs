@@ -18,8 +18,8 @@ use lockwatch::text::identity::{digest, escape};
 use lockwatch::trace;
 use lockwatch_judge::input::{Attestation, Generation, Input, Outcome, Role, Sample, Standing};
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading,
-    ProgressReading, Switch, SwitchesReading, TaskReading,
+    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, Overrun,
+    PauseReading, ProgressReading, Switch, SwitchesReading, TaskReading,
 };
 use lockwatch_judge::spec::{
     Codec, StoreIndex, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
@@ -150,6 +150,7 @@ fn named_reading(turn: u64, data: &[u8]) -> TaskReading {
     }
     holders.sort_unstable();
     let beside = Beside {
+        overruns: vec![Overrun { instance: data.to_vec(), token: 1, ms: u64::MAX }],
         switches: Some(SwitchesReading::Read {
             switches: vec![
                 (data.to_vec(), Switch::On),

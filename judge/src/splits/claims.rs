@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::reading::{ClaimsReading, Held, Mode, Unknown};
+use crate::reading::{ClaimsReading, Held, Mode, Overrun, Unknown};
 use crate::time::Mono;
 
 /// Number of samples in which a claim must have changed beside one hold. A single change may be the
@@ -17,6 +17,8 @@ pub(crate) struct Claims {
     newest: Mono,
     /// The newest attempt to read them failed.
     unread: Option<Unknown>,
+    /// Instances and tokens of the overruns that are there.
+    overruns: Vec<(Vec<u8>, u64)>,
 }
 
 #[derive(Clone, Debug)]
@@ -91,6 +93,16 @@ impl Claims {
         self.unread = None;
         self.newest = self.newest.max(at);
         changed
+    }
+
+    /// Takes in the overruns that are there; returns those that were told since the reading before.
+    /// Call it before [`Claims::observe`]: what was there at the first reading may be old.
+    pub(crate) fn overran(&mut self, told: &[Overrun]) -> Vec<Overrun> {
+        let of = |overrun: &Overrun| (overrun.instance.clone(), overrun.token);
+        let is_new = |overrun: &&Overrun| !self.overruns.contains(&of(overrun));
+        let new: Vec<Overrun> = told.iter().filter(is_new).cloned().collect();
+        self.overruns = told.iter().map(of).collect();
+        if self.read_before { new } else { Vec::new() }
     }
 
     /// The claims could not be read, so it is unknown which ones are alive.
@@ -179,5 +191,30 @@ fn changed_claim(claim: &Claim, value: &[u8], at: Mono, before: Mono, fresh_for_
         changed_before: if was_alive { claim.changed } else { None },
         unweighed: Some(before),
         beside: if was_alive { claim.beside } else { 0 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    #[test]
+    fn an_overrun_counts_once_and_only_if_it_was_told_meanwhile() {
+        let overrun =
+            |instance: &[u8], token| Overrun { instance: instance.to_vec(), token, ms: 7 };
+        let (old, new) = (overrun(b"A", 3), overrun(b"B", 4));
+        let mut claims = Claims::default();
+        let mut told = |overruns: &[Overrun]| {
+            let new = claims.overran(overruns);
+            claims.observe(&ClaimsReading::Read(vec![]), Mono(0), 1);
+            new
+        };
+        assert_eq!(told(&[old.clone()]), [], "it may be old");
+        assert_eq!(told(&[old.clone(), new.clone()]), [new.clone()]);
+        assert_eq!(told(&[old.clone(), new]), []);
+        let again = Overrun { token: 5, ..old.clone() };
+        assert_eq!(told(&[again.clone()]), [again]);
     }
 }

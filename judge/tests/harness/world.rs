@@ -258,6 +258,7 @@ impl World {
             lock: self.read_lock(setup.library()),
             extras: Extras { waiters: Some(self.waiters.len() as u64), fencing_token: self.token },
             beside: Beside {
+                overruns: Vec::new(),
                 switches: setup.has_switches().then(|| self.read_switches(setup)),
                 progress: progress.then(|| match self.veiled(self.progress_veil) {
                     Some(why) => ProgressReading::Unknown(why),

@@ -7,7 +7,7 @@ use lockwatch_judge::reading::{SwitchesReading, wanted};
 use lockwatch_judge::spec::{ProgressSource, TaskSpec, WantedSource};
 use lockwatch_judge::verdict::Wanted;
 use lockwatch_watch::redis::reply::{Command, Reply};
-use lockwatch_watch::redis::{read_switches, switches_asks};
+use lockwatch_watch::redis::{overrun_claim, read_switches, switches_asks};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
@@ -19,6 +19,8 @@ use crate::hold::store::Store;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A claim is written so many times while it counts as alive.
 const CLAIMS: u32 = 3;
+/// How long an overrun is told at least: longer than the pause between two readings of the agent.
+const TOLD_FOR: Duration = Duration::from_secs(10);
 
 /// What this part is asked to do.
 pub(super) struct Beside {
@@ -32,6 +34,12 @@ pub(super) struct Beside {
     was_unknown: bool,
     /// The newest touch of the script's file.
     touched: Option<SystemTime>,
+    /// When to claim next; `None` while the script does not run.
+    claim_at: Option<Instant>,
+    /// Until then, what was told of an overrun stays, so that the agent can read it.
+    told_until: Instant,
+    /// Overruns to tell, as token and milliseconds.
+    overruns: mpsc::UnboundedReceiver<(u64, u64)>,
 }
 
 impl Beside {
@@ -40,40 +48,49 @@ impl Beside {
         runs: watch::Receiver<bool>,
         wanted: mpsc::Sender<Wanted>,
         changed: mpsc::Receiver<()>,
+        overruns: mpsc::UnboundedReceiver<(u64, u64)>,
     ) -> Beside {
         let store = plan.store();
-        Beside { plan, store, runs, wanted, changed, was_unknown: false, touched: None }
+        Beside {
+            plan,
+            store,
+            runs,
+            wanted,
+            changed,
+            was_unknown: false,
+            touched: None,
+            claim_at: None,
+            told_until: Instant::now(),
+            overruns,
+        }
     }
 
     /// Runs until nobody listens to it.
     pub(super) async fn run(mut self) {
-        let mut write_at = None;
         loop {
             let wanted = self.read().await;
             if self.wanted.send(wanted).await.is_err() {
                 return;
             }
             let runs = *self.runs.borrow_and_update();
-            match write_at {
+            match self.claim_at {
                 None if runs => {
                     self.write_host().await;
-                    write_at = Some(Instant::now());
+                    self.claim_at = Some(Instant::now().max(self.told_until));
                 }
-                Some(_) if !runs => {
-                    self.withdraw().await;
-                    write_at = None;
-                }
+                Some(_) if !runs => self.withdraw().await,
                 _ => {}
             }
-            if write_at.is_some_and(|at| at <= Instant::now()) {
+            if self.claim_at.is_some_and(|at| at <= Instant::now()) {
                 self.write().await;
-                write_at = Some(Instant::now() + self.write_every());
+                self.claim_at = Some(Instant::now() + self.write_every());
             }
             let look_at = Instant::now() + LOOK_EVERY;
-            let next = write_at.map_or(look_at, |at| at.min(look_at));
+            let next = self.claim_at.map_or(look_at, |at| at.min(look_at));
             tokio::select! {
                 () = sleep_until(next) => {}
                 Some(()) = self.changed.recv() => {}
+                Some((token, ms)) = self.overruns.recv() => self.tell_overrun(token, ms).await,
                 changed = self.runs.changed() => if changed.is_err() {
                     return self.withdraw().await;
                 },
@@ -145,8 +162,21 @@ impl Beside {
         }
     }
 
+    /// Tells, where the claim was, that the script ran on. It stays until the next claim.
+    async fn tell_overrun(&mut self, token: u64, ms: u64) {
+        let Some(claims) = self.plan.spec.claims.clone() else { return };
+        let (instance, told) = (self.plan.holder.instance().to_owned(), overrun_claim(token, ms));
+        self.set(&claims.key, &["HSET"], &[instance.as_bytes(), told.as_bytes()]).await;
+        // It took the place of the claim.
+        self.claim_at = None;
+        self.told_until = Instant::now() + TOLD_FOR;
+    }
+
     /// Takes the claim back.
     async fn withdraw(&mut self) {
+        if self.claim_at.take().is_none() {
+            return;
+        }
         if let Some(claims) = self.plan.spec.claims.clone() {
             let instance = self.plan.holder.instance().to_owned();
             self.set(&claims.key, &["HDEL"], &[instance.as_bytes()]).await;

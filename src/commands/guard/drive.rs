@@ -60,7 +60,8 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<u8> {
     let (changed, sees_changed) = mpsc::channel(1);
     let (poke, is_poked) = mpsc::channel(1);
     tokio::spawn(listen::run(plan.clone(), changed));
-    let beside = Beside::new(plan.clone(), sees_runs, wanted, is_poked);
+    let (overruns, hears_overruns) = mpsc::unbounded_channel();
+    let beside = Beside::new(plan.clone(), sees_runs, wanted, is_poked, hears_overruns);
     let beside = tokio::spawn(beside.run());
     let guard = Guard::new(plan.terms, boot::now(), fastrand::u64(..));
     let mut driver = Driver {
@@ -71,6 +72,7 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<u8> {
         poke,
         manager: Manager::of_environment(),
         asked: false,
+        overruns,
         trouble: None,
         refused: None,
         plan,
@@ -179,6 +181,7 @@ struct Driver {
     requests: mpsc::Sender<Action>,
     runs: watch::Sender<bool>,
     poke: mpsc::Sender<()>,
+    overruns: mpsc::UnboundedSender<(u64, u64)>,
     manager: Manager,
     /// It was told to end.
     asked: bool,
@@ -342,6 +345,7 @@ impl Driver {
     /// The script ran on when another one may have run.
     fn report(&self, overrun: Overrun) {
         let Overrun { token, from, to } = overrun;
+        let _guard_ends = self.overruns.send((token, to.since_ms(from)));
         tracing::error!(
             task = &*self.plan.spec.name,
             token,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lockwatch_judge::spec::{Key, TaskSpec, WantedSource};
+use lockwatch_watch::redis::driver::Push;
 use lockwatch_watch::redis::reply::Command;
 use tokio::sync::mpsc;
 
@@ -36,26 +37,35 @@ async fn until_it_breaks(
     changed: &mpsc::Sender<()>,
 ) -> Result<std::convert::Infallible, Failure> {
     let at = store.home(key).await?;
-    let mut listening = listen(&store.endpoint(at), commands(key, spec)).await?;
+    let keys = keys(key, spec);
+    let mut listening = listen(&store.endpoint(at), commands(key, &keys)).await?;
+    // What happened before nobody heard.
+    let mut matters = true;
     loop {
-        // Whatever it says: one wake-up that waits is enough.
-        let _full = changed.try_send(());
+        if matters {
+            // One wake-up that waits is enough.
+            let _full = changed.try_send(());
+        }
         listening.fill().await?;
-        listening.take()?;
+        // Other keys may begin like these.
+        matters = listening.take()?.iter().any(|push| match push {
+            Push::Changed(key) => keys.contains(key),
+            _ => true,
+        });
     }
 }
 
 /// Makes the server announce changes of the keys, and releases of the lock.
-fn commands(key: &[u8], spec: &TaskSpec) -> Vec<Command> {
+fn commands(key: &[u8], keys: &[Key]) -> Vec<Command> {
     let mut tracking = Command::new(["CLIENT", "TRACKING", "ON", "BCAST"]);
-    for prefix in prefixes(key, spec) {
+    for prefix in prefixes(keys.to_vec()) {
         tracking.args.extend([b"PREFIX".to_vec(), prefix]);
     }
     vec![tracking, Command::new([b"SUBSCRIBE".to_vec(), unlock_channel(key)])]
 }
 
-/// The keys that matter. None may begin with another one.
-fn prefixes(key: &[u8], spec: &TaskSpec) -> Vec<Key> {
+/// The keys that matter.
+fn keys(key: &[u8], spec: &TaskSpec) -> Vec<Key> {
     let switches = match spec.wanted.as_ref().map(|wanted| &wanted.source) {
         Some(WantedSource::Hash(key) | WantedSource::Set(key) | WantedSource::Counter(key)) => {
             vec![key.clone()]
@@ -63,10 +73,14 @@ fn prefixes(key: &[u8], spec: &TaskSpec) -> Vec<Key> {
         Some(WantedSource::Keys(keys)) => keys.clone(),
         Some(WantedSource::Always | WantedSource::Never) | None => Vec::new(),
     };
-    let mut all: Vec<Key> = [key.to_vec()].into_iter().chain(switches).collect();
-    all.sort_unstable();
-    all.dedup_by(|longer, shorter| longer.starts_with(shorter));
-    all
+    [key.to_vec()].into_iter().chain(switches).collect()
+}
+
+/// Prefixes of these keys. None may begin with another one.
+fn prefixes(mut keys: Vec<Key>) -> Vec<Key> {
+    keys.sort_unstable();
+    keys.dedup_by(|longer, shorter| longer.starts_with(shorter));
+    keys
 }
 
 #[cfg(test)]
@@ -79,7 +93,7 @@ mod tests {
     #[test]
     fn no_prefix_begins_with_another_one() {
         let mut spec = TaskSpec::new("outbound", StoreIndex(0), LockSpec::new(b"o", "redisson"));
-        assert_eq!(prefixes(b"o", &spec), [b"o"]);
+        assert_eq!(prefixes(keys(b"o", &spec)), [b"o"]);
         for (key, switches, expected) in [
             ("o", vec!["o:users"], vec!["o"]),
             ("o:lock", vec!["o"], vec!["o"]),
@@ -89,7 +103,7 @@ mod tests {
             let source = WantedSource::Keys(keys);
             spec.wanted = Some(WantedSpec { source, codec: Codec::Raw });
             let expected: Vec<_> = expected.iter().map(|key| key.as_bytes().to_vec()).collect();
-            assert_eq!(prefixes(key.as_bytes(), &spec), expected);
+            assert_eq!(prefixes(super::keys(key.as_bytes(), &spec)), expected);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Guards, users and Redisson's own clients take turns.
 
 use super::*;
+use crate::support::agent::Agent;
 use crate::support::redisson::Redisson;
 
 /// A configuration with switches, and what the agent reads.
@@ -57,6 +58,41 @@ fn it_runs_while_anyone_wants_it_and_tells_the_agent() {
         });
     }
     scene.assert_never_both();
+}
+
+/// No lease excludes a pause of the guard and its keeper while the script runs on. The agent tells.
+#[test]
+fn the_agent_tells_that_two_scripts_ran() {
+    let Some(server) = RedisServer::start("guard::hand_over: overrun") else { return };
+    let scene = Scene::new();
+    let file = configured(&scene, &server);
+    let agent = Agent::start(&fs::read_to_string(&file).unwrap());
+    let file = ["--config.file", file.to_str().unwrap(), "outbound"];
+    server.cli(&["hset", "users", "anna", "true"]);
+    let first = scene.start(&file, &scene.script());
+    let token = scene.runs_above(0);
+    until("the agent sees the claim", || {
+        (agent.task("outbound")["live_claims"][0].is_string()).then_some(())
+    });
+    let _second = scene.start(&file, &scene.script());
+    signal("STOP", &[first.pid(), first.keeper()]);
+    scene.runs_above(token);
+    thread::sleep(Duration::from_millis(500));
+    signal("CONT", &[first.pid()]);
+    let split = || agent.log_lines(&["event=split_ended", "reason=claims"]);
+    until("the split is told", || (!split().is_empty()).then_some(()));
+    let totals = agent.task("outbound")["totals"].clone();
+    let split_s = totals["split_seconds"].as_f64().unwrap();
+    assert!((0.5..10.0).contains(&split_s), "{totals}");
+    let instance = first.said();
+    let (_, instance) = instance.split_once("holder=").unwrap();
+    let (instance, _) = instance.split_once(' ').unwrap();
+    let began = agent.log_lines(&["event=split_began", "reason=claims"]);
+    assert!(began.iter().any(|line| line.contains(instance)), "{began:?}");
+    let page = agent.text("/metrics");
+    assert!(
+        page.contains("lockwatch_task_event_age_seconds{") && page.contains("problem=\"split\"")
+    );
 }
 
 #[test]

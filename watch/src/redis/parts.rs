@@ -15,6 +15,8 @@ mod pause;
 mod progress;
 mod switches;
 
+pub use claims::overrun_claim;
+
 /// All parts, in the order in which they are read. The switches come first, right after the lock.
 pub(crate) static ALL: [&dyn Part; 5] =
     [&switches::Switches, &progress::Progress, &claims::Claims, &pause::Pause, &hosts::Hosts];

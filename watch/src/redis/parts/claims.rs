@@ -1,5 +1,7 @@
 //! The workers' own statements that they run the task: a hash with a field per instance.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::Part;
@@ -7,8 +9,22 @@ use super::fingerprint::fingerprint;
 use crate::redis::ask::{Ask, Class};
 use crate::redis::libraries;
 use crate::redis::replies::{Replies, scan_hash, scanned_pairs};
-use lockwatch_judge::reading::{Beside, ClaimsReading, Unknown};
+use lockwatch_judge::reading::{Beside, ClaimsReading, Overrun, Unknown};
 use lockwatch_judge::spec::TaskSpec;
+
+/// How a guard tells instead of a claim that its script ran on after its lease may have ended.
+pub fn overrun_claim(token: u64, ms: u64) -> String {
+    format!("{OVERRUN} token={token} ms={ms}")
+}
+
+/// What [`overrun_claim`] tells.
+fn overrun(value: &[u8]) -> Option<(u64, u64)> {
+    let words = core::str::from_utf8(value).ok()?.strip_prefix(OVERRUN)?.strip_prefix(" token=")?;
+    let (token, ms) = words.split_once(" ms=")?;
+    Some((token.parse().ok()?, ms.parse().ok()?))
+}
+
+const OVERRUN: &str = "overrun";
 
 pub(super) struct Claims;
 
@@ -22,8 +38,15 @@ impl Part for Claims {
         let library = libraries::of(&spec.lock().library);
         into.claims = Some(match scanned_pairs(replies.next()) {
             Ok(pairs) => {
-                let claim = |(id, value)| (library.instance(id), fingerprint(value));
-                let mut claims: Vec<_> = pairs.into_iter().map(claim).collect();
+                let mut claims = Vec::new();
+                for (id, value) in pairs {
+                    let instance = library.instance(id);
+                    match overrun(value) {
+                        Some((token, ms)) => into.overruns.push(Overrun { instance, token, ms }),
+                        None => claims.push((instance, fingerprint(value))),
+                    }
+                }
+                into.overruns.sort_unstable();
                 claims.sort_unstable();
                 claims.dedup_by(|a, b| a.0 == b.0);
                 ClaimsReading::Read(claims)
