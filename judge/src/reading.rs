@@ -96,7 +96,7 @@ pub struct Beside {
     /// The claims.
     pub claims: Option<ClaimsReading>,
     /// What guards told of themselves among the claims, sorted by instance.
-    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    #[cfg_attr(feature = "serde", serde(default))]
     pub overruns: Vec<Overrun>,
     /// Host names by instance id; `None` also when not requested this time.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]

@@ -432,6 +432,7 @@ impl World {
                 .map_or_else(|| self.servers[at].lock.clone(), LockReading::Unknown),
             extras: Extras { waiters: Some(self.dice.below(3)), fencing_token: Some(self.token) },
             beside: Beside {
+                overruns: Vec::new(),
                 switches: Some(self.refusal().map_or_else(
                     || SwitchesReading::Read {
                         key_exists: !switches.is_empty(),
