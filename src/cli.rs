@@ -12,7 +12,7 @@ use clap_complete::Shell;
 use crate::commands::acl::AclOptions;
 use crate::commands::agent::{RunArguments, RunOptions};
 use crate::commands::check_config::{CheckOptions, TimingSources};
-use crate::commands::demo::{DemoArgs, WorkerArgs};
+use crate::commands::demo::{DemoArgs, ScriptArgs};
 use crate::commands::discover::DiscoverOptions;
 use crate::commands::explain::ExplainOptions;
 use crate::commands::guard::{self, FenceOptions, GuardOptions};
@@ -50,8 +50,8 @@ pub enum Invocation {
     Man(Option<PathBuf>),
     /// Show everything on a private Redis.
     Demo(DemoArgs),
-    /// A worker of the demo.
-    DemoWorker(WorkerArgs),
+    /// The script of the demo.
+    DemoScript(ScriptArgs),
 }
 
 /// The grammar of the command line, for completions, man pages and the check of the documentation:
@@ -113,7 +113,7 @@ where
         Some(Command::Completions { shell }) => Ok(Invocation::Completions(shell)),
         Some(Command::Man { dir }) => Ok(Invocation::Man(dir)),
         Some(Command::Demo(demo)) => Ok(Invocation::Demo(demo)),
-        Some(Command::DemoWorker(worker)) => Ok(Invocation::DemoWorker(worker)),
+        Some(Command::DemoScript(script)) => Ok(Invocation::DemoScript(script)),
     }
 }
 
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn the_grammar_for_completions_hides_what_is_hidden() {
         let grammar = grammar();
-        assert!(grammar.get_subcommands().all(|command| command.get_name() != "demo-worker"));
+        assert!(grammar.get_subcommands().all(|command| command.get_name() != "demo-script"));
         assert!(grammar.get_arguments().all(|argument| argument.get_id() != "web_config"));
         grammar.debug_assert();
     }

@@ -75,8 +75,8 @@ fn dispatch(invocation: Invocation) -> anyhow::Result<ExitCode> {
         Invocation::Demo(arguments) => {
             block_on(async { demo::run(arguments).await.map(|()| ExitCode::SUCCESS) })
         }
-        Invocation::DemoWorker(arguments) => {
-            block_on(async { demo::run_worker(arguments).await.map(|()| ExitCode::SUCCESS) })
+        Invocation::DemoScript(arguments) => {
+            block_on(async { demo::run_script(arguments).await.map(|()| ExitCode::SUCCESS) })
         }
     }
 }

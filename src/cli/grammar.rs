@@ -8,7 +8,7 @@ use clap_complete::Shell;
 use crate::commands::acl::AclOptions;
 use crate::commands::agent::RunArguments;
 use crate::commands::check_config::CheckOptions;
-use crate::commands::demo::{DemoArgs, WorkerArgs};
+use crate::commands::demo::{DemoArgs, ScriptArgs};
 use crate::commands::discover::DiscoverOptions;
 use crate::commands::explain::ExplainOptions;
 use crate::commands::guard::{FenceOptions, GuardOptions};
@@ -87,8 +87,8 @@ pub(super) enum Command {
         #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
         dir: Option<PathBuf>,
     },
-    /// Show everything on a private Redis: two workers, three users' switches, and the agent
+    /// Show everything on a private Redis: two guards, three users' switches, and the agent
     Demo(DemoArgs),
     #[command(hide = true)]
-    DemoWorker(WorkerArgs),
+    DemoScript(ScriptArgs),
 }

@@ -1,4 +1,4 @@
-//! `lockwatch demo`: a private Redis, two workers that contend for one lock, the switches of three
+//! `lockwatch demo`: a private Redis, two guards that contend for one lock, the switches of three
 //! users, and the agent that watches them. Everything runs on this machine as real processes, and
 //! ends with the demo.
 
@@ -7,11 +7,11 @@ mod board;
 mod look;
 mod process;
 mod scratch;
+mod script;
 mod server;
 mod stage;
 mod story;
 mod supervise;
-mod worker;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,11 +19,13 @@ use std::path::PathBuf;
 use anyhow::Context;
 
 use crate::commands::stop::Stop;
+pub use agent::configuration;
 pub use board::{Board, Position};
 pub use process::WorkerProcess;
+pub use script::{ScriptArgs, run as run_script};
 pub use server::PrivateRedis;
+pub use stage::LEASE;
 pub use stage::Stage;
-pub use worker::{WorkerArgs, run as run_worker};
 
 /// The task's name.
 const TASK: &str = "outbound";

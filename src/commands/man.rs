@@ -16,7 +16,7 @@ use crate::text::terminal;
 type Example = (&'static str, &'static str);
 
 /// The program's own, and then those of the commands by their names.
-const EXAMPLES: [(&str, &[Example]); 11] = [
+const EXAMPLES: [(&str, &[Example]); 13] = [
     (
         "",
         &[
@@ -63,6 +63,23 @@ const EXAMPLES: [(&str, &[Example]); 11] = [
                 "One look at Redis, without an agent.",
             ),
         ],
+    ),
+    (
+        "guard",
+        &[
+            (
+                "lockwatch guard outbound -- /opt/outbound/run.sh",
+                "Runs the script of a task on one server, as long as users want it.",
+            ),
+            (
+                "lockwatch guard --redis redis://10.0.0.5:6379 --lock nightly:lock -- ./report.sh",
+                "Runs a script once, under a lock.",
+            ),
+        ],
+    ),
+    (
+        "fence",
+        &[("lockwatch fence outbound", "In such a script: whether its token is still the newest.")],
     ),
     (
         "want",
@@ -123,6 +140,21 @@ const STATUS_EXIT_STATUS: [Term; 4] = [
          before warning. With --watch the \
          code is that of the last look.",
     ),
+];
+
+const GUARD_EXIT_STATUS: [Term; 5] = [
+    ("the script's own", "It ended, and is not started again."),
+    ("64", "The configuration or the command line is wrong, or the lease is too short."),
+    ("69", "Redis cannot be used."),
+    ("70", "The lock was lost."),
+    ("75", "The lock was not acquired in time."),
+];
+
+const FENCE_EXIT_STATUS: [Term; 4] = [
+    ("0", "The lock is held under this token, and it is the newest one."),
+    ("64", "The configuration or the command line is wrong."),
+    ("69", "Redis cannot be used."),
+    ("70", "The lock is not held under this token any more."),
 ];
 
 const WANT_EXIT_STATUS: [Term; 4] = [
@@ -229,6 +261,10 @@ fn page(command: &clap::Command, names: &[String], of_program: bool) -> io::Resu
     } else if name == "status" {
         terms(&mut more, "EXIT STATUS", &STATUS_EXIT_STATUS);
         terms(&mut more, "ENVIRONMENT", &TERMINAL);
+    } else if name == "guard" {
+        terms(&mut more, "EXIT STATUS", &GUARD_EXIT_STATUS);
+    } else if name == "fence" {
+        terms(&mut more, "EXIT STATUS", &FENCE_EXIT_STATUS);
     } else if name == "want" {
         terms(&mut more, "EXIT STATUS", &WANT_EXIT_STATUS);
     } else {

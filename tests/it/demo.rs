@@ -5,9 +5,10 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use lockwatch::commands::demo::{Board, Position, PrivateRedis, WorkerProcess};
+use lockwatch::commands::demo::{Board, Position, PrivateRedis, WorkerProcess, configuration};
 use redis::AsyncTypedCommands;
 use redis::aio::MultiplexedConnection;
+use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::{sleep, timeout};
@@ -25,6 +26,7 @@ struct Bench {
     board: Board,
     raw: MultiplexedConnection,
     redis: PrivateRedis,
+    _folder: TempDir,
 }
 
 impl Bench {
@@ -36,9 +38,15 @@ impl Bench {
         let access = redis.access().unwrap();
         let board = Board::connect(&access).await.unwrap();
         let raw = access.connect().await.unwrap();
-        let a = start_worker(&redis, "worker-a", "server-a");
-        let b = start_worker(&redis, "worker-b", "server-b");
-        Some(Bench { a, b, board, raw, redis })
+        let folder = TempDir::new().unwrap();
+        let config = folder.path().join("lockwatch.yml");
+        std::fs::write(&config, configuration(redis.address(), LEASE)).unwrap();
+        let start = |name, host| {
+            let at = redis.address();
+            WorkerProcess::start(Path::new(PROGRAM), at, (name, host), &config).unwrap()
+        };
+        let (a, b) = (start("worker-a", "server-a"), start("worker-b", "server-b"));
+        Some(Bench { a, b, board, raw, redis, _folder: folder })
     }
 
     async fn until_held_by(&mut self, hosts: &[&str]) -> String {
@@ -85,10 +93,6 @@ impl Bench {
         self.b.stop().await;
         self.redis.stop().await;
     }
-}
-
-fn start_worker(redis: &PrivateRedis, name: &'static str, host: &str) -> WorkerProcess {
-    WorkerProcess::start(Path::new(PROGRAM), redis.address(), (name, host), LEASE).unwrap()
 }
 
 const EITHER: [&str; 2] = ["server-a", "server-b"];
@@ -221,7 +225,7 @@ async fn a_worker_that_is_told_to_end_releases_its_lock() {
     bench.b.crash().await.unwrap();
     bench.board.switch("anna", Position::On).await.unwrap();
     bench.until_held_by(&["server-a"]).await;
-    let Bench { a, mut raw, .. } = bench;
+    let Bench { a, mut raw, redis: _redis, _folder, .. } = bench;
     a.stop().await;
     assert!(!raw.exists(LOCK).await.unwrap());
 }
@@ -308,7 +312,7 @@ async fn each_stop_signal_ends_everything_that_the_demo_started() {
             .parent()
             .unwrap()
             .to_owned();
-        demo.until("got the lock").await;
+        demo.until("has the lock").await;
         assert!(tokio::net::TcpStream::connect(&agent).await.is_ok());
         assert!(directory.is_dir());
         demo.signal(signal).await;
@@ -323,7 +327,7 @@ async fn each_stop_signal_ends_everything_that_the_demo_started() {
         assert!(
             demo.told
                 .iter()
-                .any(|line| line.contains("worker-") && line.contains("it was told to end"))
+                .any(|line| line.contains("worker-") && line.contains("asks the script to end"))
         );
     }
 }

@@ -80,9 +80,10 @@ pub(super) async fn start_agent(
     }
 }
 
-/// The agent's configuration. Times are short, so that the demo is quick to watch.
-pub(super) fn configuration(redis: SocketAddr) -> String {
+/// The configuration of agent and guards. Times are short, so that the demo is quick to watch.
+pub fn configuration(redis: SocketAddr, lease: Duration) -> String {
     let (progress, field) = PROGRESS;
+    let lease_ms = lease.as_millis();
     format!(
         "redis:
   main:
@@ -96,6 +97,7 @@ tasks:
     progress: {{hash: \"{progress}\", field: {field}, stale_after: 6s}}
     claims: {{hash: \"{CLAIMS}\", fresh_for: 5s}}
     hosts: {{hash: \"{HOSTS}\"}}
+    guard: {{lease: {lease_ms}ms, stop_after: 1s}}
     grace: 5s
     settle: 2s
     wind_down: 10s

@@ -1,4 +1,4 @@
-//! A worker as a child process, so that its crash is a real one.
+//! A worker: a guard as a child process, so that its crash is a real one.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -6,8 +6,11 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 use tokio::time::timeout;
+
+use super::{TASK, say};
 
 /// Maximum time for a worker to release its lock and end.
 const STOP_WITHIN: Duration = Duration::from_secs(3);
@@ -22,8 +25,8 @@ pub struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Starts the worker `name` on the simulated server `host`; each hold of its lock lasts
-    /// `lease`. `program` is the path of this program.
+    /// Starts the worker `name` on the simulated server `host`, configured by `config`. `program` is
+    /// the path of this program.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -31,21 +34,24 @@ impl WorkerProcess {
         program: &Path,
         redis: SocketAddr,
         (name, host): (&'static str, &str),
-        lease: Duration,
+        config: &Path,
     ) -> anyhow::Result<WorkerProcess> {
         let mut child = Command::new(program)
-            .arg("demo-worker")
-            .arg("--redis")
-            .arg(redis.to_string())
-            .args(["--name", name, "--host", host])
-            .arg("--lease-ms")
-            .arg(lease.as_millis().to_string())
+            .args(["guard", TASK, "--until-input-ends", "--host", host, "--config.file"])
+            .arg(config)
+            .arg("--")
+            .arg(program)
+            .args(["demo-script", "--name", name, "--redis", &redis.to_string()])
             .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
         let stdin = child.stdin.take();
+        if let Some(log) = child.stderr.take() {
+            tokio::spawn(repeat(name, log));
+        }
         Ok(WorkerProcess { name, child, stdin })
     }
 
@@ -64,7 +70,8 @@ impl WorkerProcess {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Kills it with SIGKILL, as in a crash, so that it releases nothing.
+    /// Kills the guard with SIGKILL, as in a crash, so that it releases nothing; its keeper kills the
+    /// script.
     ///
     /// # Errors
     /// When the signal cannot be sent.
@@ -83,5 +90,18 @@ impl WorkerProcess {
         if timeout(STOP_WITHIN, self.child.wait()).await.is_err() {
             let _ = self.child.kill().await;
         }
+    }
+}
+
+/// Repeats what a worker says in its log.
+async fn repeat(name: &'static str, log: ChildStderr) {
+    let mut lines = BufReader::new(log).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let said = line.split_once("msg=").map_or(line.as_str(), |(_, rest)| rest);
+        let said = match said.strip_prefix('"') {
+            Some(quoted) => quoted.split('"').next().unwrap_or_default(),
+            None => said.split(' ').next().unwrap_or_default(),
+        };
+        say(&format!("          ({name}: {said})"));
     }
 }

@@ -15,7 +15,7 @@ use super::{Board, PrivateRedis, USERS, WorkerProcess, say};
 const WORKERS: [(&str, &str); 2] = [("worker-a", "server-a"), ("worker-b", "server-b")];
 
 /// The lifetime of a hold without renewal: short, so that the demo is quick to watch.
-const LEASE: Duration = Duration::from_secs(9);
+pub const LEASE: Duration = Duration::from_secs(9);
 
 /// The running parts. Fields are dropped in order, so a part comes before the parts that it uses.
 pub struct Stage {
@@ -42,7 +42,7 @@ impl Stage {
         let directory = Scratch::new()?;
         let redis = PrivateRedis::start(redis_server).await?;
         let config = directory.path().join("lockwatch.yml");
-        std::fs::write(&config, configuration(redis.address()))
+        std::fs::write(&config, configuration(redis.address(), LEASE))
             .with_context(|| format!("cannot write {}", config.display()))?;
         let mut board = Board::connect(&redis.access()?).await?;
         for user in EVERYBODY {
@@ -52,7 +52,7 @@ impl Stage {
             start_agent(&program, &config, listen, directory.path().join("agent.log")).await?;
         let mut workers = Vec::new();
         for worker in WORKERS {
-            workers.push(WorkerProcess::start(&program, redis.address(), worker, LEASE)?);
+            workers.push(WorkerProcess::start(&program, redis.address(), worker, &config)?);
         }
         Ok(Stage { program, board, workers, agent, redis, config, _directory: directory })
     }
@@ -71,7 +71,7 @@ impl Stage {
         say(&format!("  agent     {}", self.url()));
         say(&format!("  its log   {}", self.agent.log().display()));
         say(&format!("  its configuration, {}:", self.config.display()));
-        for line in configuration(redis).lines() {
+        for line in configuration(redis, LEASE).lines() {
             say(&format!("    {line}"));
         }
     }
@@ -100,7 +100,8 @@ impl Stage {
     pub(super) fn restart_ended(&mut self) -> anyhow::Result<()> {
         for (worker, of) in self.workers.iter_mut().zip(WORKERS) {
             if worker.has_ended() {
-                *worker = WorkerProcess::start(&self.program, self.redis.address(), of, LEASE)?;
+                *worker =
+                    WorkerProcess::start(&self.program, self.redis.address(), of, &self.config)?;
             }
         }
         Ok(())

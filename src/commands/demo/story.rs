@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::board::{EVERYBODY, Position};
 use super::look::{self, Exposition};
 use super::stage::Stage;
-use super::{HOSTS, LOCK, PROGRESS, TASK, say};
+use super::{HOSTS, LEASE, LOCK, PROGRESS, TASK, say};
 
 /// The metric with the state of the task: one series, of the present verdict.
 const STATE: &str = "lockwatch_task_state";
@@ -69,7 +69,7 @@ impl Story<'_> {
 
     async fn start(&mut self) -> anyhow::Result<()> {
         self.chapter("Start");
-        self.tell("Anna and Ben switch the task on. One of the workers gets the lock.");
+        self.tell("Anna and Ben switch the task on. One of the guards gets the lock.");
         self.switch(&["anna", "ben"], Position::On).await?;
         self.expect("running", 10).await?;
         self.show(&[
@@ -112,14 +112,12 @@ impl Story<'_> {
         let crashed = self.holder_host().await?;
         self.stage.worker_on(&crashed)?.crash().await?;
         self.tell(&format!(
-            "{crashed} crashes (its worker was killed with SIGKILL). The lock cannot know and \
-             stays:"
+            "{crashed} crashes (its guard was killed with SIGKILL, and nothing is left of its script). \
+             The lock cannot know and stays:"
         ));
         self.let_pass(2).await;
         self.show(&[("lockwatch_lock_held", &[]), ("lockwatch_lock_ttl_seconds", &[])]).await?;
-        self.tell(
-            "Nobody renews it any more, and the other worker waits for the lease to run out.",
-        );
+        self.tell("Nobody renews it any more, and the other guard waits for the lease to run out.");
         self.until("another host holds the lock", 15, |page| {
             page.label("lockwatch_lock_holder", "holder_host")
                 .is_some_and(|host| !host.is_empty() && host != crashed)
@@ -141,9 +139,25 @@ impl Story<'_> {
             ("lockwatch_task_handover_seconds_total", &[]),
         ])
         .await?;
+        self.advise().await?;
         self.stage.restart_ended()?;
         self.tell(&format!("{crashed} is started again and waits in turn."));
         self.let_read(10).await;
+        Ok(())
+    }
+
+    /// What the crash cost, beside the configured lease.
+    async fn advise(&self) -> anyhow::Result<()> {
+        let outage_s = self.page().await?.value(TIME, OUTAGE).unwrap_or_default();
+        let lease_s = LEASE.as_secs_f64();
+        self.tell(&format!(
+            "The crash cost {outage_s:.1} s; with a lease of {lease_s:.0} s it is at most about that. \
+             A shorter lease is taken over sooner, but"
+        ));
+        self.tell(
+            "it must leave time for a renewal that fails and for the script to end: a guard refuses \
+             one that does not.",
+        );
         Ok(())
     }
 
@@ -154,7 +168,7 @@ impl Story<'_> {
         self.stage.board.hang(worker).await?;
         let (key, field) = PROGRESS;
         self.tell(&format!(
-            "The script on {host} dies, but its watchdog goes on renewing: the lock looks healthy."
+            "The script on {host} hangs, but its guard goes on renewing: the lock looks healthy."
         ));
         self.tell(&format!(
             "Only {field} in {key}, which the script writes while it works, does not move any more."
@@ -175,8 +189,8 @@ impl Story<'_> {
     async fn switch_off(&mut self) -> anyhow::Result<()> {
         self.chapter("Switch-off");
         self.tell(
-            "Anna and Ben switch the task off. Nobody wants it any more, so the worker releases \
-             the lock.",
+            "Anna and Ben switch the task off. Nobody wants it any more, so the guard stops \
+             the script and releases the lock.",
         );
         self.switch(&EVERYBODY, Position::Off).await?;
         self.expect("stopped", 10).await?;

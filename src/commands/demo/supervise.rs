@@ -59,7 +59,7 @@ fn invite(stage: &Stage) {
         (format!("{redis_cli} HSET {USERS} ben on"), "somebody does again"),
         (
             format!("{redis_cli} SET {HANG} worker-a"),
-            "its script dies when it runs there; nobody notices",
+            "its script hangs when it runs there; nobody notices",
         ),
         ("kill -9 <process of a worker>".to_owned(), "it crashes, and the other one takes over"),
         ("make demo ARGS=--story".to_owned(), "all of this, told in 90 seconds"),

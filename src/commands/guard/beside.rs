@@ -67,6 +67,7 @@ impl Beside {
 
     /// Runs until nobody listens to it.
     pub(super) async fn run(mut self) {
+        self.write_host().await;
         loop {
             let wanted = self.read().await;
             if self.wanted.send(wanted).await.is_err() {
@@ -134,7 +135,8 @@ impl Beside {
     async fn write_host(&mut self) {
         let Some(hash) = self.plan.spec.hosts.clone() else { return };
         let instance = self.plan.holder.instance().to_owned();
-        self.set(&hash, &["HSET"], &[instance.as_bytes(), host().as_bytes()]).await;
+        let host = self.plan.host.clone();
+        self.set(&hash, &["HSET"], &[instance.as_bytes(), host.as_bytes()]).await;
     }
 
     /// Claim and progress.
@@ -215,12 +217,6 @@ fn of_switches(counted: Option<u64>, of_switches: Wanted) -> Wanted {
         Some(_) => Wanted::Yes,
         None => of_switches,
     }
-}
-
-/// What this host calls itself.
-fn host() -> String {
-    let uname = rustix::system::uname();
-    uname.nodename().to_string_lossy().into_owned()
 }
 
 fn unix_ms() -> u128 {

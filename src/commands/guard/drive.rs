@@ -9,7 +9,7 @@ use lockwatch_judge::verdict::Wanted;
 use rustix::process::{getpid, set_child_subreaper};
 use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::beside::Beside;
 use super::notify::Manager;
@@ -32,7 +32,7 @@ const SIGKILL_CODE: u8 = 137;
 /// When it cannot begin.
 pub(super) async fn run(plan: Plan) -> anyhow::Result<u8> {
     set_child_subreaper(Some(getpid())).context("cannot adopt processes")?;
-    let mut signals = Signals::listen()?;
+    let mut signals = Signals::listen(plan.until_input_ends)?;
     let mut client = Client::new(
         plan.store(),
         plan.spec.lock().key.clone(),
@@ -44,8 +44,8 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<u8> {
     tracing::info!(
         task,
         holder = plan.holder.instance(),
-        pid = std::process::id(),
-        "a pause of this guard and its keeper together, longer than the lease, cannot be covered"
+        note = "a pause of guard and keeper together that is longer than the lease is not covered",
+        "guards the task"
     );
     tokio::select! {
         refusal = too_far(&plan, &mut client) => if let Some(refusal) = refusal {
@@ -137,15 +137,28 @@ fn asking(mut client: Client) -> (mpsc::Sender<Action>, mpsc::Receiver<(Reply, O
 
 /// The signals to a guard.
 struct Signals {
+    /// Standard input has ended, if that matters.
+    input: Option<oneshot::Receiver<()>>,
     stop: [Signal; 3],
     forward: [(Signal, i32); 2],
 }
 
+/// Reads standard input to its end, on a thread, because such a read cannot be cancelled.
+fn when_input_ends() -> oneshot::Receiver<()> {
+    let (tell, ended) = oneshot::channel();
+    std::thread::spawn(move || {
+        let _unread = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        let _nobody_waits = tell.send(());
+    });
+    ended
+}
+
 impl Signals {
-    fn listen() -> anyhow::Result<Signals> {
+    fn listen(until_input_ends: bool) -> anyhow::Result<Signals> {
         let on = |kind| signal(kind).context("cannot listen for signals");
         let forward = |kind: SignalKind| Ok::<_, anyhow::Error>((on(kind)?, kind.as_raw_value()));
         Ok(Signals {
+            input: until_input_ends.then(when_input_ends),
             stop: [
                 on(SignalKind::terminate())?,
                 on(SignalKind::interrupt())?,
@@ -159,7 +172,17 @@ impl Signals {
     async fn next(&mut self) -> Option<i32> {
         let [terminate, interrupt, hangup] = &mut self.stop;
         let [(one, first), (two, second)] = &mut self.forward;
+        let input = async {
+            match &mut self.input {
+                Some(ended) => drop(ended.await),
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
+            () = input => {
+                self.input = None;
+                None
+            }
             _ = terminate.recv() => None,
             _ = interrupt.recv() => None,
             _ = hangup.recv() => None,

@@ -36,6 +36,12 @@ pub struct GuardOptions {
     /// After so many failures in a row let another server have the lock
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub give_up_after: Option<u32>,
+    /// What this server is called, for the agent [default: the name of the machine]
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// End when standard input does: the demo's guards end with it.
+    #[arg(long, hide = true)]
+    pub until_input_ends: bool,
     /// How to log.
     #[command(flatten)]
     pub log: LogOptions,

@@ -27,6 +27,9 @@ pub(super) struct Plan {
     pub(super) terms: Terms,
     pub(super) progress: Option<Heartbeat>,
     pub(super) holder: Holder,
+    /// What this server is called.
+    pub(super) host: String,
+    pub(super) until_input_ends: bool,
     pub(super) command: Vec<OsString>,
 }
 
@@ -66,6 +69,8 @@ impl Plan {
             progress,
             // A guard takes its lock on one thread.
             holder: Holder::new(&Holder::new_instance(), 1),
+            host: options.host.unwrap_or_else(host),
+            until_input_ends: options.until_input_ends,
             command: options.command,
         })
     }
@@ -81,6 +86,11 @@ impl Plan {
     pub(super) fn is_cluster(&self) -> bool {
         self.redis.servers.kind() == RedisKind::Cluster
     }
+}
+
+/// What this machine calls itself.
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// The task, its store, and the configuration that has them.
