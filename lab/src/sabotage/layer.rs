@@ -63,7 +63,7 @@ const FOREIGN: [&str; 7] = [
     "campaign",
 ];
 /// Folders of the program, each with the integration tests about it.
-const ROOMS: [(&str, &[&str]); 13] = [
+const ROOMS: [(&str, &[&str]); 18] = [
     ("src/text", &["exposition::", "outputs::", "api::", "pages::"]),
     ("src/outputs/", &["exposition::", "outputs::", "api::", "pages::"]),
     ("src/http", &["http::", "api::", "live_feed::", "pages::", "exposition::"]),
@@ -71,7 +71,12 @@ const ROOMS: [(&str, &[&str]); 13] = [
     ("src/engine", &["agent::", "faults::lifecycle", "live::"]),
     ("src/config", &["config::", "acl::", "cli::"]),
     ("src/record", &["replay::"]),
-    ("src/hold", &["lease::", "demo::"]),
+    ("src/hold", &["lease::", "demo::", "guard::"]),
+    ("src/keeper", &["guard::"]),
+    ("src/commands/guard", &["guard::"]),
+    ("src/want", &["want::"]),
+    ("src/seek", &["guard::", "want::"]),
+    ("guard/", &["guard::"]),
     ("src/commands/", &["cli::", "status::", "explain::", "discover::", "replay::"]),
     ("src/commands/agent", &["agent::", "faults::reload", "faults::lifecycle"]),
     ("judge/", &["watcher::", "faults::", "live::", "agent::"]),
