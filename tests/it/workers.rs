@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -90,19 +90,19 @@ impl Scene {
         worker.wait().unwrap();
     }
 
-    /// The newest worker ends by itself, without an error.
+    /// Waits until the newest worker has ended by itself.
     #[track_caller]
-    fn ended(&mut self) {
-        let mut worker = self.workers.pop().unwrap();
+    fn ended(&mut self) -> ExitStatus {
         let began = Instant::now();
-        let status = loop {
-            if let Some(status) = worker.try_wait().unwrap() {
-                break status;
+        loop {
+            // It stays in the list until then, so that it never outlives the test.
+            if let Some(status) = self.workers.last_mut().unwrap().try_wait().unwrap() {
+                self.workers.pop();
+                return status;
             }
             assert!(began.elapsed() < PATIENCE, "it does not end: {}", self.said());
             thread::sleep(LOOK);
-        };
-        assert!(status.success(), "{status}: {}", self.said());
+        }
     }
 
     /// What the workers printed.
@@ -227,7 +227,8 @@ fn prove(scene: &mut Scene, command: impl Fn(&Scene) -> Command) {
     scene.until_at_work();
     scene.hang(false);
     scene.write("stop", "");
-    scene.ended();
+    let ended = scene.ended();
+    assert!(ended.success(), "{ended}: {}", scene.said());
     scene.assert_tidy();
 
     fs::remove_file(scene.path("stop")).unwrap();
@@ -426,7 +427,7 @@ fn a_script_under_a_guard() {
     let starts = scene.said().matches("starts the script").count();
     assert_eq!(starts, 1, "the fence let it pass: {}", scene.said());
     send_signal(scene.workers[0].id(), "TERM");
-    let ended = scene.workers.pop().unwrap().wait().unwrap();
+    let ended = scene.ended();
     assert!(ended.code().is_some(), "{ended}: {}", scene.said());
     scene.assert_tidy();
 
