@@ -39,3 +39,4 @@ mod topologies;
 mod wake_ups;
 mod want;
 mod watcher;
+mod workers;

@@ -8,7 +8,7 @@ use super::config;
 use crate::support::agent::Agent;
 use crate::support::exposition::Exposition;
 use crate::support::redis::RedisServer;
-use crate::support::skip;
+use crate::support::redis_py;
 use crate::support::truth::rule;
 
 /// Takes and releases locks on command, one per line; answers with the token.
@@ -36,13 +36,7 @@ struct RedisPy {
 impl RedisPy {
     /// `None`, with a message, on a machine without redis-py.
     fn start(test: &str, server: &RedisServer) -> Option<RedisPy> {
-        let Some(python) =
-            ["python3", "/usr/bin/python3"].into_iter().find(|python| has_redis_py(python))
-        else {
-            skip::say(test, "redis-py (python3-redis)");
-            return None;
-        };
-        let mut command = Command::new(python);
+        let mut command = Command::new(redis_py::python(test)?);
         command
             .args(["-c", PROGRAM, &server.port.to_string()])
             .stdin(Stdio::piped())
@@ -69,13 +63,6 @@ impl Drop for RedisPy {
         let _ended_before = self.child.kill();
         let _status = self.child.wait();
     }
-}
-
-fn has_redis_py(python: &str) -> bool {
-    let mut command = Command::new(python);
-    let command =
-        command.args(["-c", "import redis.lock"]).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
 }
 
 #[test]

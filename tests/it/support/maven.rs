@@ -1,4 +1,5 @@
-//! Small Java programs around real client libraries, in folders of `tests/`.
+//! Small Java programs around real client libraries, in folders of `tests/`, and the libraries
+//! alone.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 /// Flags for a small process that starts fast and leaves no file behind when it is killed.
-const JVM_FLAGS: [&str; 5] =
+pub(crate) const JVM_FLAGS: [&str; 5] =
     ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", "-Xshare:auto", "-XX:-UsePerfData"];
 
 /// A class of `lockwatch.NAME` in `tests/NAME`, which is built if it is out of date.
@@ -19,6 +20,12 @@ pub(crate) fn java(name: &str, class: &str) -> Command {
         .args(["-cp", "target/classes:target/lib/*", &format!("lockwatch.{name}.{class}")])
         .current_dir(project(name));
     command
+}
+
+/// The folder with the libraries that `tests/NAME` names; they are fetched if that has changed.
+pub(crate) fn libraries(name: &str) -> PathBuf {
+    build(name);
+    project(name).join("target/lib")
 }
 
 fn project(name: &str) -> PathBuf {
@@ -51,7 +58,8 @@ fn build(name: &str) {
 
 fn newest_source(name: &str) -> SystemTime {
     let folder = project(name).join("src/main/java/lockwatch").join(name);
-    let sources = fs::read_dir(folder).unwrap();
+    // A project of libraries alone has no sources.
+    let sources = fs::read_dir(folder).into_iter().flatten();
     let files = sources.map(|entry| entry.unwrap().path()).chain([project(name).join("pom.xml")]);
     files.map(|file| fs::metadata(file).unwrap().modified().unwrap()).max().unwrap()
 }

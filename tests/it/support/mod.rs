@@ -13,6 +13,7 @@ pub(crate) mod network;
 pub(crate) mod prometheus;
 pub(crate) mod proxy;
 pub(crate) mod redis;
+pub(crate) mod redis_py;
 pub(crate) mod redisson;
 pub(crate) mod replicas;
 pub(crate) mod sentinels;
