@@ -115,6 +115,7 @@ impl Scenario {
         let setup = PrometheusSetup {
             rules: vec![rules.path().to_owned()],
             targets: vec![target(&one), target(&other)],
+            job_fields: Vec::new(),
             scrape_interval: STEP,
             evaluation_interval: STEP,
             alertmanager: None,

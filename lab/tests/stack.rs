@@ -69,6 +69,7 @@ async fn a_crash_reaches_the_receiver_through_the_whole_chain_and_its_end_too() 
             address: agent.address(),
             labels: Labels::new(),
         }],
+        job_fields: Vec::new(),
         scrape_interval: Duration::from_secs(1),
         evaluation_interval: Duration::from_secs(1),
         alertmanager: Some(alertmanager.address()),

@@ -4,6 +4,7 @@
 mod contract;
 mod mutants;
 mod promql;
+mod targets;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -107,6 +107,7 @@ async fn measure(plan: Plan) -> anyhow::Result<Measured> {
     let prometheus = Prometheus::start(&PrometheusSetup {
         rules: vec![PathBuf::from(RULES)],
         targets,
+        job_fields: Vec::new(),
         scrape_interval: INTERVAL,
         evaluation_interval: INTERVAL,
         alertmanager: None,

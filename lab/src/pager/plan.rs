@@ -20,6 +20,8 @@ pub(super) const LEASE: Duration = Duration::from_secs(12);
 pub(super) const MAIN: &str = "main";
 /// The team of every task.
 const TEAM: &str = "logistics";
+/// Names a task, but compares agents: a task's own labels are only on series about its problems.
+const COMPARES_AGENTS: &str = "LockwatchAgentsDisagree";
 
 /// A task of a scenario.
 #[derive(Clone, Debug)]
@@ -127,12 +129,13 @@ impl TaskPlan {
         let severity = if is_page { "critical" } else { "warning" };
         let base = [
             ("severity", severity),
-            ("team", TEAM),
             ("task", &self.name),
             ("store", self.redis),
             ("alertname", alert),
         ];
-        let own = self.labels.iter().copied().filter(|(name, _)| is_page || *name != "severity");
+        let own = [("team", TEAM)].into_iter().chain(self.labels.iter().copied());
+        let own = own.filter(|(name, _)| is_page || *name != "severity");
+        let own = own.filter(|_| alert != COMPARES_AGENTS);
         base.into_iter()
             .chain(own)
             .map(|(name, value)| (name.to_owned(), value.to_owned()))

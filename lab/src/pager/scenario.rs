@@ -49,6 +49,19 @@ pub(super) struct Wiring {
     pub(super) clocks: bool,
     /// The share of all scrapes that is dropped.
     pub(super) lost_scrapes: Option<f64>,
+    pub(super) relabelled: Relabelled,
+}
+
+/// What the scrape job makes of the agents' names, as teams do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Relabelled {
+    /// Nothing, in a job that is called lockwatch.
+    #[default]
+    Nothing,
+    /// The job is called otherwise, and its targets are renamed.
+    Targets,
+    /// The job is called otherwise, and the agents are renamed in their series, not in `up`.
+    Series,
 }
 
 impl Scenario {

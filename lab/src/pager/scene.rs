@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::ledger::{End, Entry, Expected, Need, is_page};
 use super::plan::{GRACE, TaskPlan};
-use super::stage::{JOB, Stage};
+use super::stage::Stage;
 use super::verdict::{Period, answers};
 use crate::stack::{
     Agent, Alertmanager, ClockProxy, Labels, Link, Lost, Prometheus, Redis, Worker, WorkerSetup,
@@ -95,12 +95,12 @@ impl Scene {
         redis: &str,
         due: Instant,
     ) -> anyhow::Result<Entry> {
-        self.expect(labels(alert, &[("store", redis)]), due)
+        self.expect(labels(alert, [of_store(redis)]), due)
     }
 
     /// Expects an alert about all agents together.
     pub(super) fn expect_of_agents(&self, alert: &str, due: Instant) -> anyhow::Result<Entry> {
-        self.expect(labels(alert, &[("job", JOB)]), due)
+        self.expect(labels(alert, self.stage.labels_of_agents()), due)
     }
 
     /// Expects an alert about one agent.
@@ -110,22 +110,17 @@ impl Scene {
         at: usize,
         due: Instant,
     ) -> anyhow::Result<Entry> {
-        self.expect(self.labels_of_agent(alert, at)?, due)
+        self.expect(labels(alert, self.stage.labels_of_agent(at)?), due)
     }
 
     /// Allows an alert about a whole Redis.
     pub(super) fn may_of_redis(&self, alert: &str, redis: &str) {
-        self.may(labels(alert, &[("store", redis)]));
+        self.may(labels(alert, [of_store(redis)]));
     }
 
     pub(super) fn may_of_agent(&self, alert: &str, at: usize) -> anyhow::Result<()> {
-        self.may(self.labels_of_agent(alert, at)?);
+        self.may(labels(alert, self.stage.labels_of_agent(at)?));
         Ok(())
-    }
-
-    fn labels_of_agent(&self, alert: &str, at: usize) -> anyhow::Result<Labels> {
-        let instance = self.stage.instances.get(at).with_context(|| format!("no agent {at}"))?;
-        Ok(labels(alert, &[("job", JOB), ("instance", instance)]))
     }
 
     fn expect(&self, labels: Labels, due: Instant) -> anyhow::Result<Entry> {
@@ -179,10 +174,14 @@ impl Scene {
 }
 
 /// The labels of an alert that is not about a task.
-fn labels(alert: &str, more: &[(&str, &str)]) -> Labels {
+fn labels(alert: &str, more: impl IntoIterator<Item = (String, String)>) -> Labels {
     let severity = if is_page(alert) { "critical" } else { "warning" };
     let base = [("alertname", alert), ("severity", severity)];
-    base.iter().chain(more).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    base.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().chain(more).collect()
+}
+
+fn of_store(redis: &str) -> (String, String) {
+    ("store".to_owned(), redis.to_owned())
 }
 
 /// A task of a scenario.

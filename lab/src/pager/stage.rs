@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinSet;
@@ -14,7 +15,7 @@ use tokio::task::JoinSet;
 use super::ledger::{End, Expected, Ledger, Need, is_page};
 use super::plan::{self, GRACE, INTERVAL, SETTLE, TaskPlan};
 use super::routes::Routes;
-use super::scenario::{Scenario, Wiring};
+use super::scenario::{Relabelled, Scenario, Wiring};
 use super::scene::Scene;
 use super::verdict::{self, Answer, Finding, Period};
 use super::watch::Watch;
@@ -24,7 +25,9 @@ use crate::stack::{
 };
 
 /// The job of the agents in Prometheus.
-pub(super) const JOB: &str = "lockwatch";
+const JOB: &str = "lockwatch";
+/// The same where the agents are relabelled: nothing in it says that they are lockwatch's.
+const OTHER_JOB: &str = "exporters";
 /// The Redis of the control tasks, which no scenario affects.
 const CONTROL: &str = "control";
 /// A task that is down from start to end.
@@ -89,11 +92,39 @@ impl Timing {
 /// The labels of the target of agent `at`: those by which discoveries tell agents apart, some that
 /// all have, and names of lockwatch's own.
 fn target_labels(at: usize) -> Labels {
-    let own = ["node", "host", "hostname", "pod", "pod_template_hash", "kubernetes_node"];
-    let own = own.map(|name| (name.to_owned(), format!("{name}-{at}")));
     let common = ["namespace", "task", "store", "severity", "problem", "state", "team", "agent"];
     let common = common.map(|name| (name.to_owned(), verdict::OF_TARGETS.to_owned()));
-    own.into_iter().chain(common).collect()
+    own_target_labels(at).into_iter().chain(common).collect()
+}
+
+/// Those by which discoveries tell agents apart.
+fn own_target_labels(at: usize) -> Labels {
+    let own = ["node", "host", "hostname", "pod", "pod_template_hash", "kubernetes_node"];
+    own.map(|name| (name.to_owned(), format!("{name}-{at}"))).into()
+}
+
+fn job(relabelled: Relabelled) -> &'static str {
+    match relabelled {
+        Relabelled::Nothing => JOB,
+        Relabelled::Targets | Relabelled::Series => OTHER_JOB,
+    }
+}
+
+/// The fields of the scrape job that rename the agents.
+fn job_fields(relabelled: Relabelled) -> Vec<(&'static str, Value)> {
+    let rename = |from: &str| {
+        json!([{
+            "source_labels": [from],
+            "regex": ".*:([0-9]+)",
+            "target_label": "instance",
+            "replacement": "agent-$1",
+        }])
+    };
+    match relabelled {
+        Relabelled::Nothing => Vec::new(),
+        Relabelled::Targets => vec![("relabel_configs", rename("__address__"))],
+        Relabelled::Series => vec![("metric_relabel_configs", rename("instance"))],
+    }
 }
 
 /// Whether the alert is judged by its notifications, as pages and the watchdog are. Warnings are
@@ -116,7 +147,8 @@ pub(super) struct Stage {
     /// When Prometheus started to scrape the agents.
     pub(super) scraped_since: Instant,
     /// The agents' addresses as Prometheus knows them.
-    pub(super) instances: Vec<String>,
+    instances: Vec<String>,
+    relabelled: Relabelled,
     /// For each agent, the addresses of the Redis servers.
     addresses: Vec<BTreeMap<&'static str, Vec<SocketAddr>>>,
     _scrapes: Vec<LossyScrapes>,
@@ -282,11 +314,16 @@ impl Stage {
         let alertmanager = Alertmanager::start(&timing.routes.to(&receiver.url())).await?;
         let targets = instances.iter().enumerate().map(|(at, instance)| {
             let labels = if timing.target_labels { target_labels(at) } else { Labels::new() };
-            Ok(Target { job: JOB.to_owned(), address: instance.parse()?, labels })
+            Ok(Target {
+                job: job(wiring.relabelled).to_owned(),
+                address: instance.parse()?,
+                labels,
+            })
         });
         let prometheus = Prometheus::start(&PrometheusSetup {
             rules: vec![timing.rules.clone()],
             targets: targets.collect::<anyhow::Result<_>>()?,
+            job_fields: job_fields(wiring.relabelled),
             scrape_interval: timing.scrape,
             evaluation_interval: timing.scrape,
             alertmanager: Some(alertmanager.address()),
@@ -315,6 +352,7 @@ impl Stage {
             receiver,
             scraped_since,
             instances,
+            relabelled: wiring.relabelled,
             addresses,
             _scrapes: scrapes,
             agents,
@@ -324,6 +362,26 @@ impl Stage {
             replicas,
             elsewhere,
         })
+    }
+
+    /// The label of an alert about all agents.
+    pub(super) fn labels_of_agents(&self) -> Labels {
+        [("job".to_owned(), job(self.relabelled).to_owned())].into()
+    }
+
+    /// The labels of an alert about one agent: those of its target too, which say where it is.
+    pub(super) fn labels_of_agent(&self, at: usize) -> anyhow::Result<Labels> {
+        let address = self.instances.get(at).with_context(|| format!("no agent {at}"))?;
+        let instance = match (self.relabelled, address.rsplit_once(':')) {
+            (Relabelled::Targets | Relabelled::Series, Some((_, port))) => format!("agent-{port}"),
+            _ => address.clone(),
+        };
+        let mut labels = self.labels_of_agents();
+        labels.insert("instance".to_owned(), instance);
+        if self.timing.target_labels {
+            labels.extend(own_target_labels(at));
+        }
+        Ok(labels)
     }
 
     /// The configuration of an agent with these tasks instead of its initial ones.

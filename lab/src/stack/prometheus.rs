@@ -26,6 +26,8 @@ pub struct PrometheusSetup {
     pub rules: Vec<PathBuf>,
     /// The targets to scrape.
     pub targets: Vec<Target>,
+    /// Further fields of each scrape job.
+    pub job_fields: Vec<(&'static str, Value)>,
     /// Interval of scrapes.
     pub scrape_interval: Duration,
     /// Interval of rule evaluations.
@@ -236,6 +238,9 @@ fn config(setup: &PrometheusSetup) -> String {
             Value::from(job),
             Value::from(targets)
         );
+        for (field, value) in &setup.job_fields {
+            let _ = writeln!(text, "    {field}: {value}");
+        }
     }
     if setup.targets.is_empty() {
         text.push_str("  []\n");

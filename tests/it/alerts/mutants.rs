@@ -29,7 +29,7 @@ const AMID: &str =
 const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("agent:lockwatch_store_generation:changed", "[6h] to [10h]", "agent:lockwatch_store_generation", OLD),
     ("agent:lockwatch_problem_seconds:kept", "without and", "problem_seconds\"} == 0»and«", AMID),
-    ("LockwatchAgentDown", "[5m] to [1m]", "«)) >= 0.5", "keep_firing_for covers a short failure \
+    ("LockwatchAgentDown", "[5m] to [1m]", "«) and on (job, instance) up) >= 0.5", "keep_firing_for covers a short failure \
         of the other agent"),
     ("task:lockwatch_task_wanting_users:last", "[30m] to [10h]", "wanting_users:last»", "only \
         tells for how long Prometheus may be away"),

@@ -4,17 +4,20 @@ use std::time::{Duration, Instant};
 
 use redis::AsyncTypedCommands;
 
-use crate::pager::plan::{GRACE, MAIN};
+use crate::pager::plan::{BLIND_AFTER, GRACE, MAIN};
 use crate::pager::scenario::{Scenario, Wiring};
 use crate::pager::scene::Scene;
 use crate::stack::{Data, Signal, Traffic};
 
 /// Delay of the alert: all scrapes of two minutes failed, for one more minute.
 const DOWN_AFTER: Duration = Duration::from_secs(180);
-/// Delay of its end: most scrapes of two minutes succeed again.
-const UP_AFTER: Duration = Duration::from_secs(75);
+/// How long the rule keeps it after an agent answered, because one good scrape does not mean that
+/// the agent is back.
+const DOWN_KEPT: Duration = Duration::from_secs(180);
 /// How long agents must disagree until the warning fires.
 const DISAGREE_AFTER: Duration = Duration::from_secs(300);
+/// How often its rule is evaluated.
+const DISAGREE_EVERY: Duration = Duration::from_secs(30);
 /// Minimum age of a target for the warning that it is down.
 const OLD_ENOUGH: Duration = Duration::from_secs(240);
 
@@ -135,7 +138,7 @@ async fn agent_frozen(scene: Scene) -> anyhow::Result<()> {
     scene.mended(&down, mended, Duration::ZERO).await
 }
 
-async fn agent_dead(scene: Scene) -> anyhow::Result<()> {
+pub(super) async fn agent_dead(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     task.switch_on("anna").await?;
     let _holder = task.holder().await?;
@@ -153,7 +156,7 @@ async fn agent_dead(scene: Scene) -> anyhow::Result<()> {
     for agent in &scene.stage.agents {
         agent.lock().await.start_again().await?;
     }
-    scene.mended(&dead, back, UP_AFTER).await
+    scene.mended(&dead, back, DOWN_KEPT).await
 }
 
 async fn agent_crash_loop(scene: Scene) -> anyhow::Result<()> {
@@ -250,9 +253,10 @@ async fn one_agent_cut_off(scene: Scene) -> anyhow::Result<()> {
     let mut holder = task.holder().await?;
     scene.pass(15).await;
     scene.link(MAIN)?.set(Traffic::Cut);
-    let disagree =
-        scene.expect_of_redis("LockwatchAgentsDisagree", MAIN, Instant::now() + DISAGREE_AFTER)?;
-    disagree.later_by(scene.stage.timing.scrape);
+    // They disagree once the last one says that it cannot reach it.
+    let due = Instant::now() + BLIND_AFTER + DISAGREE_AFTER;
+    let disagree = scene.expect_of_redis("LockwatchAgentsDisagree", MAIN, due)?;
+    disagree.later_by(DISAGREE_EVERY);
     scene.pass(60).await;
     let free = holder.release().await?;
     let down = task.expect_down(free)?;
@@ -275,11 +279,10 @@ async fn one_agent_elsewhere(scene: Scene) -> anyhow::Result<()> {
     if let Some(other) = elsewhere {
         other.await?.hset(task.plan.switches(), "anna", "on").await?;
     }
+    let due = Instant::now() + DISAGREE_AFTER;
     let _holder = task.holder().await?;
     task.switch_on("anna").await?;
-    // At least 4 of the 5 minutes must be known.
-    let disagree =
-        task.expect("LockwatchAgentsDisagree", Instant::now() + Duration::from_secs(240))?;
-    disagree.later_by(Duration::from_secs(90));
+    let disagree = task.expect("LockwatchAgentsDisagree", due)?;
+    disagree.later_by(DISAGREE_EVERY);
     scene.until_told(&disagree).await
 }

@@ -7,6 +7,9 @@ use crate::pager::scenario::Scenario;
 use crate::pager::scene::Scene;
 use crate::stack::Worker;
 
+/// Seconds of a gap that is seen, and is shorter than the grace.
+const GAP: u64 = 2;
+
 pub(super) fn all() -> Vec<Scenario> {
     vec![
         Scenario::new(
@@ -29,7 +32,14 @@ pub(super) fn all() -> Vec<Scenario> {
             Box::pin(rolling_deploy(scene))
         })
         .short(),
-        Scenario::new("restless", "eight handovers: flapping", |scene| Box::pin(restless(scene))),
+        Scenario::new("restless", "eight gaps, each shorter than the grace: flapping", |scene| {
+            Box::pin(restless(scene))
+        })
+        .short(),
+        Scenario::new("relay", "eight handovers without a gap: nothing", |scene| {
+            Box::pin(relay(scene))
+        })
+        .short(),
         Scenario::new("phantom-holds", "held for 1 s of every 5 s: down and staying so", |scene| {
             Box::pin(phantom_holds(scene))
         })
@@ -100,19 +110,36 @@ async fn rolling_deploy(scene: Scene) -> anyhow::Result<()> {
 async fn restless(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     task.switch_on("anna").await?;
+    scene.pass(GAP).await;
     let mut holder = task.holder().await?;
-    let mut fourth = Instant::now();
-    for handover in 1..=8 {
-        holder = hand_over(&scene, holder).await?;
-        if handover == 4 {
-            fourth = Instant::now();
+    for gap in 2..=8 {
+        scene.pass(6).await;
+        holder.release().await?;
+        scene.pass(GAP).await;
+        holder.contend().await?;
+        holder.holds().await?;
+        // A hold ends a gap once it has settled.
+        if gap == 5 {
+            let fifth = Instant::now() + SETTLE;
+            let flapping = task.expect("LockwatchTaskFlapping", fifth)?;
+            flapping.stays_until(fifth + Duration::from_secs(600));
         }
     }
-    // The first hold also ended a gap, and a hold counts once it has settled.
-    let flapping = task.expect("LockwatchTaskFlapping", fourth)?;
-    flapping.later_by(SETTLE + Duration::from_secs(6));
-    flapping.stays_until(fourth + Duration::from_secs(600));
-    scene.until_told(&flapping).await
+    scene.pass(10).await;
+    Ok(())
+}
+
+/// Workers that follow each other without a pause keep the task running: no reading sees it free,
+/// and a new holder alone counts for nothing.
+async fn relay(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    task.switch_on("anna").await?;
+    let mut holder = task.holder().await?;
+    for _ in 0..8 {
+        holder = hand_over(&scene, holder).await?;
+    }
+    scene.pass(20).await;
+    Ok(())
 }
 
 /// Hands the lock over to another worker after some seconds.

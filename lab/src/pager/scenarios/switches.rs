@@ -1,6 +1,6 @@
 //! Scenarios about users' switches.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::pager::plan::{BLIND_AFTER, WIND_DOWN};
 use crate::pager::scenario::Scenario;
@@ -8,6 +8,8 @@ use crate::pager::scene::Scene;
 
 /// How long the rule keeps a warning after its end.
 const KEPT: Duration = Duration::from_secs(120);
+/// At most so long after the first agent started, Prometheus scraped it.
+const READY: Duration = Duration::from_secs(20);
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
@@ -118,13 +120,13 @@ async fn unreadable_switch(scene: Scene) -> anyhow::Result<()> {
 
 async fn missing_switches(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
-    // Prometheus must have known the series for this long, and it did not at the start.
-    let missing =
-        task.expect("LockwatchSwitchKeyMissing", Instant::now() + Duration::from_secs(585))?;
-    missing.later_by(Duration::from_secs(60));
+    // The agents began to look for it shortly before they were scraped.
+    let due = scene.stage.scraped_since + Duration::from_secs(600) - READY;
+    let missing = task.expect("LockwatchSwitchKeyMissing", due)?;
+    missing.later_by(READY);
     scene.until_told(&missing).await?;
     let mended = task.switch_off("anna").await?;
-    scene.mended(&missing, mended, Duration::ZERO).await
+    scene.mended(&missing, mended, KEPT).await
 }
 
 async fn late_switches(scene: Scene) -> anyhow::Result<()> {

@@ -1,8 +1,10 @@
-//! Scenarios in which Prometheus and Alertmanager restart, and scrapes are lost.
+//! Scenarios in which Prometheus and Alertmanager restart, scrapes are lost, and agents are
+//! relabelled.
 
 use std::time::Duration;
 
-use crate::pager::scenario::{Scenario, Wiring};
+use crate::pager::scenario::{Relabelled, Scenario, Wiring};
+use crate::pager::scenarios::agents::agent_dead;
 use crate::pager::scene::Scene;
 
 /// Maximum delay of an alert that fires before Prometheus knows its Alertmanager: Prometheus drops
@@ -37,7 +39,48 @@ pub(super) fn all() -> Vec<Scenario> {
         )
         .wiring(Wiring { lost_scrapes: Some(0.3), ..Wiring::default() })
         .short(),
+        Scenario::new(
+            "relabelled-targets",
+            "another job and renamed targets, and all agents restart while down fires: it stays",
+            |scene| Box::pin(relabelled(scene)),
+        )
+        .wiring(Wiring { relabelled: Relabelled::Targets, ..Wiring::default() })
+        .short(),
+        Scenario::new(
+            "relabelled-series",
+            "the same where only the agents' series are renamed, and `up` is not",
+            |scene| Box::pin(relabelled(scene)),
+        )
+        .wiring(Wiring { relabelled: Relabelled::Series, ..Wiring::default() })
+        .short(),
+        Scenario::new(
+            "relabelled-dead",
+            "all agents die whose series are renamed: one page",
+            |scene| Box::pin(agent_dead(scene)),
+        )
+        .wiring(Wiring { relabelled: Relabelled::Series, ..Wiring::default() }),
     ]
+}
+
+async fn relabelled(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    task.switch_on("anna").await?;
+    let mut holder = task.holder().await?;
+    scene.pass(15).await;
+    let free = holder.release().await?;
+    let down = task.expect_down(free)?;
+    scene.until_told(&down).await?;
+    for agent in &scene.stage.agents {
+        agent.lock().await.kill().await?;
+    }
+    scene.pass(20).await;
+    for agent in &scene.stage.agents {
+        agent.lock().await.start_again().await?;
+    }
+    scene.pass(20).await;
+    holder.contend().await?;
+    let mended = holder.holds().await?;
+    scene.mended(&down, mended, Duration::ZERO).await
 }
 
 async fn prometheus_restart(scene: Scene) -> anyhow::Result<()> {

@@ -159,7 +159,7 @@ async fn no_ttl(scene: Scene) -> anyhow::Result<()> {
     let persistent = task.expect("LockwatchLockPersistent", held + Duration::from_secs(300))?;
     scene.until_told(&persistent).await?;
     let mended = task.command(redis::cmd("PEXPIRE").arg(task.plan.lock()).arg(3_600_000)).await?;
-    scene.mended(&persistent, mended, Duration::ZERO).await
+    scene.mended(&persistent, mended, KEPT).await
 }
 
 async fn no_ttl_briefly(scene: Scene) -> anyhow::Result<()> {
@@ -178,7 +178,7 @@ async fn no_candidate(scene: Scene) -> anyhow::Result<()> {
     let lonely = task.expect("LockwatchNoCandidate", Instant::now() + Duration::from_secs(600))?;
     scene.until_told(&lonely).await?;
     let _waiter = task.candidate().await?;
-    scene.mended(&lonely, Instant::now(), Duration::ZERO).await
+    scene.mended(&lonely, Instant::now(), KEPT).await
 }
 
 async fn with_candidate(scene: Scene) -> anyhow::Result<()> {
