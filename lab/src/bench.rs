@@ -7,6 +7,7 @@ mod cluster;
 mod cost;
 mod fetch;
 mod freshness;
+mod guard;
 mod hints;
 mod load;
 mod machine;
@@ -23,6 +24,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::ValueEnum;
+pub use guard::run_if_script;
 use report::{Table, splice};
 
 /// What `bench` takes.
@@ -59,6 +61,8 @@ enum Row {
     Cluster,
     /// What the alerting rules cost a real Prometheus
     Rules,
+    /// How fast guards take over, whether two scripts ever run, and what a guard costs
+    Guard,
 }
 
 impl Row {
@@ -77,6 +81,7 @@ impl Row {
             Row::Renewals => renewal::run(short).await,
             Row::Cluster => cluster::run(short).await,
             Row::Rules => rules::run(short).await,
+            Row::Guard => guard::run(short).await,
         }
     }
 }
