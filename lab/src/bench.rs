@@ -1,4 +1,5 @@
-//! The benchmarks: the cost and latency of watching, each compared with a peer in the same run.
+//! The benchmarks: the cost and latency of watching, and of guards, each compared with a peer in
+//! the same run.
 //! They produce the tables of docs/benchmarks.md.
 
 mod bed;
@@ -32,7 +33,7 @@ use report::{Table, splice};
 pub struct BenchArgs {
     /// Only these rows; all if none is named
     rows: Vec<Row>,
-    /// Less of everything: five minutes instead of 25, and figures that are worth less
+    /// Less of everything: eight minutes instead of 45, and figures that are worth less
     #[arg(long)]
     short: bool,
     /// Put the tables into this page, between its marks; what is written by hand stays
