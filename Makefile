@@ -16,7 +16,7 @@ help:
 	@echo "make simulate            1,000 seeds of 10 virtual hours under an oracle (hours; ARGS=\"--seeds 20\": less of it)"
 	@echo "make pager-bench         faults through the whole chain to the pager: missed and false pages (15 minutes; ARGS=--short: 3)"
 	@echo "make page-bench          the page in a real browser: how late, how heavy, what it costs (ARGS=--short: less of it)"
-	@echo "make bench               what watching costs and how late it is, beside the peer, and what the rules cost, into docs/benchmarks.md (25 minutes; ARGS=--short: 5; ARGS=rules: only these)"
+	@echo "make bench               what watching costs and how late it is, beside the peer, what the rules cost, and how fast guards take over, into docs/benchmarks.md (45 minutes; ARGS=--short: 8; ARGS=rules or ARGS=guard: only these)"
 	@echo "make sabotage            deliberate mistakes in the code, and which check catches each (ARGS='--patch FILE': yours)"
 	@echo "make sabotage-by-seeds   of these, mistakes in the watcher that seeds of the simulator alone must catch (20 minutes)"
 	@echo "make campaign            real faults for ten minutes, judged by a second witness: missed and false pages (ARGS=\"--minutes 240\")"

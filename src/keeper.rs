@@ -27,7 +27,7 @@ use rustix::process::{
 };
 
 use self::boot::Alarm;
-use self::tree::Tree;
+use self::tree::{Tree, is_childless};
 use self::wire::{Lines, Order, Told};
 
 /// The hidden command.
@@ -175,7 +175,7 @@ impl Keeper {
     /// Kills all that came of the script, until none is left.
     fn kill(&mut self) {
         let tree = Tree::of(getpid());
-        while tree.kill(&[]) {
+        while !is_childless() && tree.kill(&[]) {
             self.reap();
             std::thread::sleep(AGAIN);
         }

@@ -1,4 +1,5 @@
-//! The benchmarks: the cost and latency of watching, each compared with a peer in the same run.
+//! The benchmarks: the cost and latency of watching, and of guards, each compared with a peer in
+//! the same run.
 //! They produce the tables of docs/benchmarks.md.
 
 mod bed;
@@ -7,6 +8,7 @@ mod cluster;
 mod cost;
 mod fetch;
 mod freshness;
+mod guard;
 mod hints;
 mod load;
 mod machine;
@@ -23,6 +25,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::ValueEnum;
+pub use guard::run_if_script;
 use report::{Table, splice};
 
 /// What `bench` takes.
@@ -30,7 +33,7 @@ use report::{Table, splice};
 pub struct BenchArgs {
     /// Only these rows; all if none is named
     rows: Vec<Row>,
-    /// Less of everything: five minutes instead of 25, and figures that are worth less
+    /// Less of everything: eight minutes instead of 45, and figures that are worth less
     #[arg(long)]
     short: bool,
     /// Put the tables into this page, between its marks; what is written by hand stays
@@ -59,6 +62,8 @@ enum Row {
     Cluster,
     /// What the alerting rules cost a real Prometheus
     Rules,
+    /// How fast guards take over, whether two scripts ever run, and what a guard costs
+    Guard,
 }
 
 impl Row {
@@ -77,6 +82,7 @@ impl Row {
             Row::Renewals => renewal::run(short).await,
             Row::Cluster => cluster::run(short).await,
             Row::Rules => rules::run(short).await,
+            Row::Guard => guard::run(short).await,
         }
     }
 }

@@ -58,7 +58,13 @@ enum Line {
 }
 
 fn main() -> ExitCode {
-    match run(Line::parse()) {
+    // The script of a guard begins at once, before the command line is looked at.
+    let done = match benchmarks::run_if_script() {
+        Ok(true) => Ok(ExitCode::SUCCESS),
+        Ok(false) => run(Line::parse()),
+        Err(error) => Err(error),
+    };
+    match done {
         Ok(code) => code,
         Err(error) => {
             eprintln!("lockwatch-lab: {error:#}");

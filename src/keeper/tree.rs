@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_open, pidfd_send_signal,
+    waitid, waitpid,
 };
 
 /// All that comes of one process. Those whose parent ended belong to it if it adopts them.
@@ -72,6 +74,13 @@ impl Tree {
         let pid = pid.as_raw_pid();
         stat(pid).is_some_and(|stat| !stat.is_dead) && descends(pid, self.root.as_raw_pid(), stat)
     }
+}
+
+/// Whether this process has no children, dead or alive. If it adopts those whose parent ended, then
+/// nothing comes of it any more. This costs far less than a look at all processes.
+pub fn is_childless() -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(waitid(WaitId::All, options), Err(Errno::CHILD))
 }
 
 /// Whether `pid` descends from `root`.
