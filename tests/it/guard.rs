@@ -199,8 +199,15 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        signal("KILL", &self.processes());
-        let _ended = self.child.wait();
+        // What is being started meanwhile is not among them yet.
+        loop {
+            let left = self.processes();
+            if left.is_empty() {
+                break;
+            }
+            signal("KILL", &left);
+            let _ended = self.child.wait();
+        }
     }
 }
 
