@@ -196,7 +196,8 @@ impl Bench {
         part: impl Fn(&mut Scene, usize) -> anyhow::Result<T> + Sync,
     ) -> anyhow::Result<Vec<T>> {
         eprintln!("        {name}");
-        let scene = |at| Scene::new(self.redis, format!("{name}:{at}"), &self.stopped);
+        // Of one length, so that none begins with another one.
+        let scene = |at| Scene::new(self.redis, format!("{name}:{at:02}"), &self.stopped);
         let mut scenes = (0..locks).map(scene).collect::<anyhow::Result<Vec<Scene>>>()?;
         let each = count.div_ceil(locks);
         let part = &part;

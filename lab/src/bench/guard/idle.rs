@@ -29,7 +29,7 @@ pub(super) struct Cost {
 /// The only guard on a Redis, whose script sleeps.
 pub(super) fn running(scene: &mut Scene, stretch: Duration) -> anyhow::Result<Cost> {
     let file = scene.configuration()?;
-    let users = format!("{}:users", scene.key);
+    let users = format!("users:{}", scene.key);
     scene.ask(&["HSET", &users, "anna", "true"])?;
     let guard = scene.configured_guard(&file)?;
     let script = scene.start()?;
@@ -40,7 +40,7 @@ pub(super) fn running(scene: &mut Scene, stretch: Duration) -> anyhow::Result<Co
 /// The only guard on a Redis, while somebody else has the lock.
 pub(super) fn waiting(scene: &mut Scene, stretch: Duration) -> anyhow::Result<Cost> {
     let file = scene.configuration()?;
-    let (key, users) = (scene.key.clone(), format!("{}:users", scene.key));
+    let (key, users) = (scene.key.clone(), format!("users:{}", scene.key));
     scene.ask(&["HSET", &users, "anna", "true"])?;
     scene.ask(&["HSET", &key, "8743c9c0-0795-4907-87fd-6c719a6b4586:1", "1"])?;
     scene.ask(&["PEXPIRE", &key, "3600000"])?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::alive::{Nanos, now};
+use super::alive::now;
 use super::scene::{Death, Runner, Scene, Told, kill, to_ms};
 
 /// Starts one more of those who contend.
@@ -54,16 +54,16 @@ impl<'a> Pair<'a> {
     /// Ends the one that runs. Returns the milliseconds from the end of its script to the start of
     /// the other one.
     pub(super) fn release(&mut self) -> anyhow::Result<f64> {
+        // What was killed tells no end; then all of it counts, from now on.
+        let mut end = now();
         self.runs.terminate()?;
-        let (mut end, mut start): (Option<Nanos>, Option<Told>) = (None, None);
-        let (end, start) = loop {
+        let start = loop {
             let told = self.scene.next()?;
-            match told.is_start {
-                true => start = Some(told),
-                false => end = Some(told.at),
+            if told.is_start {
+                break told;
             }
-            if let (Some(end), Some(start)) = (end, start) {
-                break (end, start);
+            if told.guard == self.runs.name {
+                end = told.at;
             }
         };
         self.runs.wait()?;

@@ -111,16 +111,16 @@ impl Scene {
         self.run(command)
     }
 
-    /// Writes a configuration whose switches are in the hash `<key>:users`, with all that a guard
-    /// can write.
+    /// Writes a configuration whose switches are in the hash `users:<key>`, with all that a guard
+    /// can write. No key begins with the lock's: its changes would count as those of the lock.
     pub(super) fn configuration(&self) -> anyhow::Result<PathBuf> {
         let file = self.folder.path().join("lockwatch.yml");
         let (redis, key) = (self.redis, &self.key);
         let text = format!(
             "redis: {{main: {{url: \"redis://{redis}\"}}}}\ntasks:\n- name: {TASK}\n  \
-             lock: {{key: \"{key}\"}}\n  wanted: {{hash: \"{key}:users\"}}\n  \
-             claims: {{hash: \"{key}:claims\"}}\n  hosts: {{hash: \"{key}:hosts\"}}\n  \
-             progress: {{hash: \"{key}:stats\", field: last_run}}\n  \
+             lock: {{key: \"{key}\"}}\n  wanted: {{hash: \"users:{key}\"}}\n  \
+             claims: {{hash: \"claims:{key}\"}}\n  hosts: {{hash: \"hosts:{key}\"}}\n  \
+             progress: {{hash: \"stats:{key}\", field: last_run}}\n  \
              guard: {{lease: {LEASE_MS}ms, stop_after: {STOP_AFTER_MS}ms, progress: heartbeat}}\n"
         );
         std::fs::write(&file, text)?;

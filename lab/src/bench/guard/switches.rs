@@ -18,7 +18,7 @@ pub(super) struct Flips {
 const PAUSE: Duration = Duration::from_millis(1_200);
 
 pub(super) fn flip(scene: &mut Scene, count: usize) -> anyhow::Result<Flips> {
-    let (file, users) = (scene.configuration()?, format!("{}:users", scene.key));
+    let (file, users) = (scene.configuration()?, format!("users:{}", scene.key));
     scene.ask(&["HSET", &users, "anna", "false", "bert", "false"])?;
     let _guards = [scene.configured_guard(&file)?, scene.configured_guard(&file)?];
     scene.listen(2)?;
