@@ -2,7 +2,7 @@
 //! the only code that writes to Redis, and it writes nothing but one user's switch.
 //!
 //! What is there is read first, by the agent's own questions. From that reading and the
-//! configuration follows the one command to send ([`plan`]). It changes the switch of this user
+//! configuration follows the one command to send (`plan`). It changes the switch of this user
 //! alone, so that two users who switch at the same time keep theirs.
 
 mod board;

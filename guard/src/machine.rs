@@ -429,6 +429,8 @@ impl Guard {
         let outcome = match self.found {
             _ if self.asked => Outcome::Stopped,
             Some(Found::Doubt) => Outcome::NoStore,
+            // Nobody could even say whether it is wanted.
+            None if self.wanted == Wanted::Unknown => Outcome::NoStore,
             Some(Found::Busy) | None => Outcome::NotTaken,
         };
         if self.found == Some(Found::Doubt) && (self.asked || self.wanted == Wanted::No) {

@@ -141,8 +141,7 @@ fn run(seed: u64, faults: bool) -> Seen {
             lost_at = Some(now);
             hosts.iter_mut().for_each(|host| host.guard.handle(Mono(now), Input::Changed));
         }
-        for who in 0..hosts.len() {
-            let host = &mut hosts[who];
+        for (who, host) in hosts.iter_mut().enumerate() {
             if faults && rng.one_in(15_000) {
                 // Both only rarely, and for any time.
                 let still = now + rng.below(5_000);

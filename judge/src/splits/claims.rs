@@ -211,10 +211,10 @@ mod tests {
             claims.observe(&ClaimsReading::Read(vec![]), Mono(0), 1);
             new
         };
-        assert_eq!(told(&[old.clone()]), [], "it may be old");
-        assert_eq!(told(&[old.clone(), new.clone()]), [new.clone()]);
+        assert_eq!(told(core::slice::from_ref(&old)), [], "it may be old");
+        assert_eq!(told(&[old.clone(), new.clone()]), core::slice::from_ref(&new));
         assert_eq!(told(&[old.clone(), new]), []);
         let again = Overrun { token: 5, ..old.clone() };
-        assert_eq!(told(&[again.clone()]), [again]);
+        assert_eq!(told(core::slice::from_ref(&again)), core::slice::from_ref(&again));
     }
 }
