@@ -1,6 +1,6 @@
-//! Finds the server that takes writes for a key: the one that decides for the agent, too. Whoever
-//! is asked for that is asked with the agent's own login, so that the one that writes need not be
-//! able to ask.
+//! Finds the server that takes writes for a key: the one that decides for the agent, too. The
+//! servers are asked with the agent's own login, so that the login for writing needs no such
+//! rights.
 
 use lockwatch_judge::input::Role;
 use lockwatch_judge::reading::Unknown;

@@ -269,12 +269,6 @@ impl Guard {
         if self.actions.is_empty() { of_lock } else { Some(Mono(0)) }
     }
 
-    /// Whether the script, or something that came of it, may run.
-    pub fn runs(&self) -> bool {
-        let State::Holding(holding) = &self.state else { return false };
-        !matches!(holding.script, Script::Due { .. })
-    }
-
     /// Whether the lock is held, as far as is known.
     pub fn holds(&self) -> bool {
         matches!(self.state, State::Holding(_))
@@ -388,7 +382,7 @@ impl Guard {
         self.terms.restart == Restart::Never
     }
 
-    /// Gives the lock back, and tries for it again from `again` on, unless this is the `last` of it.
+    /// Gives the lock back, and tries for it again from `again` on; `last`: never again.
     fn leave(&mut self, again: Mono, last: Option<Outcome>) {
         let is_lost = matches!(&self.state, State::Holding(holding) if holding.lost);
         if !is_lost {

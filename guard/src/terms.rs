@@ -98,8 +98,8 @@ impl TooShort {
             .fold(0, u64::saturating_add)
     }
 
-    /// The shortest lease that is long enough: the renewal period is a part of it itself, and so may
-    /// the margin be.
+    /// The shortest lease that is long enough. The renewal period is a part of it, and so may the
+    /// margin be.
     fn enough_ms(&self) -> u64 {
         let round_trips_ms = ROUND_TRIPS.saturating_mul(self.round_trip_ms);
         let fixed_ms = self.terms.stop_after_ms.saturating_add(round_trips_ms);
@@ -155,9 +155,9 @@ mod tests {
         let terms = Terms { lease_ms: 2_000, stop_after_ms: 1_000, ..Terms::default() };
         assert_eq!(
             terms.check(2).unwrap_err().to_string(),
-            "a lease of 2000 ms is too short: lease / 3 (666 ms until a renewal) + 3 round trips of \
-             2 ms + stop_after (1000 ms) + margin (500 ms) = 2172 ms; use a lease of at least 2260 \
-             ms, or a shorter stop_after"
+            "a lease of 2000 ms is too short: lease / 3 (666 ms until a renewal) + 3 round trips \
+             of 2 ms + stop_after (1000 ms) + margin (500 ms) = 2172 ms; use a lease of at least \
+             2260 ms, or a shorter stop_after"
         );
         assert_eq!(Terms::default().check(5), Ok(()));
     }

@@ -1,6 +1,6 @@
-//! Random worlds: guards with their keepers, one store, users, and faults of all of them. At no time
-//! do two scripts run, unless guard and keeper of one stood still together; then it is reported and
-//! ends at once.
+//! Random worlds: guards with their keepers, one store, users, and faults of all of them. At no
+//! time do two scripts run, unless guard and keeper of one stood still together; then it is
+//! reported and ends at once.
 
 use std::collections::BTreeMap;
 

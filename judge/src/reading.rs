@@ -95,7 +95,7 @@ pub struct Beside {
     pub progress: Option<ProgressReading>,
     /// The claims.
     pub claims: Option<ClaimsReading>,
-    /// What guards told of themselves among the claims, sorted by instance.
+    /// What guards reported of themselves among the claims, sorted by instance.
     #[cfg_attr(feature = "serde", serde(default))]
     pub overruns: Vec<Overrun>,
     /// Host names by instance id; `None` also when not requested this time.

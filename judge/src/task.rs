@@ -560,7 +560,7 @@ impl Task {
         changed
     }
 
-    /// A guard tells that its script ran beside whoever had the lock by then. That is over.
+    /// A guard reports that its script ran beside the next holder. That is over.
     fn tell_overrun(&mut self, overrun: Overrun, log: &mut Log<'_>) {
         let claimants = self.spec.lock().claimants;
         let own = [Party::of(&claimants.holder(&overrun.instance), None)];

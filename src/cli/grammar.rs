@@ -22,11 +22,11 @@ const STATUS_CODES: &str = "Exit codes: 0 all is well; 1 warning (unwanted); 2 c
                             switches); 3 unknown, also without an answer";
 
 /// Shown below the help of `guard`.
-const GUARD_CODES: &str = "Exit codes: the script's own; 64 usage or configuration; 69 Redis cannot \
-    be used; 70 the lock was lost; 75 the lock was not acquired in time";
+const GUARD_CODES: &str = "Exit codes: the script's own; 64 usage or configuration; 69 Redis \
+    cannot be used; 70 the lock was lost; 75 the lock was not acquired in time";
 /// Shown below the help of `fence`.
-const FENCE_CODES: &str = "Exit codes: 0 only while the lock is held under this token; 70 it is not; \
-    69 Redis cannot be used; 64 usage";
+const FENCE_CODES: &str = "Exit codes: 0 only while the lock is held under this token; 70 it is \
+    not; 69 Redis cannot be used; 64 usage";
 /// Shown below the help of `want`.
 const WANT_CODES: &str = "Exit codes: 0 the switch is as asked; 1 refused by Redis, or not \
     confirmed; 2 the configuration or the command line is wrong; 69 Redis cannot be reached";

@@ -47,16 +47,6 @@ impl Client {
         Client { store, key, holder, lease_ms, is_cluster: cluster, newest_token: 0 }
     }
 
-    /// Who holds the lock while this client has it.
-    pub fn holder(&self) -> &Holder {
-        &self.holder
-    }
-
-    /// The store.
-    pub fn store(&mut self) -> &mut Store {
-        &mut self.store
-    }
-
     /// Carries out a request of the guard's machine; anything else is no request, and fails.
     pub async fn carry_out(&mut self, request: guard::Action) -> (guard::Reply, Option<Trouble>) {
         let answer = match request {

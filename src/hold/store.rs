@@ -16,7 +16,7 @@ use crate::seek;
 const ELSEWHERE: [&[u8]; 6] =
     [b"MOVED", b"ASK", b"READONLY", b"MASTERDOWN", b"CLUSTERDOWN", b"LOADING"];
 
-/// A store, with the login of whoever writes to it.
+/// A store, with the login for writing to it.
 #[derive(Debug)]
 pub struct Store {
     /// With the login of the agent, which is for finding the servers.

@@ -36,7 +36,7 @@ pub(super) struct Beside {
     touched: Option<SystemTime>,
     /// When to claim next; `None` while the script does not run.
     claim_at: Option<Instant>,
-    /// Until then, what was told of an overrun stays, so that the agent can read it.
+    /// Until then the report of an overrun stays, so that the agent can read it.
     told_until: Instant,
     /// Overruns to tell, as token and milliseconds.
     overruns: mpsc::UnboundedReceiver<(u64, u64)>,

@@ -45,7 +45,7 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<u8> {
         task,
         holder = plan.holder.instance(),
         note = "a pause of guard and keeper together that is longer than the lease is not covered",
-        "guards the task"
+        "waits until the task is wanted and its lock is free"
     );
     tokio::select! {
         refusal = too_far(&plan, &mut client) => if let Some(refusal) = refusal {
@@ -266,7 +266,7 @@ impl Driver {
         match (signal, &mut self.script) {
             (Some(signal), Some((script, _))) => script.signal(signal),
             (Some(_), None) => {}
-            // Whoever says it twice does not want to wait.
+            // A second signal means that the user does not want to wait.
             (None, Some((script, _))) if self.asked => script.kill(),
             (None, _) => {
                 self.asked = true;

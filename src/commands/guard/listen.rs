@@ -1,4 +1,5 @@
-//! Listens for changes of the lock and of the switches, so that the guard need not ask all the time.
+//! Listens for changes of the lock and of the switches, so that the guard need not ask all the
+//! time.
 
 use std::time::Duration;
 

@@ -29,7 +29,7 @@ impl Manager {
         });
         let socket = UnixDatagram::unbound().ok().zip(address);
         let watchdog = watchdog_us.filter(|_| socket.is_some()).map(Duration::from_micros);
-        // It restarts whoever is silent for the whole time.
+        // It restarts a service that is silent for the whole time.
         Manager { socket, watchdog: watchdog.map(|within| within / 2) }
     }
 

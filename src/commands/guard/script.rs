@@ -97,7 +97,7 @@ impl Script {
     }
 
     fn order(&mut self, order: Order) {
-        // A keeper that is gone needs none; one that does not read any more is killed with the rest.
+        // A keeper that is gone needs none; one that does not read any more is killed like the rest.
         let _gone = self.orders.write_all(order.line().as_bytes());
     }
 }

@@ -4,6 +4,21 @@ use super::*;
 use crate::support::agent::Agent;
 use crate::support::redisson::Redisson;
 
+/// How often a command was called.
+fn calls(server: &RedisServer, command: &str) -> u64 {
+    let stats = server.cli(&["info", "commandstats"]);
+    let calls =
+        stats.split_once(&format!("cmdstat_{command}:calls=")).map_or("0", |(_, rest)| rest);
+    calls.split(',').next().unwrap().parse().unwrap()
+}
+
+/// Number of clients that listen for a release.
+fn listeners(server: &RedisServer) -> u64 {
+    let channel = format!("redisson_lock__channel:{{{LOCK}}}");
+    let told = server.cli(&["pubsub", "numsub", &channel]);
+    told.lines().last().unwrap().parse().unwrap()
+}
+
 /// A configuration with switches, and what the agent reads.
 fn configured(scene: &Scene, server: &RedisServer) -> PathBuf {
     let file = scene.path("lockwatch.yml");
@@ -32,7 +47,7 @@ fn it_runs_while_anyone_wants_it_and_tells_the_agent() {
     server.cli(&["hset", "users", "anna", "false", "bert", "false"]);
     let guards = [scene.start(&file, &scene.script()), scene.start(&file, &scene.script())];
     let running = || guards.iter().filter(|guard| !guard.scripts().is_empty()).count();
-    thread::sleep(Duration::from_millis(600));
+    until("both have read the switches", || (calls(&server, "hscan") >= 4).then_some(()));
     assert_eq!((running(), server.cli(&["exists", LOCK])), (0, "0".to_owned()));
     let mut token = 0;
     for user in ["anna", "bert", "anna"] {
@@ -76,8 +91,11 @@ fn the_agent_tells_that_two_scripts_ran() {
     });
     let _second = scene.start(&file, &scene.script());
     signal("STOP", &[first.pid(), first.keeper()]);
-    scene.runs_above(token);
-    thread::sleep(Duration::from_millis(500));
+    let newer = scene.runs_above(token);
+    until("they ran together for half a second", || {
+        let runs = scene.runs();
+        (runs[&token].1 > runs[&newer].0 + 500_000_000).then_some(())
+    });
     signal("CONT", &[first.pid()]);
     let split = || agent.log_lines(&["event=split_ended", "reason=claims"]);
     until("the split is told", || (!split().is_empty()).then_some(()));
@@ -154,14 +172,14 @@ fn redisson_and_guards_wait_for_each_other() {
     redisson.run(&format!("lock c1 t1 {LOCK}"));
     let scene = Scene::new();
     let mut guard = scene.guard(&server, &[]);
-    thread::sleep(Duration::from_millis(700));
+    until("the guard waits", || (listeners(&server) == 1).then_some(()));
     assert!(scene.runs().is_empty(), "Redisson has it");
     redisson.run(&format!("unlock c1 t1 {LOCK}"));
     let released = Instant::now();
     scene.runs_above(0);
     assert!(released.elapsed() < Duration::from_millis(500), "{:?}", released.elapsed());
     redisson.send(&format!("lock c1 t1 {LOCK}"));
-    thread::sleep(Duration::from_millis(700));
+    until("Redisson waits", || (listeners(&server) == 2).then_some(()));
     assert!(!guard.scripts().is_empty(), "the guard has it");
     guard.signal("TERM");
     guard.ended();

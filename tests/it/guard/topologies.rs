@@ -65,7 +65,11 @@ fn a_cluster_is_followed_when_its_slot_moves_and_redisson_hears_the_release() {
     redisson
         .connect("c1", &format!("mode=cluster nodes={} watchdog=2000", cluster.node(0).address()));
     redisson.send(&format!("lock c1 t1 {LOCK}"));
-    thread::sleep(Duration::from_millis(700));
+    let channel = format!("redisson_lock__channel:{{{LOCK}}}");
+    until("Redisson waits", || {
+        let told = cluster.cli(LOCK, &["pubsub", "shardnumsub", &channel]);
+        told.lines().last().filter(|count| *count != "0").map(drop)
+    });
     let runs = 1 - waits;
     assert!(!guards[runs].scripts().is_empty(), "the guard has it");
     guards[runs].signal("TERM");

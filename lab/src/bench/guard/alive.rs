@@ -62,7 +62,7 @@ pub fn run_if_asked() -> anyhow::Result<bool> {
     let is_deaf = std::env::var_os(DEAF).is_some();
     Builder::new_current_thread().enable_all().build()?.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
-        // Whoever is told may end it at once.
+        // The bench may end it as soon as it has read this.
         tell(format!("start {guard} {pid} {keeper} {began} {alone}"))?;
         loop {
             terminate.recv().await;
