@@ -5,6 +5,7 @@ mod codes;
 mod faults;
 mod hand_over;
 mod lock;
+mod mixed;
 mod topologies;
 
 use std::collections::BTreeMap;

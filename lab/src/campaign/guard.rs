@@ -35,7 +35,7 @@ pub(super) async fn connect(address: SocketAddr) -> Result<MultiplexedConnection
 
 /// A lock on one server from the point of view of one candidate.
 pub(super) enum Guard {
-    Redisson(Client),
+    Redisson(Box<Client>),
     Text(Text),
 }
 
@@ -59,7 +59,8 @@ impl Guard {
         Ok(match library {
             Library::Redisson => {
                 let holder = holder.clone();
-                Guard::Redisson(stack::lock_client(address, key, holder, lease, REPLY_WITHIN)?)
+                let client = stack::lock_client(address, key, holder, lease, REPLY_WITHIN)?;
+                Guard::Redisson(Box::new(client))
             }
             Library::String => Guard::Text(Text {
                 address,
