@@ -1,6 +1,6 @@
 //! What one guard does, instant by instant.
 
-use lockwatch_guard::{Action, End, Guard, Input, Outcome, Reply, Restart, Terms};
+use lockwatch_guard::{Action, End, Guard, Input, Outcome, Reply, Restart, Terms, Why};
 use lockwatch_judge::time::Mono;
 use lockwatch_judge::verdict::Wanted;
 
@@ -99,6 +99,21 @@ fn a_guard_that_runs_once_ends_with_its_script() {
     alone.tell(Input::Gone { code: None, at: Mono(1_680) });
     let end = End { outcome: Outcome::Lost, code: None };
     assert_eq!(alone.at(1_680), [Action::End(end)]);
+}
+
+/// What was known last counts: a silent store ends the hold in time anyway.
+#[test]
+fn switches_that_cannot_be_read_neither_stop_nor_start_anything() {
+    let mut alone = Alone::running(TERMS);
+    alone.tell(Input::Wanted(Wanted::Unknown));
+    assert_eq!(alone.at(1_020), []);
+    alone.tell(Input::Wanted(Wanted::No));
+    assert_eq!(alone.at(1_030), [Action::Terminate(Why::Unwanted)]);
+    let mut waits = Alone::new(TERMS);
+    for wanted in [Wanted::No, Wanted::Unknown] {
+        waits.tell(Input::Wanted(wanted));
+        assert_eq!(waits.at(1_010), []);
+    }
 }
 
 #[test]
