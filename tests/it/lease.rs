@@ -150,7 +150,7 @@ async fn a_counter_that_was_lost_goes_on_above_what_is_known() {
 }
 
 #[tokio::test]
-async fn what_is_published_is_what_redisson_listens_for() {
+async fn a_release_is_published_as_waiters_expect_it_and_nothing_else() {
     let Some(bench) = Bench::start("lease: message").await else { return };
     let client =
         redis::Client::open(format!("redis://{}/?protocol=resp3", bench.redis.address())).unwrap();
