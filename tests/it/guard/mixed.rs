@@ -12,10 +12,12 @@ use crate::support::redisson::Redisson;
 
 const TEST: &str = "guard::mixed: redisson and guards";
 const LEASE: Duration = Duration::from_secs(2);
-/// From a crash to the next one who works, at most, beside what the machine takes to start the
-/// programs in between: keeper, shell and `date`.
+/// From a crash to the next one who works: a lease and a second. A busy machine may take longer to
+/// start keeper, shell and `date` once in so many times.
 const TAKE_OVER: Duration = Duration::from_secs(3);
-const PROGRAMS: u32 = 3;
+const LATE_ONE_IN: usize = 20;
+/// The death of a keeper is a failure of the script: so long a guard waits before the next start.
+const BACKOFF: Duration = Duration::from_millis(1_500);
 const SHORT: Duration = Duration::from_secs(24);
 const LONG: Duration = Duration::from_secs(600);
 /// Every so many holds of Redisson ends with the death of its process.
@@ -44,6 +46,13 @@ enum Fault {
     JvmDies,
 }
 
+impl Fault {
+    /// When somebody works again, at most.
+    fn limit(self) -> Duration {
+        TAKE_OVER + if self == Fault::KillKeeper { BACKOFF } else { Duration::ZERO }
+    }
+}
+
 const OF_GUARDS: [Fault; 4] =
     [Fault::Release, Fault::KillGuard, Fault::KillKeeper, Fault::StopGuard];
 
@@ -60,16 +69,6 @@ struct Record {
     /// When Redisson worked.
     jvm: Vec<(Nanos, Nanos)>,
     faults: Vec<(Fault, Nanos)>,
-    /// From when to when a program was started that does nothing.
-    pace: Vec<(Nanos, Nanos)>,
-}
-
-impl Record {
-    /// What the machine took to start a program between two instants, at most.
-    fn longest_start(&self, from: Nanos, to: Nanos) -> Duration {
-        let meanwhile = self.pace.iter().filter(|(began, ended)| *began < to && *ended > from);
-        Duration::from_nanos(meanwhile.map(|(began, ended)| ended - began).max().unwrap_or(0))
-    }
 }
 
 /// A line that a script wrote.
@@ -149,7 +148,6 @@ fn redisson_and_guards_never_work_together_whoever_crashes() {
     let (record, done) = (Mutex::new(Record::default()), AtomicBool::new(false));
     let lines = thread::scope(|scope| {
         let jvm = scope.spawn(|| contend(redisson, &server, &record, &done));
-        scope.spawn(|| watch_pace(&record, &done));
         let lines = scope.spawn(|| {
             let lines = hurt(&scene, &server, &record, stretch, &done);
             done.store(true, Ordering::Relaxed);
@@ -209,16 +207,6 @@ fn contend(first: Redisson, server: &RedisServer, record: &Mutex<Record>, done: 
             redisson.answer(PATIENCE).unwrap();
         }
         pause(Duration::from_millis(600));
-    }
-}
-
-/// Measures again and again how long the machine takes to start a program.
-fn watch_pace(record: &Mutex<Record>, done: &AtomicBool) {
-    while !done.load(Ordering::Relaxed) {
-        let began = now();
-        let _started = Command::new("true").status().unwrap();
-        record.lock().unwrap().pace.push((began, now()));
-        thread::sleep(Duration::from_millis(100));
     }
 }
 
@@ -298,14 +286,17 @@ fn assert_taken_over(lines: &Lines, record: &Record) {
     for (fault, at) in &record.faults {
         // Nobody may be left after the last ones.
         let Some(next) = starts.iter().find(|start| *start > at) else { continue };
-        let after = Duration::from_nanos(next - at);
-        let start = record.longest_start(*at, *next);
-        let limit = TAKE_OVER + PROGRAMS * start;
-        assert!(after < limit, "{fault:?}: {after:?}, and a program took {start:?} to start");
-        took.entry(*fault).or_default().push(after);
+        took.entry(*fault).or_default().push(Duration::from_nanos(next - at));
     }
     let suffered: Vec<Fault> = took.keys().copied().collect();
     assert_eq!(suffered, [&OF_GUARDS[..], &[Fault::JvmReleases, Fault::JvmDies]].concat());
+    let all = took.values().map(Vec::len).sum::<usize>();
+    let late = took.iter().flat_map(|(fault, took)| {
+        took.iter().filter(|took| **took > fault.limit()).map(|took| (*fault, *took))
+    });
+    let late: Vec<_> = late.collect();
+    assert!(late.len() <= all / LATE_ONE_IN + 1, "late {late:?} of {all}: {took:?}");
+    println!("{} of {all} took longer than a lease and a second: {late:?}", late.len());
     for (fault, mut all) in took {
         all.sort_unstable();
         let (middle, longest) = (all[all.len() / 2], all[all.len() - 1]);
