@@ -1,4 +1,4 @@
-//! The protocol by which a guard's client holds a lock, with a real Redis: the contents of the keys,
+//! The protocol by which a guard holds a lock, with a real Redis: the contents of the keys,
 //! and the notifications.
 
 use std::path::Path;
