@@ -176,8 +176,10 @@ enum State {
     Waiting {
         at: Mono,
     },
-    /// An attempt is in flight.
-    Taking,
+    /// An attempt is in flight. `changed`: something changed meanwhile, so its answer may be old.
+    Taking {
+        changed: bool,
+    },
     /// With the lock.
     Holding(Holding),
     /// The lock is being given back. `again`: when to try for it after that.
@@ -264,7 +266,7 @@ impl Guard {
                 [tries.then_some(*at), self.patience].into_iter().flatten().min()
             }
             State::Holding(holding) => Some(holding.next_wake(&self.terms)),
-            State::Taking | State::Releasing { .. } | State::Ended => None,
+            State::Taking { .. } | State::Releasing { .. } | State::Ended => None,
         };
         if self.actions.is_empty() { of_lock } else { Some(Mono(0)) }
     }
@@ -277,7 +279,10 @@ impl Guard {
     fn told(&mut self, now: Mono, reply: Reply) {
         let Some(request) = self.requests.pop_front() else { return };
         match (&mut self.state, request) {
-            (State::Taking, Request::Take { sent }) => self.taken(now, sent, reply),
+            (State::Taking { changed }, Request::Take { sent }) => {
+                let changed = *changed;
+                self.taken(now, sent, changed, reply);
+            }
             (State::Holding(holding), Request::Renew { .. } | Request::Look) => {
                 holding.told(now, request, reply, &self.terms, &mut self.actions);
             }
@@ -294,7 +299,7 @@ impl Guard {
     }
 
     /// An attempt to take the lock was answered.
-    fn taken(&mut self, now: Mono, sent: Mono, reply: Reply) {
+    fn taken(&mut self, now: Mono, sent: Mono, changed: bool, reply: Reply) {
         let (found, state) = match reply {
             Reply::Taken { token } => {
                 self.patience = None;
@@ -303,7 +308,7 @@ impl Guard {
             Reply::Busy { left_ms } => {
                 let pause_ms =
                     left_ms.map_or(LOOK_MS, |left_ms| left_ms.saturating_add(AFTER_END_MS));
-                let at = now.plus_ms(pause_ms.min(LOOK_MS));
+                let at = if changed { now } else { now.plus_ms(pause_ms.min(LOOK_MS)) };
                 (Some(Found::Busy), State::Waiting { at })
             }
             _ => (Some(Found::Doubt), State::Waiting { at: now.plus_ms(AGAIN_MS) }),
@@ -324,6 +329,7 @@ impl Guard {
     fn changed(&mut self, now: Mono) {
         match &mut self.state {
             State::Waiting { at } if self.found == Some(Found::Busy) => *at = now.min(*at),
+            State::Taking { changed } => *changed = true,
             State::Holding(holding) => holding.changed = true,
             _ => {}
         }
@@ -433,7 +439,7 @@ impl Guard {
         } else if self.asked || is_over {
             self.end(outcome);
         } else if self.wanted == Wanted::Yes && now >= at {
-            self.state = State::Taking;
+            self.state = State::Taking { changed: false };
             self.request(Request::Take { sent: now });
         }
     }

@@ -27,7 +27,7 @@ pub struct SabotageArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "names")]
     patch: Vec<PathBuf>,
     /// Only these layers of the suite, from cheap to dear: judge+watch, random, simulation,
-    /// unit, near, all; or timelines alone
+    /// guard, unit, near, all; or timelines alone
     #[arg(long, value_name = "LAYER,…", value_delimiter = ',')]
     checks: Vec<String>,
     /// Go on after the first layer that catches it, and tell what the others say

@@ -6,6 +6,7 @@
 //! Programs are found on `PATH`, or where `REDIS_SERVER`, `PROMETHEUS`, `ALERTMANAGER`, `PROMTOOL`,
 //! `AMTOOL`, `CHROMEDRIVER` and `LOCKWATCH` point.
 
+mod access;
 mod agent;
 mod alertmanager;
 mod browser;
@@ -24,6 +25,7 @@ mod redis;
 mod site;
 mod worker;
 
+pub(crate) use access::{connect, lock_client};
 pub use agent::Agent;
 pub use alertmanager::Alertmanager;
 pub use browser::{Axe, Browser, BrowserTime, ConsoleLine, Key, Media, Screen};

@@ -52,7 +52,7 @@ impl Client {
         let answer = match request {
             guard::Action::Take => self.take().await,
             guard::Action::Renew => {
-                let command = scripts::renew_for(&self.key, self.holder.field(), self.lease_ms);
+                let command = scripts::renew(&self.key, self.holder.field(), self.lease_ms);
                 self.is_one(command).await.map(|ours| ours_or(ours, guard::Reply::Renewed))
             }
             guard::Action::Look => {

@@ -1,42 +1,12 @@
 //! The Lua scripts that change a lock. Each is one atomic step and changes the keys as
 //! Redisson's scripts do.
 
-use std::time::Duration;
-
 use lockwatch_watch::redis::reply::Command;
-use redis::Cmd;
-
-use super::Holder;
-
-/// Replies `{1, entries}` if taken, else `{0, PTTL of the current hold}`.
-const ACQUIRE: &str = "
-local ours = redis.call('hexists', KEYS[1], ARGV[1]) == 1
-if ours or redis.call('exists', KEYS[1]) == 0 then
-    local entries = redis.call('hincrby', KEYS[1], ARGV[1], 1)
-    redis.call('pexpire', KEYS[1], ARGV[2])
-    return {1, entries}
-end
-return {0, redis.call('pttl', KEYS[1])}
-";
 
 /// Replies 1 if renewed, 0 if the lock is not held by this holder.
 const RENEW: &str = "
 if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return 0 end
 return redis.call('pexpire', KEYS[1], ARGV[2])
-";
-
-/// Replies with the remaining entries, or −1 if the lock is not held by this holder. Publishes `0`,
-/// the message that waiters of an `RLock` expect.
-const RELEASE: &str = "
-if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return -1 end
-local entries = redis.call('hincrby', KEYS[1], ARGV[1], -1)
-if entries > 0 then
-    redis.call('pexpire', KEYS[1], ARGV[2])
-    return entries
-end
-redis.call('del', KEYS[1])
-redis.call('publish', KEYS[2], '0')
-return 0
 ";
 
 /// Takes the lock for a guard, which holds it once however often it asks. The token grows above
@@ -56,8 +26,9 @@ end
 return {1, token}
 ";
 
-/// Gives a guard's lock back, and tells its waiters, in a cluster also those that listen to the
-/// shard alone. Replies 1, or 0 if the lock is not held by this holder.
+/// Gives a guard's lock back, and publishes `0`, the message that waiters of an `RLock` expect, in
+/// a cluster also to those that listen to the shard alone. Replies 1, or 0 if the lock is not held
+/// by this holder.
 const GIVE_BACK: &str = "
 if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return 0 end
 redis.call('del', KEYS[1])
@@ -76,7 +47,7 @@ pub(super) fn take(key: &[u8], field: &str, lease_ms: u64, floor: u64) -> Comman
     script(TAKE, &[key, &token(key)], &[field, &lease_ms, &floor])
 }
 
-pub(super) fn renew_for(key: &[u8], field: &str, lease_ms: u64) -> Command {
+pub(super) fn renew(key: &[u8], field: &str, lease_ms: u64) -> Command {
     script(RENEW, &[key], &[field, &lease_ms.to_string()])
 }
 
@@ -100,18 +71,6 @@ fn script(script: &str, keys: &[&[u8]], arguments: &[&str]) -> Command {
     Command::new(words.into_iter().chain(keys.iter().copied()).chain(arguments))
 }
 
-pub(super) fn acquire(key: &[u8], holder: &Holder, lease: Duration) -> Cmd {
-    eval(ACQUIRE, &[key], holder, lease)
-}
-
-pub(super) fn renew(key: &[u8], holder: &Holder, lease: Duration) -> Cmd {
-    eval(RENEW, &[key], holder, lease)
-}
-
-pub(super) fn release(key: &[u8], holder: &Holder, lease: Duration) -> Cmd {
-    eval(RELEASE, &[key, &channel(key)], holder, lease)
-}
-
 /// The channel on which a release is published. It is in the same cluster slot as the lock.
 pub(super) fn channel(key: &[u8]) -> Vec<u8> {
     beside("redisson_lock__channel", key)
@@ -124,13 +83,6 @@ fn beside(prefix: &str, key: &[u8]) -> Vec<u8> {
         true => [prefix, b":", key].concat(),
         false => [prefix, b":{", key, b"}"].concat(),
     }
-}
-
-fn eval(script: &str, keys: &[&[u8]], holder: &Holder, lease: Duration) -> Cmd {
-    let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
-    let mut command = redis::cmd("EVAL");
-    command.arg(script.trim()).arg(keys.len()).arg(keys).arg(holder.field()).arg(lease_ms);
-    command
 }
 
 #[cfg(test)]

@@ -35,9 +35,8 @@ impl Bench {
             return None;
         }
         let redis = PrivateRedis::start(None).await.unwrap();
-        let access = redis.access().unwrap();
-        let board = Board::connect(&access).await.unwrap();
-        let raw = access.connect().await.unwrap();
+        let board = Board::connect(&redis).await.unwrap();
+        let raw = redis.connect().await.unwrap();
         let folder = TempDir::new().unwrap();
         let config = folder.path().join("lockwatch.yml");
         std::fs::write(&config, configuration(redis.address(), LEASE)).unwrap();
@@ -123,7 +122,7 @@ async fn a_private_redis_keeps_nothing_and_is_gone_when_stopped() {
     }
     let redis = PrivateRedis::start(None).await.unwrap();
     let address = redis.address();
-    let mut raw = redis.access().unwrap().connect().await.unwrap();
+    let mut raw = redis.connect().await.unwrap();
     let setting = |raw: MultiplexedConnection, name: &'static str| async move {
         let mut raw = raw;
         let mut config = redis::cmd("CONFIG");

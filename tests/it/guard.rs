@@ -4,6 +4,8 @@
 mod codes;
 mod faults;
 mod hand_over;
+mod lock;
+mod mixed;
 mod topologies;
 
 use std::collections::BTreeMap;
@@ -134,6 +136,14 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         assert!(began.elapsed() < PATIENCE, "not in time: {what}");
         thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// How often a command was called.
+fn calls(server: &RedisServer, command: &str) -> u64 {
+    let stats = server.cli(&["info", "commandstats"]);
+    let calls =
+        stats.split_once(&format!("cmdstat_{command}:calls=")).map_or("0", |(_, rest)| rest);
+    calls.split(',').next().unwrap().parse().unwrap()
 }
 
 /// A guard, with all that comes of it.

@@ -1,14 +1,17 @@
-//! One candidate's handle on one lock, for both layouts: Redisson's through the program's own
-//! `hold`, and plain strings.
+//! One candidate's handle on one lock, for both layouts: Redisson's through the client of the guards,
+//! and plain strings.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use lockwatch::hold::{Access, Attempt, Holder, Lock, Release};
+use anyhow::bail;
+use lockwatch::hold::{Client, Holder};
+use lockwatch_guard::{Action, Reply};
+use redis::RedisError;
 use redis::aio::MultiplexedConnection;
-use redis::{ConnectionInfo, IntoConnectionInfo};
 
 use super::header::Library;
+use crate::stack;
 
 /// Maximum wait for a reply: shorter than the lease, as in every correct program.
 const REPLY_WITHIN: Duration = Duration::from_millis(900);
@@ -25,21 +28,20 @@ pub(super) enum Try {
     Busy(Duration),
 }
 
-/// Access to database 0 of a server.
-pub(super) fn access(address: SocketAddr) -> anyhow::Result<Access> {
-    let server: ConnectionInfo = format!("redis://{address}/0").into_connection_info()?;
-    Ok(Access::new(server, REPLY_WITHIN))
+/// A connection to database 0 of a server.
+pub(super) async fn connect(address: SocketAddr) -> Result<MultiplexedConnection, RedisError> {
+    stack::connect(address, REPLY_WITHIN).await
 }
 
 /// A lock on one server from the point of view of one candidate.
 pub(super) enum Guard {
-    Redisson(Lock),
+    Redisson(Box<Client>),
     Text(Text),
 }
 
 /// A string that contains its owner's token.
 pub(super) struct Text {
-    access: Access,
+    address: SocketAddr,
     connection: Option<MultiplexedConnection>,
     key: String,
     token: String,
@@ -54,13 +56,14 @@ impl Guard {
         holder: &Holder,
         lease: Duration,
     ) -> anyhow::Result<Guard> {
-        let access = access(address)?;
         Ok(match library {
             Library::Redisson => {
-                Guard::Redisson(Lock::new(access, key.as_bytes(), holder.clone(), lease))
+                let holder = holder.clone();
+                let client = stack::lock_client(address, key, holder, lease, REPLY_WITHIN)?;
+                Guard::Redisson(Box::new(client))
             }
             Library::String => Guard::Text(Text {
-                access,
+                address,
                 connection: None,
                 key: key.to_owned(),
                 token: holder.field().to_owned(),
@@ -71,11 +74,12 @@ impl Guard {
 
     pub(super) async fn acquire(&mut self) -> anyhow::Result<Try> {
         match self {
-            Guard::Redisson(lock) => Ok(match lock.acquire().await? {
-                Attempt::Acquired(_) => Try::Taken,
-                Attempt::Busy { ttl_ms } => {
-                    Try::Busy(Duration::from_millis(ttl_ms.unwrap_or_default()))
+            Guard::Redisson(client) => Ok(match ask(client, Action::Take).await? {
+                Reply::Busy { left_ms } => {
+                    Try::Busy(Duration::from_millis(left_ms.unwrap_or_default()))
                 }
+                Reply::Taken { .. } => Try::Taken,
+                other => bail!("an answer that makes no sense: {other:?}"),
             }),
             Guard::Text(text) => text.acquire().await,
         }
@@ -84,7 +88,7 @@ impl Guard {
     /// Renews the lock; returns whether it is still held by this candidate.
     pub(super) async fn renew(&mut self) -> anyhow::Result<bool> {
         match self {
-            Guard::Redisson(lock) => Ok(lock.renew().await?),
+            Guard::Redisson(client) => Ok(ask(client, Action::Renew).await? == Reply::Renewed),
             Guard::Text(text) => text.script(RENEW_TEXT).await,
         }
     }
@@ -92,16 +96,17 @@ impl Guard {
     /// Releases the lock; returns whether it was held by this candidate.
     pub(super) async fn release(&mut self) -> anyhow::Result<bool> {
         match self {
-            // An attempt that timed out may have added an entry.
-            Guard::Redisson(lock) => loop {
-                match lock.release().await? {
-                    Release::Freed => return Ok(true),
-                    Release::NotOurs => return Ok(false),
-                    Release::StillHeld { .. } => {}
-                }
-            },
+            Guard::Redisson(client) => Ok(ask(client, Action::Release).await? == Reply::Released),
             Guard::Text(text) => text.script(RELEASE_TEXT).await,
         }
+    }
+}
+
+/// The answer to a request, if there is one.
+async fn ask(client: &mut Client, request: Action) -> anyhow::Result<Reply> {
+    match client.carry_out(request).await {
+        (_, Some(trouble)) => bail!("{trouble}"),
+        (reply, None) => Ok(reply),
     }
 }
 
@@ -134,7 +139,7 @@ impl Text {
     async fn connection(&mut self) -> anyhow::Result<MultiplexedConnection> {
         Ok(match self.connection.take() {
             Some(connection) => connection,
-            None => self.access.connect().await?,
+            None => connect(self.address).await?,
         })
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 
 use super::clock::{self, Micros, now};
-use super::guard::{Guard, Try, access};
+use super::guard::{Guard, Try, connect};
 use super::header::{Header, Library, TaskEntry};
 use super::log::Log;
 use super::master;
@@ -229,10 +229,9 @@ impl Candidate {
     /// Adds a second holder to the lock, and removes it when the step is over.
     async fn intrude(&self, step: Step) {
         let Some(address) = *self.master.borrow() else { return };
-        let Ok(access) = access(address) else { return };
         let (key, log, index) = (self.task.lock(), self.log.clone(), self.index);
         tokio::spawn(async move {
-            let Ok(mut connection) = access.connect().await else { return };
+            let Ok(mut connection) = connect(address).await else { return };
             let field = Holder::new(&Holder::new_instance(), 1).field().to_owned();
             let sent = now();
             let put: Result<(), _> =
@@ -280,10 +279,7 @@ impl Work {
         let kept = self.connection.take().filter(|(at, _)| *at == address);
         let connection = match kept {
             Some((_, connection)) => Some(connection),
-            None => match access(address) {
-                Ok(access) => access.connect().await.ok(),
-                Err(_) => None,
-            },
+            None => connect(address).await.ok(),
         };
         let Some(mut connection) = connection else { return };
         // Not a bare number: that would look like an instant of the server, which a clock fault

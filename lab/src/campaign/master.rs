@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::guard::access;
+use super::guard::connect;
 use super::header::RedisEntry;
 
 /// The name of the master in the Sentinels' configuration.
@@ -46,7 +46,7 @@ pub(super) async fn majority(sentinels: &[SocketAddr]) -> Option<SocketAddr> {
 }
 
 async fn vote(sentinel: SocketAddr) -> Option<SocketAddr> {
-    let mut connection = access(sentinel).ok()?.connect().await.ok()?;
+    let mut connection = connect(sentinel).await.ok()?;
     let mut ask = redis::cmd("SENTINEL");
     ask.arg("GET-MASTER-ADDR-BY-NAME").arg(MASTER);
     let (host, port): (String, u16) = ask.query_async(&mut connection).await.ok()?;

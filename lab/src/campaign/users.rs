@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::clock::{Micros, SECOND, now};
-use super::guard::access;
+use super::guard::connect;
 use super::header::Header;
 use super::log::Log;
 use super::master;
@@ -64,10 +64,7 @@ async fn flip(
         let kept = open.take().filter(|(at, _)| *at == address);
         let connection = match kept {
             Some((_, connection)) => Some(connection),
-            None => match access(address) {
-                Ok(access) => access.connect().await.ok(),
-                Err(_) => None,
-            },
+            None => connect(address).await.ok(),
         };
         let Some(mut connection) = connection else { continue };
         if round(&mut users, &mut connection, &log).await.is_ok() {

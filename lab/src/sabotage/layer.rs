@@ -22,6 +22,8 @@ pub(super) enum Layer {
     Random,
     /// Thousands of virtual hours, if there is a simulator.
     Simulation,
+    /// The tests of guard: random worlds, and what a guard does alone.
+    Guard,
     /// The program's unit tests.
     Unit,
     /// The integration tests nearest to the sabotage.
@@ -89,11 +91,12 @@ const COMPILING_LIMIT: Duration = Duration::from_secs(1_800);
 
 impl Layer {
     /// All layers, from cheap to expensive.
-    pub(super) const ALL: [Layer; 7] = [
+    pub(super) const ALL: [Layer; 8] = [
         Layer::Timelines,
         Layer::JudgeAndWatch,
         Layer::Random,
         Layer::Simulation,
+        Layer::Guard,
         Layer::Unit,
         Layer::Near,
         Layer::All,
@@ -106,14 +109,22 @@ impl Layer {
             Layer::JudgeAndWatch => "judge+watch",
             Layer::Random => "random",
             Layer::Simulation => "simulation",
+            Layer::Guard => "guard",
             Layer::Unit => "unit",
             Layer::Near => "near",
             Layer::All => "all",
         }
     }
 
-    fn is_pure(self) -> bool {
-        self < Layer::Unit
+    /// The crates that it tests; `None`: all of them, through the program.
+    fn crates(self) -> Option<&'static [&'static str]> {
+        match self {
+            Layer::Timelines | Layer::JudgeAndWatch | Layer::Random | Layer::Simulation => {
+                Some(&["judge/", "watch/"])
+            }
+            Layer::Guard => Some(&["guard/"]),
+            Layer::Unit | Layer::Near | Layer::All => None,
+        }
     }
 
     /// Whether its tests depend on the speed of the machine; a failure must then occur twice.
@@ -143,10 +154,13 @@ impl<'a> Suite<'a> {
         Suite { copy, layers, patches }
     }
 
-    /// The layers that may notice a sabotage: tests of judge and watch do not cover the program.
+    /// The layers that may notice a sabotage: tests of a crate do not cover the program.
     pub(super) fn layers_of(&self, patch: &Patch) -> Vec<Layer> {
-        let in_pure = patch.touches_any("judge/") || patch.touches_any("watch/");
-        self.layers.iter().copied().filter(|layer| in_pure || !layer.is_pure()).collect()
+        let notices = |layer: &Layer| match layer.crates() {
+            Some(crates) => crates.iter().any(|folder| patch.touches_any(folder)),
+            None => true,
+        };
+        self.layers.iter().copied().filter(notices).collect()
     }
 
     /// The layers that some sabotage will surely need. The last one, unless it is the only one,
@@ -255,6 +269,7 @@ impl<'a> Suite<'a> {
             Layer::Random | Layer::Simulation => {
                 (pure(owned(&["--test", layer.name()])), Vec::new())
             }
+            Layer::Guard => (owned(&["-p", "lockwatch-guard"]), Vec::new()),
             Layer::Unit => (program(&["--lib"]), Vec::new()),
             Layer::Near => (program(&["--test", "it"]), self.near(patch)),
             Layer::All => (

@@ -4,18 +4,17 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context;
-use lockwatch::hold::Access;
 use redis::aio::MultiplexedConnection;
-use redis::{ConnectionInfo, IntoConnectionInfo};
 use tempfile::TempDir;
 use tokio::process::Command;
 
+use super::access::connect;
 use super::port::free_address;
 use super::process::{Process, Signal, until};
 use super::program::Program;
 
 /// Maximum wait for a reply.
-const REPLY_WITHIN: Duration = Duration::from_secs(5);
+pub(super) const REPLY_WITHIN: Duration = Duration::from_secs(5);
 /// Maximum duration of the first replication.
 const SYNC_WITHIN: Duration = Duration::from_secs(30);
 const DUMP: &str = "dump.rdb";
@@ -58,20 +57,12 @@ impl Redis {
         self.process.as_ref().and_then(Process::id)
     }
 
-    /// Access to its database 0.
-    ///
-    /// # Errors
-    /// Never in practice.
-    pub fn access(&self) -> anyhow::Result<Access> {
-        access(self.address)
-    }
-
     /// A connection to its database 0.
     ///
     /// # Errors
     /// When it cannot be made.
     pub async fn connect(&self) -> anyhow::Result<MultiplexedConnection> {
-        Ok(self.access()?.connect().await?)
+        Ok(connect(self.address, REPLY_WITHIN).await?)
     }
 
     /// Kills it. Its data is lost, unless [`Redis::save`] was called before.
@@ -185,16 +176,9 @@ impl Redis {
     }
 }
 
-/// Access to database 0 of a server without password.
-pub(super) fn access(address: SocketAddr) -> anyhow::Result<Access> {
-    let server: ConnectionInfo = format!("redis://{address}/0").into_connection_info()?;
-    Ok(Access::new(server, REPLY_WITHIN))
-}
-
 /// Whether this process, and not another one on the port, answers and has loaded its data.
 async fn answers(address: SocketAddr, ours: &str) -> bool {
-    let Ok(access) = access(address) else { return false };
-    let Ok(mut connection) = access.connect().await else { return false };
+    let Ok(mut connection) = connect(address, REPLY_WITHIN).await else { return false };
     let info: Result<String, _> = redis::cmd("INFO").query_async(&mut connection).await;
     info.is_ok_and(|info| info.contains(ours) && info.contains("loading:0\r\n"))
 }

@@ -4,8 +4,7 @@ use anyhow::Context;
 use redis::AsyncTypedCommands;
 use redis::aio::MultiplexedConnection;
 
-use super::{HANG, HOSTS, LOCK, USERS};
-use crate::hold::Access;
+use super::{HANG, HOSTS, LOCK, PrivateRedis, USERS};
 
 /// The three users.
 pub(super) const EVERYBODY: [&str; 3] = ["anna", "ben", "chris"];
@@ -19,8 +18,8 @@ impl Board {
     ///
     /// # Errors
     /// When the server cannot be reached.
-    pub async fn connect(access: &Access) -> anyhow::Result<Board> {
-        Ok(Board(access.connect().await.context("cannot connect to the demo's Redis")?))
+    pub async fn connect(redis: &PrivateRedis) -> anyhow::Result<Board> {
+        Ok(Board(redis.connect().await.context("cannot connect to the demo's Redis")?))
     }
 
     /// Sets a user's switch.

@@ -27,7 +27,7 @@ pub struct ScriptArgs {
 /// # Errors
 /// When Redis fails.
 pub async fn run(args: ScriptArgs) -> anyhow::Result<()> {
-    let mut data = server::access(args.redis)?.connect().await?;
+    let mut data = server::connect(args.redis).await?;
     let (key, field) = PROGRESS;
     let mut work = interval(WORK_EVERY);
     loop {

@@ -7,12 +7,12 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use redis::{ConnectionInfo, IntoConnectionInfo};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, RedisError};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
 use super::scratch::Scratch;
-use crate::hold::Access;
 
 /// Maximum time until the server answers.
 const START_WITHIN: Duration = Duration::from_secs(10);
@@ -57,9 +57,12 @@ impl PrivateRedis {
         self.address
     }
 
-    /// Access to database 0.
-    pub fn access(&self) -> anyhow::Result<Access> {
-        access(self.address)
+    /// A connection to database 0.
+    ///
+    /// # Errors
+    /// When the server cannot be reached.
+    pub async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
+        connect(self.address).await
     }
 
     /// Waits until the server ends by itself.
@@ -74,10 +77,13 @@ impl PrivateRedis {
     }
 }
 
-/// Access to database 0 of a server without password.
-pub(super) fn access(address: SocketAddr) -> anyhow::Result<Access> {
-    let server: ConnectionInfo = format!("redis://{address}/0").into_connection_info()?;
-    Ok(Access::new(server, REPLY_WITHIN))
+/// A connection to database 0 of a server without password.
+pub(super) async fn connect(address: SocketAddr) -> Result<MultiplexedConnection, RedisError> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(REPLY_WITHIN))
+        .set_response_timeout(Some(REPLY_WITHIN));
+    let client = Client::open(format!("redis://{address}/0"))?;
+    client.get_multiplexed_async_connection_with_config(&config).await
 }
 
 /// The server ended during start-up, perhaps because another process took its port.
@@ -139,8 +145,7 @@ async fn try_start(program: &Path) -> anyhow::Result<Result<PrivateRedis, Died>>
 impl PrivateRedis {
     /// Whether this process answers, and not another one that took the port first.
     async fn answers(&self) -> bool {
-        let Ok(access) = self.access() else { return false };
-        let Ok(mut connection) = access.connect().await else { return false };
+        let Ok(mut connection) = self.connect().await else { return false };
         let info: Result<String, _> =
             redis::cmd("INFO").arg("server").query_async(&mut connection).await;
         let ours = self.child.id().map(|id| format!("process_id:{id}\r\n"));

@@ -44,7 +44,7 @@ impl Stage {
         let config = directory.path().join("lockwatch.yml");
         std::fs::write(&config, configuration(redis.address(), LEASE))
             .with_context(|| format!("cannot write {}", config.display()))?;
-        let mut board = Board::connect(&redis.access()?).await?;
+        let mut board = Board::connect(&redis).await?;
         for user in EVERYBODY {
             board.switch(user, Position::Off).await?;
         }

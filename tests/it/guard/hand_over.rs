@@ -4,14 +4,6 @@ use super::*;
 use crate::support::agent::Agent;
 use crate::support::redisson::Redisson;
 
-/// How often a command was called.
-fn calls(server: &RedisServer, command: &str) -> u64 {
-    let stats = server.cli(&["info", "commandstats"]);
-    let calls =
-        stats.split_once(&format!("cmdstat_{command}:calls=")).map_or("0", |(_, rest)| rest);
-    calls.split(',').next().unwrap().parse().unwrap()
-}
-
 /// Number of clients that listen for a release.
 fn listeners(server: &RedisServer) -> u64 {
     let channel = format!("redisson_lock__channel:{{{LOCK}}}");

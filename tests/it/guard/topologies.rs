@@ -80,6 +80,24 @@ fn a_cluster_is_followed_when_its_slot_moves_and_redisson_hears_the_release() {
     scene.assert_never_both();
 }
 
+/// Also not to one that would take it: its lock is nobody else's.
+#[test]
+fn a_replica_is_not_written_to() {
+    let test = "guard::topologies: replica";
+    let Some(master) = RedisServer::start(test) else { return };
+    let port = master.port.to_string();
+    let replica = ["--replicaof", "127.0.0.1", &port, "--replica-read-only", "no"];
+    let replica = RedisServer::start_with(test, &replica).unwrap();
+    until("it follows", || {
+        replica.cli(&["info", "replication"]).contains("master_link_status:up").then_some(())
+    });
+    let (scene, redis) = (Scene::new(), format!("redis://{}", replica.address()));
+    let arguments = ["--redis", &redis, "--lock", LOCK, "--wait", "1s"];
+    let (code, said) = output(scene.start(&arguments, &["true".to_owned()]));
+    assert!(code == Some(69) && said.contains("read-only replica"), "{code:?}: {said}");
+    assert_eq!(replica.cli(&["keys", "*"]), "");
+}
+
 /// The rule stands in docs/guard.md.
 #[test]
 fn the_documented_rights_suffice() {
