@@ -14,6 +14,7 @@ use crate::io::Failure;
 pub struct Client {
     store: Store,
     key: Vec<u8>,
+    /// The next one after each request to give the lock back.
     holder: Holder,
     lease_ms: u64,
     is_cluster: bool,
@@ -61,6 +62,8 @@ impl Client {
             }
             guard::Action::Release => {
                 let command = scripts::give_back(&self.key, self.holder.field(), self.is_cluster);
+                // It may be carried out late, when its answer is not waited for any more.
+                self.holder = self.holder.next();
                 self.is_one(command).await.map(|ours| ours_or(ours, guard::Reply::Released))
             }
             _ => Ok(guard::Reply::Failed),

@@ -40,14 +40,17 @@ return 0
 ";
 
 /// Takes the lock for a guard, which holds it once however often it asks. The token grows above
-/// ARGV[3]. Replies `{1, token}`, or `{0, newest token, PTTL of the current hold}`.
+/// ARGV[3], and stays if an earlier attempt took the lock and its answer was lost. Replies
+/// `{1, token}`, or `{0, newest token, PTTL of the current hold}`.
 const TAKE: &str = "
-if redis.call('hexists', KEYS[1], ARGV[1]) == 0 and redis.call('exists', KEYS[1]) == 1 then
-    local newest = tonumber(redis.call('get', KEYS[2]) or '0')
+local newest = tonumber(redis.call('get', KEYS[2]) or '0')
+local ours = redis.call('hexists', KEYS[1], ARGV[1]) == 1
+if not ours and redis.call('exists', KEYS[1]) == 1 then
     return {0, newest, redis.call('pttl', KEYS[1])}
 end
 redis.call('hset', KEYS[1], ARGV[1], 1)
 redis.call('pexpire', KEYS[1], ARGV[2])
+if ours and newest > tonumber(ARGV[3]) then return {1, newest} end
 local token = redis.call('incr', KEYS[2])
 if token <= tonumber(ARGV[3]) then
     token = tonumber(ARGV[3]) + 1
