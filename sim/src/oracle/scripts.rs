@@ -113,15 +113,15 @@ impl Facts {
                         .leases
                         .get(&(host, life))
                         .is_some_and(|lease| (lease.server, lease.token) == (server, token));
-                    if !is_known || self.was_used(host, life, token) {
+                    if !is_known || self.was_given_back(host, life, token) {
                         wrong.extend(self.check_token(server, token, world));
                     }
                     self.note_taker(Some(host), coverage);
                 }
                 let token = token.or(self.leases.get(&(host, life)).map(|lease| lease.token));
                 let token = token.unwrap_or(0);
-                let is_used = self.was_used(host, life, token);
-                let lease = Lease { is_used, ..Lease::new(server, until, token, world) };
+                let is_given_back = self.was_given_back(host, life, token);
+                let lease = Lease { is_given_back, ..Lease::new(server, until, token, world) };
                 self.leases.insert((host, life), lease);
                 // It has the lock again.
                 for run in self.runs.iter_mut().filter(|run| run.is_of(host, life)) {
@@ -129,7 +129,7 @@ impl Facts {
                 }
             }
             Did::GaveBack => {
-                self.leases.entry((host, life)).and_modify(|lease| lease.is_used = true);
+                self.leases.entry((host, life)).and_modify(|lease| lease.is_given_back = true);
                 if self.runs.iter().any(|run| run.is_of(host, life)) {
                     let what = format!("host {host} gave the lock back while its script runs");
                     wrong.push(("given back", what));
@@ -188,10 +188,10 @@ impl Facts {
         wrong
     }
 
-    /// Whether a script has run with this token, or its hold was given back.
-    fn was_used(&self, host: usize, life: u32, token: u64) -> bool {
+    /// Whether the hold with this token was given back.
+    fn was_given_back(&self, host: usize, life: u32, token: u64) -> bool {
         let lease = self.leases.get(&(host, life));
-        lease.is_some_and(|lease| lease.is_used && lease.token == token)
+        lease.is_some_and(|lease| lease.is_given_back && lease.token == token)
     }
 
     fn note_taker(&mut self, taker: Option<usize>, coverage: &mut Coverage) {
@@ -227,7 +227,6 @@ impl Facts {
             }
             wrong.extend(self.beside(run, server, &format!("host {host}"), task, world));
         }
-        self.leases.entry((host, life)).and_modify(|lease| lease.is_used = true);
         self.runs.push(Run {
             host,
             life,

@@ -9,19 +9,19 @@ use crate::world::World;
 pub(super) struct Lease {
     pub(super) server: usize,
     pub(super) token: u64,
-    /// A script has run with the token, or the hold was given back.
-    pub(super) is_used: bool,
-    granted_at: u64,
+    /// The hold with that token was given back. Until then, each attempt has the same token.
+    pub(super) is_given_back: bool,
+    pub(super) granted_at: u64,
     /// When it is over by the server's clock, unless that steps: a true instant.
     pub(super) until: u64,
     /// How often the server's clock had stepped.
-    steps: u32,
+    pub(super) steps: u32,
 }
 
 impl Lease {
     pub(super) fn new(server: usize, until: u64, token: u64, world: &World) -> Lease {
         let steps = world.servers[server].clock.steps;
-        Lease { server, token, is_used: false, granted_at: world.now, until, steps }
+        Lease { server, token, is_given_back: false, granted_at: world.now, until, steps }
     }
 
     /// Whether the lock may have been lost before the end of the lease, through no fault of its

@@ -209,7 +209,12 @@ impl Facts {
             let station = &real.stations[host];
             let guard = station.guard.as_ref().filter(|guard| guard.paused_until <= now)?;
             let reached = self.idle.reach_since.get(host).copied().flatten()?;
-            Some(reached.max(guard.began).max(guard.paused_until))
+            // A keeper that is paused does not say that its script has ended.
+            let mut since = reached.max(guard.began).max(guard.paused_until);
+            for keeper in &station.keepers {
+                since = since.max(keeper.paused_until);
+            }
+            (since <= now).then_some(since)
         };
         let fit_since = (0..real.stations.len()).filter_map(fit).min();
         let lock = real.past[home].newest();

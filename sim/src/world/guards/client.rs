@@ -123,8 +123,17 @@ impl World {
         if let Some(guard) = &mut self.tasks[task].stations[host].guard {
             guard.client.server = Some((server, process));
         }
-        let request =
-            Request { number, action, server, process, sent: now, is_sent_on: false, waits: false };
+        let request = Request {
+            number,
+            action,
+            hold,
+            floor,
+            server,
+            process,
+            sent: now,
+            is_sent_on: false,
+            waits: false,
+        };
         self.guard_later(task, host, life, ms, Turn::Arrives(request));
     }
 
@@ -210,7 +219,18 @@ impl World {
         let now = self.now;
         let key = Arc::clone(&self.tasks[task].keys.lock);
         let field = field(task, host, life, hold);
-        let entry = self.servers[server].get(&key, now).cloned();
+        let mut entry = self.servers[server].get(&key, now).cloned();
+        // The release of the hold before this one may not have arrived.
+        if let (Action::Take, Some(before)) = (action, hold.checked_sub(1)) {
+            let before = self::field(task, host, life, before);
+            entry.take_if(|entry| match &mut entry.value {
+                Value::Hash(fields) => {
+                    fields.retain(|(name, _)| *name != before);
+                    fields.is_empty()
+                }
+                _ => false,
+            });
+        }
         let (is_there, is_ours) = match entry.as_ref().map(|entry| &entry.value) {
             None => (false, false),
             Some(Value::Hash(fields)) => (true, fields.iter().any(|(name, _)| *name == field)),

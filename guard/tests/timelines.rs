@@ -1,0 +1,165 @@
+//! One guard alone: what it does at which instant. The simulator plays guards, keepers and stores
+//! together (`sim/src/world/guards.rs`).
+
+use lockwatch_guard::{Action, End, Guard, Input, Outcome, Reply, Restart, Terms};
+use lockwatch_judge::time::Mono;
+use lockwatch_judge::verdict::Wanted;
+
+const TERMS: Terms = Terms {
+    lease_ms: 2_000,
+    stop_after_ms: 500,
+    backoff_ms: (1_000, 30_000),
+    give_up_after: Some(3),
+    restart: Restart::Always,
+    wait_ms: None,
+};
+
+/// The instants of one guard alone.
+struct Alone {
+    guard: Guard,
+    now: u64,
+}
+
+impl Alone {
+    fn new(terms: Terms) -> Alone {
+        let mut alone = Alone { guard: Guard::new(terms, Mono(1_000), 7), now: 1_000 };
+        alone.tell(Input::Wanted(Wanted::Yes));
+        alone
+    }
+
+    fn tell(&mut self, input: Input) {
+        self.guard.handle(Mono(self.now), input);
+    }
+
+    fn at(&mut self, now: u64) -> Vec<Action> {
+        self.now = now;
+        std::iter::from_fn(|| self.guard.poll(Mono(now))).collect()
+    }
+
+    /// Running since 1,010 under a hold requested at 1,000.
+    fn running(terms: Terms) -> Alone {
+        let mut alone = Alone::new(terms);
+        assert_eq!(alone.at(1_000), [Action::Take]);
+        alone.now = 1_010;
+        alone.tell(Input::Told(Reply::Taken { token: 5 }));
+        let dead_by = Mono(1_000 + terms.lease_ms - terms.margin_ms());
+        assert_eq!(alone.at(1_010), [Action::Start { token: 5, dead_by }]);
+        alone
+    }
+}
+
+#[test]
+fn a_store_that_is_silent_stops_the_script_in_time() {
+    let mut alone = Alone::running(TERMS);
+    assert_eq!(alone.guard.next_wake(), Some(Mono(1_666)));
+    assert_eq!(alone.at(1_666), [Action::Renew]);
+    assert_eq!(alone.guard.next_wake(), Some(Mono(2_000)), "the script must be asked then");
+    assert_eq!(alone.at(1_999), []);
+    assert_eq!(alone.at(2_000), [Action::Terminate(lockwatch_guard::Why::NotRenewed)]);
+    assert_eq!(alone.at(2_500), [Action::Kill(lockwatch_guard::Why::NotRenewed)]);
+    alone.tell(Input::Gone { code: Some(137), at: Mono(2_510) });
+    assert_eq!(alone.at(2_510), [Action::Release], "once the renewal is answered");
+}
+
+#[test]
+fn a_lock_that_is_lost_kills_at_once() {
+    let mut alone = Alone::running(TERMS);
+    alone.tell(Input::Changed);
+    assert_eq!(alone.at(1_020), [Action::Look]);
+    alone.tell(Input::Told(Reply::NotOurs));
+    assert_eq!(alone.at(1_021), [Action::Kill(lockwatch_guard::Why::Lost)]);
+    alone.tell(Input::Gone { code: Some(137), at: Mono(1_022) });
+    assert_eq!(alone.at(1_022), [Action::Take], "it contends again");
+}
+
+#[test]
+fn a_pause_beyond_the_lease_is_reported() {
+    let mut alone = Alone::running(TERMS);
+    assert_eq!(alone.at(9_000), [Action::Kill(lockwatch_guard::Why::NotRenewed)]);
+    alone.tell(Input::Gone { code: Some(137), at: Mono(9_010) });
+    let reported = alone.at(9_010);
+    let [Action::Report(overrun), Action::Release] = reported[..] else { panic!("{reported:?}") };
+    assert_eq!((overrun.token, overrun.from, overrun.to), (5, Mono(3_000), Mono(9_010)));
+}
+
+#[test]
+fn a_guard_that_runs_once_ends_with_its_script() {
+    let once = Terms { restart: Restart::Never, ..TERMS };
+    let mut alone = Alone::running(once);
+    alone.tell(Input::Gone { code: Some(3), at: Mono(1_500) });
+    assert_eq!(alone.at(1_500), [Action::Release]);
+    alone.tell(Input::Told(Reply::Released));
+    let end = End { outcome: Outcome::Done, code: Some(3) };
+    assert_eq!(alone.at(1_501), [Action::End(end)]);
+    assert_eq!((alone.at(99_000), alone.guard.next_wake()), (vec![], None));
+
+    let mut alone = Alone::running(once);
+    assert_eq!(alone.at(1_666), [Action::Renew]);
+    alone.tell(Input::Told(Reply::NotOurs));
+    assert_eq!(alone.at(1_670), [Action::Kill(lockwatch_guard::Why::Lost)]);
+    alone.tell(Input::Gone { code: None, at: Mono(1_680) });
+    let end = End { outcome: Outcome::Lost, code: None };
+    assert_eq!(alone.at(1_680), [Action::End(end)]);
+}
+
+#[test]
+fn patience_has_an_end() {
+    for (reply, outcome) in
+        [(Reply::Busy { left_ms: None }, Outcome::NotTaken), (Reply::Failed, Outcome::NoStore)]
+    {
+        let mut alone = Alone::new(Terms { wait_ms: Some(100), ..TERMS });
+        assert_eq!(alone.at(1_000), [Action::Take]);
+        alone.tell(Input::Told(reply));
+        assert_eq!(alone.at(1_099), []);
+        assert_eq!(alone.guard.next_wake(), Some(Mono(1_100)));
+        assert_eq!(alone.at(1_100), [Action::End(End { outcome, code: None })]);
+    }
+}
+
+#[test]
+fn after_so_many_failures_the_lock_goes_to_another() {
+    let mut alone = Alone::running(TERMS);
+    let mut pauses = Vec::new();
+    loop {
+        alone.tell(Input::Gone { code: Some(1), at: Mono(alone.now) });
+        let ended = alone.now;
+        loop {
+            let actions = alone.at(alone.now + 1);
+            match actions[..] {
+                [Action::Start { .. }] => {
+                    pauses.push(alone.now - ended);
+                    break;
+                }
+                [Action::Renew] => alone.tell(Input::Told(Reply::Renewed)),
+                [Action::Release] => {
+                    assert_eq!(pauses.len(), 2, "{pauses:?}");
+                    assert!((1_000..=1_501).contains(&pauses[0]), "{pauses:?}");
+                    assert!((2_000..=3_001).contains(&pauses[1]), "{pauses:?}");
+                    alone.tell(Input::Told(Reply::Released));
+                    assert_eq!(alone.at(ended + 29_999), []);
+                    assert_eq!(alone.at(ended + 30_000), [Action::Take]);
+                    return;
+                }
+                [] => {}
+                _ => panic!("{actions:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_in_doubt_is_given_back_when_nobody_wants_it() {
+    for stop in [Input::Wanted(Wanted::No), Input::Stop] {
+        let mut alone = Alone::new(TERMS);
+        assert_eq!(alone.at(1_000), [Action::Take]);
+        alone.tell(Input::Told(Reply::Failed));
+        alone.tell(stop.clone());
+        assert_eq!(alone.at(1_001), [Action::Release]);
+        alone.tell(Input::Told(Reply::NotOurs));
+        let ends = alone.at(1_002);
+        match stop {
+            Input::Stop => assert!(matches!(ends[..], [Action::End(_)]), "{ends:?}"),
+            _ => assert_eq!(ends, []),
+        }
+    }
+}
