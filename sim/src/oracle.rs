@@ -404,6 +404,12 @@ impl Oracle {
             }
             Some([]) | None => Found::Nothing,
         };
+        if let (Some(last), Found::Held { holders, .. }) = (&facts.last, &found)
+            && !world.tasks[task].stations.is_empty()
+            && holders.iter().any(|(who, _)| world.held_anew(task, who, last.from, main.ended_at))
+        {
+            facts.reference.held_anew();
+        }
         facts.reference.unsure |= main.mixed;
         facts.lost.unsure |= main.mixed;
         facts.mixed = main.mixed;

@@ -173,6 +173,7 @@ impl Facts {
                 coverage.saw(Seen::Reported);
                 self.reports.retain(|owed| !owed.is_of(host, life));
             }
+            Did::HeldAnew => {}
             Did::Told { .. } => coverage.saw(Seen::Told),
             Did::Died => {
                 self.reports.retain(|owed| !owed.is_of(host, life));

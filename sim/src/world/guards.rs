@@ -106,6 +106,8 @@ pub(crate) enum Did {
         until: u64,
         token: Option<u64>,
     },
+    /// With its newest lease a later hold of the same guard began.
+    HeldAnew,
     /// The store took its lock back.
     GaveBack,
     /// A worker that is no guard took the lock on this server.
@@ -232,6 +234,16 @@ impl World {
         if !self.tasks[task].stations.is_empty() {
             self.did(task, usize::MAX, 0, Did::WorkerTook { server });
         }
+    }
+
+    /// Whether a guard that held the lock before began another hold within this time.
+    pub(crate) fn held_anew(&self, task: usize, who: &[u8], from: u64, to: u64) -> bool {
+        self.deeds_before.iter().any(|(at, deed)| {
+            deed.task == task
+                && deed.what == Did::HeldAnew
+                && (from..=to).contains(at)
+                && instance(task, deed.host, deed.life).as_bytes() == who
+        })
     }
 
     /// Handles what happens to a guard, its keeper or its script.

@@ -44,6 +44,8 @@ pub(super) struct Client {
     deaf_since: u64,
     /// Number of the present hold: one more after each request to give the lock back.
     hold: u64,
+    /// The hold for which it got the lock last.
+    got: Option<u64>,
     /// The highest token that it knows. A counter that was lost goes on above it.
     newest_token: u64,
 }
@@ -269,6 +271,12 @@ impl World {
                 let lock = Entry { value: Value::Hash(fields), deadline: Some(deadline) };
                 self.servers[server].put(&key, Some(lock), now);
                 self.knows(task, host, life, token);
+                let station = &mut self.tasks[task].stations[host];
+                let guard = station.guard.as_mut().filter(|_| station.life == life);
+                let got = guard.and_then(|guard| guard.client.got.replace(hold));
+                if got.is_some_and(|got| got != hold) {
+                    self.did(task, host, life, Did::HeldAnew);
+                }
                 self.did(task, host, life, Did::Leased { server, until, token: Some(token) });
                 Some(Reply::Taken { token })
             }
