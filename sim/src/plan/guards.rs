@@ -63,7 +63,13 @@ pub(super) fn steps(plan: &Plan) -> Vec<Step> {
     let (mut at, mut steps) = (20_000, Vec::new());
     while at < plan.length_ms && !guarded.is_empty() {
         let (task, guards) = guarded[rng.index(guarded.len())];
-        steps.push(Step { at, act: draw_act(task, guards.terms.lease_ms, &mut rng) });
+        let act = draw_act(task, guards.terms.lease_ms, &mut rng);
+        steps.push(Step { at, act });
+        // What it learned late must not outlive the lease that it was about.
+        if let (Act::PauseGuard { ms, .. }, true) = (act, rng.percent(50)) {
+            let at = at + ms + rng.below(guards.terms.period_ms());
+            steps.push(Step { at, act: Act::CutGuard { task, ms: 2 * guards.terms.lease_ms } });
+        }
         // Sometimes the next one comes while the effect of this one lasts.
         at += if rng.percent(20) { rng.below(4_000) } else { rng.below(2 * MEAN_GAP_MS) + 1 };
     }

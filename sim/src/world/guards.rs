@@ -48,6 +48,9 @@ pub(crate) struct Process {
     pub(crate) instance: Arc<[u8]>,
     pub(crate) began: u64,
     pub(crate) paused_until: u64,
+    /// A pause in milliseconds that begins right after its next request, so that the answer is read
+    /// late.
+    pause_ms: Option<u64>,
     machine: Guard,
     wake_at: Option<u64>,
     client: Client,
@@ -246,6 +249,13 @@ impl World {
         })
     }
 
+    /// When a guard that held the lock before last began another hold.
+    pub(crate) fn held_anew_at(&self, task: usize) -> u64 {
+        let mut lately = self.deeds_before.iter().rev();
+        let newest = lately.find(|(_, deed)| deed.task == task && deed.what == Did::HeldAnew);
+        newest.map_or(0, |(at, _)| *at)
+    }
+
     /// Handles what happens to a guard, its keeper or its script.
     pub(super) fn guard_turn(&mut self, turn: GuardTurn) {
         let GuardTurn { task, host, life, what } = turn;
@@ -317,6 +327,7 @@ impl World {
             instance: instance.into_bytes().into(),
             began: now,
             paused_until: now,
+            pause_ms: None,
             machine: Guard::new(plan.terms, station.mono(now), seed),
             wake_at: None,
             client: Client::default(),

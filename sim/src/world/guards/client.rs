@@ -137,6 +137,10 @@ impl World {
             waits: false,
         };
         self.guard_later(task, host, life, ms, Turn::Arrives(request));
+        let guard = self.tasks[task].stations[host].guard.as_mut();
+        if let Some(ms) = guard.and_then(|guard| guard.pause_ms.take()) {
+            self.pause_guard(task, host, ms);
+        }
     }
 
     /// A request has no answer. The next one connects anew.

@@ -11,7 +11,12 @@ impl World {
         match act {
             Act::PauseGuard { task, ms } => {
                 let host = self.busy_host(task);
-                self.pause_guard(task, host, ms);
+                let world_task = &mut self.tasks[task];
+                let guard = world_task.stations.get_mut(host).and_then(|it| it.guard.as_mut());
+                match guard {
+                    Some(guard) if world_task.chance.percent(50) => guard.pause_ms = Some(ms),
+                    _ => self.pause_guard(task, host, ms),
+                }
             }
             Act::PauseKeeper { task, ms } => {
                 let host = self.busy_host(task);
@@ -75,7 +80,7 @@ impl World {
         runs.or(stations.iter().position(|it| it.guard.is_some())).unwrap_or(0)
     }
 
-    fn pause_guard(&mut self, task: usize, host: usize, ms: u64) {
+    pub(super) fn pause_guard(&mut self, task: usize, host: usize, ms: u64) {
         let until = self.now + ms;
         let Some(station) = self.tasks[task].stations.get_mut(host) else { return };
         let life = station.life;
