@@ -41,7 +41,8 @@ return 0
 
 /// Takes the lock for a guard, which holds it once however often it asks. The token grows above
 /// ARGV[3], and stays if an earlier attempt took the lock and its answer was lost. ARGV[4] is the
-/// holder's hold before this one, whose release may not have arrived. Replies `{1, token}`, or `{0, newest token, PTTL of the current hold}`.
+/// holder's hold before this one, whose release may not have arrived. Replies `{1, token}`, or
+/// `{0, newest token, PTTL of the current hold}`.
 const TAKE: &str = "
 local newest = tonumber(redis.call('get', KEYS[2]) or '0')
 redis.call('hdel', KEYS[1], ARGV[4])
@@ -75,13 +76,7 @@ const FENCE: &str = "
 return {redis.call('hexists', KEYS[1], ARGV[1]), tonumber(redis.call('get', KEYS[2]) or '0')}
 ";
 
-pub(super) fn take(
-    key: &[u8],
-    field: &str,
-    lease_ms: u64,
-    floor: u64,
-    before: &str,
-) -> Command {
+pub(super) fn take(key: &[u8], field: &str, lease_ms: u64, floor: u64, before: &str) -> Command {
     let (lease_ms, floor) = (lease_ms.to_string(), floor.to_string());
     script(TAKE, &[key, &token(key)], &[field, &lease_ms, &floor, before])
 }

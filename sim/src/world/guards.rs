@@ -3,6 +3,7 @@
 
 mod beside;
 mod client;
+mod deeds;
 mod faults;
 mod keeper;
 
@@ -18,6 +19,7 @@ use crate::rng::Rng;
 use crate::server::Clock;
 use beside::Beside;
 use client::{Client, Network, Request};
+pub(crate) use deeds::{Deed, Did, How};
 pub(crate) use keeper::Keeper;
 
 /// Time in milliseconds until systemd starts a guard again that has ended.
@@ -91,75 +93,6 @@ enum Turn {
     Ends { script: u64 },
 }
 
-/// What a guard, its keeper or a worker really did.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Deed {
-    pub(crate) task: usize,
-    pub(crate) host: usize,
-    /// The guard process.
-    pub(crate) life: u32,
-    pub(crate) what: Did,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Did {
-    /// The store gave it the lock, or renewed it, until this true instant.
-    Leased {
-        server: usize,
-        until: u64,
-        token: Option<u64>,
-    },
-    /// With its newest lease a later hold of the same guard began.
-    HeldAnew,
-    /// The store took its lock back.
-    GaveBack,
-    /// A worker that is no guard took the lock on this server.
-    WorkerTook {
-        server: usize,
-    },
-    Started {
-        script: u64,
-        token: u64,
-    },
-    /// `able_since`: since when guard or keeper could have killed it; `None`: neither could.
-    Ended {
-        script: u64,
-        how: How,
-        able_since: Option<u64>,
-    },
-    /// A keeper was killed.
-    KeeperDied {
-        script: u64,
-    },
-    /// The guard learns that something has changed.
-    Heard,
-    /// The guard says that a script ran on.
-    Reported {
-        token: u64,
-    },
-    /// That is in the hash of claims.
-    Told {
-        token: u64,
-    },
-    /// The guard process has ended.
-    Died,
-}
-
-/// How a script ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum How {
-    /// By itself, or because it was asked to.
-    Itself,
-    /// Its keeper killed it at the deadline.
-    Deadline,
-    /// Its keeper killed it because the guard was gone.
-    GuardGone,
-    /// The guard killed it because the keeper was gone.
-    KeeperGone,
-    /// The guard wanted it.
-    Guard,
-}
-
 /// The instance of a guard process in its lock and its claim.
 fn instance(task: usize, host: usize, life: u32) -> String {
     format!("fade0000-{task:04x}-4000-8000-{host:04x}{life:08x}")
@@ -224,36 +157,10 @@ impl World {
         self.queue.push(at, Event::Guard(GuardTurn { task, host, life, what }));
     }
 
-    fn did(&mut self, task: usize, host: usize, life: u32, what: Did) {
-        let deed = Deed { task, host, life, what };
-        if self.deeds_before.len() > 1_000 {
-            self.deeds_before.pop_front();
-        }
-        self.deeds_before.push_back((self.now, deed));
-        self.deeds.push(deed);
-    }
-
     pub(super) fn worker_took(&mut self, task: usize, server: usize) {
         if !self.tasks[task].stations.is_empty() {
             self.did(task, usize::MAX, 0, Did::WorkerTook { server });
         }
-    }
-
-    /// Whether a guard that held the lock before began another hold within this time.
-    pub(crate) fn held_anew(&self, task: usize, who: &[u8], from: u64, to: u64) -> bool {
-        self.deeds_before.iter().any(|(at, deed)| {
-            deed.task == task
-                && deed.what == Did::HeldAnew
-                && (from..=to).contains(at)
-                && instance(task, deed.host, deed.life).as_bytes() == who
-        })
-    }
-
-    /// When a guard that held the lock before last began another hold.
-    pub(crate) fn held_anew_at(&self, task: usize) -> u64 {
-        let mut lately = self.deeds_before.iter().rev();
-        let newest = lately.find(|(_, deed)| deed.task == task && deed.what == Did::HeldAnew);
-        newest.map_or(0, |(at, _)| *at)
     }
 
     /// Handles what happens to a guard, its keeper or its script.
