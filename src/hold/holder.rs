@@ -88,4 +88,10 @@ mod tests {
         assert_eq!(holder.field(), "2b1e:77");
         assert_eq!(format!("{holder:?}"), "Holder(2b1e)");
     }
+
+    #[test]
+    fn each_hold_of_an_instance_has_a_holder_of_its_own() {
+        let first = Holder::new("a", 1);
+        assert_eq!((first.next().instance(), first.next().field()), ("a", "a:2"));
+    }
 }

@@ -166,7 +166,9 @@ impl Beside {
             ProgressSource::HashField { key, field } => {
                 self.set(&key, &["HSET"], &[&field, now.as_bytes()]).await;
             }
-            ProgressSource::Key(key) => self.set(&key, &["SET"], &[now.as_bytes()]).await,
+            ProgressSource::Key(key) => {
+                self.set(&key, &["SET"], &[now.as_bytes()]).await;
+            }
             ProgressSource::Length(_) => {}
         }
     }
