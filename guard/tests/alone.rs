@@ -1,4 +1,5 @@
-//! What one guard does, instant by instant.
+//! What one guard does, instant by instant. The simulator plays guards, keepers and stores together
+//! (`sim/src/world/guards.rs`).
 
 use lockwatch_guard::{Action, End, Guard, Input, Outcome, Reply, Restart, Terms, Why};
 use lockwatch_judge::time::Mono;

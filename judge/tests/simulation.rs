@@ -13,8 +13,8 @@ use lockwatch_watch::redis::RedisKind;
 
 /// Virtual hours of each seed.
 const HOURS: u64 = 10;
-/// Seeds of each run; they include every kind of redis.
-const FIXED: [u64; 6] = [1, 3, 6, 9, 16, 17];
+/// Seeds of each run; they include every kind of redis, and guards.
+const FIXED: [u64; 9] = [1, 3, 6, 9, 16, 17, 20, 50, 65];
 /// Number of additional seeds, drawn for each run.
 const FRESH: u64 = 2;
 

@@ -1,5 +1,5 @@
 //! Runs seeds until one of them shows a violation, and says which: `seeds FROM COUNT HOURS [KIND]
-//! [wake-ups] [STEP]`, of worlds of a kind, or with a step such as `Deploy`. Small, so that
+//! [wake-ups] [guards] [STEP]`, of worlds of a kind, or with a step such as `Deploy`. Small, so that
 //! `lockwatch-lab sabotage --by-seeds` builds it soon after each mistake.
 
 use std::io::Write as _;
@@ -18,6 +18,7 @@ fn main() -> ExitCode {
     let fits = |plan: &Plan| {
         words.iter().skip(3).all(|word| match word.as_str() {
             "wake-ups" => plan.has_wake_ups(),
+            "guards" => plan.has_guards(),
             step if step.starts_with(char::is_uppercase) => {
                 plan.steps.iter().any(|each| format!("{:?}", each.act).starts_with(step))
             }

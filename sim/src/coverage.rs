@@ -1,5 +1,7 @@
 //! Counts what occurred in a run. A run in which a verdict never occurs proves nothing about it.
 
+mod guards;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -8,6 +10,8 @@ use lockwatch_judge::input::{Input, Outcome};
 use lockwatch_judge::reading::{LockReading, Unknown};
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::verdict::Verdict;
+
+pub(crate) use guards::Seen;
 
 /// Reasons that cannot occur here: names are not resolved, no server refuses to report its role,
 /// nothing is too large, and every announced address is allowed.
@@ -47,6 +51,8 @@ pub struct Coverage {
     pub joined: u64,
     /// Configurations that were loaded again.
     pub reloads: u64,
+    /// What occurred to guards.
+    guards: BTreeMap<Seen, u64>,
 }
 
 impl Coverage {
@@ -76,6 +82,11 @@ impl Coverage {
         }
     }
 
+    /// Counts something that occurred to a guard.
+    pub(crate) fn saw(&mut self, seen: Seen) {
+        *self.guards.entry(seen).or_default() += 1;
+    }
+
     fn shown(&mut self, why: Unknown) {
         *self.unknowns.entry(why).or_default() += 1;
     }
@@ -99,6 +110,7 @@ impl Coverage {
         add(&mut self.unknowns, &other.unknowns);
         add(&mut self.ends, &other.ends);
         add(&mut self.splits, &other.splits);
+        add(&mut self.guards, &other.guards);
         self.lost += other.lost;
         self.switches_lost += other.switches_lost;
         self.snapshots += other.snapshots;
@@ -138,6 +150,8 @@ impl Coverage {
         );
         missing.extend((self.glances == 0).then(|| "a glance at a deadline".to_owned()));
         missing.extend((self.joined == 0).then(|| "a batch of several slots".to_owned()));
+        let guards = Seen::ALL.iter().filter(|it| !self.guards.contains_key(it));
+        missing.extend(guards.map(|it| format!("guards: {}", it.name())));
         missing.extend((self.reloads == 0).then(|| "a reload".to_owned()));
         missing
     }
@@ -161,6 +175,10 @@ impl Coverage {
         text += &row(
             "splits",
             self.splits.iter().map(|(it, count)| format!("{} {count}", it.name())).collect(),
+        );
+        text += &row(
+            "guards",
+            self.guards.iter().map(|(it, count)| format!("{} {count}", it.name())).collect(),
         );
         let written = writeln!(
             text,

@@ -8,10 +8,12 @@
 
 mod ends;
 mod live;
+mod overruns;
 mod pause;
 mod problems;
 mod reference;
 mod renewals;
+mod scripts;
 mod soon;
 mod splits;
 mod unsaid;
@@ -33,6 +35,7 @@ use crate::serve::PartTruth;
 use crate::truth::LockState;
 use crate::world::{LostSwitches, Says, World};
 use reference::{Asked, Changed, Found, Limits, Lost, Reference};
+pub(crate) use scripts::Scripts;
 
 /// A clock that moved by this many milliseconds more than the agent's has certainly stepped. The
 /// rule counts more than a second beyond what slow answers explain, two answers take at most 6 s,
@@ -145,6 +148,8 @@ pub(crate) struct Oracle {
     /// When a server other than the deciding one was last seen as a master.
     rivals_at: Option<u64>,
     told: soon::Told,
+    /// The overruns that must be counted.
+    overruns: Vec<overruns::Owed>,
     pub(crate) violations: Vec<Violation>,
 }
 
@@ -201,6 +206,7 @@ impl Oracle {
             exact: plan.has_pexpiretime,
             rivals_at: None,
             told: soon::Told::default(),
+            overruns: Vec::new(),
             violations: Vec::new(),
         }
     }
@@ -398,6 +404,12 @@ impl Oracle {
             }
             Some([]) | None => Found::Nothing,
         };
+        if let (Some(last), Found::Held { holders, .. }) = (&facts.last, &found)
+            && !world.tasks[task].stations.is_empty()
+            && holders.iter().any(|(who, _)| world.held_anew(task, who, last.from, main.ended_at))
+        {
+            facts.reference.held_anew();
+        }
         facts.reference.unsure |= main.mixed;
         facts.lost.unsure |= main.mixed;
         facts.mixed = main.mixed;
@@ -549,6 +561,7 @@ impl Oracle {
             EventKind::LockLost { holders, sign } => self.check_lost(task, holders, *sign, world),
             EventKind::GapEnded { gap_ms } => self.check_handover(task, *gap_ms, world),
             EventKind::SplitBegan { kind, parties, .. } => {
+                self.count_overrun(task, *kind, parties, coverage);
                 self.check_split(task, *kind, parties, world)
             }
             _ => {}
@@ -579,6 +592,7 @@ impl Oracle {
     /// Checks the agent's present snapshot.
     pub(crate) fn snapshot(&mut self, snapshot: &Snapshot, world: &World, coverage: &mut Coverage) {
         self.check_soon(world);
+        self.check_overruns(world, coverage);
         for view in &snapshot.tasks {
             let Some(task) = position(&view.spec, world) else { continue };
             coverage.view(view);

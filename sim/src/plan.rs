@@ -1,6 +1,8 @@
 //! The plan of a seed: a simulated world, and a list of faults and switches with their instants.
 //! Removing a step leaves all others unchanged, which makes it possible to minimise a failing seed.
 
+mod guards;
+
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{
@@ -11,6 +13,7 @@ use lockwatch_watch::redis::schedule::Sizes;
 use lockwatch_watch::redis::{RedisKind, libraries};
 
 use crate::rng::Rng;
+pub(crate) use guards::GuardPlan;
 
 /// Mean time between two steps in milliseconds.
 const MEAN_GAP_MS: u64 = 85_000;
@@ -61,6 +64,8 @@ pub(crate) struct TaskPlan {
     pub(crate) fixed: bool,
     /// Its switches, progress and claims are in another slot of the cluster than its lock.
     pub(crate) apart: bool,
+    /// Guards run it.
+    pub(crate) guards: Option<GuardPlan>,
 }
 
 /// A step of a plan.
@@ -124,6 +129,14 @@ pub enum Act {
     LyingSentinel { ms: u64 },
     Lag { server: usize, lag_ms: u64, ms: u64 },
     MoveSlot { task: usize, to: usize, ms: u64 },
+    PauseGuard { task: usize, ms: u64 },
+    PauseKeeper { task: usize, ms: u64 },
+    PauseBoth { task: usize, script: bool, ms: u64 },
+    KillGuard { task: usize, ms: u64 },
+    KillKeeper { task: usize },
+    StopGuard { task: usize },
+    CutGuard { task: usize, ms: u64 },
+    LagGuard { task: usize, each_way_ms: u64, ms: u64 },
 }
 
 /// The data of a server after a restart.
@@ -218,7 +231,8 @@ impl Plan {
                 draw_task(task, kind, apart, &mut rng)
             })
             .collect();
-        let (specs, tasks): (Vec<_>, Vec<_>) = drawn.into_iter().unzip();
+        let (mut specs, mut tasks): (Vec<_>, Vec<_>) = drawn.into_iter().unzip();
+        guards::draw(seed, &mut specs, &mut tasks);
         let mut plan = Plan {
             seed,
             length_ms: hours * 3_600_000,
@@ -240,6 +254,7 @@ impl Plan {
         };
         plan.steps = draw_steps(&plan, kind);
         plan.steps.extend(draw_reloads(&plan));
+        plan.steps.extend(guards::steps(&plan));
         plan.steps.sort_by_key(|step| step.at);
         plan
     }
@@ -252,6 +267,11 @@ impl Plan {
     /// Whether its servers report changed keys.
     pub fn has_wake_ups(&self) -> bool {
         self.wakes
+    }
+
+    /// Whether guards run some of its tasks.
+    pub fn has_guards(&self) -> bool {
+        self.tasks.iter().any(|task| task.guards.is_some())
     }
 
     /// The same plan, ended after `ms`.
@@ -341,7 +361,8 @@ fn draw_task(task: u64, kind: RedisKind, apart: bool, rng: &mut Rng) -> (TaskSpe
     let has_beside = spec.wanted.as_ref().is_some_and(has_keys)
         || spec.progress.is_some()
         || spec.claims.is_some();
-    (spec, TaskPlan { workers, users, lease_ms, churns, fixed, apart: apart && has_beside })
+    let apart = apart && has_beside;
+    (spec, TaskPlan { workers, users, lease_ms, churns, fixed, apart, guards: None })
 }
 
 fn draw_steps(plan: &Plan, kind: RedisKind) -> Vec<Step> {

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use lockwatch_watch::redis::driver::{Event as LinkEvent, LinkId, Push};
 
 use crate::serve::Request;
-use crate::world::{Heal, WorkerTurn};
+use crate::world::{GuardTurn, Heal, WorkerTurn};
 
 /// Something that happens at an instant.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub(crate) enum Event {
     Heal(Heal),
     /// A worker's timer.
     Worker(WorkerTurn),
+    /// Something happens to a guard, its keeper or its script.
+    Guard(GuardTurn),
     /// The free lock of a task may be taken.
     Contend { task: usize },
     /// Workers check whether they are wanted.

@@ -10,7 +10,7 @@ use lockwatch_watch::redis::driver::Push;
 
 use crate::agent::{Agent, Deed};
 use crate::coverage::Coverage;
-use crate::oracle::{Oracle, Violation};
+use crate::oracle::{Oracle, Scripts, Violation};
 use crate::plan::Plan;
 use crate::queue::Event;
 use crate::serve::serve;
@@ -46,6 +46,7 @@ pub fn run(plan: &Plan, records: bool) -> Outcome {
     let mut lives: Vec<Life> =
         (0..plan.agents).map(|agent| begin(&plan, agent, 1, records, &mut world)).collect();
     let mut violations = Vec::new();
+    let mut scripts = Scripts::new(&plan);
     while let Some((at, event)) = world.queue.pop() {
         if at > plan.length_ms || !violations.is_empty() {
             break;
@@ -91,7 +92,11 @@ pub fn run(plan: &Plan, records: bool) -> Outcome {
             agent.reload(changed, &mut world);
             oracle.configured(|task| agent.configured(task), &world);
         }
+        let deeds = std::mem::take(&mut world.deeds);
+        scripts.follow(&deeds, &world, &mut coverage);
+        violations.append(&mut scripts.violations);
         for life in &mut lives {
+            deeds.iter().for_each(|deed| life.oracle.guard_did(deed, &world));
             life.follow(&world, &mut coverage);
             violations.append(&mut life.oracle.violations);
         }
@@ -126,6 +131,7 @@ fn whose(event: &Event) -> Option<(usize, u32)> {
         Event::Step(_)
         | Event::Heal(_)
         | Event::Worker(_)
+        | Event::Guard(_)
         | Event::Contend { .. }
         | Event::Poll { .. }
         | Event::Request(_) => None,

@@ -4,6 +4,7 @@
 mod acts;
 mod cluster;
 mod failover;
+mod guards;
 mod harm;
 mod keys;
 mod tell;
@@ -23,6 +24,7 @@ use crate::server::{Clock, Health, Server, Value};
 use crate::truth::{Cause, Generation, LockState, Past, What};
 pub(crate) use acts::Heal;
 pub(crate) use cluster::Layout;
+pub(crate) use guards::{Deed, Did, GuardTurn, How, Station};
 pub(crate) use keys::Keys;
 pub(crate) use users::{LostSwitches, Says, Switches, Wanting};
 pub(crate) use workers::{Worker, WorkerTurn};
@@ -84,6 +86,10 @@ pub(crate) struct World {
     pub(crate) beside_keys: BTreeMap<Arc<[u8]>, usize>,
     pub(crate) fault: u64,
     pub(crate) ids: u64,
+    /// What guards did since the oracle last looked.
+    pub(crate) deeds: Vec<Deed>,
+    /// What they did lately, for the analysis of a failure.
+    pub(crate) deeds_before: VecDeque<(u64, Deed)>,
     pub(crate) rng: Rng,
 }
 
@@ -155,6 +161,12 @@ pub(crate) struct Task {
     pub(crate) claims: BTreeMap<Vec<u8>, Claiming>,
     /// Releases of the lock: by whom, on which server, and when.
     pub(crate) releases: VecDeque<Release>,
+    /// The hosts with its guards.
+    pub(crate) stations: Vec<Station>,
+    /// The guards that reported an overrun in their claim.
+    pub(crate) overruns: Vec<Vec<u8>>,
+    /// Chance in what guards do.
+    pub(crate) chance: Rng,
     pub(crate) rng: Rng,
 }
 
@@ -198,7 +210,8 @@ impl World {
         let now = self.now;
         let mut others =
             self.tasks[task].workers.iter().filter(|worker| worker.instance() != instance);
-        let beside = others.any(|worker| worker.alive && worker.working);
+        let beside = others.any(|worker| worker.alive && worker.working)
+            || self.tasks[task].stations.iter().any(|station| station.runs_beside(instance));
         let claims = &mut self.tasks[task].claims;
         claims.retain(|_, claim| claim.newest + 300_000 > now);
         let claim = claims.entry(instance.to_vec()).or_insert(Claiming {
@@ -221,7 +234,13 @@ impl World {
 
     /// Records that a worker released its lock.
     pub(crate) fn note_release(&mut self, task: usize, worker: usize, server: usize) {
-        let (at, who) = (self.now, self.tasks[task].workers[worker].instance());
+        let who = self.tasks[task].workers[worker].instance();
+        self.note_given(task, who, server);
+    }
+
+    /// Records that the holder `who` released its lock.
+    fn note_given(&mut self, task: usize, who: Vec<u8>, server: usize) {
+        let at = self.now;
         let releases = &mut self.tasks[task].releases;
         if releases.len() > 500 {
             releases.pop_front();
@@ -279,6 +298,8 @@ impl World {
             beside_keys: BTreeMap::new(),
             fault: 0,
             ids: 0,
+            deeds: Vec::new(),
+            deeds_before: VecDeque::new(),
             rng,
             servers,
             plan,
@@ -300,6 +321,7 @@ impl World {
             let at = world.tasks[task].rng.below(7_000);
             world.queue.push(at, Event::Poll { task });
         }
+        world.start_guards();
         world.note_changes();
         world
     }
@@ -365,6 +387,7 @@ impl World {
                 self.queue.push(self.now + ms + link.each_way_ms + 1, event);
             }
         }
+        self.tell_guards(server, key, ms);
     }
 
     /// A server removes expired keys some time later, and reports that.
@@ -427,6 +450,7 @@ impl World {
             }),
             Event::Heal(heal) => self.with_marks(|world| world.heal(heal)),
             Event::Worker(turn) => self.work(turn),
+            Event::Guard(turn) => self.guard_turn(turn),
             Event::Contend { task } => {
                 self.tasks[task].contends_at = None;
                 self.tell_expiry(task);

@@ -14,7 +14,10 @@ use crate::io::Failure;
 pub struct Client {
     store: Store,
     key: Vec<u8>,
+    /// The next one after each request to give the lock back.
     holder: Holder,
+    /// The hold that was given back last.
+    before: Option<Holder>,
     lease_ms: u64,
     is_cluster: bool,
     /// The highest token that this client knows. A counter that was lost goes on above it.
@@ -44,7 +47,8 @@ impl std::fmt::Display for Trouble {
 impl Client {
     /// A client for the lock under `key` in `store`.
     pub fn new(store: Store, key: Vec<u8>, holder: Holder, lease_ms: u64, cluster: bool) -> Client {
-        Client { store, key, holder, lease_ms, is_cluster: cluster, newest_token: 0 }
+        let is_cluster = cluster;
+        Client { store, key, holder, before: None, lease_ms, is_cluster, newest_token: 0 }
     }
 
     /// Carries out a request of the guard's machine; anything else is no request, and fails.
@@ -61,6 +65,9 @@ impl Client {
             }
             guard::Action::Release => {
                 let command = scripts::give_back(&self.key, self.holder.field(), self.is_cluster);
+                // It may be carried out late, when its answer is not waited for any more.
+                let next = self.holder.next();
+                self.before = Some(std::mem::replace(&mut self.holder, next));
                 self.is_one(command).await.map(|ours| ours_or(ours, guard::Reply::Released))
             }
             _ => Ok(guard::Reply::Failed),
@@ -73,7 +80,9 @@ impl Client {
 
     async fn take(&mut self) -> Result<guard::Reply, Trouble> {
         let floor = self.newest_token;
-        let command = scripts::take(&self.key, self.holder.field(), self.lease_ms, floor);
+        let before = self.before.as_ref().map_or("", Holder::field);
+        let field = self.holder.field();
+        let command = scripts::take(&self.key, field, self.lease_ms, floor, before);
         let reply = self.ask(command).await?;
         let number = |at| reply.as_array()?.get::<usize>(at)?.as_int();
         let (taken, token) = number(0).zip(number(1)).ok_or_else(strange)?;

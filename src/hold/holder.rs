@@ -17,6 +17,14 @@ impl Holder {
         Holder { instance: instance.into(), field: format!("{instance}:{thread}").into() }
     }
 
+    /// The holder for the next hold of the same instance. A request about an earlier hold that
+    /// Redis carries out late cannot concern a later one.
+    #[must_use]
+    pub fn next(&self) -> Holder {
+        let (_, thread) = self.field.rsplit_once(':').unwrap_or_default();
+        Holder::new(&self.instance, thread.parse::<i64>().unwrap_or(0).saturating_add(1))
+    }
+
     /// The holder that a field of a lock's hash names; `None` if it names none.
     pub fn of_field(field: &str) -> Option<Holder> {
         let (instance, thread) = field.rsplit_once(':')?;
@@ -79,5 +87,11 @@ mod tests {
         let holder = Holder::new("2b1e", 77);
         assert_eq!(holder.field(), "2b1e:77");
         assert_eq!(format!("{holder:?}"), "Holder(2b1e)");
+    }
+
+    #[test]
+    fn each_hold_of_an_instance_has_a_holder_of_its_own() {
+        let first = Holder::new("a", 1);
+        assert_eq!((first.next().instance(), first.next().field()), ("a", "a:2"));
     }
 }

@@ -10,14 +10,19 @@ return redis.call('pexpire', KEYS[1], ARGV[2])
 ";
 
 /// Takes the lock for a guard, which holds it once however often it asks. The token grows above
-/// ARGV[3]. Replies `{1, token}`, or `{0, newest token, PTTL of the current hold}`.
+/// ARGV[3], and stays if an earlier attempt took the lock and its answer was lost. ARGV[4] is the
+/// holder's hold before this one, whose release may not have arrived. Replies `{1, token}`, or
+/// `{0, newest token, PTTL of the current hold}`.
 const TAKE: &str = "
-if redis.call('hexists', KEYS[1], ARGV[1]) == 0 and redis.call('exists', KEYS[1]) == 1 then
-    local newest = tonumber(redis.call('get', KEYS[2]) or '0')
+local newest = tonumber(redis.call('get', KEYS[2]) or '0')
+redis.call('hdel', KEYS[1], ARGV[4])
+local ours = redis.call('hexists', KEYS[1], ARGV[1]) == 1
+if not ours and redis.call('exists', KEYS[1]) == 1 then
     return {0, newest, redis.call('pttl', KEYS[1])}
 end
 redis.call('hset', KEYS[1], ARGV[1], 1)
 redis.call('pexpire', KEYS[1], ARGV[2])
+if ours and newest > tonumber(ARGV[3]) then return {1, newest} end
 local token = redis.call('incr', KEYS[2])
 if token <= tonumber(ARGV[3]) then
     token = tonumber(ARGV[3]) + 1
@@ -42,9 +47,9 @@ const FENCE: &str = "
 return {redis.call('hexists', KEYS[1], ARGV[1]), tonumber(redis.call('get', KEYS[2]) or '0')}
 ";
 
-pub(super) fn take(key: &[u8], field: &str, lease_ms: u64, floor: u64) -> Command {
+pub(super) fn take(key: &[u8], field: &str, lease_ms: u64, floor: u64, before: &str) -> Command {
     let (lease_ms, floor) = (lease_ms.to_string(), floor.to_string());
-    script(TAKE, &[key, &token(key)], &[field, &lease_ms, &floor])
+    script(TAKE, &[key, &token(key)], &[field, &lease_ms, &floor, before])
 }
 
 pub(super) fn renew(key: &[u8], field: &str, lease_ms: u64) -> Command {

@@ -385,7 +385,11 @@ fn the_simulator_depends_on_what_decides_alone_and_nothing_but_trials_on_it() {
     let own = manifest("sim/Cargo.toml");
     assert_eq!(
         section(&own, "dependencies"),
-        ["lockwatch-judge = { path = \"../judge\" }", "lockwatch-watch = { path = \"../watch\" }"],
+        [
+            "lockwatch-guard = { path = \"../guard\" }",
+            "lockwatch-judge = { path = \"../judge\" }",
+            "lockwatch-watch = { path = \"../watch\" }",
+        ],
         "the simulator depends on what decides alone"
     );
     assert!(own.contains("publish = false"), "the simulator must not be published");

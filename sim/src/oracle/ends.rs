@@ -106,7 +106,8 @@ impl Oracle {
         let stepped = ((last.clock - before.clock) - true_ms).abs() > STEP_MS;
         let to_and_fro = clock_steps(world, last.server, before.from..=last.to) > 1;
         let fits = match (first, more) {
-            (None, _) => false,
+            // The same guard holds it again, as another holder.
+            (None, _) => world.held_anew(task, who, before.from, last.to),
             // There was more than one end, and the readings do not show which.
             (Some(_), Some(_)) => true,
             (Some((at, cause)), None) => match (cause, reason) {

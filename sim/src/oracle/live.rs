@@ -191,8 +191,8 @@ impl Oracle {
         if let (Some(progress), LockState::Held { .. }, false) =
             (&spec.progress, &lock.state, expired)
         {
-            let held =
-                real.past[server].held_since().max(real.progress_at).max(says.since).max(known_by);
+            let held = real.past[server].held_since().max(world.held_anew_at(task));
+            let held = held.max(real.progress_at).max(says.since).max(known_by);
             let due = held + later_ms + 2 * self.interval_ms + progress.stale_after_ms + CONFIRM_MS;
             let there = real
                 .keys

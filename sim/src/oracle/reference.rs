@@ -326,6 +326,13 @@ impl Reference {
         }
     }
 
+    /// The newest hold was over, and the same instance began another one.
+    pub(super) fn held_anew(&mut self) {
+        if let Some(hold) = &mut self.hold {
+            hold.holders.clear();
+        }
+    }
+
     /// The server's clock has stepped, to `clock`. A hold past its deadline was over at that
     /// moment, and what the same client holds now may be another hold.
     pub(super) fn clock_stepped(&mut self, clock: i64) {

@@ -115,6 +115,14 @@ impl Oracle {
                 .states
                 .iter()
                 .any(|state| matches!(state, LockState::Held { holders, .. } if holders.len() > 1)),
+            // A guard says that its script ran on.
+            SplitKind::Claims
+                if parties
+                    .first()
+                    .is_some_and(|party| real.overruns.contains(&party.holder.client)) =>
+            {
+                true
+            }
             // Both claim it, and one of them did so while the other one worked.
             SplitKind::Claims => {
                 let claims: Vec<_> =

@@ -281,6 +281,14 @@ impl World {
             Act::Reload { agent } => self.reloads.push((agent, true)),
             Act::StepAgentWall { agent, by_ms } => self.wall_offset[agent] += by_ms,
             Act::MoveSlot { task, to, ms } => self.move_slot(task, to, ms),
+            Act::PauseGuard { .. }
+            | Act::PauseKeeper { .. }
+            | Act::PauseBoth { .. }
+            | Act::KillGuard { .. }
+            | Act::KillKeeper { .. }
+            | Act::StopGuard { .. }
+            | Act::CutGuard { .. }
+            | Act::LagGuard { .. } => self.act_on_guards(act),
             Act::Failover { .. }
             | Act::Partition { .. }
             | Act::CutSentinels { .. }

@@ -84,6 +84,7 @@ impl World {
         }
         if lock {
             all.push(keys.lock.clone());
+            all.push(keys.token.clone());
         }
         let clocks = [from, to].map(|server| self.servers[server].clock.at(now));
         for key in all {

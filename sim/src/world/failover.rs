@@ -213,6 +213,7 @@ impl World {
             self.besides.fill(to);
         }
         self.note_ruler(to);
+        self.some_guards_reconnect();
         for sentinel in 0..self.sentinels.len() {
             let ms = 1 + self.rng.below(300);
             self.after(ms, Heal::Names { sentinel, server: to });

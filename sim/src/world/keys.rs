@@ -20,6 +20,8 @@ pub(crate) struct Keys {
     pub(crate) progress: Option<Arc<[u8]>>,
     pub(crate) claims: Option<Arc<[u8]>>,
     pub(crate) pause: Option<Arc<[u8]>>,
+    /// The counter of the fencing tokens, beside the lock in its slot.
+    pub(crate) token: Arc<[u8]>,
 }
 
 impl Keys {
@@ -49,6 +51,7 @@ impl Keys {
             progress,
             claims: spec.claims.as_ref().map(|claims| claims.key.as_slice().into()),
             pause: spec.paused_until.as_deref().map(Into::into),
+            token: [b"redisson_lock_token:", spec.lock().key.as_slice()].concat().into(),
         }
     }
 }
@@ -73,6 +76,9 @@ impl Task {
             contends_at: None,
             claims: BTreeMap::new(),
             releases: VecDeque::new(),
+            stations: super::guards::stations(plan, task),
+            overruns: Vec::new(),
+            chance: Rng::new(plan.seed, 300 + task as u64),
             rng,
         }
     }

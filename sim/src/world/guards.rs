@@ -1,0 +1,322 @@
+//! Guards: each host runs the real machine of `lockwatch-guard`. Here are what surrounds it: its
+//! process, its clock, and what its actions do.
+
+mod beside;
+mod client;
+mod deeds;
+mod faults;
+mod keeper;
+
+use std::sync::Arc;
+
+use lockwatch_guard::{Action, Guard, Input, Reply};
+use lockwatch_judge::time::Mono;
+
+use super::World;
+use crate::plan::Plan;
+use crate::queue::Event;
+use crate::rng::Rng;
+use crate::server::Clock;
+use beside::Beside;
+use client::{Client, Network, Request};
+pub(crate) use deeds::{Deed, Did, How};
+pub(crate) use keeper::Keeper;
+
+/// Time in milliseconds until systemd starts a guard again that has ended.
+const RESTART_MS: u64 = 2_000;
+/// Largest deviation of a host's clock, in millionths: a fifth of the margin that guards keep.
+const DRIFT_PPM: u64 = 20_000;
+
+/// A host on which a guard of one task runs.
+#[derive(Debug)]
+pub(crate) struct Station {
+    /// The clock that goes on while the host sleeps.
+    clock: Clock,
+    /// Number of guard processes so far.
+    pub(crate) life: u32,
+    /// The present guard; `None`: it does not run.
+    pub(crate) guard: Option<Process>,
+    /// The keepers whose script may run: that of the present guard, and those of earlier guards
+    /// that could not kill yet.
+    pub(crate) keepers: Vec<Keeper>,
+    pub(crate) network: Network,
+    /// Number of scripts so far.
+    scripts: u64,
+}
+
+/// The process of a guard.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) instance: Arc<[u8]>,
+    pub(crate) began: u64,
+    pub(crate) paused_until: u64,
+    /// A pause in milliseconds that begins right after its next request, so that the answer is read
+    /// late.
+    pause_ms: Option<u64>,
+    machine: Guard,
+    wake_at: Option<u64>,
+    client: Client,
+    beside: Beside,
+}
+
+/// Something that happens to a guard, its keeper or its script.
+#[derive(Clone, Debug)]
+pub(crate) struct GuardTurn {
+    task: usize,
+    host: usize,
+    /// The guard process, or that of the keeper's guard.
+    life: u32,
+    what: Turn,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Turn {
+    /// A guard process starts.
+    Start,
+    /// The guard's alarm, or the end of its pause.
+    Wake,
+    /// A request reaches its server.
+    Arrives(Request),
+    /// A reply, or a timeout, reaches the guard.
+    Answered { number: u64, reply: Reply, is_refused: bool },
+    /// What the guard watches may have changed.
+    Changed,
+    /// It is time to read the switches, and to claim.
+    Beside { number: u64 },
+    /// The keeper says that all is gone.
+    Gone { code: Option<u8>, at: u64 },
+    /// The keeper's process has ended before its script did.
+    KeeperGone { script: u64 },
+    /// The keeper's alarm, or the end of its pause.
+    Keeper { script: u64 },
+    /// The script ends by itself.
+    Ends { script: u64 },
+}
+
+/// The instance of a guard process in its lock and its claim.
+fn instance(task: usize, host: usize, life: u32) -> String {
+    format!("fade0000-{task:04x}-4000-8000-{host:04x}{life:08x}")
+}
+
+/// The hosts of a task.
+pub(super) fn stations(plan: &Plan, task: usize) -> Vec<Station> {
+    let mut rng = Rng::new(plan.seed, 200 + task as u64);
+    let station = |_| {
+        let offset = i64::try_from(rng.below(1_000_000)).unwrap_or(0);
+        let drift = i64::try_from(rng.below(2 * DRIFT_PPM)).unwrap_or(0);
+        Station {
+            clock: Clock::new(offset, drift - i64::try_from(DRIFT_PPM).unwrap_or(0)),
+            life: 0,
+            guard: None,
+            keepers: Vec::new(),
+            network: Network::default(),
+            scripts: 0,
+        }
+    };
+    (0..plan.tasks[task].guards.map_or(0, |it| it.guards)).map(station).collect()
+}
+
+impl Station {
+    fn mono(&self, now: u64) -> Mono {
+        Mono(u64::try_from(self.clock.at(now)).unwrap_or(0))
+    }
+
+    /// Whether a script runs here, of another guard process than `instance`.
+    pub(crate) fn runs_beside(&self, instance: &[u8]) -> bool {
+        let is_own = self.guard.as_ref().is_some_and(|guard| *guard.instance == *instance);
+        self.keepers
+            .iter()
+            .any(|keeper| keeper.script.is_some() && !(is_own && keeper.life == self.life))
+    }
+
+    /// Since when guard or keeper has been able to kill a script; `None`: neither is.
+    pub(crate) fn able_since(&self, keeper: &Keeper, now: u64) -> Option<u64> {
+        let guard = self.guard.as_ref().filter(|_| keeper.life == self.life);
+        let of_guard = guard.map(|guard| guard.paused_until);
+        let of_keeper = keeper.is_alive.then_some(keeper.paused_until);
+        [of_guard, of_keeper].into_iter().flatten().filter(|since| *since <= now).min()
+    }
+}
+
+impl World {
+    /// Guards start one after the other.
+    pub(super) fn start_guards(&mut self) {
+        for task in 0..self.tasks.len() {
+            for host in 0..self.tasks[task].stations.len() {
+                let ms = self.tasks[task].chance.within(1, 3_000);
+                self.guard_later(task, host, 0, ms, Turn::Start);
+            }
+        }
+    }
+
+    fn guard_later(&mut self, task: usize, host: usize, life: u32, ms: u64, what: Turn) {
+        self.guard_at(task, host, life, self.now + ms, what);
+    }
+
+    fn guard_at(&mut self, task: usize, host: usize, life: u32, at: u64, what: Turn) {
+        self.queue.push(at, Event::Guard(GuardTurn { task, host, life, what }));
+    }
+
+    pub(super) fn worker_took(&mut self, task: usize, server: usize) {
+        if !self.tasks[task].stations.is_empty() {
+            self.did(task, usize::MAX, 0, Did::WorkerTook { server });
+        }
+    }
+
+    /// Handles what happens to a guard, its keeper or its script.
+    pub(super) fn guard_turn(&mut self, turn: GuardTurn) {
+        let GuardTurn { task, host, life, what } = turn;
+        match what {
+            Turn::Start => return self.start_guard(task, host, life),
+            Turn::Arrives(request) => return self.request_arrives(task, host, life, request),
+            Turn::Keeper { script } => return self.keeper_wakes(task, host, script),
+            Turn::Ends { script } => return self.script_ends(task, host, script),
+            _ => {}
+        }
+        let now = self.now;
+        let station = &mut self.tasks[task].stations[host];
+        let mono = station.mono(now);
+        let Some(guard) = station.guard.as_mut().filter(|_| station.life == life) else { return };
+        if guard.paused_until > now {
+            // It continues where it was paused.
+            let at = guard.paused_until;
+            return self.queue.push(at, Event::Guard(turn));
+        }
+        match what {
+            Turn::Wake => {
+                if guard.wake_at.is_some_and(|at| at <= now) {
+                    guard.wake_at = None;
+                }
+            }
+            Turn::Answered { number, reply, is_refused } => {
+                if guard.client.number != number || guard.client.in_flight.is_none() {
+                    return;
+                }
+                guard.client.in_flight = None;
+                // Only a lock that it does not hold shows that waiting mends nothing.
+                if is_refused && !guard.machine.holds() {
+                    guard.machine.handle(mono, Input::Stop);
+                }
+                guard.machine.handle(mono, Input::Told(reply));
+                self.send_next(task, host);
+            }
+            Turn::Changed => {
+                guard.machine.handle(mono, Input::Changed);
+                self.did(task, host, life, Did::Heard);
+                self.beside_soon(task, host);
+            }
+            Turn::Beside { number } => self.beside(task, host, number),
+            Turn::Gone { code, at } => {
+                let at = station.mono(at);
+                if let Some(guard) = &mut station.guard {
+                    guard.machine.handle(mono, Input::Gone { code, at });
+                    guard.beside.runs = false;
+                }
+                self.beside_soon(task, host);
+            }
+            Turn::KeeperGone { script } => self.keeper_is_gone(task, host, script),
+            Turn::Start | Turn::Arrives(_) | Turn::Keeper { .. } | Turn::Ends { .. } => {}
+        }
+        self.drive(task, host);
+    }
+
+    fn start_guard(&mut self, task: usize, host: usize, before: u32) {
+        let Some(plan) = self.plan.tasks[task].guards else { return };
+        let (now, seed) = (self.now, self.tasks[task].chance.next());
+        let station = &mut self.tasks[task].stations[host];
+        if station.life != before || station.guard.is_some() {
+            return;
+        }
+        station.life += 1;
+        let life = station.life;
+        let instance = instance(task, host, life);
+        station.guard = Some(Process {
+            instance: instance.into_bytes().into(),
+            began: now,
+            paused_until: now,
+            pause_ms: None,
+            machine: Guard::new(plan.terms, station.mono(now), seed),
+            wake_at: None,
+            client: Client::default(),
+            beside: Beside::default(),
+        });
+        self.beside_soon(task, host);
+        self.drive(task, host);
+    }
+
+    /// The process of a guard ends, for whatever reason, and systemd starts another one after `ms`.
+    fn end_guard(&mut self, task: usize, host: usize, ms: u64) {
+        let station = &mut self.tasks[task].stations[host];
+        let life = station.life;
+        if station.guard.take().is_none() {
+            return;
+        }
+        let scripts: Vec<u64> = station.keepers.iter().map(|keeper| keeper.script_number).collect();
+        self.did(task, host, life, Did::Died);
+        self.guard_later(task, host, life, ms, Turn::Start);
+        // Keepers see that at once.
+        for script in scripts {
+            let ms = self.tasks[task].chance.within(1, 5);
+            self.guard_later(task, host, life, ms, Turn::Keeper { script });
+        }
+    }
+
+    /// Carries out what the machine wants, and sets its alarm.
+    fn drive(&mut self, task: usize, host: usize) {
+        let now = self.now;
+        loop {
+            let station = &mut self.tasks[task].stations[host];
+            let mono = station.mono(now);
+            let Some(guard) = &mut station.guard else { return };
+            if guard.paused_until > now {
+                return;
+            }
+            let Some(action) = guard.machine.poll(mono) else { break };
+            self.carry_out(task, host, action);
+        }
+        let station = &mut self.tasks[task].stations[host];
+        let life = station.life;
+        let Some(guard) = &mut station.guard else { return };
+        let Some(wake) = guard.machine.next_wake().filter(|wake| *wake < Mono(u64::MAX)) else {
+            return;
+        };
+        let at = station.clock.when(i64::try_from(wake.0).unwrap_or(i64::MAX)).max(now + 1);
+        if guard.wake_at.is_none_or(|planned| at < planned) {
+            guard.wake_at = Some(at);
+            self.guard_at(task, host, life, at, Turn::Wake);
+        }
+    }
+
+    fn carry_out(&mut self, task: usize, host: usize, action: Action) {
+        let life = self.tasks[task].stations[host].life;
+        match action {
+            Action::Take | Action::Renew | Action::Look | Action::Release => {
+                if let Some(guard) = &mut self.tasks[task].stations[host].guard {
+                    guard.client.queue.push_back(action);
+                }
+                self.send_next(task, host);
+            }
+            Action::Start { token, dead_by } => self.start_script(task, host, token, dead_by),
+            Action::Extend { dead_by } => {
+                let station = &mut self.tasks[task].stations[host];
+                for keeper in station.keepers.iter_mut().filter(|keeper| keeper.life == life) {
+                    keeper.dead_by = dead_by;
+                }
+            }
+            Action::Terminate(_) => self.ask_script_to_end(task, host),
+            Action::Kill(_) => self.guard_kills(task, host),
+            Action::Report(overrun) => {
+                let token = overrun.token;
+                self.did(task, host, life, Did::Reported { token });
+                if let Some(guard) = &mut self.tasks[task].stations[host].guard {
+                    guard.beside.overruns.push_back((token, overrun.to.since_ms(overrun.from)));
+                }
+                self.beside_soon(task, host);
+            }
+            Action::End(_) => {
+                self.withdraw(task, host);
+                self.end_guard(task, host, RESTART_MS);
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What a guard does beside its lock, as `src/commands/guard/beside.rs` has it: it reads the
+//! switches, claims, tells its progress, and reports an overrun.
+
+use std::collections::VecDeque;
+
+use lockwatch_guard::Input;
+use lockwatch_judge::spec::{ProgressSource, WantedSource};
+use lockwatch_judge::verdict::Wanted;
+use lockwatch_watch::redis::overrun_claim;
+
+use super::{Did, Turn};
+use crate::server::{Entry, Value};
+use crate::world::{Says, World};
+
+/// The switches are read so often where no change is announced, in milliseconds, and a claim is
+/// written so often.
+const EVERY_MS: u64 = 1_000;
+/// How long the report of an overrun stays at least, in milliseconds.
+const TOLD_FOR_MS: u64 = 10_000;
+
+/// The part of a guard process that reads switches and writes what agents read.
+#[derive(Debug, Default)]
+pub(super) struct Beside {
+    /// Whether the script runs.
+    pub(super) runs: bool,
+    /// The turn that is planned, and when.
+    number: u64,
+    due_at: Option<u64>,
+    /// It waits for an answer until then.
+    waits_until: u64,
+    claim_at: Option<u64>,
+    told_until: u64,
+    /// Overruns to report, as token and milliseconds.
+    pub(super) overruns: VecDeque<(u64, u64)>,
+}
+
+impl World {
+    /// Something may have changed.
+    pub(super) fn beside_soon(&mut self, task: usize, host: usize) {
+        self.beside_at(task, host, self.now + 1);
+    }
+
+    fn beside_at(&mut self, task: usize, host: usize, at: u64) {
+        let station = &mut self.tasks[task].stations[host];
+        let life = station.life;
+        let Some(guard) = &mut station.guard else { return };
+        let beside = &mut guard.beside;
+        let at = at.max(beside.waits_until);
+        if beside.due_at.is_some_and(|due_at| due_at <= at && due_at > self.now) {
+            return;
+        }
+        beside.number += 1;
+        beside.due_at = Some(at);
+        let number = beside.number;
+        self.guard_at(task, host, life, at, Turn::Beside { number });
+    }
+
+    /// One round of its loop.
+    pub(super) fn beside(&mut self, task: usize, host: usize, number: u64) {
+        let now = self.now;
+        let Some(guard) = &mut self.tasks[task].stations[host].guard else { return };
+        if guard.beside.number != number {
+            return;
+        }
+        guard.beside.due_at = None;
+        self.listen_for_changes(task, host);
+        let server = self.besides[task];
+        let is_answered = self.guard_reaches(task, host, server) && self.servers[server].writable();
+        let wanted = self.read_wanted(task, server, is_answered);
+        if !is_answered {
+            let timeout_ms = self.guard_timeout_ms(task);
+            if let Some(guard) = &mut self.tasks[task].stations[host].guard {
+                guard.beside.waits_until = now + timeout_ms;
+            }
+        }
+        let station = &mut self.tasks[task].stations[host];
+        let mono = station.mono(now);
+        let Some(guard) = &mut station.guard else { return };
+        guard.machine.handle(mono, Input::Wanted(wanted));
+        let beside = &mut guard.beside;
+        match beside.claim_at {
+            None if beside.runs => beside.claim_at = Some(now.max(beside.told_until)),
+            Some(_) if !beside.runs => {
+                beside.claim_at = None;
+                self.write_claim(task, host, None);
+            }
+            _ => {}
+        }
+        let Some(guard) = &mut self.tasks[task].stations[host].guard else { return };
+        let beside = &mut guard.beside;
+        if let Some((token, ms)) = beside.overruns.front().copied().filter(|_| is_answered) {
+            beside.overruns.pop_front();
+            (beside.claim_at, beside.told_until) = (None, now + TOLD_FOR_MS);
+            self.tell_overrun(task, host, token, ms);
+        } else if beside.claim_at.is_some_and(|at| at <= now) {
+            beside.claim_at = Some(now + EVERY_MS);
+            self.write_claim(task, host, Some(now.to_string().into_bytes()));
+            self.write_heartbeat(task, host);
+        }
+        self.beside_at(task, host, now + EVERY_MS);
+    }
+
+    fn read_wanted(&self, task: usize, server: usize, is_answered: bool) -> Wanted {
+        match self.plan.spec.tasks[task].wanted.as_ref().map(|wanted| &wanted.source) {
+            None | Some(WantedSource::Always) => return Wanted::Yes,
+            Some(WantedSource::Never) => return Wanted::No,
+            Some(_) if !is_answered => return Wanted::Unknown,
+            Some(_) => {}
+        }
+        match self.says(server, task) {
+            Says::Yes => Wanted::Yes,
+            Says::No => Wanted::No,
+            Says::Unclear | Says::Unset => Wanted::Unknown,
+        }
+    }
+
+    /// The guard ends, and takes back what agents read.
+    pub(super) fn withdraw(&mut self, task: usize, host: usize) {
+        let Some(guard) = &mut self.tasks[task].stations[host].guard else { return };
+        if guard.beside.claim_at.take().is_some() {
+            self.write_claim(task, host, None);
+        }
+    }
+
+    fn tell_overrun(&mut self, task: usize, host: usize, token: u64, ms: u64) {
+        let life = self.tasks[task].stations[host].life;
+        if self.write_claim(task, host, Some(overrun_claim(token, ms).into_bytes())) {
+            self.did(task, host, life, Did::Told { token });
+            let guard = self.tasks[task].stations[host].guard.as_ref();
+            let instance = guard.map(|guard| guard.instance.to_vec());
+            self.tasks[task].overruns.extend(instance);
+        }
+    }
+
+    /// Writes or removes a guard's field in the hash of claims; returns whether that was done.
+    fn write_claim(&mut self, task: usize, host: usize, claim: Option<Vec<u8>>) -> bool {
+        let (server, now) = (self.besides[task], self.now);
+        let Some(key) = self.tasks[task].keys.claims.clone() else { return false };
+        if !self.guard_reaches(task, host, server) || !self.servers[server].writable() {
+            return false;
+        }
+        let Some(guard) = &self.tasks[task].stations[host].guard else { return false };
+        let instance = guard.instance.to_vec();
+        if claim.is_some() {
+            self.note_claim(task, &instance);
+        }
+        self.servers[server].edit(&key, now, Value::Hash(Vec::new()), |value| {
+            if let Value::Hash(fields) = value {
+                fields.retain(|(field, _)| *field != instance);
+                fields.extend(claim.map(|claim| (instance, claim)));
+            }
+        });
+        true
+    }
+
+    /// The script runs, which counts as progress.
+    fn write_heartbeat(&mut self, task: usize, host: usize) {
+        let (server, now) = (self.besides[task], self.now);
+        let Some(key) = self.tasks[task].keys.progress.clone() else { return };
+        if !self.guard_reaches(task, host, server) || !self.servers[server].writable() {
+            return;
+        }
+        self.tasks[task].progress_at = now;
+        let text = now.to_string().into_bytes();
+        match self.plan.spec.tasks[task].progress.as_ref().map(|progress| progress.source.clone()) {
+            Some(ProgressSource::HashField { field, .. }) => {
+                self.servers[server].edit(&key, now, Value::Hash(Vec::new()), |value| {
+                    *value = Value::Hash(vec![(field, text)]);
+                });
+            }
+            Some(ProgressSource::Key(_)) => {
+                let entry = Entry { value: Value::Text(text), deadline: None };
+                self.servers[server].put(&key, Some(entry), now);
+            }
+            Some(ProgressSource::Length(_)) | None => {}
+        }
+    }
+}
