@@ -8,6 +8,7 @@ mod notify;
 mod options;
 mod plan;
 mod script;
+mod signals;
 mod words;
 
 use std::process::ExitCode;

@@ -3,7 +3,9 @@
 
 mod codes;
 mod faults;
+mod group;
 mod hand_over;
+mod pauses;
 mod topologies;
 
 use std::collections::BTreeMap;
@@ -208,6 +210,8 @@ impl Drop for Guard {
             signal("KILL", &left);
             let _ended = self.child.wait();
         }
+        // With the keeper went who would have removed it.
+        let _none = group::folder(self.pid()).map(fs::remove_dir);
     }
 }
 
