@@ -11,7 +11,8 @@ pub mod tree;
 pub mod wire;
 
 use std::ffi::{OsStr, OsString};
-use std::io::{Error, ErrorKind};
+use std::fmt::Display;
+use std::io::{Error, ErrorKind, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -58,7 +59,7 @@ pub fn run_if_asked(mut arguments: impl Iterator<Item = OsString>) -> Option<Exi
     };
     let code = work(&arguments.collect::<Vec<_>>());
     Some(code.unwrap_or_else(|error| {
-        eprintln!("lockwatch keeper: {error:#}");
+        say(format_args!("lockwatch keeper: {error:#}"));
         ExitCode::FAILURE
     }))
 }
@@ -117,16 +118,22 @@ fn enter(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     let [group, script @ ..] = arguments else { anyhow::bail!("has no group to enter") };
     // Without it the script is killed by its descent, as on other systems.
     if let Err(error) = Group::at(group).enter() {
-        eprintln!("lockwatch: the script is not in {}: {error}", group.display());
+        say(format_args!("lockwatch: the script is not in {}: {error}", group.display()));
     }
     let mut script = command(script, None)?;
     let error = script.exec();
     Ok(ExitCode::from(cannot_run(script.get_program(), &error)))
 }
 
+/// Writes a line to standard error. Where that is impossible, such as on a full disk, the exit code
+/// must still be the right one.
+pub fn say(line: impl Display) {
+    let _lost = writeln!(std::io::stderr(), "{line}");
+}
+
 /// Says that a program cannot be run. Returns the exit code for it.
 fn cannot_run(program: &OsStr, error: &Error) -> u8 {
-    eprintln!("lockwatch: cannot run {}: {error}", program.display());
+    say(format_args!("lockwatch: cannot run {}: {error}", program.display()));
     if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN }
 }
 

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 
+use crate::keeper::say;
 use crate::telemetry;
 pub use fence::{FenceOptions, run as run_fence};
 pub use options::GuardOptions;
@@ -39,7 +40,7 @@ pub fn run(options: GuardOptions) -> anyhow::Result<ExitCode> {
     let plan = match Plan::of(options) {
         Ok(plan) => plan,
         Err(message) => {
-            eprintln!("lockwatch: {message}");
+            say(format_args!("lockwatch: {message}"));
             return Ok(ExitCode::from(USAGE));
         }
     };

@@ -5,7 +5,10 @@ mod codes;
 mod faults;
 mod group;
 mod hand_over;
+mod network;
+mod output;
 mod pauses;
+mod replicas;
 mod topologies;
 
 use std::collections::BTreeMap;
@@ -63,8 +66,22 @@ impl Scene {
     }
 
     fn start(&self, arguments: &[&str], command: &[String]) -> Guard {
+        let errors = self.path(&format!("errors-{:016x}", fastrand::u64(..)));
+        let said = fs::File::create(&errors).unwrap();
+        let mut guard = self.start_to(arguments, command, Stdio::null(), said);
+        guard.errors = errors;
+        guard
+    }
+
+    /// A guard with these ends for the output and the errors, its own and those of the script.
+    fn start_to(
+        &self,
+        arguments: &[&str],
+        command: &[String],
+        output: impl Into<Stdio>,
+        errors: impl Into<Stdio>,
+    ) -> Guard {
         let mark = format!("{:016x}", fastrand::u64(..));
-        let errors = self.path(&format!("errors-{mark}"));
         let child = Command::new(env!("CARGO_BIN_EXE_lockwatch"))
             .arg("guard")
             .args(arguments)
@@ -73,11 +90,11 @@ impl Scene {
             .env(MARK, &mark)
             .env("LOG", self.path("log"))
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(&errors).unwrap())
+            .stdout(output)
+            .stderr(errors)
             .spawn()
             .unwrap();
-        Guard { child, mark, errors }
+        Guard { child, mark, errors: PathBuf::new() }
     }
 
     /// When the scripts ran, by their tokens, in nanoseconds.

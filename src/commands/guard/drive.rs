@@ -20,6 +20,7 @@ use super::{LOST, NO_STORE, NOT_TAKEN, USAGE, listen, words};
 use crate::hold::{Client, Trouble};
 use crate::keeper::boot::{self, Alarm};
 use crate::keeper::group::Group;
+use crate::keeper::say;
 use crate::keeper::wire::Told;
 
 /// Requests of the machine that may wait for one that is in flight.
@@ -53,7 +54,7 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<u8> {
     );
     tokio::select! {
         refusal = too_far(&plan, &mut client) => if let Some(refusal) = refusal {
-            eprintln!("lockwatch: {refusal}");
+            say(format_args!("lockwatch: {refusal}"));
             return Ok(USAGE);
         },
         _ = signals.stop() => return Ok(0),
@@ -324,7 +325,7 @@ impl Driver {
 
     fn code(&self, end: End) -> u8 {
         if let Some((refusal, code)) = &self.refused {
-            eprintln!("lockwatch: {refusal}");
+            say(format_args!("lockwatch: {refusal}"));
             return *code;
         }
         match end.outcome {
