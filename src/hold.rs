@@ -5,6 +5,7 @@
 mod access;
 mod client;
 mod holder;
+mod rights;
 mod scripts;
 pub mod store;
 mod waiter;
@@ -22,6 +23,7 @@ use tokio::time::Instant;
 pub use access::Access;
 pub use client::{Client, Trouble};
 pub use holder::Holder;
+pub use rights::Rights;
 pub use waiter::{Waiter, Woken};
 pub use watchdog::{Lost, Watchdog};
 

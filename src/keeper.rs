@@ -158,7 +158,9 @@ impl Keeper {
     fn run(mut self) -> anyhow::Result<()> {
         let outcome = self.watch();
         self.kill();
-        wire::tell(&self.guard, Told { code: self.code, at: boot::now() });
+        let at = boot::now();
+        self.tree.remove_group();
+        wire::tell(&self.guard, Told { code: self.code, at });
         outcome
     }
 
@@ -231,7 +233,6 @@ impl Keeper {
             std::thread::sleep(AGAIN);
         }
         self.reap();
-        self.tree.remove_group();
     }
 
     /// Reaps what has ended.

@@ -7,6 +7,7 @@ mod listen;
 mod notify;
 mod options;
 mod plan;
+mod rights;
 mod script;
 mod signals;
 mod words;
@@ -20,6 +21,7 @@ use crate::telemetry;
 pub use fence::{FenceOptions, run as run_fence};
 pub use options::GuardOptions;
 use plan::Plan;
+pub(super) use rights::{rights, words as rights_words};
 
 /// The command line or the configuration is wrong.
 pub const USAGE: u8 = 64;

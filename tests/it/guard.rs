@@ -2,6 +2,7 @@
 //! run, and faults of guard, keeper, script and Redis.
 
 mod codes;
+mod ends;
 mod faults;
 mod group;
 mod hand_over;
@@ -9,6 +10,7 @@ mod network;
 mod output;
 mod pauses;
 mod replicas;
+mod rights;
 mod topologies;
 
 use std::collections::BTreeMap;

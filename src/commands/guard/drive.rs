@@ -233,11 +233,10 @@ impl Driver {
                 );
                 self.trouble = Some(said);
             }
-            if let Trouble::Refused(error) = &trouble
-                && !self.guard.holds()
-                && let Some(code) = never_mends(&error.code)
+            if !self.guard.holds()
+                && let Some(refused) = never_mends(&trouble, &self.plan)
             {
-                self.refused = Some((trouble.to_string(), code));
+                self.refused = Some(refused);
                 self.handle(Input::Stop);
             }
         }
@@ -337,11 +336,16 @@ impl Driver {
     }
 }
 
-/// The exit code for an error that stays until somebody mends it.
-fn never_mends(code: &[u8]) -> Option<u8> {
-    match code {
-        b"WRONGTYPE" => Some(USAGE),
-        b"NOPERM" | b"NOAUTH" | b"WRONGPASS" => Some(NO_STORE),
-        _ => None,
+/// What to say about trouble that stays until somebody mends it, and the exit code.
+fn never_mends(trouble: &Trouble, plan: &Plan) -> Option<(String, u8)> {
+    match trouble {
+        Trouble::Foreign { .. } => Some((trouble.to_string(), USAGE)),
+        Trouble::Refused(error) => match &error.code[..] {
+            b"NOPERM" => Some((format!("{trouble}. What it needs: {}", plan.rule()), NO_STORE)),
+            b"WRONGTYPE" => Some((trouble.to_string(), USAGE)),
+            b"NOAUTH" | b"WRONGPASS" => Some((trouble.to_string(), NO_STORE)),
+            _ => None,
+        },
+        Trouble::Unanswered(_) => None,
     }
 }

@@ -103,6 +103,8 @@ impl Script {
     pub(super) fn kill(&mut self) {
         self.order(Order::Kill);
         let (keeper, tree, end) = (self.keeper, self.tree.clone(), Arc::clone(&self.end));
+        // At once: a thread may have to wait for its turn.
+        tree.kill(&[keeper]);
         std::thread::spawn(move || {
             let began = Instant::now();
             loop {
