@@ -52,8 +52,8 @@ impl std::fmt::Display for Trouble {
             }
             Trouble::Foreign { key, found, expected } => write!(
                 f,
-                "WRONGTYPE: the key {} is a {found}, and a lock of Redisson has a {expected} there; \
-                 give the lock another key, or delete this one if nothing else uses it",
+                "WRONGTYPE: the key {} is a {found}, and a lock of Redisson has a {expected} \
+                 there; give the lock another key, or delete this one if nothing else uses it",
                 escape(key)
             ),
         }

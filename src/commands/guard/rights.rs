@@ -10,8 +10,8 @@ use crate::hold::Rights;
 const CONNECTIONS: [&str; 6] =
     ["auth", "client|setname", "client|tracking", "hello", "role", "subscribe"];
 
-/// What a guard of this task does, and `lockwatch fence` in its script. `reports`: whether the guard
-/// writes the task's progress.
+/// What a guard of this task does, and `lockwatch fence` in its script. `reports`: whether the
+/// guard writes the task's progress.
 pub(in crate::commands) fn rights(spec: &TaskSpec, reports: bool, is_cluster: bool) -> Rights {
     let mut rights = Rights::of_lock(&spec.lock().key, is_cluster);
     rights.commands.extend(CONNECTIONS.map(str::to_owned));

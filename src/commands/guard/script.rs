@@ -35,8 +35,8 @@ pub(super) struct Script {
 
 /// What is known of the end of a script.
 struct End {
-    /// Nothing is left, nor is the keeper. Locked while the guard kills, so that it never kills what
-    /// it starts next.
+    /// Nothing is left, nor is the keeper. Locked while the guard kills, so that it never kills
+    /// what it starts next.
     is_over: Mutex<bool>,
     /// Since when the guard has seen nothing alive but the keeper, in milliseconds.
     dead_since: AtomicU64,
@@ -128,7 +128,7 @@ impl Script {
     }
 
     fn order(&mut self, order: Order) {
-        // A keeper that is gone needs none; one that does not read any more is killed like the rest.
+        // A keeper that is gone needs none; one that does not read any more is killed, too.
         let _gone = self.orders.write_all(order.line().as_bytes());
     }
 }

@@ -16,9 +16,9 @@ fn a_script_that_ends_at_once_is_started_no_more_often_than_configured() {
         let (scene, file) = (Scene::new(), format!("lockwatch-{code}.yml"));
         let (ms, redis) = (PAUSE.as_millis(), server.address());
         let text = format!(
-            "redis: {{main: {{url: \"redis://{redis}\"}}}}\ntasks:\n- name: outbound\n  lock: {{key: \
-             \"lock-{code}\"}}\n  guard: {{lease: 2s, stop_after: 500ms, backoff: {ms}ms, \
-             backoff_max: {ms}ms}}\n"
+            "redis: {{main: {{url: \"redis://{redis}\"}}}}\ntasks:\n- name: outbound\n  \
+             lock: {{key: \"lock-{code}\"}}\n  guard: {{lease: 2s, stop_after: 500ms, \
+             backoff: {ms}ms, backoff_max: {ms}ms}}\n"
         );
         fs::write(scene.path(&file), text).unwrap();
         let file = scene.path(&file);

@@ -41,8 +41,8 @@ fn the_new_master_is_found_among_several_servers() {
         .map(|member| format!("\"redis://{}\"", member.server.address()))
         .collect();
     let text = format!(
-        "redis: {{main: {{nodes: [{}]}}}}\ntasks:\n- name: outbound\n  lock: {{key: \"{LOCK}\"}}\n  \
-         guard: {{lease: 2s, stop_after: 500ms}}\n",
+        "redis: {{main: {{nodes: [{}]}}}}\ntasks:\n- name: outbound\n  \
+         lock: {{key: \"{LOCK}\"}}\n  guard: {{lease: 2s, stop_after: 500ms}}\n",
         nodes.join(", ")
     );
     fs::write(&file, text).unwrap();
