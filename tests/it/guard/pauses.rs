@@ -91,8 +91,9 @@ fn round(guards: &[Guard; 2], runs: usize, all: bool, wakes: Wakes) -> Round {
         let (_, ms) = line.split_once(" ms=")?;
         ms.split(' ').next()?.trim_end().parse::<u64>().ok()
     });
-    let told_too_long = told.saturating_sub(dead.since_ms(lease_end));
     let late = control.join().unwrap();
+    // The guard looks once more to see that all are dead.
+    let told_too_long = told.saturating_sub(dead.since_ms(lease_end)).saturating_sub(late);
     Round { dead_after: looked.since_ms(woke).saturating_sub(late), told_too_long }
 }
 
