@@ -10,6 +10,7 @@ pub mod explain;
 pub mod guard;
 pub mod man;
 pub mod replay;
+mod rule;
 pub mod source;
 pub mod status;
 mod stop;

@@ -4,11 +4,13 @@
 
 mod client;
 mod holder;
+mod rights;
 mod scripts;
 pub mod store;
 
 pub use client::{Client, Trouble};
 pub use holder::Holder;
+pub use rights::Rights;
 
 /// The channel on which a release of the lock under `key` is announced.
 pub fn unlock_channel(key: &[u8]) -> Vec<u8> {

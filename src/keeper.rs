@@ -6,11 +6,13 @@
 //! script inherits everything else, so its output needs nobody.
 
 pub mod boot;
+pub mod group;
 pub mod tree;
 pub mod wire;
 
-use std::ffi::OsString;
-use std::io::ErrorKind;
+use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
+use std::io::{Error, ErrorKind, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -27,11 +29,18 @@ use rustix::process::{
 };
 
 use self::boot::Alarm;
-use self::tree::{Tree, is_childless};
+use self::group::Group;
+use self::tree::Tree;
 use self::wire::{Lines, Order, Told};
 
+/// This very program, also after an upgrade.
+pub const PROGRAM: &str = "/proc/self/exe";
 /// The hidden command.
 pub const COMMAND: &str = "keeper";
+/// The one that enters a group and becomes the script.
+const ENTER: &str = "enter";
+/// Stands for no group among the keeper's arguments.
+pub const NO_GROUP: &str = "-";
 /// The program cannot be run, or is not there; as shells say it.
 pub const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
@@ -40,27 +49,29 @@ const REAP_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Pause between two looks at processes that are being killed.
 const AGAIN: Duration = Duration::from_millis(1);
 
-/// Runs the keeper if this process is one: `arguments` are those of the process.
+/// Runs the keeper if this process is one, or becomes the script: `arguments` are those of the
+/// process.
 pub fn run_if_asked(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
-    if arguments.nth(1)? != COMMAND {
-        return None;
-    }
-    Some(match keep(arguments.collect()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("lockwatch keeper: {error:#}");
-            ExitCode::FAILURE
-        }
-    })
+    let work = match arguments.nth(1)?.to_str()? {
+        COMMAND => keep,
+        ENTER => enter,
+        _ => return None,
+    };
+    let code = work(&arguments.collect::<Vec<_>>());
+    Some(code.unwrap_or_else(|error| {
+        say(format_args!("lockwatch keeper: {error:#}"));
+        ExitCode::FAILURE
+    }))
 }
 
-/// `arguments`: the deadline, and the script with its arguments.
-fn keep(arguments: Vec<OsString>) -> anyhow::Result<()> {
-    let [dead_by, program, arguments @ ..] = &arguments[..] else {
+/// `arguments`: the deadline, the group, and the script with its arguments.
+fn keep(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
+    let [dead_by, group, script @ ..] = arguments else {
         anyhow::bail!("is started by `lockwatch guard` only");
     };
     let dead_by = dead_by.to_str().and_then(|text| text.parse().ok()).map(Mono);
     let dead_by = dead_by.context("has no deadline")?;
+    let group = (group != NO_GROUP).then(|| Group::at(group));
     setsid().context("cannot begin a session")?;
     set_child_subreaper(Some(getpid())).context("cannot adopt processes")?;
     let guard = UnixStream::from(
@@ -69,27 +80,68 @@ fn keep(arguments: Vec<OsString>) -> anyhow::Result<()> {
     guard.set_nonblocking(true).context("cannot listen to the guard")?;
     let alarm = Alarm::new().context("cannot set an alarm")?;
     alarm.set(dead_by).context("cannot set an alarm")?;
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).process_group(0);
-    match command.spawn() {
+    let mut command = command(script, group.as_ref())?;
+    match command.stdin(Stdio::null()).process_group(0).spawn() {
         Ok(script) => {
             let script = Pid::from_raw(script.id().try_into().unwrap_or(0)).context("no script")?;
-            Keeper { script, guard, alarm, lines: Lines::default(), code: None }.run()
+            let tree = Tree::of(getpid(), group);
+            Keeper { script, guard, alarm, tree, lines: Lines::default(), code: None }.run()?;
         }
         Err(error) => {
-            eprintln!("lockwatch: cannot run {}: {error}", program.display());
-            let is_absent = error.kind() == ErrorKind::NotFound;
-            let code = if is_absent { NOT_FOUND } else { CANNOT_RUN };
-            wire::tell(&guard, Told { code: Some(code), at: boot::now() });
-            Ok(())
+            let code = Some(cannot_run(command.get_program(), &error));
+            wire::tell(&guard, Told { code, at: boot::now() });
         }
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The command that runs the script. With a group it is this program, which enters the group and
+/// then becomes the script: so the keeper is never in the group, and the script is never outside.
+fn command(script: &[OsString], group: Option<&Group>) -> anyhow::Result<Command> {
+    let [program, arguments @ ..] = script else { anyhow::bail!("has no script") };
+    Ok(match group {
+        Some(group) => {
+            let mut enters = Command::new(PROGRAM);
+            enters.arg0("lockwatch").arg(ENTER).arg(group.path()).args(script);
+            enters
+        }
+        None => {
+            let mut runs = Command::new(program);
+            runs.args(arguments);
+            runs
+        }
+    })
+}
+
+/// Becomes the script. `arguments`: the group, and the script with its arguments.
+fn enter(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
+    let [group, script @ ..] = arguments else { anyhow::bail!("has no group to enter") };
+    // Without it the script is killed by its descent, as on other systems.
+    if let Err(error) = Group::at(group).enter() {
+        say(format_args!("lockwatch: the script is not in {}: {error}", group.display()));
+    }
+    let mut script = command(script, None)?;
+    let error = script.exec();
+    Ok(ExitCode::from(cannot_run(script.get_program(), &error)))
+}
+
+/// Writes a line to standard error. Where that is impossible, such as on a full disk, the exit code
+/// must still be the right one.
+pub fn say(line: impl Display) {
+    let _lost = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Says that a program cannot be run. Returns the exit code for it.
+fn cannot_run(program: &OsStr, error: &Error) -> u8 {
+    say(format_args!("lockwatch: cannot run {}: {error}", program.display()));
+    if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN }
 }
 
 struct Keeper {
     script: Pid,
     guard: UnixStream,
     alarm: Alarm,
+    tree: Tree,
     lines: Lines,
     /// How the script ended, once it has.
     code: Option<u8>,
@@ -106,7 +158,9 @@ impl Keeper {
     fn run(mut self) -> anyhow::Result<()> {
         let outcome = self.watch();
         self.kill();
-        wire::tell(&self.guard, Told { code: self.code, at: boot::now() });
+        let at = boot::now();
+        self.tree.remove_group();
+        wire::tell(&self.guard, Told { code: self.code, at });
         outcome
     }
 
@@ -174,8 +228,7 @@ impl Keeper {
 
     /// Kills all that came of the script, until none is left.
     fn kill(&mut self) {
-        let tree = Tree::of(getpid());
-        while !is_childless() && tree.kill(&[]) {
+        while !self.tree.is_over() && self.tree.kill(&[]) {
             self.reap();
             std::thread::sleep(AGAIN);
         }

@@ -255,7 +255,7 @@ pub fn read_only(redis: &RedisConfig, at: &HostPort) -> String {
         }
         _ => "There is a failover, perhaps; try again in a moment",
     };
-    format!("{at} is a read-only replica: switches are written to its master. {then}")
+    format!("{at} is a read-only replica: writes go to its master. {then}")
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! `lockwatch acl`: the minimal ACL rule for the agent: the commands that it sends and the keys
-//! that it reads. And the one for switching tasks, if that has a login.
+//! that it reads. And those for switching tasks, if that has a login, and for guards.
+
+mod guards;
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -14,6 +16,7 @@ use lockwatch_watch::redis::read::all_asks;
 use lockwatch_watch::redis::wake_ups::prefixes;
 use lockwatch_watch::redis::{WAKE_UPS_CHANNEL, libraries};
 
+use super::rule::{line, pattern};
 use super::source::ConfigSource;
 use crate::config::{Config, HostPort, Login, RedisConfig, SentinelConfig, Servers};
 use crate::text::terminal;
@@ -116,7 +119,8 @@ impl FromStr for ServerVersion {
 }
 
 /// The rules of all Redis stores of `config` for servers of `version` or later, sorted by name. The
-/// rule for switching tasks follows the one for the agent, and then comes that for the Sentinels.
+/// rules for switching tasks and for guards follow the one for the agent, and then comes that for
+/// the Sentinels.
 pub fn rules(config: &Config, version: ServerVersion) -> Vec<AclRule> {
     let of_redis = |(index, redis): (u16, &RedisConfig)| {
         let sentinels = match &redis.servers {
@@ -127,7 +131,9 @@ pub fn rules(config: &Config, version: ServerVersion) -> Vec<AclRule> {
         };
         let want = redis.want.as_ref();
         let want = want.map(|login| want_rule(config, StoreIndex(index), redis, login, version));
-        iter::once(rule(config, StoreIndex(index), redis, version)).chain(want).chain(sentinels)
+        let guards = guards::rules(config, StoreIndex(index), redis, version);
+        let agent = iter::once(rule(config, StoreIndex(index), redis, version));
+        agent.chain(want).chain(guards).chain(sentinels)
     };
     (0_u16..).zip(&config.redises).flat_map(of_redis).collect()
 }
@@ -268,10 +274,6 @@ fn opening(login: &Login, default: &str, version: ServerVersion) -> Vec<Vec<u8>>
     }
     words.push("-@all");
     words.into_iter().map(Vec::from).collect()
-}
-
-fn line(words: &[Vec<u8>]) -> String {
-    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// Which servers get a rule, and how.
@@ -446,20 +448,9 @@ impl Needs {
         }
     }
 
-    /// The pattern that matches exactly `key`. White space and NUL become `?`, since Redis accepts
-    /// no pattern that contains them.
     fn pattern(&mut self, key: &[u8]) -> Vec<u8> {
-        let mut pattern = Vec::with_capacity(key.len());
-        for byte in key {
-            match byte {
-                b' ' | b'\t'..=b'\r' | 0 => {
-                    self.widened = true;
-                    pattern.push(b'?');
-                }
-                b'*' | b'?' | b'[' | b']' | b'\\' => pattern.extend([b'\\', *byte]),
-                _ => pattern.push(*byte),
-            }
-        }
+        let (pattern, widened) = pattern(key);
+        self.widened |= widened;
         pattern
     }
 }
@@ -470,24 +461,6 @@ fn beginning(prefix: &[u8]) -> Vec<u8> {
     let escapes = prefix.iter().rev().take_while(|byte| **byte == b'\\').count();
     let whole = prefix.len() - escapes % 2;
     [prefix.get(..whole).unwrap_or(prefix), b"*"].concat()
-}
-
-/// A word as `redis-cli` reads it: quoted unless it contains only safe characters.
-pub(crate) fn quoted(word: &[u8]) -> String {
-    let harmless = |byte: &u8| byte.is_ascii_alphanumeric() || b"_:.,@%~+-|/{}*?>=".contains(byte);
-    if !word.is_empty() && word.iter().all(harmless) {
-        return String::from_utf8_lossy(word).into_owned();
-    }
-    let mut text = String::from("\"");
-    for byte in word {
-        match byte {
-            b'"' | b'\\' => text.extend(['\\', char::from(*byte)]),
-            b' '..=b'~' => text.push(char::from(*byte)),
-            _ => text.push_str(&format!("\\x{byte:02x}")),
-        }
-    }
-    text.push('"');
-    text
 }
 
 #[cfg(test)]
@@ -543,15 +516,5 @@ mod tests {
         for wrong in ["", "seven", "7.x", "5.0", "-7", "v7"] {
             assert!(version(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn words_are_quoted_where_needed() {
-        assert_eq!(
-            quoted(b"%R~{outbound:lock}:*:rwlock_timeout:*"),
-            "%R~{outbound:lock}:*:rwlock_timeout:*"
-        );
-        assert_eq!(quoted(b"a'b\"\\\xff\n"), r#""a'b\"\\\xff\x0a""#);
-        assert_eq!(quoted(b""), "\"\"");
     }
 }

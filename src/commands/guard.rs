@@ -7,17 +7,21 @@ mod listen;
 mod notify;
 mod options;
 mod plan;
+mod rights;
 mod script;
+mod signals;
 mod words;
 
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 
+use crate::keeper::say;
 use crate::telemetry;
 pub use fence::{FenceOptions, run as run_fence};
 pub use options::GuardOptions;
 use plan::Plan;
+pub(super) use rights::{rights, words as rights_words};
 
 /// The command line or the configuration is wrong.
 pub const USAGE: u8 = 64;
@@ -38,7 +42,7 @@ pub fn run(options: GuardOptions) -> anyhow::Result<ExitCode> {
     let plan = match Plan::of(options) {
         Ok(plan) => plan,
         Err(message) => {
-            eprintln!("lockwatch: {message}");
+            say(format_args!("lockwatch: {message}"));
             return Ok(ExitCode::from(USAGE));
         }
     };

@@ -8,6 +8,10 @@ use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
 use super::store::Store;
 use super::{Holder, scripts};
 use crate::io::Failure;
+use crate::text::identity::escape;
+
+/// The error for a key of another type.
+const WRONG_TYPE: &[u8] = b"WRONGTYPE";
 
 /// A lock, and who holds it here.
 #[derive(Debug)]
@@ -31,6 +35,15 @@ pub enum Trouble {
     Unanswered(Failure),
     /// The server refuses it.
     Refused(ServerError),
+    /// Something else is at a key of the lock.
+    Foreign {
+        /// The key.
+        key: Vec<u8>,
+        /// Of which type that is.
+        found: String,
+        /// Of which type it should be.
+        expected: &'static str,
+    },
 }
 
 impl std::fmt::Display for Trouble {
@@ -40,6 +53,12 @@ impl std::fmt::Display for Trouble {
             Trouble::Refused(ServerError { code, detail }) => {
                 write!(f, "{} {}", code.escape_ascii(), detail.escape_ascii())
             }
+            Trouble::Foreign { key, found, expected } => write!(
+                f,
+                "WRONGTYPE: the key {} is a {found}, and a lock of Redisson has a {expected} \
+                 there; give the lock another key, or delete this one if nothing else uses it",
+                escape(key)
+            ),
         }
     }
 }
@@ -83,7 +102,12 @@ impl Client {
         let before = self.before.as_ref().map_or("", Holder::field);
         let field = self.holder.field();
         let command = scripts::take(&self.key, field, self.lease_ms, floor, before);
-        let reply = self.ask(command).await?;
+        let reply = match self.ask(command).await {
+            Err(Trouble::Refused(error)) if error.code == WRONG_TYPE => {
+                return Err(self.foreign(error).await);
+            }
+            answer => answer?,
+        };
         let number = |at| reply.as_array()?.get::<usize>(at)?.as_int();
         let (taken, token) = number(0).zip(number(1)).ok_or_else(strange)?;
         let token = u64::try_from(token).unwrap_or(0);
@@ -94,6 +118,19 @@ impl Client {
             // Without a TTL the number is negative.
             _ => guard::Reply::Busy { left_ms: number(2).and_then(|left| left.try_into().ok()) },
         })
+    }
+
+    /// Which key is of a wrong type.
+    async fn foreign(&mut self, error: ServerError) -> Trouble {
+        for (key, expected) in [(self.key.clone(), "hash"), (scripts::token(&self.key), "string")] {
+            let answer = self.ask(Command::new([b"TYPE", &key[..]])).await;
+            let Ok(Reply::Bytes(found)) = answer else { continue };
+            if found != b"none" && found != expected.as_bytes() {
+                let found = found.escape_ascii().to_string();
+                return Trouble::Foreign { key, found, expected };
+            }
+        }
+        Trouble::Refused(error)
     }
 
     /// Whether `holder` has the lock, and what the newest token is.
@@ -108,9 +145,12 @@ impl Client {
     }
 
     async fn is_one(&mut self, command: Command) -> Result<bool, Trouble> {
-        match self.ask(command).await? {
-            Reply::Int(number) => Ok(number == 1),
-            _ => Err(strange()),
+        match self.ask(command).await {
+            Ok(Reply::Int(number)) => Ok(number == 1),
+            Ok(_) => Err(strange()),
+            // Where something else is, nobody holds a lock.
+            Err(Trouble::Refused(error)) if error.code == WRONG_TYPE => Ok(false),
+            Err(trouble) => Err(trouble),
         }
     }
 

@@ -33,12 +33,12 @@ return {1, token}
 
 /// Gives a guard's lock back, and publishes `0`, the message that waiters of an `RLock` expect, in
 /// a cluster also to those that listen to the shard alone. Replies 1, or 0 if the lock is not held
-/// by this holder.
+/// by this holder. The channel is no key: its user would need a right to such a key.
 const GIVE_BACK: &str = "
 if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return 0 end
 redis.call('del', KEYS[1])
-redis.call('publish', KEYS[2], '0')
-if ARGV[2] == '1' then redis.pcall('spublish', KEYS[2], '0') end
+redis.call('publish', ARGV[2], '0')
+if ARGV[3] == '1' then redis.pcall('spublish', ARGV[2], '0') end
 return 1
 ";
 
@@ -49,19 +49,21 @@ return {redis.call('hexists', KEYS[1], ARGV[1]), tonumber(redis.call('get', KEYS
 
 pub(super) fn take(key: &[u8], field: &str, lease_ms: u64, floor: u64, before: &str) -> Command {
     let (lease_ms, floor) = (lease_ms.to_string(), floor.to_string());
-    script(TAKE, &[key, &token(key)], &[field, &lease_ms, &floor, before])
+    let words = [field, &lease_ms, &floor, before];
+    script(TAKE, &[key, &token(key)], &words.map(str::as_bytes))
 }
 
 pub(super) fn renew(key: &[u8], field: &str, lease_ms: u64) -> Command {
-    script(RENEW, &[key], &[field, &lease_ms.to_string()])
+    script(RENEW, &[key], &[field.as_bytes(), lease_ms.to_string().as_bytes()])
 }
 
 pub(super) fn give_back(key: &[u8], field: &str, cluster: bool) -> Command {
-    script(GIVE_BACK, &[key, &channel(key)], &[field, if cluster { "1" } else { "0" }])
+    let cluster: &[u8] = if cluster { b"1" } else { b"0" };
+    script(GIVE_BACK, &[key], &[field.as_bytes(), &channel(key), cluster])
 }
 
 pub(super) fn fence(key: &[u8], field: &str) -> Command {
-    script(FENCE, &[key, &token(key)], &[field])
+    script(FENCE, &[key, &token(key)], &[field.as_bytes()])
 }
 
 /// The counter of the fencing tokens, as `RFencedLock` names it.
@@ -69,11 +71,10 @@ pub(super) fn token(key: &[u8]) -> Vec<u8> {
     beside("redisson_lock_token", key)
 }
 
-fn script(script: &str, keys: &[&[u8]], arguments: &[&str]) -> Command {
+fn script(script: &str, keys: &[&[u8]], arguments: &[&[u8]]) -> Command {
     let count = keys.len().to_string();
     let words = [b"EVAL".as_slice(), script.trim().as_bytes(), count.as_bytes()];
-    let arguments = arguments.iter().map(|argument| argument.as_bytes());
-    Command::new(words.into_iter().chain(keys.iter().copied()).chain(arguments))
+    Command::new(words.into_iter().chain(keys.iter().chain(arguments).copied()))
 }
 
 /// The channel on which a release is published. It is in the same cluster slot as the lock.

@@ -10,10 +10,14 @@ use rustix::process::{
     waitid, waitpid,
 };
 
+use super::group::Group;
+
 /// All that comes of one process. Those whose parent ended belong to it if it adopts them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Tree {
     root: Pid,
+    /// Also what is in this group, whatever it descends from.
+    group: Option<Group>,
 }
 
 /// What the system says of a process.
@@ -26,13 +30,13 @@ struct Stat {
 
 impl Tree {
     /// What comes of `root`, without itself.
-    pub fn of(root: Pid) -> Tree {
-        Tree { root }
+    pub fn of(root: Pid, group: Option<Group>) -> Tree {
+        Tree { root, group }
     }
 
     /// Kills all of it but `spared`. Returns whether any was alive: then more may have come of it.
     pub fn kill(&self, spared: &[Pid]) -> bool {
-        let mut alive = false;
+        let mut alive = self.group.as_ref().is_some_and(Group::kill);
         for pid in self.members() {
             if spared.contains(&pid) {
                 continue;
@@ -45,6 +49,22 @@ impl Tree {
             }
         }
         alive
+    }
+
+    /// Whether this process, which adopts those whose parent ended, has no children, dead or alive,
+    /// and the group is empty: then nothing comes of it any more. This costs far less than a look
+    /// at all processes.
+    pub fn is_over(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        matches!(waitid(WaitId::All, options), Err(Errno::CHILD))
+            && self.group.as_ref().is_none_or(Group::is_empty)
+    }
+
+    /// Removes the group, which is empty.
+    pub fn remove_group(&self) {
+        if let Some(group) = &self.group {
+            group.remove();
+        }
     }
 
     /// Reaps members that have ended and whose parent is the root, but those `spared`.
@@ -74,13 +94,6 @@ impl Tree {
         let pid = pid.as_raw_pid();
         stat(pid).is_some_and(|stat| !stat.is_dead) && descends(pid, self.root.as_raw_pid(), stat)
     }
-}
-
-/// Whether this process has no children, dead or alive. If it adopts those whose parent ended, then
-/// nothing comes of it any more. This costs far less than a look at all processes.
-pub fn is_childless() -> bool {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    matches!(waitid(WaitId::All, options), Err(Errno::CHILD))
 }
 
 /// Whether `pid` descends from `root`.
@@ -145,7 +158,7 @@ mod tests {
         let mut shell = std::process::Command::new("sh");
         let mut shell = shell.args(["-c", "sleep 60 & setsid sleep 60 & wait"]).spawn().unwrap();
         let shell_pid = Pid::from_raw(shell.id().try_into().unwrap()).unwrap();
-        let of_shell = Tree::of(shell_pid);
+        let of_shell = Tree::of(shell_pid, None);
         while of_shell.members().len() < 2 {
             std::thread::yield_now();
         }
@@ -155,7 +168,7 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(!of_shell.kill(&[]));
-        assert!(Tree::of(rustix::process::getpid()).members().contains(&spared));
+        assert!(Tree::of(rustix::process::getpid(), None).members().contains(&spared));
         shell.kill().unwrap();
         shell.wait().unwrap();
         other.kill().unwrap();

@@ -27,7 +27,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("trace", &["text"]),
     ("engine", &["clock", "published"]),
     ("io", &["apart", "clock", "config", "trace"]),
-    ("hold", &["config", "io", "seek"]),
+    ("hold", &["config", "io", "seek", "text"]),
     ("seek", &["config", "io", "text"]),
     ("want", &["config", "io", "seek", "text"]),
     ("outputs", &["alerts", "config", "paths", "published", "text", "trace"]),

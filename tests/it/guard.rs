@@ -2,10 +2,17 @@
 //! run, and faults of guard, keeper, script and Redis.
 
 mod codes;
+mod ends;
 mod faults;
+mod group;
 mod hand_over;
 mod lock;
 mod mixed;
+mod network;
+mod output;
+mod pauses;
+mod replicas;
+mod rights;
 mod topologies;
 
 use std::collections::BTreeMap;
@@ -63,8 +70,22 @@ impl Scene {
     }
 
     fn start(&self, arguments: &[&str], command: &[String]) -> Guard {
+        let errors = self.path(&format!("errors-{:016x}", fastrand::u64(..)));
+        let said = fs::File::create(&errors).unwrap();
+        let mut guard = self.start_to(arguments, command, Stdio::null(), said);
+        guard.errors = errors;
+        guard
+    }
+
+    /// A guard with these ends for the output and the errors, its own and those of the script.
+    fn start_to(
+        &self,
+        arguments: &[&str],
+        command: &[String],
+        output: impl Into<Stdio>,
+        errors: impl Into<Stdio>,
+    ) -> Guard {
         let mark = format!("{:016x}", fastrand::u64(..));
-        let errors = self.path(&format!("errors-{mark}"));
         let child = Command::new(env!("CARGO_BIN_EXE_lockwatch"))
             .arg("guard")
             .args(arguments)
@@ -73,11 +94,11 @@ impl Scene {
             .env(MARK, &mark)
             .env("LOG", self.path("log"))
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(&errors).unwrap())
+            .stdout(output)
+            .stderr(errors)
             .spawn()
             .unwrap();
-        Guard { child, mark, errors }
+        Guard { child, mark, errors: PathBuf::new() }
     }
 
     /// When the scripts ran, by their tokens, in nanoseconds.
@@ -218,6 +239,8 @@ impl Drop for Guard {
             signal("KILL", &left);
             let _ended = self.child.wait();
         }
+        // With the keeper went who would have removed it.
+        let _none = group::folder(self.pid()).map(fs::remove_dir);
     }
 }
 

@@ -368,7 +368,7 @@ fn a_replica_is_not_written_to() {
     let tasks = [("outbound", "{hash: users}")];
     let replica = Desk::at(replicated.server(1), &tasks);
     let told = replica.refusal(1, "outbound on --user anna");
-    assert!(told.contains("is a read-only replica: switches are written to its master"), "{told}");
+    assert!(told.contains("is a read-only replica: writes go to its master"), "{told}");
     let [master, other] =
         [0, 1].map(|index| format!("'redis://{}'", replicated.server(index).address()));
     let both = Desk::new(&format!("nodes: [{other}, {master}], want: {{}}"), &tasks);

@@ -3,7 +3,7 @@
 use lockwatch_judge::spec::{ProgressSource, TaskSpec};
 use lockwatch_watch::redis::read::keys_beside;
 
-use crate::commands::acl::quoted;
+use crate::commands::rule::quoted;
 use crate::text::identity::escape;
 
 /// Keys of a task that look like a pattern or a template. They are taken as they are.

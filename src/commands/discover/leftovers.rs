@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::findings::Findings;
 use super::groups::Sorted;
 use super::scan::{Pace, ask_all, ttl_ms};
-use crate::commands::acl::quoted;
+use crate::commands::rule::quoted;
 use crate::io::{Connection, Failure};
 use crate::text::identity::escape;
 use lockwatch_watch::redis::libraries::sight::{Laid, Role};

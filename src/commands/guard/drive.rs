@@ -8,16 +8,19 @@ use lockwatch_judge::time::Mono;
 use lockwatch_judge::verdict::Wanted;
 use rustix::process::{getpid, set_child_subreaper};
 use tokio::io::unix::AsyncFd;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::signal::unix::SignalKind;
+use tokio::sync::{mpsc, watch};
 
 use super::beside::Beside;
 use super::notify::Manager;
 use super::plan::Plan;
 use super::script::{Gone, Script};
+use super::signals::Signals;
 use super::{LOST, NO_STORE, NOT_TAKEN, USAGE, listen, words};
 use crate::hold::{Client, Trouble};
 use crate::keeper::boot::{self, Alarm};
+use crate::keeper::group::Group;
+use crate::keeper::say;
 use crate::keeper::wire::Told;
 
 /// Requests of the machine that may wait for one that is in flight.
@@ -41,15 +44,17 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<u8> {
         plan.is_cluster(),
     );
     let task = &*plan.spec.name;
+    let group = Group::of_guard();
     tracing::info!(
         task,
         holder = plan.holder.instance(),
+        kills_by = if group.is_some() { "cgroup" } else { "descent" },
         note = "a pause of guard and keeper together that is longer than the lease is not covered",
         "waits until the task is wanted and its lock is free"
     );
     tokio::select! {
         refusal = too_far(&plan, &mut client) => if let Some(refusal) = refusal {
-            eprintln!("lockwatch: {refusal}");
+            say(format_args!("lockwatch: {refusal}"));
             return Ok(USAGE);
         },
         _ = signals.stop() => return Ok(0),
@@ -75,6 +80,7 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<u8> {
         overruns,
         trouble: None,
         refused: None,
+        group,
         plan,
     };
     driver.manager.tell("READY=1");
@@ -135,72 +141,12 @@ fn asking(mut client: Client) -> (mpsc::Sender<Action>, mpsc::Receiver<(Reply, O
     (requests, replies)
 }
 
-/// The signals to a guard.
-struct Signals {
-    /// Standard input has ended, if that matters.
-    input: Option<oneshot::Receiver<()>>,
-    stop: [Signal; 3],
-    forward: [(Signal, i32); 2],
-}
-
-/// Reads standard input to its end, on a thread, because such a read cannot be cancelled.
-fn when_input_ends() -> oneshot::Receiver<()> {
-    let (tell, ended) = oneshot::channel();
-    std::thread::spawn(move || {
-        let _unread = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-        let _nobody_waits = tell.send(());
-    });
-    ended
-}
-
-impl Signals {
-    fn listen(until_input_ends: bool) -> anyhow::Result<Signals> {
-        let on = |kind| signal(kind).context("cannot listen for signals");
-        let forward = |kind: SignalKind| Ok::<_, anyhow::Error>((on(kind)?, kind.as_raw_value()));
-        Ok(Signals {
-            input: until_input_ends.then(when_input_ends),
-            stop: [
-                on(SignalKind::terminate())?,
-                on(SignalKind::interrupt())?,
-                on(SignalKind::hangup())?,
-            ],
-            forward: [forward(SignalKind::user_defined1())?, forward(SignalKind::user_defined2())?],
-        })
-    }
-
-    /// The next signal; `None`: to end.
-    async fn next(&mut self) -> Option<i32> {
-        let [terminate, interrupt, hangup] = &mut self.stop;
-        let [(one, first), (two, second)] = &mut self.forward;
-        let input = async {
-            match &mut self.input {
-                Some(ended) => drop(ended.await),
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = input => {
-                self.input = None;
-                None
-            }
-            _ = terminate.recv() => None,
-            _ = interrupt.recv() => None,
-            _ = hangup.recv() => None,
-            _ = one.recv() => Some(*first),
-            _ = two.recv() => Some(*second),
-        }
-    }
-
-    /// Returns when the guard is to end.
-    async fn stop(&mut self) {
-        while self.next().await.is_some() {}
-    }
-}
-
 struct Driver {
     plan: Plan,
     guard: Guard,
     script: Option<(Script, Gone)>,
+    /// What the script is put into, where that is possible.
+    group: Option<Group>,
     requests: mpsc::Sender<Action>,
     runs: watch::Sender<bool>,
     poke: mpsc::Sender<()>,
@@ -287,11 +233,10 @@ impl Driver {
                 );
                 self.trouble = Some(said);
             }
-            if let Trouble::Refused(error) = &trouble
-                && !self.guard.holds()
-                && let Some(code) = never_mends(&error.code)
+            if !self.guard.holds()
+                && let Some(refused) = never_mends(&trouble, &self.plan)
             {
-                self.refused = Some((trouble.to_string(), code));
+                self.refused = Some(refused);
                 self.handle(Input::Stop);
             }
         }
@@ -346,7 +291,7 @@ impl Driver {
             ("LOCKWATCH_DEADLINE_BOOT_MS", dead_by.0.to_string()),
             ("LOCKWATCH_LEASE_MS", self.plan.terms.lease_ms.to_string()),
         ];
-        match Script::start(&self.plan.command, &environment, dead_by) {
+        match Script::start(&self.plan.command, &environment, dead_by, self.group.as_ref()) {
             Ok(script) => {
                 tracing::info!(task, token, "starts the script");
                 self.manager.tell("STATUS=runs the script");
@@ -383,7 +328,7 @@ impl Driver {
 
     fn code(&self, end: End) -> u8 {
         if let Some((refusal, code)) = &self.refused {
-            eprintln!("lockwatch: {refusal}");
+            say(format_args!("lockwatch: {refusal}"));
             return *code;
         }
         match end.outcome {
@@ -395,11 +340,16 @@ impl Driver {
     }
 }
 
-/// The exit code for an error that stays until somebody mends it.
-fn never_mends(code: &[u8]) -> Option<u8> {
-    match code {
-        b"WRONGTYPE" => Some(USAGE),
-        b"NOPERM" | b"NOAUTH" | b"WRONGPASS" => Some(NO_STORE),
-        _ => None,
+/// What to say about trouble that stays until somebody mends it, and the exit code.
+fn never_mends(trouble: &Trouble, plan: &Plan) -> Option<(String, u8)> {
+    match trouble {
+        Trouble::Foreign { .. } => Some((trouble.to_string(), USAGE)),
+        Trouble::Refused(error) => match &error.code[..] {
+            b"NOPERM" => Some((format!("{trouble}. What it needs: {}", plan.rule()), NO_STORE)),
+            b"WRONGTYPE" => Some((trouble.to_string(), USAGE)),
+            b"NOAUTH" | b"WRONGPASS" => Some((trouble.to_string(), NO_STORE)),
+            _ => None,
+        },
+        Trouble::Unanswered(_) => None,
     }
 }

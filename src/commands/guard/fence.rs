@@ -9,6 +9,7 @@ use super::plan::store_of;
 use super::{LOST, NO_STORE, USAGE};
 use crate::commands::source::ConfigSource;
 use crate::hold::{Client, Holder};
+use crate::keeper::say;
 
 /// What the command takes.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -36,7 +37,7 @@ pub async fn run(options: FenceOptions) -> anyhow::Result<ExitCode> {
     match check(options).await {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err((code, message)) => {
-            eprintln!("lockwatch: {message}");
+            say(format_args!("lockwatch: {message}"));
             Ok(ExitCode::from(code))
         }
     }

@@ -9,6 +9,8 @@ use lockwatch_judge::spec::{TaskSpec, WantedSource};
 use lockwatch_watch::redis::RedisKind;
 
 use super::options::GuardOptions;
+use super::rights::{rights, words};
+use crate::commands::rule::line;
 use crate::commands::source::ConfigSource;
 use crate::config::{Config, GuardConfig, Heartbeat, Login, RedisConfig, ms};
 use crate::hold::Holder;
@@ -81,6 +83,14 @@ impl Plan {
         let timeout = Duration::from_millis((self.terms.period_ms() / 2).max(1));
         let timeout = timeout.min(self.redis.timeout);
         Store::new(self.redis.clone(), self.login.clone(), timeout)
+    }
+
+    /// The rule that gives the guard's user what it needs, beside what it may do already.
+    pub(super) fn rule(&self) -> String {
+        let user = self.login.username.as_deref().unwrap_or("default");
+        let rights = rights(&self.spec, self.progress.is_some(), self.is_cluster());
+        let opening = ["ACL", "SETUSER", user].map(Vec::from);
+        line(&[&opening[..], &words(&rights).0].concat())
     }
 
     pub(super) fn is_cluster(&self) -> bool {

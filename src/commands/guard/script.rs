@@ -1,11 +1,11 @@
 //! The script and its keeper, from the guard's side.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -15,12 +15,11 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 
-use crate::keeper::tree::{Tree, is_childless};
+use crate::keeper::group::Group;
+use crate::keeper::tree::Tree;
 use crate::keeper::wire::{Order, Told};
 use crate::keeper::{self, boot};
 
-/// This very program, also after an upgrade.
-const PROGRAM: &str = "/proc/self/exe";
 /// How long the keeper may take to kill before the guard kills it as well: it may stand still.
 const KEEPER_TAKES: Duration = Duration::from_millis(200);
 /// Pause between two looks at processes that are being killed.
@@ -30,14 +29,25 @@ const AGAIN: Duration = Duration::from_millis(2);
 pub(super) struct Script {
     orders: UnixStream,
     keeper: Pid,
-    is_gone: Arc<AtomicBool>,
+    tree: Tree,
+    end: Arc<End>,
+}
+
+/// What is known of the end of a script.
+struct End {
+    /// Nothing is left, nor is the keeper. Locked while the guard kills, so that it never kills
+    /// what it starts next.
+    is_over: Mutex<bool>,
+    /// Since when the guard has seen nothing alive but the keeper, in milliseconds.
+    dead_since: AtomicU64,
 }
 
 /// The end of a script: nothing that came of it is left.
 pub(super) type Gone = oneshot::Receiver<Told>;
 
 impl Script {
-    /// Starts a keeper that runs `command` with this environment until `dead_by` at the latest.
+    /// Starts a keeper that runs `command` with this environment until `dead_by` at the latest, in
+    /// this group if there is one.
     ///
     /// # Errors
     /// There is no keeper, and so no script.
@@ -45,11 +55,15 @@ impl Script {
         command: &[OsString],
         environment: &[(&str, String)],
         dead_by: Mono,
+        group: Option<&Group>,
     ) -> anyhow::Result<(Script, Gone)> {
         let (ours, theirs) = UnixStream::pair().context("cannot connect to a keeper")?;
         ours.set_nonblocking(true).context("cannot connect to a keeper")?;
-        let mut program = Command::new(PROGRAM);
-        program.arg0("lockwatch").arg(keeper::COMMAND).arg(dead_by.0.to_string()).args(command);
+        let group = group.filter(|group| group.create().is_ok()).cloned();
+        let path = group.as_ref().map_or(OsStr::new(keeper::NO_GROUP), Group::path);
+        let mut program = Command::new(keeper::PROGRAM);
+        program.arg0("lockwatch").arg(keeper::COMMAND).arg(dead_by.0.to_string());
+        program.arg(path).args(command);
         program.envs(environment.iter().map(|(name, value)| (name, value)));
         program.stdin(OwnedFd::from(theirs));
         let child = program.spawn().context("cannot start a keeper")?;
@@ -60,12 +74,16 @@ impl Script {
         let listens = ours.try_clone().context("cannot listen to the keeper")?;
         let listens = tokio::net::UnixStream::from_std(listens)?;
         let (told, gone) = oneshot::channel();
-        let is_gone = Arc::new(AtomicBool::new(false));
-        let script = Script { orders: ours, keeper, is_gone: Arc::clone(&is_gone) };
+        let end =
+            Arc::new(End { is_over: Mutex::new(false), dead_since: AtomicU64::new(u64::MAX) });
+        let tree = Tree::of(getpid(), group);
+        let script = Script { orders: ours, keeper, tree: tree.clone(), end: Arc::clone(&end) };
         tokio::spawn(async move {
-            let last = until_gone(child, listens).await;
-            is_gone.store(true, Ordering::Relaxed);
-            let _guard_ended = told.send(last);
+            let last = until_gone(child, listens, tree).await;
+            *end.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            // A keeper that stood still tells it late, or not at all.
+            let at = last.at.min(Mono(end.dead_since.load(Ordering::Relaxed)));
+            let _guard_ended = told.send(Told { at, ..last });
         });
         Ok((script, gone))
     }
@@ -84,35 +102,47 @@ impl Script {
     /// keeper may stand still.
     pub(super) fn kill(&mut self) {
         self.order(Order::Kill);
-        let (keeper, is_gone) = (self.keeper, Arc::clone(&self.is_gone));
+        let (keeper, tree, end) = (self.keeper, self.tree.clone(), Arc::clone(&self.end));
+        // At once: a thread may have to wait for its turn.
+        tree.kill(&[keeper]);
         std::thread::spawn(move || {
-            let (tree, began) = (Tree::of(getpid()), Instant::now());
-            while !is_gone.load(Ordering::Relaxed) {
-                let spared = if began.elapsed() < KEEPER_TAKES { &[keeper][..] } else { &[] };
-                tree.kill(spared);
+            let began = Instant::now();
+            loop {
+                let is_over = end.is_over.lock().unwrap_or_else(PoisonError::into_inner);
+                if *is_over {
+                    return;
+                }
+                if tree.kill(&[keeper]) {
+                    end.dead_since.store(u64::MAX, Ordering::Relaxed);
+                } else {
+                    end.dead_since.fetch_min(boot::now().0, Ordering::Relaxed);
+                }
+                if began.elapsed() >= KEEPER_TAKES {
+                    tree.kill(&[]);
+                }
                 tree.reap(&[keeper]);
+                drop(is_over);
                 std::thread::sleep(AGAIN);
             }
         });
     }
 
     fn order(&mut self, order: Order) {
-        // A keeper that is gone needs none; one that does not read any more is killed like the rest.
+        // A keeper that is gone needs none; one that does not read any more is killed, too.
         let _gone = self.orders.write_all(order.line().as_bytes());
     }
 }
 
 /// Waits until the keeper has ended, and kills what it may have left behind.
-async fn until_gone(mut keeper: Child, mut listens: tokio::net::UnixStream) -> Told {
+async fn until_gone(mut keeper: Child, mut listens: tokio::net::UnixStream, tree: Tree) -> Told {
     let mut line = String::new();
     let _broken = listens.read_to_string(&mut line).await;
     let _ended = keeper.wait().await;
     let told = Told::parse(&line);
-    if let Some(told) = told.filter(|_| is_childless()) {
+    if let Some(told) = told.filter(|_| tree.is_over()) {
         return told;
     }
-    let is_clean = tokio::task::spawn_blocking(|| {
-        let tree = Tree::of(getpid());
+    let is_clean = tokio::task::spawn_blocking(move || {
         let mut is_clean = true;
         while tree.kill(&[]) {
             is_clean = false;
@@ -120,6 +150,7 @@ async fn until_gone(mut keeper: Child, mut listens: tokio::net::UnixStream) -> T
             tree.reap(&[]);
         }
         tree.reap(&[]);
+        tree.remove_group();
         is_clean
     });
     let is_clean = is_clean.await.unwrap_or(false);

@@ -64,30 +64,6 @@ fn a_guard_that_stands_still_loses_the_script_in_time() {
     assert_eq!(scene.assert_never_both(), 2);
 }
 
-/// Nothing can exclude that; it ends at once when one of the two wakes, and is told.
-#[test]
-fn a_pause_of_all_ends_at_once_and_is_reported() {
-    let Some(server) = RedisServer::start("guard::faults: all stopped") else { return };
-    for (name, with_script, wake_keeper) in
-        [("with the script", true, false), ("and the script runs on", false, true)]
-    {
-        let scene = Scene::new();
-        let first = scene.guard(&server, &[]);
-        let token = scene.runs_above(0);
-        let _second = scene.guard(&server, &[]);
-        let (keeper, scripts) = (first.keeper(), first.scripts());
-        signal("STOP", &[first.pid(), keeper]);
-        if with_script {
-            signal("STOP", &scripts);
-        }
-        scene.runs_above(token);
-        signal("CONT", &[if wake_keeper { keeper } else { first.pid() }]);
-        gone(&first, Duration::from_millis(500));
-        signal("CONT", &[first.pid(), keeper]);
-        until(name, || first.said().contains("overrun").then_some(()));
-    }
-}
-
 #[test]
 fn a_keeper_that_stands_still_does_not_keep_the_script() {
     let Some(server) = RedisServer::start("guard::faults: keeper stopped") else { return };

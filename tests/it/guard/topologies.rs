@@ -1,5 +1,4 @@
-//! The same on Sentinel and Cluster, over failovers and moves, and with the rights that the
-//! documentation names.
+//! The same on Sentinel and Cluster, over failovers and moves.
 
 use super::*;
 use crate::support::cluster::Cluster;
@@ -96,28 +95,6 @@ fn a_replica_is_not_written_to() {
     let (code, said) = output(scene.start(&arguments, &["true".to_owned()]));
     assert!(code == Some(69) && said.contains("read-only replica"), "{code:?}: {said}");
     assert_eq!(replica.cli(&["keys", "*"]), "");
-}
-
-/// The rule stands in docs/guard.md.
-#[test]
-fn the_documented_rights_suffice() {
-    let Some(server) = RedisServer::start("guard::topologies: rights") else { return };
-    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guard.md")).unwrap();
-    let (_, rule) = page.split_once("ACL SETUSER outbound-guard on ><password>").unwrap();
-    let (rule, _) = rule.split_once("\n\n").unwrap();
-    let words = ["acl", "setuser", "outbound-guard", "on", ">pw"].into_iter();
-    let words: Vec<&str> = words.chain(rule.split_whitespace()).collect();
-    assert_eq!(server.cli(&words), "OK");
-    let scene = Scene::new();
-    fs::write(scene.path("pw"), "pw").unwrap();
-    let redis = format!("{{url: \"redis://{}\"}}", server.address());
-    let [first, _second] = guards(&scene, &redis, ", username: outbound-guard, password_file: pw");
-    let token = scene.runs_above(0);
-    server.cli(&["flushall"]);
-    // After lost data both may run for a moment.
-    scene.runs_above(token);
-    assert!(!first.said().contains("not announced"), "{}", first.said());
-    assert_eq!(server.cli(&["acl", "log"]), "", "nothing was refused");
 }
 
 /// A list in YAML.
