@@ -145,12 +145,6 @@ impl World {
 
     /// A request has no answer. The next one connects anew.
     fn fails(&mut self, task: usize, host: usize, life: u32, number: u64, at: u64) {
-        let station = &mut self.tasks[task].stations[host];
-        if station.life == life
-            && let Some(guard) = &mut station.guard
-        {
-            guard.client.server = None;
-        }
         let failed = Turn::Answered { number, reply: Reply::Failed, is_refused: false };
         self.guard_at(task, host, life, at.max(self.now + 1), failed);
     }
