@@ -118,9 +118,10 @@ impl Facts {
                     }
                     self.note_taker(Some(host), coverage);
                 }
+                let is_new = token.is_some();
                 let token = token.or(self.leases.get(&(host, life)).map(|lease| lease.token));
                 let token = token.unwrap_or(0);
-                let is_given_back = self.was_given_back(host, life, token);
+                let is_given_back = !is_new && self.was_given_back(host, life, token);
                 let before = self.leases.get(&(host, life)).filter(|it| !it.is_given_back);
                 let other_token = match before {
                     Some(before) if before.token == token => before.other_token,
