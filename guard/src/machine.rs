@@ -495,7 +495,10 @@ impl Holding {
                 }
                 sent.plus_ms(terms.period_ms())
             }
-            (Request::Renew { .. }, _) => now.plus_ms(AGAIN_MS.min(terms.period_ms())),
+            // What a look did not find out, the renewal does.
+            (Request::Renew { .. }, _) | (_, Reply::Failed) => {
+                now.plus_ms(AGAIN_MS.min(terms.period_ms()))
+            }
             _ => self.hold.sent.plus_ms(terms.period_ms()).max(now),
         });
     }

@@ -73,6 +73,20 @@ fn a_lock_that_is_lost_kills_at_once() {
 }
 
 #[test]
+fn a_look_that_fails_is_followed_by_an_early_renewal() {
+    let mut alone = Alone::running(Terms { lease_ms: 30_000, ..TERMS });
+    alone.tell(Input::Changed);
+    assert_eq!(alone.at(1_020), [Action::Look]);
+    alone.now = 1_030;
+    alone.tell(Input::Told(Reply::Failed));
+    assert_eq!(alone.at(1_279), []);
+    assert_eq!(alone.guard.next_wake(), Some(Mono(1_280)));
+    assert_eq!(alone.at(1_280), [Action::Renew]);
+    alone.tell(Input::Told(Reply::NotOurs));
+    assert_eq!(alone.at(1_290), [Action::Kill(lockwatch_guard::Why::Lost)]);
+}
+
+#[test]
 fn a_pause_beyond_the_lease_is_reported() {
     let mut alone = Alone::running(TERMS);
     assert_eq!(alone.at(9_000), [Action::Kill(lockwatch_guard::Why::NotRenewed)]);

@@ -406,9 +406,15 @@ impl Oracle {
         };
         if let (Some(last), Found::Held { holders, .. }) = (&facts.last, &found)
             && !world.tasks[task].stations.is_empty()
-            && holders.iter().any(|(who, _)| world.held_anew(task, who, last.from, main.ended_at))
         {
-            facts.reference.held_anew();
+            let anew = |who: &[u8]| world.held_anew(task, who, last.from, main.ended_at);
+            match holders.iter().find_map(|(who, _)| anew(who)) {
+                Some(true) => facts.reference.held_anew(),
+                Some(false) => {
+                    (facts.reference.unsure, facts.reference.progress.unsure) = (true, true);
+                }
+                None => {}
+            }
         }
         facts.reference.unsure |= main.mixed;
         facts.lost.unsure |= main.mixed;

@@ -118,10 +118,18 @@ impl Facts {
                     }
                     self.note_taker(Some(host), coverage);
                 }
+                let is_new = token.is_some();
                 let token = token.or(self.leases.get(&(host, life)).map(|lease| lease.token));
                 let token = token.unwrap_or(0);
-                let is_given_back = self.was_given_back(host, life, token);
-                let lease = Lease { is_given_back, ..Lease::new(server, until, token, world) };
+                let is_given_back = !is_new && self.was_given_back(host, life, token);
+                let before = self.leases.get(&(host, life)).filter(|it| !it.is_given_back);
+                let other_token = match before {
+                    Some(before) if before.token == token => before.other_token,
+                    Some(before) => before.token,
+                    None => token,
+                };
+                let new = Lease::new(server, until, token, world);
+                let lease = Lease { is_given_back, other_token, ..new };
                 self.leases.insert((host, life), lease);
                 // It has the lock again.
                 for run in self.runs.iter_mut().filter(|run| run.is_of(host, life)) {
@@ -173,7 +181,7 @@ impl Facts {
                 coverage.saw(Seen::Reported);
                 self.reports.retain(|owed| !owed.is_of(host, life));
             }
-            Did::HeldAnew => {}
+            Did::HeldAnew { .. } => {}
             Did::Told { .. } => coverage.saw(Seen::Told),
             Did::Died => {
                 self.reports.retain(|owed| !owed.is_of(host, life));
@@ -216,7 +224,7 @@ impl Facts {
         let Deed { task, host, life, .. } = *deed;
         let mut wrong = Vec::new();
         let lease = self.leases.get(&(host, life));
-        if lease.is_none_or(|lease| lease.token != token) {
+        if lease.is_none_or(|lease| ![lease.token, lease.other_token].contains(&token)) {
             let what = format!("host {host} starts its script with token {token} of {lease:?}");
             wrong.push(("token", what));
         }

@@ -193,6 +193,9 @@ impl World {
                     return;
                 }
                 guard.client.in_flight = None;
+                if reply == Reply::Failed && !is_refused {
+                    guard.client.server = None;
+                }
                 // Only a lock that it does not hold shows that waiting mends nothing.
                 if is_refused && !guard.machine.holds() {
                     guard.machine.handle(mono, Input::Stop);

@@ -9,6 +9,8 @@ use crate::world::World;
 pub(super) struct Lease {
     pub(super) server: usize,
     pub(super) token: u64,
+    /// The token before it, of the same hold on another server: attempts may arrive late.
+    pub(super) other_token: u64,
     /// The hold with that token was given back. Until then, each attempt has the same token.
     pub(super) is_given_back: bool,
     pub(super) granted_at: u64,
@@ -21,7 +23,15 @@ pub(super) struct Lease {
 impl Lease {
     pub(super) fn new(server: usize, until: u64, token: u64, world: &World) -> Lease {
         let steps = world.servers[server].clock.steps;
-        Lease { server, token, is_given_back: false, granted_at: world.now, until, steps }
+        Lease {
+            server,
+            token,
+            other_token: token,
+            is_given_back: false,
+            granted_at: world.now,
+            until,
+            steps,
+        }
     }
 
     /// Whether the lock may have been lost before the end of the lease, through no fault of its

@@ -7,8 +7,8 @@ use crate::truth::LockState;
 use crate::world::{Says, World};
 
 /// Time in milliseconds until a script is dead whose guard has heard that the lock was lost, over a
-/// good network: some round trips.
-const LOST_MS: u64 = 400;
+/// good network: a connection that broke, and some round trips.
+const LOST_MS: u64 = 500;
 /// Time in milliseconds until an overrun is reported: the guard's kill, and the pause that it
 /// leaves to a keeper.
 const REPORT_MS: u64 = 600;
@@ -54,6 +54,7 @@ impl Idle {
         let since = self.reach_since.get(host).copied().flatten();
         since.is_some_and(|since| since + 2 * world.guard_timeout_ms(task) < world.now)
             && world.guard_reaches(task, host, world.homes[task])
+            && world.guard_server(task, host) == Some(world.homes[task])
     }
 }
 
@@ -230,7 +231,12 @@ impl Facts {
             guard
                 .is_some_and(|guard| lock.is_some_and(|since| since.state.held_by(&guard.instance)))
         });
-        let holds = holder.filter(|_| is_idle && !is_over).and_then(fit);
+        // What another clock, or nobody, ends may be left from an earlier hold.
+        let ends_in_time = lock.and_then(|since| since.state.deadline()).is_some_and(|deadline| {
+            let left_ms = deadline - world.servers[home].clock.at(now);
+            left_ms <= i64::try_from(terms.lease_ms).unwrap_or(0)
+        });
+        let holds = holder.filter(|_| is_idle && !is_over && ends_in_time).and_then(fit);
         self.idle.holds_since = since(holds.is_some(), self.idle.holds_since, says.since);
         let bound_ms = ATTEMPT_MS
             + AGAIN_MS

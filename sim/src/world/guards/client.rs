@@ -44,8 +44,8 @@ pub(super) struct Client {
     deaf_since: u64,
     /// Number of the present hold: one more after each request to give the lock back.
     hold: u64,
-    /// The hold for which it got the lock last.
-    got: Option<u64>,
+    /// The server and the hold for which it got the lock last.
+    got: Option<(usize, u64)>,
     /// The highest token that it knows. A counter that was lost goes on above it.
     newest_token: u64,
 }
@@ -145,12 +145,6 @@ impl World {
 
     /// A request has no answer. The next one connects anew.
     fn fails(&mut self, task: usize, host: usize, life: u32, number: u64, at: u64) {
-        let station = &mut self.tasks[task].stations[host];
-        if station.life == life
-            && let Some(guard) = &mut station.guard
-        {
-            guard.client.server = None;
-        }
         let failed = Turn::Answered { number, reply: Reply::Failed, is_refused: false };
         self.guard_at(task, host, life, at.max(self.now + 1), failed);
     }
@@ -277,9 +271,10 @@ impl World {
                 self.knows(task, host, life, token);
                 let station = &mut self.tasks[task].stations[host];
                 let guard = station.guard.as_mut().filter(|_| station.life == life);
-                let got = guard.and_then(|guard| guard.client.got.replace(hold));
-                if got.is_some_and(|got| got != hold) {
-                    self.did(task, host, life, Did::HeldAnew);
+                let got = guard.and_then(|guard| guard.client.got.replace((server, hold)));
+                if let Some(got) = got.filter(|got| *got != (server, hold)) {
+                    let is_sure = got.0 == server;
+                    self.did(task, host, life, Did::HeldAnew { is_sure });
                 }
                 self.did(task, host, life, Did::Leased { server, until, token: Some(token) });
                 Some(Reply::Taken { token })

@@ -24,8 +24,11 @@ pub(crate) enum Did {
         until: u64,
         token: Option<u64>,
     },
-    /// With its newest lease a later hold of the same guard began.
-    HeldAnew,
+    /// With its newest lease a later hold of the same guard began. Not `is_sure`: on a server that
+    /// may have known either hold before.
+    HeldAnew {
+        is_sure: bool,
+    },
     /// The store took its lock back.
     GaveBack,
     /// A worker that is no guard took the lock on this server.
@@ -85,20 +88,23 @@ impl World {
         self.deeds.push(deed);
     }
 
-    /// Whether a guard that held the lock before began another hold within this time.
-    pub(crate) fn held_anew(&self, task: usize, who: &[u8], from: u64, to: u64) -> bool {
-        self.deeds_before.iter().any(|(at, deed)| {
-            deed.task == task
-                && deed.what == Did::HeldAnew
-                && (from..=to).contains(at)
-                && instance(task, deed.host, deed.life).as_bytes() == who
-        })
+    /// Whether a guard that held the lock before began another hold within this time, and whether
+    /// that is sure.
+    pub(crate) fn held_anew(&self, task: usize, who: &[u8], from: u64, to: u64) -> Option<bool> {
+        let within = self.deeds_before.iter().filter(|(at, _)| (from..=to).contains(at));
+        let anew = within.filter_map(|(_, deed)| match deed.what {
+            Did::HeldAnew { is_sure } if deed.task == task => Some((deed, is_sure)),
+            _ => None,
+        });
+        let own = anew.filter(|(deed, _)| instance(task, deed.host, deed.life).as_bytes() == who);
+        own.map(|(_, is_sure)| is_sure).min()
     }
 
     /// When a guard that held the lock before last began another hold.
     pub(crate) fn held_anew_at(&self, task: usize) -> u64 {
         let mut lately = self.deeds_before.iter().rev();
-        let newest = lately.find(|(_, deed)| deed.task == task && deed.what == Did::HeldAnew);
+        let newest =
+            lately.find(|(_, deed)| deed.task == task && matches!(deed.what, Did::HeldAnew { .. }));
         newest.map_or(0, |(at, _)| *at)
     }
 }
