@@ -72,7 +72,7 @@ mod tests {
     fn the_rights_follow_from_the_scripts() {
         let rights = Rights::of_lock(b"a:lock", false);
         let commands: Vec<&str> = rights.commands.iter().map(String::as_str).collect();
-        let expected = "del eval exists get hexists hset incr pexpire pttl publish set type";
+        let expected = "del eval exists get hdel hexists hset incr pexpire pttl publish set type";
         assert_eq!(commands.join(" "), expected);
         let keys = [&b"a:lock"[..], b"redisson_lock_token:{a:lock}"].map(<[u8]>::to_vec);
         assert_eq!(rights.keys, BTreeSet::from(keys));
