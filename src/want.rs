@@ -103,8 +103,8 @@ pub async fn want(config: &Config, asked: Asked<'_>) -> Result<Outcome, Trouble>
     let login = login(redis, asked.wish)?;
     let mut at = seek::deciding(redis, source.first()).await?;
     for _ in 0..MOVES {
-        let desk = Desk { redis, login, source: &source, codec, task };
-        match desk.visit(at.clone(), mine.as_ref(), asked.wish).await {
+        let session = Session { redis, login, source: &source, codec, task };
+        match session.visit(at.clone(), mine.as_ref(), asked.wish).await {
             Err(Stop::Moved(to)) => at = to,
             Err(Stop::Trouble(trouble)) => return Err(trouble),
             Ok((board, changed)) => {
@@ -137,7 +137,7 @@ fn task<'a>(config: &'a Config, name: &str) -> Result<(&'a TaskSpec, &'a RedisCo
     Ok((&**task, redis))
 }
 
-/// Whoever only looks does so as the agent does.
+/// Without a wish, the login of the agent is enough.
 fn login(redis: &RedisConfig, wish: Option<Wish>) -> Result<&Login, Trouble> {
     let login = match (wish, &redis.want) {
         (None, _) => &redis.login,
@@ -178,7 +178,7 @@ impl From<Trouble> for Stop {
 
 /// What stays the same from one server to the next.
 #[derive(Clone, Copy)]
-struct Desk<'a> {
+struct Session<'a> {
     redis: &'a RedisConfig,
     login: &'a Login,
     source: &'a Source,
@@ -186,7 +186,7 @@ struct Desk<'a> {
     task: &'a TaskSpec,
 }
 
-impl Desk<'_> {
+impl Session<'_> {
     /// Reads the switches at one server, and sets one. Returns what is there then, and whether
     /// anything was changed.
     async fn visit(

@@ -1,5 +1,5 @@
 //! A control group (cgroup v2) for the script alone, where the system lets the guard have one. What
-//! is in it can be killed at once, however fast it forks and whoever its parent is.
+//! is in it can be killed at once, however fast it forks and whatever its parent is.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -32,8 +32,8 @@ const LOCK: &str = "outbound:lock";
 /// The variable by which all that comes of one guard is found.
 const MARK: &str = "GUARD_TEST";
 
-/// Records each few milliseconds that it runs, from a session of its own, so that whoever only kills
-/// a process group leaves it behind.
+/// Records each few milliseconds that it runs, from a session of its own: a kill of its process
+/// group alone leaves it behind.
 const SCRIPT: &str = r#"#!/bin/sh
 echo "$LOCKWATCH_TOKEN start $(date +%s%N)" >> "$LOG"
 trap 'exit 3' TERM

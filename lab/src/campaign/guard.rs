@@ -1,4 +1,4 @@
-//! One candidate's handle on one lock, for both layouts: Redisson's through the client of the guards,
+//! One candidate's handle on one lock, for both layouts: Redisson's by the client of the guards,
 //! and plain strings.
 
 use std::net::SocketAddr;

@@ -53,7 +53,7 @@ struct Run {
     /// When its guard, or its keeper, was killed.
     guard_died: Option<u64>,
     keeper_died: Option<u64>,
-    /// When the guard was told of a change after its lock was lost.
+    /// When the guard was notified of a change after its lock was lost.
     heard_at: Option<u64>,
     /// Since when the guard can know that its lock is lost.
     known_since: Option<u64>,

@@ -25,8 +25,8 @@ pub struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Starts the worker `name` on the simulated server `host`, configured by `config`. `program` is
-    /// the path of this program.
+    /// Starts the worker `name` on the simulated server `host`, configured by `config`. `program`
+    /// is the path of this program.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -70,8 +70,8 @@ impl WorkerProcess {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Kills the guard with SIGKILL, as in a crash, so that it releases nothing; its keeper kills the
-    /// script.
+    /// Kills the guard with SIGKILL, as in a crash, so that it releases nothing; its keeper kills
+    /// the script.
     ///
     /// # Errors
     /// When the signal cannot be sent.

@@ -112,8 +112,8 @@ impl Story<'_> {
         let crashed = self.holder_host().await?;
         self.stage.worker_on(&crashed)?.crash().await?;
         self.tell(&format!(
-            "{crashed} crashes (its guard was killed with SIGKILL, and nothing is left of its script). \
-             The lock cannot know and stays:"
+            "{crashed} crashes (its guard was killed with SIGKILL, and nothing is left of its \
+             script). The lock cannot know and stays:"
         ));
         self.let_pass(2).await;
         self.show(&[("lockwatch_lock_held", &[]), ("lockwatch_lock_ttl_seconds", &[])]).await?;
@@ -151,12 +151,12 @@ impl Story<'_> {
         let outage_s = self.page().await?.value(TIME, OUTAGE).unwrap_or_default();
         let lease_s = LEASE.as_secs_f64();
         self.tell(&format!(
-            "The crash cost {outage_s:.1} s; with a lease of {lease_s:.0} s it is at most about that. \
-             A shorter lease is taken over sooner, but"
+            "The crash cost {outage_s:.1} s; with a lease of {lease_s:.0} s it is at most about \
+             that. A shorter lease is taken over sooner, but"
         ));
         self.tell(
-            "it must leave time for a renewal that fails and for the script to end: a guard refuses \
-             one that does not.",
+            "it must leave time for a renewal that fails and for the script to end: a guard \
+             refuses one that does not.",
         );
         Ok(())
     }

@@ -88,6 +88,7 @@ fn without_redis_the_script_is_stopped_in_time_and_one_starts_again() {
         (first.scripts().is_empty() && second.scripts().is_empty()).then_some(())
     });
     assert!(away.elapsed() < LEASE, "{:?}", away.elapsed());
+    // The fault itself: Redis is away for longer than the lease, and cannot be asked.
     thread::sleep(LEASE.saturating_sub(away.elapsed()) + Duration::from_millis(200));
     server.go_on();
     let token = scene.runs_above(token);

@@ -240,6 +240,7 @@ fn hurt(
             Fault::KillGuard => guard.signal("KILL"),
             Fault::StopGuard => {
                 guard.signal("STOP");
+                // The fault itself: a pause that is longer than the lease.
                 thread::sleep(LEASE + Duration::from_millis(500));
                 guard.signal("CONT");
                 hit(fault, at);

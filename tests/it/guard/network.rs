@@ -20,6 +20,7 @@ fn is_survived(test: &str, cut: impl Fn(&Proxy), heal: impl Fn(&Proxy)) {
     let mut token = scene.runs_above(0);
     for _ in 0..ROUNDS {
         let mut second = scene.guard(&server, &[]);
+        // At any instant of a hold.
         thread::sleep(Duration::from_millis(fastrand::u64(..LEASE_MS / 2)));
         cut(&proxy);
         let since = Instant::now();
