@@ -1,5 +1,5 @@
-//! Runs watcher and state against virtual servers, workers and networks, and checks it with an oracle that
-//! knows the truth: with fixed seeds, and with new ones.
+//! Runs watcher and state against virtual servers, workers and networks, and checks it with an
+//! oracle that knows the truth: with fixed seeds, and with new ones.
 //!
 //! `SIM_SEED=… [SIM_HOURS=…] [SIM_KEEP=…]` runs a single seed, as printed by a failure. With
 //! `SIM_STRICT=1`, new seeds must pass, too.

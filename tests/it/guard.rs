@@ -37,7 +37,8 @@ const MARK: &str = "GUARD_TEST";
 const SCRIPT: &str = r#"#!/bin/sh
 echo "$LOCKWATCH_TOKEN start $(date +%s%N)" >> "$LOG"
 trap 'exit 3' TERM
-setsid sh -c 'while :; do echo "$LOCKWATCH_TOKEN alive $(date +%s%N)" >> "$LOG"; sleep 0.005; done' &
+setsid sh -c 'while :; do echo "$LOCKWATCH_TOKEN alive $(date +%s%N)" >> "$LOG"
+    sleep 0.005; done' &
 while :; do sleep 0.02; done
 "#;
 

@@ -12,9 +12,9 @@ fn configured(scene: &Scene, server: &RedisServer) -> PathBuf {
     let file = scene.path("lockwatch.yml");
     let text = format!(
         "redis: {{main: {{url: \"redis://{}\"}}}}\ntasks:\n- name: outbound\n  lock: {{key: \
-         \"{LOCK}\"}}\n  wanted: {{hash: \"outbound:users\"}}\n  progress: {{hash: \
-         \"outbound:stats\", field: last_run}}\n  claims: {{hash: \"lockwatch:claims:outbound\"}}\n  \
-         hosts: {{hash: \"lockwatch:hosts\"}}\n  guard: {{lease: 2s, stop_after: 500ms, progress: \
+         \"{LOCK}\"}}\n  wanted: {{hash: \"outbound:users\"}}\n  progress: \
+         {{hash: \"outbound:stats\", field: last_run}}\n  \
+         claims: {{hash: \"lockwatch:claims:outbound\"}}\n  hosts: {{hash: \"lockwatch:hosts\"}}\n  guard: {{lease: 2s, stop_after: 500ms, progress: \
          heartbeat, username: outbound-guard, password_file: pw}}\n",
         server.address()
     );
@@ -32,7 +32,7 @@ fn printed(file: &str, user: &str) -> String {
     line.unwrap_or_else(|| panic!("no rule for {user}: {text}")).to_owned()
 }
 
-/// A guard does all that it ever does: it takes over, renews, is told of a loss, gives back, and its
+/// A guard does all that it ever does: it takes over, renews, hears of a loss, gives back, and its
 /// script checks its token. Nothing of it is refused.
 fn suffices(scene: &Scene, server: &RedisServer) {
     let file = configured(scene, server);
