@@ -11,11 +11,16 @@ fn words(words: &[&str]) -> Vec<String> {
 fn configured(scene: &Scene, server: &RedisServer) -> PathBuf {
     let file = scene.path("lockwatch.yml");
     let text = format!(
-        "redis: {{main: {{url: \"redis://{}\"}}}}\ntasks:\n- name: outbound\n  lock: {{key: \
-         \"{LOCK}\"}}\n  wanted: {{hash: \"outbound:users\"}}\n  progress: \
-         {{hash: \"outbound:stats\", field: last_run}}\n  \
-         claims: {{hash: \"lockwatch:claims:outbound\"}}\n  hosts: {{hash: \"lockwatch:hosts\"}}\n  guard: {{lease: 2s, stop_after: 500ms, progress: \
-         heartbeat, username: outbound-guard, password_file: pw}}\n",
+        "redis: {{main: {{url: \"redis://{}\"}}}}\n\
+         tasks:\n\
+         - name: outbound\n  \
+           lock: {{key: \"{LOCK}\"}}\n  \
+           wanted: {{hash: \"outbound:users\"}}\n  \
+           progress: {{hash: \"outbound:stats\", field: last_run}}\n  \
+           claims: {{hash: \"lockwatch:claims:outbound\"}}\n  \
+           hosts: {{hash: \"lockwatch:hosts\"}}\n  \
+           guard: {{lease: 2s, stop_after: 500ms, progress: heartbeat, \
+                    username: outbound-guard, password_file: pw}}\n",
         server.address()
     );
     fs::write(&file, text).unwrap();
