@@ -191,7 +191,7 @@ impl Worker {
     }
 
     async fn tell(&mut self, order: Order) -> anyhow::Result<()> {
-        let line = format!("{}\n", order.word());
+        let line = format!("{}\n", order.name());
         let told = self.stdin.lock().await.write_all(line.as_bytes()).await;
         told.with_context(|| format!("a worker of {} has ended", self.lock))
     }
@@ -229,7 +229,7 @@ fn has_ended(news: &[(News, Instant)]) -> bool {
 async fn listen(stdout: ChildStdout, tell: watch::Sender<Vec<(News, Instant)>>) {
     let mut lines = BufReader::new(stdout).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        if let Some(said) = News::ALL.into_iter().find(|news| news.word() == line) {
+        if let Some(said) = News::ALL.into_iter().find(|news| news.name() == line) {
             tell.send_modify(|news| news.push((said, Instant::now())));
         }
     }

@@ -216,7 +216,7 @@ fn orders() -> mpsc::UnboundedReceiver<Order> {
         for line in std::io::stdin().lock().lines() {
             let order = line
                 .ok()
-                .and_then(|line| Order::ALL.into_iter().find(|order| order.word() == line));
+                .and_then(|line| Order::ALL.into_iter().find(|order| order.name() == line));
             if order.is_none_or(|order| tell.send(order).is_err()) {
                 return;
             }
@@ -228,5 +228,5 @@ fn orders() -> mpsc::UnboundedReceiver<Order> {
 /// A closed pipe is ignored: the standard input then closes too.
 fn say(news: News) {
     let mut out = std::io::stdout().lock();
-    let _heard = writeln!(out, "{}", news.word()).and_then(|()| out.flush());
+    let _heard = writeln!(out, "{}", news.name()).and_then(|()| out.flush());
 }
