@@ -167,6 +167,18 @@ pub enum EventKind {
         /// The claiming instance.
         instance: Holder,
     },
+    /// A name appeared that is none of the tasks that take turns.
+    TurnUnknownName {
+        /// The name.
+        name: Vec<u8>,
+    },
+    /// The turn was given to another task than the next one.
+    TurnOutOfOrder {
+        /// The task that was to come.
+        expected: Vec<u8>,
+        /// The task that came.
+        came: Vec<u8>,
+    },
     /// The fencing token went backwards.
     TokenReset {
         /// The previous token.
@@ -317,6 +329,10 @@ named! {
         /// A new holder appeared before the old one's deadline, and the old hold was lost, not
         /// released.
         Overlap = "overlap",
+        /// Two tasks have the turn, for longer than it takes to pass it.
+        Turns = "turns",
+        /// Another worker executes a member of a queue while the first one goes on.
+        Executions = "executions",
     }
 }
 

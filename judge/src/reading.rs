@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
+use crate::spec::KindSpec;
 use crate::time::ServerTime;
 use crate::verdict::Wanted;
 
@@ -61,6 +62,8 @@ named! {
         WrongType = "wrong_type",
         /// The key does not have the layout of the library.
         Layout = "layout",
+        /// An instant in the value is years away, as if it were written in another unit.
+        FarInstant = "far_instant",
         /// There is more data than lockwatch reads.
         TooLarge = "too_large",
         /// The answer does not follow the protocol, or answers another request.
@@ -76,13 +79,130 @@ named! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct TaskReading {
-    /// The lock.
-    pub lock: LockReading,
-    /// Waiters and fencing token, if the library has them and they were requested.
-    pub extras: Extras,
-    /// The parts beside the lock.
+    /// What guards it.
+    pub guard: GuardReading,
+    /// The parts beside that.
     pub beside: Beside,
 }
+
+impl TaskReading {
+    /// Of a lock.
+    pub fn of_lock(lock: LockReading, extras: Extras, beside: Beside) -> TaskReading {
+        TaskReading { guard: GuardReading::Lock { lock, extras }, beside }
+    }
+
+    /// The lock, if one guards the task.
+    pub fn lock(&self) -> Option<&LockReading> {
+        match &self.guard {
+            GuardReading::Lock { lock, .. } => Some(lock),
+            GuardReading::Turn(_) | GuardReading::Queue(_) => None,
+        }
+    }
+}
+
+/// What guards a task, at one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+pub enum GuardReading {
+    /// A lock.
+    Lock {
+        /// The lock itself.
+        lock: LockReading,
+        /// Waiters and fencing token, if the library has them and they were requested.
+        extras: Extras,
+    },
+    /// Whose turn it is.
+    Turn(TurnReading),
+    /// A queue of delayed tasks.
+    Queue(QueueReading),
+}
+
+impl GuardReading {
+    /// The reading of what `kind` names when `why` prevents any.
+    pub fn unknown(kind: &KindSpec, why: Unknown) -> GuardReading {
+        match kind {
+            KindSpec::Lock(_) => {
+                GuardReading::Lock { lock: LockReading::Unknown(why), extras: Extras::default() }
+            }
+            KindSpec::Turn(_) => GuardReading::Turn(TurnReading::Unknown(why)),
+            KindSpec::Queue(_) => GuardReading::Queue(QueueReading::Unknown(why)),
+        }
+    }
+
+    /// Why there is no trustworthy answer, if so.
+    pub fn why_unknown(&self) -> Option<Unknown> {
+        match self {
+            GuardReading::Lock { lock: LockReading::Unknown(why), .. }
+            | GuardReading::Turn(TurnReading::Unknown(why))
+            | GuardReading::Queue(QueueReading::Unknown(why)) => Some(*why),
+            GuardReading::Lock { .. } | GuardReading::Turn(_) | GuardReading::Queue(_) => None,
+        }
+    }
+}
+
+/// Whose turn it is at one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+pub enum TurnReading {
+    /// All fields of the hash, sorted by name. More than one is a passing, or a split.
+    Read(Vec<Turn>),
+    /// No trustworthy answer.
+    Unknown(Unknown),
+}
+
+/// A field of the hash: a task that may run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct Turn {
+    /// The task's name.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    pub name: Vec<u8>,
+    /// From when on it may run.
+    pub from: ServerTime,
+}
+
+/// A queue of delayed tasks at one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+pub enum QueueReading {
+    /// What is in it.
+    Read(Queue),
+    /// No trustworthy answer.
+    Unknown(Unknown),
+}
+
+/// What is in a queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct Queue {
+    /// Number of members.
+    pub members: u64,
+    /// Number of members that are due.
+    pub due: u64,
+    /// The members that have been due for longest, in the order of their instants; at most
+    /// [`QueueSpec::FIRST`].
+    pub first: Vec<Member>,
+    /// Locks of members that were seen before and are asked for again, though they are none of the
+    /// first now.
+    pub left: Vec<(Id, LockReading)>,
+}
+
+/// A due member of a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct Member {
+    /// Its id.
+    pub id: Id,
+    /// When it was, or is, due.
+    pub due: ServerTime,
+    /// Its lock; `None` if that was not asked for.
+    pub lock: Option<LockReading>,
+}
+
+/// The id of a member.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+pub struct Id(#[cfg_attr(feature = "serde", serde(with = "crate::bytes"))] pub Vec<u8>);
 
 /// The parts of a task beside its lock. `None`: not configured, or (in a cluster) not on this
 /// server.

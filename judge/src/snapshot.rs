@@ -15,10 +15,12 @@ use crate::histogram::Histogram;
 use crate::input::{Announcer, Generation, Role, WakeUps};
 pub use crate::kinds::KindView;
 pub use crate::kinds::lock::view::{HeldBy, HoldView, LockView, RENEWALS_KEPT, WitnessView};
+pub use crate::kinds::queue::QueueView;
+pub use crate::kinds::turn::{Taken, TurnView};
 use crate::reading::{Holder, Unknown, User};
 use crate::spec::{Codec, StoreSpec, TaskSpec};
 use crate::time::{Mono, ServerTime};
-use crate::verdict::{Facts, LockFact, Rule, Verdict, Wanted};
+use crate::verdict::{Facts, Rule, Verdict, Wanted};
 
 /// The state at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,10 +63,8 @@ pub struct TaskView {
     pub lost_users: Box<[User]>,
     /// Why the newest reading of the switches is no answer.
     pub switches_unknown: Option<Unknown>,
-    /// The state of the lock, after confirmation.
-    pub lock_fact: LockFact,
-    /// The newest reading: `Some(true)` held, `Some(false)` free (confirmed or not), `None`
-    /// unknown.
+    /// The newest reading: `Some(true)` somebody has it, `Some(false)` nobody (confirmed or not),
+    /// `None` unknown.
     pub held: Option<bool>,
     /// Why the newest reading is no answer.
     pub unknown: Option<Unknown>,
@@ -98,16 +98,35 @@ pub struct TaskView {
 }
 
 impl TaskView {
-    /// The lock that guards the task.
-    pub fn lock(&self) -> &LockView {
-        let KindView::Lock(lock) = &self.kind;
-        lock
+    /// The lock, if one guards the task.
+    pub fn lock(&self) -> Option<&LockView> {
+        match &self.kind {
+            KindView::Lock(lock) => Some(lock),
+            KindView::Turn(_) | KindView::Queue(_) => None,
+        }
     }
 
     /// The same, to be changed.
-    pub fn lock_mut(&mut self) -> &mut LockView {
-        let KindView::Lock(lock) = &mut self.kind;
-        lock
+    pub fn lock_mut(&mut self) -> Option<&mut LockView> {
+        match &mut self.kind {
+            KindView::Lock(lock) => Some(lock),
+            KindView::Turn(_) | KindView::Queue(_) => None,
+        }
+    }
+
+    /// The present hold of the lock, if it is held by the newest reading.
+    pub fn hold(&self) -> Option<&HoldView> {
+        self.lock()?.hold.as_ref()
+    }
+
+    /// The tasks that take turns, if it is of that kind.
+    pub fn turn(&self) -> Option<&TurnView> {
+        if let KindView::Turn(turn) = &self.kind { Some(turn) } else { None }
+    }
+
+    /// The queue, if it is of that kind.
+    pub fn queue(&self) -> Option<&QueueView> {
+        if let KindView::Queue(queue) = &self.kind { Some(queue) } else { None }
     }
 }
 

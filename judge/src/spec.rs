@@ -4,6 +4,8 @@
 //! configured none.
 
 mod lock;
+mod queue;
+mod turn;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,6 +13,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 pub use self::lock::{Claimants, LibraryName, LockSpec};
+pub use self::queue::{KeyPattern, QueueSpec};
+pub use self::turn::{Name, TurnSpec};
 pub use crate::reading::Codec;
 
 /// A store key: any bytes.
@@ -132,6 +136,60 @@ impl Authority {
 pub enum KindSpec {
     /// A lock.
     Lock(LockSpec),
+    /// Tasks that take turns.
+    Turn(TurnSpec),
+    /// A queue of delayed tasks.
+    Queue(QueueSpec),
+}
+
+impl KindSpec {
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            KindSpec::Lock(_) => "lock",
+            KindSpec::Turn(_) => "turn",
+            KindSpec::Queue(_) => "queue",
+        }
+    }
+
+    /// The key that makes the task what it is: the lock, the hash of turns, the sorted set.
+    pub fn key(&self) -> &Key {
+        match self {
+            KindSpec::Lock(lock) => &lock.key,
+            KindSpec::Turn(turn) => &turn.hash,
+            KindSpec::Queue(queue) => &queue.zset,
+        }
+    }
+
+    /// The library of its locks; `None` if it has no lock.
+    pub fn library(&self) -> Option<&LibraryName> {
+        match self {
+            KindSpec::Lock(lock) => Some(&lock.library),
+            KindSpec::Turn(_) => None,
+            KindSpec::Queue(queue) => Some(&queue.library),
+        }
+    }
+
+    /// How holders name themselves in the claims.
+    pub fn claimants(&self) -> Claimants {
+        match self {
+            KindSpec::Lock(lock) => lock.claimants,
+            KindSpec::Turn(_) => Claimants::Threads,
+            KindSpec::Queue(queue) => queue.claimants,
+        }
+    }
+}
+
+named! {
+    /// The unit in which a program writes instants.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+    pub enum Unit {
+        /// Milliseconds since 1970.
+        Milliseconds = "ms",
+        /// Seconds since 1970.
+        Seconds = "s",
+    }
 }
 
 /// The configuration of one task.
@@ -187,10 +245,15 @@ impl TaskSpec {
 
     /// A task with only the lock configured.
     pub fn new(name: &str, store: StoreIndex, lock: LockSpec) -> TaskSpec {
+        TaskSpec::of(name, store, KindSpec::Lock(lock))
+    }
+
+    /// A task with only what guards it configured.
+    pub fn of(name: &str, store: StoreIndex, kind: KindSpec) -> TaskSpec {
         TaskSpec {
             name: name.into(),
             store,
-            kind: KindSpec::Lock(lock),
+            kind,
             wanted: None,
             progress: None,
             claims: None,
@@ -206,16 +269,20 @@ impl TaskSpec {
         }
     }
 
-    /// The lock that guards it.
-    pub fn lock(&self) -> &LockSpec {
-        let KindSpec::Lock(lock) = &self.kind;
-        lock
+    /// The lock, if one guards it.
+    pub fn lock(&self) -> Option<&LockSpec> {
+        match &self.kind {
+            KindSpec::Lock(lock) => Some(lock),
+            KindSpec::Turn(_) | KindSpec::Queue(_) => None,
+        }
     }
 
     /// The same, to be changed.
-    pub fn lock_mut(&mut self) -> &mut LockSpec {
-        let KindSpec::Lock(lock) = &mut self.kind;
-        lock
+    pub fn lock_mut(&mut self) -> Option<&mut LockSpec> {
+        match &mut self.kind {
+            KindSpec::Lock(lock) => Some(lock),
+            KindSpec::Turn(_) | KindSpec::Queue(_) => None,
+        }
     }
 
     /// Whether somebody must always wait to take over: its label `standby` is `required`.

@@ -52,6 +52,9 @@ enum Evidence {
     Masters([Arc<str>; 2]),
     Claims([Vec<u8>; 2]),
     Overlap(Until),
+    Turns,
+    /// The member of a queue, and its first holder.
+    Executions(Vec<u8>),
 }
 
 impl Evidence {
@@ -61,6 +64,8 @@ impl Evidence {
             Evidence::Masters(_) => SplitKind::Masters,
             Evidence::Claims(_) => SplitKind::Claims,
             Evidence::Overlap(_) => SplitKind::Overlap,
+            Evidence::Turns => SplitKind::Turns,
+            Evidence::Executions(_) => SplitKind::Executions,
         }
     }
 
@@ -145,7 +150,10 @@ impl Splits {
             let servers = match &active.evidence {
                 Evidence::Masters(servers) => Some(servers),
                 Evidence::Overlap(_) => None,
-                Evidence::Holders | Evidence::Claims(_) => return None,
+                Evidence::Holders
+                | Evidence::Claims(_)
+                | Evidence::Turns
+                | Evidence::Executions(_) => return None,
             };
             Some(Overlap {
                 since: active.since,
@@ -218,6 +226,39 @@ impl Splits {
         news
     }
 
+    /// Takes in who has had the turn beside each other for too long, as of a reading at `at`; `None`:
+    /// nobody.
+    pub(crate) fn observe_turns(&mut self, parties: Option<Vec<Party>>, at: Mono) -> SplitNews {
+        let mut news = SplitNews::default();
+        match parties {
+            Some(parties) => self.begin(Evidence::Turns, parties, None, at, &mut news),
+            None => self.end(at, &mut news, |evidence| *evidence == Evidence::Turns),
+        }
+        news
+    }
+
+    /// Takes in the members of a queue that two workers execute, as of a reading at `at`: for each,
+    /// its id and the workers. Evidence of others has ended.
+    pub(crate) fn observe_executions(
+        &mut self,
+        twice: &[(Vec<u8>, Vec<Party>)],
+        at: Mono,
+    ) -> SplitNews {
+        let mut news = SplitNews::default();
+        self.end(at, &mut news, |evidence| match evidence {
+            Evidence::Executions(id) => !twice.iter().any(|(still, _)| still == id),
+            _ => false,
+        });
+        for (id, parties) in twice {
+            let is_told = |active: &Active| active.evidence == Evidence::Executions(id.clone());
+            if !self.active.iter().any(is_told) {
+                let evidence = Evidence::Executions(id.clone());
+                self.begin(evidence, parties.clone(), None, at, &mut news);
+            }
+        }
+        news
+    }
+
     fn begin(
         &mut self,
         evidence: Evidence,
@@ -231,7 +272,8 @@ impl Splits {
         let older = |parties: &[Party]| parties.first().map(|party| party.holder.client.clone());
         let of_kind = |active: &&Active| active.evidence.kind() == kind;
         let is_told = |active: &Active| {
-            kind != SplitKind::Overlap || older(&active.parties) == older(&parties)
+            let may_be_several = matches!(kind, SplitKind::Overlap | SplitKind::Executions);
+            !may_be_several || older(&active.parties) == older(&parties)
         };
         let told = self.active.iter_mut().find(|active| of_kind(&&**active) && is_told(active));
         if let Some(active) = told {
@@ -275,8 +317,8 @@ impl Splits {
     fn end_what_is_over(&mut self, claims: &Claims, view: View<'_>, news: &mut SplitNews) {
         let over = |evidence: &Evidence| match evidence {
             Evidence::Holders => holders::several(view.held).is_none(),
-            // Judged by what all servers show.
-            Evidence::Masters(_) => false,
+            // Judged by what all servers show, or by the turns or the queue.
+            Evidence::Masters(_) | Evidence::Turns | Evidence::Executions(_) => false,
             Evidence::Claims(pair) => {
                 !pair.iter().all(|instance| claims.is_live(instance, view.fresh_for_ms))
             }

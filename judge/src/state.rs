@@ -11,8 +11,7 @@ use crate::event::{Event, EventKind, Subject};
 use crate::evidence::Origin;
 use crate::input::{Attestation, Input, NodeNews, Outcome, Sample, Standing, Topology};
 use crate::reading::{
-    Beside, ClaimsReading, LockReading, PauseReading, ProgressReading, SwitchesReading,
-    TaskReading, Unknown,
+    Beside, ClaimsReading, PauseReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
 };
 use crate::snapshot::{Changed, NodeView, Snapshot, StoreView, TaskViews, WitnessView};
 use crate::spec::{StoreIndex, StoreSpec, TaskIndex, TaskSpec, WatchSpec};
@@ -45,7 +44,7 @@ struct Entry {
 }
 
 /// Identifies a task across configurations: the name of its store, its database and its lock's key.
-type Identity = (Arc<str>, u32, Vec<u8>);
+type Identity = (Arc<str>, u32, &'static str, Vec<u8>);
 
 type TaskEvents = Vec<(Mono, Option<ServerTime>, EventKind)>;
 
@@ -75,10 +74,11 @@ impl State {
         let mut stores = self.renew(at, Changed::Figures);
         if self.stores.iter().any(|store| !store.spec.authority.alone) {
             let mut held = vec![0; stores.len()];
-            for view in self.views.iter().filter(|view| !view.lock().witnesses.is_empty()) {
+            let locks = self.views.iter().filter_map(|view| Some((view, view.lock()?)));
+            for (view, lock) in locks.filter(|(_, lock)| !lock.witnesses.is_empty()) {
                 let index = usize::from(view.spec.store.0);
                 if let (Some(store), Some(held)) = (stores.get_mut(index), held.get_mut(index)) {
-                    add_lag(&mut store.nodes, &view.lock().witnesses);
+                    add_lag(&mut store.nodes, &lock.witnesses);
                     *held += u64::from(view.held == Some(true));
                 }
             }
@@ -137,9 +137,9 @@ impl State {
     fn configure(&mut self, at: Mono, spec: &WatchSpec) -> Vec<Event> {
         let mut known: BTreeMap<Identity, (TaskIndex, Task)> = BTreeMap::new();
         for (entry, index) in self.tasks.drain(..).zip(0..) {
-            if let Some(store) = self.stores.get(usize::from(entry.task.spec.store.0)) {
+            if let Some(store) = self.stores.get(usize::from(entry.task.spec().store.0)) {
                 known.insert(
-                    identity(&store.spec, &entry.task.spec),
+                    identity(&store.spec, entry.task.spec()),
                     (TaskIndex(index), entry.task),
                 );
             }
@@ -154,7 +154,7 @@ impl State {
             let Some(store) = spec.stores.get(usize::from(task_spec.store.0)) else { continue };
             let known = known.remove(&identity(store, task_spec));
             let kept =
-                known.filter(|(_, task)| task.spec.lock().library == task_spec.lock().library);
+                known.filter(|(_, task)| task.spec().kind.library() == task_spec.kind.library());
             let task = match kept {
                 Some((before, mut task)) => {
                     renumbered.extend(
@@ -239,8 +239,8 @@ impl State {
             if decides && entry.task.answered_elsewhere(sample) {
                 continue;
             }
-            if let (true, LockReading::Unknown(why)) = (decides, &reading.lock) {
-                store.count(*why);
+            if let (true, Some(why)) = (decides, reading.guard.why_unknown()) {
+                store.count(why);
                 if matches!(why, Unknown::ClusterDown | Unknown::Moved | Unknown::Loading) {
                     store.failover_reports.unread(&origin.node, *index, sample.sent);
                 }
@@ -257,14 +257,14 @@ impl State {
                 if let Some(fate) = fate {
                     store.failover_reports.fate(&origin.node, *index, fate);
                 }
-            } else {
-                entry.task.witness(&reading.lock, batch, &mut writer);
+            } else if let Some(lock) = reading.lock() {
+                entry.task.witness(lock, batch, &mut writer);
             }
             for overlap in entry.task.overlaps() {
                 store.failover_reports.overlaps(*index, overlap);
             }
             mark(&mut self.changed, entry, &log);
-            events.extend(task_events(&entry.task.spec, Some(&origin.node), log));
+            events.extend(task_events(entry.task.spec(), Some(&origin.node), log));
         }
         events
     }
@@ -278,7 +278,7 @@ impl State {
     ) -> Option<Continued> {
         let proofs = readings.iter().filter_map(|(index, reading)| {
             let task = &self.tasks.get(usize::try_from(index.0).ok()?)?.task;
-            (task.spec.store == store).then(|| task.proves_continued(&reading.lock, from))?
+            (task.spec().store == store).then(|| task.proves_continued(reading, from))?
         });
         proofs.max_by_key(|proof| proof.until)
     }
@@ -335,7 +335,7 @@ impl State {
                 }
             };
             mark(&mut self.changed, entry, &log);
-            events.extend(task_events(&entry.task.spec, node, log));
+            events.extend(task_events(entry.task.spec(), node, log));
         }
         events
     }
@@ -360,10 +360,10 @@ impl State {
         );
         // What was read of them before says nothing.
         if kinds.iter().any(|(_, kind)| *kind == EventKind::UnrelatedServers) {
-            let own = |entry: &&mut Entry| entry.task.spec.store == sample.store;
+            let own = |entry: &&mut Entry| entry.task.spec().store == sample.store;
             for entry in self.tasks.iter_mut().filter(own) {
                 entry.task =
-                    Task::new(entry.task.spec.clone(), store.spec.name.clone(), sample.sent);
+                    Task::new(entry.task.spec().clone(), store.spec.name.clone(), sample.sent);
                 if let Some(changed) = self.changed.get_mut(entry.rank) {
                     *changed = Changed::Event;
                 }
@@ -404,7 +404,7 @@ impl State {
             let mut log = Vec::new();
             entry.task.failed(why, at, &mut Log { at, server: None, events: &mut log });
             mark(&mut self.changed, entry, &log);
-            events.extend(task_events(&entry.task.spec, None, log));
+            events.extend(task_events(entry.task.spec(), None, log));
         }
     }
 
@@ -423,7 +423,7 @@ impl State {
         };
         let mut kinds = Vec::new();
         store.topology(topology, &mut kinds);
-        let own = self.tasks.iter_mut().filter(|entry| entry.task.spec.store == topology.store);
+        let own = self.tasks.iter_mut().filter(|entry| entry.task.spec().store == topology.store);
         own.for_each(|entry| {
             entry.task.retain_witnesses(&topology.nodes);
             mark(&mut self.changed, entry, &Vec::new());
@@ -434,7 +434,7 @@ impl State {
     fn tick(&mut self, at: Mono) -> Vec<Event> {
         let mut events = Vec::new();
         for entry in &mut self.tasks {
-            let Some(store) = self.stores.get(usize::from(entry.task.spec.store.0)) else {
+            let Some(store) = self.stores.get(usize::from(entry.task.spec().store.0)) else {
                 continue;
             };
             let mut log = Vec::new();
@@ -446,7 +446,7 @@ impl State {
             if changed || !log.is_empty() {
                 mark(&mut self.changed, entry, &log);
             }
-            events.extend(task_events(&entry.task.spec, None, log));
+            events.extend(task_events(entry.task.spec(), None, log));
         }
         for (store, index) in self.stores.iter_mut().zip(0..) {
             let mut kinds = Vec::new();
@@ -507,11 +507,11 @@ fn stale_after_ms(store: &StoreSpec) -> u64 {
 }
 
 fn identity(store: &StoreSpec, task: &TaskSpec) -> Identity {
-    (store.name.clone(), store.db, task.lock().key.clone())
+    (store.name.clone(), store.db, task.kind.name(), task.kind.key().clone())
 }
 
 fn name(tasks: &[Entry], position: usize) -> Option<&str> {
-    tasks.get(position).map(|entry| &*entry.task.spec.name)
+    tasks.get(position).map(|entry| &*entry.task.spec().name)
 }
 
 /// A store with unchanged servers keeps its state. Any other starts again, except for the counters
@@ -532,7 +532,7 @@ fn renewed_store(old: &mut Vec<Store>, spec: &StoreSpec) -> Store {
 /// The task of a sample, if it belongs to that store.
 fn entry(tasks: &mut [Entry], index: TaskIndex, store: StoreIndex) -> Option<&mut Entry> {
     let entry = tasks.get_mut(usize::try_from(index.0).ok()?)?;
-    (entry.task.spec.store == store).then_some(entry)
+    (entry.task.spec().store == store).then_some(entry)
 }
 
 /// Marks that the task has changed, so that its view is rebuilt.

@@ -1,79 +1,131 @@
-//! Tracks one task over time. It combines lock, switches, progress and claims into durations,
-//! totals, events and a verdict.
+//! Tracks one task over time. It combines what guards it, switches, progress and claims into
+//! durations, totals, events and a verdict.
+//!
+//! [`Watched`] has what all kinds share; a [`Kind`] adds what is its own. [`Task`] is a task of any
+//! kind.
 
-mod follow;
+mod beside;
 mod grounds;
+mod lock;
+mod queue;
+mod turn;
 mod view;
 mod wanting;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec;
 use alloc::vec::Vec;
 
+use self::beside::{Pause, Reported, Signs};
+use self::lock::OfLock;
+use self::queue::OfQueue;
+use self::turn::OfTurn;
 use self::wanting::Wanting;
-use crate::clocks::{BlindClock, Holding, OutageClock, ProgressClock};
+use crate::clocks::{BlindClock, Holding, ProgressClock};
 use crate::continuity::failover_report::Overlap;
 use crate::continuity::generation::{Continued, Delta, Mark};
-use crate::continuity::lost::{Expired, Parts};
-use crate::event::{End, EventKind, Fate, Party, SplitKind};
+use crate::continuity::lost::Parts;
+use crate::event::{EventKind, Fate};
 use crate::evidence::{Origin, Seen};
 use crate::grounds::Grounds;
 use crate::input::{Attestation, Sample, Standing};
-use crate::kinds::lock::{self, Context, Lock};
-use crate::reading::{
-    Beside, ClaimsReading, Held, HostsReading, LockReading, Overrun, PauseReading, ProgressReading,
-    Switch, SwitchesReading, TaskReading, Unknown,
-};
-use crate::snapshot::{HeldBy, Judged, Totals};
-use crate::spec::{Authority, TaskSpec};
-use crate::splits::{Began, Claims, Limits, PHANTOM_MS, SplitNews, Splits, Witnesses, Word};
-use crate::switches;
+use crate::kinds::KindView;
+use crate::reading::{Beside, GuardReading, Holder, LockReading, TaskReading, Unknown};
+use crate::snapshot::{Judged, TaskView, Totals};
+use crate::spec::{KindSpec, TaskSpec};
+use crate::splits::{Began, Claims, SplitNews, Splits};
 use crate::time::{Mono, ServerTime};
-use crate::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge};
+use crate::verdict::{Facts, Rule, Verdict, judge};
 
-/// Slack in milliseconds beyond two sweeps. Readings of two servers that are further apart do not
-/// contradict each other.
-const FRESH_SLACK_MS: u64 = 1_000;
+/// A task of any kind.
+#[derive(Clone, Debug)]
+pub(crate) enum Task {
+    /// Nearly all tasks: kept in place.
+    Lock(Watched<OfLock>),
+    Turn(Box<Watched<OfTurn>>),
+    Queue(Box<Watched<OfQueue>>),
+}
 
-/// The signs seen beside the lock.
-struct Signs {
-    /// The switches are the same as before, which proves that this database was not flushed.
-    kept_switches: bool,
-    /// Instances whose claim changed.
-    claims_changed: Vec<Vec<u8>>,
-    progress_moved: bool,
+/// What a kind adds to a task.
+trait Kind: Sized {
+    /// Takes over a changed configuration of the same task.
+    fn configure(&mut self, before: &TaskSpec, now: &TaskSpec);
+
+    /// The newest attempt gave no trustworthy reading.
+    fn unknown(&mut self, why: Unknown);
+
+    /// Whether the newest attempt gave a trustworthy reading.
+    fn newest(&self) -> Result<(), Unknown>;
+
+    /// The newest trustworthy reading.
+    fn last_reading(&self) -> Option<Seen>;
+
+    /// Whether somebody has it, by the newest reading.
+    fn held(&self) -> Option<bool>;
+
+    /// Who has it, by the newest trustworthy reading.
+    fn holders(&self) -> &[Holder];
+
+    /// Whether a reading says nothing as long as it is unknown whether the task is wanted.
+    fn needs_wanted(&self) -> bool {
+        self.held() == Some(false)
+    }
+
+    /// How long the work has not moved, once that is too long, otherwise 0. In milliseconds.
+    fn stalled_ms(task: &Watched<Self>) -> u64;
+
+    /// The names of hosts changed.
+    fn hosts_changed(&mut self) {}
+
+    /// Parts beside it could not be read.
+    fn unread(&mut self, _parts: Parts) {}
+
+    /// Takes in a reading by a server that decides. Unless it gives no information, returns the
+    /// fate of the hold that existed before, if there can be one and there was.
+    fn observe(
+        task: &mut Watched<Self>,
+        reading: (&GuardReading, &Beside),
+        signs: &Signs,
+        batch: Accepted<'_>,
+        log: &mut Log<'_>,
+    ) -> Option<Option<Fate>>;
+
+    /// Takes in the signs of keys that are on another server.
+    fn observe_beside(
+        task: &mut Watched<Self>,
+        _beside: &Beside,
+        _signs: &Signs,
+        batch: Accepted<'_>,
+        log: &mut Log<'_>,
+    ) {
+        task.observe_gap(batch.sent, Holding::Unseen, log);
+    }
+
+    /// Everything that its verdict depends on.
+    fn facts(task: &Watched<Self>) -> Facts;
+
+    /// Follows the grounds of its problems.
+    fn follow_grounds(task: &mut Watched<Self>, at: Mono);
+
+    /// What only this kind shows.
+    fn view(task: &mut Watched<Self>) -> KindView;
 }
 
 /// The state of one task.
 #[derive(Clone, Debug)]
-pub(crate) struct Task {
+pub(crate) struct Watched<K> {
     pub(crate) spec: Arc<TaskSpec>,
     store: Arc<str>,
-    lock: Lock,
-    /// Origin of the newest accepted reading of the lock, shared with other tasks.
-    lock_origin: Option<Arc<Origin>>,
-    /// What each server shows of the lock, if there are several.
-    witnesses: Witnesses,
+    kind: K,
+    /// Origin of the newest accepted reading, shared with other tasks.
+    origin: Option<Arc<Origin>>,
     /// With switches only.
     wanting: Option<Box<Wanting>>,
     /// With progress only.
     progress: Option<Box<ProgressClock>>,
     claims: Claims,
     splits: Splits,
-    expired: Expired,
-    outage: OutageClock,
     blind: BlindClock,
-    /// The holder whose hold ended, as long as no gap has begun since.
-    handed_over_by: Option<Arc<Held>>,
-    /// The present hold took over from another holder without a gap; counted when it settles.
-    direct_handover: bool,
-    /// The lock has been held without a break for `settle`, and this was recorded.
-    settled: bool,
-    /// The same of the present hold by itself.
-    hold_settled: bool,
-    waiters: Option<u64>,
-    fencing_token: Option<i64>,
     hosts: Vec<(Vec<u8>, Vec<u8>)>,
     /// Why the newest reading of the hosts is no answer. The known hosts stay.
     hosts_unknown: Option<Unknown>,
@@ -83,39 +135,9 @@ pub(crate) struct Task {
     newest_attempt: Mono,
     verdict: Option<(Verdict, Rule, Mono)>,
     judged: Option<Judged>,
-    renewals: Arc<[Mono]>,
     /// Shared with the views.
     totals: Arc<Totals>,
-    /// The holders last shown, shared with the views, and the reading they came from, unless the
-    /// hosts have changed since.
-    shown: HeldBy,
-    shown_by: Option<Arc<Held>>,
-    ttl_ms: Option<u64>,
     grounds: Grounds,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Reported {
-    unreadable: Option<Unknown>,
-    progress_missing: bool,
-    claims_unreadable: bool,
-    /// The problem with the pause key, if any.
-    pause: Option<PauseReading>,
-    claim_beside_free: bool,
-}
-
-/// The time until which alerts shall wait, on the agent's clock.
-#[derive(Clone, Copy, Debug, Default)]
-struct Pause {
-    known: bool,
-    until: Option<Mono>,
-}
-
-impl Pause {
-    /// A pause that was read stays in force until it ends. Without one, the pause is unknown.
-    fn unread(&mut self) {
-        self.known &= self.until.is_some();
-    }
 }
 
 /// The properties of an accepted batch that apply to one task's reading.
@@ -151,14 +173,6 @@ impl Accepted<'_> {
     }
 }
 
-/// A reading of the lock, and what may have happened since the previous one.
-struct Turn<'a> {
-    batch: Accepted<'a>,
-    delta: Delta,
-    /// The server that the previous reading came from.
-    node_before: Arc<str>,
-}
-
 /// Events of one step, each with its instants.
 pub(crate) struct Log<'a> {
     pub(crate) at: Mono,
@@ -172,27 +186,141 @@ impl Log<'_> {
     }
 }
 
+/// Does the same with a task of any kind.
+macro_rules! each {
+    ($task:expr, $it:ident => $does:expr) => {
+        match $task {
+            Task::Lock($it) => $does,
+            Task::Turn($it) => $does,
+            Task::Queue($it) => $does,
+        }
+    };
+}
+
 impl Task {
     pub(crate) fn new(spec: Arc<TaskSpec>, store: Arc<str>, at: Mono) -> Task {
-        Task {
-            lock: Lock::new(spec.lock()),
+        match &spec.kind {
+            KindSpec::Lock(lock) => {
+                let kind = OfLock::new(lock);
+                Task::Lock(Watched::new(kind, spec, store, at))
+            }
+            KindSpec::Turn(turn) => {
+                let kind = OfTurn::new(turn);
+                Task::Turn(Box::new(Watched::new(kind, spec, store, at)))
+            }
+            KindSpec::Queue(queue) => {
+                let kind = OfQueue::new(queue);
+                Task::Queue(Box::new(Watched::new(kind, spec, store, at)))
+            }
+        }
+    }
+
+    pub(crate) fn spec(&self) -> &Arc<TaskSpec> {
+        each!(self, task => &task.spec)
+    }
+
+    /// The same task under a changed configuration. Its state is kept.
+    pub(crate) fn configure(&mut self, spec: Arc<TaskSpec>, store: Arc<str>, log: &mut Log<'_>) {
+        each!(self, task => task.configure(spec, store, log));
+    }
+
+    /// Whether a server that decides now, other than the sample's, has answered a later request. A
+    /// result from the earlier server is then outdated.
+    pub(crate) fn answered_elsewhere(&self, sample: &Sample) -> bool {
+        each!(self, task => task.answered_elsewhere(sample))
+    }
+
+    /// The attempt gave no information about this task.
+    pub(crate) fn failed(&mut self, why: Unknown, at: Mono, log: &mut Log<'_>) {
+        each!(self, task => task.failed(why, at, log));
+    }
+
+    /// Time has passed. `stale_after_ms` without any attempt makes the state unknown.
+    pub(crate) fn tick(&mut self, now: Mono, stale_after_ms: u64, log: &mut Log<'_>) -> bool {
+        each!(self, task => task.tick(now, stale_after_ms, log))
+    }
+
+    /// Takes in the reading of this task by a deciding server. Unless the reading gives no
+    /// information, returns the fate of the hold that existed before, if any.
+    pub(crate) fn observe(
+        &mut self,
+        reading: &TaskReading,
+        batch: Accepted<'_>,
+        log: &mut Log<'_>,
+    ) -> Option<Option<Fate>> {
+        each!(self, task => task.observe(reading, batch, log))
+    }
+
+    /// Takes in the keys beside the lock that are on another server.
+    pub(crate) fn observe_beside(
+        &mut self,
+        beside: &Beside,
+        batch: Accepted<'_>,
+        log: &mut Log<'_>,
+    ) {
+        each!(self, task => task.observe_beside(beside, batch, log));
+    }
+
+    /// The keys beside the lock could not be read; `answered`: their server answers all the same.
+    pub(crate) fn failed_beside(
+        &mut self,
+        beside: &Beside,
+        answered: bool,
+        at: Mono,
+        log: &mut Log<'_>,
+    ) {
+        each!(self, task => task.failed_beside(beside, answered, at, log));
+    }
+
+    /// The view for outputs.
+    pub(crate) fn view(&mut self, now: Mono) -> TaskView {
+        each!(self, task => task.view(now))
+    }
+
+    /// What a reading from `origin` proves about the data with which that process began.
+    pub(crate) fn proves_continued(
+        &self,
+        reading: &TaskReading,
+        origin: &Origin,
+    ) -> Option<Continued> {
+        match self {
+            Task::Lock(task) => task.proves_continued(reading.lock()?, origin),
+            Task::Turn(_) | Task::Queue(_) => None,
+        }
+    }
+
+    /// Takes in the reading of a server that does not decide. It shows of a lock who has it there.
+    pub(crate) fn witness(&mut self, lock: &LockReading, batch: Accepted<'_>, log: &mut Log<'_>) {
+        if let Task::Lock(task) = self {
+            task.witness(lock, batch, log);
+        }
+    }
+
+    /// Drops the readings of servers that no longer belong to the store.
+    pub(crate) fn retain_witnesses(&mut self, nodes: &[Arc<str>]) {
+        if let Task::Lock(task) = self {
+            task.retain_witnesses(nodes);
+        }
+    }
+
+    /// The splits between two generations or two servers.
+    pub(crate) fn overlaps(&self) -> impl Iterator<Item = Overlap<'_>> {
+        each!(self, task => &task.splits).overlaps()
+    }
+}
+
+impl<K: Kind> Watched<K> {
+    fn new(kind: K, spec: Arc<TaskSpec>, store: Arc<str>, at: Mono) -> Watched<K> {
+        Watched {
+            kind,
             wanting: Wanting::new(&spec),
-            progress: progress(&spec),
+            progress: beside::progress(&spec),
             spec,
             store,
-            lock_origin: None,
-            witnesses: Witnesses::default(),
+            origin: None,
             claims: Claims::default(),
             splits: Splits::default(),
-            expired: Expired::default(),
-            outage: OutageClock::default(),
             blind: BlindClock::new(at),
-            handed_over_by: None,
-            direct_handover: false,
-            settled: false,
-            hold_settled: false,
-            waiters: None,
-            fencing_token: None,
             hosts: Vec::new(),
             hosts_unknown: None,
             pause: Pause::default(),
@@ -200,79 +328,39 @@ impl Task {
             newest_attempt: at,
             verdict: None,
             judged: None,
-            renewals: Arc::default(),
             totals: Arc::default(),
-            shown: Arc::default(),
-            shown_by: None,
-            ttl_ms: None,
             grounds: Grounds::default(),
         }
     }
 
-    /// The same lock under a changed configuration. Its state is kept.
-    pub(crate) fn configure(&mut self, spec: Arc<TaskSpec>, store: Arc<str>, log: &mut Log<'_>) {
-        if spec != self.spec {
-            self.expired.forget();
-        }
-        if spec.wanted != self.spec.wanted {
-            if self.wanting.as_ref().is_some_and(|wanting| !wanting.switches.lost().is_empty()) {
-                log.push(EventKind::SwitchesFound);
-            }
-            self.wanting = Wanting::new(&spec);
-            self.outage.forget();
-        }
-        let source =
-            |spec: &TaskSpec| spec.progress.as_ref().map(|progress| progress.source.clone());
-        if source(&spec) != source(&self.spec) {
-            self.progress = progress(&spec);
-            self.told.progress_missing = false;
-        }
-        let claims_key = |spec: &TaskSpec| spec.claims.as_ref().map(|claims| claims.key.clone());
-        if claims_key(&spec) != claims_key(&self.spec) {
-            self.claims = Claims::default();
-            self.told.claims_unreadable = false;
-        }
-        if spec.hosts != self.spec.hosts {
-            self.hosts.clear();
-            self.shown_by = None;
-            self.hosts_unknown = None;
-        }
-        if spec.paused_until != self.spec.paused_until {
-            self.pause = Pause::default();
-            self.told.pause = None;
-        }
-        self.lock.configure(spec.lock());
+    fn configure(&mut self, spec: Arc<TaskSpec>, store: Arc<str>, log: &mut Log<'_>) {
+        self.kind.configure(&self.spec, &spec);
+        self.configure_beside(&spec, log);
         self.spec = spec;
         self.store = store;
     }
 
-    /// Whether a server that decides now, other than the sample's, has answered a later request. A
-    /// result from the earlier server is then outdated.
-    pub(crate) fn answered_elsewhere(&self, sample: &Sample) -> bool {
-        let elsewhere = self
-            .lock_origin
-            .as_ref()
-            .is_some_and(|origin| sample.node.as_ref() != Some(&origin.node));
+    fn answered_elsewhere(&self, sample: &Sample) -> bool {
+        let elsewhere =
+            self.origin.as_ref().is_some_and(|origin| sample.node.as_ref() != Some(&origin.node));
         elsewhere
             && sample.node.is_some()
-            && self.lock.last_reading().is_some_and(|last| last.sent > sample.sent)
+            && self.kind.last_reading().is_some_and(|last| last.sent > sample.sent)
     }
 
-    /// The attempt gave no information about this task.
-    pub(crate) fn failed(&mut self, why: Unknown, at: Mono, log: &mut Log<'_>) {
+    fn failed(&mut self, why: Unknown, at: Mono, log: &mut Log<'_>) {
         self.newest_attempt = at;
-        self.lock.unknown(why);
-        self.expired.unseen();
-        self.switches_unknown(why);
-        self.claims.unread(why);
-        self.pause.unread();
-        self.note_blind(at);
+        self.unread(why, at);
         self.blind.attempted(at, false);
         self.judge(log);
     }
 
-    fn stalled_ms(&self) -> u64 {
-        self.progress.as_ref().map_or(0, |progress| progress.stalled_ms())
+    fn unread(&mut self, why: Unknown, at: Mono) {
+        self.kind.unknown(why);
+        self.switches_unknown(why);
+        self.claims.unread(why);
+        self.pause.unread();
+        self.note_blind(at);
     }
 
     /// The totals, for modification.
@@ -291,120 +379,40 @@ impl Task {
         }
     }
 
-    /// Time has passed. `stale_after_ms` without any attempt makes the state unknown.
-    pub(crate) fn tick(&mut self, now: Mono, stale_after_ms: u64, log: &mut Log<'_>) -> bool {
+    fn tick(&mut self, now: Mono, stale_after_ms: u64, log: &mut Log<'_>) -> bool {
         let stale =
-            self.lock.newest().is_ok() && now.since_ms(self.newest_attempt) > stale_after_ms;
+            self.kind.newest().is_ok() && now.since_ms(self.newest_attempt) > stale_after_ms;
         if stale {
-            self.lock.unknown(Unknown::Stale);
-            self.expired.unseen();
-            self.switches_unknown(Unknown::Stale);
-            self.claims.unread(Unknown::Stale);
-            self.pause.unread();
-            self.note_blind(now);
+            self.unread(Unknown::Stale, now);
         }
         let before = self.verdict;
         let grew_ms = self.blind.tick(now);
         self.count_blind(grew_ms);
-        let pausing = self.pause.until.is_some();
-        if self.pause.until.is_some_and(|until| now >= until) {
-            self.pause.until = None;
-        }
+        let pausing = self.pause.end(now);
         self.judge(log);
         stale || grew_ms > 0 || pausing || self.verdict != before
     }
 
-    /// What a reading from `origin` proves about the data with which that process began.
-    pub(crate) fn proves_continued(
-        &self,
-        reading: &LockReading,
-        origin: &Origin,
-    ) -> Option<Continued> {
-        let by = origin.process_before(self.lock_origin.as_deref()?)?;
-        self.lock.shows_renewal_after(reading).map(|until| Continued { by: by.clone(), until })
-    }
-
-    /// Takes in the reading of this task by a deciding server. Unless the reading gives no
-    /// information about the lock, returns the fate of the hold that existed before, if any.
-    pub(crate) fn observe(
+    fn observe(
         &mut self,
         reading: &TaskReading,
         batch: Accepted<'_>,
         log: &mut Log<'_>,
     ) -> Option<Option<Fate>> {
-        let (seen, sent) = (batch.seen(), batch.sent);
-        self.newest_attempt = sent;
+        self.newest_attempt = batch.sent;
         let signs = self.observe_signs(&reading.beside, batch, log);
-        self.observe_extras(reading, log);
-        let lock = self.judged(&reading.lock, batch);
-        let delta = batch.delta(self.lock_origin.as_deref()).seen_beside(signs.kept_switches);
-        // A server that followed another one meanwhile may have deadlines from that one's clock.
-        let same_clock = self.lock_origin.as_ref().is_none_or(|old| batch.origin.same_clock(old))
-            && !delta.replication;
-        let context = Context {
-            seen,
-            given: batch.mark(),
-            same_clock,
-            delta,
-            blind_after_ms: self.spec.blind_after_ms,
-        };
-        let held_before = self.lock.hold().is_some();
-        let news = self.lock.observe(&lock, context);
-        match &lock {
-            LockReading::Unknown(why) => {
-                self.expired.unseen();
-                self.tell_unreadable(*why, log);
-                self.follow_gap(sent, Holding::Unseen, log);
-            }
-            LockReading::Free | LockReading::Held(_) => {
-                if self.told.unreadable.take().is_some() {
-                    log.push(EventKind::TaskReadable);
-                }
-                let node_before = self.lock_origin.as_ref().unwrap_or(batch.origin).node.clone();
-                let turn = Turn { batch, delta, node_before };
-                if batch.origin.generation.is_some() || self.moved_from(batch.origin) {
-                    self.lock_origin = Some(Arc::clone(batch.origin));
-                }
-                self.note_life(&signs, Some(&news), sent);
-                self.follow_losses(&reading.beside, sent, Some(&news), &signs, log);
-                self.follow_lock(&news, &turn, log);
-                self.follow_clocks(seen, &news, log);
-                self.follow_splits(batch, &news, log);
-                self.ttl_ms = ttl_ms(&lock, seen.first);
-            }
-        }
-        self.follow_witnesses(&reading.lock, batch, log);
-        self.note_sight(sent);
+        let fate = K::observe(self, (&reading.guard, &reading.beside), &signs, batch, log);
+        self.note_sight(batch.sent);
         self.judge(log);
-        let known = !matches!(lock, LockReading::Unknown(_));
-        known.then(|| held_before.then(|| fate(&news)))
+        fate
     }
 
-    /// Takes in the reading of a server that does not decide.
-    pub(crate) fn witness(
-        &mut self,
-        reading: &LockReading,
-        batch: Accepted<'_>,
-        log: &mut Log<'_>,
-    ) {
-        self.follow_witnesses(reading, batch, log);
-        self.judge(log);
-    }
-
-    /// Takes in the keys beside the lock that are on another server.
-    pub(crate) fn observe_beside(
-        &mut self,
-        beside: &Beside,
-        batch: Accepted<'_>,
-        log: &mut Log<'_>,
-    ) {
+    fn observe_beside(&mut self, beside: &Beside, batch: Accepted<'_>, log: &mut Log<'_>) {
         let signs = self.observe_signs(beside, batch, log);
-        self.note_life(&signs, None, batch.sent);
-        self.follow_losses(beside, batch.sent, None, &signs, log);
-        self.follow_gap(batch.sent, Holding::Unseen, log);
+        K::observe_beside(self, beside, &signs, batch, log);
         // It may complete the reading of the lock, which was requested earlier.
-        match self.lock.last_reading() {
-            Some(lock) if self.has_sight() => self.blind.good(lock.sent),
+        match self.kind.last_reading() {
+            Some(last) if self.has_sight() => self.blind.good(last.sent),
             _ => {
                 self.note_blind(batch.sent);
                 self.blind.attempted(batch.sent, true);
@@ -413,289 +421,29 @@ impl Task {
         self.judge(log);
     }
 
-    /// The keys beside the lock could not be read; `answered`: their server answers all the same.
-    pub(crate) fn failed_beside(
-        &mut self,
-        beside: &Beside,
-        answered: bool,
-        at: Mono,
-        log: &mut Log<'_>,
-    ) {
-        self.expired
-            .unread(Parts { claims: beside.claims.is_some(), progress: beside.progress.is_some() });
-        if let Some(SwitchesReading::Unknown(why)) = beside.switches {
-            self.switches_unknown(why);
-        }
-        if let Some(claims) = &beside.claims {
-            self.claims.observe(claims, at, self.fresh_for_ms());
-            self.tell_claims(claims, log);
-        }
-        if let Some((clock, progress)) = self.progress.as_mut().zip(beside.progress.as_ref()) {
-            clock.observe(progress, at, ServerTime::default());
-            self.tell_progress(progress, log);
-        }
-        if beside.pause.is_some() {
-            self.pause.unread();
-        }
-        // A failure does not count as an answer, however much is known of the lock.
-        if !self.has_sight() {
-            self.note_blind(at);
-            self.blind.attempted(at, answered);
-        }
-        self.judge(log);
-    }
-
-    /// Drops the readings of servers that no longer belong to the store.
-    pub(crate) fn retain_witnesses(&mut self, nodes: &[Arc<str>]) {
-        self.witnesses.retain(nodes);
-    }
-
-    /// The splits between two generations or two servers.
-    pub(crate) fn overlaps(&self) -> impl Iterator<Item = Overlap<'_>> {
-        self.splits.overlaps()
-    }
-
-    /// The conclusion that the lock's reading allows. If only the servers themselves report which
-    /// one is master, a free lock proves nothing while another master shows it held.
-    fn judged(&self, reading: &LockReading, batch: Accepted<'_>) -> LockReading {
-        let contradicted = batch.origin.authority.self_declared()
-            && *reading == LockReading::Free
-            && self.witnesses.held_elsewhere(&batch.origin.node, self.limits(batch), batch.sent);
-        if contradicted { LockReading::Unknown(Unknown::TwoMasters) } else { reading.clone() }
-    }
-
-    fn moved_from(&self, origin: &Origin) -> bool {
-        self.lock_origin.as_ref().is_none_or(|old| !origin.same_clock(old))
-    }
-
-    fn limits(&self, batch: Accepted<'_>) -> Limits {
-        Limits {
-            fresh_ms: batch.interval_ms.saturating_mul(2).saturating_add(FRESH_SLACK_MS),
-            settle_ms: self.spec.settle_ms,
-            authority: batch.origin.authority,
+    /// Takes in the origin of an accepted reading.
+    fn note_origin(&mut self, batch: Accepted<'_>) {
+        let has_moved = self.origin.as_ref().is_none_or(|old| !batch.origin.same_clock(old));
+        if batch.origin.generation.is_some() || has_moved {
+            self.origin = Some(Arc::clone(batch.origin));
         }
     }
 
-    /// Compares this server's reading with those of the others.
-    fn follow_witnesses(&mut self, reading: &LockReading, batch: Accepted<'_>, log: &mut Log<'_>) {
-        if batch.origin.authority.alone && self.witnesses.is_empty() {
-            return;
-        }
-        let lease_ms = match reading {
-            LockReading::Held(held) => self.lock.leases.of(held.mode),
-            LockReading::Free | LockReading::Unknown(_) => None,
-        };
-        let word = Word {
-            origin: batch.origin,
-            standing: batch.standing,
-            role: batch.attestation.role,
-            seen: batch.seen(),
-            lease_ms,
-            steady_ms: batch.interval_ms.saturating_mul(5) / 2,
-            steady_replica_ms: batch.interval_ms.saturating_mul(15) / 2,
-            fresh_ms: self.limits(batch).fresh_ms,
-        };
-        match batch.origin.authority.alone {
-            // There may have been others under an earlier configuration.
-            true => self.witnesses.retain(&[]),
-            false => self.witnesses.observe(reading, word),
-        }
-        let news = self.splits.observe_masters(&self.witnesses, self.limits(batch), batch.sent);
-        self.tell_splits(news, log);
-    }
-
-    /// Takes in the keys beside the lock: the state of the switches, and the signs of life.
-    fn observe_signs(&mut self, beside: &Beside, batch: Accepted<'_>, log: &mut Log<'_>) -> Signs {
-        let signs = Signs {
-            kept_switches: self.observe_switches(beside, batch, log),
-            claims_changed: self.observe_claims(beside, batch.sent, log),
-            progress_moved: self.observe_progress(beside, batch.seen(), log),
-        };
-        self.observe_side(beside, batch.seen(), log);
-        signs
-    }
-
-    /// Returns whether the switches are unchanged, which proves that this database was not flushed.
-    fn observe_switches(
-        &mut self,
-        beside: &Beside,
-        batch: Accepted<'_>,
-        log: &mut Log<'_>,
-    ) -> bool {
-        let Some((wanting, answer)) = self.wanting.as_mut().zip(beside.switches.as_ref()) else {
-            return false;
-        };
-        let delta = batch.delta(wanting.origin.as_deref());
-        let (sent, given) = (batch.sent, batch.mark());
-        let news: switches::News = wanting.switches.observe(answer, sent, given, delta);
-        if wanting.switches.why_unknown().is_none() && batch.origin.generation.is_some() {
-            wanting.origin = Some(Arc::clone(batch.origin));
-        }
-        if let Some(users) = news.lost {
-            log.push(EventKind::SwitchesLost { users });
-        }
-        if news.found {
-            log.push(EventKind::SwitchesFound);
-        }
-        if news.key_missing {
-            log.push(EventKind::SwitchKeyMissing);
-        }
-        for (user, switch) in news.undecodable {
-            if let Switch::Undecodable { fits, .. } = switch {
-                log.push(EventKind::SwitchUndecodable { user, fits });
-            }
-        }
-        news.kept
-    }
-
-    fn observe_claims(&mut self, beside: &Beside, sent: Mono, log: &mut Log<'_>) -> Vec<Vec<u8>> {
-        let Some(claims) = &beside.claims else { return Vec::new() };
-        if matches!(claims, ClaimsReading::Read(_)) {
-            for overrun in self.claims.overran(&beside.overruns) {
-                self.tell_overrun(overrun, log);
-            }
-        }
-        let changed = self.claims.observe(claims, sent, self.fresh_for_ms());
-        self.tell_claims(claims, log);
-        changed
-    }
-
-    /// A guard reports that its script ran beside the next holder. That is over.
-    fn tell_overrun(&mut self, overrun: Overrun, log: &mut Log<'_>) {
-        let claimants = self.spec.lock().claimants;
-        let own = [Party::of(&claimants.holder(&overrun.instance), None)];
-        let held = self.lock.hold().map(|hold| &*hold.held.holders).unwrap_or_default();
-        let others = held.iter().filter(|holder| holder.client != overrun.instance);
-        let parties = own.into_iter().chain(others.map(|holder| Party::of(holder, None))).collect();
-        let kind = SplitKind::Claims;
-        let began = vec![Began { kind, parties, left_ms: None }];
-        self.tell_splits(SplitNews { began, ..SplitNews::default() }, log);
-        let ended = vec![(kind, overrun.ms)];
-        let news = SplitNews { ended, grew_ms: overrun.ms, ..SplitNews::default() };
-        self.tell_splits(news, log);
-    }
-
-    fn tell_claims(&mut self, claims: &ClaimsReading, log: &mut Log<'_>) {
-        let why = if let ClaimsReading::Unknown(why) = claims { Some(*why) } else { None };
-        if let (Some(why), false) = (why, self.told.claims_unreadable) {
-            log.push(EventKind::ClaimsUnreadable { why });
-        }
-        self.told.claims_unreadable = why.is_some();
-    }
-
-    fn observe_progress(&mut self, beside: &Beside, seen: Seen, log: &mut Log<'_>) -> bool {
-        let Some((clock, progress)) = self.progress.as_mut().zip(beside.progress.as_ref()) else {
-            return false;
-        };
-        let moved = clock.observe(progress, seen.sent, seen.last);
-        self.tell_progress(progress, log);
-        moved
-    }
-
-    fn tell_progress(&mut self, progress: &ProgressReading, log: &mut Log<'_>) {
-        let why = match progress {
-            ProgressReading::Value(_) => None,
-            ProgressReading::Absent => Some(None),
-            ProgressReading::Unknown(why) => Some(Some(*why)),
-        };
-        if let (Some(why), false) = (why, self.told.progress_missing) {
-            log.push(EventKind::ProgressMissing { why });
-        }
-        self.told.progress_missing = why.is_some();
-    }
-
-    /// Pause and hosts.
-    fn observe_side(&mut self, beside: &Beside, seen: Seen, log: &mut Log<'_>) {
-        if let Some(pause) = beside.pause {
-            self.observe_pause(pause, seen);
-            self.tell_pause(pause, log);
-        }
-        if let Some(hosts) = &beside.hosts {
-            self.observe_hosts(hosts, log);
+    /// It could not be read, or it could again: each is told once.
+    fn tell_readable(&mut self, read: Result<(), Unknown>, log: &mut Log<'_>) {
+        let told = core::mem::replace(&mut self.told.unreadable, read.err());
+        match (read, told) {
+            (Err(why), told) if told != Some(why) => log.push(EventKind::TaskUnreadable { why }),
+            (Ok(()), Some(_)) => log.push(EventKind::TaskReadable),
+            (Ok(()) | Err(_), _) => {}
         }
     }
 
-    fn observe_pause(&mut self, pause: PauseReading, seen: Seen) {
-        match pause {
-            PauseReading::Until(until) => {
-                let left_ms = u64::try_from(until.since_ms(seen.last)).unwrap_or(0);
-                self.pause =
-                    Pause { known: true, until: (left_ms > 0).then(|| seen.sent.plus_ms(left_ms)) };
-            }
-            PauseReading::None => self.pause = Pause { known: true, until: None },
-            PauseReading::Undecodable | PauseReading::Unknown(_) => self.pause.unread(),
-        }
-    }
-
-    fn observe_hosts(&mut self, hosts: &HostsReading, log: &mut Log<'_>) {
-        let before = self.hosts_unknown;
-        self.hosts_unknown = hosts.as_ref().err().copied();
-        match (hosts, before) {
-            (Ok(hosts), _) if *hosts == self.hosts => {}
-            (Ok(hosts), _) => {
-                self.hosts.clone_from(hosts);
-                self.shown_by = None;
-            }
-            (Err(why), None) => log.push(EventKind::HostsUnreadable { why: *why }),
-            (Err(_), Some(_)) => {}
-        }
-    }
-
-    fn tell_pause(&mut self, pause: PauseReading, log: &mut Log<'_>) {
-        let wrong = match pause {
-            PauseReading::Until(_) | PauseReading::None => None,
-            PauseReading::Undecodable => Some(EventKind::PauseUndecodable),
-            PauseReading::Unknown(why) => Some(EventKind::PauseUnreadable { why }),
-        };
-        let told = wrong.is_some().then_some(pause);
-        if told != self.told.pause
-            && let Some(wrong) = wrong
-        {
-            log.push(wrong);
-        }
-        self.told.pause = told;
-    }
-
-    /// Waiters and token.
-    fn observe_extras(&mut self, reading: &TaskReading, log: &mut Log<'_>) {
-        if reading.extras.waiters.is_some() {
-            self.waiters = reading.extras.waiters;
-        }
-        if let Some(token) = reading.extras.fencing_token {
-            if let Some(from) = self.fencing_token.filter(|from| token < *from) {
-                self.totals().token_resets += 1;
-                log.push(EventKind::TokenReset { from, to: token });
-            }
-            self.fencing_token = Some(token);
-        }
-    }
-
-    fn tell_unreadable(&mut self, why: Unknown, log: &mut Log<'_>) {
-        if self.told.unreadable != Some(why) {
-            self.told.unreadable = Some(why);
-            log.push(EventKind::TaskUnreadable { why });
-        }
-    }
-
-    /// Claims and progress prove that a holder lives: the present one, or the one whose hold just
-    /// ended.
-    fn note_life(&mut self, signs: &Signs, news: Option<&lock::News>, sent: Mono) {
-        if news.is_some_and(|news| news.ended.is_some() || news.acquired) {
-            return;
-        }
-        let holders = self.lock.hold().map(|hold| &*hold.held.holders).unwrap_or_default();
-        if signs.progress_moved
-            || holders.iter().any(|holder| signs.claims_changed.contains(&holder.client))
-        {
-            self.lock.sign_of_life(sent);
-        }
-    }
-
-    /// Whether the newest attempts answered everything that matters: the lock, and, while it is
-    /// free, whether it is wanted.
+    /// Whether the newest attempts answered everything that matters: what guards the task, and
+    /// whether it is wanted where that decides.
     fn has_sight(&self) -> bool {
-        let needs_wanted = self.lock.held() == Some(false);
-        self.lock.newest().is_ok() && !(needs_wanted && self.wanted() == Wanted::Unknown)
+        let is_wanted_known = self.wanted() != crate::verdict::Wanted::Unknown;
+        self.kind.newest().is_ok() && (is_wanted_known || !self.kind.needs_wanted())
     }
 
     /// A request sent at `at` was answered, wholly or in part.
@@ -710,18 +458,7 @@ impl Task {
     }
 
     fn judge(&mut self, log: &mut Log<'_>) {
-        // A "free" that waits for its confirmation proves neither "held" nor "free", so the
-        // previous verdict stays.
-        let unconfirmed = self.lock.held() == Some(false) && self.lock.free_since().is_none();
-        let facts = Facts {
-            wanted: self.wanted(),
-            lock: if unconfirmed { LockFact::Unknown } else { self.lock.fact() },
-            split: !self.splits.kinds().is_empty(),
-            gap_over_grace: self.gap_ms() > self.spec.grace_ms,
-            stale: self.stalled_ms() > 0,
-            over_wind_down: self.unwanted_ms() > self.spec.wind_down_ms,
-            blind: self.blind.ms() > self.spec.blind_after_ms,
-        };
+        let facts = K::facts(self);
         // Before the first judgement there is no previous verdict to keep.
         let before = self
             .verdict
@@ -740,40 +477,35 @@ impl Task {
         self.follow_grounds(log.at);
     }
 
-    fn fresh_for_ms(&self) -> u64 {
-        self.spec.claims.as_ref().map_or(0, |claims| claims.fresh_for_ms)
+    fn is_blind(&self) -> bool {
+        self.blind.ms() > self.spec.blind_after_ms
     }
-}
 
-/// What is followed of progress that is configured.
-fn progress(spec: &TaskSpec) -> Option<Box<ProgressClock>> {
-    spec.progress.as_ref().map(|_| Box::default())
-}
-
-/// The remaining lease when the request was sent, because the reading is evidence for that instant.
-fn ttl_ms(reading: &LockReading, now: ServerTime) -> Option<u64> {
-    match reading {
-        LockReading::Held(held) => held
-            .deadline
-            .instant()
-            .map(|deadline| u64::try_from(deadline.since_ms(now)).unwrap_or(0)),
-        LockReading::Free | LockReading::Unknown(_) => None,
+    fn is_gap_over_grace(&self) -> bool {
+        self.gap_ms() > self.spec.grace_ms
     }
-}
 
-/// Whether a hold seen at `at` cannot be a phantom.
-fn proven(hold: &lock::Hold, at: Mono, authority: Authority) -> bool {
-    // Without replicas, no client waits for any.
-    authority.alone || hold.deadlines.renewed || at.since_ms(hold.began) >= PHANTOM_MS
-}
+    fn is_split(&self) -> bool {
+        !self.splits.kinds().is_empty()
+    }
 
-/// The fate of a hold that existed before.
-fn fate(news: &lock::News) -> Fate {
-    match &news.ended {
-        None => Fate::Kept,
-        Some(_) if news.acquired => Fate::Changed,
-        Some(ended) if ended.reason == End::Lost => Fate::Lost,
-        Some(_) => Fate::Over,
+    fn tell_splits(&mut self, news: SplitNews, log: &mut Log<'_>) {
+        if news.grew_ms > 0 {
+            self.totals().split_ms += news.grew_ms;
+        }
+        for (kind, lasted_ms) in news.ended {
+            log.push(EventKind::SplitEnded { kind, lasted_ms });
+        }
+        for Began { kind, parties, left_ms } in news.began {
+            self.grounds.rare().split = Some(log.at);
+            if let Some(count) = self.totals().splits.get_mut(kind as usize) {
+                *count += 1;
+            }
+            log.push(EventKind::SplitBegan { kind, parties, left_ms });
+        }
+        if let Some((older, newer)) = news.rival_in_doubt {
+            log.push(EventKind::RivalInDoubt { older, newer });
+        }
     }
 }
 

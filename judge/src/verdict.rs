@@ -1,5 +1,13 @@
 //! Computes the verdict of a task: one total function over all facts that matter, and the rule that
-//! applied.
+//! applied. Each kind of task has its own facts and its own rules.
+
+mod lock;
+mod queue;
+mod turn;
+
+pub use self::lock::{LockFact, LockFacts};
+pub use self::queue::QueueFacts;
+pub use self::turn::{TurnFact, TurnFacts};
 
 named! {
     /// The verdict of a task, worst first.
@@ -39,44 +47,64 @@ named! {
     }
 }
 
-named! {
-    /// What is known of the lock, after confirmation.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    pub enum LockFact {
-        /// Held, or looking free for the first time after that.
-        Held = "held",
-        /// Free, and confirmed.
-        Free = "free",
-        /// The newest attempt gave no trustworthy reading, or there was none yet.
-        Unknown = "unknown",
-    }
-}
-
-/// Everything that the verdict depends on.
+/// Everything that the verdict depends on, by the kind of the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Facts {
-    /// Whether users want the task; a lost "on" counts as yes.
-    pub wanted: Wanted,
-    /// What is known of the lock.
-    pub lock: LockFact,
-    /// There is positive evidence of more than one holder.
-    pub split: bool,
-    /// The gap is longer than `grace`.
-    pub gap_over_grace: bool,
-    /// The progress has not moved for longer than `stale_after`.
-    pub stale: bool,
-    /// Held though not wanted for longer than `wind_down`.
-    pub over_wind_down: bool,
-    /// No trustworthy answer on what matters for longer than `blind_after`.
-    pub blind: bool,
+pub enum Facts {
+    /// Of a task that a lock guards.
+    Lock(LockFacts),
+    /// Of tasks that take turns.
+    Turn(TurnFacts),
+    /// Of a queue of delayed tasks.
+    Queue(QueueFacts),
 }
 
 impl Facts {
-    /// Whether neither the lock nor, while it is free, the wish of the users is known.
-    pub(crate) fn unjudgeable(&self) -> bool {
-        self.lock == LockFact::Unknown
-            || self.lock == LockFact::Free && self.wanted == Wanted::Unknown
+    /// Whether users want the task; a lost "on" counts as yes.
+    pub fn wanted(self) -> Wanted {
+        match self {
+            Facts::Lock(facts) => facts.wanted,
+            Facts::Turn(facts) => facts.wanted,
+            Facts::Queue(facts) => facts.wanted,
+        }
     }
+
+    /// Whether neither what guards the task nor, while nobody has it, the wish of the users is
+    /// known.
+    pub(crate) fn unjudgeable(self) -> bool {
+        match self {
+            Facts::Lock(facts) => facts.unjudgeable(),
+            Facts::Turn(facts) => facts.unjudgeable(),
+            Facts::Queue(facts) => facts.unjudgeable(),
+        }
+    }
+
+    /// The rules of this kind, in the order in which they are considered.
+    fn rules(self) -> &'static [Rule] {
+        match self {
+            Facts::Lock(_) => &lock::RULES,
+            Facts::Turn(_) => &turn::RULES,
+            Facts::Queue(_) => &queue::RULES,
+        }
+    }
+
+    /// The verdict of `rule`; `None` if it does not apply.
+    fn verdict_by(self, rule: Rule, previous: Option<Verdict>) -> Option<Verdict> {
+        match rule {
+            Rule::KeepPrevious if self.unjudgeable() => previous,
+            Rule::NothingYet if self.unjudgeable() => Some(Verdict::Unknown),
+            Rule::KeepPrevious | Rule::NothingYet => None,
+            rule => match self {
+                Facts::Lock(facts) => facts.verdict_by(rule),
+                Facts::Turn(facts) => facts.verdict_by(rule),
+                Facts::Queue(facts) => facts.verdict_by(rule),
+            },
+        }
+    }
+}
+
+/// `verdict` if the rule `applies`.
+fn when(applies: bool, verdict: Verdict) -> Option<Verdict> {
+    applies.then_some(verdict)
 }
 
 named! {
@@ -113,43 +141,42 @@ named! {
         FreeUnwanted = "free_unwanted",
         /// Free; no switches are configured.
         FreeUnset = "free_unset",
+        /// Whose turn it is could not be read for too long.
+        TurnBlind = "turn_blind",
+        /// It is nobody's turn, and whether it is wanted could not be read for too long.
+        NoTurnBlind = "no_turn_blind",
+        /// The turn is over `max_late`.
+        TurnLate = "turn_late",
+        /// It is somebody's turn, and the task is wanted.
+        TurnWanted = "turn_wanted",
+        /// It is somebody's turn; no switches are configured.
+        TurnUnset = "turn_unset",
+        /// It is somebody's turn; whether the task is wanted could not be read.
+        TurnWantedUnknown = "turn_wanted_unknown",
+        /// It is somebody's turn, though nobody wants the task.
+        TurnUnwanted = "turn_unwanted",
+        /// Wanted, and nobody's turn for too long.
+        NoTurnOverGrace = "no_turn_over_grace",
+        /// Wanted and nobody's turn, but not for long.
+        NoTurnWithinGrace = "no_turn_within_grace",
+        /// Nobody's turn, and not wanted.
+        NoTurnUnwanted = "no_turn_unwanted",
+        /// Nobody's turn; no switches are configured.
+        NoTurnUnset = "no_turn_unset",
+        /// The queue, or whether it is wanted, could not be read for too long.
+        QueueBlind = "queue_blind",
+        /// A due member waits for too long.
+        QueueLate = "queue_late",
+        /// Nothing waits for too long, and the queue is wanted.
+        QueueWanted = "queue_wanted",
+        /// Nothing waits for too long; no switches are configured.
+        QueueUnset = "queue_unset",
+        /// Nobody wants the queue to be worked on.
+        QueueUnwanted = "queue_unwanted",
     }
 }
 
 impl Rule {
-    /// The verdict of this rule; `None` if it does not apply.
-    fn gives(self, facts: Facts, previous: Option<Verdict>) -> Option<Verdict> {
-        let Facts { wanted, lock, split, gap_over_grace, stale, over_wind_down, blind } = facts;
-        let (held, free) = (lock == LockFact::Held, lock == LockFact::Free);
-        let unjudgeable = facts.unjudgeable();
-        let when = |applies: bool, verdict| applies.then_some(verdict);
-        match self {
-            Rule::SplitEvidence => when(split, Verdict::Split),
-            Rule::LockBlind => when(lock == LockFact::Unknown && blind, Verdict::Unknown),
-            Rule::WantedBlind => when(free && wanted == Wanted::Unknown && blind, Verdict::Unknown),
-            Rule::KeepPrevious if unjudgeable => previous,
-            Rule::KeepPrevious => None,
-            Rule::NothingYet => when(unjudgeable, Verdict::Unknown),
-            Rule::NoProgress => when(
-                held && matches!(wanted, Wanted::Yes | Wanted::Unset) && stale,
-                Verdict::Stalled,
-            ),
-            Rule::HeldUnwanted => {
-                when(held && wanted == Wanted::No && over_wind_down, Verdict::Unwanted)
-            }
-            Rule::HeldWanted => when(held && wanted == Wanted::Yes, Verdict::Running),
-            Rule::HeldUnset => when(held && wanted == Wanted::Unset, Verdict::Running),
-            Rule::HeldWantedUnknown => when(held && wanted == Wanted::Unknown, Verdict::Running),
-            Rule::WindingDown => when(held && wanted == Wanted::No, Verdict::Running),
-            Rule::GapOverGrace => {
-                when(free && wanted == Wanted::Yes && gap_over_grace, Verdict::Down)
-            }
-            Rule::GapWithinGrace => when(free && wanted == Wanted::Yes, Verdict::Pending),
-            Rule::FreeUnwanted => when(free && wanted == Wanted::No, Verdict::Stopped),
-            Rule::FreeUnset => when(free && wanted == Wanted::Unset, Verdict::Stopped),
-        }
-    }
-
     /// The rule in one sentence, for display.
     pub fn sentence(self) -> &'static str {
         match self {
@@ -183,6 +210,42 @@ impl Rule {
             Rule::HeldWantedUnknown => "The lock is held; whether users want it cannot be read.",
             Rule::FreeUnwanted => "The lock is free and nobody wants it.",
             Rule::FreeUnset => "The lock is free; no switches are configured.",
+            Rule::TurnBlind => "Whose turn it is could not be read for longer than blind_after.",
+            Rule::NoTurnBlind => {
+                "It is nobody's turn, and whether the task is wanted could not be read for longer \
+                 than blind_after."
+            }
+            Rule::TurnLate => {
+                "It is somebody's turn, but that task has not passed it on for longer than \
+                 max_late."
+            }
+            Rule::TurnWanted => "It is somebody's turn, and users want the task.",
+            Rule::TurnUnset => "It is somebody's turn; no switches are configured.",
+            Rule::TurnWantedUnknown => {
+                "It is somebody's turn; whether users want the task cannot be read."
+            }
+            Rule::TurnUnwanted => "It is somebody's turn, but nobody wants the task.",
+            Rule::NoTurnOverGrace => {
+                "Users want it, and it has been nobody's turn for longer than grace."
+            }
+            Rule::NoTurnWithinGrace => {
+                "Users want it, and it is nobody's turn; that is within grace."
+            }
+            Rule::NoTurnUnwanted => "It is nobody's turn, and nobody wants the task.",
+            Rule::NoTurnUnset => "It is nobody's turn; no switches are configured.",
+            Rule::QueueBlind => {
+                "The queue, or whether users want it, could not be read for longer than \
+                 blind_after."
+            }
+            Rule::QueueLate => {
+                "A member of the queue is due, nobody executes it, and that has lasted longer than \
+                 max_late."
+            }
+            Rule::QueueWanted => "Nothing that is due waits for too long, and users want it.",
+            Rule::QueueUnset => {
+                "Nothing that is due waits for too long; no switches are configured."
+            }
+            Rule::QueueUnwanted => "Nobody wants the queue to be worked on.",
         }
     }
 }
@@ -196,22 +259,22 @@ pub struct Considered {
     pub gave: Option<Verdict>,
 }
 
-/// Returns the verdict on `facts`, and the rule that gave it: the first of [`Rule::ALL`] that
+/// Returns the verdict on `facts`, and the rule that gave it: the first of its kind's rules that
 /// applies. `previous` is the verdict so far; it matters only if nothing can be judged at present.
 pub fn judge(facts: Facts, previous: Option<Verdict>) -> (Verdict, Rule) {
-    let gave = |rule: &Rule| Some((rule.gives(facts, previous)?, *rule));
+    let gave = |rule: &Rule| Some((facts.verdict_by(*rule, previous)?, *rule));
     // A rule always applies; a test covers the table over the whole product.
-    Rule::ALL.iter().find_map(gave).unwrap_or((Verdict::Unknown, Rule::NothingYet))
+    facts.rules().iter().find_map(gave).unwrap_or((Verdict::Unknown, Rule::NothingYet))
 }
 
 /// The rules that [`judge`] considered, in order, up to the one that decided.
 pub fn trace(facts: Facts, previous: Option<Verdict>) -> impl Iterator<Item = Considered> {
     let mut decided = false;
-    Rule::ALL.iter().map_while(move |rule| {
+    facts.rules().iter().map_while(move |rule| {
         if decided {
             return None;
         }
-        let gave = rule.gives(facts, previous);
+        let gave = facts.verdict_by(*rule, previous);
         decided = gave.is_some();
         Some(Considered { rule: *rule, gave })
     })

@@ -3,10 +3,10 @@
 use super::table::{EVENT_MS, Of, TABLE};
 use super::{Finding, Problem, Problems, Unscraped, age_ms, told_by};
 use crate::grounds::FLAPS;
-use crate::snapshot::TaskView;
+use crate::snapshot::{KindView, TaskView};
 use crate::spec::WantedSource;
 use crate::time::Mono;
-use crate::verdict::{LockFact, Rule, Verdict, Wanted};
+use crate::verdict::{LockFact, Rule, TurnFact, Verdict, Wanted};
 
 /// How long a lock may be held without a TTL, in milliseconds.
 const PERSISTENT_MS: u64 = 300_000;
@@ -67,7 +67,7 @@ fn event(problem: Problem, view: &TaskView) -> Option<Mono> {
 /// What is found of one problem of a task, whether or not a pause withholds it.
 pub fn finding(problem: Problem, view: &TaskView, at: Mono) -> Finding {
     let (grounds, spec, durations) = (&view.grounds, &view.spec, &view.durations);
-    let hold = || view.lock().hold.as_ref();
+    let hold = || view.hold();
     let lasted = |since: Option<Mono>, limit_ms: u64| {
         since.map_or(Finding::Unknown, |since| Finding::over(at.since_ms(since), limit_ms))
     };
@@ -86,7 +86,7 @@ pub fn finding(problem: Problem, view: &TaskView, at: Mono) -> Finding {
         Problem::SwitchesUnseen => lasted(grounds.since().switches_unseen, 0),
         Problem::Unwanted if sighted => Finding::over(durations.unwanted_ms, spec.wind_down_ms),
         Problem::RenewalOverdue => {
-            let period_ms = view.lock().renewal_period_ms;
+            let period_ms = view.lock().and_then(|lock| lock.renewal_period_ms);
             hold().zip(period_ms).map_or(Finding::Unknown, |(hold, period_ms)| {
                 Finding::over(hold.renewal_overdue_ms, period_ms / 2)
             })
@@ -132,7 +132,8 @@ fn is_recent(view: &TaskView, at: Mono) -> bool {
 
 fn down(view: &TaskView, sighted: bool) -> Finding {
     let (grounds, spec) = (&view.grounds, &view.spec);
-    if !spec.may_be_wanted() {
+    // Nobody has a queue: it is only worked on.
+    if !spec.may_be_wanted() || view.queue().is_some() {
         return Finding::Negative;
     }
     if !sighted {
@@ -161,22 +162,31 @@ fn blind(view: &TaskView, at: Mono) -> Finding {
 }
 
 fn stalled(view: &TaskView, sighted: bool) -> Finding {
-    let grounds = &view.grounds;
-    if view.spec.progress.is_none() {
+    let can_stall = match &view.kind {
+        KindView::Lock(_) => view.spec.progress.is_some(),
+        KindView::Turn(_) | KindView::Queue(_) => true,
+    };
+    if !can_stall {
         return Finding::Negative;
     }
     if !sighted {
         return Finding::Unknown;
     }
     let counts = matches!(view.wanted, Wanted::Yes | Wanted::Unset);
-    if view.lock_fact == LockFact::Free || view.wanted == Wanted::No {
-        Finding::Negative
-    } else if view.durations.stalled_ms > 0 {
-        if counts { Finding::positive(view.durations.stalled_ms) } else { Finding::Unknown }
-    } else if view.held == Some(true) && grounds.moves {
-        Finding::Negative
-    } else {
-        Finding::Unknown
+    let moves = match &view.kind {
+        KindView::Lock(lock) => {
+            lock.fact == LockFact::Free || view.held == Some(true) && view.grounds.moves
+        }
+        KindView::Turn(turn) => turn.fact != TurnFact::Unknown,
+        KindView::Queue(_) => view.grounds.moves,
+    };
+    match view.durations.stalled_ms {
+        _ if view.wanted == Wanted::No => Finding::Negative,
+        0 if moves => Finding::Negative,
+        0 => Finding::Unknown,
+        _ if view.lock().is_some_and(|lock| lock.fact == LockFact::Free) => Finding::Negative,
+        stalled_ms if counts => Finding::positive(stalled_ms),
+        _ => Finding::Unknown,
     }
 }
 

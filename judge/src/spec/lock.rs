@@ -33,7 +33,7 @@ impl LockSpec {
     pub fn new(key: &[u8], library: &str) -> LockSpec {
         LockSpec {
             key: key.to_vec(),
-            library: LibraryName(library.into()),
+            library: LibraryName::new(library),
             lease_ms: None,
             renew_every_ms: None,
             renewals_per_lease: None,
@@ -48,6 +48,11 @@ impl LockSpec {
 pub struct LibraryName(Arc<str>);
 
 impl LibraryName {
+    /// The library called `name`.
+    pub(super) fn new(name: &str) -> LibraryName {
+        LibraryName(name.into())
+    }
+
     /// As in the configuration.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -2,26 +2,18 @@
 
 use alloc::vec::Vec;
 
-use super::Task;
-use crate::grounds::{Problem, follow};
+use super::{Kind, Watched};
+use crate::grounds::Problem;
 use crate::problems::task_finding;
 use crate::switches::Switches;
 use crate::time::Mono;
 
-impl Task {
+impl<K: Kind> Watched<K> {
     /// Follows the grounds as of the newest step, at `at`.
     pub(super) fn follow_grounds(&mut self, at: Mono) {
-        let held = self.lock.held();
-        let hold = if held == Some(true) { self.lock.hold() } else { None };
-        let is_persistent = hold.and_then(|hold| hold.is_persistent());
-        let saw_begin = hold.is_some_and(|hold| hold.acquired.is_some());
-        let progress_missing =
-            hold.is_some() && self.progress.as_ref().is_some_and(|clock| clock.missing.is_some());
-        let nobody_waits = hold.is_some() && self.waiters == Some(0) && self.spec.needs_standby();
-        let grounds = &mut self.grounds;
-        grounds.settled = hold.is_some() && self.lock.unbroken_ms() >= self.spec.settle_ms;
-        grounds.moves = self.progress.as_ref().map_or(saw_begin, |clock| clock.moves(saw_begin));
+        K::follow_grounds(self, at);
         let switches = self.wanting.as_ref().map(|wanting| &wanting.switches);
+        let grounds = &mut self.grounds;
         grounds.switches_kept = switches.is_some_and(Switches::are_kept);
         grounds.answered_ms = self.blind.answered_ms();
         let mut since = grounds.since();
@@ -32,14 +24,6 @@ impl Task {
                 }
             }
             _ => since.switches_unseen = None,
-        }
-        // While the lock cannot be read, the stopwatches go on, and their problems are not shown.
-        if held.is_some() {
-            follow(&mut since.no_candidate, nobody_waits, at);
-            follow(&mut since.progress_missing, progress_missing, at);
-            if let Some(is_persistent) = is_persistent.or(hold.is_none().then_some(false)) {
-                follow(&mut since.persistent, is_persistent, at);
-            }
         }
         grounds.note_since(since);
         self.grounds.sighted = self.has_sight() && self.blind.ms() == 0;

@@ -1,38 +1,22 @@
 //! Builds the view of a task that outputs read.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::Task;
-use crate::kinds::KindView;
-use crate::kinds::lock::view::{HeldBy, LockView};
+use super::{Kind, Watched};
 use crate::reading::Switch;
 use crate::snapshot::{Durations, SwitchView, TaskView};
 use crate::switches::Switches;
 use crate::time::Mono;
 use crate::verdict::{Rule, Verdict};
 
-impl Task {
+impl<K: Kind> Watched<K> {
     /// The view for outputs.
-    pub(crate) fn view(&mut self, now: Mono) -> TaskView {
-        self.show_holders();
+    pub(super) fn view(&mut self, now: Mono) -> TaskView {
+        let kind = K::view(self);
         let (verdict, rule, verdict_since) =
             self.verdict.unwrap_or((Verdict::Unknown, Rule::NothingYet, now));
-        let held = self.lock.held();
-        let hold = if held == Some(true) { self.lock.hold() } else { None };
-        let known_mode = self.lock.hold().map(|hold| hold.held.mode);
-        let claimants = self.spec.lock().claimants;
+        let claimants = self.spec.kind.claimants();
         let switches = self.wanting.as_ref().map(|wanting| &wanting.switches);
-        let lock = LockView {
-            hold: hold.map(|hold| hold.view(self.shown.clone(), self.ttl_ms)),
-            waiters: if held.is_some() { self.waiters } else { None },
-            fencing_token: if held.is_some() { self.fencing_token } else { None },
-            lease_ms: known_mode
-                .map_or_else(|| self.lock.leases.any(), |mode| self.lock.leases.of(mode)),
-            renewal_period_ms: self.lock.period_ms(),
-            renewals: self.renewals.clone(),
-            witnesses: self.witnesses.view().into(),
-        };
         TaskView {
             spec: self.spec.clone(),
             store: self.store.clone(),
@@ -50,12 +34,11 @@ impl Task {
                 .map(|switches| switches.key_seen),
             lost_users: switches.map(|switches| switches.lost().into()).unwrap_or_default(),
             switches_unknown: switches.and_then(Switches::why_unknown),
-            lock_fact: self.lock.fact(),
-            held,
-            unknown: self.lock.newest().err(),
-            node: self.lock_origin.as_ref().map(|origin| origin.node.clone()),
-            last_reading: self.lock.last_reading().map(|seen| seen.sent),
-            kind: KindView::Lock(lock),
+            held: self.kind.held(),
+            unknown: self.kind.newest().err(),
+            node: self.origin.as_ref().map(|origin| origin.node.clone()),
+            last_reading: self.kind.last_reading().map(|seen| seen.sent),
+            kind,
             progress_moved: self.progress.as_ref().and_then(|clock| clock.moved),
             progress_missing: self.progress.as_ref().and_then(|clock| clock.missing),
             live_claims: self
@@ -76,7 +59,7 @@ impl Task {
             durations: Durations {
                 down_ms: self.gap_ms(),
                 split_ms: self.splits.ms(),
-                stalled_ms: self.stalled_ms(),
+                stalled_ms: K::stalled_ms(self),
                 unwanted_ms: self.unwanted_ms(),
                 blind_ms: self.blind.ms(),
                 switches_lost_ms: switches.map_or(0, Switches::lost_ms),
@@ -84,27 +67,6 @@ impl Task {
             totals: self.totals.clone(),
             grounds: self.grounds.clone(),
         }
-    }
-
-    /// Updates the shown holders. If they are unchanged, the views share one copy.
-    fn show_holders(&mut self) {
-        let Some(hold) = self.lock.hold() else {
-            self.shown_by = None;
-            if !self.shown.is_empty() {
-                self.shown = HeldBy::default();
-            }
-            return;
-        };
-        if self.shown_by.as_ref().is_some_and(|by| Arc::ptr_eq(by, &hold.held)) {
-            return;
-        }
-        let host_of =
-            |client: &[u8]| self.hosts.iter().find(|(id, _)| id == client).map(|(_, host)| host);
-        let now = hold.held.holders.iter().map(|holder| (holder, host_of(&holder.client)));
-        if !now.clone().eq(self.shown.iter().map(|(holder, host)| (holder, host.as_ref()))) {
-            self.shown = now.map(|(holder, host)| (holder.clone(), host.cloned())).collect();
-        }
-        self.shown_by = Some(Arc::clone(&hold.held));
     }
 }
 
@@ -119,6 +81,7 @@ fn switch_view((user, switch): &(Vec<u8>, Switch)) -> SwitchView {
 
 #[cfg(test)]
 mod tests {
+    use alloc::sync::Arc;
     use alloc::vec;
 
     use super::*;
@@ -126,7 +89,7 @@ mod tests {
     use crate::input::{Attestation, Standing};
     use crate::reading::{Beside, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading};
     use crate::spec::{Authority, LockSpec, StoreIndex, TaskSpec};
-    use crate::task::{Accepted, Log};
+    use crate::task::{Accepted, Log, Task};
     use crate::time::ServerTime;
 
     /// A glance may return the same copy of a reading again, while the names of the hosts have
@@ -164,10 +127,10 @@ mod tests {
             };
             let hosts = hosts.map(|host| Ok(vec![(b"A".to_vec(), host.as_bytes().to_vec())]));
             let beside = Beside { hosts, ..Beside::default() };
-            let reading = TaskReading { lock: lock.clone(), extras: Extras::default(), beside };
+            let reading = TaskReading::of_lock(lock.clone(), Extras::default(), beside);
             let mut log = Log { at: Mono(at), server: Some(clock), events: &mut events };
             task.observe(&reading, batch, &mut log);
-            let hold = task.view(Mono(at)).lock().hold.clone().unwrap();
+            let hold = task.view(Mono(at)).lock().unwrap().hold.clone().unwrap();
             hold.holders.first().unwrap().1.clone()
         };
         assert_eq!(host_of(&mut task, 1_000, None), None);

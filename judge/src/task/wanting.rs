@@ -4,12 +4,15 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use super::Task;
-use crate::clocks::{GapClock, UnwantedClock};
+use super::{Kind, Log, Watched};
+use crate::clocks::{GapClock, Holding, UnwantedClock};
+use crate::event::EventKind;
 use crate::evidence::Origin;
 use crate::reading::Unknown;
+use crate::snapshot::Past;
 use crate::spec::TaskSpec;
 use crate::switches::Switches;
+use crate::time::Mono;
 use crate::verdict::Wanted;
 
 /// Switches, and the durations that depend on them.
@@ -35,7 +38,7 @@ impl Wanting {
     }
 }
 
-impl Task {
+impl<K: Kind> Watched<K> {
     pub(super) fn wanted(&self) -> Wanted {
         self.wanting.as_ref().map_or(Wanted::Unset, |wanting| wanting.switches.wanted())
     }
@@ -61,5 +64,25 @@ impl Task {
 
     pub(super) fn unwanted_ms(&self) -> u64 {
         self.wanting.as_ref().map_or(0, |wanting| wanting.unwanted.ms())
+    }
+
+    /// Takes in who has the task. Returns whether a gap ended.
+    pub(super) fn observe_gap(&mut self, at: Mono, holding: Holding, log: &mut Log<'_>) -> bool {
+        let wanted = self.wanted();
+        let Some(wanting) = &mut self.wanting else { return false };
+        let gap = wanting.gap.observe(at, holding, wanted, self.spec.blind_after_ms);
+        if gap.wanted_ms > 0 || gap.grew_ms > 0 {
+            let totals = self.totals();
+            totals.wanted_ms += gap.wanted_ms;
+            totals.down_ms += gap.grew_ms;
+        }
+        if gap.began {
+            log.push(EventKind::GapBegan);
+        }
+        if let Some(Some(gap_ms)) = gap.ended {
+            self.totals().take_overs_mut().handed_over(Past { at, ms: gap_ms });
+            log.push(EventKind::GapEnded { gap_ms });
+        }
+        gap.ended.is_some()
     }
 }

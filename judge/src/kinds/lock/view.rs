@@ -8,10 +8,13 @@ use super::Hold;
 use crate::input::Role;
 use crate::reading::{Deadline, Holder, Mode};
 use crate::time::{Mono, ServerTime};
+use crate::verdict::LockFact;
 
 /// What is known of a lock beside the facts that all kinds have.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockView {
+    /// Its state, after confirmation.
+    pub fact: LockFact,
     /// The present hold; `None` unless `held` is true.
     pub hold: Option<HoldView>,
     /// Number of waiters, if known.
@@ -27,6 +30,22 @@ pub struct LockView {
     pub renewals: Arc<[Mono]>,
     /// What the other servers show, as evidence only.
     pub witnesses: Box<[WitnessView]>,
+}
+
+impl Default for LockView {
+    /// Nothing was read yet.
+    fn default() -> LockView {
+        LockView {
+            fact: LockFact::Unknown,
+            hold: None,
+            waiters: None,
+            fencing_token: None,
+            lease_ms: None,
+            renewal_period_ms: None,
+            renewals: Arc::default(),
+            witnesses: Box::default(),
+        }
+    }
 }
 
 /// Holders, each with its host if known.

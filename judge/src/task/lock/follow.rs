@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use super::{Accepted, Log, Signs, Task, Turn, proven};
+use super::{OfLock, Reading, proven};
 use crate::clocks::{GapClock, Holding};
 use crate::continuity::lost::{Look, Parts};
 use crate::event::{End, EventKind, LossSign};
@@ -13,11 +13,13 @@ use crate::kinds::lock::{self, Ended};
 use crate::reading::{Beside, ClaimsReading, Held, ProgressReading};
 use crate::snapshot::{Past, RENEWALS_KEPT};
 use crate::spec::{Claimants, ProgressSource};
-use crate::splits::{Began, EndedBefore, SplitNews, View};
+use crate::splits::{EndedBefore, View};
+use crate::task::beside::Signs;
+use crate::task::{Accepted, Log, Watched};
 use crate::time::Mono;
 use crate::verdict::Wanted;
 
-impl Task {
+impl Watched<OfLock> {
     /// Detects locks that were lost although their holder lived. Without `news`, only the keys
     /// beside the lock on another server were read, not the lock.
     pub(super) fn follow_losses(
@@ -29,24 +31,24 @@ impl Task {
         log: &mut Log<'_>,
     ) {
         if news.is_some_and(|news| news.across_blind) {
-            return self.expired.forget();
+            return self.kind.expired.forget();
         }
         let look = Look {
             at,
             with_lock: news.is_some(),
-            held: self.lock.hold().map(|hold| &*hold.held),
+            held: self.kind.lock.hold().map(|hold| &*hold.held),
             read: self.signs_read(beside),
             claims_changed: &signs.claims_changed,
             progress_moved: signs.progress_moved,
             blind_after_ms: self.spec.blind_after_ms,
         };
-        let late = self.expired.observe(look);
+        let late = self.kind.expired.observe(look);
         let at_once = match news.and_then(|news| news.ended.as_ref()) {
             Some(ended) if ended.reason == End::Lost => {
                 Some((ended.hold.held.holders.clone(), LossSign::Data))
             }
             Some(ended) if ended.reason == End::Expired => {
-                self.expired.watch(ended.hold.held.holders.clone(), look);
+                self.kind.expired.watch(ended.hold.held.holders.clone(), look);
                 None
             }
             _ => None,
@@ -75,42 +77,48 @@ impl Task {
     }
 
     /// Follows ends, acquisitions and movements of the deadline.
-    pub(super) fn follow_lock(&mut self, news: &lock::News, turn: &Turn<'_>, log: &mut Log<'_>) {
+    pub(super) fn follow_lock(
+        &mut self,
+        news: &lock::News,
+        reading: &Reading<'_>,
+        log: &mut Log<'_>,
+    ) {
         match &news.ended {
-            Some(_) if news.across_blind => self.outage.forget(),
-            None if news.across_blind => self.outage.unseen(),
+            Some(_) if news.across_blind => self.kind.outage.forget(),
+            None if news.across_blind => self.kind.outage.unseen(),
             _ => {}
         }
         if let Some(before) = &mut self.splits.before {
-            before.data_changed(turn.delta);
+            before.data_changed(reading.delta);
         }
         if let Some(ended) = &news.ended {
-            self.follow_end(ended, news.across_blind, turn, log);
+            self.follow_end(ended, news.across_blind, reading, log);
         }
         if let Some(held_ms) = news.broke {
             self.follow_break(held_ms, news.across_blind, log);
         }
         if news.acquired
-            && let Some(hold) = self.lock.hold()
+            && let Some(hold) = self.kind.lock.hold()
         {
             Arc::make_mut(&mut self.totals).acquisitions += 1;
             log.push(EventKind::Acquired { holders: hold.held.holders.clone() });
             // An unwanted task is not handed over.
             let was_wanted = self.gap().is_some_and(|gap| gap.wanted_since().is_some());
             let may_be_handover = was_wanted && !news.across_blind && !self.has_gap();
-            let from = self.handed_over_by.take();
-            self.direct_handover =
+            let from = self.kind.handed_over_by.take();
+            self.kind.direct_handover =
                 may_be_handover && from.is_some_and(|from| !lock::continues(&from, &hold.held));
-            self.outage.taken_over(hold.began);
+            self.kind.outage.taken_over(hold.began);
         }
         if news.ended.is_some() || news.acquired {
-            self.hold_settled = false;
+            self.kind.hold_settled = false;
         }
         match news.moved {
             Some(Move::Renewed { latency_ms, learned_ms, at, .. }) => {
                 self.totals().renewals += 1;
-                let kept = self.renewals.len().saturating_sub(RENEWALS_KEPT - 1);
-                self.renewals = self.renewals.iter().skip(kept).copied().chain([at]).collect();
+                let kept = self.kind.renewals.len().saturating_sub(RENEWALS_KEPT - 1);
+                self.kind.renewals =
+                    self.kind.renewals.iter().skip(kept).copied().chain([at]).collect();
                 if let Some(latency_ms) = latency_ms {
                     self.totals().renewal_latency.observe(latency_ms);
                 }
@@ -128,8 +136,8 @@ impl Task {
 
     /// Somebody held the lock for `held_ms` without a break; now there was one.
     fn follow_break(&mut self, held_ms: u64, across_blind: bool, log: &mut Log<'_>) {
-        if !core::mem::take(&mut self.settled) {
-            self.outage.lost_again();
+        if !core::mem::take(&mut self.kind.settled) {
+            self.kind.outage.lost_again();
             // What ended while unseen for long may have lasted.
             if self.has_gap() && !across_blind {
                 self.totals().phantom_holds += 1;
@@ -143,7 +151,7 @@ impl Task {
         &mut self,
         ended: &Ended,
         across_blind: bool,
-        turn: &Turn<'_>,
+        reading: &Reading<'_>,
         log: &mut Log<'_>,
     ) {
         if let Some(count) = self.totals().ends.get_mut(ended.reason as usize) {
@@ -160,44 +168,48 @@ impl Task {
         });
         let wanted = matches!(self.wanted(), Wanted::Yes | Wanted::Unset);
         match ended.reason {
-            End::Expired if wanted && !across_blind => self.outage.expired(hold.last_life),
-            _ if self.settled => self.outage.forget(),
+            End::Expired if wanted && !across_blind => self.kind.outage.expired(hold.last_life),
+            _ if self.kind.settled => self.kind.outage.forget(),
             _ => {}
         }
-        self.handed_over_by = (!across_blind).then(|| Arc::clone(&hold.held));
+        self.kind.handed_over_by = (!across_blind).then(|| Arc::clone(&hold.held));
         let early = matches!(ended.reason, End::EndedEarly | End::Replaced | End::Lost);
-        let phantom = !proven(hold, hold.last_seen, turn.batch.origin.authority);
+        let phantom = !proven(hold, hold.last_seen, reading.batch.origin.authority);
         if phantom
             && self
                 .splits
                 .before
                 .as_ref()
-                .is_some_and(|before| before.awaits_successor(turn.batch.sent))
+                .is_some_and(|before| before.awaits_successor(reading.batch.sent))
         {
             return; // It changed nothing: the hold before it is still the one that may be lived on with.
         }
         // With short holds, one may have been released just before the data were lost, or been
         // taken again on the new master and released there, all unseen.
         let may_be_over =
-            (turn.delta.emptied || ended.earlier_brief) && !hold.lasted(self.spec.settle_ms);
+            (reading.delta.emptied || ended.earlier_brief) && !hold.lasted(self.spec.settle_ms);
         // The hold that the new master shows may be a leftover of an earlier one, released on the
         // old master.
-        let leftover =
-            turn.delta.shared.zip(ended.successor_over).is_some_and(|(shared, over)| over > shared);
+        let leftover = reading
+            .delta
+            .shared
+            .zip(ended.successor_over)
+            .is_some_and(|(shared, over)| over > shared);
         let surely_lost = !may_be_over
             && !leftover
-            && turn.delta.surely_lost_after(hold.offset_before, hold.earlier_over);
+            && reading.delta.surely_lost_after(hold.offset_before, hold.earlier_over);
         // A token that changes with each renewal leaves nobody behind; an id of a client is one.
-        let is_id = self.spec.lock().claimants != Claimants::Secret;
-        let early = early && (is_id || self.lock.identifies());
+        let is_id = self.kind.claimants != Claimants::Secret;
+        let early = early && (is_id || self.kind.lock.identifies());
         self.splits.before = early.then(|| {
             Box::new(EndedBefore {
                 holders: hold.held.holders.clone(),
                 deadline: hold.deadlines.newest_mono(),
                 surely_lost,
-                perhaps_lost: hold.may_be_lost(turn.delta, turn.batch.sent) || turn.delta.evicted,
-                gone: turn.batch.mark(),
-                node: turn.node_before.clone(),
+                perhaps_lost: hold.may_be_lost(reading.delta, reading.batch.sent)
+                    || reading.delta.evicted,
+                gone: reading.batch.mark(),
+                node: reading.node_before.clone(),
                 successor_seen: None,
                 judged: false,
                 moved_since: 0,
@@ -211,8 +223,8 @@ impl Task {
         let at = seen.sent;
         let wanted = self.wanted();
         let settle_ms = self.spec.settle_ms;
-        let holding = match (self.lock.hold(), self.lock.free_since()) {
-            (Some(_), _) if self.lock.unbroken_ms() >= settle_ms => Holding::Settled,
+        let holding = match (self.kind.lock.hold(), self.kind.lock.free_since()) {
+            (Some(_), _) if self.kind.lock.unbroken_ms() >= settle_ms => Holding::Settled,
             (Some(_), _) => Holding::Unsettled,
             (None, Some(first)) => Holding::Free(first),
             (None, None) => Holding::PerhapsFree,
@@ -222,21 +234,21 @@ impl Task {
         {
             wanting.gap.taint();
         }
-        self.direct_handover &= !self.follow_gap(at, holding, log);
-        if holding == Holding::Settled && !core::mem::replace(&mut self.settled, true) {
+        self.kind.direct_handover &= !self.follow_gap(at, holding, log);
+        if holding == Holding::Settled && !core::mem::replace(&mut self.kind.settled, true) {
             self.follow_settled(log);
         }
-        let lasted = self.lock.hold().is_some_and(|hold| hold.settled(settle_ms));
-        if lasted && !core::mem::replace(&mut self.hold_settled, true) {
+        let lasted = self.kind.lock.hold().is_some_and(|hold| hold.settled(settle_ms));
+        if lasted && !core::mem::replace(&mut self.kind.hold_settled, true) {
             self.follow_handover(log);
         }
-        let is_held = self.lock.hold().is_some();
+        let is_held = self.kind.lock.hold().is_some();
         if let Some(wanting) = &mut self.wanting {
             wanting.unwanted.observe(at, is_held, wanted, self.spec.blind_after_ms);
         }
         let wanted_since = self.gap().and_then(GapClock::wanted_since);
         if let Some((clock, progress)) = self.progress.as_mut().zip(self.spec.progress.as_ref()) {
-            let held_since = self.lock.hold().map(|hold| hold.first_seen);
+            let held_since = self.kind.lock.hold().map(|hold| hold.first_seen);
             clock.judge(at, held_since, wanted, wanted_since, progress.stale_after_ms);
         }
     }
@@ -245,44 +257,31 @@ impl Task {
     pub(super) fn follow_gap(&mut self, at: Mono, holding: Holding, log: &mut Log<'_>) -> bool {
         let wanted = self.wanted();
         if wanted == Wanted::No {
-            self.outage.forget();
-            self.direct_handover = false;
+            self.kind.outage.forget();
+            self.kind.direct_handover = false;
         }
         if wanted == Wanted::No || matches!(holding, Holding::Free(_)) {
             // From here on the gap counts, not a direct handover.
-            self.handed_over_by = None;
+            self.kind.handed_over_by = None;
         }
-        let Some(wanting) = &mut self.wanting else { return false };
-        let gap = wanting.gap.observe(at, holding, wanted, self.spec.blind_after_ms);
-        if gap.wanted_ms > 0 || gap.grew_ms > 0 {
-            let totals = self.totals();
-            totals.wanted_ms += gap.wanted_ms;
-            totals.down_ms += gap.grew_ms;
-        }
-        if gap.began {
-            log.push(EventKind::GapBegan);
-        }
-        if let Some(Some(gap_ms)) = gap.ended {
-            self.totals().take_overs_mut().handed_over(Past { at, ms: gap_ms });
-            log.push(EventKind::GapEnded { gap_ms });
-        }
-        if gap.ended.is_some() {
+        let ended = self.observe_gap(at, holding, log);
+        if ended {
             self.grounds.flapped(at);
         }
-        gap.ended.is_some()
+        ended
     }
 
     /// The present hold lasted, so the handover that led to it without a gap may be counted.
     fn follow_handover(&mut self, log: &Log<'_>) {
-        if self.direct_handover && self.wanted() == Wanted::Yes {
+        if self.kind.direct_handover && self.wanted() == Wanted::Yes {
             self.totals().take_overs_mut().handed_over(Past { at: log.at, ms: 0 });
         }
-        self.direct_handover = false;
+        self.kind.direct_handover = false;
     }
 
     /// The lock was held for long enough, so the outage before it may be counted.
     fn follow_settled(&mut self, log: &mut Log<'_>) {
-        if let Some(outage_ms) = self.outage.settled() {
+        if let Some(outage_ms) = self.kind.outage.settled() {
             let totals = self.totals();
             totals.outage_ms += outage_ms;
             totals.take_overs_mut().outage_ended(Past { at: log.at, ms: outage_ms });
@@ -300,8 +299,8 @@ impl Task {
             self.claims.hold_changed();
         }
         let claims_beside =
-            self.claims.weigh(self.lock.hold().map(|hold| (&*hold.held, hold.sure_since)));
-        let hold = self.lock.hold();
+            self.claims.weigh(self.kind.lock.hold().map(|hold| (&*hold.held, hold.sure_since)));
+        let hold = self.kind.lock.hold();
         let held: Option<&Held> = hold.map(|hold| &*hold.held);
         let fresh_for_ms = self.fresh_for_ms();
         let view = View {
@@ -312,7 +311,7 @@ impl Task {
             claims_beside: &claims_beside,
             fresh_for_ms,
             blind_after_ms: self.spec.blind_after_ms,
-            claimants: self.spec.lock().claimants,
+            claimants: self.kind.claimants,
         };
         let mut split = self.splits.observe(&self.claims, view);
         let in_doubt = split.in_doubt.take();
@@ -321,7 +320,7 @@ impl Task {
         }
         self.tell_splits(split, log);
         let mut claimed = None;
-        if self.lock.free_since().is_some() {
+        if self.kind.lock.free_since().is_some() {
             // Claims cannot be read now. A claim beside the free lock was seen before, or will be
             // seen later.
             let Some(live) = self.claims.live(fresh_for_ms) else { return };
@@ -330,28 +329,9 @@ impl Task {
         let beside_free = claimed.is_some();
         if let (Some(instance), false) = (claimed, self.told.claim_beside_free) {
             log.push(EventKind::ClaimBesideFreeLock {
-                instance: self.spec.lock().claimants.holder(&instance),
+                instance: self.kind.claimants.holder(&instance),
             });
         }
         self.told.claim_beside_free = beside_free;
-    }
-
-    pub(super) fn tell_splits(&mut self, news: SplitNews, log: &mut Log<'_>) {
-        if news.grew_ms > 0 {
-            self.totals().split_ms += news.grew_ms;
-        }
-        for (kind, lasted_ms) in news.ended {
-            log.push(EventKind::SplitEnded { kind, lasted_ms });
-        }
-        for Began { kind, parties, left_ms } in news.began {
-            self.grounds.rare().split = Some(log.at);
-            if let Some(count) = self.totals().splits.get_mut(kind as usize) {
-                *count += 1;
-            }
-            log.push(EventKind::SplitBegan { kind, parties, left_ms });
-        }
-        if let Some((older, newer)) = news.rival_in_doubt {
-            log.push(EventKind::RivalInDoubt { older, newer });
-        }
     }
 }

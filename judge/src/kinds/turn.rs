@@ -1,0 +1,279 @@
+//! Tracks whose turn it is: the only field of a hash names the task that may run next.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::evidence::{CONFIRM_AFTER_MS, Seen};
+use crate::reading::{Turn, Unknown};
+use crate::spec::{Name, TurnSpec};
+use crate::time::{Mono, ServerTime};
+use crate::verdict::TurnFact;
+
+/// An instant further away than this was written in another unit, in milliseconds: ten years.
+pub(crate) const FAR_MS: i64 = 315_360_000_000;
+
+/// The turns of some tasks.
+#[derive(Clone, Debug)]
+pub(crate) struct Turns {
+    /// Whether the newest attempt gave an accepted reading.
+    newest: Result<(), Unknown>,
+    /// The newest accepted reading.
+    last: Option<Seen>,
+    /// Who had the turn last, alone.
+    holder: Option<Holder>,
+    /// The fields of the newest accepted reading.
+    fields: Vec<Turn>,
+    /// The first reading of a stretch in which it was nobody's turn.
+    nobody_since: Option<Mono>,
+    /// Fields that have stood beside each other, and since when.
+    beside: Option<(Vec<Turn>, Mono)>,
+    /// Since the holder was seen, no stretch without a reading was long enough for another turn.
+    saw_all: bool,
+    /// How long the turn has been overdue, in milliseconds.
+    late_ms: u64,
+    /// Turns that each task has passed on, in the order of the configuration.
+    taken: Vec<u64>,
+    out_of_order: u64,
+    unknown_names: u64,
+}
+
+/// Who has the turn.
+#[derive(Clone, Debug)]
+pub(crate) struct Holder {
+    pub(crate) turn: Turn,
+    pub(crate) first_seen: Mono,
+}
+
+/// What a reading changed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct News {
+    /// Another turn began.
+    pub(crate) began: bool,
+    /// The task whose turn came before its time: the one that was to come, and the one that came.
+    pub(crate) out_of_order: Option<(Vec<u8>, Vec<u8>)>,
+    /// A name that is not configured appeared.
+    pub(crate) unknown_name: Option<Vec<u8>>,
+}
+
+/// What a reading is judged by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context<'a> {
+    pub(crate) seen: Seen,
+    pub(crate) spec: &'a TurnSpec,
+    /// First evidence that the task is wanted, if it can be wanted.
+    pub(crate) wanted_since: Option<Mono>,
+}
+
+impl Turns {
+    pub(crate) fn new(spec: &TurnSpec) -> Turns {
+        Turns {
+            newest: Err(Unknown::NotReadYet),
+            last: None,
+            holder: None,
+            fields: Vec::new(),
+            nobody_since: None,
+            beside: None,
+            saw_all: false,
+            late_ms: 0,
+            taken: vec![0; spec.tasks.len()],
+            out_of_order: 0,
+            unknown_names: 0,
+        }
+    }
+
+    /// Takes over a changed configuration of the same hash. Tasks that stay keep their counts.
+    pub(crate) fn configure(&mut self, before: &TurnSpec, now: &TurnSpec) {
+        let count = |name: &Name| {
+            let position = before.position(&name.0)?;
+            self.taken.get(position).copied()
+        };
+        self.taken = now.tasks.iter().map(|name| count(name).unwrap_or(0)).collect();
+        if before.unit != now.unit || before.tasks != now.tasks {
+            (self.holder, self.beside) = (None, None);
+            self.fields.clear();
+        }
+    }
+
+    pub(crate) fn unknown(&mut self, why: Unknown) {
+        self.newest = Err(why);
+    }
+
+    pub(crate) fn newest(&self) -> Result<(), Unknown> {
+        self.newest
+    }
+
+    pub(crate) fn last_reading(&self) -> Option<Seen> {
+        self.last
+    }
+
+    /// Whether it is somebody's turn, by the newest reading.
+    pub(crate) fn held(&self) -> Option<bool> {
+        (self.newest.is_ok() && self.last.is_some()).then_some(!self.fields.is_empty())
+    }
+
+    /// Who had the turn last.
+    pub(crate) fn holder(&self) -> Option<&Holder> {
+        self.holder.as_ref()
+    }
+
+    /// What is known of the turn. That it is nobody's must be seen again: whoever passes it may
+    /// delete the old field first.
+    pub(crate) fn fact(&self) -> TurnFact {
+        match self.held() {
+            Some(true) => TurnFact::Somebody,
+            Some(false) if self.nobody_since().is_some() => TurnFact::Nobody,
+            _ => TurnFact::Unknown,
+        }
+    }
+
+    /// Since when it has been nobody's turn, once that is confirmed.
+    pub(crate) fn nobody_since(&self) -> Option<Mono> {
+        let (since, last) = self.nobody_since.zip(self.last)?;
+        (last.sent.since_ms(since) >= CONFIRM_AFTER_MS).then_some(since)
+    }
+
+    /// How long the turn has been overdue as of the newest reading, in milliseconds.
+    pub(crate) fn late_ms(&self) -> u64 {
+        self.late_ms
+    }
+
+    /// The fields that have stood beside each other for longer than a passing takes.
+    pub(crate) fn split(&self, spec: &TurnSpec) -> Option<&[Turn]> {
+        let (fields, since) = self.beside.as_ref()?;
+        let lasted_ms = self.last?.sent.since_ms(*since);
+        (lasted_ms >= spec.handover_ms).then_some(fields)
+    }
+
+    /// Takes in an accepted reading.
+    pub(crate) fn observe(&mut self, fields: &[Turn], context: Context<'_>) -> News {
+        let Context { seen, spec, .. } = context;
+        let mut news = News::default();
+        let unseen_ms = self.last.map_or(u64::MAX, |last| seen.sent.since_ms(last.sent));
+        self.saw_all &= spec.min_turn_ms.is_some_and(|least_ms| unseen_ms <= least_ms);
+        let is_new = |turn: &&Turn| !self.fields.iter().any(|old| old.name == turn.name);
+        let foreign = |turn: &&Turn| spec.position(&turn.name).is_none();
+        if let Some(turn) = fields.iter().filter(is_new).find(foreign) {
+            self.unknown_names += 1;
+            news.unknown_name = Some(turn.name.clone());
+        }
+        self.nobody_since = match fields.is_empty() {
+            true => self.nobody_since.or(Some(seen.sent)),
+            false => None,
+        };
+        self.follow_beside(fields, seen.sent);
+        if let [turn] = fields {
+            self.follow_turn(turn, seen.sent, spec, &mut news);
+        }
+        self.fields = fields.to_vec();
+        self.newest = Ok(());
+        self.last = Some(seen);
+        self.late_ms = self.overdue_ms(context);
+        news
+    }
+
+    /// Follows which fields stay beside each other with the same values.
+    fn follow_beside(&mut self, fields: &[Turn], at: Mono) {
+        let stayed = self.beside.take().and_then(|(before, since)| {
+            let still: Vec<Turn> =
+                before.into_iter().filter(|turn| fields.contains(turn)).collect();
+            (still.len() > 1).then_some((still, since))
+        });
+        self.beside = stayed.or_else(|| (fields.len() > 1).then(|| (fields.to_vec(), at)));
+    }
+
+    /// One task has the turn.
+    fn follow_turn(&mut self, turn: &Turn, at: Mono, spec: &TurnSpec, news: &mut News) {
+        let before = self.holder.as_ref().filter(|holder| holder.turn != *turn);
+        if let Some(before) = before {
+            let position = spec.position(&before.turn.name);
+            if let Some(count) = position.and_then(|position| self.taken.get_mut(position)) {
+                *count += 1;
+            }
+            let next = position.and_then(|position| {
+                spec.tasks.iter().cycle().nth(position + 1).filter(|_| spec.tasks.len() > 1)
+            });
+            if let Some(next) = next.filter(|next| self.saw_all && next.0 != turn.name) {
+                self.out_of_order += 1;
+                news.out_of_order = Some((next.0.clone(), turn.name.clone()));
+            }
+        }
+        if before.is_some() || self.holder.is_none() {
+            news.began = true;
+            self.holder = Some(Holder { turn: turn.clone(), first_seen: at });
+        }
+        self.saw_all = true;
+    }
+
+    /// How long the turn that has waited longest has been overdue, in milliseconds: since it may be
+    /// taken, and is wanted.
+    fn overdue_ms(&self, context: Context<'_>) -> u64 {
+        let Context { seen, wanted_since, .. } = context;
+        let first_seen = |turn: &Turn| {
+            let holder = self.holder.as_ref().filter(|holder| holder.turn == *turn);
+            holder.map_or(seen.sent, |holder| holder.first_seen)
+        };
+        let overdue_ms = |turn: &Turn| {
+            // Zero means "at once". When that was is not known.
+            let due = if turn.from.0 <= 0 { first_seen(turn) } else { seen.mono_of(turn.from) };
+            seen.sent.since_ms(wanted_since.map_or(due, |wanted| wanted.max(due)))
+        };
+        self.fields.iter().map(overdue_ms).max().unwrap_or(0)
+    }
+
+    /// What outputs show.
+    pub(crate) fn view(&self, spec: &TurnSpec) -> TurnView {
+        let is_read = self.newest.is_ok();
+        let holder = self.holder.as_ref().filter(|_| is_read && !self.fields.is_empty());
+        TurnView {
+            fact: self.fact(),
+            name: holder.map(|holder| holder.turn.name.clone()),
+            from: holder.map(|holder| holder.turn.from),
+            fields: is_read.then_some(self.fields.len()),
+            late_ms: self.late_ms,
+            taken: spec
+                .tasks
+                .iter()
+                .zip(&self.taken)
+                .map(|(name, turns)| Taken { name: name.0.clone(), turns: *turns })
+                .collect(),
+            out_of_order: spec.min_turn_ms.map(|_| self.out_of_order),
+            unknown_names: self.unknown_names,
+        }
+    }
+}
+
+/// Whether an instant was written in another unit than the configured one. Zero means "at once".
+pub(crate) fn is_far(instant: ServerTime, now: ServerTime) -> bool {
+    instant.0 > 0 && instant.since_ms(now).saturating_abs() > FAR_MS
+}
+
+/// What is known of tasks that take turns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnView {
+    /// Whether it is somebody's turn.
+    pub fact: TurnFact,
+    /// Whose turn it is; `None` if it is nobody's, or unknown.
+    pub name: Option<Vec<u8>>,
+    /// From when on that task may run, on the server's clock; 0: at once.
+    pub from: Option<ServerTime>,
+    /// Number of fields in the hash, by the newest reading.
+    pub fields: Option<usize>,
+    /// How long the turn has been overdue, in milliseconds: it is not taken, or lasts.
+    pub late_ms: u64,
+    /// How often each task had the turn and passed it on, in the order of the configuration.
+    pub taken: Box<[Taken]>,
+    /// Turns that came out of order; `None` if that is not judged.
+    pub out_of_order: Option<u64>,
+    /// Names that appeared and are not configured.
+    pub unknown_names: u64,
+}
+
+/// How often a task passed the turn on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// The task.
+    pub name: Vec<u8>,
+    /// The number.
+    pub turns: u64,
+}
