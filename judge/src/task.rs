@@ -47,7 +47,7 @@ pub(crate) enum Task {
 }
 
 /// What a kind adds to a task.
-trait Kind: Sized {
+pub(crate) trait Kind: Sized {
     /// Takes over a changed configuration of the same task.
     fn configure(&mut self, before: &TaskSpec, now: &TaskSpec);
 

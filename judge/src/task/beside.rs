@@ -21,7 +21,7 @@ use crate::switches;
 use crate::time::{Mono, ServerTime};
 
 /// The signs seen beside the lock.
-pub(super) struct Signs {
+pub(crate) struct Signs {
     /// The switches are the same as before, which proves that this database was not flushed.
     pub(super) kept_switches: bool,
     /// Instances whose claim changed.
