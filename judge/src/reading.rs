@@ -220,8 +220,6 @@ pub enum Place {
     Gone,
     /// In the queue, due at this instant.
     Due(ServerTime),
-    /// No trustworthy answer.
-    Unknown(Unknown),
 }
 
 /// The id of a member.

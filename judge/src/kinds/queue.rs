@@ -319,7 +319,6 @@ impl Queue {
                 }
                 is_news
             }
-            Place::Unknown(_) => false,
         }
     }
 

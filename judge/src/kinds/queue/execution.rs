@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::evidence::Seen;
+use crate::evidence::{NOISE_MS, Seen};
 use crate::reading::{Held, Holder};
 use crate::splits::{CLAIM_GOES_ON, Claims};
 use crate::time::{Mono, ServerTime};
@@ -56,7 +56,7 @@ impl Execution {
             .deadline
             .instant()
             .zip(held.deadline.instant())
-            .is_some_and(|(before, now)| before < now);
+            .is_some_and(|(before, now)| now.since_ms(before) > NOISE_MS);
         if let (true, Some(deadline)) = (moved, held.deadline.instant()) {
             // It was set between the two readings, so the lease is at most this long.
             let lease_ms = deadline.since_ms(self.last.first);
