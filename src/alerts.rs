@@ -4,7 +4,7 @@
 
 use lockwatch_judge::problems::{Finding, Problem, Problems, Row};
 use lockwatch_judge::snapshot::TaskView;
-use lockwatch_judge::spec::TaskSpec;
+use lockwatch_judge::spec::{KindSpec, TaskSpec};
 use lockwatch_watch::redis::libraries;
 
 /// A free lock must be confirmed by a second reading that is at least this many milliseconds later.
@@ -71,7 +71,10 @@ pub fn of_task(view: &TaskView) -> Vec<Condition> {
     };
     let mut pages = vec![page(Problem::Split, "split_seconds", durations.split_ms, 0)];
     if spec.may_be_wanted() {
-        pages.push(page(Problem::Down, "down_seconds", durations.down_ms, spec.grace_ms));
+        // Nobody has a queue: it is only worked on.
+        if view.queue().is_none() {
+            pages.push(page(Problem::Down, "down_seconds", durations.down_ms, spec.grace_ms));
+        }
         pages.push(page(
             Problem::SwitchesLost,
             "switches_lost_seconds",
@@ -79,13 +82,13 @@ pub fn of_task(view: &TaskView) -> Vec<Condition> {
             0,
         ));
     }
-    if let Some(progress) = &spec.progress {
-        pages.push(page(
-            Problem::Stalled,
-            "stalled_seconds",
-            durations.stalled_ms,
-            progress.stale_after_ms,
-        ));
+    let stale_after_ms = match &spec.kind {
+        KindSpec::Lock(_) => spec.progress.as_ref().map(|progress| progress.stale_after_ms),
+        KindSpec::Turn(turn) => Some(turn.max_late_ms),
+        KindSpec::Queue(queue) => Some(queue.max_late_ms),
+    };
+    if let Some(limit_ms) = stale_after_ms {
+        pages.push(page(Problem::Stalled, "stalled_seconds", durations.stalled_ms, limit_ms));
     }
     pages.push(page(Problem::Blind, "blind_seconds", durations.blind_ms, spec.blind_after_ms));
     pages
@@ -103,5 +106,6 @@ pub fn down_after_ms(interval_ms: u64, task: &TaskSpec) -> u64 {
 /// Maximum time that a lock stays held after its holder crashed, in milliseconds: the configured
 /// lease, else the library's default.
 pub fn lease_ms(task: &TaskSpec) -> Option<u64> {
-    task.lock().lease_ms.or(libraries::of(&task.lock().library).default_lease_ms())
+    let lock = task.lock()?;
+    lock.lease_ms.or(libraries::of(&lock.library).default_lease_ms())
 }

@@ -14,3 +14,4 @@ pub(crate) mod page;
 mod process;
 pub mod reason;
 pub mod remark;
+mod turn;

@@ -91,6 +91,26 @@ impl TaskReading {
         TaskReading { guard: GuardReading::Lock { lock, extras }, beside }
     }
 
+    /// The same with another reading of what guards it. Extras of the lock stay.
+    #[must_use]
+    pub fn guarded_by(self, guard: GuardReading) -> TaskReading {
+        let guard = match (guard, self.guard) {
+            (GuardReading::Lock { lock, .. }, GuardReading::Lock { extras, .. }) => {
+                GuardReading::Lock { lock, extras }
+            }
+            (guard, _) => guard,
+        };
+        TaskReading { guard, ..self }
+    }
+
+    /// Waiters and fencing token of the lock.
+    pub fn extras(&self) -> Extras {
+        match &self.guard {
+            GuardReading::Lock { extras, .. } => *extras,
+            GuardReading::Turn(_) | GuardReading::Queue(_) => Extras::default(),
+        }
+    }
+
     /// The lock, if one guards the task.
     pub fn lock(&self) -> Option<&LockReading> {
         match &self.guard {

@@ -285,6 +285,16 @@ impl TaskSpec {
         }
     }
 
+    /// The turns, if it is of that kind.
+    pub fn turn(&self) -> Option<&TurnSpec> {
+        if let KindSpec::Turn(turn) = &self.kind { Some(turn) } else { None }
+    }
+
+    /// The queue, if it is of that kind.
+    pub fn queue(&self) -> Option<&QueueSpec> {
+        if let KindSpec::Queue(queue) = &self.kind { Some(queue) } else { None }
+    }
+
     /// Whether somebody must always wait to take over: its label `standby` is `required`.
     pub fn needs_standby(&self) -> bool {
         self.labels.iter().any(|(name, value)| (&**name, &**value) == ("standby", "required"))

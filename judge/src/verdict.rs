@@ -68,9 +68,36 @@ impl Facts {
         }
     }
 
-    /// Whether neither what guards the task nor, while nobody has it, the wish of the users is
+    /// Whether there is positive evidence of more than one holder.
+    pub fn split(self) -> bool {
+        match self {
+            Facts::Lock(facts) => facts.split,
+            Facts::Turn(facts) => facts.split,
+            Facts::Queue(facts) => facts.split,
+        }
+    }
+
+    /// Whether there was no trustworthy answer on what matters for too long.
+    pub fn blind(self) -> bool {
+        match self {
+            Facts::Lock(facts) => facts.blind,
+            Facts::Turn(facts) => facts.blind,
+            Facts::Queue(facts) => facts.blind,
+        }
+    }
+
+    /// What guards the task, and what is known of it.
+    pub fn guard(self) -> (&'static str, &'static str) {
+        match self {
+            Facts::Lock(facts) => ("lock", facts.lock.name()),
+            Facts::Turn(facts) => ("turn", facts.turn.name()),
+            Facts::Queue(facts) => ("queue", if facts.is_read { "read" } else { "unknown" }),
+        }
+    }
+
+    /// Whether neither what guards the task nor, where that decides, the wish of the users is
     /// known.
-    pub(crate) fn unjudgeable(self) -> bool {
+    pub fn unjudgeable(self) -> bool {
         match self {
             Facts::Lock(facts) => facts.unjudgeable(),
             Facts::Turn(facts) => facts.unjudgeable(),

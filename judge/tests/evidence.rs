@@ -102,10 +102,12 @@ fn what_is_missing_or_refused_is_unknown() {
 fn what_could_not_be_read_is_shown_as_unknown() {
     let _rule = rule("1 evidence");
     let refused = Unknown::NoPermission;
-    let reading = |lock, switches| TaskReading {
-        lock,
-        extras: Extras::default(),
-        beside: Beside { switches: Some(switches), ..Beside::default() },
+    let reading = |lock, switches| {
+        TaskReading::of_lock(
+            lock,
+            Extras::default(),
+            Beside { switches: Some(switches), ..Beside::default() },
+        )
     };
     let none = SwitchesReading::Read {
         switches: Vec::new(),
@@ -142,7 +144,7 @@ fn without_any_news_nothing_is_known_after_a_while() {
     let switches =
         Some(SwitchesReading::Read { switches, key_exists: true, counted: None, whole: true });
     let beside = Beside { switches, ..Beside::default() };
-    let reading = TaskReading { lock: LockReading::Free, extras: Extras::default(), beside };
+    let reading = TaskReading::of_lock(LockReading::Free, Extras::default(), beside);
     let mut state = watching();
     state.step(Mono(1_000), Input::Sample(answered(1_000, reading)));
     let told = [
@@ -348,11 +350,7 @@ fn a_first_free_is_looked_at_again_late_enough_to_confirm_it() {
     let _rule = rule("6 confirmation");
     let mut schedule = Schedule::new(vec![watched()], 60_000, Mono(0));
     let batch = schedule.due(Mono(0)).expect("the first sweep");
-    let free = TaskReading {
-        lock: LockReading::Free,
-        extras: Extras::default(),
-        beside: Beside::default(),
-    };
+    let free = TaskReading::of_lock(LockReading::Free, Extras::default(), Beside::default());
     schedule.observe(TaskIndex(0), Mono(0), ServerTime(0), &free);
     schedule.finished(&batch);
     assert_eq!(schedule.due(Mono(249)), None, "too early to confirm anything");

@@ -12,8 +12,8 @@ use lockwatch_judge::input::{
     Topology, WakeUps,
 };
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading,
-    ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
+    Beside, ClaimsReading, Deadline, Extras, GuardReading, Held, Holder, LockReading, Mode,
+    PauseReading, ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::snapshot::{Durations, Snapshot, TaskView, Totals};
 use lockwatch_judge::spec::{
@@ -426,11 +426,11 @@ impl World {
             _ => ProgressReading::Value(self.progress.to_string().into_bytes()),
         };
         let until = ServerTime(self.clock(at) + self.dice.below(100_000) as i64);
+        let refusal = self.refusal();
+        let lock = refusal.map_or_else(|| self.servers[at].lock.clone(), LockReading::Unknown);
+        let extras = Extras { waiters: Some(self.dice.below(3)), fencing_token: Some(self.token) };
         TaskReading {
-            lock: self
-                .refusal()
-                .map_or_else(|| self.servers[at].lock.clone(), LockReading::Unknown),
-            extras: Extras { waiters: Some(self.dice.below(3)), fencing_token: Some(self.token) },
+            guard: GuardReading::Lock { lock, extras },
             beside: Beside {
                 overruns: Vec::new(),
                 switches: Some(self.refusal().map_or_else(
@@ -687,7 +687,7 @@ fn is_masters(event: &Event) -> bool {
 /// The state of the lock by the newest reading, without the details of a hold other than its
 /// holder.
 fn known(view: &TaskView) -> impl PartialEq + use<> {
-    (view.held, view.lock().hold.clone(), view.unknown, view.node.clone())
+    (view.held, view.lock().unwrap().hold.clone(), view.unknown, view.node.clone())
 }
 
 /// The durations and counts of the lock, without blindness and splits.

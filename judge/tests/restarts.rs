@@ -97,11 +97,8 @@ fn reading(lock: Shown, switches: SwitchesReading) -> TaskReading {
             deadline,
         })
     });
-    TaskReading {
-        lock,
-        extras: Extras::default(),
-        beside: Beside { switches: Some(switches), ..Beside::default() },
-    }
+    let beside = Beside { switches: Some(switches), ..Beside::default() };
+    TaskReading::of_lock(lock, Extras::default(), beside)
 }
 
 fn on(anna: bool) -> SwitchesReading {
@@ -233,10 +230,8 @@ fn a_process_proves_nothing_of_one_before_the_last() {
     BEFORE.into_iter().for_each(|answer| _ = agent.reads(answer));
     // The first lock cannot be read in the second process, which began without it.
     let both = |b| {
-        let refused = TaskReading {
-            lock: LockReading::Unknown(Unknown::NoPermission),
-            ..reading(None, on(true))
-        };
+        let lock = LockReading::Unknown(Unknown::NoPermission);
+        let refused = TaskReading::of_lock(lock, Extras::default(), reading(None, on(true)).beside);
         vec![(TaskIndex(0), refused), (TaskIndex(1), reading(Some(("B", b)), on(true)))]
     };
     agent.hears(6_000, 0, process("second"), both(33_500));

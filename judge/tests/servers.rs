@@ -69,7 +69,7 @@ fn tells(
         vec![Holder { client: bytes(holder), thread: None, entries: Some(1), secret: false }];
     let deadline = Deadline::At(clock.plus_ms(30_000));
     let lock = LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
-    let reading = TaskReading { lock, extras: Extras::default(), beside };
+    let reading = TaskReading::of_lock(lock, Extras::default(), beside);
     let sample = Sample {
         epoch,
         store: StoreIndex(0),
@@ -128,11 +128,7 @@ fn says(state: &mut State, at: u64, node: &str, outcome: Outcome) -> Vec<Event> 
 }
 
 fn free(at: u64, node: &str) -> Outcome {
-    let free = TaskReading {
-        lock: LockReading::Free,
-        extras: Extras::default(),
-        beside: Beside::default(),
-    };
+    let free = TaskReading::of_lock(LockReading::Free, Extras::default(), Beside::default());
     Outcome::Read { attestation: attestation(node, at), readings: vec![(TaskIndex(0), free)] }
 }
 
@@ -232,11 +228,7 @@ fn whether_a_lease_had_run_out_is_judged_when_the_answer_was_made() {
         let mut state = state(RedisKind::Standalone);
         shows(&mut state, 10_000, "a", 10_000, "A");
         let origin = ServerTime(1_790_000_000_000);
-        let free = TaskReading {
-            lock: LockReading::Free,
-            extras: Extras::default(),
-            beside: Beside::default(),
-        };
+        let free = TaskReading::of_lock(LockReading::Free, Extras::default(), Beside::default());
         let attestation = Attestation::master(origin.plus_ms(39_980), origin.plus_ms(last_ms));
         let sample = Sample {
             epoch: 1,
@@ -399,6 +391,7 @@ fn hosts_that_are_configured_no_more_are_forgotten() {
             .first()
             .unwrap()
             .lock()
+            .unwrap()
             .hold
             .as_ref()
             .unwrap()
@@ -429,7 +422,7 @@ fn hosts_that_cannot_be_read_are_a_warning() {
             _ => None,
         });
         let view = state.snapshot(Mono(at)).tasks.first().unwrap().clone();
-        let host = view.lock().hold.as_ref().unwrap().holders.first().unwrap().1.clone();
+        let host = view.lock().unwrap().hold.as_ref().unwrap().holders.first().unwrap().1.clone();
         (told.collect::<Vec<_>>(), view.hosts_unknown, host.is_some())
     };
     reloaded(&mut state, 1, 0, None, Some("hosts"));
@@ -493,17 +486,14 @@ fn no_gap_counts_while_the_switches_on_another_server_are_off() {
 fn a_read_that_does_not_ask_for_waiters_keeps_them() {
     let mut state = state(RedisKind::Standalone);
     let waiters = |state: &mut State, at: u64, waiters: Option<u64>| {
-        let reading = TaskReading {
-            lock: LockReading::Free,
-            extras: Extras { waiters, ..Extras::default() },
-            beside: Beside::default(),
-        };
+        let extras = Extras { waiters, ..Extras::default() };
+        let reading = TaskReading::of_lock(LockReading::Free, extras, Beside::default());
         let outcome = Outcome::Read {
             attestation: attestation("a", at),
             readings: vec![(TaskIndex(0), reading)],
         };
         says(state, at, "a:6379", outcome);
-        state.snapshot(Mono(at)).tasks.first().unwrap().lock().waiters
+        state.snapshot(Mono(at)).tasks.first().unwrap().lock().unwrap().waiters
     };
     assert_eq!(waiters(&mut state, 1_000, Some(2)), Some(2));
     assert_eq!(waiters(&mut state, 1_260, None), Some(2));
@@ -537,7 +527,7 @@ fn a_server_that_is_gone_is_no_witness_any_more() {
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     answers(&mut state, 1_001, ("b:6379", "b"), Standing::Witness, 1_000, "A");
     let witnesses = |state: &mut State| {
-        state.snapshot(Mono(2_000)).tasks.first().unwrap().lock().witnesses.len()
+        state.snapshot(Mono(2_000)).tasks.first().unwrap().lock().unwrap().witnesses.len()
     };
     assert_eq!(witnesses(&mut state), 1);
     let nodes: Vec<Arc<str>> = vec![Arc::from("a:6379")];
@@ -584,7 +574,10 @@ fn the_topology_of_another_redis_takes_no_witness_away() {
         uncovered: 0,
     };
     state.step(Mono(1_500), Input::Topology(topology));
-    assert_eq!(state.snapshot(Mono(2_000)).tasks.first().unwrap().lock().witnesses.len(), 1);
+    assert_eq!(
+        state.snapshot(Mono(2_000)).tasks.first().unwrap().lock().unwrap().witnesses.len(),
+        1
+    );
 }
 
 /// The server that answers after a failure may know less than the one before, so a difference is no
@@ -739,7 +732,7 @@ fn what_a_slow_answer_shows_is_dated_by_the_end_that_is_sure() {
     let lock = LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
     let beside =
         Beside { pause: Some(PauseReading::Until(origin.plus_ms(20_000))), ..Beside::default() };
-    let reading = TaskReading { lock, extras: Extras::default(), beside };
+    let reading = TaskReading::of_lock(lock, Extras::default(), beside);
     let attestation = Attestation::master(origin.plus_ms(10_000), origin.plus_ms(12_000));
     let sample = Sample {
         epoch: 1,
@@ -752,7 +745,7 @@ fn what_a_slow_answer_shows_is_dated_by_the_end_that_is_sure() {
     };
     state.step(Mono(12_010), Input::Sample(sample));
     let snapshot = state.snapshot(Mono(12_010));
-    let hold = snapshot.tasks.first().unwrap().lock().hold.as_ref().unwrap();
+    let hold = snapshot.tasks.first().unwrap().lock().unwrap().hold.as_ref().unwrap();
     assert_eq!(hold.ttl_ms, Some(30_000), "what was left when it was asked for");
     assert_eq!(hold.acquired, Some(origin.plus_ms(12_000)), "no later than that");
     let node = snapshot.stores.first().unwrap().nodes.first().unwrap();
@@ -872,7 +865,7 @@ fn work_that_went_on_while_there_was_no_news_is_no_sign_of_life() {
     let mut lost = |at: u64, claim: &str| {
         let claims = ClaimsReading::Read(vec![(b"A".to_vec(), claim.as_bytes().to_vec())]);
         let beside = Beside { claims: Some(claims), ..Beside::default() };
-        let reading = TaskReading { lock: LockReading::Free, extras: Extras::default(), beside };
+        let reading = TaskReading::of_lock(LockReading::Free, Extras::default(), beside);
         state.step(Mono(at - 1), Input::Tick);
         let outcome = Outcome::Read {
             attestation: attestation("a", at),
@@ -895,8 +888,18 @@ fn a_witness_that_is_answered_out_of_turn_has_shown_something_newer() {
         answers(&mut state, at, ("b:6379", "b"), Standing::Witness, sent, holder);
     }
     let snapshot = state.snapshot(Mono(2_500));
-    let holders =
-        snapshot.tasks.first().unwrap().lock().witnesses.first().unwrap().holders.clone().unwrap();
+    let holders = snapshot
+        .tasks
+        .first()
+        .unwrap()
+        .lock()
+        .unwrap()
+        .witnesses
+        .first()
+        .unwrap()
+        .holders
+        .clone()
+        .unwrap();
     assert_eq!(holders.first().unwrap().client, b"B");
 }
 
@@ -905,7 +908,7 @@ fn a_witness_that_is_answered_out_of_turn_has_shown_something_newer() {
 fn what_is_refused_of_single_tasks_is_counted() {
     let mut state = state(RedisKind::Standalone);
     let lock = LockReading::Unknown(Unknown::NoPermission);
-    let reading = TaskReading { lock, extras: Extras::default(), beside: Beside::default() };
+    let reading = TaskReading::of_lock(lock, Extras::default(), Beside::default());
     for at in [1_000, 2_000] {
         let outcome = Outcome::Read {
             attestation: attestation("x", at),

@@ -7,7 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-use lockwatch_judge::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge, trace};
+use lockwatch_judge::verdict::{
+    Facts, LockFact, LockFacts, QueueFacts, Rule, TurnFact, TurnFacts, Verdict, Wanted, judge,
+    trace,
+};
 
 const HEADING: &str = "\
 The verdict and its rule, for every combination of what it depends on. A flag that is set shows \
@@ -19,17 +22,20 @@ The verdict and its rule, for every combination of what it depends on. A flag th
   blind  no trustworthy answer on what matters for longer than blind_after
 \"(previous)\" is whatever the verdict was before.
 
-wanted   lock     flags                        at first              later
+Of turns and queues:
+  late   the turn, or a due member that nobody executes, is over max_late
+
+wanted   lock, turn, queue  flags                        at first                     later
 ";
 
-/// Every combination.
-fn all_facts() -> Vec<Facts> {
+/// Every combination, of locks.
+fn all_of_locks() -> Vec<LockFacts> {
     let mut all = Vec::new();
     for wanted in Wanted::ALL {
         for lock in LockFact::ALL {
             for bits in 0..32_u8 {
                 let flag = |bit: u8| bits & (16 >> bit) != 0;
-                all.push(Facts {
+                all.push(LockFacts {
                     wanted,
                     lock,
                     split: flag(0),
@@ -44,6 +50,52 @@ fn all_facts() -> Vec<Facts> {
     all
 }
 
+/// Of turns.
+fn all_of_turns() -> Vec<TurnFacts> {
+    let mut all = Vec::new();
+    for wanted in Wanted::ALL {
+        for turn in TurnFact::ALL {
+            for bits in 0..16_u8 {
+                let flag = |bit: u8| bits & (8 >> bit) != 0;
+                all.push(TurnFacts {
+                    wanted,
+                    turn,
+                    split: flag(0),
+                    gap_over_grace: flag(1),
+                    late: flag(2),
+                    blind: flag(3),
+                });
+            }
+        }
+    }
+    all
+}
+
+/// Of queues.
+fn all_of_queues() -> Vec<QueueFacts> {
+    let mut all = Vec::new();
+    for wanted in Wanted::ALL {
+        for bits in 0..16_u8 {
+            let flag = |bit: u8| bits & (8 >> bit) != 0;
+            all.push(QueueFacts {
+                wanted,
+                is_read: flag(0),
+                split: flag(1),
+                late: flag(2),
+                blind: flag(3),
+            });
+        }
+    }
+    all
+}
+
+/// Every combination of each kind.
+fn all_facts() -> Vec<Facts> {
+    let locks = all_of_locks().into_iter().map(Facts::Lock);
+    let turns = all_of_turns().into_iter().map(Facts::Turn);
+    locks.chain(turns).chain(all_of_queues().into_iter().map(Facts::Queue)).collect()
+}
+
 /// Every combination with every previous verdict, and the result.
 fn all_judgements() -> Vec<(Facts, Option<Verdict>, Verdict, Rule)> {
     let previous = || [None].into_iter().chain(Verdict::ALL.map(Some));
@@ -53,16 +105,28 @@ fn all_judgements() -> Vec<(Facts, Option<Verdict>, Verdict, Rule)> {
 }
 
 fn flags(facts: Facts) -> String {
-    let named = [
-        (facts.split, "split"),
-        (facts.gap_over_grace, "gap"),
-        (facts.stale, "stale"),
-        (facts.over_wind_down, "wind"),
-        (facts.blind, "blind"),
-    ];
+    let named = match facts {
+        Facts::Lock(facts) => vec![
+            (facts.split, "split"),
+            (facts.gap_over_grace, "gap"),
+            (facts.stale, "stale"),
+            (facts.over_wind_down, "wind"),
+            (facts.blind, "blind"),
+        ],
+        Facts::Turn(facts) => vec![
+            (facts.split, "split"),
+            (facts.gap_over_grace, "gap"),
+            (facts.late, "late"),
+            (facts.blind, "blind"),
+        ],
+        Facts::Queue(facts) => {
+            vec![(facts.split, "split"), (facts.late, "late"), (facts.blind, "blind")]
+        }
+    };
     let shown = named
+        .into_iter()
         .map(|(set, name)| format!("{:<width$}", if set { name } else { "." }, width = name.len()));
-    shown.join(" ")
+    shown.collect::<Vec<_>>().join(" ")
 }
 
 /// The results of later judgements, from any previous verdict.
@@ -89,10 +153,11 @@ fn table() -> String {
     for facts in all_facts() {
         let (verdict, rule) = judge(facts, None);
         let first = format!("{} {}", verdict.name(), rule.name());
+        let guard = facts.guard();
         let row = format!(
-            "{:<8} {:<8} {}  {first:<28} {}",
-            facts.wanted.name(),
-            facts.lock.name(),
+            "{:<8} {:<18} {:<27}  {first:<28} {}",
+            facts.wanted().name(),
+            [guard.0, guard.1].join(" "),
             flags(facts),
             later(facts)
         );
@@ -125,9 +190,8 @@ fn the_trace_is_the_way_to_the_verdict() {
             others.iter().all(|other| other.gave.is_none()),
             "{facts:?} {before:?}: {considered:?}"
         );
-        assert!(
-            considered.iter().map(|one| one.rule).eq(Rule::ALL.into_iter().take(considered.len()))
-        );
+        let rules = considered.iter().map(|one| one.rule);
+        assert!(rules.is_sorted() || !matches!(facts, Facts::Lock(_)), "{facts:?}");
     }
 }
 
@@ -140,7 +204,7 @@ fn every_rule_decides_something() {
 #[test]
 fn a_split_always_wins() {
     for (facts, before, verdict, rule) in all_judgements() {
-        if facts.split {
+        if facts.split() {
             assert_eq!(
                 (verdict, rule),
                 (Verdict::Split, Rule::SplitEvidence),
@@ -155,11 +219,16 @@ fn a_split_always_wins() {
 #[test]
 fn what_cannot_be_read_is_never_judged_anew() {
     for (facts, before, verdict, rule) in all_judgements() {
-        if facts.split || facts.lock != LockFact::Unknown {
+        let (is_unknown, blind_rule) = match facts {
+            Facts::Lock(facts) => (facts.lock == LockFact::Unknown, Rule::LockBlind),
+            Facts::Turn(facts) => (facts.turn == TurnFact::Unknown, Rule::TurnBlind),
+            Facts::Queue(facts) => (!facts.is_read, Rule::QueueBlind),
+        };
+        if facts.split() || !is_unknown {
             continue;
         }
-        let expected = match (facts.blind, before) {
-            (true, _) => (Verdict::Unknown, Rule::LockBlind),
+        let expected = match (facts.blind(), before) {
+            (true, _) => (Verdict::Unknown, blind_rule),
             (false, Some(before)) => (before, Rule::KeepPrevious),
             (false, None) => (Verdict::Unknown, Rule::NothingYet),
         };
@@ -174,44 +243,81 @@ fn each_bad_verdict_needs_its_evidence() {
             continue;
         }
         let needs = match verdict {
-            Verdict::Split => facts.split,
-            Verdict::Down => {
-                facts.lock == LockFact::Free && facts.wanted == Wanted::Yes && facts.gap_over_grace
-            }
-            Verdict::Stalled => {
-                facts.lock == LockFact::Held
-                    && matches!(facts.wanted, Wanted::Yes | Wanted::Unset)
-                    && facts.stale
-            }
-            Verdict::Unwanted => {
-                facts.lock == LockFact::Held && facts.wanted == Wanted::No && facts.over_wind_down
-            }
-            Verdict::Unknown => facts.blind || before.is_none(),
-            Verdict::Pending => {
-                facts.lock == LockFact::Free && facts.wanted == Wanted::Yes && !facts.gap_over_grace
-            }
-            Verdict::Running => facts.lock == LockFact::Held,
-            Verdict::Stopped => {
-                facts.lock == LockFact::Free && matches!(facts.wanted, Wanted::No | Wanted::Unset)
-            }
+            Verdict::Split => facts.split(),
+            Verdict::Unknown => facts.blind() || before.is_none(),
+            _ => match facts {
+                Facts::Lock(facts) => lock_needs(facts, verdict),
+                Facts::Turn(facts) => turn_needs(facts, verdict),
+                Facts::Queue(facts) => queue_needs(facts, verdict),
+            },
         };
         assert!(needs, "{facts:?} {before:?} gave {verdict:?}");
     }
+}
+
+fn lock_needs(facts: LockFacts, verdict: Verdict) -> bool {
+    let (held, free) = (facts.lock == LockFact::Held, facts.lock == LockFact::Free);
+    match verdict {
+        Verdict::Down => free && facts.wanted == Wanted::Yes && facts.gap_over_grace,
+        Verdict::Stalled => {
+            held && matches!(facts.wanted, Wanted::Yes | Wanted::Unset) && facts.stale
+        }
+        Verdict::Unwanted => held && facts.wanted == Wanted::No && facts.over_wind_down,
+        Verdict::Pending => free && facts.wanted == Wanted::Yes && !facts.gap_over_grace,
+        Verdict::Running => held,
+        Verdict::Stopped => free && matches!(facts.wanted, Wanted::No | Wanted::Unset),
+        Verdict::Split | Verdict::Unknown => false,
+    }
+}
+
+fn turn_needs(facts: TurnFacts, verdict: Verdict) -> bool {
+    let (somebody, nobody) = (facts.turn == TurnFact::Somebody, facts.turn == TurnFact::Nobody);
+    match verdict {
+        Verdict::Down => nobody && facts.wanted == Wanted::Yes && facts.gap_over_grace,
+        Verdict::Stalled => {
+            somebody && matches!(facts.wanted, Wanted::Yes | Wanted::Unset) && facts.late
+        }
+        Verdict::Pending => nobody && facts.wanted == Wanted::Yes && !facts.gap_over_grace,
+        Verdict::Running => somebody && facts.wanted != Wanted::No,
+        Verdict::Stopped => {
+            facts.wanted == Wanted::No && (somebody || nobody)
+                || nobody && facts.wanted == Wanted::Unset
+        }
+        Verdict::Unwanted | Verdict::Split | Verdict::Unknown => false,
+    }
+}
+
+fn queue_needs(facts: QueueFacts, verdict: Verdict) -> bool {
+    facts.is_read
+        && match verdict {
+            Verdict::Stalled => matches!(facts.wanted, Wanted::Yes | Wanted::Unset) && facts.late,
+            Verdict::Running => matches!(facts.wanted, Wanted::Yes | Wanted::Unset) && !facts.late,
+            Verdict::Stopped => facts.wanted == Wanted::No,
+            _ => false,
+        }
 }
 
 /// The converse: evidence of harm is never ignored.
 #[test]
 fn evidence_of_harm_is_never_talked_away() {
     for (facts, before, verdict, _) in all_judgements() {
-        let worst = match (facts.lock, facts.wanted) {
-            _ if facts.split => Verdict::Split,
-            (LockFact::Free, Wanted::Yes) if facts.gap_over_grace => Verdict::Down,
-            (LockFact::Held, Wanted::Yes | Wanted::Unset) if facts.stale => Verdict::Stalled,
-            (LockFact::Held, Wanted::No) if facts.over_wind_down => Verdict::Unwanted,
-            (LockFact::Unknown, _) | (LockFact::Free, Wanted::Unknown) if facts.blind => {
-                Verdict::Unknown
-            }
-            _ => continue,
+        let counts = matches!(facts.wanted(), Wanted::Yes | Wanted::Unset);
+        let worst = match facts {
+            _ if facts.split() => Verdict::Split,
+            _ if facts.unjudgeable() && facts.blind() => Verdict::Unknown,
+            Facts::Lock(facts) => match (facts.lock, facts.wanted) {
+                (LockFact::Free, Wanted::Yes) if facts.gap_over_grace => Verdict::Down,
+                (LockFact::Held, _) if counts && facts.stale => Verdict::Stalled,
+                (LockFact::Held, Wanted::No) if facts.over_wind_down => Verdict::Unwanted,
+                _ => continue,
+            },
+            Facts::Turn(facts) => match (facts.turn, facts.wanted) {
+                (TurnFact::Nobody, Wanted::Yes) if facts.gap_over_grace => Verdict::Down,
+                (TurnFact::Somebody, _) if counts && facts.late => Verdict::Stalled,
+                _ => continue,
+            },
+            Facts::Queue(facts) if facts.is_read && counts && facts.late => Verdict::Stalled,
+            Facts::Queue(_) => continue,
         };
         assert_eq!(verdict, worst, "{facts:?} {before:?}");
     }
@@ -220,7 +326,7 @@ fn evidence_of_harm_is_never_talked_away() {
 #[test]
 fn without_switches_nothing_is_down_or_unwanted() {
     for (facts, before, verdict, rule) in all_judgements() {
-        if facts.wanted == Wanted::Unset && rule != Rule::KeepPrevious {
+        if facts.wanted() == Wanted::Unset && rule != Rule::KeepPrevious {
             let never = [Verdict::Down, Verdict::Unwanted, Verdict::Pending];
             assert!(!never.contains(&verdict), "{facts:?} {before:?} gave {verdict:?}");
         }
@@ -234,7 +340,7 @@ fn a_rule_gives_one_verdict_and_each_verdict_can_be_given() {
         given.entry(rule.name()).or_default().insert(verdict);
         assert!(!rule.sentence().is_empty());
     }
-    assert_eq!(given.len(), 15, "every rule is reached");
+    assert_eq!(given.len(), Rule::ALL.len(), "every rule is reached");
     for (rule, verdicts) in &given {
         assert!(
             verdicts.len() == 1 || *rule == Rule::KeepPrevious.name(),

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use lockwatch_judge::event::{End, Event, EventKind, SplitKind};
 use lockwatch_judge::input::{Input, Outcome};
-use lockwatch_judge::reading::{LockReading, Unknown};
+use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::verdict::Verdict;
 
@@ -73,7 +73,7 @@ impl Coverage {
             Outcome::Failed { tasks, why } => add(*why, tasks.len()),
             Outcome::Read { readings, .. } => {
                 for (_, reading) in readings {
-                    if let LockReading::Unknown(why) = reading.lock {
+                    if let Some(why) = reading.guard.why_unknown() {
                         add(why, 1);
                     }
                 }

@@ -616,7 +616,7 @@ impl Oracle {
     /// nothing.
     fn check_reading(&mut self, task: usize, view: &TaskView, world: &World) {
         let facts = &self.tasks[task];
-        let shown = match (view.held, &view.lock().hold) {
+        let shown = match (view.held, &view.lock().unwrap().hold) {
             (None, _) => None,
             (Some(false), _) => Some(Found::Free),
             (Some(true), Some(hold)) => {

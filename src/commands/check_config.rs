@@ -364,7 +364,7 @@ fn row(config: &Config, task: &TaskSpec, timing: &PageTiming) -> [String; 5] {
     let shared = if page.shares_a_group() { format!(" {SHARED_GROUP}") } else { String::new() };
     let crash = match lease_ms(task) {
         Some(lease_ms) => {
-            let mark = if task.lock().lease_ms.is_none() {
+            let mark = if task.lock().is_some_and(|lock| lock.lease_ms.is_none()) {
                 format!(" {ASSUMED_LEASE}")
             } else {
                 String::new()

@@ -121,15 +121,20 @@ fn check_locks(
         redises.values().map(|redis| redis.as_ref().map(lock_places).unwrap_or_default()).collect();
     let mut seen: HashMap<_, usize> = HashMap::new();
     for (index, task) in tasks.iter().enumerate() {
-        let (Some(redis), Some(key)) = (task.redis, &task.lock_key) else { continue };
+        let (Some(redis), Some((kind, key))) = (task.redis, &task.key) else { continue };
         let places = places.get(usize::from(redis.0)).into_iter().flatten();
         let firsts = places.map(|place| *seen.entry((place, key)).or_insert(index));
         if let Some(first) = firsts.min().filter(|first| *first != index) {
             let other = field_text(&task_place(first), names);
-            let place = task_place(index).field("lock").field("key");
+            let (field, what) = match *kind {
+                "turn" => ("hash", "what guards"),
+                "queue" => ("zset", "what guards"),
+                _ => ("key", "the lock of"),
+            };
+            let place = task_place(index).field(kind).field(field);
             mistakes.report(
                 place,
-                format!("is the lock of {other} already; guard each key by one task only"),
+                format!("is {what} {other} already; guard each key by one task only"),
             );
         }
     }

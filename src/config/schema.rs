@@ -15,7 +15,7 @@ pub struct BlockSpec {
 }
 
 /// All blocks.
-pub const BLOCKS: [&BlockSpec; 14] = [
+pub const BLOCKS: [&BlockSpec; 16] = [
     &TOP,
     &REDIS,
     &WANT,
@@ -23,6 +23,8 @@ pub const BLOCKS: [&BlockSpec; 14] = [
     &CLUSTER,
     &TASK,
     &LOCK,
+    &TURN,
+    &QUEUE,
     &WANTED,
     &PROGRESS,
     &CLAIMS,
@@ -115,6 +117,8 @@ pub(super) const TASK: BlockSpec = BlockSpec {
         "name",
         "redis",
         "lock",
+        "turn",
+        "queue",
         "wanted",
         "grace",
         "settle",
@@ -153,6 +157,21 @@ pub(super) const LOCK: BlockSpec = BlockSpec {
     path: "tasks[].lock",
     fields: &["key", "library", "lease", "renew_every"],
     otherwise: &[ONE_KEY],
+};
+
+pub(super) const TURN: BlockSpec = BlockSpec {
+    path: "tasks[].turn",
+    fields: &["hash", "unit", "tasks", "max_late", "handover", "min_turn"],
+    otherwise: &[
+        ("key", "name the hash with `hash: …`"),
+        ("path", "turns in ZooKeeper are not supported yet; watch a hash in Redis"),
+    ],
+};
+
+pub(super) const QUEUE: BlockSpec = BlockSpec {
+    path: "tasks[].queue",
+    fields: &["zset", "unit", "lock", "library", "max_late"],
+    otherwise: &[("key", "name the sorted set with `zset: …`")],
 };
 
 pub(super) const WANTED: BlockSpec = BlockSpec {

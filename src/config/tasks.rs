@@ -4,21 +4,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, Key, LockSpec, ProgressSource, ProgressSpec, StoreIndex, TaskSpec,
+    ClaimsSpec, Codec, Key, KindSpec, ProgressSource, ProgressSpec, StoreIndex, TaskSpec,
     WantedSource, WantedSpec,
 };
-use lockwatch_watch::redis::libraries;
 use lockwatch_watch::redis::topology::cluster::slot;
 use serde_yaml::Value;
 
 use super::block::{At, Block, choice};
-use super::mistake::{Reported, field_text, quoted};
-use super::place::Place;
+use super::mistake::{Reported, quoted};
 use super::redises::Redises;
-use super::schema::{BlockSpec, CLAIMS, HOSTS, LOCK, PAUSED_UNTIL, PROGRESS, TASK, WANTED};
+use super::roles::{Roles, claim, read_key};
+use super::schema::{BlockSpec, CLAIMS, HOSTS, PAUSED_UNTIL, PROGRESS, TASK, WANTED};
 use super::threshold::{self, Sampling, Threshold};
-use super::values::{bytes, key, kind, label_value, name, text};
-use super::{GuardConfig, RedisConfig, Servers, guard, ms};
+use super::values::{bytes, key, kind as kind_of, label_value, name, text};
+use super::{GuardConfig, RedisConfig, Servers, guard, kind, ms};
 
 const STALE_AFTER_MS: u64 = 300_000;
 const FRESH_FOR_MS: u64 = 10_000;
@@ -45,7 +44,8 @@ pub(super) struct Shared<'a> {
 pub(super) struct ReadTask {
     pub(super) name: Option<String>,
     pub(super) redis: Option<StoreIndex>,
-    pub(super) lock_key: Option<Key>,
+    /// What guards it: the kind, and its key.
+    pub(super) key: Option<(&'static str, Key)>,
     pub(super) spec: Option<TaskSpec>,
     pub(super) guard: Option<GuardConfig>,
 }
@@ -58,7 +58,7 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     let mut roles = Roles::new();
     let name = block.required("name", "write `name: …`", name);
     let found = redis_of(block, shared);
-    let lock = read_lock(block, &mut roles);
+    let guarded = kind::read(block, &mut roles);
     let wanted = read_wanted(block, &mut roles);
     let progress = read_progress(block, &mut roles);
     let claims = read_claims(block, &mut roles);
@@ -72,7 +72,7 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     let labels = read_labels(block, shared);
     let guard = guard::read(
         block,
-        lock.as_ref().ok().and_then(|lock| lock.lease_ms),
+        guarded.as_ref().ok().and_then(lease_ms),
         progress.as_ref().ok().and_then(Option::as_ref),
         shared.dir,
     );
@@ -88,6 +88,11 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
         };
         if let Ok(ms) = blind_after_ms {
             mistake(block.place("blind_after"), sampling.blind_after_mistake(ms));
+        }
+        if let Ok(kind) = &guarded {
+            for (field, message) in threshold::kind_mistakes(kind, sampling) {
+                mistake(block.place(kind.name()).field(field), Some(message));
+            }
         }
         if let Ok(Some(progress)) = &progress {
             let place = block.place("progress").field("stale_after");
@@ -109,13 +114,13 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     }
 
     let redis = found.map(|(index, _)| index);
-    let lock_key = lock.as_ref().ok().map(|lock| lock.key.clone());
+    let key = guarded.as_ref().ok().map(|kind| (kind.name(), kind.key().clone()));
     let spec_name = name.clone();
     let assemble = || -> Result<TaskSpec, Reported> {
         Ok(TaskSpec {
             name: spec_name?.into(),
             store: redis?,
-            kind: lockwatch_judge::spec::KindSpec::Lock(lock?),
+            kind: guarded?,
             wanted: wanted?,
             progress: progress?,
             claims: claims?,
@@ -131,7 +136,11 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
         })
     };
     let spec = guard.is_ok().then(assemble).and_then(Result::ok);
-    ReadTask { name: name.ok(), redis: redis.ok(), lock_key, spec, guard: guard.ok().flatten() }
+    ReadTask { name: name.ok(), redis: redis.ok(), key, spec, guard: guard.ok().flatten() }
+}
+
+fn lease_ms(kind: &KindSpec) -> Option<u64> {
+    if let KindSpec::Lock(lock) = kind { lock.lease_ms } else { None }
 }
 
 /// The Redis store that a task names, or the only one. Its configuration is absent if that has
@@ -164,26 +173,6 @@ fn redis_of<'a>(
     Ok((StoreIndex(index), config))
 }
 
-fn read_lock(block: &Block<'_>, roles: &mut Roles) -> Result<LockSpec, Reported> {
-    let Some(lock) = block.child("lock", &LOCK)? else {
-        return Err(block.report_whole("has no `lock`; write `lock: {key: …}`"));
-    };
-    let key = read_key(&lock, "key", roles);
-    let library = lock.either("library", "scheme").and_then(|field| {
-        let known = |value: &_| choice(value, "library", &libraries::ALL, |one| one.name());
-        Ok(lock.optional(field, known)?.map_or(libraries::DEFAULT, |library| library.name()))
-    });
-    let lease_ms = Threshold::Lease.optional(&lock);
-    let renew_every_ms = Threshold::RenewEvery.optional(&lock);
-    if let (Ok(Some(lease_ms)), Ok(Some(renew_every_ms))) = (lease_ms, renew_every_ms)
-        && let Some(mistake) = threshold::renew_every_mistake(renew_every_ms, lease_ms)
-    {
-        lock.report("renew_every", mistake);
-    }
-    let lock = libraries::lock(&key?, library?);
-    Ok(LockSpec { lease_ms: lease_ms?, renew_every_ms: renew_every_ms?, ..lock })
-}
-
 fn read_wanted(task: &Block<'_>, roles: &mut Roles) -> Result<Option<WantedSpec>, Reported> {
     const REMEDY: &str = "write one of hash, set, counter, keys, or the word `always` or `never`";
     let plain = |source| Ok(Some(WantedSpec { source, codec: Codec::Raw }));
@@ -192,7 +181,9 @@ fn read_wanted(task: &Block<'_>, roles: &mut Roles) -> Result<Option<WantedSpec>
         Some(Value::String(word)) if word == "always" => return plain(WantedSource::Always),
         Some(Value::String(word)) if word == "never" => return plain(WantedSource::Never),
         Some(Value::Mapping(_)) => {}
-        Some(other) => return Err(task.report("wanted", format!("is {}; {REMEDY}", kind(other)))),
+        Some(other) => {
+            return Err(task.report("wanted", format!("is {}; {REMEDY}", kind_of(other))));
+        }
     }
     let Some(block) = task.child("wanted", &WANTED)? else { return Ok(None) };
     let codec =
@@ -270,12 +261,6 @@ fn read_single_key(
     read_key(&block, key_field, roles).map(Some)
 }
 
-fn read_key(block: &Block<'_>, field: &str, roles: &mut Roles) -> Result<Key, Reported> {
-    let key = block.required(field, &format!("write `{field}: …` with the key's name"), key)?;
-    claim(roles, block, block.place(field), &key);
-    Ok(key)
-}
-
 /// `metrics`: whether it says `full`.
 pub(super) fn full_metrics(block: &Block<'_>) -> Result<Option<bool>, Reported> {
     block.optional("metrics", |value| match value.as_str() {
@@ -292,7 +277,7 @@ fn read_labels(task: &Block<'_>, shared: &Shared<'_>) -> Result<Labels, Reported
         Some(Value::Mapping(map)) => map,
         Some(other) => {
             return Err(
-                task.report("labels", format!("is {}; write `{{name: value}}`", kind(other)))
+                task.report("labels", format!("is {}; write `{{name: value}}`", kind_of(other)))
             );
         }
     };
@@ -332,18 +317,4 @@ fn cluster_mistake(redis: &RedisConfig, wanted: &WantedSpec) -> Option<String> {
             quoted(&redis.name)
         )
     })
-}
-
-/// The place of each key of a task. One key cannot have two roles.
-type Roles = Vec<(Key, Place)>;
-
-fn claim(roles: &mut Roles, block: &Block<'_>, place: Place, key: &Key) {
-    match roles.iter().find(|(taken, _)| taken == key) {
-        Some((_, other)) => {
-            let other = field_text(&other.within_task(), &[]);
-            let message = format!("is the same key as `{other}`; each needs a key of its own");
-            block.report_at(place, message);
-        }
-        None => roles.push((key.clone(), place)),
-    }
 }

@@ -2,7 +2,7 @@
 //! and by replay, which tries other values.
 
 use lockwatch_judge::named;
-use lockwatch_judge::spec::{StoreSpec, TaskSpec};
+use lockwatch_judge::spec::{KindSpec, StoreSpec, TaskSpec};
 use serde_yaml::Value;
 
 use super::block::Block;
@@ -38,6 +38,8 @@ named! {
         Lease = "lease",
         /// Pause between two renewals.
         RenewEvery = "renew_every",
+        /// How long a turn, or a due member of a queue, may wait.
+        MaxLate = "max_late",
     }
 }
 
@@ -48,7 +50,8 @@ impl Threshold {
             Threshold::BlindAfter
             | Threshold::StaleAfter
             | Threshold::FreshFor
-            | Threshold::MaxHold => SECOND_MS,
+            | Threshold::MaxHold
+            | Threshold::MaxLate => SECOND_MS,
             Threshold::Lease => LEASE_MS_MIN,
             Threshold::RenewEvery => 1,
         }
@@ -79,8 +82,17 @@ impl Threshold {
             Threshold::WindDown => task.wind_down_ms = ms,
             Threshold::BlindAfter => task.blind_after_ms = ms,
             Threshold::MaxHold => task.max_hold_ms = Some(ms),
-            Threshold::Lease => task.lock_mut().lease_ms = Some(ms),
-            Threshold::RenewEvery => task.lock_mut().renew_every_ms = Some(ms),
+            Threshold::Lease | Threshold::RenewEvery => {
+                let Some(lock) = task.lock_mut() else { return false };
+                let is_lease = self == Threshold::Lease;
+                let field = if is_lease { &mut lock.lease_ms } else { &mut lock.renew_every_ms };
+                *field = Some(ms);
+            }
+            Threshold::MaxLate => match &mut task.kind {
+                KindSpec::Turn(turn) => turn.max_late_ms = ms,
+                KindSpec::Queue(queue) => queue.max_late_ms = ms,
+                KindSpec::Lock(_) => return false,
+            },
             Threshold::StaleAfter => match &mut task.progress {
                 Some(progress) => progress.stale_after_ms = ms,
                 None => return false,
@@ -103,14 +115,49 @@ pub fn mistake(task: &TaskSpec, redis: &StoreSpec) -> Option<String> {
         timeout_ms: redis.timeout_ms,
     };
     let named = |threshold: Threshold, mistake: String| format!("`{}` {mistake}", threshold.name());
-    let renew_every = || renew_every_mistake(task.lock().renew_every_ms?, task.lock().lease_ms?);
+    let renew_every = || {
+        let lock = task.lock()?;
+        renew_every_mistake(lock.renew_every_ms?, lock.lease_ms?)
+    };
     let stale_after = || sampling.stale_after_mistake(task.progress.as_ref()?.stale_after_ms);
     let fresh_for = || sampling.fresh_for_mistake(task.claims.as_ref()?.fresh_for_ms);
+    let of_kind = || {
+        let (field, message) = kind_mistakes(&task.kind, sampling).into_iter().next()?;
+        Some(format!("`{field}` {message}"))
+    };
     settle_mistake(task.settle_ms, task.blind_after_ms)
         .or_else(|| sampling.blind_after_mistake(task.blind_after_ms))
         .or_else(|| Some(named(Threshold::StaleAfter, stale_after()?)))
         .or_else(|| Some(named(Threshold::FreshFor, fresh_for()?)))
         .or_else(|| Some(named(Threshold::RenewEvery, renew_every()?)))
+        .or_else(of_kind)
+}
+
+/// Which fields of a turn or a queue contradict the sampling, and why.
+pub(super) fn kind_mistakes(
+    kind: &KindSpec,
+    sampling: Sampling<'_>,
+) -> Vec<(&'static str, String)> {
+    let too_late = |max_late_ms: u64| {
+        let mistake =
+            || format!("must be longer than {}, or every turn looks late", sampling.interval());
+        (max_late_ms <= sampling.interval_ms).then(|| ("max_late", mistake()))
+    };
+    match kind {
+        KindSpec::Lock(_) => Vec::new(),
+        KindSpec::Queue(queue) => too_late(queue.max_late_ms).into_iter().collect(),
+        KindSpec::Turn(turn) => {
+            let mistake = || {
+                format!(
+                    "must be at least {}, or a whole turn may be missed and no order is judged",
+                    sampling.interval()
+                )
+            };
+            let too_short = turn.min_turn_ms.filter(|ms| *ms < sampling.interval_ms);
+            let too_short = too_short.map(|_| ("min_turn", mistake()));
+            too_late(turn.max_late_ms).into_iter().chain(too_short).collect()
+        }
+    }
 }
 
 pub(super) fn settle_mistake(settle_ms: u64, blind_after_ms: u64) -> Option<String> {

@@ -25,7 +25,7 @@ use limit::{Admission, Limiter, Suppressed};
 const NAMED_MAX: usize = 8;
 
 /// Every kind of event, by its name in the log and the API.
-pub const KINDS: [&str; 36] = [
+pub const KINDS: [&str; 38] = [
     "verdict",
     "acquired",
     "hold_ended",
@@ -49,6 +49,8 @@ pub const KINDS: [&str; 36] = [
     "pause_undecodable",
     "pause_unreadable",
     "claim_beside_free_lock",
+    "turn_unknown_name",
+    "turn_out_of_order",
     "token_reset",
     "lease_learned",
     "task_unreadable",
@@ -324,6 +326,19 @@ fn tell(kind: &EventKind) -> Description {
             Description::new(warn, "claim_beside_free_lock", message)
                 .who(holder_label(instance).into_owned())
         }
+        E::TurnUnknownName { name } => Description::new(
+            warn,
+            "turn_unknown_name",
+            "a name has the turn that is none of the configured tasks",
+        )
+        .who(escape(name).into_owned())
+        .remedy("Add it to `turn.tasks`, or see who writes it into the hash."),
+        E::TurnOutOfOrder { expected, came } => Description::new(
+            warn,
+            "turn_out_of_order",
+            "the turn was given to another task than the next one",
+        )
+        .who(format!("{} instead of {}", escape(came), escape(expected))),
         E::TokenReset { from, to } => Description::new(
             warn,
             "token_reset",

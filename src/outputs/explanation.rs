@@ -11,10 +11,12 @@ mod deciding;
 mod evidence;
 mod exchanges;
 mod lock;
+mod queue;
 mod rules;
 mod seen;
 mod text;
 mod trace;
+mod turn;
 
 use serde::{Deserialize, Serialize};
 
@@ -69,7 +71,7 @@ pub struct Explanation {
 /// One piece of evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// Its subject: `lock`, `switches`, `progress`, `claims`, `hosts`, `pause` or `witness`.
+    /// Its subject: `lock`, `turn`, `queue`, `switches`, `progress`, `claims`, `hosts`, `pause` or `witness`.
     pub of: String,
     /// The server that gave it.
     pub node: Option<String>,

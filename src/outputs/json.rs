@@ -6,8 +6,10 @@ mod filter;
 mod lock;
 mod part;
 mod problems;
+mod queue;
 mod servers;
 mod task;
+mod turn;
 mod wire;
 
 use std::sync::Arc;
@@ -131,5 +133,6 @@ struct WholeTaskJson<'a> {
 }
 
 fn renewals(published: &Published, view: &TaskView) -> Vec<String> {
-    view.lock().renewals.iter().filter_map(|at| agent(published, *at)).collect()
+    let renewals = view.lock().map(|lock| &*lock.renewals).unwrap_or_default();
+    renewals.iter().filter_map(|at| agent(published, *at)).collect()
 }

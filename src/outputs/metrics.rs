@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use lockwatch_judge::problems::Unscraped;
 use lockwatch_judge::snapshot::{TaskView, TaskViews};
+use lockwatch_judge::spec::LibraryName;
 
 use super::negotiate::Format;
 use super::process::Process;
@@ -63,6 +64,8 @@ impl Agent {
 struct Tasks {
     /// Whether any of them shows all metrics.
     full: bool,
+    /// The kinds that they have.
+    kinds: Vec<&'static str>,
     /// The labels that all series of a task begin with, one task after the other.
     labels: String,
     /// Where those of each task end.
@@ -78,7 +81,17 @@ impl Tasks {
             labels.len()
         });
         let ends = ends.collect();
-        Tasks { full: tasks.iter().any(|task| task.spec.full_metrics), labels, ends }
+        let mut kinds: Vec<&str> = tasks.iter().map(|task| task.spec.kind.name()).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        Tasks { kinds, full: tasks.iter().any(|task| task.spec.full_metrics), labels, ends }
+    }
+
+    /// Whether any task may show this metric. Those of locks are described also where there are no
+    /// tasks.
+    fn show(&self, metric: &Metric) -> bool {
+        let has = |kind| self.kinds.contains(&kind) || self.kinds.is_empty() && kind == "lock";
+        (self.full || !metric.full) && metric.of_kind().is_none_or(has)
     }
 
     /// The labels of the task at this position.
@@ -114,7 +127,7 @@ impl Writer {
     pub fn write(&mut self, published: &Published, out: &mut String) -> bool {
         let tasks = &published.snapshot.tasks;
         let known = self.tasks.get_or_insert_with(|| Tasks::of(tasks));
-        while !known.full && TABLE.get(self.next.0).is_some_and(|metric| metric.full) {
+        while TABLE.get(self.next.0).is_some_and(|metric| !known.show(metric)) {
             self.next.0 += 1;
         }
         let (number, first) = self.next;
@@ -140,7 +153,11 @@ impl Writer {
                 }
             }
             Source::Task(reading) => {
-                let shows = |task: &TaskView| task.spec.full_metrics || !metric.full;
+                let kind = metric.of_kind();
+                let shows = |task: &TaskView| {
+                    let is_full = task.spec.full_metrics || !metric.full;
+                    is_full && kind.is_none_or(|kind| kind == task.spec.kind.name())
+                };
                 let end = tasks.len().min(first + TASKS_AT_ONCE);
                 let mut before = first.checked_sub(1).and_then(|before| tasks.get(before));
                 for (at, task) in (first..end).filter_map(|at| Some((at, tasks.get(at)?))) {
@@ -201,11 +218,11 @@ fn holder_series(task: &TaskView, emit: &mut Emit<'_>) {
 /// or that was there before is left out: the configuration refuses it, and it must never cost a
 /// scrape.
 fn info_labels(task: &TaskView, emit: &mut Emit<'_>) {
-    let key = escape(&task.spec.lock().key);
+    let key = escape(task.spec.kind.key());
+    let library = task.spec.kind.library().map_or("", LibraryName::as_str);
     let own: Vec<(&str, Cow<'_, str>)> =
         task.spec.labels.iter().map(|(name, value)| (&**name, escape(value.as_bytes()))).collect();
-    let mut labels: Vec<(&str, &str)> =
-        vec![("key", &key), ("library", task.spec.lock().library.as_str())];
+    let mut labels: Vec<(&str, &str)> = vec![("key", &key), ("library", library)];
     for (name, value) in &own {
         let taken = labels.iter().any(|(other, _)| other == name);
         if is_own_label(name) && !taken {

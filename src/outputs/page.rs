@@ -11,12 +11,14 @@ mod lock;
 mod moving;
 pub(super) mod pulse;
 pub(crate) mod query;
+mod queue;
 pub(super) mod redises;
 pub(super) mod row;
 mod settings;
 mod shell;
 mod task;
 mod timeline;
+mod turn;
 mod words;
 
 use std::sync::Arc;

@@ -7,6 +7,7 @@ use lockwatch_judge::snapshot::{SplitView, TaskView};
 use lockwatch_judge::spec::WantedSource;
 use lockwatch_judge::verdict::{Rule, Verdict, Wanted};
 
+use crate::outputs::turn::max_late_ms;
 use crate::text::identity::{escape, holder_label, list};
 use crate::text::instants::seconds;
 
@@ -62,6 +63,42 @@ pub fn sentence(view: &TaskView) -> String {
         Rule::HeldUnset | Rule::HeldWantedUnknown | Rule::FreeUnwanted | Rule::FreeUnset => {
             view.rule.sentence().to_owned()
         }
+        Rule::TurnBlind => {
+            format!("Whose turn it is could not be read for longer than {}.", blind_after())
+        }
+        Rule::QueueBlind => format!(
+            "The queue, or whether users want it, could not be read for longer than {}.",
+            blind_after()
+        ),
+        Rule::TurnLate => format!(
+            "{}, and it has not been passed on for longer than {}.",
+            whose_turn(view),
+            limit("max_late", max_late_ms(spec))
+        ),
+        Rule::TurnWanted => format!("{}. {}.", whose_turn(view), who_wants(view)),
+        Rule::TurnUnset => format!("{}; no switches are configured.", whose_turn(view)),
+        Rule::NoTurnOverGrace => format!(
+            "{}, and it has been nobody's turn for longer than {}.",
+            who_wants(view),
+            grace()
+        ),
+        Rule::NoTurnWithinGrace => {
+            format!("{}, and it is nobody's turn; that is within {}.", who_wants(view), grace())
+        }
+        Rule::QueueLate => format!(
+            "A member of the queue is due, nobody executes it, and that has lasted longer than {}.",
+            limit("max_late", max_late_ms(spec))
+        ),
+        Rule::QueueWanted => {
+            format!("Nothing that is due waits for too long. {}.", who_wants(view))
+        }
+        Rule::TurnWantedUnknown
+        | Rule::TurnUnwanted
+        | Rule::NoTurnBlind
+        | Rule::NoTurnUnwanted
+        | Rule::NoTurnUnset
+        | Rule::QueueUnset
+        | Rule::QueueUnwanted => view.rule.sentence().to_owned(),
     };
     match remedy(view) {
         Some(remedy) => format!("{reason} {remedy}"),
@@ -71,7 +108,17 @@ pub fn sentence(view: &TaskView) -> String {
 
 /// Whether a stuck worker would look healthy, because only the lock is watched.
 pub fn lock_only(view: &TaskView) -> bool {
-    view.spec.progress.is_none() && view.spec.claims.is_none()
+    view.lock().is_some() && view.spec.progress.is_none() && view.spec.claims.is_none()
+}
+
+/// Whose turn it is. The sentence does not change with each turn that is passed: only one that lasts
+/// is named.
+fn whose_turn(view: &TaskView) -> Cow<'static, str> {
+    let late = view.verdict == Verdict::Stalled;
+    match view.turn().and_then(|turn| turn.name.as_ref()).filter(|_| late) {
+        Some(name) => format!("It is the turn of {}", escape(name)).into(),
+        None => "It is somebody's turn".into(),
+    }
 }
 
 fn who_wants(view: &TaskView) -> Cow<'static, str> {

@@ -13,7 +13,7 @@ pub const PAST: &str = "The lock's value is a time in the past. If the holder wr
 /// Whether a holder's value is a time in the past, of a library that does not say what its value
 /// means. Which time it is stays secret: the value can release the lock.
 pub fn is_past(published: &Published, view: &TaskView, hold: &HoldView) -> bool {
-    let library = libraries::of(&view.spec.lock().library);
+    let library = libraries::of_task(&view.spec);
     let mut instants =
         hold.holders.iter().filter_map(|(holder, _)| library.instant(&holder.client));
     instants.any(|instant| instant.0 < published.wall.0)

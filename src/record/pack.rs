@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use lockwatch_judge::input::{Attestation, Input, Outcome, Sample, Topology};
-use lockwatch_judge::reading::{Beside, Extras, LockReading, TaskReading, Unknown};
+use lockwatch_judge::reading::{Beside, Extras, GuardReading, LockReading, TaskReading, Unknown};
 use lockwatch_judge::spec::{Claimants, StoreIndex, TaskIndex, WatchSpec};
 use lockwatch_judge::time::ServerTime;
 use serde::Serialize;
@@ -44,7 +44,7 @@ fn nothing() -> TaskReading {
 
 fn beside_alone(beside: Beside) -> TaskReading {
     let lock = LockReading::Unknown(Unknown::NotReadYet);
-    TaskReading { lock, extras: Extras::default(), beside }
+    TaskReading::of_lock(lock, Extras::default(), beside)
 }
 
 /// From inputs to lines.
@@ -147,7 +147,11 @@ impl Packer {
             } else {
                 // Extras are read only in some batches. The previous ones are kept, so that they
                 // are written only when they change.
-                reading.extras = before.extras;
+                if let (GuardReading::Lock { extras, .. }, GuardReading::Lock { extras: old, .. }) =
+                    (&mut reading.guard, &before.guard)
+                {
+                    *extras = *old;
+                }
                 reading.beside.hosts.clone_from(&before.beside.hosts);
             }
             if reading == *before {
@@ -157,7 +161,7 @@ impl Packer {
                 .config
                 .tasks
                 .get(task.0 as usize)
-                .map_or(Claimants::Secret, |task| task.lock().claimants);
+                .map_or(Claimants::Secret, |task| task.kind.claimants());
             let redacted = |reading| self.redactor.reading(reading, claimants);
             if let Some(change) = change(&redacted(before), &redacted(&reading))? {
                 changed.push((task, change));
@@ -182,7 +186,7 @@ impl Packer {
 
 /// Waiters, fencing token and hosts are read only in some batches.
 fn has_extras(reading: &TaskReading) -> bool {
-    reading.extras != Extras::default() || reading.beside.hosts.is_some()
+    reading.extras() != Extras::default() || reading.beside.hosts.is_some()
 }
 
 /// From lines to inputs.
@@ -227,7 +231,9 @@ impl Unpacker {
             }
             let mut reading = known.clone();
             if !extras.contains(task) {
-                reading.extras = Extras::default();
+                if let GuardReading::Lock { extras, .. } = &mut reading.guard {
+                    *extras = Extras::default();
+                }
                 reading.beside.hosts = None;
             }
             readings.push((*task, reading));

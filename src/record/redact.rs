@@ -8,8 +8,8 @@
 
 use lockwatch_judge::input::{Attestation, Fork, Generation};
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Held, Holder, HostsReading, LockReading, Overrun, ProgressReading,
-    Switch, SwitchesReading, TaskReading,
+    Beside, ClaimsReading, GuardReading, Held, Holder, HostsReading, LockReading, Member, Overrun,
+    ProgressReading, Queue, QueueReading, Switch, SwitchesReading, TaskReading,
 };
 use lockwatch_judge::spec::Claimants;
 use sha2::{Digest, Sha256};
@@ -67,9 +67,30 @@ impl Redactor {
 
     /// Redacts a reading. `claimants`: how the holders of the task's lock name themselves.
     pub(crate) fn reading(&self, reading: &TaskReading, claimants: Claimants) -> TaskReading {
-        let TaskReading { lock, extras, beside } = reading;
-        let beside = self.beside(beside, claimants);
-        TaskReading { lock: self.lock(lock), extras: *extras, beside }
+        let TaskReading { guard, beside } = reading;
+        let guard = match guard {
+            GuardReading::Lock { lock, extras } => {
+                GuardReading::Lock { lock: self.lock(lock), extras: *extras }
+            }
+            // The names of tasks are in the configuration.
+            GuardReading::Turn(turn) => GuardReading::Turn(turn.clone()),
+            GuardReading::Queue(queue) => GuardReading::Queue(self.queue(queue)),
+        };
+        TaskReading { guard, beside: self.beside(beside, claimants) }
+    }
+
+    /// Ids of members stay: they are no secrets, and name locks.
+    fn queue(&self, queue: &QueueReading) -> QueueReading {
+        let QueueReading::Read(queue) = queue else { return queue.clone() };
+        let member = |member: &Member| Member {
+            lock: member.lock.as_ref().map(|lock| self.lock(lock)),
+            ..member.clone()
+        };
+        QueueReading::Read(Queue {
+            first: queue.first.iter().map(member).collect(),
+            left: queue.left.iter().map(|(id, lock)| (id.clone(), self.lock(lock))).collect(),
+            ..*queue
+        })
     }
 
     pub(crate) fn beside(&self, beside: &Beside, claimants: Claimants) -> Beside {

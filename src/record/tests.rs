@@ -265,19 +265,17 @@ impl Source {
             ]),
         };
         let why = self.unknown();
-        TaskReading {
-            lock: self.pick(&[
-                held.clone().into(),
-                held.into(),
-                LockReading::Free,
-                LockReading::Unknown(why),
-            ]),
-            extras: Extras {
-                waiters: self.maybe(Source::ms),
-                fencing_token: self.maybe(|source| source.random.i64(..)),
-            },
-            beside: self.beside(),
-        }
+        let lock = self.pick(&[
+            held.clone().into(),
+            held.into(),
+            LockReading::Free,
+            LockReading::Unknown(why),
+        ]);
+        let extras = Extras {
+            waiters: self.maybe(Source::ms),
+            fencing_token: self.maybe(|source| source.random.i64(..)),
+        };
+        TaskReading::of_lock(lock, extras, self.beside())
     }
 
     fn beside(&mut self) -> Beside {
@@ -329,7 +327,7 @@ impl Source {
 /// The expected input after redaction.
 fn redacted(redactor: &Redactor, config: &WatchSpec, input: &Input) -> Input {
     let Input::Sample(sample) = input else { return input.clone() };
-    let claimants = |task: TaskIndex| config.tasks[task.0 as usize].lock().claimants;
+    let claimants = |task: TaskIndex| config.tasks[task.0 as usize].lock().unwrap().claimants;
     let outcome = match &sample.outcome {
         Outcome::Read { attestation, readings } => Outcome::Read {
             attestation: redactor.attestation(attestation),

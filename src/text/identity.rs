@@ -104,7 +104,7 @@ pub fn tasks_fingerprint(spec: &WatchSpec) -> u64 {
     });
     let tasks = spec.tasks.iter().flat_map(|task| {
         let store = task.store.0.to_be_bytes();
-        [task.name.as_bytes().to_vec(), store.to_vec(), task.lock().key.clone()]
+        [task.name.as_bytes().to_vec(), store.to_vec(), task.kind.key().clone()]
     });
     number(stores.chain(tasks))
 }

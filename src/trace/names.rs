@@ -22,9 +22,9 @@ pub(super) fn open(library: &dyn Library, is_name: bool, word: &[u8]) -> Option<
 /// The display name of an instance in the claims or the hosts. If the lock's value is a secret, an
 /// instance may use it as its name.
 pub(super) fn instance_label<'a>(spec: &TaskSpec, instance: &'a [u8]) -> Cow<'a, str> {
-    match spec.lock().claimants {
+    match spec.kind.claimants() {
         Claimants::Secret => Cow::Owned(digest(instance)),
-        Claimants::Threads => open(libraries::of(&spec.lock().library), true, instance)
+        Claimants::Threads => open(libraries::of_task(spec), true, instance)
             .map_or_else(|| escape(instance), Cow::Owned),
     }
 }

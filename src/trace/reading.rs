@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use lockwatch_judge::reading::{
-    ClaimsReading, Deadline, Held, Holder, HostsReading, LockReading, PauseReading,
-    ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
+    ClaimsReading, Deadline, GuardReading, Held, Holder, HostsReading, LockReading, PauseReading,
+    ProgressReading, QueueReading, Switch, SwitchesReading, TaskReading, Turn, TurnReading,
+    Unknown,
 };
 use lockwatch_judge::spec::TaskSpec;
 use lockwatch_judge::time::ServerTime;
@@ -21,7 +22,7 @@ const NAMED_MAX: usize = 20;
 /// One part of a reading in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
-    /// Which part: `lock`, `switches`, …
+    /// Which part: `lock`, `turn`, `queue`, `switches`, …
     pub of: String,
     /// The value that was read.
     pub says: String,
@@ -29,9 +30,10 @@ pub struct Fact {
 
 /// The parts of `reading` that were asked for, in words.
 pub fn decoded(spec: &TaskSpec, reading: &TaskReading, asked: Asked) -> Vec<Fact> {
-    let TaskReading { lock, extras, beside } = reading;
+    let TaskReading { guard, beside } = reading;
+    let extras = reading.extras();
     let parts = [
-        ("lock", (asked != Asked::Beside).then(|| lock_words(lock))),
+        (spec.kind.name(), (asked != Asked::Beside).then(|| guard_words(guard))),
         ("waiters", extras.waiters.map(|waiters| waiters.to_string())),
         ("fencing_token", extras.fencing_token.map(|token| token.to_string())),
         ("switches", beside.switches.as_ref().map(switches_words)),
@@ -44,6 +46,23 @@ pub fn decoded(spec: &TaskSpec, reading: &TaskReading, asked: Asked) -> Vec<Fact
         .into_iter()
         .filter_map(|(of, says)| Some(Fact { of: of.to_owned(), says: says? }))
         .collect()
+}
+
+fn guard_words(guard: &GuardReading) -> String {
+    match guard {
+        GuardReading::Lock { lock, .. } => lock_words(lock),
+        GuardReading::Turn(TurnReading::Unknown(why))
+        | GuardReading::Queue(QueueReading::Unknown(why)) => unknown_words(*why),
+        GuardReading::Turn(TurnReading::Read(turns)) => {
+            let word = |turn: &Turn| {
+                Cow::Owned(format!("{} from {}", escape(&turn.name), instant(turn.from)))
+            };
+            none_or(list(turns.iter().map(word), NAMED_MAX))
+        }
+        GuardReading::Queue(QueueReading::Read(queue)) => {
+            format!("{} members, {} of them due", queue.members, queue.due)
+        }
+    }
 }
 
 fn lock_words(lock: &LockReading) -> String {

@@ -35,7 +35,7 @@ pub fn said(spec: &TaskSpec, ask: &Ask, reply: Option<&Reply>) -> Said {
 }
 
 fn command_line(spec: &TaskSpec, ask: &Ask) -> String {
-    let library = libraries::of(&spec.lock().library);
+    let library = libraries::of_task(spec);
     let word = |(position, word): (usize, &Vec<u8>)| match ask.class {
         Class::Named if position > 0 => quoted(&open(library, true, word).unwrap_or(weighed(word))),
         _ => plain(word),
@@ -63,8 +63,8 @@ enum Shown {
 }
 
 fn shown(spec: &TaskSpec, ask: &Ask, reply: &Reply) -> Shown {
-    let library = libraries::of(&spec.lock().library);
-    let is_lock = ask.key() == Some(&spec.lock().key);
+    let library = libraries::of_task(spec);
+    let is_lock = spec.lock().is_some_and(|lock| ask.key() == Some(&lock.key));
     let channels = &ask.command.args;
     let scan = |item: &dyn Fn(usize, &Reply) -> String| {
         scanned(reply, item).unwrap_or_else(|| hidden(reply))
@@ -143,7 +143,7 @@ fn instances(
 ) -> String {
     match item.as_bytes() {
         Some(bytes) if position.is_multiple_of(2) => {
-            framed(&instance_label(spec, &libraries::of(&spec.lock().library).instance(bytes)))
+            framed(&instance_label(spec, &libraries::of_task(spec).instance(bytes)))
         }
         Some(bytes) => value(bytes),
         None => weighed_reply(item),

@@ -117,8 +117,8 @@ fn commands_of(task: &Arc<TaskSpec>) -> Vec<Words> {
     // Commands that depend on earlier replies: the readers of a read lock, the length of a key by
     // its type.
     let mut send = |line: &[&[u8]]| all.push(words(line));
-    let key = task.lock().key.as_slice();
-    if task.lock().library.as_str() == "redisson" {
+    let key = task.lock().unwrap().key.as_slice();
+    if task.lock().unwrap().library.as_str() == "redisson" {
         let braced = if key.contains(&b'{') { key.to_vec() } else { [b"{", key, b"}"].concat() };
         let reader = b":0e4bd6f2-9d3f-4f5e-8c5b-6f0e2b8f7a11:57:rwlock_timeout:1";
         send(&[b"EXISTS", &[&braced, reader.as_slice()].concat()]);

@@ -206,7 +206,7 @@ fn the_complete_example_means_what_it_says() {
     };
     assert_eq!((&*outbound.name, outbound.store), ("outbound", StoreIndex(0)));
     assert_eq!(
-        (outbound.lock().lease_ms, outbound.lock().renew_every_ms),
+        (outbound.lock().unwrap().lease_ms, outbound.lock().unwrap().renew_every_ms),
         (Some(30_000), Some(10_000))
     );
     assert_eq!(
@@ -235,8 +235,11 @@ fn the_complete_example_means_what_it_says() {
         (inbound.store, leader.store, retired.store),
         (StoreIndex(3), StoreIndex(2), StoreIndex(4))
     );
-    assert_eq!((nightly.store, nightly.lock().library.as_str()), (StoreIndex(1), "string"));
-    assert_eq!(nightly.lock().key, b"nightly\xff");
+    assert_eq!(
+        (nightly.store, nightly.lock().unwrap().library.as_str()),
+        (StoreIndex(1), "string")
+    );
+    assert_eq!(nightly.lock().unwrap().key, b"nightly\xff");
     assert_eq!(
         nightly.progress.as_ref().unwrap().source,
         ProgressSource::Key(b"nightly:done".to_vec())
@@ -255,7 +258,10 @@ fn left_out_fields_have_their_defaults() {
     let task = &config.tasks[0];
     assert_eq!((task.grace_ms, task.settle_ms, task.wind_down_ms), (20_000, 5_000, 30_000));
     assert_eq!((task.blind_after_ms, task.max_hold_ms), (60_000, None));
-    assert_eq!((task.lock().library.as_str(), task.lock().lease_ms), ("redisson", None));
+    assert_eq!(
+        (task.lock().unwrap().library.as_str(), task.lock().unwrap().lease_ms),
+        ("redisson", None)
+    );
     assert!(
         task.wanted.is_none()
             && task.progress.is_none()
@@ -498,7 +504,7 @@ fn single(change: impl FnOnce(&mut SingleLock)) -> Result<Config, String> {
 fn one_lock_needs_no_file() {
     let config = single(|_| {}).unwrap();
     assert_eq!(
-        (&*config.tasks[0].name, config.tasks[0].lock().key.as_slice()),
+        (&*config.tasks[0].name, config.tasks[0].lock().unwrap().key.as_slice()),
         ("outbound:lock", b"outbound:lock".as_slice())
     );
     let named = single(|lock| {
@@ -508,7 +514,7 @@ fn one_lock_needs_no_file() {
     });
     let named = named.unwrap();
     assert_eq!(
-        (&*named.tasks[0].name, named.tasks[0].lock().key.as_slice()),
+        (&*named.tasks[0].name, named.tasks[0].lock().unwrap().key.as_slice()),
         ("binary", [0, 255].as_slice())
     );
     assert_eq!(named.redises[0].login.password, Some(PasswordSource::File("secret".into())));

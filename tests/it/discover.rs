@@ -84,7 +84,11 @@ fn harmless(printed: &[u8]) -> String {
 
 /// The lock keys of the tasks.
 fn keys(config: &Config) -> BTreeSet<String> {
-    config.tasks.iter().map(|task| String::from_utf8_lossy(&task.lock().key).into_owned()).collect()
+    config
+        .tasks
+        .iter()
+        .map(|task| String::from_utf8_lossy(&task.lock().unwrap().key).into_owned())
+        .collect()
 }
 
 /// The comment above a task.
@@ -162,7 +166,7 @@ fn a_queue_under_an_unmapped_name_is_no_lock_of_its_own() {
         server.cli(&["zadd", "redisson_lock_timeout:{job}", far, &waiter]);
     }
     let (text, config) = found(server.port, &[]);
-    let keys: Vec<&[u8]> = config.tasks.iter().map(|task| &task.lock().key[..]).collect();
+    let keys: Vec<&[u8]> = config.tasks.iter().map(|task| &task.lock().unwrap().key[..]).collect();
     assert_eq!(keys, [&b"crt::job"[..]], "{text}");
     assert!(text.contains("perhaps of crt::job"), "{text}");
     assert!(!text.contains("free though"), "{text}");
@@ -239,9 +243,14 @@ fn with_the_configuration_that_it_prints_the_agent_is_right() {
     assert_eq!(keys(&config), expected.map(str::to_owned).into(), "{text}");
     let redissons = ["fair", "fenced", "plain:lock", "quick", "read", "shared", "write"];
     for task in &config.tasks {
-        let is_redisson = redissons.contains(&std::str::from_utf8(&task.lock().key).unwrap());
-        let library = task.lock().library.as_str();
-        assert_eq!((library == "redisson", task.lock().lease_ms), (is_redisson, None), "{library}");
+        let is_redisson =
+            redissons.contains(&std::str::from_utf8(&task.lock().unwrap().key).unwrap());
+        let library = task.lock().unwrap().library.as_str();
+        assert_eq!(
+            (library == "redisson", task.lock().unwrap().lease_ms),
+            (is_redisson, None),
+            "{library}"
+        );
     }
     // Kinds, holders and leases are detected; tokens stay secret.
     let learned =
@@ -374,7 +383,7 @@ fn the_keys_of_the_real_shedlock_are_recognised() {
     let expected = ["job-lock:prod:billing", "job-lock:prod:nightly"].map(str::to_owned);
     assert_eq!(keys(&config), expected.clone().into(), "{text}");
     for task in &config.tasks {
-        assert_eq!(task.lock().library.as_str(), "shedlock");
+        assert_eq!(task.lock().unwrap().library.as_str(), "shedlock");
     }
     for name in expected {
         let told = told(&text, &name);
@@ -580,7 +589,8 @@ fn hostile_keys_are_printed_harmlessly_and_read_back() {
     }
     redis_cli(&server, &script);
     let (text, config) = found(server.port, &["--watch", "500ms"]);
-    let got: BTreeSet<&[u8]> = config.tasks.iter().map(|task| task.lock().key.as_slice()).collect();
+    let got: BTreeSet<&[u8]> =
+        config.tasks.iter().map(|task| task.lock().unwrap().key.as_slice()).collect();
     for key in keys {
         assert!(got.contains(key), "{}\n{text}", String::from_utf8_lossy(key));
     }

@@ -38,7 +38,7 @@ fn held(wanted: Option<WantedSource>) -> Snapshot {
             vec![Holder { client: b"A".to_vec(), thread: None, entries: Some(1), secret: false }];
         let deadline = Deadline::At(ServerTime(300_000));
         let lock = LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
-        let reading = TaskReading { lock, extras: Extras::default(), beside: Beside::default() };
+        let reading = TaskReading::of_lock(lock, Extras::default(), Beside::default());
         let attestation = Attestation::master(ServerTime(clock), ServerTime(clock));
         state.step(
             Mono(at),

@@ -161,7 +161,7 @@ fn page(tasks: Vec<TaskView>, redises: Vec<StoreView>) -> Read {
 
 fn fixed() -> Arc<Published> {
     let mut hostile = stopped_task("quote\" back\\slash\nnewline");
-    Arc::make_mut(&mut hostile.spec).lock_mut().key = b"\xff\"\\\n{}".to_vec();
+    Arc::make_mut(&mut hostile.spec).lock_mut().unwrap().key = b"\xff\"\\\n{}".to_vec();
     let tasks = vec![full_task("outbound"), hostile, new_task("unread")];
     published(
         tasks,
@@ -279,7 +279,7 @@ fn a_task_with_all_metrics_has_at_most_100_series_and_some_more_in_trouble() {
     let readers = (0..100)
         .map(|n| (holder(format!("reader-{n}").as_bytes()), Some(b"srv".to_vec())))
         .collect();
-    task.lock_mut().hold =
+    task.lock_mut().unwrap().hold =
         Some(lockwatch_judge::snapshot::HoldView { mode: Mode::Read, ..hold(readers) });
     let read = page(vec![task], vec![good_redis("main")]);
     let of_task = read.samples.keys().filter(|(_, labels)| labels.contains_key("task"));
@@ -529,7 +529,7 @@ fn a_free_lock_has_no_holder_and_no_age() {
 fn a_lock_without_ttl_is_persistent_and_a_torn_one_is_neither() {
     let with = |persistent| {
         let mut task = full_task("outbound");
-        let hold = task.lock_mut().hold.as_mut().unwrap();
+        let hold = task.lock_mut().unwrap().hold.as_mut().unwrap();
         (hold.deadline, hold.ttl_ms, hold.persistent) = (None, None, persistent);
         let read = page(vec![task], vec![]);
         ["persistent", "ttl_seconds"].map(|name| read.value(&format!("lockwatch_lock_{name}"), &[]))
@@ -545,7 +545,7 @@ fn a_secret_token_is_never_shown() {
     let mut task = full_task("outbound");
     let secret =
         Holder { client: b"s3cr3t-token".to_vec(), thread: None, entries: None, secret: true };
-    task.lock_mut().hold = Some(hold(vec![(secret, None)]));
+    task.lock_mut().unwrap().hold = Some(hold(vec![(secret, None)]));
     let text = text(published(vec![task], vec![]), Format::OpenMetrics);
     assert!(!text.contains("s3cr3t"), "{text}");
     let digest = read(&text).labels("lockwatch_lock_holder", "holder").pop_first().unwrap();
@@ -557,7 +557,7 @@ fn two_threads_of_one_instance_are_one_series() {
     let _rule = rule("14 hostile bytes");
     let mut task = full_task("outbound");
     let thread = |name: &[u8]| (Holder { thread: Some(name.to_vec()), ..holder(b"client") }, None);
-    task.lock_mut().hold = Some(hold(vec![thread(b"1"), thread(b"2")]));
+    task.lock_mut().unwrap().hold = Some(hold(vec![thread(b"1"), thread(b"2")]));
     let read = page(vec![task], vec![]);
     assert_eq!(read.labels("lockwatch_lock_holder", "holder").len(), 1);
     assert_eq!(read.value("lockwatch_lock_holders", &[]), Some(2.0));
@@ -575,10 +575,10 @@ fn hostile_names_stay_valid_and_different() {
         let tasks: Vec<TaskView> =
             names.iter().map(|name| hostile_task(&mut random, name, &mut keys)).collect();
         let shown_keys: BTreeSet<Vec<u8>> =
-            tasks.iter().map(|task| task.spec.lock().key.clone()).collect();
+            tasks.iter().map(|task| task.spec.lock().unwrap().key.clone()).collect();
         let holders: BTreeSet<_> = tasks
             .iter()
-            .filter_map(|task| task.lock().hold.as_ref())
+            .filter_map(|task| task.lock().unwrap().hold.as_ref())
             .flat_map(|hold| hold.holders.to_vec())
             .collect();
         let mut redis = good_redis(&hostile_text(&mut random));
@@ -617,13 +617,13 @@ fn hostile_task(
 ) -> TaskView {
     let mut task = full_task(name);
     let spec = Arc::make_mut(&mut task.spec);
-    spec.lock_mut().key = keys.next().unwrap_or_default();
+    spec.lock_mut().unwrap().key = keys.next().unwrap_or_default();
     spec.labels = ["team", "team", "task", "key", "a\"b", "", "__name__", "9", "le gal", "ok_1"]
         .map(|label| (label.into(), hostile_text(random).into()))
         .to_vec();
     let holders = (0..random.usize(0..4))
         .map(|_| (holder(&hostile_bytes(random)), Some(hostile_bytes(random))));
-    task.lock_mut().hold = Some(hold(holders.collect()));
+    task.lock_mut().unwrap().hold = Some(hold(holders.collect()));
     task
 }
 
@@ -661,13 +661,13 @@ fn names_given_twice_cost_a_series_not_the_scrape() {
 #[test]
 fn extreme_figures_can_be_read() {
     let mut task = full_task("outbound");
-    task.lock_mut().fencing_token = Some(i64::MIN);
-    task.lock_mut().lease_ms = Some(u64::MAX);
-    task.lock_mut().waiters = Some(u64::MAX);
+    task.lock_mut().unwrap().fencing_token = Some(i64::MIN);
+    task.lock_mut().unwrap().lease_ms = Some(u64::MAX);
+    task.lock_mut().unwrap().waiters = Some(u64::MAX);
     let totals = Arc::make_mut(&mut task.totals);
     totals.renewals = u64::MAX;
     totals.take_overs_mut().handovers.sum_ms = u64::MAX;
-    task.lock_mut().hold.as_mut().unwrap().deadline =
+    task.lock_mut().unwrap().hold.as_mut().unwrap().deadline =
         Some(lockwatch_judge::time::ServerTime(i64::MAX));
     let read = page(vec![task], vec![]);
     assert_eq!(read.value("lockwatch_lock_lease_seconds", &[]), Some(u64::MAX as f64 / 1000.0));

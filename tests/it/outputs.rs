@@ -155,7 +155,7 @@ fn what_is_not_known_is_null() {
     }
     let far = ServerTime(i64::MAX);
     let mut view = full_task("outbound");
-    view.lock_mut().hold.as_mut().unwrap().deadline = Some(far);
+    view.lock_mut().unwrap().hold.as_mut().unwrap().deadline = Some(far);
     assert_eq!(
         task_json(view).pointer("/lock/hold/deadline"),
         Some(&Value::Null),
@@ -295,7 +295,7 @@ fn addresses_are_hostile_bytes_too() {
     }
     let mut view = full_task("outbound");
     view.node = Some(evil.into());
-    view.lock_mut().witnesses =
+    view.lock_mut().unwrap().witnesses =
         [witness(evil, Role::Master, Some(vec![secret()])), witness("b:1", Role::Replica, None)]
             .into();
     let told = task_json(view);
@@ -309,7 +309,7 @@ fn addresses_are_hostile_bytes_too() {
 fn a_secret_token_is_never_told() {
     let _rule = rule("14 hostile bytes");
     let mut view = full_task("outbound");
-    view.lock_mut().hold = Some(hold(vec![(secret(), None)]));
+    view.lock_mut().unwrap().hold = Some(hold(vec![(secret(), None)]));
     let told = task_json(view);
     assert!(!told.to_string().contains("s3cr3t"));
     let holder = &told["lock"]["hold"]["holders"][0];

@@ -255,7 +255,7 @@ async fn each_server_is_shown_and_who_holds_where() {
     let rival = Holder { secret: true, ..holder(b"s3cr3t") };
     let mut task = full_task("outbound");
     let rival = witness("10.0.0.6:6379", Role::Master, Some(vec![rival]));
-    let lock = task.lock_mut();
+    let lock = task.lock_mut().unwrap();
     lock.witnesses = lock.witnesses.iter().cloned().chain([rival]).collect();
     let mut unknown_master = sentinel_redis("lost");
     (unknown_master.readable, unknown_master.unknown) = (Some(false), Some(Unknown::Quorum));
@@ -292,7 +292,7 @@ async fn what_is_not_known_is_said() {
     (blind.held, blind.unknown, blind.verdict, blind.rule) =
         (None, Some(Unknown::Timeout), Verdict::Unknown, Rule::LockBlind);
     let mut forever = full_task("forever");
-    forever.lock_mut().hold = Some(HoldView {
+    forever.lock_mut().unwrap().hold = Some(HoldView {
         ttl_ms: None,
         persistent: Some(true),
         acquired: None,
@@ -368,7 +368,7 @@ fn of_others(text: &str) -> TaskView {
     let bytes = text.as_bytes().to_vec();
     let mut task = full_task(text);
     let spec = Arc::make_mut(&mut task.spec);
-    spec.lock_mut().key = bytes.clone();
+    spec.lock_mut().unwrap().key = bytes.clone();
     spec.labels = vec![("team".into(), text.into())];
     spec.wanted.as_mut().unwrap().source =
         WantedSource::Keys(vec![bytes.clone(), b"\xff\0".to_vec()]);
@@ -379,11 +379,12 @@ fn of_others(text: &str) -> TaskView {
     let who = Holder { client: bytes.clone(), ..holder(b"") };
     task.store = text.into();
     task.node = Some(text.into());
-    task.lock_mut().hold = Some(hold(vec![(who.clone(), Some(bytes.clone()))]));
+    task.lock_mut().unwrap().hold = Some(hold(vec![(who.clone(), Some(bytes.clone()))]));
     task.switches = Some([SwitchView { user: bytes.clone(), on: Some(true), fits: None }].into());
     task.lost_users = [bytes.clone()].into();
     task.live_claims = [holder(&bytes)].into();
-    task.lock_mut().witnesses = [witness(text, Role::Master, Some(vec![holder(b"other")]))].into();
+    task.lock_mut().unwrap().witnesses =
+        [witness(text, Role::Master, Some(vec![holder(b"other")]))].into();
     let parties = vec![Party { holder: who, node: Some(text.into()) }];
     (task.verdict, task.rule) = (Verdict::Split, Rule::SplitEvidence);
     task.splits = [SplitView { kind: SplitKind::Claims, parties, since: NOW, lasted_ms: 0 }].into();
@@ -471,7 +472,7 @@ fn unescaped(text: &str) -> String {
 #[tokio::test]
 async fn the_page_of_one_task_says_all_that_is_known() {
     let mut task = full_task("outbound");
-    task.lock_mut().renewals = [Mono(NOW.0 - 20_000), Mono(NOW.0 - 10_000)].into();
+    task.lock_mut().unwrap().renewals = [Mono(NOW.0 - 20_000), Mono(NOW.0 - 10_000)].into();
     let server = start(published(vec![task.clone()], vec![good_redis("main")])).await;
     keep_events(&server.history, &task, "srv-b");
     let page = page(&server, "/tasks/outbound").await;
@@ -547,7 +548,7 @@ fn place(bar: &Element) -> (u32, u32) {
 #[tokio::test]
 async fn the_timeline_is_drawn_to_scale() {
     let mut task = full_task("outbound");
-    task.lock_mut().renewals = [Mono(NOW.0 - 60_000)].into();
+    task.lock_mut().unwrap().renewals = [Mono(NOW.0 - 60_000)].into();
     let server = start(published(vec![task.clone()], vec![])).await;
     keep_events(&server.history, &task, "srv-b");
     let bars = async |path: &str| {
@@ -612,7 +613,7 @@ async fn a_fragment_is_the_contents_and_its_version_stands_while_only_time_passe
     let first = version(&server).await;
     let mut again = full_task("outbound");
     again.last_reading = Some(Mono(NOW.0 + 750));
-    let hold = again.lock_mut().hold.as_mut().unwrap();
+    let hold = again.lock_mut().unwrap().hold.as_mut().unwrap();
     (hold.held_ms, hold.ttl_ms) = (62_123, Some(29_000));
     server.published.send(at(1_000, vec![again])).unwrap();
     assert_eq!(version(&server).await, first);

@@ -210,7 +210,6 @@ pub(crate) fn new_task(name: &str) -> TaskView {
         switch_key_seen: None,
         lost_users: Box::default(),
         switches_unknown: None,
-        lock_fact: LockFact::Unknown,
         held: None,
         unknown: None,
         node: None,
@@ -234,10 +233,10 @@ pub(crate) fn stopped_task(name: &str) -> TaskView {
     TaskView {
         verdict: Verdict::Stopped,
         rule: Rule::FreeUnset,
-        lock_fact: LockFact::Free,
         held: Some(false),
         node: Some("10.0.0.5:6379".into()),
         last_reading: Some(Mono(NOW.0 - 250)),
+        kind: KindView::Lock(LockView { fact: LockFact::Free, ..LockView::default() }),
         ..new_task(name)
     }
 }
@@ -283,9 +282,9 @@ pub(crate) fn full_task(name: &str) -> TaskView {
         ),
         switch_key_seen: Some(true),
         lost_users: [b"dora".to_vec()].into(),
-        lock_fact: LockFact::Held,
         held: Some(true),
         kind: KindView::Lock(LockView {
+            fact: LockFact::Held,
             witnesses: [WitnessView {
                 behind_ms: Some(1_250),
                 ..witness("10.0.0.7:6379", Role::Replica, Some(vec![holder(b"3f2b9c1e-client")]))
@@ -359,7 +358,7 @@ fn totals() -> Totals {
         outage_ms: 33_000,
         split_ms: 7,
         blind_ms: 3_000,
-        splits: [1, 4, 2, 3],
+        splits: [1, 4, 2, 3, 0, 0],
         renewals: 8_640,
         shortened: 4,
         acquisitions: 5,

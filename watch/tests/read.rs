@@ -76,7 +76,7 @@ fn read(spec: TaskSpec, caps: Caps, rounds: &[Vec<Reply>]) -> TaskReading {
 /// A glance at a lock known as `known`, with these replies; `None`: it must be read whole in the
 /// next round.
 fn glance(caps: Caps, known: &TaskReading, replies: &[Reply]) -> Option<TaskReading> {
-    let LockReading::Held(held) = &known.lock else { panic!("{known:?}") };
+    let LockReading::Held(held) = known.lock().unwrap() else { panic!("{known:?}") };
     let read = TaskRead::new(Arc::new(spec("redisson")), caps, false, Scope::ALL);
     let read = read.glancing_at(held);
     let mut commands: Vec<Command> = Vec::new();
@@ -94,7 +94,7 @@ fn glance(caps: Caps, known: &TaskReading, replies: &[Reply]) -> Option<TaskRead
 }
 
 fn held(reading: &TaskReading) -> (Mode, usize, u32, Deadline) {
-    match &reading.lock {
+    match reading.lock().unwrap() {
         LockReading::Held(held) => (held.mode, held.holders.len(), held.ghosts, held.deadline),
         other => panic!("{other:?}"),
     }
@@ -105,7 +105,7 @@ fn value_and_deadline_that_agree_are_one_reading() {
     let _rule = rule("4 bracket");
     let reading = read(spec("redisson"), CAPS, &[lock(30_000, &[A, "1"])]);
     assert_eq!(held(&reading), (Mode::Exclusive, 1, 0, Deadline::At(ServerTime(30_000))));
-    assert_eq!(read(spec("redisson"), CAPS, &[free()]).lock, LockReading::Free);
+    assert_eq!(read(spec("redisson"), CAPS, &[free()]).lock().unwrap(), &LockReading::Free);
     let reading = read(spec("redisson"), CAPS, &[lock(-1, &[A, "1"])]);
     assert_eq!(held(&reading).3, Deadline::Never);
 }
@@ -121,7 +121,7 @@ fn a_torn_bracket_is_read_again_once_and_then_lacks_only_the_deadline() {
     assert_eq!(held(&reading), (Mode::Exclusive, 1, 0, Deadline::Torn));
     let released_within = vec![Reply::Int(30_000), scan(&[]), Reply::Int(-2)];
     let reading = read(spec("redisson"), CAPS, &[released_within.clone(), released_within]);
-    assert_eq!(reading.lock, LockReading::Free);
+    assert_eq!(reading.lock().unwrap(), &LockReading::Free);
     let taken_within = vec![Reply::Int(-2), scan(&[A, "1"]), Reply::Int(30_000)];
     let reading = read(spec("redisson"), CAPS, &[taken_within.clone(), taken_within]);
     assert_eq!(held(&reading).3, Deadline::Torn);
@@ -166,7 +166,7 @@ fn where_a_deadline_tells_no_holder_everything_is_read() {
 #[test]
 fn waiters_are_asked_for_beside_a_glance_too() {
     let known = read(spec("redisson"), CAPS, &[lock(30_000, &[A, "1"])]);
-    let LockReading::Held(held) = &known.lock else { panic!("{known:?}") };
+    let LockReading::Held(held) = known.lock().unwrap() else { panic!("{known:?}") };
     let task = TaskRead::new(Arc::new(spec("redisson")), CAPS, true, Scope::ALL).glancing_at(held);
     let mut commands: Vec<Command> = Vec::new();
     task.commands(&mut commands);
@@ -177,14 +177,14 @@ fn waiters_are_asked_for_beside_a_glance_too() {
     else {
         panic!("asks again")
     };
-    assert_eq!((reading.lock, reading.extras.waiters), (known.lock.clone(), Some(2)));
+    assert_eq!((reading.lock(), reading.extras().waiters), (known.lock(), Some(2)));
     let Round::Again(task) = task.decode(&[&[Reply::Int(30_001)], &waiters[..]].concat()) else {
         panic!("believes the holder")
     };
     let whole = [lock(30_001, &[A, "1"]), waiters.to_vec()].concat();
     let Round::Done(reading) = task.decode(&whole) else { panic!("asks once more") };
     assert_eq!(
-        (self::held(&reading).3, reading.extras.waiters),
+        (self::held(&reading).3, reading.extras().waiters),
         (Deadline::At(ServerTime(30_001)), Some(2))
     );
 }
@@ -196,7 +196,7 @@ fn a_glance_beside_a_length_is_followed_by_a_whole_reading() {
         ProgressSpec { source: ProgressSource::Length(b"queue".to_vec()), stale_after_ms: 60_000 };
     let spec = Arc::new(TaskSpec { progress: Some(progress), ..spec("redisson") });
     let known = read(self::spec("redisson"), CAPS, &[lock(30_000, &[A, "1"])]);
-    let LockReading::Held(held) = &known.lock else { panic!("{known:?}") };
+    let LockReading::Held(held) = known.lock().unwrap() else { panic!("{known:?}") };
     let task = TaskRead::new(spec, CAPS, false, Scope::ALL).glancing_at(held);
     let Round::Again(task) = task.decode(&[Reply::Int(30_000), text("list")]) else {
         panic!("the length is not known")
@@ -247,9 +247,15 @@ fn a_refusal_concerns_this_task_only_and_keeps_its_reason() {
         ("LOADING", Unknown::Loading),
     ] {
         let replies = vec![Reply::Int(30_000), error(code), Reply::Int(30_000)];
-        assert_eq!(read(spec("redisson"), CAPS, &[replies]).lock, LockReading::Unknown(why));
+        assert_eq!(
+            read(spec("redisson"), CAPS, &[replies]).lock().unwrap(),
+            &LockReading::Unknown(why)
+        );
         let replies = vec![error(code), scan(&[]), error(code)];
-        assert_eq!(read(spec("redisson"), CAPS, &[replies]).lock, LockReading::Unknown(why));
+        assert_eq!(
+            read(spec("redisson"), CAPS, &[replies]).lock().unwrap(),
+            &LockReading::Unknown(why)
+        );
     }
 }
 
@@ -258,7 +264,9 @@ fn a_missing_reply_is_never_a_free_lock() {
     let _rule = rule("1 evidence");
     let task = TaskRead::new(Arc::new(spec("redisson")), CAPS, false, Scope::ALL);
     match task.decode(&[]) {
-        Round::Done(reading) => assert_eq!(reading.lock, LockReading::Unknown(Unknown::Protocol)),
+        Round::Done(reading) => {
+            assert_eq!(reading.lock().unwrap(), &LockReading::Unknown(Unknown::Protocol))
+        }
         Round::Again(_) => panic!("asks again"),
     }
 }
@@ -267,7 +275,7 @@ fn a_missing_reply_is_never_a_free_lock() {
 fn a_token_may_be_empty_but_not_absent() {
     let bracket =
         |deadline: i64, token: &str| vec![Reply::Int(deadline), text(token), Reply::Int(deadline)];
-    assert_eq!(read(spec("string"), CAPS, &[bracket(-2, "")]).lock, LockReading::Free);
+    assert_eq!(read(spec("string"), CAPS, &[bracket(-2, "")]).lock().unwrap(), &LockReading::Free);
     assert_eq!(held(&read(spec("string"), CAPS, &[bracket(9_000, "")])).1, 1);
     assert_eq!(held(&read(spec("string"), CAPS, &[bracket(9_000, "t")])).1, 1);
 }
@@ -281,7 +289,7 @@ fn a_token_that_was_read_between_two_holds_is_nobodys() {
     let handed_over_within = vec![Reply::Int(20_000), text(""), Reply::Int(30_000)];
     for torn in [taken_within, handed_over_within] {
         let reading = read(spec("string"), CAPS, &[torn.clone(), torn]);
-        assert_eq!(reading.lock, LockReading::Free);
+        assert_eq!(reading.lock().unwrap(), &LockReading::Free);
     }
 }
 
@@ -309,7 +317,7 @@ fn a_second_round_reads_the_lock_again() {
     let first = [lock(30_000, &["a:1", "1"]), vec![text("list")]].concat();
     let second = [free(), vec![text("list"), Reply::Int(3)]].concat();
     let reading = read(spec, CAPS, &[first, second]);
-    assert_eq!(reading.lock, LockReading::Free);
+    assert_eq!(reading.lock().unwrap(), &LockReading::Free);
     assert_eq!(reading.beside.progress, Some(ProgressReading::Value(b"3".to_vec())));
 }
 
@@ -344,7 +352,7 @@ fn waiters_and_hosts_of_a_read_lock_are_told() {
     let Round::Done(reading) = again.decode(&[main, vec![Reply::Int(1)]].concat()) else {
         panic!("a third round")
     };
-    assert_eq!(reading.extras.waiters, Some(2));
+    assert_eq!(reading.extras().waiters, Some(2));
     assert_eq!(reading.beside.hosts, Some(Ok(vec![(b"a".to_vec(), b"wms-1".to_vec())])));
 }
 
@@ -606,7 +614,7 @@ fn each_part_that_is_asked_for_gets_its_own_answer() {
                 .as_ref()
                 .is_none_or(|read| *read == Ok(vec![(b"a".to_vec(), b"wms-1".to_vec())]))
         );
-        let held = match &reading.lock {
+        let held = match reading.lock().unwrap() {
             LockReading::Held(_) => true,
             LockReading::Unknown(Unknown::NotReadYet) => false,
             other => panic!("{other:?}"),
@@ -619,7 +627,7 @@ fn each_part_that_is_asked_for_gets_its_own_answer() {
             beside.pause.is_some(),
             beside.hosts.is_some(),
         ];
-        (parts, reading.extras.waiters, reading.extras.fencing_token)
+        (parts, reading.extras().waiters, reading.extras().fencing_token)
     };
     let [lock, hosts] = [0, 5];
     let alone = scopes(&spec).into_iter().zip(1..);
@@ -627,7 +635,7 @@ fn each_part_that_is_asked_for_gets_its_own_answer() {
     let several = [
         (Scope::ALL, vec![0, 1, 2, 3, 4, 5]),
         (Scope::BESIDE, vec![1, 2, 3, 4, 5]),
-        (Scope::LOCK, vec![0]),
+        (Scope::GUARD, vec![0]),
     ];
     for (scope, parts) in alone.chain(several) {
         let extras = if parts.contains(&lock) { (Some(2), Some(5)) } else { (None, None) };
@@ -674,7 +682,7 @@ fn what_cannot_be_read_where_it_lives_is_unknown() {
     let pause = || Some(PauseReading::Unknown(why));
     assert_eq!(unreadable(Scope::ALL, &full), (switches(), progress(), claims(), pause()));
     assert_eq!(unreadable(Scope::BESIDE, &full), unreadable(Scope::ALL, &full));
-    assert_eq!(unreadable(Scope::LOCK, &full), (None, None, None, None));
+    assert_eq!(unreadable(Scope::GUARD, &full), (None, None, None, None));
     let alone = |scope: Scope| unreadable(scope, &full);
     let scopes = scopes(&full);
     let keys: Vec<&str> = scopes.iter().map(|(key, _)| key.as_str()).collect();

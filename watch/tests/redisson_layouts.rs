@@ -117,7 +117,9 @@ fn spec(key: &str) -> TaskSpec {
 type Seen = (Mode, Vec<(String, u32)>, u32);
 
 fn seen(keys: &Keyspace, reading: &TaskReading) -> Seen {
-    let LockReading::Held(held) = &reading.lock else { panic!("{:?}", reading.lock) };
+    let LockReading::Held(held) = reading.lock().unwrap() else {
+        panic!("{:?}", reading.lock().unwrap())
+    };
     let Held { mode, holders, ghosts, .. } = &**held;
     let name = |client: &[u8]| {
         let known = keys.clients.iter().find(|(_, id)| id.as_bytes() == client);
@@ -180,7 +182,7 @@ fn waiters_and_tokens_are_found_beside_the_lock() {
         let keys = load(fixture);
         let reading = keys.read(&keys.lock);
         assert_eq!(
-            (reading.extras.waiters, reading.extras.fencing_token),
+            (reading.extras().waiters, reading.extras().fencing_token),
             (waiters, token),
             "{fixture}"
         );
@@ -197,5 +199,5 @@ fn a_transaction_s_lock_is_held_by_its_client() {
 #[test]
 fn many_locks_in_one_hash_are_no_lock() {
     let keys = load("faster_multilock");
-    assert_eq!(keys.read(&keys.lock).lock, LockReading::Unknown(Unknown::Layout));
+    assert_eq!(keys.read(&keys.lock).lock().unwrap(), &LockReading::Unknown(Unknown::Layout));
 }

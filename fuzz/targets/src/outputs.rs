@@ -171,21 +171,14 @@ fn named_reading(turn: u64, data: &[u8]) -> TaskReading {
         hosts: Some(Ok(vec![(data.to_vec(), data.to_vec())])),
         pause: Some(PauseReading::Undecodable),
     };
-    TaskReading {
-        lock: lock(turn, holders),
-        extras: Extras { waiters: Some(2), fencing_token: Some(7) },
-        beside,
-    }
+    let extras = Extras { waiters: Some(2), fencing_token: Some(7) };
+    TaskReading::of_lock(lock(turn, holders), extras, beside)
 }
 
 fn tokened_reading(turn: u64, data: &[u8]) -> TaskReading {
     let holder =
         Holder { client: token(data).into_bytes(), thread: None, entries: None, secret: true };
-    TaskReading {
-        lock: lock(turn, vec![holder]),
-        extras: Extras::default(),
-        beside: Beside::default(),
-    }
+    TaskReading::of_lock(lock(turn, vec![holder]), Extras::default(), Beside::default())
 }
 
 fn lock(turn: u64, holders: Vec<Holder>) -> LockReading {

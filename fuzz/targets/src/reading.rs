@@ -57,7 +57,7 @@ fn rounds(mut read: TaskRead, replies: &mut impl Iterator<Item = Reply>) -> Task
 }
 
 fn check(reading: &TaskReading) {
-    if let LockReading::Held(held) = &reading.lock {
+    if let LockReading::Held(held) = reading.lock().unwrap() {
         assert!(!held.holders.is_empty() || held.mode == Mode::Read, "held by nobody");
         assert!(held.holders.is_sorted(), "holders are not sorted");
         // Only tokens may be empty: `SET key ""` is a lock.

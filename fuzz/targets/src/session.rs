@@ -163,9 +163,9 @@ impl Session {
 
     fn reads(&self, caps: Caps) -> Vec<(TaskIndex, TaskRead)> {
         let read = |spec, scope| TaskRead::new(spec, caps, true, scope);
-        let scope = if self.standing == Standing::Decides { Scope::ALL } else { Scope::LOCK };
+        let scope = if self.standing == Standing::Decides { Scope::ALL } else { Scope::GUARD };
         let library = if self.choice & 128 == 0 { "redisson" } else { "string" };
-        let first = (TaskIndex(0), read(bare_task(library), Scope::LOCK));
+        let first = (TaskIndex(0), read(bare_task(library), Scope::GUARD));
         vec![first, (TaskIndex(1), read(Arc::new(task(self.choice)), scope))]
     }
 
@@ -264,7 +264,7 @@ impl Batch<'_> {
         let first = answer.done.iter().find(|(task, _)| *task == TaskIndex(0));
         if let (1, Some((_, reading))) = (round, first) {
             let at = if self.caps.pexpiretime { 2 } else { 3 };
-            self.check_lock(&reading.lock, &self.commands[at], &replies[at]);
+            self.check_lock(reading.lock().unwrap(), &self.commands[at], &replies[at]);
         }
     }
 

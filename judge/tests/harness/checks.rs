@@ -25,7 +25,7 @@ pub(crate) fn field(
     of_task(view, name)
         .or_else(|| of_problems(&problems::of_task(view, at, None), "", name))
         .or_else(|| of_problems(&problems::of_store(redis, at, None), "redis.", name))
-        .or_else(|| of_hold(view.lock().hold.as_ref(), name))
+        .or_else(|| of_hold(view.lock().unwrap().hold.as_ref(), name))
         .or_else(|| of_durations(view, name))
         .or_else(|| of_totals(&view.totals, name))
         .or_else(|| of_redis(redis, name))
@@ -82,21 +82,22 @@ fn of_task(view: &TaskView, name: &str) -> Option<Found> {
         "switch_key_seen" => tri(view.switch_key_seen),
         "switches_unknown" => reason(view.switches_unknown),
         "lost" => joined(view.lost_users.iter().map(|user| text(user))),
-        "fact" => word(view.lock_fact.name()),
+        "fact" => word(view.lock().unwrap().fact.name()),
         "held" => tri(view.held),
         "unknown" => reason(view.unknown),
         "node" => view.node.as_ref().map_or(word("none"), |node| word(short(node))),
-        "witnesses" => {
-            joined(view.lock().witnesses.iter().map(|witness| short(&witness.node).to_owned()))
-        }
+        "witnesses" => joined(
+            view.lock().unwrap().witnesses.iter().map(|witness| short(&witness.node).to_owned()),
+        ),
         "last_reading" => optional(view.last_reading.map(agent_ms)),
-        "waiters" => count(view.lock().waiters),
+        "waiters" => count(view.lock().unwrap().waiters),
         "token" => view
             .lock()
+            .unwrap()
             .fencing_token
             .map_or(word("none"), |token| Found::Count(token.unsigned_abs())),
-        "lease" => optional(view.lock().lease_ms.map(signed)),
-        "period" => optional(view.lock().renewal_period_ms.map(signed)),
+        "lease" => optional(view.lock().unwrap().lease_ms.map(signed)),
+        "period" => optional(view.lock().unwrap().renewal_period_ms.map(signed)),
         "progress_moved" => optional(view.progress_moved.map(server_ms)),
         "progress_missing" => match view.progress_missing {
             None => word("no"),
@@ -118,8 +119,8 @@ fn of_task(view: &TaskView, name: &str) -> Option<Found> {
         "last_outage.at" => {
             optional(view.totals.take_overs().last_outage.map(|past| agent_ms(past.at)))
         }
-        "renewed_last" => optional(view.lock().renewals.last().map(|at| agent_ms(*at))),
-        "renewals_kept" => Found::Count(view.lock().renewals.len() as u64),
+        "renewed_last" => optional(view.lock().unwrap().renewals.last().map(|at| agent_ms(*at))),
+        "renewals_kept" => Found::Count(view.lock().unwrap().renewals.len() as u64),
         "paused" => tri(view.paused),
         _ => return None,
     })
@@ -226,7 +227,8 @@ fn of_redis(redis: &StoreView, name: &str) -> Option<Found> {
 fn of_server(view: &TaskView, redis: &StoreView, name: &str) -> Option<Found> {
     let (what, server) = name.split_once('.')?;
     let node = redis.nodes.iter().find(|node| short(&node.address) == server);
-    let witness = view.lock().witnesses.iter().find(|witness| short(&witness.node) == server);
+    let witness =
+        view.lock().unwrap().witnesses.iter().find(|witness| short(&witness.node) == server);
     Some(match what {
         "decides" => node.map_or(word("none"), |node| tri(Some(node.decides))),
         "up" => node.map_or(word("none"), |node| tri(node.up)),

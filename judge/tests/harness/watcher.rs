@@ -259,7 +259,7 @@ impl Watcher {
         };
         let sent = sample.sent.0 - mono(0).0;
         self.wake_at = None;
-        let free = match readings.last().map(|(_, reading)| &reading.lock) {
+        let free = match readings.last().and_then(|(_, reading)| reading.lock()) {
             Some(LockReading::Free) => true,
             Some(LockReading::Held(held)) => {
                 if let Deadline::At(deadline) = held.deadline {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use lockwatch_judge::input::{Attestation, Generation, Role};
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading,
-    ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
+    Beside, ClaimsReading, Deadline, Extras, GuardReading, Held, Holder, LockReading, Mode,
+    PauseReading, ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::time::{Mono, ServerTime};
 
@@ -254,9 +254,9 @@ impl World {
     /// The reading of a sample at this instant.
     pub(crate) fn reading(&self, setup: &Setup) -> TaskReading {
         let (progress, claims, pause) = setup.reads();
+        let extras = Extras { waiters: Some(self.waiters.len() as u64), fencing_token: self.token };
         TaskReading {
-            lock: self.read_lock(setup.library()),
-            extras: Extras { waiters: Some(self.waiters.len() as u64), fencing_token: self.token },
+            guard: GuardReading::Lock { lock: self.read_lock(setup.library()), extras },
             beside: Beside {
                 overruns: Vec::new(),
                 switches: setup.has_switches().then(|| self.read_switches(setup)),

@@ -43,7 +43,7 @@ impl Invariants {
         let before = std::mem::take(&mut self.totals);
         for view in &snapshot.tasks {
             let name = view.spec.name.to_string();
-            let key = view.spec.lock().key.clone();
+            let key = view.spec.lock().unwrap().key.clone();
             let wrong =
                 of_view(view, snapshot.at).into_iter().chain(of_problems(view, snapshot.at));
             broken.extend(wrong.map(|what| format!("{name}: {what}")));
@@ -70,7 +70,7 @@ fn of_problems(view: &TaskView, at: Mono) -> Vec<String> {
     let now = |verdict| view.verdict == verdict && view.rule != Rule::KeepPrevious;
     let unsettled = view.held == Some(true) && !view.grounds.settled;
     // A first free reading waits for its confirmation.
-    let unconfirmed = view.held == Some(false) && view.lock_fact != LockFact::Free;
+    let unconfirmed = view.held == Some(false) && view.lock().unwrap().fact != LockFact::Free;
     let split = view.verdict == Verdict::Split;
     // A process that was stopped shows what it knew before, and says nothing of it.
     let is_recent =
@@ -137,16 +137,16 @@ fn of_view(view: &TaskView, at: Mono) -> Vec<String> {
     let now = |verdict| view.verdict == verdict && view.rule != Rule::KeepPrevious;
     let claims = [
         (
-            view.lock().hold.is_some() == (view.held == Some(true)),
+            view.lock().unwrap().hold.is_some() == (view.held == Some(true)),
             "there is a hold if and only if held is true",
         ),
         (view.held.is_some() || view.unknown.is_some(), "an unknown lock has a reason"),
         (
-            view.lock_fact == LockFact::Unknown || view.held.is_some(),
+            view.lock().unwrap().fact == LockFact::Unknown || view.held.is_some(),
             "what cannot be read is no fact",
         ),
         (
-            view.lock_fact != LockFact::Free || view.held == Some(false),
+            view.lock().unwrap().fact != LockFact::Free || view.held == Some(false),
             "what is free as a fact was read as free",
         ),
         (
@@ -200,7 +200,8 @@ fn of_view(view: &TaskView, at: Mono) -> Vec<String> {
         (view.splits.iter().all(|split| split.parties.len() > 1), "a split has its parties"),
         (view.splits.iter().all(|split| split.since <= at), "no split is from the future"),
         (
-            view.lock().renewals.len() as u64 == view.totals.renewals.min(RENEWALS_KEPT as u64),
+            view.lock().unwrap().renewals.len() as u64
+                == view.totals.renewals.min(RENEWALS_KEPT as u64),
             "renewals are kept as counted",
         ),
         (
@@ -214,8 +215,12 @@ fn of_view(view: &TaskView, at: Mono) -> Vec<String> {
             "the last outage is a counted one",
         ),
     ];
-    let state =
-        format!("{} by {}, lock {}", view.verdict.name(), view.rule.name(), view.lock_fact.name());
+    let state = format!(
+        "{} by {}, lock {}",
+        view.verdict.name(),
+        view.rule.name(),
+        view.lock().unwrap().fact.name()
+    );
     claims
         .iter()
         .filter(|(holds, _)| !holds)

@@ -133,7 +133,7 @@ async fn land(flight: Option<Flight>) -> anyhow::Result<()> {
         let (own, others) = rest.split_at_checked(commands).context("too few replies")?;
         rest = others;
         match read.decode(own) {
-            Round::Done(reading) if matches!(reading.lock, LockReading::Held(_)) => {}
+            Round::Done(reading) if matches!(reading.lock(), Some(LockReading::Held(_))) => {}
             other => bail!("a lock was not read as held: {other:?}"),
         }
     }

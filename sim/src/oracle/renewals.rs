@@ -34,7 +34,7 @@ pub(super) struct Said {
 
 impl Oracle {
     pub(super) fn check_renewals(&mut self, task: usize, view: &TaskView, world: &World) {
-        let Some(hold) = &view.lock().hold else { return };
+        let Some(hold) = &view.lock().unwrap().hold else { return };
         let said = Said {
             last: hold.last_renewal,
             latency_ms: hold.last_renewal_latency_ms,
@@ -101,12 +101,17 @@ impl Oracle {
         sets: &[u64],
         world: &World,
     ) -> Option<String> {
-        let said_ms =
-            view.lock().hold.as_ref()?.last_renewal_latency_ms.filter(|late_ms| *late_ms > 0)?;
-        if view.spec.lock().library.as_str() != "redisson" {
+        let said_ms = view
+            .lock()
+            .unwrap()
+            .hold
+            .as_ref()?
+            .last_renewal_latency_ms
+            .filter(|late_ms| *late_ms > 0)?;
+        if view.spec.lock().unwrap().library.as_str() != "redisson" {
             return None;
         }
-        let period_ms = view.lock().renewal_period_ms?;
+        let period_ms = view.lock().unwrap().renewal_period_ms?;
         // A small clock step is not visible; nor is it visible after a failover that another clock
         // set the deadline.
         let first = sets.first()?;
@@ -137,7 +142,7 @@ impl Oracle {
         // While the deadline is unknown, the shown value stays.
         hold.deadline?;
         let said_ms = hold.renewal_overdue_ms;
-        let period_ms = view.lock().renewal_period_ms.unwrap_or(0);
+        let period_ms = view.lock().unwrap().renewal_period_ms.unwrap_or(0);
         let deadline = last.states.first()?.deadline();
         let until_then =
             world.tasks[task].past[last.server].latest().skip_while(|since| since.at > last.to);
@@ -179,7 +184,8 @@ impl Oracle {
             let is_renewal = later.cause == Cause::Worker && stays;
             is_renewal && (period_ms * 3 / 4..=period_ms + 100).contains(&(later.at - earlier.at))
         });
-        if !steady || own.len() <= SEEN || view.lock().renewal_period_ms != Some(period_ms) {
+        if !steady || own.len() <= SEEN || view.lock().unwrap().renewal_period_ms != Some(period_ms)
+        {
             return None;
         }
         // A deadline that moved while it was read shows no renewal, and says so.
@@ -196,6 +202,7 @@ impl Oracle {
             let is_due = |since: &&&Since| since.at > oldest.at && since.at + seen_ms < world.now;
             let is_told = |since: &Since| {
                 view.lock()
+                    .unwrap()
                     .renewals
                     .iter()
                     .any(|told| told.0.abs_diff(MONO_MS + since.at) <= seen_ms)

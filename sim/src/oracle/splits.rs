@@ -133,6 +133,8 @@ impl Oracle {
                     && claims.iter().flatten().any(|claim| beside(claim))
             }
             SplitKind::Masters => self.lived_beside(task, parties, world),
+            // No world has turns or queues.
+            SplitKind::Turns | SplitKind::Executions => false,
             SplitKind::Overlap => {
                 self.lived_beside(task, parties, world) || self.looked_lost(task, parties, world)
             }

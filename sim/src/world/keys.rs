@@ -46,12 +46,12 @@ impl Keys {
             | ProgressSource::Length(key) => key.as_slice().into(),
         });
         Keys {
-            lock: spec.lock().key.as_slice().into(),
+            lock: spec.lock().unwrap().key.as_slice().into(),
             switches,
             progress,
             claims: spec.claims.as_ref().map(|claims| claims.key.as_slice().into()),
             pause: spec.paused_until.as_deref().map(Into::into),
-            token: [b"redisson_lock_token:", spec.lock().key.as_slice()].concat().into(),
+            token: [b"redisson_lock_token:", spec.lock().unwrap().key.as_slice()].concat().into(),
         }
     }
 }
@@ -62,7 +62,7 @@ impl Task {
         let mut rng = Rng::new(plan.seed, 100 + task as u64);
         Task {
             keys: Keys::of(spec),
-            redisson: spec.lock().library.as_str() == "redisson",
+            redisson: spec.lock().unwrap().library.as_str() == "redisson",
             workers: (0..shape.workers).map(|worker| Worker::new(task, worker)).collect(),
             wishes: (0..shape.users).map(|_| rng.percent(60)).collect(),
             wanting: vec![Wanting::default(); plan.servers],

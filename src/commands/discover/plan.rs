@@ -117,7 +117,7 @@ impl Plan {
                 self.doubts.push(doubt(task.key, task.laid, why));
                 continue;
             }
-            if let Some(hold) = view.lock().hold.as_ref().filter(|hold| hold.ghosts > 0) {
+            if let Some(hold) = view.hold().filter(|hold| hold.ghosts > 0) {
                 self.leftovers.push(leftovers::ghosts(&task.key, hold.ghosts));
             }
             task.learned.push(watch::learned(view, watch_ms));

@@ -324,7 +324,7 @@ mod tests {
         let config = Config::parse(&printed, Path::new("x.yml"))
             .unwrap_or_else(|why| panic!("{why}\n{printed}"));
         assert_eq!(
-            config.tasks.iter().map(|task| task.lock().key.as_slice()).collect::<Vec<_>>(),
+            config.tasks.iter().map(|task| task.kind.key().as_slice()).collect::<Vec<_>>(),
             keys
         );
         assert_eq!(config.redises[0], RedisConfig { name: "main".into(), ..redis() });

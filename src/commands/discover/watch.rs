@@ -60,7 +60,7 @@ pub(super) async fn watch_for(mut config: Config, watch_ms: u64) -> Vec<Option<A
 /// What the watch showed of a lock, in a sentence. It contains no token, and does not depend on the
 /// exact times of the readings.
 pub(super) fn learned(view: &TaskView, watch_ms: u64) -> String {
-    let mut told = match (&view.lock().hold, view.held) {
+    let mut told = match (view.hold(), view.held) {
         (Some(hold), _) => held(view, hold, watch_ms),
         (None, Some(false)) => format!("Free {}", how_it_ended(view)),
         (None, _) => match view.unknown {
@@ -76,7 +76,8 @@ pub(super) fn learned(view: &TaskView, watch_ms: u64) -> String {
     if changes > 0 {
         told.push_str(&format!("; taken {} in {}", times(changes), duration_text(watch_ms)));
     }
-    if let Some(waiters) = view.lock().waiters.filter(|waiters| *waiters > 0) {
+    let waiters = view.lock().and_then(|lock| lock.waiters);
+    if let Some(waiters) = waiters.filter(|waiters| *waiters > 0) {
         told.push_str(&format!("; {waiters} waiting"));
     }
     told
@@ -94,7 +95,9 @@ fn held(view: &TaskView, hold: &HoldView, watch_ms: u64) -> String {
     if secret {
         told.push_str(" (a digest of its token)");
     }
-    match (view.lock().lease_ms, view.lock().renewal_period_ms, hold.persistent) {
+    let lease_ms = view.lock().and_then(|lock| lock.lease_ms);
+    let period_ms = view.lock().and_then(|lock| lock.renewal_period_ms);
+    match (lease_ms, period_ms, hold.persistent) {
         (_, _, Some(true)) => told.push_str(", without any TTL"),
         (Some(lease_ms), Some(period_ms), _) if view.totals.renewals > 0 => {
             told.push_str(&format!(

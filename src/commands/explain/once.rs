@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::snapshot::{KindView, TaskView};
 use lockwatch_judge::spec::TaskIndex;
-use lockwatch_judge::verdict::{LockFact, Wanted};
+use lockwatch_judge::verdict::{LockFact, TurnFact, Wanted};
 use lockwatch_watch::redis::RedisKind;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
@@ -85,9 +85,13 @@ fn view(published: &Published) -> Option<&TaskView> {
 
 /// Whether everything is known that a single reading can show.
 fn is_settled(view: &TaskView) -> bool {
-    let lock = view.held == Some(true) || view.lock_fact == LockFact::Free;
+    let guard = match &view.kind {
+        KindView::Lock(lock) => view.held == Some(true) || lock.fact == LockFact::Free,
+        KindView::Turn(turn) => turn.fact != TurnFact::Unknown,
+        KindView::Queue(queue) => queue.members.is_some(),
+    };
     let switches = view.wanted != Wanted::Unknown
         || view.switches_unknown.is_some()
         || view.switches.is_some();
-    lock && view.unknown.is_none() && switches && view.judged.is_some()
+    guard && view.unknown.is_none() && switches && view.judged.is_some()
 }

@@ -38,7 +38,7 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<u8> {
     let mut signals = Signals::listen(plan.until_input_ends)?;
     let mut client = Client::new(
         plan.store(),
-        plan.spec.lock().key.clone(),
+        plan.spec.kind.key().clone(),
         plan.holder.clone(),
         plan.terms.lease_ms,
         plan.is_cluster(),

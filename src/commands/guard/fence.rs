@@ -60,7 +60,7 @@ async fn check(options: FenceOptions) -> Result<(), (u8, String)> {
         .context("no holder: name it with --holder, or run this under `lockwatch guard`")
         .map_err(|error| usage(error.to_string()))?;
     let (spec, store) = store_of(&options.source, options.task.as_deref()).map_err(usage)?;
-    let mut client = Client::new(store, spec.lock().key.clone(), holder, 0, false);
+    let mut client = Client::new(store, spec.kind.key().clone(), holder, 0, false);
     let (is_held, newest) =
         client.fence().await.map_err(|trouble| (NO_STORE, trouble.to_string()))?;
     if !is_held {

@@ -18,7 +18,7 @@ const AGAIN: Duration = Duration::from_secs(2);
 
 /// Says through `changed` that something may have changed, for as long as somebody listens to that.
 pub(super) async fn run(plan: Plan, changed: mpsc::Sender<()>) {
-    let (mut store, key) = (plan.store(), plan.spec.lock().key.clone());
+    let (mut store, key) = (plan.store(), plan.spec.kind.key().clone());
     let mut is_told = false;
     while !changed.is_closed() {
         let Err(failure) = until_it_breaks(&mut store, &key, &plan.spec, &changed).await;

@@ -40,7 +40,14 @@ impl Plan {
     /// What is wrong, for a person.
     pub(super) fn of(options: GuardOptions) -> Result<Plan, String> {
         let (config, spec, redis) = find(&options.source, options.task.as_deref())?;
-        let library = spec.lock().library.as_str();
+        let lock = spec.lock().ok_or_else(|| {
+            format!(
+                "task {:?} is a {}; a guard runs a script under a lock only",
+                spec.name,
+                spec.kind.name()
+            )
+        })?;
+        let library = lock.library.as_str();
         if library != LIBRARY {
             return Err(format!(
                 "the lock of task {:?} is one of the library {library}; a guard holds locks of \
@@ -137,6 +144,6 @@ fn default_of(source: &ConfigSource, spec: &TaskSpec) -> GuardConfig {
         ConfigSource::File(_) => Restart::Always,
         ConfigSource::SingleLock(_) => Restart::Never,
     };
-    let lease_ms = spec.lock().lease_ms.unwrap_or(Terms::LEASE_MS);
+    let lease_ms = spec.lock().and_then(|lock| lock.lease_ms).unwrap_or(Terms::LEASE_MS);
     GuardConfig { terms: Terms { lease_ms, restart, ..Terms::default() }, ..GuardConfig::default() }
 }

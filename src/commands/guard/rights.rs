@@ -13,7 +13,7 @@ const CONNECTIONS: [&str; 6] =
 /// What a guard of this task does, and `lockwatch fence` in its script. `reports`: whether the
 /// guard writes the task's progress.
 pub(in crate::commands) fn rights(spec: &TaskSpec, reports: bool, is_cluster: bool) -> Rights {
-    let mut rights = Rights::of_lock(&spec.lock().key, is_cluster);
+    let mut rights = Rights::of_lock(spec.kind.key(), is_cluster);
     rights.commands.extend(CONNECTIONS.map(str::to_owned));
     for ask in switches_asks(spec) {
         rights.add(&[&ask.name()], ask.key().unwrap_or_default());

@@ -225,7 +225,7 @@ fn about(task: &lockwatch_judge::spec::TaskSpec, redis: &str) -> String {
     let mut text = format!(
         "redis {}, key {}; grace {}, settle {}, wind_down {}, blind_after {}",
         escape(redis.as_bytes()),
-        escape(&task.lock().key),
+        escape(task.kind.key()),
         duration_text(task.grace_ms),
         duration_text(task.settle_ms),
         duration_text(task.wind_down_ms),
@@ -235,8 +235,8 @@ fn about(task: &lockwatch_judge::spec::TaskSpec, redis: &str) -> String {
         ("stale_after", task.progress.as_ref().map(|progress| progress.stale_after_ms)),
         ("fresh_for", task.claims.as_ref().map(|claims| claims.fresh_for_ms)),
         ("max_hold", task.max_hold_ms),
-        ("lease", task.lock().lease_ms),
-        ("renew_every", task.lock().renew_every_ms),
+        ("lease", task.lock().and_then(|lock| lock.lease_ms)),
+        ("renew_every", task.lock().and_then(|lock| lock.renew_every_ms)),
     ];
     for (name, ms) in others.into_iter().filter_map(|(name, ms)| Some((name, ms?))) {
         text.push_str(&format!(", {name} {}", duration_text(ms)));

@@ -1,8 +1,8 @@
 //! How near each alert of a task is to firing, and the worst-case time until an alert.
 
 use lockwatch_judge::problems::{Finding, task_finding};
-use lockwatch_judge::snapshot::TaskView;
-use lockwatch_judge::verdict::{LockFact, Wanted};
+use lockwatch_judge::snapshot::{KindView, TaskView};
+use lockwatch_judge::verdict::{LockFact, TurnFact, Wanted};
 
 use super::seen::Seen;
 use super::{PageDue, TimeToPage};
@@ -48,7 +48,7 @@ fn left_ms(seen: Seen<'_>, page: &Condition) -> Option<u64> {
     }
     let view = seen.view;
     let moves = match page.measure {
-        "down_seconds" => view.lock_fact == LockFact::Free && view.wanted == Wanted::Yes,
+        "down_seconds" => nobody_has_it(view) && view.wanted == Wanted::Yes,
         "blind_seconds" => page.value_ms > 0,
         "stalled_seconds" => {
             return still_ms(seen, view).map(|ms| page.threshold_ms.saturating_sub(ms));
@@ -58,13 +58,22 @@ fn left_ms(seen: Seen<'_>, page: &Condition) -> Option<u64> {
     (moves && page.value_ms <= page.threshold_ms).then(|| page.threshold_ms - page.value_ms)
 }
 
+/// Whether it is confirmed that nobody has it.
+fn nobody_has_it(view: &TaskView) -> bool {
+    match &view.kind {
+        KindView::Lock(lock) => lock.fact == LockFact::Free,
+        KindView::Turn(turn) => turn.fact == TurnFact::Nobody,
+        KindView::Queue(_) => false,
+    }
+}
+
 /// Milliseconds for which the progress of a held task has not moved: the shorter of the time since
 /// its last movement, by the clock of the server that shows it, and the time since the hold began.
 fn still_ms(seen: Seen<'_>, view: &TaskView) -> Option<u64> {
     if !matches!(view.wanted, Wanted::Yes | Wanted::Unset) {
         return None;
     }
-    let hold = view.lock().hold.as_ref()?;
+    let hold = view.hold()?;
     if view.durations.stalled_ms > 0 || view.progress_missing.is_some() {
         return None;
     }
@@ -90,8 +99,10 @@ pub(super) fn worst_time(seen: Seen<'_>) -> TimeToPage {
     }
     let down_ms = down_after_ms(interval_ms, spec);
     // A configured lease wins over a learned one, and that over the library's default.
-    let lease_ms = spec.lock().lease_ms.or(seen.view.lock().lease_ms).or_else(|| lease_ms(spec));
-    let lease = match (spec.lock().lease_ms, seen.view.lock().lease_ms, lease_ms) {
+    let configured_ms = spec.lock().and_then(|lock| lock.lease_ms);
+    let learned_ms = seen.view.lock().and_then(|lock| lock.lease_ms);
+    let lease_ms = configured_ms.or(learned_ms).or_else(|| lease_ms(spec));
+    let lease = match (configured_ms, learned_ms, lease_ms) {
         (Some(ms), _, _) => format!("the configured lease {}", duration_text(ms)),
         (None, Some(ms), _) => format!("the learned lease {}", duration_text(ms)),
         (None, None, Some(ms)) => format!("the library's default lease {}", duration_text(ms)),

@@ -49,7 +49,7 @@ fn notes(seen: Seen<'_>) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if view.lock().hold.as_ref().is_some_and(|hold| is_past(seen.published, view, hold)) {
+    if view.hold().is_some_and(|hold| is_past(seen.published, view, hold)) {
         notes.push(remark::PAST.to_owned());
     }
     if view.paused == Some(true) {

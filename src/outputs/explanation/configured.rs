@@ -1,6 +1,8 @@
 //! The configuration that matters for a verdict, in the syntax of the file.
 
-use lockwatch_judge::spec::{Codec, Key, ProgressSource, TaskSpec, WantedSource};
+use lockwatch_judge::spec::{
+    Codec, Key, KindSpec, LockSpec, ProgressSource, QueueSpec, TaskSpec, TurnSpec, WantedSource,
+};
 
 use super::Setting;
 use super::seen::Seen;
@@ -19,7 +21,11 @@ pub(super) fn settings(seen: Seen<'_>) -> Vec<Setting> {
         lines.push(of_redis("interval", redis.spec.interval_ms, ms(INTERVAL)));
         lines.push(of_redis("timeout", redis.spec.timeout_ms, ms(TIMEOUT)));
     }
-    lines.push(written(format!("lock: {}", lock(spec))));
+    lines.push(match &spec.kind {
+        KindSpec::Lock(spec) => written(format!("lock: {}", lock(spec))),
+        KindSpec::Turn(spec) => written(format!("turn: {}", turn(spec))),
+        KindSpec::Queue(spec) => written(format!("queue: {}", queue(spec))),
+    });
     lines.push(match &spec.wanted {
         None => Setting { line: "wanted: (not configured)".to_owned(), default: true },
         Some(wanted) => written(format!("wanted: {}", source(&wanted.source, wanted.codec))),
@@ -61,8 +67,33 @@ fn duration_line(name: &str, ms: u64, default_ms: u64) -> Setting {
     Setting { line: format!("{name}: {}", duration_text(ms)), default: ms == default_ms }
 }
 
-fn lock(spec: &TaskSpec) -> String {
-    let lock = &spec.lock();
+fn turn(turn: &TurnSpec) -> String {
+    let tasks: Vec<String> = turn.tasks.iter().map(|task| text(&task.0)).collect();
+    let (hash, unit, tasks) = (text(&turn.hash), turn.unit.name(), tasks.join(", "));
+    let mut text = format!("{{hash: {hash}, unit: {unit}, tasks: [{tasks}]");
+    let limits = [
+        ("max_late", Some(turn.max_late_ms)),
+        ("handover", Some(turn.handover_ms)),
+        ("min_turn", turn.min_turn_ms),
+    ];
+    for (name, ms) in limits {
+        text.extend(ms.map(|ms| format!(", {name}: {}", duration_text(ms))));
+    }
+    text + "}"
+}
+
+fn queue(queue: &QueueSpec) -> String {
+    format!(
+        "{{zset: {}, unit: {}, lock: {}, library: {}, max_late: {}}}",
+        text(&queue.zset),
+        queue.unit.name(),
+        text(&queue.lock.text()),
+        queue.library.as_str(),
+        duration_text(queue.max_late_ms)
+    )
+}
+
+fn lock(lock: &LockSpec) -> String {
     let mut text = format!("{{key: {}, library: {}", text(&lock.key), lock.library.as_str());
     for (name, ms) in [("lease", lock.lease_ms), ("renew_every", lock.renew_every_ms)] {
         text.extend(ms.map(|ms| format!(", {name}: {}", duration_text(ms))));

@@ -4,11 +4,12 @@ use std::borrow::Cow;
 
 use lockwatch_judge::event::{Party, SplitKind};
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::snapshot::{HoldView, SplitView, SwitchView, TaskView};
+use lockwatch_judge::snapshot::{HoldView, KindView, SplitView, SwitchView, TaskView};
 use lockwatch_judge::spec::{ProgressSource, WantedSource};
 use lockwatch_judge::verdict::{LockFact, Rule, Wanted};
 
 use super::seen::{Seen, server, span};
+use super::{queue, turn};
 use crate::outputs::reason::is_counted;
 use crate::text::identity::{escape, list};
 use crate::trace::{holder_name, none_or};
@@ -33,6 +34,34 @@ pub(super) fn evidence(seen: Seen<'_>) -> Vec<String> {
         Rule::GapOverGrace => gap_over_grace(seen),
         Rule::GapWithinGrace => gap_within_grace(seen),
         Rule::FreeUnwanted | Rule::FreeUnset => vec![free_line(seen), wanted_line(seen)],
+        Rule::TurnBlind | Rule::QueueBlind => lock_blind(seen),
+        Rule::TurnLate
+        | Rule::TurnWanted
+        | Rule::TurnUnset
+        | Rule::TurnWantedUnknown
+        | Rule::TurnUnwanted
+        | Rule::NoTurnBlind
+        | Rule::NoTurnOverGrace
+        | Rule::NoTurnWithinGrace
+        | Rule::NoTurnUnwanted
+        | Rule::NoTurnUnset
+        | Rule::QueueLate
+        | Rule::QueueWanted
+        | Rule::QueueUnset
+        | Rule::QueueUnwanted => match &seen.view.kind {
+            KindView::Turn(turn) => turn::deciding(seen, turn),
+            KindView::Queue(queue) => queue::deciding(seen, queue),
+            KindView::Lock(_) => Vec::new(),
+        },
+    }
+}
+
+/// What guards the task, at the beginning of a sentence.
+fn guard_name(view: &TaskView) -> &'static str {
+    match &view.kind {
+        KindView::Lock(_) => "The lock",
+        KindView::Turn(_) => "Whose turn it is",
+        KindView::Queue(_) => "The queue",
     }
 }
 
@@ -58,6 +87,10 @@ fn split_evidence(seen: Seen<'_>) -> Vec<String> {
                 "a new holder came before the end of the old one's lease, which was lost and not \
                  released"
             }
+            SplitKind::Turns => "several tasks have the turn, for longer than it takes to pass it",
+            SplitKind::Executions => {
+                "another worker executes a member of the queue while the first one goes on"
+            }
         };
         let first = format!("Split of the kind {}: {kind}; {since}.", split.kind.name());
         std::iter::once(first)
@@ -71,7 +104,7 @@ fn party_line(view: &TaskView, party: &Party) -> String {
     let node = party.node.as_ref().or(view.node.as_ref());
     let at =
         node.map_or_else(String::new, |node| format!(", shown by {}", escape(node.as_bytes())));
-    let host = view.lock().hold.as_ref().and_then(|hold| host_of(hold, &party.holder.client));
+    let host = view.hold().and_then(|hold| host_of(hold, &party.holder.client));
     format!("{}{}{at}.", holder_name(&party.holder), host.unwrap_or_default())
 }
 
@@ -79,7 +112,7 @@ fn lock_blind(seen: Seen<'_>) -> Vec<String> {
     let (view, limit) = (seen.view, span(seen.view.spec.blind_after_ms));
     let blind =
         format!("No trustworthy reading for {}, longer than blind_after {limit}.", blind(seen));
-    let mut lines = vec![unknown_line("The lock", view.unknown), blind, last_good(seen)];
+    let mut lines = vec![unknown_line(guard_name(view), view.unknown), blind, last_good(seen)];
     lines.extend(servers(seen));
     lines
 }
@@ -201,7 +234,7 @@ fn free_line(seen: Seen<'_>) -> String {
 
 fn held_line(seen: Seen<'_>) -> String {
     let view = seen.view;
-    let Some(hold) = &view.lock().hold else {
+    let Some(hold) = view.hold() else {
         // The first reading of a free lock after a hold must be confirmed.
         return format!("The lock was held; the newest reading was {}.", seen.newest());
     };
@@ -305,14 +338,15 @@ fn unknown_line(what: &str, why: Option<Unknown>) -> String {
 fn unjudgeable(seen: Seen<'_>) -> String {
     let view = seen.view;
     match (view.unknown, view.held) {
-        (Some(why), _) => unknown_line("The lock", Some(why)),
+        (Some(why), _) => unknown_line(guard_name(view), Some(why)),
         (None, Some(false))
-            if view.lock_fact != LockFact::Free || view.wanted != Wanted::Unknown =>
+            if view.lock().is_some_and(|lock| lock.fact != LockFact::Free)
+                || view.wanted != Wanted::Unknown =>
         {
-            "The lock was seen free for the first time; that waits for its confirmation.".to_owned()
+            "It was seen free for the first time; that waits for its confirmation.".to_owned()
         }
         (None, Some(false)) => wanted_line(seen),
-        _ => unknown_line("The lock", Some(Unknown::NotReadYet)),
+        _ => unknown_line(guard_name(view), Some(Unknown::NotReadYet)),
     }
 }
 

@@ -10,6 +10,7 @@ use super::Evidence;
 use super::deciding::wanted_line;
 use super::lock::{self, NAMED_MAX, named};
 use super::seen::{Seen, not_known, server};
+use super::{queue, turn};
 use crate::text::identity::{escape, list};
 use crate::trace::{holder_name, none_or};
 
@@ -20,6 +21,8 @@ pub(super) fn all(seen: Seen<'_>) -> Vec<Evidence> {
         |source: &WantedSource| !matches!(source, WantedSource::Always | WantedSource::Never);
     let mut all = match &view.kind {
         KindView::Lock(lock) => vec![lock::evidence(seen, lock)],
+        KindView::Turn(turn) => vec![turn::evidence(seen, turn)],
+        KindView::Queue(queue) => vec![queue::evidence(seen, queue)],
     };
     if spec.wanted.as_ref().is_some_and(|wanted| has_switches(&wanted.source)) {
         all.push(beside(seen, "switches", switches(seen), view.switches_unknown));
@@ -46,8 +49,8 @@ pub(super) fn all(seen: Seen<'_>) -> Vec<Evidence> {
             .map_or_else(|| says.to_owned(), |read| format!("{says} ({read})"));
         all.push(beside(seen, "pause", says, None));
     }
-    match &view.kind {
-        KindView::Lock(lock) => all.extend(lock::witnesses(seen, lock)),
+    if let KindView::Lock(lock) = &view.kind {
+        all.extend(lock::witnesses(seen, lock));
     }
     all
 }
@@ -106,7 +109,7 @@ fn claims(view: &TaskView) -> String {
 }
 
 fn hosts(seen: Seen<'_>) -> String {
-    let holders = seen.view.lock().hold.as_ref().map(|hold| &*hold.holders).unwrap_or_default();
+    let holders = seen.view.hold().map(|hold| &*hold.holders).unwrap_or_default();
     let known = holders.iter().filter(|(_, host)| host.is_some());
     let known: Vec<Cow<'_, str>> =
         known.map(|(holder, host)| named(holder, host.as_deref())).collect();

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 
 use lockwatch_judge::reading::Holder;
-use lockwatch_judge::snapshot::{LockView, WitnessView};
-use lockwatch_judge::verdict::LockFact;
+use lockwatch_judge::snapshot::{LockView, TaskView, WitnessView};
+use lockwatch_judge::verdict::{LockFact, LockFacts, Rule, Wanted};
 
-use super::Evidence;
+use super::rules::{blind, compared, condition, difference, gap_over_grace, wanted};
 use super::seen::{Seen, not_known, server, span};
+use super::{Condition, Evidence};
 use crate::text::identity::{escape, list};
 use crate::trace::{holder_name, none_or};
 
@@ -32,7 +33,7 @@ pub(super) fn evidence(seen: Seen<'_>, lock: &LockView) -> Evidence {
             )
         }
         (Some(true), None) => "held".to_owned(),
-        (Some(false), _) if view.lock_fact == LockFact::Free => "free, confirmed".to_owned(),
+        (Some(false), _) if lock.fact == LockFact::Free => "free, confirmed".to_owned(),
         (Some(false), _) => "free, not confirmed yet".to_owned(),
         (None, _) => "unknown".to_owned(),
     };
@@ -82,5 +83,50 @@ fn witness_evidence(seen: Seen<'_>, witness: &WitnessView) -> Evidence {
         age_seconds: Some(seen.age_seconds(witness.at)),
         says: format!("a {}, {shows}{behind}", witness.role.name()),
         unknown: None,
+    }
+}
+
+/// The conditions of a rule.
+pub(super) fn conditions(rule: Rule, facts: LockFacts, view: &TaskView) -> Vec<Condition> {
+    let lock = |asked: LockFact| {
+        let is = facts.lock;
+        condition(difference("lock", is.name(), asked.name(), is == asked), is == asked)
+    };
+    let (held, free) = (|| lock(LockFact::Held), || lock(LockFact::Free));
+    let wants = |asked| wanted(facts.wanted, &[asked]);
+    let blind = || blind(view, facts.blind);
+    match rule {
+        Rule::LockBlind => vec![lock(LockFact::Unknown), blind()],
+        Rule::WantedBlind => vec![free(), wants(Wanted::Unknown), blind()],
+        Rule::NoProgress => {
+            let counts = wanted(facts.wanted, &[Wanted::Yes, Wanted::Unset]);
+            vec![held(), counts, stale(view, facts.stale)]
+        }
+        Rule::HeldUnwanted => {
+            let (ms, limit_ms) = (view.durations.unwanted_ms, view.spec.wind_down_ms);
+            let lasts = compared("unwanted", ms, "wind_down", limit_ms, facts.over_wind_down);
+            vec![held(), wants(Wanted::No), lasts]
+        }
+        Rule::HeldWanted => vec![held(), wants(Wanted::Yes)],
+        Rule::HeldUnset => vec![held(), wants(Wanted::Unset)],
+        Rule::HeldWantedUnknown => vec![held(), wants(Wanted::Unknown)],
+        Rule::WindingDown => vec![held(), wants(Wanted::No)],
+        Rule::GapOverGrace => {
+            vec![free(), wants(Wanted::Yes), gap_over_grace(view, facts.gap_over_grace)]
+        }
+        Rule::GapWithinGrace => vec![free(), wants(Wanted::Yes)],
+        Rule::FreeUnwanted => vec![free(), wants(Wanted::No)],
+        Rule::FreeUnset => vec![free(), wants(Wanted::Unset)],
+        _ => Vec::new(),
+    }
+}
+
+fn stale(view: &TaskView, holds: bool) -> Condition {
+    match &view.spec.progress {
+        Some(progress) => {
+            let (ms, limit_ms) = (view.durations.stalled_ms, progress.stale_after_ms);
+            compared("stalled", ms, "stale_after", limit_ms, holds)
+        }
+        None => condition("no progress is configured".to_owned(), holds),
     }
 }

@@ -2,10 +2,10 @@
 //! the verdict's own trace.
 
 use lockwatch_judge::snapshot::{Judged, TaskView};
-use lockwatch_judge::verdict::{Facts, LockFact, Rule, Wanted, trace};
+use lockwatch_judge::verdict::{Facts, Rule, Wanted, trace};
 
 use super::seen::span;
-use super::{Condition, RuleGave};
+use super::{Condition, RuleGave, lock, queue, turn};
 
 /// Every rule that was considered, in order; empty before the first judgement.
 pub(super) fn considered(view: &TaskView) -> Vec<RuleGave> {
@@ -20,114 +20,54 @@ pub(super) fn considered(view: &TaskView) -> Vec<RuleGave> {
 
 /// The conditions of a rule. It applies if all of them hold.
 fn conditions(rule: Rule, Judged { facts, previous }: Judged, view: &TaskView) -> Vec<Condition> {
-    let ask = Asks { facts, view };
-    let unjudgeable = facts.lock == LockFact::Unknown
-        || facts.lock == LockFact::Free && facts.wanted == Wanted::Unknown;
+    let unjudgeable = facts.unjudgeable();
     let cannot = || {
         let can = if unjudgeable { "cannot" } else { "can" };
-        let says = format!(
-            "it {can} be judged (lock {}, wanted {})",
-            facts.lock.name(),
-            facts.wanted.name()
-        );
-        condition(says, unjudgeable)
+        let ((what, is), wanted) = (facts.guard(), facts.wanted().name());
+        condition(format!("it {can} be judged ({what} {is}, wanted {wanted})"), unjudgeable)
     };
-    let (held, free) = (|| ask.lock(LockFact::Held), || ask.lock(LockFact::Free));
-    let wanted = |wanted| ask.wanted(&[wanted]);
-    match rule {
-        Rule::SplitEvidence => vec![condition(splits(view), facts.split)],
-        Rule::LockBlind => vec![ask.lock(LockFact::Unknown), ask.blind()],
-        Rule::WantedBlind => vec![free(), wanted(Wanted::Unknown), ask.blind()],
-        Rule::KeepPrevious => {
+    match (rule, facts) {
+        (Rule::SplitEvidence, _) => vec![condition(splits(view), facts.split())],
+        (Rule::KeepPrevious, _) => {
             let before = previous.map_or("none", |verdict| verdict.name());
             vec![cannot(), condition(format!("verdict before: {before}"), previous.is_some())]
         }
-        Rule::NothingYet => vec![cannot()],
-        Rule::NoProgress => vec![held(), ask.wanted(&[Wanted::Yes, Wanted::Unset]), ask.stale()],
-        Rule::HeldUnwanted => vec![held(), wanted(Wanted::No), ask.over_wind_down()],
-        Rule::HeldWanted => vec![held(), wanted(Wanted::Yes)],
-        Rule::HeldUnset => vec![held(), wanted(Wanted::Unset)],
-        Rule::HeldWantedUnknown => vec![held(), wanted(Wanted::Unknown)],
-        Rule::WindingDown => vec![held(), wanted(Wanted::No)],
-        Rule::GapOverGrace => vec![free(), wanted(Wanted::Yes), ask.gap_over_grace()],
-        Rule::GapWithinGrace => vec![free(), wanted(Wanted::Yes)],
-        Rule::FreeUnwanted => vec![free(), wanted(Wanted::No)],
-        Rule::FreeUnset => vec![free(), wanted(Wanted::Unset)],
+        (Rule::NothingYet, _) => vec![cannot()],
+        (rule, Facts::Lock(facts)) => lock::conditions(rule, facts, view),
+        (rule, Facts::Turn(facts)) => turn::conditions(rule, facts, view),
+        (rule, Facts::Queue(facts)) => queue::conditions(rule, facts, view),
     }
 }
 
-/// Builds the conditions of the rules.
-struct Asks<'a> {
-    facts: Facts,
-    view: &'a TaskView,
+/// Whether users want the task.
+pub(super) fn wanted(is: Wanted, asked: &[Wanted]) -> Condition {
+    let names = asked.iter().map(|wanted| wanted.name()).collect::<Vec<_>>().join(" or ");
+    let holds = asked.contains(&is);
+    condition(difference("wanted", is.name(), &names, holds), holds)
 }
 
-impl Asks<'_> {
-    fn lock(&self, asked: LockFact) -> Condition {
-        let is = self.facts.lock;
-        condition(difference("lock", is.name(), asked.name(), is == asked), is == asked)
-    }
-
-    fn wanted(&self, asked: &[Wanted]) -> Condition {
-        let is = self.facts.wanted;
-        let names = asked.iter().map(|wanted| wanted.name()).collect::<Vec<_>>().join(" or ");
-        let holds = asked.contains(&is);
-        condition(difference("wanted", is.name(), &names, holds), holds)
-    }
-
-    fn blind(&self) -> Condition {
-        compared(
-            "blind",
-            self.view.durations.blind_ms,
-            "blind_after",
-            self.view.spec.blind_after_ms,
-            self.facts.blind,
-        )
-    }
-
-    fn stale(&self) -> Condition {
-        match &self.view.spec.progress {
-            Some(progress) => {
-                let stalled_ms = self.view.durations.stalled_ms;
-                compared(
-                    "stalled",
-                    stalled_ms,
-                    "stale_after",
-                    progress.stale_after_ms,
-                    self.facts.stale,
-                )
-            }
-            None => condition("no progress is configured".to_owned(), self.facts.stale),
-        }
-    }
-
-    fn over_wind_down(&self) -> Condition {
-        let (ms, limit_ms) = (self.view.durations.unwanted_ms, self.view.spec.wind_down_ms);
-        compared("unwanted", ms, "wind_down", limit_ms, self.facts.over_wind_down)
-    }
-
-    fn gap_over_grace(&self) -> Condition {
-        compared(
-            "gap",
-            self.view.durations.down_ms,
-            "grace",
-            self.view.spec.grace_ms,
-            self.facts.gap_over_grace,
-        )
-    }
+/// Whether it could not be read for too long.
+pub(super) fn blind(view: &TaskView, holds: bool) -> Condition {
+    let (blind_ms, limit_ms) = (view.durations.blind_ms, view.spec.blind_after_ms);
+    compared("blind", blind_ms, "blind_after", limit_ms, holds)
 }
 
-fn condition(says: String, holds: bool) -> Condition {
+/// Whether nobody has had it for too long.
+pub(super) fn gap_over_grace(view: &TaskView, holds: bool) -> Condition {
+    compared("gap", view.durations.down_ms, "grace", view.spec.grace_ms, holds)
+}
+
+pub(super) fn condition(says: String, holds: bool) -> Condition {
     Condition { says, holds }
 }
 
-fn difference(what: &str, is: &str, asked: &str, holds: bool) -> String {
+pub(super) fn difference(what: &str, is: &str, asked: &str, holds: bool) -> String {
     if holds { format!("{what} is {is}") } else { format!("{what} is {is}, not {asked}") }
 }
 
 /// Keeps the result as the rule found it. The values are from the snapshot, which may be some
 /// milliseconds younger.
-fn compared(what: &str, ms: u64, limit: &str, limit_ms: u64, holds: bool) -> Condition {
+pub(super) fn compared(what: &str, ms: u64, limit: &str, limit_ms: u64, holds: bool) -> Condition {
     let sign = if holds { ">" } else { "<=" };
     condition(format!("{what} {} {sign} {limit} {}", span(ms), span(limit_ms)), holds)
 }

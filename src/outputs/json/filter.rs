@@ -37,9 +37,9 @@ impl TaskFilter {
 
 fn shows(view: &TaskView, text: &str) -> bool {
     let contains = |shown: &str| shown.to_lowercase().contains(text);
-    let holders = view.lock().hold.iter().flat_map(|hold| hold.holders.iter());
+    let holders = view.hold().into_iter().flat_map(|hold| hold.holders.iter());
     contains(&view.spec.name)
-        || contains(&escape(&view.spec.lock().key))
+        || contains(&escape(view.spec.kind.key()))
         || holders.into_iter().any(|(holder, host)| {
             contains(&holder_label(holder))
                 || host.as_ref().is_some_and(|host| contains(&escape(host)))

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use lockwatch_judge::reading::Holder;
 use lockwatch_judge::snapshot::{HoldView, LockView, TaskView, WitnessView};
+use lockwatch_judge::spec::LibraryName;
 use serde::Serialize;
 
 use super::part::{UnknownJson, agent, server, unknown_json};
@@ -91,10 +92,10 @@ pub(super) fn json<'a>(
 
 fn lock_json<'a>(published: &Published, view: &'a TaskView, lock: &'a LockView) -> LockJson<'a> {
     LockJson {
-        key: escape(&view.spec.lock().key),
-        library: view.spec.lock().library.as_str(),
+        key: escape(view.spec.kind.key()),
+        library: view.spec.kind.library().map_or("", LibraryName::as_str),
         held: view.held,
-        fact: view.lock_fact.name(),
+        fact: lock.fact.name(),
         unknown: view.unknown.map(unknown_json),
         hold: lock.hold.as_ref().map(|hold| hold_json(published, view, hold)),
         waiters: lock.waiters,

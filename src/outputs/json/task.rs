@@ -7,14 +7,14 @@ use lockwatch_judge::event::{End, Party, SplitKind};
 use lockwatch_judge::problems::of_task;
 use lockwatch_judge::snapshot::{Judged, KindView, Past, SplitView, SwitchView, TaskView};
 use lockwatch_judge::spec::{Codec, TaskSpec};
-use lockwatch_judge::verdict::Verdict;
+use lockwatch_judge::verdict::{Facts, Verdict};
 use serde::Serialize;
 
-use super::lock;
 use super::part::{
     CountJson, HistogramJson, UnknownJson, agent, counts, histogram_json, server, unknown_json,
 };
 use super::problems::{ProblemJson, problems_json};
+use super::{lock, queue, turn};
 use crate::outputs::reason::{is_counted, lock_only, sentence};
 use crate::published::Published;
 use crate::text::identity::{escape, holder_label};
@@ -74,19 +74,28 @@ pub(super) struct TaskJson<'a> {
 #[serde(untagged)]
 enum KindJson<'a> {
     Lock(lock::Fields<'a>),
+    Turn(turn::Fields<'a>),
+    Queue(queue::Fields<'a>),
 }
 
 /// The inputs of the verdict.
 #[derive(Serialize)]
 struct JudgedJson {
     wanted: &'static str,
-    lock: &'static str,
+    #[serde(flatten)]
+    facts: FactsJson,
     split: bool,
-    gap_over_grace: bool,
-    stale: bool,
-    over_wind_down: bool,
     blind: bool,
     previous: Option<&'static str>,
+}
+
+/// Those of each kind of guard.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum FactsJson {
+    Lock { lock: &'static str, gap_over_grace: bool, stale: bool, over_wind_down: bool },
+    Turn { turn: &'static str, gap_over_grace: bool, late: bool },
+    Queue { queue: &'static str, late: bool },
 }
 
 #[derive(Serialize)]
@@ -201,6 +210,8 @@ pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> T
         lost_users: view.lost_users.iter().map(|user| escape(user)).collect(),
         kind: match &view.kind {
             KindView::Lock(lock) => KindJson::Lock(lock::json(published, view, lock)),
+            KindView::Turn(turn) => KindJson::Turn(turn::json(view, turn)),
+            KindView::Queue(queue) => KindJson::Queue(queue::json(view, queue)),
         },
         node: view.node.as_ref().map(|node| escape(node.as_bytes())),
         progress: spec.progress.as_ref().map(|_| progress_json(view)),
@@ -233,15 +244,26 @@ pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> T
 }
 
 fn judged_json(judged: &Judged) -> JudgedJson {
-    let facts = &judged.facts;
+    let facts = judged.facts;
+    let (_, guard) = facts.guard();
     JudgedJson {
-        wanted: facts.wanted.name(),
-        lock: facts.lock.name(),
-        split: facts.split,
-        gap_over_grace: facts.gap_over_grace,
-        stale: facts.stale,
-        over_wind_down: facts.over_wind_down,
-        blind: facts.blind,
+        wanted: facts.wanted().name(),
+        facts: match facts {
+            Facts::Lock(facts) => FactsJson::Lock {
+                lock: guard,
+                gap_over_grace: facts.gap_over_grace,
+                stale: facts.stale,
+                over_wind_down: facts.over_wind_down,
+            },
+            Facts::Turn(facts) => FactsJson::Turn {
+                turn: guard,
+                gap_over_grace: facts.gap_over_grace,
+                late: facts.late,
+            },
+            Facts::Queue(facts) => FactsJson::Queue { queue: guard, late: facts.late },
+        },
+        split: facts.split(),
+        blind: facts.blind(),
         previous: judged.previous.map(Verdict::name),
     }
 }

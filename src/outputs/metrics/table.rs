@@ -11,6 +11,7 @@ use lockwatch_watch::redis::RedisKind;
 
 use super::reading::{Each, Emit, Metric, Number, Per, Reading, Source};
 use super::{Agent, holder_series, info_labels, problems};
+use crate::outputs::turn::due;
 use crate::text::identity::{escape, fingerprint};
 
 /// Stands for the labels that the configuration gives a task.
@@ -90,12 +91,12 @@ fn length<T>(items: &[T]) -> Number {
 
 /// The present hold, if the newest reading says held.
 pub(super) fn hold(task: &TaskView) -> Option<&HoldView> {
-    if task.held == Some(true) { task.lock().hold.as_ref() } else { None }
+    task.hold().filter(|_| task.held == Some(true))
 }
 
 /// A figure of the present hold: 0 while the lock is free, absent while it is unknown.
 fn or_zero_when_free(task: &TaskView, of_hold: fn(&HoldView) -> Number) -> Option<Number> {
-    match task.held {
+    match task.lock().and(task.held) {
         Some(true) => hold(task).map(of_hold),
         Some(false) => Some(Count(0)),
         None => None,
@@ -367,7 +368,7 @@ pub static TABLE: &[Metric] = &[
         if hold.persistent == Some(true) { Some(Infinite) } else { hold.ttl_ms.map(Ms) }
     }),
     task("lockwatch_lock_lease_seconds", "Full lifetime of a hold, configured or \
-        learned.", |t| t.lock().lease_ms.map(Ms)),
+        learned.", |t| t.lock()?.lease_ms.map(Ms)),
     total("lockwatch_lock_renewals_total", "Renewals.", |t| Some(Count(t.totals.renewals))),
     total("lockwatch_lock_renewal_latency_seconds_total", "How much later than scheduled renewals \
         landed, together.", |t| Some(Ms(t.totals.renewal_latency.sum_ms))),
@@ -382,8 +383,36 @@ pub static TABLE: &[Metric] = &[
         on.", |t| Some(Count(t.totals.holds_lost))),
     task("lockwatch_lock_waiters", "Waiters for the lock, of a task with the label `standby: \
         required`; absent where the library has none to count.", |t| {
-        t.lock().waiters.filter(|_| t.spec.needs_standby() || t.spec.full_metrics).map(Count)
+        t.lock()?.waiters.filter(|_| t.spec.needs_standby() || t.spec.full_metrics).map(Count)
     }),
+
+    each("lockwatch_turn_holder", "Always 1; whose turn it is, only while it is \
+        somebody's.", Reading::Gauges(&["participant"], |t, emit| {
+        if let Some(name) = t.turn().and_then(|turn| turn.name.as_ref()) {
+            emit(&[("participant", &escape(name))], Count(1));
+        }
+    })),
+    task("lockwatch_turn_fields", "Fields of the hash of turns: 1, but for the moment of a \
+        passing; absent when unknown.", |t| t.turn()?.fields.map(|fields| Count(fields as u64))),
+    task("lockwatch_turn_due_timestamp_seconds", "From when on the task whose turn it is may run, \
+        as the hash says; absent for 'at once'.", |t| due(t.turn()?).map(instant)),
+    task("lockwatch_turn_overdue_seconds", "How long the present turn has waited to be taken, or \
+        lasted, since it was due and wanted; kept while blind.", |t| Some(Ms(t.turn()?.late_ms))),
+    each("lockwatch_turn_taken_total", "Turns that each participant had and passed \
+        on.", Reading::Counters(&["participant"], |t, emit| {
+        for taken in t.turn().iter().flat_map(|turn| &turn.taken) {
+            emit(&[("participant", &escape(&taken.name))], Count(taken.turns));
+        }
+    })),
+    total("lockwatch_turn_out_of_order_total", "Turns that came to another participant than the \
+        next one; only with min_turn.", |t| t.turn()?.out_of_order.map(Count)),
+    total("lockwatch_turn_unknown_names_total", "Times that a name appeared in the hash that is \
+        no participant.", |t| Some(Count(t.turn()?.unknown_names))),
+
+    task("lockwatch_queue_members", "Members of the queue; absent when \
+        unknown.", |t| t.queue()?.members.map(Count)),
+    task("lockwatch_queue_due", "Members of the queue that are due; absent when \
+        unknown.", |t| t.queue()?.due.map(Count)),
 
     // Only with `metrics: full`.
     full(each("lockwatch_task_info", "Always 1; the lock's key and library, and the task's own labels \
@@ -448,7 +477,7 @@ pub static TABLE: &[Metric] = &[
     full(task("lockwatch_lock_reentries", "How often the holder entered the lock again while holding \
         it; absent where the library does not count.", |t| hold(t).and_then(reentries))),
     full(task("lockwatch_lock_fencing_token", "The fencing token last given out; absent where the \
-        library has none.", |t| t.lock().fencing_token.map(Signed))),
+        library has none.", |t| t.lock()?.fencing_token.map(Signed))),
     full(task("lockwatch_lock_acquired_timestamp_seconds", "When the present hold began, server's \
         clock; absent when that was not seen.", |t| hold(t)?.acquired.map(instant))),
     full(task("lockwatch_lock_last_renewal_timestamp_seconds", "When the present hold was last \
@@ -456,7 +485,7 @@ pub static TABLE: &[Metric] = &[
     full(task("lockwatch_lock_deadline_timestamp_seconds", "When the lease ends, server's clock; \
         absent without one.", |t| hold(t)?.deadline.map(instant))),
     full(task("lockwatch_lock_renewal_period_seconds", "Pause between two renewals: configured, the \
-        library's rule, or learned.", |t| t.lock().renewal_period_ms.map(Ms))),
+        library's rule, or learned.", |t| t.lock()?.renewal_period_ms.map(Ms))),
     full(task("lockwatch_lock_persistent", "1 if held without any TTL, 0 if held with one; absent when \
         not held.", |t| hold(t)?.persistent.map(flag))),
     full(histogram("lockwatch_lock_renewal_latency_seconds", "How much later than scheduled renewals \

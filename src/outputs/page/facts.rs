@@ -211,6 +211,7 @@ pub(super) fn totals(view: &TaskView) -> String {
         let parts: Vec<String> = parts.map(|(name, count)| format!("{count} {name}")).collect();
         if parts.is_empty() { String::from("none") } else { parts.join(", ") }
     };
+    let learned = view.lock().and_then(|lock| lock.lease_ms);
     let facts: [(&str, String); 15] = [
         ("Wanted for", running(*wanted_ms)),
         ("Of that without a holder", lasted(*down_ms)),
@@ -226,7 +227,7 @@ pub(super) fn totals(view: &TaskView) -> String {
         ("Lost by a living holder", holds_lost.to_string()),
         ("Fencing token went back", token_resets.to_string()),
         ("Holds too short to count", phantom_holds.to_string()),
-        ("Learned lease", view.lock().lease_ms.map_or(String::from("not yet"), limit)),
+        ("Learned lease", learned.map_or(String::from("not yet"), limit)),
     ];
     let mut html = String::from(
         "<section aria-labelledby=\"totals\"><h2 id=\"totals\">Since the agent watches it</h2><dl \

@@ -48,12 +48,11 @@ pub(crate) fn free(read_at: u64) -> TaskView {
         switch_key_seen: None,
         lost_users: Box::default(),
         switches_unknown: None,
-        lock_fact: LockFact::Free,
         held: Some(false),
         unknown: None,
         node: Some("a:1".into()),
         last_reading: Some(Mono(read_at)),
-        kind: KindView::Lock(LockView::default()),
+        kind: KindView::Lock(LockView { fact: LockFact::Free, ..LockView::default() }),
         progress_moved: None,
         progress_missing: None,
         live_claims: Box::default(),
@@ -86,9 +85,9 @@ pub(super) fn held(client: &str, since: u64, read_at: u64, ttl_ms: u64) -> TaskV
     TaskView {
         verdict: Verdict::Running,
         rule: Rule::HeldUnset,
-        lock_fact: LockFact::Held,
         held: Some(true),
         kind: KindView::Lock(LockView {
+            fact: LockFact::Held,
             hold: Some(hold),
             lease_ms: Some(30_000),
             ..LockView::default()

@@ -81,13 +81,13 @@ fn write_renewal(markup: &mut Markup, published: &Published, view: &TaskView) {
 }
 
 fn write_waiters(markup: &mut Markup, _published: &Published, view: &TaskView) {
-    if let Some(waiters) = view.lock().waiters {
+    if let Some(waiters) = view.lock().and_then(|lock| lock.waiters) {
         markup.format(format_args!("{waiters}"));
     }
 }
 
 fn write_token(markup: &mut Markup, _published: &Published, view: &TaskView) {
-    if let Some(token) = view.lock().fencing_token {
+    if let Some(token) = view.lock().and_then(|lock| lock.fencing_token) {
         markup.format(format_args!("{token}"));
     }
 }

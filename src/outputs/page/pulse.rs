@@ -29,7 +29,7 @@ impl Pulse {
         let until = |ttl_ms| later(published.wall_at(view.last_reading?), ttl_ms);
         Pulse {
             deadline: ttl_ms.and_then(until),
-            lease_ms: ttl_ms.and(view.lock().lease_ms.or(known_ms)),
+            lease_ms: ttl_ms.and(view.lock().and_then(|lock| lock.lease_ms).or(known_ms)),
             progress: view.progress_moved.map(|moved| on_agents_clock(published, view, moved)),
         }
     }
@@ -70,5 +70,5 @@ pub(super) fn on_agents_clock(
 
 /// The hold, if the lock is held according to the newest reading.
 pub(super) fn present(view: &TaskView) -> Option<&HoldView> {
-    if view.held == Some(true) { view.lock().hold.as_ref() } else { None }
+    view.hold().filter(|_| view.held == Some(true))
 }

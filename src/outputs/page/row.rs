@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lockwatch_judge::input::Role;
 use lockwatch_judge::problems::of_task;
 use lockwatch_judge::reading::{Holder, Mode};
-use lockwatch_judge::snapshot::{HoldView, TaskView, WitnessView};
+use lockwatch_judge::snapshot::{HoldView, KindView, TaskView, WitnessView};
 use lockwatch_judge::spec::WantedSource;
 use lockwatch_judge::time::AgentWall;
 use lockwatch_judge::verdict::{Rule, Verdict, Wanted};
@@ -15,6 +15,7 @@ use super::html::{self, Exact, Text};
 use super::moving::{Markup, Moment};
 use super::pulse::{Pulse, present};
 use super::words::lasted;
+use super::{queue, turn};
 use crate::alerts::firing;
 use crate::outputs::reason::{self, is_counted};
 use crate::paths::{self, segment};
@@ -149,8 +150,6 @@ fn write_why(markup: &mut Markup, published: &Published, view: &TaskView) {
     }
 }
 
-/// The holders of the lock and their hosts, and those on servers that report the role master but do
-/// not decide.
 /// The alerts that fire for what this agent sees.
 pub(super) fn write_alerts(markup: &mut Markup, published: &Published, view: &TaskView) {
     for alert in firing(&of_task(view, published.snapshot.at, None)) {
@@ -162,7 +161,14 @@ pub(super) fn write_alerts(markup: &mut Markup, published: &Published, view: &Ta
     }
 }
 
+/// The holders of the lock and their hosts, and those on servers that report the role master but do
+/// not decide; whose turn it is; what is in the queue.
 fn write_holders(markup: &mut Markup, _published: &Published, view: &TaskView) {
+    match &view.kind {
+        KindView::Lock(_) => {}
+        KindView::Turn(turn) => return turn::write_whose(markup, turn),
+        KindView::Queue(queue) => return queue::write_members(markup, queue),
+    }
     let hold = present(view);
     let own: Vec<&Holder> =
         hold.iter().flat_map(|hold| hold.holders.iter()).map(|(holder, _)| holder).collect();
@@ -176,16 +182,13 @@ fn write_holders(markup: &mut Markup, _published: &Published, view: &TaskView) {
         parts.extend((unnamed > 0).then(|| format!("and {unnamed} more")));
         parts.push(mode(hold));
     }
-    parts.extend(
-        view.lock().witnesses.iter().filter(|witness| witness.role == Role::Master).filter_map(
-            |witness| {
-                let WitnessView { node, holders, .. } = witness;
-                let shown: Vec<&Holder> = holders.as_ref()?.iter().collect();
-                let names = list(shown.iter().map(|holder| holder_label(holder)), NAMED_MAX);
-                (shown != own).then(|| format!("at {}: {names}", escape(node.as_bytes())))
-            },
-        ),
-    );
+    let witnesses = view.lock().map(|lock| &*lock.witnesses).unwrap_or_default().iter();
+    let masters = witnesses.filter(|witness| witness.role == Role::Master);
+    parts.extend(masters.filter_map(|WitnessView { node, holders, .. }| {
+        let shown: Vec<&Holder> = holders.as_ref()?.iter().collect();
+        let names = list(shown.iter().map(|holder| holder_label(holder)), NAMED_MAX);
+        (shown != own).then(|| format!("at {}: {names}", escape(node.as_bytes())))
+    }));
     parts.retain(|part| !part.is_empty());
     match (view.held, parts.is_empty() && own.is_empty()) {
         (_, false) => markup
@@ -399,7 +402,7 @@ mod tests {
         // While the lease is not known, the lifetime observed for this hold is used.
         let unknown_lease = |read_at, ttl_ms| {
             let mut view = held("a", 1_000, read_at, ttl_ms);
-            view.lock_mut().lease_ms = None;
+            view.lock_mut().unwrap().lease_ms = None;
             view
         };
         let told = pulse(50_010, &unknown_lease(50_000, 20_000));
@@ -431,11 +434,11 @@ mod tests {
             |view| view.lost_users = [b"anna".to_vec()].into(),
             |view| view.paused = Some(true),
             |view| {
-                view.lock_mut().hold.as_mut().unwrap().holders =
+                view.lock_mut().unwrap().hold.as_mut().unwrap().holders =
                     [(holder("a"), None), (holder("b"), None)].into()
             },
-            |view| view.lock_mut().hold.as_mut().unwrap().held_ms += 5_000,
-            |view| view.lock_mut().hold.as_mut().unwrap().renewal_overdue_ms = 4_000,
+            |view| view.lock_mut().unwrap().hold.as_mut().unwrap().held_ms += 5_000,
+            |view| view.lock_mut().unwrap().hold.as_mut().unwrap().renewal_overdue_ms = 4_000,
             |view| {
                 Arc::make_mut(&mut view.totals).take_overs_mut().last_outage =
                     Some(Past { at: Mono(1), ms: 31_000 });

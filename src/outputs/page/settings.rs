@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use lockwatch_judge::snapshot::TaskView;
-use lockwatch_judge::spec::{ProgressSource, TaskSpec, WantedSource};
+use lockwatch_judge::spec::{
+    KindSpec, LockSpec, ProgressSource, QueueSpec, TaskSpec, TurnSpec, WantedSource,
+};
 
 use super::html::Text;
 use super::words::limit;
@@ -32,12 +34,15 @@ pub(super) fn section(view: &TaskView) -> String {
     html
 }
 
+/// The name of a field, and its value.
+type Field<'a> = (Cow<'a, str>, Cow<'a, str>);
+
 /// Every field and its value. Untrusted text is escaped as by [`escape`].
-fn fields(view: &TaskView) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
+fn fields(view: &TaskView) -> Vec<Field<'_>> {
     let TaskSpec {
         name,
         store: _,
-        kind: lockwatch_judge::spec::KindSpec::Lock(lock),
+        kind,
         wanted,
         progress,
         claims,
@@ -51,14 +56,15 @@ fn fields(view: &TaskView) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
         labels,
         full_metrics,
     } = &*view.spec;
-    let mut fields: Vec<(Cow<'_, str>, Cow<'_, str>)> = vec![
+    let mut fields: Vec<Field<'_>> = vec![
         ("name".into(), escape(name.as_bytes())),
         ("redis".into(), escape(view.store.as_bytes())),
-        ("lock.key".into(), escape(&lock.key)),
-        ("lock.library".into(), lock.library.as_str().into()),
-        ("lock.lease".into(), or_learned(lock.lease_ms, view.lock().lease_ms)),
-        ("lock.renew_every".into(), or_learned(lock.renew_every_ms, view.lock().renewal_period_ms)),
     ];
+    match kind {
+        KindSpec::Lock(lock) => fields.extend(lock_fields(view, lock)),
+        KindSpec::Turn(turn) => fields.extend(turn_fields(turn)),
+        KindSpec::Queue(queue) => fields.extend(queue_fields(queue)),
+    }
     match wanted {
         None => fields.push(("wanted".into(), NOT_SET.into())),
         Some(wanted) => {
@@ -116,6 +122,42 @@ fn fields(view: &TaskView) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
         fields.push((format!("labels.{}", escape(name.as_bytes())).into(), value));
     }
     fields
+}
+
+fn lock_fields<'a>(view: &TaskView, lock: &'a LockSpec) -> [Field<'a>; 4] {
+    let lease_ms = view.lock().and_then(|lock| lock.lease_ms);
+    let period_ms = view.lock().and_then(|lock| lock.renewal_period_ms);
+    [
+        ("lock.key".into(), escape(&lock.key)),
+        ("lock.library".into(), lock.library.as_str().into()),
+        ("lock.lease".into(), or_learned(lock.lease_ms, lease_ms)),
+        ("lock.renew_every".into(), or_learned(lock.renew_every_ms, period_ms)),
+    ]
+}
+
+fn turn_fields(turn: &TurnSpec) -> [Field<'_>; 6] {
+    let min_turn = turn.min_turn_ms.map_or(NOT_SET.into(), |ms| limit(ms).into());
+    [
+        ("turn.hash".into(), escape(&turn.hash)),
+        ("turn.unit".into(), turn.unit.name().into()),
+        (
+            "turn.tasks".into(),
+            list(turn.tasks.iter().map(|task| escape(&task.0)), NAMED_MAX).into(),
+        ),
+        ("turn.max_late".into(), limit(turn.max_late_ms).into()),
+        ("turn.handover".into(), limit(turn.handover_ms).into()),
+        ("turn.min_turn".into(), min_turn),
+    ]
+}
+
+fn queue_fields(queue: &QueueSpec) -> [Field<'_>; 5] {
+    [
+        ("queue.zset".into(), escape(&queue.zset)),
+        ("queue.unit".into(), queue.unit.name().into()),
+        ("queue.lock".into(), Cow::Owned(escape(&queue.lock.text()).into_owned())),
+        ("queue.library".into(), queue.library.as_str().into()),
+        ("queue.max_late".into(), limit(queue.max_late_ms).into()),
+    ]
 }
 
 /// The configured value, or else the one learned from the lock itself.

@@ -20,6 +20,7 @@ use super::row::{self, Row};
 use super::settings;
 use super::timeline::timeline;
 use super::words::limit;
+use super::{queue, turn};
 use crate::alerts::{Alert, firing};
 use crate::outputs::events::describe;
 use crate::outputs::history::Kept;
@@ -67,7 +68,9 @@ pub(super) fn main(
         );
     }
     let (facts, servers) = match &view.kind {
-        KindView::Lock(lock) => (&lock::FACTS, lock::servers(published, lock)),
+        KindView::Lock(lock) => (&lock::FACTS[..], lock::servers(published, lock)),
+        KindView::Turn(_) => (&turn::FACTS[..], String::new()),
+        KindView::Queue(_) => (&queue::FACTS[..], String::new()),
     };
     html.push_str(&facts::section(published, view, &pulse, facts));
     write_timeline(&mut html, published, view, events, window_ms);
@@ -119,7 +122,7 @@ fn write_timeline(
 ) {
     let timeline =
         timeline(view, events.iter().map(|kept| &kept.event), published.snapshot.at, window_ms);
-    let holders = view.lock().hold.iter().flat_map(|hold| hold.holders.iter());
+    let holders = view.hold().into_iter().flat_map(|hold| hold.holders.iter());
     let hosts = holders
         .filter_map(|(holder, host)| Some((holder.client.as_slice(), host.as_deref()?)))
         .collect();

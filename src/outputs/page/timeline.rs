@@ -95,7 +95,8 @@ pub(super) fn timeline<'a>(
     let mut story = Story::new(view, events.clone(), now);
     events.for_each(|event| story.take(event));
     let (stretches, mut marks) = story.finish(view, now);
-    marks.extend(view.lock().renewals.iter().map(|at| (instant(*at), Mark::Renewal)));
+    let renewals = view.lock().map(|lock| &*lock.renewals).unwrap_or_default();
+    marks.extend(renewals.iter().map(|at| (instant(*at), Mark::Renewal)));
     marks.retain(|(at, _)| window.contains(*at));
     marks.sort_by_key(|(at, _)| *at);
     let stretches = stretches.into_iter().filter_map(|stretch| stretch.within(window)).collect();
@@ -495,8 +496,8 @@ mod tests {
             acquired(300, "a"),
         ];
         let mut view = held_view("a", 300_000, 600_000, 1);
-        view.lock_mut().renewals = [Mono(590_000)].into();
-        view.lock_mut().hold.as_mut().unwrap().acquired =
+        view.lock_mut().unwrap().renewals = [Mono(590_000)].into();
+        view.lock_mut().unwrap().hold.as_mut().unwrap().acquired =
             Some(lockwatch_judge::time::ServerTime(1));
         let expected = [
             "0-100 a at least expired",

@@ -124,8 +124,8 @@ fn no_command_and_no_reply_shows_what_could_release_a_lock() {
                 // Text of users in switches, pauses and host names is shown, even if an instance
                 // uses another lock's token as its name.
                 let own_text = matches!(ask.class, Class::Text | Class::Texts | Class::Hosts);
-                let instance =
-                    ask.class == Class::Claims && spec.lock().claimants == Claimants::Threads;
+                let instance = ask.class == Class::Claims
+                    && spec.lock().unwrap().claimants == Claimants::Threads;
                 assert!(own_text || !text.contains(THREAD), "{ask:?} {reply:?}: {text}");
                 assert!(own_text || instance || !text.contains(TOKEN), "{ask:?} {reply:?}: {text}");
             }

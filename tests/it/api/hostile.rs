@@ -69,11 +69,11 @@ fn name(bytes: &[u8]) -> String {
 fn hostile_task(bytes: &[u8]) -> TaskView {
     let mut view = full_task(&name(bytes));
     let spec = Arc::make_mut(&mut view.spec);
-    spec.lock_mut().key = bytes.into();
+    spec.lock_mut().unwrap().key = bytes.into();
     spec.labels = vec![("team".into(), name(bytes).into())];
     view.store = name(bytes).into();
     view.node = Some(name(bytes).into());
-    view.lock_mut().hold = Some(hold(vec![(holder(bytes), Some(bytes.to_vec()))]));
+    view.lock_mut().unwrap().hold = Some(hold(vec![(holder(bytes), Some(bytes.to_vec()))]));
     view.switches =
         Some([SwitchView { user: bytes.to_vec(), on: None, fits: Some(Codec::Jdk) }].into());
     view.lost_users = [bytes.to_vec()].into();

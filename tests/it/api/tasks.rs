@@ -6,7 +6,7 @@ use lockwatch::published::Published;
 use lockwatch_judge::event::{Party, SplitKind};
 use lockwatch_judge::snapshot::{Judged, Past, SplitView, TaskView};
 use lockwatch_judge::time::Mono;
-use lockwatch_judge::verdict::{Facts, LockFact, Rule, Verdict, Wanted};
+use lockwatch_judge::verdict::{Facts, LockFact, LockFacts, Rule, Verdict, Wanted};
 use serde_json::{Value, json};
 
 use crate::http::{Server, start};
@@ -26,10 +26,12 @@ fn some() -> Arc<Published> {
     inbound.store = "spare".into();
     let mut night = with_team(full_task("Night & day"), "");
     (night.verdict, night.rule) = (Verdict::Down, Rule::GapOverGrace);
-    (night.held, night.lock_mut().hold, night.lock_fact) = (Some(false), None, LockFact::Free);
+    (night.held, night.lock_mut().unwrap().hold, night.lock_mut().unwrap().fact) =
+        (Some(false), None, LockFact::Free);
     let mut split = with_team(full_task("split"), "logistics");
     (split.verdict, split.wanted) = (Verdict::Split, Wanted::Unknown);
-    split.lock_mut().hold = Some(hold(vec![(holder(b"other\nclient"), Some("løger".into()))]));
+    split.lock_mut().unwrap().hold =
+        Some(hold(vec![(holder(b"other\nclient"), Some("løger".into()))]));
     let tasks = vec![night, inbound, with_team(full_task("outbound"), "logistics"), split];
     published(tasks, vec![good_redis("main"), good_redis("spare")])
 }
@@ -216,7 +218,7 @@ async fn told(view: TaskView) -> Value {
 
 #[tokio::test]
 async fn one_task_tells_what_its_verdict_rests_on() {
-    let facts = Facts {
+    let facts = LockFacts {
         wanted: Wanted::Yes,
         lock: LockFact::Held,
         split: true,
@@ -233,7 +235,7 @@ async fn one_task_tells_what_its_verdict_rests_on() {
     let mut view = TaskView {
         verdict: Verdict::Split,
         rule: Rule::SplitEvidence,
-        judged: Some(Judged { facts, previous: Some(Verdict::Running) }),
+        judged: Some(Judged { facts: Facts::Lock(facts), previous: Some(Verdict::Running) }),
         splits: [SplitView {
             kind: SplitKind::Masters,
             parties,
@@ -246,7 +248,7 @@ async fn one_task_tells_what_its_verdict_rests_on() {
     let take_overs = Arc::make_mut(&mut view.totals).take_overs_mut();
     take_overs.last_handover = Some(Past { at: Mono(NOW.0 - 61_123), ms: 400 });
     take_overs.last_outage = Some(Past { at: Mono(NOW.0 - 600_123), ms: 33_000 });
-    view.lock_mut().renewals = [Mono(NOW.0 - 20_123), Mono(NOW.0 - 10_123)].into();
+    view.lock_mut().unwrap().renewals = [Mono(NOW.0 - 20_123), Mono(NOW.0 - 10_123)].into();
     let split = told(view).await;
     let judged = json!({
         "wanted": "yes", "lock": "held", "split": true, "gap_over_grace": false, "stale": true,

@@ -1,13 +1,19 @@
 //! The deciding evidence of every rule, and the full text of one explanation.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use lockwatch::outputs::explanation::{Explanation, Seen, Trace, Watched, explanation, text};
 use lockwatch_judge::event::{Party, SplitKind};
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::snapshot::{Judged, NodeView, SplitView, SwitchView, TaskView};
-use lockwatch_judge::time::Mono;
-use lockwatch_judge::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge};
+use lockwatch_judge::snapshot::{
+    Judged, KindView, NodeView, SplitView, SwitchView, Taken, TaskView, TurnView,
+};
+use lockwatch_judge::spec::{KindSpec, TurnSpec};
+use lockwatch_judge::time::{Mono, ServerTime};
+use lockwatch_judge::verdict::{
+    Facts, LockFact, LockFacts, QueueFacts, Rule, TurnFact, TurnFacts, Verdict, Wanted, judge,
+};
 use lockwatch_watch::redis::RedisKind;
 
 use crate::snapshots::{
@@ -38,7 +44,7 @@ fn explain(view: TaskView, watched: Watched) -> Explanation {
 
 /// A task to which exactly this rule applies, and what its explanation must contain.
 fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
-    let facts = Facts {
+    let facts = LockFacts {
         wanted: Wanted::Yes,
         lock: LockFact::Held,
         split: false,
@@ -47,8 +53,8 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
         over_wind_down: false,
         blind: false,
     };
-    let free = Facts { lock: LockFact::Free, ..facts };
-    let unknown = Facts { lock: LockFact::Unknown, ..facts };
+    let free = LockFacts { lock: LockFact::Free, ..facts };
+    let unknown = LockFacts { lock: LockFact::Unknown, ..facts };
     let mut view = full_task("outbound");
     view.lost_users = Box::default();
     let mut previous = None;
@@ -72,12 +78,13 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
                 "other, shown by 10.0.0.6:6379",
             ];
             (
-                Facts { split: true, ..facts },
+                LockFacts { split: true, ..facts },
                 [pieces, vec!["3f2b9c1e-client on srv-a, shown by 10.0.0.5:6379"]].concat(),
             )
         }
         Rule::LockBlind => {
-            (view.held, view.lock_mut().hold, view.unknown) = (None, None, Some(Unknown::Timeout));
+            (view.held, view.lock_mut().unwrap().hold, view.unknown) =
+                (None, None, Some(Unknown::Timeout));
             view.durations.blind_ms = 75_000;
             let pieces = vec![
                 "The lock is unknown (timeout). Redis did not answer",
@@ -87,11 +94,11 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
                 "last good reading was 250 ms ago from 10.0.0.5:6379",
                 "The server 10.0.0.5:6379 is unknown (timeout)",
             ];
-            (Facts { blind: true, ..unknown }, [pieces, more].concat())
+            (LockFacts { blind: true, ..unknown }, [pieces, more].concat())
         }
         Rule::WantedBlind => {
             (view.wanted, view.switches, view.wanting_users) = (Wanted::Unknown, None, None);
-            (view.held, view.lock_mut().hold, view.switches_unknown) =
+            (view.held, view.lock_mut().unwrap().hold, view.switches_unknown) =
                 (Some(false), None, Some(Unknown::WrongType));
             view.durations.blind_ms = 61_000;
             let pieces = vec![
@@ -99,11 +106,12 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
                 "Whether users want it is unknown (wrong_type)",
                 "61.0 s, longer than blind_after",
             ];
-            (Facts { blind: true, wanted: Wanted::Unknown, ..free }, pieces)
+            (LockFacts { blind: true, wanted: Wanted::Unknown, ..free }, pieces)
         }
         Rule::KeepPrevious => {
             previous = Some(Verdict::Running);
-            (view.held, view.lock_mut().hold, view.unknown) = (None, None, Some(Unknown::Closed));
+            (view.held, view.lock_mut().unwrap().hold, view.unknown) =
+                (None, None, Some(Unknown::Closed));
             view.durations.blind_ms = 3_000;
             (
                 unknown,
@@ -115,7 +123,7 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
             )
         }
         Rule::NothingYet => {
-            (view.held, view.lock_mut().hold, view.last_reading, view.unknown) =
+            (view.held, view.lock_mut().unwrap().hold, view.last_reading, view.unknown) =
                 (None, None, None, Some(Unknown::Auth));
             (
                 unknown,
@@ -136,7 +144,7 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
                 "for 5m1s while the lock was held, longer than stale_after 5m",
                 "by 3f2b9c1e-client on srv-a",
             ];
-            (Facts { stale: true, ..facts }, [pieces, more].concat())
+            (LockFacts { stale: true, ..facts }, [pieces, more].concat())
         }
         Rule::HeldUnwanted | Rule::WindingDown => {
             view.wanted = Wanted::No;
@@ -153,7 +161,7 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
                 "3f2b9c1e-client on srv-a",
                 "Wanted by nobody: the switches of bert are off.",
             ];
-            (Facts { wanted: Wanted::No, over_wind_down: over, ..facts }, pieces)
+            (LockFacts { wanted: Wanted::No, over_wind_down: over, ..facts }, pieces)
         }
         Rule::HeldWanted => {
             let pieces = vec![
@@ -165,7 +173,7 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
         Rule::HeldUnset => {
             view.wanted = Wanted::Unset;
             (
-                Facts { wanted: Wanted::Unset, ..facts },
+                LockFacts { wanted: Wanted::Unset, ..facts },
                 vec!["Held (exclusive) by", "No switches are configured"],
             )
         }
@@ -174,10 +182,11 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
             only(&mut view, |switch| switch.on.is_none());
             let pieces =
                 vec!["Held (exclusive) by", r"those of c\xe2\x80\xaelaire say neither on nor off"];
-            (Facts { wanted: Wanted::Unknown, ..facts }, pieces)
+            (LockFacts { wanted: Wanted::Unknown, ..facts }, pieces)
         }
         Rule::GapOverGrace | Rule::GapWithinGrace => {
-            (view.held, view.lock_mut().hold, view.lock_fact) = (Some(false), None, LockFact::Free);
+            (view.held, view.lock_mut().unwrap().hold, view.lock_mut().unwrap().fact) =
+                (Some(false), None, LockFact::Free);
             let over = rule == Rule::GapOverGrace;
             view.durations.down_ms = if over { 34_000 } else { 12_000 };
             let since = if over {
@@ -188,35 +197,121 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
             let gap =
                 if over { "Gap 34.0 s > grace 20.0 s." } else { "Gap 12.0 s <= grace 20.0 s." };
             let pieces = vec![since, gap, "250 ms ago from 10.0.0.5:6379", "Wanted by anna."];
-            (Facts { gap_over_grace: over, ..free }, pieces)
+            (LockFacts { gap_over_grace: over, ..free }, pieces)
         }
         Rule::FreeUnwanted => {
             view.wanted = Wanted::No;
-            (view.held, view.lock_mut().hold, view.lock_fact) = (Some(false), None, LockFact::Free);
+            (view.held, view.lock_mut().unwrap().hold, view.lock_mut().unwrap().fact) =
+                (Some(false), None, LockFact::Free);
             view.switches = Some(Box::default());
             (
-                Facts { wanted: Wanted::No, ..free },
+                LockFacts { wanted: Wanted::No, ..free },
                 vec!["The lock is free, confirmed", "there is no switch"],
             )
         }
         Rule::FreeUnset => {
             view = stopped_task("outbound");
             (
-                Facts { wanted: Wanted::Unset, ..free },
+                LockFacts { wanted: Wanted::Unset, ..free },
                 vec!["The lock is free, confirmed", "No switches are configured"],
             )
         }
+        other => panic!("{other:?} is no rule of locks"),
     };
-    let (verdict, gave) = judge(facts, previous);
+    let (verdict, gave) = judge(Facts::Lock(facts), previous);
     assert_eq!(gave, rule, "the case is of this rule");
-    let judged = Some(Judged { facts, previous });
+    let judged = Some(Judged { facts: Facts::Lock(facts), previous });
     (TaskView { verdict, rule, judged, ..view }, pieces)
+}
+
+fn is_of_turns(rule: Rule) -> bool {
+    ["turn_", "no_turn_"].iter().any(|start| rule.name().starts_with(start))
+}
+
+fn is_of_queues(rule: Rule) -> bool {
+    rule.name().starts_with("queue_")
+}
+
+/// The same for tasks that take turns.
+fn turn_case(rule: Rule) -> (TaskView, Vec<&'static str>) {
+    let mut view = stopped_task("alternate");
+    Arc::make_mut(&mut view.spec).kind = KindSpec::Turn(TurnSpec::new(b"turns", &["a", "b"]));
+    let mut turn = TurnView {
+        fact: TurnFact::Somebody,
+        name: Some(b"a".to_vec()),
+        from: Some(ServerTime(1_800_000_000_000)),
+        fields: Some(1),
+        late_ms: 0,
+        taken: [("a", 3), ("b", 2)].map(|(name, turns)| Taken { name: name.into(), turns }).into(),
+        out_of_order: None,
+        unknown_names: 0,
+    };
+    let mut facts = TurnFacts {
+        wanted: Wanted::Unset,
+        turn: TurnFact::Somebody,
+        split: false,
+        gap_over_grace: false,
+        late: false,
+        blind: false,
+    };
+    let nobodys = rule.name().starts_with("no_turn");
+    if nobodys {
+        (facts.turn, turn.fact, turn.name, turn.from) =
+            (TurnFact::Nobody, TurnFact::Nobody, None, None);
+        (view.held, turn.fields) = (Some(false), Some(0));
+    }
+    let mut pieces = match nobodys {
+        true => vec!["It is nobody's turn, confirmed; the newest reading was 250 ms ago"],
+        false => vec!["It is the turn of a, which may run since 2027-01-15T08:00:00.000Z"],
+    };
+    pieces.push("Turns passed on so far: a 3, b 2.");
+    match rule {
+        Rule::TurnBlind => {
+            (view.held, view.unknown) = (None, Some(Unknown::WrongType));
+            (facts.turn, facts.blind, turn.fact, turn.name) =
+                (TurnFact::Unknown, true, TurnFact::Unknown, None);
+            view.durations.blind_ms = 75_000;
+            pieces = vec![
+                "Whose turn it is is unknown (wrong_type)",
+                "for 75.0 s, longer than blind_after 60.0 s",
+            ];
+        }
+        Rule::TurnLate => {
+            (facts.late, turn.late_ms) = (true, 45_000);
+            pieces.push("It has been overdue for 45.0 s; max_late is 30.0 s.");
+        }
+        Rule::NoTurnOverGrace => {
+            (facts.wanted, facts.gap_over_grace) = (Wanted::Yes, true);
+            view.durations.down_ms = 21_000;
+            pieces.push("Nobody's turn and wanted for 21.0 s; grace is 20.0 s.");
+        }
+        Rule::NoTurnBlind => {
+            (facts.wanted, facts.blind) = (Wanted::Unknown, true);
+            pieces.push("Whether users want it");
+        }
+        Rule::TurnWanted | Rule::NoTurnWithinGrace => {
+            facts.wanted = Wanted::Yes;
+            pieces.push("Wanted");
+        }
+        Rule::TurnWantedUnknown => facts.wanted = Wanted::Unknown,
+        Rule::TurnUnwanted | Rule::NoTurnUnwanted => {
+            facts.wanted = Wanted::No;
+            pieces.push("Wanted by nobody");
+        }
+        Rule::TurnUnset | Rule::NoTurnUnset => pieces.push("No switches are configured"),
+        other => panic!("{other:?} is no rule of turns"),
+    }
+    view.wanted = facts.wanted;
+    let (verdict, gave) = judge(Facts::Turn(facts), None);
+    assert_eq!(gave, rule, "the case is of this rule");
+    let judged = Some(Judged { facts: Facts::Turn(facts), previous: None });
+    (TaskView { verdict, rule, judged, kind: KindView::Turn(Box::new(turn)), ..view }, pieces)
 }
 
 #[test]
 fn every_rule_names_its_evidence() {
-    for rule in Rule::ALL {
-        let (view, pieces) = case(rule);
+    for rule in Rule::ALL.into_iter().filter(|rule| !is_of_queues(*rule)) {
+        let (view, pieces) = if is_of_turns(rule) { turn_case(rule) } else { case(rule) };
         let explained = explain(view, Watched::Agent);
         let told = explained.deciding.join("\n");
         for piece in pieces {
@@ -230,35 +325,52 @@ fn every_rule_names_its_evidence() {
 /// The explanation's text must agree with the facts that were judged.
 #[test]
 fn a_rule_applies_exactly_when_all_its_conditions_hold() {
-    let facts = |wanted, lock, bits: u8| {
-        let [split, gap_over_grace, stale, over_wind_down, blind] =
-            [1, 2, 4, 8, 16].map(|bit| bits & bit != 0);
-        Facts { wanted, lock, split, gap_over_grace, stale, over_wind_down, blind }
-    };
     let mut considered = BTreeSet::new();
-    for wanted in Wanted::ALL {
-        for (lock, bits) in
-            LockFact::ALL.into_iter().flat_map(|lock| (0..32).map(move |bits| (lock, bits)))
-        {
-            for previous in [None, Some(Verdict::Running)] {
-                let judged = Judged { facts: facts(wanted, lock, bits), previous };
-                let view = TaskView { judged: Some(judged), ..full_task("outbound") };
-                let rules = explain(view, Watched::Agent).rules;
-                for rule in &rules {
-                    let all = rule.conditions.iter().all(|condition| condition.holds);
-                    assert_eq!(all, rule.gave.is_some(), "{judged:?} {rule:?}");
-                    considered.insert(rule.rule.clone());
-                }
-                let (last, others) = rules.split_last().unwrap();
-                assert!(
-                    last.gave.is_some() && others.iter().all(|rule| rule.gave.is_none()),
-                    "{rules:?}"
-                );
-                assert_eq!(last.gave.as_deref(), Some(judge(judged.facts, previous).0.name()));
+    for (facts, view) in all_facts() {
+        for previous in [None, Some(Verdict::Running)] {
+            let judged = Judged { facts, previous };
+            let view = TaskView { judged: Some(judged), ..view.clone() };
+            let rules = explain(view, Watched::Agent).rules;
+            for rule in &rules {
+                let all = rule.conditions.iter().all(|condition| condition.holds);
+                assert_eq!(all, rule.gave.is_some(), "{judged:?} {rule:?}");
+                considered.insert(rule.rule.clone());
             }
+            let (last, others) = rules.split_last().unwrap();
+            assert!(
+                last.gave.is_some() && others.iter().all(|rule| rule.gave.is_none()),
+                "{rules:?}"
+            );
+            assert_eq!(last.gave.as_deref(), Some(judge(facts, previous).0.name()));
         }
     }
     assert_eq!(considered.len(), Rule::ALL.len(), "every rule was considered");
+}
+
+/// Every combination of facts, each with a task of its kind.
+fn all_facts() -> Vec<(Facts, TaskView)> {
+    let (lock_view, turn_view) = (full_task("outbound"), turn_case(Rule::TurnUnset).0);
+    let queue_view = TaskView { kind: KindView::Queue(Box::default()), ..full_task("delayed") };
+    let mut all = Vec::new();
+    for (wanted, bits) in
+        Wanted::ALL.into_iter().flat_map(|wanted| (0..32_u8).map(move |bits| (wanted, bits)))
+    {
+        let [split, gap_over_grace, late, over_wind_down, blind] =
+            [1, 2, 4, 8, 16].map(|bit| bits & bit != 0);
+        for lock in LockFact::ALL {
+            let stale = late;
+            let facts =
+                LockFacts { wanted, lock, split, gap_over_grace, stale, over_wind_down, blind };
+            all.push((Facts::Lock(facts), lock_view.clone()));
+        }
+        for turn in TurnFact::ALL {
+            let facts = TurnFacts { wanted, turn, split, gap_over_grace, late, blind };
+            all.push((Facts::Turn(facts), turn_view.clone()));
+        }
+        let facts = QueueFacts { wanted, is_read: gap_over_grace, split, late, blind };
+        all.push((Facts::Queue(facts), queue_view.clone()));
+    }
+    all
 }
 
 #[test]
@@ -314,8 +426,8 @@ fn pages_tell_how_far_they_are() {
         (None, Some(290.5)),
         "it moved 9.5 s ago"
     );
-    view.lock_mut().hold = Some(hold(vec![]));
-    view.lock_mut().hold.as_mut().unwrap().held_ms = 2_000;
+    view.lock_mut().unwrap().hold = Some(hold(vec![]));
+    view.lock_mut().unwrap().hold.as_mut().unwrap().held_ms = 2_000;
     assert_eq!(
         due(&view, "LockwatchTaskStalled").due_in_seconds,
         Some(298.0),

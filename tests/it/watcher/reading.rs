@@ -108,7 +108,7 @@ impl Bench {
 fn readings(sample: &Sample) -> Vec<(u32, &LockReading)> {
     match &sample.outcome {
         Outcome::Read { readings, .. } => {
-            readings.iter().map(|(task, reading)| (task.0, &reading.lock)).collect()
+            readings.iter().map(|(task, reading)| (task.0, reading.lock().unwrap())).collect()
         }
         Outcome::Beside { .. } | Outcome::Failed { .. } => Vec::new(),
     }

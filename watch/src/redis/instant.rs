@@ -1,5 +1,6 @@
 //! Reads instants as programs write them into keys: Unix time or RFC 3339.
 
+use lockwatch_judge::spec::Unit;
 use lockwatch_judge::time::ServerTime;
 
 /// Numbers that may be Unix times, in seconds: from September 2001 to the year 2096.
@@ -14,6 +15,25 @@ pub(super) fn seconds_or_rfc3339(text: &[u8]) -> Option<ServerTime> {
 /// 3339. A number that is far from the present is none.
 pub(super) fn any(text: &[u8]) -> Option<ServerTime> {
     unix_of_any_unit(text).or_else(|| rfc3339(text)).map(ServerTime)
+}
+
+/// A number in this unit, perhaps with a fraction or an exponent, as programs and Redis write
+/// numbers.
+pub(super) fn of_unit(text: &[u8], unit: Unit) -> Option<ServerTime> {
+    let text = core::str::from_utf8(text.trim_ascii()).ok()?;
+    let per_unit = match unit {
+        Unit::Milliseconds => 1,
+        Unit::Seconds => 1_000,
+    };
+    if let Ok(whole) = text.parse::<i64>() {
+        return Some(ServerTime(whole.saturating_mul(per_unit)));
+    }
+    let is_number = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
+    let number: f64 = text.bytes().all(is_number).then(|| text.parse().ok())??;
+    // A conversion from a float saturates, and scales whole milliseconds exactly enough.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "see above")]
+    let ms = (number * per_unit as f64) as i64;
+    number.is_finite().then_some(ServerTime(ms))
 }
 
 fn unix_of_any_unit(text: &[u8]) -> Option<i64> {
@@ -182,6 +202,27 @@ mod tests {
             "2023-11-1\u{e9}T22:13:20Z",
         ] {
             assert_eq!(ms(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_has_the_unit_that_is_configured() {
+        let ms = |text: &str, unit| of_unit(text.as_bytes(), unit).map(|time| time.0);
+        for (text, seconds, milliseconds) in [
+            ("1700000000", Some(1_700_000_000_000), Some(1_700_000_000)),
+            ("1700000000.25", Some(1_700_000_000_250), Some(1_700_000_000)),
+            ("1.7e+9", Some(1_700_000_000_000), Some(1_700_000_000)),
+            (" 5\n", Some(5_000), Some(5)),
+            ("-1", Some(-1_000), Some(-1)),
+            ("9223372036854775807", Some(i64::MAX), Some(i64::MAX)),
+            ("inf", None, None),
+            ("nan", None, None),
+            ("", None, None),
+            ("soon", None, None),
+            ("1e999", None, None),
+        ] {
+            assert_eq!(ms(text, Unit::Seconds), seconds, "{text}");
+            assert_eq!(ms(text, Unit::Milliseconds), milliseconds, "{text}");
         }
     }
 

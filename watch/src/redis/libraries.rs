@@ -7,7 +7,7 @@ use self::sight::{Guess, Role, Seen};
 use crate::redis::ask::{Ask, Class};
 use crate::redis::reply::Reply;
 use lockwatch_judge::reading::{Extras, Holder, Mode, Unknown};
-use lockwatch_judge::spec::{Claimants, LibraryName, LockSpec};
+use lockwatch_judge::spec::{Claimants, LibraryName, LockSpec, TaskSpec};
 use lockwatch_judge::time::ServerTime;
 
 mod hash;
@@ -172,6 +172,12 @@ pub fn of(name: &LibraryName) -> &'static dyn Library {
     named(name.as_str()).unwrap_or(&Unlisted)
 }
 
+/// The library of the locks of a task. One without a lock has no library, and its instances are
+/// named as they are written.
+pub fn of_task(spec: &TaskSpec) -> &'static dyn Library {
+    spec.kind.library().map_or(&Unlisted, of)
+}
+
 /// A lock of the library `name` with the rules of that library. Its lease is learned.
 pub fn lock(key: &[u8], name: &str) -> LockSpec {
     let lock = LockSpec::new(key, name);
@@ -183,7 +189,7 @@ pub fn lock(key: &[u8], name: &str) -> LockSpec {
     }
 }
 
-/// Stands for a library that is not in [`ALL`], which no configuration can name.
+/// Stands for a library that is not in [`ALL`], which no configuration can name, and for none.
 struct Unlisted;
 
 impl Library for Unlisted {

@@ -1,46 +1,36 @@
 //! Reads one task in one sweep: which commands to send, in which order, and how to decode their
 //! replies.
 //!
-//! The lock comes first, between two reads of its deadline, so that holder and deadline belong
-//! together. The switches follow, so that a lock found free beside a switch found on was free while
-//! the switch was on.
-//!
-//! After a whole reading, a glance at the deadline can confirm the holder. Taking or renewing a
-//! lock moves its deadline, and the deadline is known to the millisecond.
+//! What guards the task comes first. The switches follow, so that a lock found free beside a switch
+//! found on was free while the switch was on. Each kind of guard has a file of its own.
+
+mod lock;
+mod turn;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::command;
-use crate::redis::accept::{Caps, server_time};
-use crate::redis::ask::{Ask, Class};
-use crate::redis::libraries::{self, Library, Value};
+use self::lock::{Lock, Stage};
+use crate::redis::accept::Caps;
+use crate::redis::ask::Ask;
+use crate::redis::libraries;
 use crate::redis::parts::{self, Part};
 use crate::redis::replies::Replies;
 use crate::redis::reply::{Command, Reply};
-use lockwatch_judge::reading::{
-    Beside, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading, Unknown,
-};
-use lockwatch_judge::spec::{Key, TaskSpec};
-use lockwatch_judge::time::ServerTime;
+use lockwatch_judge::reading::{Beside, Extras, GuardReading, Held, Holder, TaskReading, Unknown};
+use lockwatch_judge::spec::{Key, KindSpec, TaskSpec};
 
-/// Maximum error of a deadline computed from `PTTL` on servers without `PEXPIRETIME`, in
-/// milliseconds. The computed deadline can be too early by this much.
-const PTTL_TOLERANCE_MS: i64 = 2;
-/// Latest deadline that is kept: the year 292,278,994 in milliseconds. Later ones count as never,
-/// and would overflow the arithmetic.
-const LAST_DEADLINE_MS: i64 = 9_223_372_036_854_775;
 /// Which parts of a task are read: all, unless they live on different servers or the server is read
-/// only as a witness. One bit for the lock, and one for each of `parts::ALL`.
+/// only as a witness. One bit for what guards the task, and one for each of `parts::ALL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope(u8);
 
 impl Scope {
-    /// The lock only, with its waiters and token.
-    pub const LOCK: Scope = Scope(1 << 7);
-    /// Everything but the lock.
-    pub const BESIDE: Scope = Scope(!Scope::LOCK.0);
+    /// What guards the task only: a lock with its waiters and token.
+    pub const GUARD: Scope = Scope(1 << 7);
+    /// Everything beside it.
+    pub const BESIDE: Scope = Scope(!Scope::GUARD.0);
     /// Everything.
     pub const ALL: Scope = Scope(u8::MAX);
     /// Nothing.
@@ -67,13 +57,13 @@ impl Scope {
         Scope(self.0 & !other.0)
     }
 
-    /// The parts beside the lock in this scope.
+    /// The parts beside the guard in this scope.
     fn parts(self) -> impl Iterator<Item = (usize, &'static dyn Part)> {
         let all = parts::ALL.iter().copied().enumerate();
         all.filter(move |(number, _)| self.contains(Scope::part(*number)))
     }
 
-    /// The reading of the parts beside the lock in this scope, when `why` prevents any reading.
+    /// The reading of the parts beside the guard in this scope, when `why` prevents any reading.
     pub fn unreadable(self, spec: &TaskSpec, why: Unknown) -> Beside {
         let mut beside = Beside::default();
         let configured = self.parts().filter(|(_, part)| !asks_of(*part, spec).is_empty());
@@ -88,7 +78,7 @@ fn asks_of(part: &dyn Part, spec: &TaskSpec) -> Vec<Ask> {
     asks
 }
 
-/// The keys of a task besides those of its lock, each with the part that it belongs to.
+/// The keys of a task besides those that guard it, each with the part that it belongs to.
 pub fn keys_beside(spec: &TaskSpec) -> Vec<(Key, Scope)> {
     let mut keys = Vec::new();
     for (number, part) in Scope::BESIDE.parts() {
@@ -104,9 +94,24 @@ pub fn keys_beside(spec: &TaskSpec) -> Vec<(Key, Scope)> {
 pub fn all_asks(spec: &TaskSpec, caps: Caps) -> Vec<Ask> {
     let read = TaskRead::new(Arc::new(spec.clone()), caps, true, Scope::ALL);
     let mut asks = read.asks();
-    let anybody = Holder { client: Vec::new(), thread: None, entries: None, secret: false };
-    asks.extend(read.library().liveness(&spec.lock().key, &[anybody]));
+    if let KindSpec::Lock(lock) = &spec.kind {
+        let anybody = Holder { client: Vec::new(), thread: None, entries: None, secret: false };
+        asks.extend(libraries::of(&lock.library).liveness(&lock.key, &[anybody]));
+    }
     parts::ALL.iter().for_each(|part| part.later_asks(spec, &mut asks));
+    asks
+}
+
+/// The questions of which a change of the answer may change the verdict at once.
+pub fn watched_asks(spec: &TaskSpec) -> Vec<Ask> {
+    let mut asks = Vec::new();
+    match &spec.kind {
+        KindSpec::Lock(lock) => asks.push(libraries::of(&lock.library).value(&lock.key)),
+        KindSpec::Turn(turn) => turn::asks(turn, &mut asks),
+        KindSpec::Queue(_) => {}
+    }
+    let watched = parts::ALL.iter().filter(|part| part.is_watched());
+    watched.for_each(|part| part.asks(spec, &mut asks));
     asks
 }
 
@@ -118,24 +123,23 @@ pub struct TaskRead {
     caps: Caps,
     with_extras: bool,
     scope: Scope,
-    stage: Stage,
+    guard: Guard,
+    /// The round before, if its answers made more questions necessary. Everything is asked again
+    /// with them: a reading counts from the instant at which its batch was sent.
+    earlier: Option<Box<Earlier>>,
 }
 
+/// How the guard is read in this round.
 #[derive(Clone, Debug)]
-enum Stage {
-    /// Reads only the lock's deadline, to check that it is still the one of this reading.
-    Glance(Arc<Held>),
-    /// Everything that can be requested without an earlier answer. `again`: after a torn bracket.
-    Main { again: bool },
-    /// Everything again, plus the requests that needed the answers of the previous round. A reading
-    /// counts from the instant at which its batch was sent, so a lock's answer must not wait for a
-    /// later batch.
-    Details(Box<Details>),
+enum Guard {
+    Lock(Stage),
+    Turn,
+    Queue,
 }
 
 /// Results of the previous round.
 #[derive(Clone, Debug)]
-struct Details {
+struct Earlier {
     reading: TaskReading,
     later: Vec<Later>,
 }
@@ -157,10 +161,34 @@ pub enum Round {
     Again(TaskRead),
 }
 
+impl Guard {
+    fn new(spec: &TaskSpec) -> Guard {
+        match spec.kind {
+            KindSpec::Lock(_) => Guard::Lock(Stage::Main { again: false }),
+            KindSpec::Turn(_) => Guard::Turn,
+            KindSpec::Queue(_) => Guard::Queue,
+        }
+    }
+
+    /// How to read it once more after `reading`, if that leaves questions of its own, or if the
+    /// parts beside it do (`have_later`).
+    fn once_more(&self, reading: &GuardReading, have_later: bool) -> Option<Guard> {
+        match reading {
+            GuardReading::Lock { lock, .. } => {
+                let readers = lock::readers(lock);
+                let needs_details = have_later || !readers.is_empty();
+                needs_details.then(|| Guard::Lock(Stage::Details(readers.to_vec())))
+            }
+            GuardReading::Turn(_) | GuardReading::Queue(_) => have_later.then(|| self.clone()),
+        }
+    }
+}
+
 impl TaskRead {
     /// The first round for `spec`.
     pub fn new(spec: Arc<TaskSpec>, caps: Caps, with_extras: bool, scope: Scope) -> TaskRead {
-        TaskRead { spec, caps, with_extras, scope, stage: Stage::Main { again: false } }
+        let guard = Guard::new(&spec);
+        TaskRead { spec, caps, with_extras, scope, guard, earlier: None }
     }
 
     /// Turns this read into a glance. `known` is what the newest whole reading showed, with no
@@ -168,19 +196,15 @@ impl TaskRead {
     /// is read as before.
     pub fn glancing_at(self, known: &Arc<Held>) -> TaskRead {
         let can_tell = self.caps.pexpiretime && known.deadline.instant().is_some();
-        match can_tell && self.scope.contains(Scope::LOCK) {
-            true => TaskRead { stage: Stage::Glance(Arc::clone(known)), ..self },
+        match can_tell && self.scope.contains(Scope::GUARD) {
+            true => TaskRead { guard: Guard::Lock(Stage::Glance(Arc::clone(known))), ..self },
             false => self,
         }
     }
 
-    fn library(&self) -> &'static dyn Library {
-        libraries::of(&self.spec.lock().library)
-    }
-
     /// Whether this round reads only the lock's deadline.
     pub fn is_glance(&self) -> bool {
-        matches!(self.stage, Stage::Glance(_))
+        matches!(self.guard, Guard::Lock(Stage::Glance(_)))
     }
 
     /// Appends this round's commands.
@@ -191,40 +215,88 @@ impl TaskRead {
     /// What is asked in this round.
     pub fn asks(&self) -> Vec<Ask> {
         let mut asks = Vec::with_capacity(8);
-        if self.scope.contains(Scope::LOCK) {
-            self.deadline_asks(&mut asks);
-            if !self.is_glance() {
-                asks.push(self.library().value(&self.spec.lock().key));
-                self.deadline_asks(&mut asks);
-            }
-        }
+        self.guard_asks(&mut asks);
         self.parts().for_each(|(_, part)| part.asks(&self.spec, &mut asks));
         asks.extend(self.extras());
-        if let Stage::Details(details) = &self.stage {
-            asks.extend(self.liveness(details));
-            asks.extend(details.later.iter().map(|later| later.ask.clone()));
+        if let Some((lock, stage)) = self.lock() {
+            asks.extend(lock.liveness(stage));
         }
+        let later = self.earlier.iter().flat_map(|earlier| &earlier.later);
+        asks.extend(later.map(|later| later.ask.clone()));
         asks
     }
 
     /// Decodes this round's replies: exactly as many as [`TaskRead::commands`] appended.
     pub fn decode(self, replies: &[Reply]) -> Round {
         let mut replies = Replies::new(replies);
-        match &self.stage {
-            Stage::Glance(known) => match self.take_expiry(&mut replies) {
-                Ok(Expiry::At(at)) if known.deadline == Deadline::At(ServerTime(at)) => {
-                    self.decode_rest(LockReading::Held(Arc::clone(known)), &mut replies)
+        let guard = match self.take_guard(&mut replies) {
+            Ok(guard) => guard,
+            Err(guard) => return Round::Again(TaskRead { guard, ..self }),
+        };
+        let mut reading = match &self.earlier {
+            Some(earlier) => earlier.reading.clone().guarded_by(guard),
+            None => TaskReading { guard, beside: Beside::default() },
+        };
+        let later = self.decode_parts(&mut reading.beside, &mut replies);
+        self.decode_rest(&mut reading.guard, &mut replies);
+        if let Some(earlier) = &self.earlier {
+            decode_later(&earlier.later, &later, &mut reading.beside, &mut replies);
+            return Round::Done(reading);
+        }
+        match self.guard.once_more(&reading.guard, !later.is_empty()) {
+            Some(guard) => {
+                let earlier = Some(Box::new(Earlier { reading, later }));
+                Round::Again(TaskRead { guard, earlier, ..self })
+            }
+            None => Round::Done(reading),
+        }
+    }
+
+    /// The lock to be read in this round, and how.
+    fn lock(&self) -> Option<(Lock<'_>, &Stage)> {
+        match (&self.guard, &self.spec.kind) {
+            (Guard::Lock(stage), KindSpec::Lock(lock)) if self.scope.contains(Scope::GUARD) => {
+                Some((Lock::new(&lock.key, &lock.library, self.caps), stage))
+            }
+            _ => None,
+        }
+    }
+
+    fn guard_asks(&self, out: &mut Vec<Ask>) {
+        if !self.scope.contains(Scope::GUARD) {
+            return;
+        }
+        match &self.spec.kind {
+            KindSpec::Lock(_) => {
+                if let Some((lock, stage)) = self.lock() {
+                    lock.asks(stage, out);
                 }
-                _ => Round::Again(TaskRead { stage: Stage::Main { again: false }, ..self }),
+            }
+            KindSpec::Turn(turn) => turn::asks(turn, out),
+            KindSpec::Queue(_) => {}
+        }
+    }
+
+    /// Decodes the replies to the questions about the guard.
+    fn take_guard(&self, replies: &mut Replies<'_>) -> Result<GuardReading, Guard> {
+        if !self.scope.contains(Scope::GUARD) {
+            return Ok(GuardReading::unknown(&self.spec.kind, Unknown::NotReadYet));
+        }
+        match &self.spec.kind {
+            KindSpec::Turn(turn) => Ok(GuardReading::Turn(turn::take(turn, replies))),
+            KindSpec::Lock(_) | KindSpec::Queue(_) => match self.lock() {
+                Some((lock, stage)) => {
+                    let lock = lock.take(stage, replies).map_err(Guard::Lock)?;
+                    Ok(GuardReading::Lock { lock, extras: Extras::default() })
+                }
+                None => Ok(GuardReading::unknown(&self.spec.kind, Unknown::NotReadYet)),
             },
-            Stage::Main { again } => self.decode_main(*again, &mut replies),
-            Stage::Details(details) => Round::Done(self.decode_details(details, &mut replies)),
         }
     }
 
     /// Waiters, token and hosts are not requested again with the details.
     fn asks_extras(&self) -> bool {
-        self.with_extras && !matches!(self.stage, Stage::Details(_))
+        self.with_extras && self.earlier.is_none()
     }
 
     fn parts(&self) -> impl Iterator<Item = (usize, &'static dyn Part)> {
@@ -234,193 +306,42 @@ impl TaskRead {
 
     /// The questions about waiters and token.
     fn extras(&self) -> Vec<Ask> {
-        match self.asks_extras() && self.scope.contains(Scope::LOCK) {
-            true => self.library().extras(&self.spec.lock().key, self.caps.sharded),
-            false => Vec::new(),
+        match self.lock() {
+            Some((lock, _)) if self.asks_extras() => lock.extras(),
+            _ => Vec::new(),
         }
     }
 
-    fn liveness(&self, details: &Details) -> Vec<Ask> {
-        self.library().liveness(&self.spec.lock().key, readers(&details.reading))
-    }
-
-    fn decode_main(&self, again: bool, replies: &mut Replies<'_>) -> Round {
-        match self.take_bracket(replies) {
-            Bracket::Torn(_) if !again => {
-                Round::Again(TaskRead { stage: Stage::Main { again: true }, ..self.clone() })
-            }
-            Bracket::Whole(lock) | Bracket::Torn(lock) => self.decode_rest(lock, replies),
-        }
-    }
-
-    /// Decodes what follows the lock, and determines what is still to be requested.
-    fn decode_rest(&self, lock: LockReading, replies: &mut Replies<'_>) -> Round {
-        let mut reading =
-            TaskReading { lock, extras: Extras::default(), beside: Beside::default() };
-        let later = self.decode_beside(&mut reading, replies);
-        if later.is_empty() && readers(&reading).is_empty() {
-            return Round::Done(reading);
-        }
-        let details = Box::new(Details { reading, later });
-        Round::Again(TaskRead { stage: Stage::Details(details), ..self.clone() })
-    }
-
-    /// Decodes what follows the lock. What is not requested in this round stays as it is.
-    fn decode_beside(&self, reading: &mut TaskReading, replies: &mut Replies<'_>) -> Vec<Later> {
+    /// Decodes the parts beside the guard, and determines what is still to be requested.
+    fn decode_parts(&self, beside: &mut Beside, replies: &mut Replies<'_>) -> Vec<Later> {
         let later = self.parts().filter_map(|(number, part)| {
-            let ask = part.decode(&self.spec, replies, &mut reading.beside)?;
+            let ask = part.decode(&self.spec, replies, beside)?;
             Some(Later { part: number, ask })
         });
-        let later = later.collect();
-        if self.asks_extras() && self.scope.contains(Scope::LOCK) {
-            reading.extras = self.library().decode_extras(replies.take(self.extras().len()));
-        }
-        later
+        later.collect()
     }
 
-    fn decode_details(&self, details: &Details, replies: &mut Replies<'_>) -> TaskReading {
-        let (Bracket::Whole(lock) | Bracket::Torn(lock)) = self.take_bracket(replies);
-        let mut reading = TaskReading { lock, ..details.reading.clone() };
-        let still = self.decode_beside(&mut reading, replies);
-        let answers = replies.take(self.liveness(details).len());
-        let answers = readers(&details.reading).iter().zip(answers);
-        let dead: Vec<&Holder> = answers
-            .filter(|(_, reply)| **reply == Reply::Int(0))
-            .map(|(reader, _)| reader)
-            .collect();
-        if let LockReading::Held(held) = &mut reading.lock
-            && held.mode == Mode::Read
+    /// Decodes what is asked of a lock behind the parts. What is not requested in this round stays
+    /// as it is.
+    fn decode_rest(&self, guard: &mut GuardReading, replies: &mut Replies<'_>) {
+        let GuardReading::Lock { lock: reading, extras } = guard else { return };
+        let Some((lock, stage)) = self.lock() else { return };
+        if self.asks_extras() {
+            *extras = lock.library.decode_extras(replies.take(self.extras().len()));
+        }
+        lock.take_liveness(stage, replies, reading);
+    }
+}
+
+/// Decodes the replies to questions that needed an earlier answer. `still`: they are needed by the
+/// present answers, too. Between the rounds the key may have been deleted, or changed its type.
+fn decode_later(asked: &[Later], still: &[Later], beside: &mut Beside, replies: &mut Replies<'_>) {
+    for Later { part: number, .. } in asked {
+        let told = replies.next();
+        if still.iter().any(|later| later.part == *number)
+            && let Some(part) = parts::ALL.get(*number)
         {
-            let held = Arc::make_mut(held);
-            let before = held.holders.len();
-            // Holders that were not checked, or whose check was refused, count as alive, as do
-            // holders that entered since.
-            held.holders.retain(|holder| !dead.contains(&holder));
-            held.ghosts = u32::try_from(before - held.holders.len()).unwrap_or(u32::MAX);
+            part.decode_later(told, beside);
         }
-        for Later { part: number, .. } in &details.later {
-            let told = replies.next();
-            // Between the rounds the key may have been deleted, or changed its type.
-            if still.iter().any(|later| later.part == *number)
-                && let Some(part) = parts::ALL.get(*number)
-            {
-                part.decode_later(told, &mut reading.beside);
-            }
-        }
-        reading
-    }
-
-    fn take_bracket(&self, replies: &mut Replies<'_>) -> Bracket {
-        if !self.scope.contains(Scope::LOCK) {
-            return Bracket::Whole(LockReading::Unknown(Unknown::NotReadYet));
-        }
-        let before = self.take_expiry(replies);
-        let value = replies.next();
-        let after = self.take_expiry(replies);
-        bracket(before, value, after, self.library())
-    }
-
-    fn deadline_asks(&self, out: &mut Vec<Ask>) {
-        let key = &self.spec.lock().key;
-        if self.caps.pexpiretime {
-            out.push(Ask::new(Class::Number, command!("PEXPIRETIME", key)));
-        } else {
-            out.push(Ask::keyless(Class::Clock, command!("TIME")));
-            out.push(Ask::new(Class::Number, command!("PTTL", key)));
-        }
-    }
-
-    fn take_expiry(&self, replies: &mut Replies<'_>) -> Result<Expiry, Unknown> {
-        let now = match self.caps.pexpiretime {
-            true => None,
-            false => Some(server_time(replies.next())?),
-        };
-        match (replies.next(), now) {
-            (Reply::Int(-2), _) => Ok(Expiry::Absent),
-            (Reply::Int(-1), _) => Ok(Expiry::Never),
-            (Reply::Int(at), None) => Ok(Expiry::At((*at).min(LAST_DEADLINE_MS))),
-            (Reply::Int(left), Some(now)) => {
-                Ok(Expiry::Reckoned { now, at: now.0.saturating_add(*left).min(LAST_DEADLINE_MS) })
-            }
-            (Reply::Error(error), _) => Err(error.into()),
-            _ => Err(Unknown::Protocol),
-        }
-    }
-}
-
-/// The readers of a read lock; empty for any other lock.
-fn readers(reading: &TaskReading) -> &[Holder] {
-    match &reading.lock {
-        LockReading::Held(held) if held.mode == Mode::Read => &held.holders,
-        _ => &[],
-    }
-}
-
-/// The reply to `PEXPIRETIME` or `PTTL`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Expiry {
-    Absent,
-    Never,
-    At(i64),
-    /// Computed from the remaining time and the server's clock before it. It is too early by the
-    /// time between the two.
-    Reckoned {
-        now: ServerTime,
-        at: i64,
-    },
-}
-
-impl Expiry {
-    /// The common deadline of two replies around a value, if they agree.
-    fn agreed(before: Expiry, after: Expiry) -> Option<Expiry> {
-        match (before, after) {
-            (Expiry::Reckoned { now, at }, Expiry::Reckoned { now: later, at: again }) => {
-                // On a server that is slow with each command, both are equally wrong.
-                let is_quick = later.since_ms(now) <= PTTL_TOLERANCE_MS;
-                let is_one = at.saturating_sub(again).saturating_abs() <= PTTL_TOLERANCE_MS;
-                (is_quick && is_one).then_some(Expiry::At(at.max(again)))
-            }
-            _ => (before == after).then_some(after),
-        }
-    }
-}
-
-/// Whether value and deadline belong together.
-enum Bracket {
-    Whole(LockReading),
-    /// They do not. This is what is certain without reading again.
-    Torn(LockReading),
-}
-
-fn bracket(
-    before: Result<Expiry, Unknown>,
-    value: &Reply,
-    after: Result<Expiry, Unknown>,
-    library: &dyn Library,
-) -> Bracket {
-    let (before, after) = match (before, after) {
-        (Ok(before), Ok(after)) => (before, after),
-        (Err(why), _) | (_, Err(why)) => return Bracket::Whole(LockReading::Unknown(why)),
-    };
-    let agreed = Expiry::agreed(before, after);
-    let held = |mode, mut holders: Vec<Holder>, deadline| {
-        // Readings are kept, and there are many.
-        holders.shrink_to_fit();
-        LockReading::from(Held { mode, holders, ghosts: 0, deadline })
-    };
-    // An empty value means "there, but empty" only if the key was there throughout.
-    let stayed = agreed.is_some_and(|expiry| expiry != Expiry::Absent);
-    match (library.decode(value, stayed), agreed) {
-        (Value::Unknown(why), _) => Bracket::Whole(LockReading::Unknown(why)),
-        (Value::Absent, Some(Expiry::Absent)) => Bracket::Whole(LockReading::Free),
-        (Value::Present { mode, holders }, Some(Expiry::At(at))) => {
-            Bracket::Whole(held(mode, holders, Deadline::At(ServerTime(at))))
-        }
-        (Value::Present { mode, holders }, Some(Expiry::Never)) => {
-            Bracket::Whole(held(mode, holders, Deadline::Never))
-        }
-        // The value is one atomic answer. It alone shows whether the lock was held at that instant.
-        (Value::Absent, _) => Bracket::Torn(LockReading::Free),
-        (Value::Present { mode, holders }, _) => Bracket::Torn(held(mode, holders, Deadline::Torn)),
     }
 }

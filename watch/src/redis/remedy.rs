@@ -79,7 +79,11 @@ pub fn remedy(why: Unknown) -> &'static str {
         Unknown::Layout => {
             "The key does not look like a lock of this library: correct the key or the library. \
              Redisson's locks are a hash with fields `<id>:<thread>`; for a hash whose only field is \
-             its owner write `library: hash`."
+             its owner write `library: hash`. Of turns, each value must be a number."
+        }
+        Unknown::FarInstant => {
+            "An instant in the key is years from now: set `unit: ms` or `unit: s`, as the program \
+             writes it."
         }
         Unknown::TooLarge => {
             "The key has more entries than a lock or a switch list can have: correct the key."

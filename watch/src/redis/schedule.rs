@@ -33,7 +33,7 @@ use self::entry::{Apart, Entry, deadline_read};
 pub use self::hints::Hinted;
 use self::hints::Hints;
 use self::slot::{Slot, is_turn, last_turn, share};
-use lockwatch_judge::reading::{Held, SwitchesReading, TaskReading};
+use lockwatch_judge::reading::{GuardReading, Held, SwitchesReading, TaskReading};
 use lockwatch_judge::spec::{TaskIndex, TaskSpec, position_of};
 use lockwatch_judge::time::{Mono, ServerTime};
 
@@ -414,16 +414,18 @@ impl Schedule {
         let Some(position) = self.position(task) else { return };
         let Some(entry) = self.entries.get_mut(position) else { return };
         let Some(slot) = self.slots.get(entry.slot) else { return };
-        entry.observe_lock(sent, &reading.lock);
-        if self.extras_every > 1 {
-            entry.remember(
-                &reading.lock,
-                slot.sweep,
-                last_turn(slot.sweep, position, self.extras_every),
-            );
+        match &reading.guard {
+            GuardReading::Lock { lock, .. } => entry.observe_lock(sent, lock),
+            GuardReading::Turn(turn) => entry.observe_turn(sent, turn),
+            GuardReading::Queue(_) => {}
+        }
+        if let (true, Some(lock)) = (self.extras_every > 1, reading.lock()) {
+            let last_turn = last_turn(slot.sweep, position, self.extras_every);
+            entry.remember(lock, slot.sweep, last_turn);
         }
         entry.observe_switches(sent, reading.beside.switches.as_ref());
-        let deadline = deadline_read(sent, server, &reading.lock).filter(|at| *at < slot.next_at);
+        let deadline = reading.lock().and_then(|lock| deadline_read(sent, server, lock));
+        let deadline = deadline.filter(|at| *at < slot.next_at);
         entry.deadline_at = if entry.may_chase_deadline() { deadline } else { None };
         let at = entry.next_extra(sent);
         self.plan_extra(position, at);

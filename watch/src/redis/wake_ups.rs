@@ -10,7 +10,7 @@ pub use prefixes::{PREFIXES_MAX, prefixes};
 
 use alloc::vec::Vec;
 
-use crate::redis::{libraries, parts};
+use crate::redis::read::watched_asks;
 use lockwatch_judge::spec::{Key, TaskSpec};
 
 /// Number of changes per second that is always allowed. It costs at most a few percent of one core
@@ -33,16 +33,14 @@ pub fn polls_per_s(tasks: usize, interval_ms: u64) -> u64 {
     (tasks as u64).saturating_mul(1_000) / interval_ms.max(1)
 }
 
-/// The keys of `spec` whose change may change its verdict at once: the lock, and the parts of which
-/// that is so.
+/// The keys of `spec` whose change may change its verdict at once: what guards it, and the
+/// parts of which that is so.
 ///
 /// The other keys are excluded. Progress and claims change continuously in normal operation, some
 /// of them each millisecond, and they are evidence only over time. Host names are for display only,
 /// and one hash has those of all tasks.
 pub fn watched_keys(spec: &TaskSpec) -> Vec<Key> {
-    let mut asks = Vec::from([libraries::of(&spec.lock().library).value(&spec.lock().key)]);
-    let watched = parts::ALL.iter().filter(|part| part.is_watched());
-    watched.for_each(|part| part.asks(spec, &mut asks));
+    let asks = watched_asks(spec);
     let mut keys: Vec<Key> = asks.iter().filter_map(|ask| Some(ask.key()?.to_vec())).collect();
     keys.dedup();
     keys

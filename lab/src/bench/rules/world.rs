@@ -143,7 +143,7 @@ fn reading(at: usize, holder: &Holder, now: ServerTime) -> TaskReading {
         whole: true,
     };
     let beside = Beside { switches: Some(switches), ..Beside::default() };
-    TaskReading { lock, extras: Extras::default(), beside }
+    TaskReading::of_lock(lock, Extras::default(), beside)
 }
 
 /// When the lock `at` was last renewed: each period, spread evenly, and each time some milliseconds

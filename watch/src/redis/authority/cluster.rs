@@ -236,7 +236,7 @@ impl Servers<'_> {
     /// Finds the servers of one task.
     fn sort<'a>(&'a self, task: TaskIndex, spec: &Arc<TaskSpec>, sorting: &mut Sorting<'a>) {
         let own = (task, Arc::clone(spec));
-        let number = slot(&spec.lock().key);
+        let number = slot(spec.kind.key());
         let at = self.of(number);
         // The previous server of a slot stays a witness even while nobody serves the slot: to
         // detect a split, both sides must be read without interruption.

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, Standing};
 use lockwatch_judge::reading::{
-    ClaimsReading, LockReading, PauseReading, ProgressReading, SwitchesReading, TaskReading,
+    ClaimsReading, GuardReading, PauseReading, ProgressReading, SwitchesReading, TaskReading,
     Unknown,
 };
 use lockwatch_judge::spec::{TaskIndex, TaskSpec};
@@ -182,19 +182,14 @@ impl Node {
         for (task, reading) in done {
             self.schedule.observe(*task, sent, server, reading);
         }
-        let known =
-            done.iter().filter(|(_, reading)| !matches!(reading.lock, LockReading::Unknown(_)));
+        let known = done.iter().filter(|(_, reading)| reading.guard.why_unknown().is_none());
         known.map(|(task, _)| *task).collect()
     }
 
     /// The reading of a task whose replies exceed the limits.
     fn too_large(&self, task: TaskIndex, spec: &TaskSpec) -> TaskReading {
         let beside = self.duty.scope(task).unreadable(spec, Unknown::TooLarge);
-        TaskReading {
-            lock: LockReading::Unknown(Unknown::TooLarge),
-            extras: Default::default(),
-            beside,
-        }
+        TaskReading { guard: GuardReading::unknown(&spec.kind, Unknown::TooLarge), beside }
     }
 
     /// Gives up the connection and all batches in flight.
@@ -307,9 +302,10 @@ impl Node {
 
 /// Whether a reading shows that a key is not on the expected server.
 fn has_moved(reading: &TaskReading) -> bool {
-    let TaskReading { lock, beside, .. } = reading;
+    let TaskReading { guard, beside } = reading;
+    let guard = guard.why_unknown();
     let all = [
-        if let LockReading::Unknown(why) = lock { Some(why) } else { None },
+        guard.as_ref(),
         if let Some(SwitchesReading::Unknown(why)) = &beside.switches { Some(why) } else { None },
         if let Some(ProgressReading::Unknown(why)) = &beside.progress { Some(why) } else { None },
         if let Some(ClaimsReading::Unknown(why)) = &beside.claims { Some(why) } else { None },
@@ -320,20 +316,17 @@ fn has_moved(reading: &TaskReading) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use lockwatch_judge::reading::Beside;
+    use lockwatch_judge::reading::{Beside, Extras, LockReading};
 
     use super::*;
 
     #[test]
     fn a_key_that_is_elsewhere_shows_whichever_it_is() {
-        let here = TaskReading {
-            lock: LockReading::Free,
-            extras: Default::default(),
-            beside: Beside::default(),
-        };
+        let of = |lock| TaskReading::of_lock(lock, Extras::default(), Beside::default());
+        let here = of(LockReading::Free);
         assert!(!has_moved(&here));
         for why in [Unknown::Moved, Unknown::ClusterDown] {
-            assert!(has_moved(&TaskReading { lock: LockReading::Unknown(why), ..here.clone() }));
+            assert!(has_moved(&of(LockReading::Unknown(why))));
             for beside in [
                 Beside { switches: Some(SwitchesReading::Unknown(why)), ..Beside::default() },
                 Beside { progress: Some(ProgressReading::Unknown(why)), ..Beside::default() },
@@ -346,6 +339,6 @@ mod tests {
                 );
             }
         }
-        assert!(!has_moved(&TaskReading { lock: LockReading::Unknown(Unknown::Timeout), ..here }));
+        assert!(!has_moved(&of(LockReading::Unknown(Unknown::Timeout))));
     }
 }

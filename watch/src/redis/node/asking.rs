@@ -135,7 +135,10 @@ impl Node {
 
     /// How the tasks of `batch` are read.
     fn reads(&self, batch: &Batch, caps: Caps, out: &Out) -> Vec<(TaskIndex, TaskRead)> {
+        let decides = self.duty.standing == Standing::Decides;
         let specs = batch.tasks.iter().filter_map(|task| Some((*task, self.spec(*task)?)));
+        // A witness can prove a second holder of a lock, and nothing else.
+        let specs = specs.filter(|(_, spec)| decides || spec.lock().is_some());
         let read = |(task, spec): (TaskIndex, Arc<TaskSpec>)| match self.duty.standing {
             Standing::Decides => {
                 // A reader of a trace needs a whole reading, not a glance.
@@ -152,7 +155,7 @@ impl Node {
                 );
                 (task, if let Some(known) = known { read.glancing_at(known) } else { read })
             }
-            Standing::Witness => (task, TaskRead::new(spec, caps, false, Scope::LOCK)),
+            Standing::Witness => (task, TaskRead::new(spec, caps, false, Scope::GUARD)),
         };
         specs.map(read).collect()
     }

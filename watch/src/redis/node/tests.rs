@@ -81,7 +81,7 @@ fn answer(node: &mut Node, commands: &[Command], ms: u64, out: &mut Out) -> Hear
 /// A batch about these tasks.
 fn flying(what: What, about: &Tasks) -> Flying {
     let read = |(task, spec): &(TaskIndex, Arc<TaskSpec>)| {
-        (*task, TaskRead::new(Arc::clone(spec), CAPS, false, Scope::LOCK))
+        (*task, TaskRead::new(Arc::clone(spec), CAPS, false, Scope::GUARD))
     };
     let (question, _) =
         Question::new(about.iter().map(read).collect(), CAPS, Standing::Decides, b"nonce".to_vec());
@@ -286,7 +286,7 @@ fn a_batch_that_goes_with_the_greeting_counts_from_when_it_was_sent() {
     let sample = samples(&told)[0];
     assert_eq!((sample.sent, sample.took_ms), (Mono(4_200), 100));
     let Outcome::Read { readings, .. } = &sample.outcome else { panic!("{sample:?}") };
-    assert_eq!(readings[0].1.lock, LockReading::Free);
+    assert_eq!(readings[0].1.lock().unwrap(), &LockReading::Free);
 }
 
 /// Greeting and batch succeed or fail together.

@@ -35,7 +35,7 @@ impl Part for Claims {
 
     fn decode(&self, spec: &TaskSpec, replies: &mut Replies<'_>, into: &mut Beside) -> Option<Ask> {
         spec.claims.as_ref()?;
-        let library = libraries::of(&spec.lock().library);
+        let library = libraries::of_task(spec);
         into.claims = Some(match scanned_pairs(replies.next()) {
             Ok(pairs) => {
                 let mut claims = Vec::new();

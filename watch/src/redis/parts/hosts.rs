@@ -20,7 +20,7 @@ impl Part for Hosts {
 
     fn decode(&self, spec: &TaskSpec, replies: &mut Replies<'_>, into: &mut Beside) -> Option<Ask> {
         spec.hosts.as_ref()?;
-        let library = libraries::of(&spec.lock().library);
+        let library = libraries::of_task(spec);
         let host = |(id, host)| (library.instance(id), codec::written_text(host));
         into.hosts =
             Some(scanned_pairs(replies.next()).map(|pairs| pairs.into_iter().map(host).collect()));

@@ -9,7 +9,7 @@ use crate::redis::wake_ups::Bucket;
 use lockwatch_judge::PHANTOM_MS;
 use lockwatch_judge::clients_meet;
 use lockwatch_judge::reading::{
-    Deadline, Held, Holder, LockReading, Mode, Switch, SwitchesReading, User,
+    Deadline, Held, Holder, LockReading, Mode, Switch, SwitchesReading, TurnReading, User,
 };
 use lockwatch_judge::spec::TaskIndex;
 use lockwatch_judge::time::{Mono, ServerTime};
@@ -136,23 +136,39 @@ impl Entry {
                     self.holders.clone_from(&held.holders);
                     self.proof_at = Some(sent.plus_ms(PHANTOM_MS + AFTER_PHANTOM_MS));
                 }
-                self.free = false;
-                self.free_since = None;
-                self.graces_over.clear();
-            }
-            LockReading::Free if !self.free => {
-                self.holders.clear();
-                self.proof_at = None;
-                self.free = true;
-                self.free_since = Some(sent);
-                self.gap_may_begin(sent);
+                self.somebody_has_it();
             }
             LockReading::Free => {
-                self.free_since =
-                    self.free_since.filter(|since| sent.since_ms(*since) < CONFIRMS_MS)
+                self.holders.clear();
+                self.proof_at = None;
+                self.nobody_has_it(sent);
             }
             LockReading::Unknown(_) => {}
         }
+    }
+
+    pub(super) fn observe_turn(&mut self, sent: Mono, turn: &TurnReading) {
+        match turn {
+            TurnReading::Read(fields) if fields.is_empty() => self.nobody_has_it(sent),
+            TurnReading::Read(_) => self.somebody_has_it(),
+            TurnReading::Unknown(_) => {}
+        }
+    }
+
+    fn somebody_has_it(&mut self) {
+        self.free = false;
+        self.free_since = None;
+        self.graces_over.clear();
+    }
+
+    fn nobody_has_it(&mut self, sent: Mono) {
+        if self.free {
+            self.free_since = self.free_since.filter(|since| sent.since_ms(*since) < CONFIRMS_MS);
+            return;
+        }
+        self.free = true;
+        self.free_since = Some(sent);
+        self.gap_may_begin(sent);
     }
 
     /// Remembers the reading of a lock in a `sweep`, if one client holds it until a known instant.

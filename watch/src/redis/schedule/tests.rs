@@ -47,19 +47,9 @@ fn reading(answer: Answer) -> TaskReading {
     };
     let mut switches: Vec<(User, Switch)> = answer.1.iter().map(switch).collect();
     switches.sort_by(|a, b| a.0.cmp(&b.0));
-    TaskReading {
-        lock: answer.0,
-        extras: Extras::default(),
-        beside: Beside {
-            switches: Some(SwitchesReading::Read {
-                switches,
-                key_exists: true,
-                counted: None,
-                whole: true,
-            }),
-            ..Beside::default()
-        },
-    }
+    let switches = SwitchesReading::Read { switches, key_exists: true, counted: None, whole: true };
+    let beside = Beside { switches: Some(switches), ..Beside::default() };
+    TaskReading::of_lock(answer.0, Extras::default(), beside)
 }
 
 /// The kind of the batch that is due at `now`, and its number of tasks; the batch ends at once.

@@ -1,0 +1,123 @@
+//! What guards a task: exactly one of the blocks `lock`, `turn` and `queue`.
+
+use lockwatch_judge::spec::{KeyPattern, KindSpec, LockSpec, Name, QueueSpec, TurnSpec, Unit};
+use lockwatch_watch::redis::libraries;
+
+use super::block::{Block, choice};
+use super::mistake::Reported;
+use super::roles::{Roles, read_key};
+use super::schema::{LOCK, QUEUE, TURN};
+use super::threshold::{self, Threshold};
+use super::values::{bytes, duration_ms, key};
+
+/// The fields that only a task with a lock has.
+const OF_LOCKS: [&str; 5] = ["settle", "wind_down", "progress", "max_hold", "guard"];
+
+/// The library of a queue's locks for which none is configured.
+const QUEUE_LIBRARY: &str = "string";
+
+/// Reads what guards a task.
+pub(super) fn read(task: &Block<'_>, roles: &mut Roles) -> Result<KindSpec, Reported> {
+    const REMEDY: &str = "write `lock: {key: …}`, or `turn`, or `queue`";
+    let field = task.exactly_one(&["lock", "turn", "queue"], REMEDY)?;
+    let refuse = |fields: &[&str]| {
+        let present = fields.iter().filter(|field| task.value(field).is_some());
+        let told = present.map(|other| {
+            let message =
+                format!("belongs to a task with `lock`; it says nothing beside `{field}`");
+            task.report(other, message + "; remove it")
+        });
+        told.last().map_or(Ok(()), Err)
+    };
+    match field {
+        "turn" => {
+            let fits = refuse(&OF_LOCKS);
+            let turn = read_turn(task, roles);
+            fits.and(turn).map(KindSpec::Turn)
+        }
+        "queue" => {
+            let fits = refuse(&[&OF_LOCKS[..], &["grace"]].concat());
+            let queue = read_queue(task, roles);
+            fits.and(queue).map(KindSpec::Queue)
+        }
+        _ => read_lock(task, roles).map(KindSpec::Lock),
+    }
+}
+
+fn read_lock(task: &Block<'_>, roles: &mut Roles) -> Result<LockSpec, Reported> {
+    let Some(lock) = task.child("lock", &LOCK)? else { return Err(Reported) };
+    let key = read_key(&lock, "key", roles);
+    let library = lock.either("library", "scheme").and_then(|field| {
+        let known = |value: &_| choice(value, "library", &libraries::ALL, |one| one.name());
+        Ok(lock.optional(field, known)?.map_or(libraries::DEFAULT, |library| library.name()))
+    });
+    let lease_ms = Threshold::Lease.optional(&lock);
+    let renew_every_ms = Threshold::RenewEvery.optional(&lock);
+    if let (Ok(Some(lease_ms)), Ok(Some(renew_every_ms))) = (lease_ms, renew_every_ms)
+        && let Some(mistake) = threshold::renew_every_mistake(renew_every_ms, lease_ms)
+    {
+        lock.report("renew_every", mistake);
+    }
+    let lock = libraries::lock(&key?, library?);
+    Ok(LockSpec { lease_ms: lease_ms?, renew_every_ms: renew_every_ms?, ..lock })
+}
+
+fn read_turn(task: &Block<'_>, roles: &mut Roles) -> Result<TurnSpec, Reported> {
+    let Some(turn) = task.child("turn", &TURN)? else { return Err(Reported) };
+    let hash = read_key(&turn, "hash", roles);
+    let unit = read_unit(&turn, Unit::Milliseconds);
+    let remedy = "write `tasks: [a, b]`, the names that take turns, in their order";
+    let names =
+        turn.required_list("tasks", TurnSpec::TASKS_MAX, remedy, key, |one, other| one == other);
+    let max_late_ms = Threshold::MaxLate.or(&turn, TurnSpec::MAX_LATE_MS);
+    let handover_ms = turn.optional("handover", duration_ms(1));
+    let min_turn_ms = turn.optional("min_turn", duration_ms(1));
+    let least_ms = match unit {
+        Ok(Unit::Seconds) => TurnSpec::HANDOVER_OF_SECONDS_MS,
+        Ok(Unit::Milliseconds) | Err(_) => 1,
+    };
+    if let Ok(Some(handover_ms)) = handover_ms
+        && handover_ms < least_ms
+    {
+        return Err(turn.report(
+            "handover",
+            "is too short for `unit: s`: within a second the same values may come again; use at \
+             least 1250ms",
+        ));
+    }
+    Ok(TurnSpec {
+        hash: hash?,
+        unit: unit?,
+        tasks: names?.into_iter().map(Name).collect(),
+        max_late_ms: max_late_ms?,
+        handover_ms: handover_ms?.unwrap_or(TurnSpec::HANDOVER_MS.max(least_ms)),
+        min_turn_ms: min_turn_ms?,
+    })
+}
+
+fn read_queue(task: &Block<'_>, roles: &mut Roles) -> Result<QueueSpec, Reported> {
+    let Some(queue) = task.child("queue", &QUEUE)? else { return Err(Reported) };
+    let zset = read_key(&queue, "zset", roles);
+    let unit = read_unit(&queue, Unit::Seconds);
+    let pattern = queue.required("lock", "write `lock: \"lock_{id}\"`", |value| {
+        KeyPattern::parse(&bytes(value)?)
+            .ok_or_else(|| "does not have `{id}` in it just once; write \"lock_{id}\"".to_owned())
+    });
+    let known = |value: &_| choice(value, "library", &libraries::ALL, |one| one.name());
+    let library = queue
+        .optional("library", known)
+        .map(|library| library.or_else(|| libraries::named(QUEUE_LIBRARY)));
+    let max_late_ms = Threshold::MaxLate.or(&queue, QueueSpec::MAX_LATE_MS);
+    let library = library?.ok_or(Reported)?;
+    Ok(QueueSpec {
+        unit: unit?,
+        renews: library.renewals_per_lease().is_some(),
+        claimants: library.claimants(),
+        max_late_ms: max_late_ms?,
+        ..QueueSpec::new(&zset?, pattern?, library.name())
+    })
+}
+
+fn read_unit(block: &Block<'_>, default: Unit) -> Result<Unit, Reported> {
+    block.or("unit", default, |value| choice(value, "unit", &Unit::ALL, Unit::name))
+}

@@ -1,0 +1,237 @@
+//! Reads a lock: its value between two reads of its deadline, so that holder and deadline belong
+//! together.
+//!
+//! After a whole reading, a glance at the deadline can confirm the holder. Taking or renewing a
+//! lock moves its deadline, and the deadline is known to the millisecond.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::command;
+use crate::redis::accept::{Caps, server_time};
+use crate::redis::ask::{Ask, Class};
+use crate::redis::libraries::{self, Library, Value};
+use crate::redis::replies::Replies;
+use crate::redis::reply::Reply;
+use lockwatch_judge::reading::{Deadline, Held, Holder, LockReading, Mode, Unknown};
+use lockwatch_judge::spec::LibraryName;
+use lockwatch_judge::time::ServerTime;
+
+/// Maximum error of a deadline computed from `PTTL` on servers without `PEXPIRETIME`, in
+/// milliseconds. The computed deadline can be too early by this much.
+const PTTL_TOLERANCE_MS: i64 = 2;
+/// Latest deadline that is kept: the year 292,278,994 in milliseconds. Later ones count as never,
+/// and would overflow the arithmetic.
+const LAST_DEADLINE_MS: i64 = 9_223_372_036_854_775;
+
+/// How a lock is read in one round.
+#[derive(Clone, Debug)]
+pub(super) enum Stage {
+    /// Only its deadline, to check that it is still the one of this reading.
+    Glance(Arc<Held>),
+    /// Everything that can be requested without an earlier answer. `again`: after a torn bracket.
+    Main { again: bool },
+    /// Everything again, and which of these readers live. A reading counts from the instant at
+    /// which its batch was sent, so a lock's answer must not wait for a later batch.
+    Details(Vec<Holder>),
+}
+
+/// A lock to be read.
+#[derive(Clone, Copy)]
+pub(super) struct Lock<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) library: &'static dyn Library,
+    pub(super) caps: Caps,
+}
+
+impl<'a> Lock<'a> {
+    pub(super) fn new(key: &'a [u8], library: &LibraryName, caps: Caps) -> Lock<'a> {
+        Lock { key, library: libraries::of(library), caps }
+    }
+
+    /// What is asked first.
+    pub(super) fn asks(self, stage: &Stage, out: &mut Vec<Ask>) {
+        self.deadline_asks(out);
+        if !matches!(stage, Stage::Glance(_)) {
+            out.push(self.library.value(self.key));
+            self.deadline_asks(out);
+        }
+    }
+
+    /// What is asked last: which of the readers live.
+    pub(super) fn liveness(self, stage: &Stage) -> Vec<Ask> {
+        match stage {
+            Stage::Details(readers) => self.library.liveness(self.key, readers),
+            Stage::Glance(_) | Stage::Main { .. } => Vec::new(),
+        }
+    }
+
+    /// The waiters and the token.
+    pub(super) fn extras(self) -> Vec<Ask> {
+        self.library.extras(self.key, self.caps.sharded)
+    }
+
+    /// Decodes the replies to [`Lock::asks`].
+    ///
+    /// # Errors
+    /// How the lock is to be read again, because these replies do not belong together.
+    pub(super) fn take(
+        self,
+        stage: &Stage,
+        replies: &mut Replies<'_>,
+    ) -> Result<LockReading, Stage> {
+        let again = match stage {
+            Stage::Glance(known) => {
+                return match self.take_expiry(replies) {
+                    Ok(Expiry::At(at)) if known.deadline == Deadline::At(ServerTime(at)) => {
+                        Ok(LockReading::Held(Arc::clone(known)))
+                    }
+                    _ => Err(Stage::Main { again: false }),
+                };
+            }
+            Stage::Main { again } => *again,
+            Stage::Details(_) => true,
+        };
+        match self.take_bracket(replies) {
+            Bracket::Torn(_) if !again => Err(Stage::Main { again: true }),
+            Bracket::Whole(lock) | Bracket::Torn(lock) => Ok(lock),
+        }
+    }
+
+    /// Removes from a read lock the readers of whom the replies to [`Lock::liveness`] say that they
+    /// are dead.
+    pub(super) fn take_liveness(
+        self,
+        stage: &Stage,
+        replies: &mut Replies<'_>,
+        lock: &mut LockReading,
+    ) {
+        let Stage::Details(readers) = stage else { return };
+        let answers = readers.iter().zip(replies.take(self.liveness(stage).len()));
+        let dead: Vec<&Holder> = answers
+            .filter(|(_, reply)| **reply == Reply::Int(0))
+            .map(|(reader, _)| reader)
+            .collect();
+        if let LockReading::Held(held) = lock
+            && held.mode == Mode::Read
+        {
+            let held = Arc::make_mut(held);
+            let before = held.holders.len();
+            // Holders that were not checked, or whose check was refused, count as alive, as do
+            // holders that entered since.
+            held.holders.retain(|holder| !dead.contains(&holder));
+            held.ghosts = u32::try_from(before - held.holders.len()).unwrap_or(u32::MAX);
+        }
+    }
+
+    fn take_bracket(self, replies: &mut Replies<'_>) -> Bracket {
+        let before = self.take_expiry(replies);
+        let value = replies.next();
+        let after = self.take_expiry(replies);
+        bracket(before, value, after, self.library)
+    }
+
+    fn deadline_asks(self, out: &mut Vec<Ask>) {
+        let key = self.key;
+        if self.caps.pexpiretime {
+            out.push(Ask::new(Class::Number, command!("PEXPIRETIME", key)));
+        } else {
+            out.push(Ask::keyless(Class::Clock, command!("TIME")));
+            out.push(Ask::new(Class::Number, command!("PTTL", key)));
+        }
+    }
+
+    fn take_expiry(self, replies: &mut Replies<'_>) -> Result<Expiry, Unknown> {
+        let now = match self.caps.pexpiretime {
+            true => None,
+            false => Some(server_time(replies.next())?),
+        };
+        match (replies.next(), now) {
+            (Reply::Int(-2), _) => Ok(Expiry::Absent),
+            (Reply::Int(-1), _) => Ok(Expiry::Never),
+            (Reply::Int(at), None) => Ok(Expiry::At((*at).min(LAST_DEADLINE_MS))),
+            (Reply::Int(left), Some(now)) => {
+                Ok(Expiry::Reckoned { now, at: now.0.saturating_add(*left).min(LAST_DEADLINE_MS) })
+            }
+            (Reply::Error(error), _) => Err(error.into()),
+            _ => Err(Unknown::Protocol),
+        }
+    }
+}
+
+/// The readers of a read lock; empty for any other lock.
+pub(super) fn readers(lock: &LockReading) -> &[Holder] {
+    match lock {
+        LockReading::Held(held) if held.mode == Mode::Read => &held.holders,
+        _ => &[],
+    }
+}
+
+/// The reply to `PEXPIRETIME` or `PTTL`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expiry {
+    Absent,
+    Never,
+    At(i64),
+    /// Computed from the remaining time and the server's clock before it. It is too early by the
+    /// time between the two.
+    Reckoned {
+        now: ServerTime,
+        at: i64,
+    },
+}
+
+impl Expiry {
+    /// The common deadline of two replies around a value, if they agree.
+    fn agreed(before: Expiry, after: Expiry) -> Option<Expiry> {
+        match (before, after) {
+            (Expiry::Reckoned { now, at }, Expiry::Reckoned { now: later, at: again }) => {
+                // On a server that is slow with each command, both are equally wrong.
+                let is_quick = later.since_ms(now) <= PTTL_TOLERANCE_MS;
+                let is_one = at.saturating_sub(again).saturating_abs() <= PTTL_TOLERANCE_MS;
+                (is_quick && is_one).then_some(Expiry::At(at.max(again)))
+            }
+            _ => (before == after).then_some(after),
+        }
+    }
+}
+
+/// Whether value and deadline belong together.
+enum Bracket {
+    Whole(LockReading),
+    /// They do not. This is what is certain without reading again.
+    Torn(LockReading),
+}
+
+fn bracket(
+    before: Result<Expiry, Unknown>,
+    value: &Reply,
+    after: Result<Expiry, Unknown>,
+    library: &dyn Library,
+) -> Bracket {
+    let (before, after) = match (before, after) {
+        (Ok(before), Ok(after)) => (before, after),
+        (Err(why), _) | (_, Err(why)) => return Bracket::Whole(LockReading::Unknown(why)),
+    };
+    let agreed = Expiry::agreed(before, after);
+    let held = |mode, mut holders: Vec<Holder>, deadline| {
+        // Readings are kept, and there are many.
+        holders.shrink_to_fit();
+        LockReading::from(Held { mode, holders, ghosts: 0, deadline })
+    };
+    // An empty value means "there, but empty" only if the key was there throughout.
+    let stayed = agreed.is_some_and(|expiry| expiry != Expiry::Absent);
+    match (library.decode(value, stayed), agreed) {
+        (Value::Unknown(why), _) => Bracket::Whole(LockReading::Unknown(why)),
+        (Value::Absent, Some(Expiry::Absent)) => Bracket::Whole(LockReading::Free),
+        (Value::Present { mode, holders }, Some(Expiry::At(at))) => {
+            Bracket::Whole(held(mode, holders, Deadline::At(ServerTime(at))))
+        }
+        (Value::Present { mode, holders }, Some(Expiry::Never)) => {
+            Bracket::Whole(held(mode, holders, Deadline::Never))
+        }
+        // The value is one atomic answer. It alone shows whether the lock was held at that instant.
+        (Value::Absent, _) => Bracket::Torn(LockReading::Free),
+        (Value::Present { mode, holders }, _) => Bracket::Torn(held(mode, holders, Deadline::Torn)),
+    }
+}
