@@ -252,10 +252,9 @@ fn here_or_gone(due: Option<ServerTime>) -> Place {
 fn count(reply: &Reply) -> Result<u64, Unknown> {
     match reply {
         Reply::Error(error) => Err(error.into()),
-        other => other
-            .as_int()
-            .and_then(|number| u64::try_from(number).ok())
-            .ok_or(Unknown::Protocol),
+        other => {
+            other.as_int().and_then(|number| u64::try_from(number).ok()).ok_or(Unknown::Protocol)
+        }
     }
 }
 
@@ -267,6 +266,11 @@ fn score(instant: ServerTime, unit: Unit) -> String {
             format!("{}.{:03}", instant.0.div_euclid(1_000), instant.0.rem_euclid(1_000))
         }
     }
+}
+
+/// A question of which a change of the answer may change the verdict at once.
+pub(super) fn watched(spec: &QueueSpec) -> Ask {
+    Ask::new(Class::Number, command!("ZCARD", spec.zset))
 }
 
 /// The members to look up in the next reading, whatever comes first then: those that are due now,
