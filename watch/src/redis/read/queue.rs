@@ -281,3 +281,184 @@ pub fn to_follow(queue: &Queue) -> Vec<Id> {
     let held = held.take(LEFT_MAX).map(|left| &left.id);
     due.map(|member| &member.id).chain(held).cloned().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::redis::accept::RoleCheck;
+    use crate::redis::reply::ServerError;
+    use lockwatch_judge::reading::{Deadline, Held};
+    use lockwatch_judge::spec::KeyPattern;
+
+    const CAPS: Caps =
+        Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
+    /// The server's clock, in seconds.
+    const NOW: i64 = 1_700_000_000;
+
+    fn bytes(text: &str) -> Reply {
+        Reply::Bytes(text.as_bytes().to_vec())
+    }
+
+    fn clock() -> Reply {
+        Reply::Array(vec![bytes("1700000000"), bytes("0")])
+    }
+
+    fn id(id: &str) -> Id {
+        Id(id.as_bytes().to_vec())
+    }
+
+    fn spec() -> QueueSpec {
+        QueueSpec::new(b"tasks", KeyPattern::parse(b"lock_{id}").unwrap(), "string")
+    }
+
+    fn words(asks: &[Ask]) -> Vec<String> {
+        let line = |ask: &Ask| {
+            let words = ask.command.args.iter().map(|word| String::from_utf8_lossy(word));
+            words.collect::<Vec<_>>().join(" ")
+        };
+        asks.iter().map(line).collect()
+    }
+
+    /// The first round about a set with these members.
+    fn first(before: &[&str], listed: &[&str]) -> Result<QueueReading, Stage> {
+        let spec = spec();
+        let queue = QueueRead { spec: &spec, caps: CAPS };
+        let before = before.iter().map(|one| id(one)).collect();
+        let listed = listed.iter().map(|word| bytes(word)).collect();
+        let replies = [clock(), Reply::Int(7), Reply::Array(listed)];
+        queue.take(&Stage::First { before }, &mut Replies::new(&replies))
+    }
+
+    fn asked(stage: &Stage, caps: Caps) -> Vec<String> {
+        let mut asks = Vec::new();
+        QueueRead { spec: &spec(), caps }.asks(stage, &mut asks);
+        words(&asks)
+    }
+
+    fn places(stage: &Stage, replies: &[Reply]) -> Queue {
+        let spec = spec();
+        let queue = QueueRead { spec: &spec, caps: CAPS };
+        match queue.take(stage, &mut Replies::new(replies)) {
+            Ok(QueueReading::Read(queue)) => queue,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_due_is_looked_up_with_its_lock_and_what_was_seen_before() {
+        let listed = ["a", "1699999990", "b", "1700000000.5", "c", "1700000100"];
+        let stage = first(&["a", "old"], &listed).unwrap_err();
+        assert_eq!(
+            asked(&stage, CAPS),
+            [
+                "ZMSCORE tasks a old",
+                "GET lock_a",
+                "PEXPIRETIME lock_a",
+                "GET lock_old",
+                "PEXPIRETIME lock_old",
+            ]
+        );
+        let scores = Reply::Array(vec![bytes("1699999990"), Reply::Nil]);
+        let locks = [bytes("token"), Reply::Int(NOW * 1_000 + 500), Reply::Nil, Reply::Int(-2)];
+        let queue = places(&stage, &[&[scores][..], &locks].concat());
+        assert_eq!((queue.members, queue.due), (7, 1));
+        let at = |seconds: i64| ServerTime((NOW + seconds) * 1_000);
+        let [a, next] = &queue.first[..] else { panic!("{queue:?}") };
+        assert_eq!((&a.id, a.due), (&id("a"), at(-10)));
+        let Some(LockReading::Held(held)) = &a.lock else { panic!("{a:?}") };
+        assert_eq!(held.deadline, Deadline::At(ServerTime(NOW * 1_000 + 500)));
+        assert_eq!((&next.id, next.due.0, &next.lock), (&id("b"), NOW * 1_000 + 500, &None));
+        let [old] = &queue.left[..] else { panic!("{queue:?}") };
+        assert_eq!((old.place, &old.lock), (Place::Gone, &LockReading::Free));
+        assert_eq!(to_follow(&queue), [id("a")]);
+    }
+
+    #[test]
+    fn a_member_that_left_between_the_rounds_is_none_of_the_first() {
+        let stage = first(&[], &["a", "1", "b", "2", "c", "3"]).unwrap_err();
+        let scores = Reply::Array(vec![Reply::Nil, bytes("1700000050"), bytes("3")]);
+        let lock = || [Reply::Nil, Reply::Int(-2)];
+        let queue = places(&stage, &[&[scores][..], &lock(), &lock(), &lock()].concat());
+        let first: Vec<&Id> = queue.first.iter().map(|member| &member.id).collect();
+        let left: Vec<(&Id, Place)> =
+            queue.left.iter().map(|left| (&left.id, left.place)).collect();
+        let later = Place::Due(ServerTime((NOW + 50) * 1_000));
+        assert_eq!(first, [&id("c")]);
+        assert_eq!(left, [(&id("a"), Place::Gone), (&id("b"), later)]);
+        assert_eq!(queue.due, 1);
+    }
+
+    #[test]
+    fn the_number_of_due_members_is_asked_for_only_if_they_are_too_many() {
+        let listed: Vec<String> =
+            (0..=QueueSpec::FIRST).flat_map(|at| [format!("m{at}"), format!("{at}")]).collect();
+        let listed: Vec<&str> = listed.iter().map(|word| &**word).collect();
+        let stage = first(&[], &listed).unwrap_err();
+        let asks = asked(&stage, CAPS);
+        assert_eq!(asks[0], "ZCOUNT tasks -inf 1700000000.000");
+        assert_eq!(asks.len(), 2 + 2 * QueueSpec::FIRST);
+        assert!(!asks.iter().any(|ask| ask.contains("m100")), "no more than the first hundred");
+    }
+
+    #[test]
+    fn old_servers_are_asked_for_each_score() {
+        let stage = first(&[], &["a", "1", "b", "2"]).unwrap_err();
+        let asks = asked(&stage, Caps { pexpiretime: false, ..CAPS });
+        assert_eq!(asks[..2], ["ZSCORE tasks a", "ZSCORE tasks b"]);
+        assert_eq!(asks[2..5], ["GET lock_a", "TIME", "PTTL lock_a"]);
+    }
+
+    #[test]
+    fn an_empty_queue_needs_no_lock() {
+        let stage = first(&[], &[]).unwrap_err();
+        assert_eq!(asked(&stage, CAPS), [""; 0]);
+        assert_eq!(places(&stage, &[]), Queue { members: 7, ..Queue::default() });
+    }
+
+    #[test]
+    fn scores_are_numbers_and_what_is_none_is_unknown() {
+        let stage = first(&[], &["a", "-inf", "b", "0", "c", "-5.5", "d", "inf"]).unwrap_err();
+        let Stage::Places(sight) = &stage else { panic!("{stage:?}") };
+        assert_eq!(sight.first, [id("a"), id("b"), id("c")]);
+        assert_eq!(sight.next.as_ref().unwrap().due, ServerTime(i64::MAX));
+        let unknown = |why| Ok(QueueReading::Unknown(why));
+        let told = |listed: &[&str]| first(&[], listed).map_err(|_| ());
+        assert_eq!(told(&["a", "soon"]), unknown(Unknown::Layout));
+        assert_eq!(told(&["a"]), unknown(Unknown::Protocol));
+        let spec = spec();
+        let queue = QueueRead { spec: &spec, caps: CAPS };
+        let error =
+            Reply::Error(ServerError { code: b"WRONGTYPE".to_vec(), detail: b"...".to_vec() });
+        let replies = [clock(), error.clone(), error];
+        let stage = Stage::First { before: Vec::new() };
+        let read = queue.take(&stage, &mut Replies::new(&replies)).unwrap();
+        assert_eq!(read, QueueReading::Unknown(Unknown::WrongType));
+    }
+
+    #[test]
+    fn everything_that_may_be_asked_is_known_before() {
+        let mut asks = Vec::new();
+        QueueRead { spec: &spec(), caps: CAPS }.all_asks(&mut asks);
+        let names: Vec<String> = asks.iter().map(Ask::name).collect();
+        assert_eq!(names, ["time", "zcard", "zrange", "zcount", "zmscore", "get", "pexpiretime"]);
+        let like = Keys::Like(vec![b"lock_".to_vec(), Vec::new()]);
+        assert_eq!(asks.iter().filter(|ask| ask.key == like).count(), 2);
+    }
+
+    #[test]
+    fn a_lock_that_changes_between_value_and_deadline_has_none() {
+        let lock = Lock { key: b"l", library: libraries::of(&spec().library), caps: CAPS };
+        let read =
+            |value, deadline| lock.take_brief(&mut Replies::new(&[value, Reply::Int(deadline)]));
+        let deadline = |reading| match reading {
+            LockReading::Held(held) => Some(Held::clone(&held).deadline),
+            LockReading::Free | LockReading::Unknown(_) => None,
+        };
+        assert_eq!(deadline(read(bytes("t"), 5)), Some(Deadline::At(ServerTime(5))));
+        assert_eq!(deadline(read(bytes("t"), -1)), Some(Deadline::Never));
+        assert_eq!(deadline(read(bytes("t"), -2)), Some(Deadline::Torn));
+        assert_eq!(read(Reply::Nil, 5), LockReading::Free);
+    }
+}
