@@ -280,7 +280,7 @@ impl TaskRead {
     /// Decodes the replies to the questions about the guard.
     fn take_guard(&self, replies: &mut Replies<'_>) -> Result<GuardReading, Guard> {
         if !self.scope.contains(Scope::GUARD) {
-            return Ok(GuardReading::unknown(&self.spec.kind, Unknown::NotReadYet));
+            return Ok(self.spec.kind.unknown(Unknown::NotReadYet));
         }
         match &self.spec.kind {
             KindSpec::Turn(turn) => Ok(GuardReading::Turn(turn::take(turn, replies))),
@@ -289,7 +289,7 @@ impl TaskRead {
                     let lock = lock.take(stage, replies).map_err(Guard::Lock)?;
                     Ok(GuardReading::Lock { lock, extras: Extras::default() })
                 }
-                None => Ok(GuardReading::unknown(&self.spec.kind, Unknown::NotReadYet)),
+                None => Ok(self.spec.kind.unknown(Unknown::NotReadYet)),
             },
         }
     }
