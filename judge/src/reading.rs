@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
-use crate::spec::KindSpec;
 use crate::time::ServerTime;
 use crate::verdict::Wanted;
 
@@ -138,17 +137,6 @@ pub enum GuardReading {
 }
 
 impl GuardReading {
-    /// The reading of what `kind` names when `why` prevents any.
-    pub fn unknown(kind: &KindSpec, why: Unknown) -> GuardReading {
-        match kind {
-            KindSpec::Lock(_) => {
-                GuardReading::Lock { lock: LockReading::Unknown(why), extras: Extras::default() }
-            }
-            KindSpec::Turn(_) => GuardReading::Turn(TurnReading::Unknown(why)),
-            KindSpec::Queue(_) => GuardReading::Queue(QueueReading::Unknown(why)),
-        }
-    }
-
     /// Why there is no trustworthy answer, if so.
     pub fn why_unknown(&self) -> Option<Unknown> {
         match self {

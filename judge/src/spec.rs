@@ -16,6 +16,7 @@ pub use self::lock::{Claimants, LibraryName, LockSpec};
 pub use self::queue::{KeyPattern, QueueSpec};
 pub use self::turn::{Name, TurnSpec};
 pub use crate::reading::Codec;
+use crate::reading::{Extras, GuardReading, LockReading, QueueReading, TurnReading, Unknown};
 
 /// A store key: any bytes.
 pub type Key = Vec<u8>;
@@ -167,6 +168,17 @@ impl KindSpec {
             KindSpec::Lock(lock) => Some(&lock.library),
             KindSpec::Turn(_) => None,
             KindSpec::Queue(queue) => Some(&queue.library),
+        }
+    }
+
+    /// The reading of it when `why` prevents any.
+    pub fn unknown(&self, why: Unknown) -> GuardReading {
+        match self {
+            KindSpec::Lock(_) => {
+                GuardReading::Lock { lock: LockReading::Unknown(why), extras: Extras::default() }
+            }
+            KindSpec::Turn(_) => GuardReading::Turn(TurnReading::Unknown(why)),
+            KindSpec::Queue(_) => GuardReading::Queue(QueueReading::Unknown(why)),
         }
     }
 

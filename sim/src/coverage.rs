@@ -14,15 +14,19 @@ use lockwatch_judge::verdict::Verdict;
 pub(crate) use guards::Seen;
 
 /// Reasons that cannot occur here: names are not resolved, no server refuses to report its role,
-/// nothing is too large, and every announced address is allowed.
-const IMPOSSIBLE: [Unknown; 6] = [
+/// nothing is too large, every announced address is allowed, and no task takes turns.
+const IMPOSSIBLE: [Unknown; 7] = [
     Unknown::Dns,
     Unknown::ForeignAddress,
     Unknown::RoleRefused,
     Unknown::TooLarge,
     Unknown::ServerError,
     Unknown::Unrelated,
+    Unknown::FarInstant,
 ];
+
+/// Splits of other kinds of tasks than locks.
+const OF_OTHER_KINDS: [SplitKind; 2] = [SplitKind::Turns, SplitKind::Executions];
 
 /// Counts of what occurred.
 #[derive(Clone, Debug, Default)]
@@ -139,7 +143,7 @@ impl Coverage {
             .map(|it| format!("end {}", it.name()));
         let splits = SplitKind::ALL
             .iter()
-            .filter(|it| !self.splits.contains_key(it))
+            .filter(|it| !self.splits.contains_key(it) && !OF_OTHER_KINDS.contains(it))
             .map(|it| format!("split {}", it.name()));
         let mut missing: Vec<String> = verdicts.chain(unknowns).chain(ends).chain(splits).collect();
         missing.extend((self.lost == 0).then(|| "a lost lock".to_owned()));

@@ -315,7 +315,7 @@ impl TaskRead {
     /// Decodes the replies to the questions about the guard.
     fn take_guard(&self, replies: &mut Replies<'_>) -> Result<GuardReading, Guard> {
         if !self.scope.contains(Scope::GUARD) {
-            return Ok(GuardReading::unknown(&self.spec.kind, Unknown::NotReadYet));
+            return Ok(self.spec.kind.unknown(Unknown::NotReadYet));
         }
         if let KindSpec::Turn(turn) = &self.spec.kind {
             return Ok(GuardReading::Turn(turn::take(turn, replies)));
@@ -328,7 +328,7 @@ impl TaskRead {
                 let lock = lock.take(stage, replies).map_err(Guard::Lock)?;
                 Ok(GuardReading::Lock { lock, extras: Extras::default() })
             }
-            None => Ok(GuardReading::unknown(&self.spec.kind, Unknown::NotReadYet)),
+            None => Ok(self.spec.kind.unknown(Unknown::NotReadYet)),
         }
     }
 

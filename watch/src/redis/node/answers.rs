@@ -193,7 +193,7 @@ impl Node {
     /// The reading of a task whose replies exceed the limits.
     fn too_large(&self, task: TaskIndex, spec: &TaskSpec) -> TaskReading {
         let beside = self.duty.scope(task).unreadable(spec, Unknown::TooLarge);
-        TaskReading { guard: GuardReading::unknown(&spec.kind, Unknown::TooLarge), beside }
+        TaskReading { guard: spec.kind.unknown(Unknown::TooLarge), beside }
     }
 
     /// Gives up the connection and all batches in flight.
