@@ -69,7 +69,7 @@ impl Scene {
             "redis: {{main: {{url: \"redis://{}\", interval: 200ms}}}}\n\
              tasks:\n\
              \x20 - name: delayed\n\
-             \x20   queue: {{zset: tasks{}}}\n{}\
+             \x20   queue: {{zset: tasks, lock: \"lock_{{id}}\"{}}}\n{}\
              \x20 - {{name: beside, lock: {{key: beside, library: string}}}}\n",
             server.address(),
             more.0,
