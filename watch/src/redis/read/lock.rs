@@ -58,34 +58,6 @@ impl<'a> Lock<'a> {
         }
     }
 
-    /// What is asked where many locks are read at once: the value, and the deadline after it. If the
-    /// lock changes hands between the two, the next reading tells.
-    pub(super) fn brief_asks(self, out: &mut Vec<Ask>) {
-        out.push(self.library.value(self.key));
-        self.deadline_asks(out);
-    }
-
-    /// Decodes the replies to [`Lock::brief_asks`].
-    pub(super) fn take_brief(self, replies: &mut Replies<'_>) -> LockReading {
-        let value = replies.next();
-        let expiry = match self.take_expiry(replies) {
-            Ok(expiry) => expiry,
-            Err(why) => return LockReading::Unknown(why),
-        };
-        match self.library.decode(value, expiry != Expiry::Absent) {
-            Value::Unknown(why) => LockReading::Unknown(why),
-            Value::Absent => LockReading::Free,
-            Value::Present { mode, holders } => {
-                let deadline = match expiry {
-                    Expiry::At(at) | Expiry::Reckoned { at, .. } => Deadline::At(ServerTime(at)),
-                    Expiry::Never => Deadline::Never,
-                    Expiry::Absent => Deadline::Torn,
-                };
-                LockReading::from(Held { mode, holders, ghosts: 0, deadline })
-            }
-        }
-    }
-
     /// What is asked last: which of the readers live.
     pub(super) fn liveness(self, stage: &Stage) -> Vec<Ask> {
         match stage {
@@ -97,6 +69,17 @@ impl<'a> Lock<'a> {
     /// The waiters and the token.
     pub(super) fn extras(self) -> Vec<Ask> {
         self.library.extras(self.key, self.caps.sharded)
+    }
+
+    /// What is asked of a lock that is not read again if its replies do not belong together.
+    pub(super) fn asks_once(self, out: &mut Vec<Ask>) {
+        self.asks(&Stage::Main { again: true }, out);
+    }
+
+    /// Decodes the replies to [`Lock::asks_once`].
+    pub(super) fn take_once(self, replies: &mut Replies<'_>) -> LockReading {
+        let (Bracket::Whole(lock) | Bracket::Torn(lock)) = self.take_bracket(replies);
+        lock
     }
 
     /// Decodes the replies to [`Lock::asks`].

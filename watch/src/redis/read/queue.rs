@@ -85,7 +85,7 @@ impl QueueRead<'_> {
                     out.push(Ask::new(Class::Number, command!("ZCOUNT", zset, "-inf", now)));
                 }
                 self.place_asks(sight, out);
-                sight.ids().for_each(|id| self.with_lock(id, |lock| lock.brief_asks(out)));
+                sight.ids().for_each(|id| self.with_lock(id, |lock| lock.asks_once(out)));
             }
         }
     }
@@ -100,7 +100,7 @@ impl QueueRead<'_> {
         let sight = Sight { now, members, first: vec![any.clone()], left: Vec::new(), next: None };
         self.place_asks(&sight, out);
         let mut locks = Vec::new();
-        self.with_lock(&any, |lock| lock.brief_asks(&mut locks));
+        self.with_lock(&any, |lock| lock.asks_once(&mut locks));
         let pattern = &self.spec.lock;
         out.extend(locks.into_iter().map(|ask| match ask.key {
             Keys::Second => {
@@ -240,7 +240,7 @@ impl QueueRead<'_> {
 
     fn take_lock(self, id: &Id, replies: &mut Replies<'_>) -> LockReading {
         let mut reading = LockReading::Unknown(Unknown::Protocol);
-        self.with_lock(id, |lock| reading = lock.take_brief(replies));
+        self.with_lock(id, |lock| reading = lock.take_once(replies));
         reading
     }
 }
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
     use crate::redis::accept::RoleCheck;
     use crate::redis::reply::ServerError;
-    use lockwatch_judge::reading::{Deadline, Held};
+    use lockwatch_judge::reading::Deadline;
     use lockwatch_judge::spec::KeyPattern;
 
     const CAPS: Caps =
@@ -354,14 +354,18 @@ mod tests {
             asked(&stage, CAPS),
             [
                 "ZMSCORE tasks a old",
-                "GET lock_a",
                 "PEXPIRETIME lock_a",
-                "GET lock_old",
+                "GETRANGE lock_a 0 511",
+                "PEXPIRETIME lock_a",
+                "PEXPIRETIME lock_old",
+                "GETRANGE lock_old 0 511",
                 "PEXPIRETIME lock_old",
             ]
         );
         let scores = Reply::Array(vec![bytes("1699999990"), Reply::Nil]);
-        let locks = [bytes("token"), Reply::Int(NOW * 1_000 + 500), Reply::Nil, Reply::Int(-2)];
+        let until = || Reply::Int(NOW * 1_000 + 500);
+        let held = [until(), bytes("token"), until()];
+        let locks = [held, [Reply::Int(-2), bytes(""), Reply::Int(-2)]].concat();
         let queue = places(&stage, &[&[scores][..], &locks].concat());
         assert_eq!((queue.members, queue.due), (7, 1));
         let at = |seconds: i64| ServerTime((NOW + seconds) * 1_000);
@@ -379,7 +383,7 @@ mod tests {
     fn a_member_that_left_between_the_rounds_is_none_of_the_first() {
         let stage = first(&[], &["a", "1", "b", "2", "c", "3"]).unwrap_err();
         let scores = Reply::Array(vec![Reply::Nil, bytes("1700000050"), bytes("3")]);
-        let lock = || [Reply::Nil, Reply::Int(-2)];
+        let lock = || [Reply::Int(-2), bytes(""), Reply::Int(-2)];
         let queue = places(&stage, &[&[scores][..], &lock(), &lock(), &lock()].concat());
         let first: Vec<&Id> = queue.first.iter().map(|member| &member.id).collect();
         let left: Vec<(&Id, Place)> =
@@ -398,7 +402,7 @@ mod tests {
         let stage = first(&[], &listed).unwrap_err();
         let asks = asked(&stage, CAPS);
         assert_eq!(asks[0], "ZCOUNT tasks -inf 1700000000.000");
-        assert_eq!(asks.len(), 2 + 2 * QueueSpec::FIRST);
+        assert_eq!(asks.len(), 2 + 3 * QueueSpec::FIRST);
         assert!(!asks.iter().any(|ask| ask.contains("m100")), "no more than the first hundred");
     }
 
@@ -407,7 +411,7 @@ mod tests {
         let stage = first(&[], &["a", "1", "b", "2"]).unwrap_err();
         let asks = asked(&stage, Caps { pexpiretime: false, ..CAPS });
         assert_eq!(asks[..2], ["ZSCORE tasks a", "ZSCORE tasks b"]);
-        assert_eq!(asks[2..5], ["GET lock_a", "TIME", "PTTL lock_a"]);
+        assert_eq!(asks[2..5], ["TIME", "PTTL lock_a", "GETRANGE lock_a 0 511"]);
     }
 
     #[test]
@@ -442,23 +446,20 @@ mod tests {
         let mut asks = Vec::new();
         QueueRead { spec: &spec(), caps: CAPS }.all_asks(&mut asks);
         let names: Vec<String> = asks.iter().map(Ask::name).collect();
-        assert_eq!(names, ["time", "zcard", "zrange", "zcount", "zmscore", "get", "pexpiretime"]);
+        assert_eq!(
+            names,
+            [
+                "time",
+                "zcard",
+                "zrange",
+                "zcount",
+                "zmscore",
+                "pexpiretime",
+                "getrange",
+                "pexpiretime"
+            ]
+        );
         let like = Keys::Like(vec![b"lock_".to_vec(), Vec::new()]);
-        assert_eq!(asks.iter().filter(|ask| ask.key == like).count(), 2);
-    }
-
-    #[test]
-    fn a_lock_that_changes_between_value_and_deadline_has_none() {
-        let lock = Lock { key: b"l", library: libraries::of(&spec().library), caps: CAPS };
-        let read =
-            |value, deadline| lock.take_brief(&mut Replies::new(&[value, Reply::Int(deadline)]));
-        let deadline = |reading| match reading {
-            LockReading::Held(held) => Some(Held::clone(&held).deadline),
-            LockReading::Free | LockReading::Unknown(_) => None,
-        };
-        assert_eq!(deadline(read(bytes("t"), 5)), Some(Deadline::At(ServerTime(5))));
-        assert_eq!(deadline(read(bytes("t"), -1)), Some(Deadline::Never));
-        assert_eq!(deadline(read(bytes("t"), -2)), Some(Deadline::Torn));
-        assert_eq!(read(Reply::Nil, 5), LockReading::Free);
+        assert_eq!(asks.iter().filter(|ask| ask.key == like).count(), 3);
     }
 }
