@@ -36,6 +36,7 @@ mod snapshots;
 mod status;
 mod support;
 mod topologies;
+mod turns;
 mod wake_ups;
 mod want;
 mod watcher;
