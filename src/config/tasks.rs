@@ -107,7 +107,8 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
             mistake(block.place("wanted").field("keys"), cluster_mistake(redis, wanted));
         }
     }
-    if let (Ok(settle_ms), Ok(blind_after_ms)) = (settle_ms, blind_after_ms)
+    let may_settle = !matches!(guarded, Ok(KindSpec::Turn(_) | KindSpec::Queue(_)));
+    if let (Ok(settle_ms), Ok(blind_after_ms), true) = (settle_ms, blind_after_ms, may_settle)
         && let Some(mistake) = threshold::settle_mistake(settle_ms, blind_after_ms)
     {
         let field = if block.value("settle").is_some() { "settle" } else { "blind_after" };

@@ -125,7 +125,10 @@ pub fn mistake(task: &TaskSpec, redis: &StoreSpec) -> Option<String> {
         let (field, message) = kind_mistakes(&task.kind, sampling).into_iter().next()?;
         Some(format!("`{field}` {message}"))
     };
-    settle_mistake(task.settle_ms, task.blind_after_ms)
+    let settles = task.lock().is_some();
+    settles
+        .then(|| settle_mistake(task.settle_ms, task.blind_after_ms))
+        .flatten()
         .or_else(|| sampling.blind_after_mistake(task.blind_after_ms))
         .or_else(|| Some(named(Threshold::StaleAfter, stale_after()?)))
         .or_else(|| Some(named(Threshold::FreshFor, fresh_for()?)))

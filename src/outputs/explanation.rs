@@ -6,6 +6,7 @@
 
 mod alerts;
 mod answer;
+mod condition;
 mod configured;
 mod deciding;
 mod evidence;
@@ -17,6 +18,7 @@ mod seen;
 mod text;
 mod trace;
 mod turn;
+mod wanted;
 
 use serde::{Deserialize, Serialize};
 

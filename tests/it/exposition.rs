@@ -19,7 +19,7 @@ use lockwatch_judge::verdict::Wanted;
 
 use crate::snapshots::{
     OWN, cluster_redis, full_task, good_redis, hold, holder, new_redis, new_task, published,
-    replica, sentinel_redis, stopped_task,
+    replica, sentinel_redis, stopped_task, turn_task,
 };
 use crate::support::skip;
 use crate::support::truth::rule;
@@ -162,7 +162,7 @@ fn page(tasks: Vec<TaskView>, redises: Vec<StoreView>) -> Read {
 fn fixed() -> Arc<Published> {
     let mut hostile = stopped_task("quote\" back\\slash\nnewline");
     Arc::make_mut(&mut hostile.spec).lock_mut().unwrap().key = b"\xff\"\\\n{}".to_vec();
-    let tasks = vec![full_task("outbound"), hostile, new_task("unread")];
+    let tasks = vec![full_task("outbound"), hostile, new_task("unread"), turn_task("alternate")];
     published(
         tasks,
         vec![
@@ -288,7 +288,8 @@ fn a_task_with_all_metrics_has_at_most_100_series_and_some_more_in_trouble() {
     assert!(usual.len() <= 100, "{} series", usual.len());
     assert!(trouble.len() <= 7, "{trouble:?}");
     let of_tasks = TABLE.iter().filter(|metric| metric.labels().contains(&"task"));
-    for metric in of_tasks.filter(|metric| metric.kind() != "histogram") {
+    let of_locks = of_tasks.filter(|metric| metric.of_kind().is_none_or(|kind| kind == "lock"));
+    for metric in of_locks.filter(|metric| metric.kind() != "histogram") {
         assert!(
             read.samples.keys().any(|(name, _)| name == metric.name),
             "{} is not set in this test",
@@ -350,6 +351,22 @@ fn a_task_has_few_series_unless_all_are_asked_for() {
     }
 }
 
+/// Turns and queues have no metrics of locks, and a limit of their own.
+#[test]
+fn other_kinds_have_at_most_20_series_of_their_own() {
+    for (task, kind) in [(turn_task("alternate"), "turn")] {
+        let text = text(published(vec![task], vec![]), Format::Classic);
+        let of = |kind: &str| {
+            let start = format!("lockwatch_{kind}_");
+            text.lines().filter(|line| line.starts_with(&start)).count()
+        };
+        assert!((5..=20).contains(&of(kind)), "{text}");
+        assert_eq!(of("lock"), 0, "{text}");
+        let described = text.lines().filter(|line| line.starts_with("# HELP lockwatch_lock_"));
+        assert_eq!(described.count(), 0, "{text}");
+    }
+}
+
 #[test]
 fn a_family_is_of_one_kind_with_few_metrics_and_with_all() {
     for format in [Format::Classic, Format::OpenMetrics] {
@@ -401,7 +418,8 @@ fn every_state_series_is_there_from_the_first_scrape() {
         Some(WantedSpec { source: WantedSource::Always, codec: Codec::Raw });
     let read = page(vec![task], vec![new_redis("main")]);
     let present: BTreeSet<&str> = read.samples.keys().map(|(name, _)| name.as_str()).collect();
-    for metric in TABLE.iter().filter(|metric| metric.kind() != "gauge") {
+    let of_locks = TABLE.iter().filter(|metric| metric.of_kind().is_none_or(|kind| kind == "lock"));
+    for metric in of_locks.filter(|metric| metric.kind() != "gauge") {
         let sample = if metric.kind() == "histogram" {
             format!("{}_count", metric.name)
         } else {

@@ -37,6 +37,7 @@ mod snapshots;
 mod status;
 mod support;
 mod topologies;
+mod turns;
 mod wake_ups;
 mod want;
 mod watcher;

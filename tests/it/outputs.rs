@@ -37,7 +37,7 @@ fn a_task_tells_everything_in_base_units() {
         "blind_seconds": 3.0,
         "splits": [
             {"name": "holders", "count": 1}, {"name": "masters", "count": 4}, {"name": "claims", "count": 2},
-            {"name": "overlap", "count": 3},
+            {"name": "overlap", "count": 3}, {"name": "turns", "count": 0}, {"name": "executions", "count": 0},
         ],
         "acquisitions": 5,
         "ends": [

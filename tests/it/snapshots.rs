@@ -9,13 +9,14 @@ use lockwatch_judge::input::{Announcer, Generation, Role, WakeUpState, WakeUps};
 use lockwatch_judge::reading::{Holder, Mode, Unknown};
 use lockwatch_judge::snapshot::{
     Durations, Grounds, HoldView, KindView, LockView, NodeView, Rare, Snapshot, StoreGrounds,
-    StoreTotals, StoreView, SwitchView, TaskView, Totals, WitnessView,
+    StoreTotals, StoreView, SwitchView, Taken, TaskView, Totals, TurnView, WitnessView,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, ProgressSource, ProgressSpec, StoreIndex, TaskSpec, WantedSource, WantedSpec,
+    ClaimsSpec, Codec, KindSpec, ProgressSource, ProgressSpec, StoreIndex, TaskSpec, TurnSpec,
+    WantedSource, WantedSpec,
 };
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
-use lockwatch_judge::verdict::{LockFact, Rule, Verdict, Wanted};
+use lockwatch_judge::verdict::{LockFact, Rule, TurnFact, Verdict, Wanted};
 use lockwatch_watch::redis::{RedisKind, libraries};
 
 /// The agent's wall clock in all these snapshots.
@@ -239,6 +240,27 @@ pub(crate) fn stopped_task(name: &str) -> TaskView {
         kind: KindView::Lock(LockView { fact: LockFact::Free, ..LockView::default() }),
         ..new_task(name)
     }
+}
+
+/// Tasks that take turns, of which one is late.
+pub(crate) fn turn_task(name: &str) -> TaskView {
+    let mut view = stopped_task(name);
+    let participants = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    Arc::make_mut(&mut view.spec).kind = KindSpec::Turn(TurnSpec::new(b"turns", &participants));
+    let turn = TurnView {
+        fact: TurnFact::Somebody,
+        name: Some(b"a".to_vec()),
+        from: Some(ServerTime(1_800_000_000_000)),
+        fields: Some(1),
+        late_ms: 4_000,
+        taken: participants
+            .map(|name| Taken { name: name.into(), turns: u64::from(name == "a") })
+            .into(),
+        out_of_order: Some(0),
+        unknown_names: 0,
+    };
+    (view.verdict, view.rule, view.held) = (Verdict::Running, Rule::TurnUnset, Some(true));
+    TaskView { kind: KindView::Turn(Box::new(turn)), ..view }
 }
 
 pub(crate) fn holder(client: &[u8]) -> Holder {

@@ -9,13 +9,10 @@ use lockwatch_judge::spec::{ProgressSource, WantedSource};
 use lockwatch_judge::verdict::{LockFact, Rule, Wanted};
 
 use super::seen::{Seen, server, span};
+use super::wanted::{NAMED_MAX, unknown_line, wanted_line};
 use super::{queue, turn};
-use crate::outputs::reason::is_counted;
 use crate::text::identity::{escape, list};
 use crate::trace::{holder_name, none_or};
-
-/// Maximum number of users or holders that are named.
-const NAMED_MAX: usize = 12;
 
 /// The evidence that made the deciding rule apply.
 pub(super) fn evidence(seen: Seen<'_>) -> Vec<String> {
@@ -263,75 +260,6 @@ fn held_line(seen: Seen<'_>) -> String {
 fn host_of(hold: &HoldView, client: &[u8]) -> Option<String> {
     let (_, host) = hold.holders.iter().find(|(holder, _)| holder.client == client)?;
     Some(format!(" on {}", escape(host.as_deref()?)))
-}
-
-/// Which users want the task, or why that is not known.
-pub(super) fn wanted_line(seen: Seen<'_>) -> String {
-    let view = seen.view;
-    let users = |on: bool| {
-        let switches = if is_counted(view) { None } else { view.switches.as_deref() };
-        let users: Vec<&SwitchView> =
-            switches.unwrap_or_default().iter().filter(|switch| switch.on == Some(on)).collect();
-        list(users.iter().map(|switch| escape(&switch.user)), NAMED_MAX)
-    };
-    let source = view.spec.wanted.as_ref().map(|wanted| &wanted.source);
-    match (view.wanted, source) {
-        (Wanted::Yes, _) if !view.lost_users.is_empty() => {
-            let lost = list(view.lost_users.iter().map(|user| escape(user)), NAMED_MAX);
-            format!(
-                "Wanted: the switches of {lost} were on when Redis lost them, and stay in force \
-                 until one is written."
-            )
-        }
-        (Wanted::Yes, Some(WantedSource::Always)) => {
-            "Wanted at all times (`wanted: always`).".to_owned()
-        }
-        (Wanted::Yes, _) => match (users(true), view.wanting_users) {
-            (named, _) if !named.is_empty() => format!("Wanted by {named}."),
-            (_, Some(1)) => "Wanted by 1 user.".to_owned(),
-            (_, Some(count)) => format!("Wanted by {count} users."),
-            (_, None) if view.switches_unknown.is_none() => {
-                "Wanted: there are too many switches to read them all, and some are on.".to_owned()
-            }
-            (_, None) => "Wanted, as far as was last known.".to_owned(),
-        },
-        (Wanted::No, Some(WantedSource::Never)) => {
-            "Wanted at no time (`wanted: never`).".to_owned()
-        }
-        (Wanted::No, _) => match (users(false), &view.switches) {
-            (named, _) if !named.is_empty() => {
-                format!("Wanted by nobody: the switches of {named} are off.")
-            }
-            (_, Some(switches)) if switches.is_empty() => {
-                "Wanted by nobody: there is no switch.".to_owned()
-            }
-            _ => "Wanted by nobody.".to_owned(),
-        },
-        (Wanted::Unset, _) => {
-            "No switches are configured, so it is never judged down or unwanted.".to_owned()
-        }
-        (Wanted::Unknown, _) => match view.switches_unknown {
-            Some(why) => unknown_line("Whether users want it", Some(why)),
-            None => {
-                let switches = view.switches.as_deref().unwrap_or_default();
-                let odd: Vec<&SwitchView> =
-                    switches.iter().filter(|switch| switch.on.is_none()).collect();
-                match list(odd.iter().map(|switch| escape(&switch.user)), NAMED_MAX) {
-                    odd if odd.is_empty() => "Whether users want it was not read yet.".to_owned(),
-                    odd => format!("No switch is on, and those of {odd} say neither on nor off."),
-                }
-            }
-        },
-    }
-}
-
-fn unknown_line(what: &str, why: Option<Unknown>) -> String {
-    match why {
-        Some(why) => {
-            format!("{what} is unknown ({}). {}", why.name(), lockwatch_watch::redis::remedy(why))
-        }
-        None => format!("{what} is not known."),
-    }
 }
 
 /// Why nothing can be judged.

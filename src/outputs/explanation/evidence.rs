@@ -7,9 +7,9 @@ use lockwatch_judge::snapshot::{KindView, TaskView};
 use lockwatch_judge::spec::WantedSource;
 
 use super::Evidence;
-use super::deciding::wanted_line;
 use super::lock::{self, NAMED_MAX, named};
 use super::seen::{Seen, not_known, server};
+use super::wanted::wanted_line;
 use super::{queue, turn};
 use crate::text::identity::{escape, list};
 use crate::trace::{holder_name, none_or};

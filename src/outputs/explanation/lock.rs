@@ -6,7 +6,7 @@ use lockwatch_judge::reading::Holder;
 use lockwatch_judge::snapshot::{LockView, TaskView, WitnessView};
 use lockwatch_judge::verdict::{LockFact, LockFacts, Rule, Wanted};
 
-use super::rules::{blind, compared, condition, difference, gap_over_grace, wanted};
+use super::condition::{blind, compared, condition, difference, gap_over_grace, wanted};
 use super::seen::{Seen, not_known, server, span};
 use super::{Condition, Evidence};
 use crate::text::identity::{escape, list};

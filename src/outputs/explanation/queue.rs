@@ -3,9 +3,9 @@
 use lockwatch_judge::snapshot::{ExecutionView, QueueView, TaskView};
 use lockwatch_judge::verdict::{QueueFacts, Rule, Wanted};
 
-use super::deciding::wanted_line;
-use super::rules::{blind, compared, condition, difference, wanted};
+use super::condition::{blind, compared, condition, difference, wanted};
 use super::seen::{Seen, not_known, server, span};
+use super::wanted::wanted_line;
 use super::{Condition, Evidence};
 use crate::outputs::queue::{due, executions, oldest_waiting, who};
 use crate::outputs::turn::max_late_ms;
@@ -38,7 +38,11 @@ pub(super) fn conditions(rule: Rule, facts: QueueFacts, view: &TaskView) -> Vec<
     };
     let wants = |asked| wanted(facts.wanted, &[asked]);
     match rule {
-        Rule::QueueBlind => vec![blind(view, facts.blind)],
+        Rule::QueueBlind => {
+            let unknown = !facts.is_read || facts.wanted == Wanted::Unknown;
+            let says = "the queue, or whether it is wanted, is unknown";
+            vec![condition(says.to_owned(), unknown), blind(view, facts.blind)]
+        }
         Rule::QueueUnwanted => vec![read(), wants(Wanted::No)],
         Rule::QueueLate => {
             let counts = wanted(facts.wanted, &[Wanted::Yes, Wanted::Unset]);

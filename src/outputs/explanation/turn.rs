@@ -4,9 +4,9 @@ use lockwatch_judge::snapshot::{TaskView, TurnView};
 use lockwatch_judge::spec::KindSpec;
 use lockwatch_judge::verdict::{Rule, TurnFact, TurnFacts, Wanted};
 
-use super::deciding::wanted_line;
-use super::rules::{blind, compared, condition, difference, gap_over_grace, wanted};
+use super::condition::{blind, compared, condition, difference, gap_over_grace, wanted};
 use super::seen::{Seen, not_known, server, span};
+use super::wanted::wanted_line;
 use super::{Condition, Evidence};
 use crate::outputs::turn::{due, max_late_ms};
 use crate::text::identity::escape;

@@ -21,7 +21,7 @@ pub struct Metric {
 
 impl Metric {
     /// The kind of task that alone has it: the one that its name begins with.
-    pub(super) fn of_kind(&self) -> Option<&'static str> {
+    pub fn of_kind(&self) -> Option<&'static str> {
         let (first, _) = self.name.strip_prefix("lockwatch_")?.split_once('_')?;
         ["lock", "turn", "queue"].into_iter().find(|kind| *kind == first)
     }
