@@ -12,6 +12,7 @@ pub mod metrics;
 pub mod negotiate;
 pub(crate) mod page;
 mod process;
+mod queue;
 pub mod reason;
 pub mod remark;
 mod turn;

@@ -179,6 +179,49 @@ pub enum EventKind {
         /// The task that came.
         came: Vec<u8>,
     },
+    /// Another worker took the lock of a queue's member while the member kept its score.
+    ExecutedAgain {
+        /// The member.
+        id: Vec<u8>,
+        /// Who executed it before.
+        before: Vec<Holder>,
+        /// Who executes it now.
+        now: Vec<Holder>,
+    },
+    /// The lock of a queue's member expired, and the member is still there. Its worker is dead, or
+    /// the task takes longer than its lock.
+    ExecutionExpired {
+        /// The member.
+        id: Vec<u8>,
+        /// Who had the lock.
+        holders: Vec<Holder>,
+        /// Whether its claim lives.
+        goes_on: bool,
+    },
+    /// Who executes a queue's member shows no sign of life.
+    DeadHolder {
+        /// The member.
+        id: Vec<u8>,
+        /// Who holds its lock.
+        holders: Vec<Holder>,
+        /// When the lock ends; until then nobody else can execute the member.
+        until: Option<ServerTime>,
+    },
+    /// A member left the queue, and its lock stays.
+    LockOutlivedTask {
+        /// The member.
+        id: Vec<u8>,
+        /// Who holds its lock.
+        holders: Vec<Holder>,
+        /// When the lock ends.
+        until: Option<ServerTime>,
+    },
+    /// Due members left the queue, and nobody was seen to execute them, though executions are seen
+    /// otherwise.
+    MembersVanished {
+        /// Their number.
+        number: u64,
+    },
     /// The fencing token went backwards.
     TokenReset {
         /// The previous token.

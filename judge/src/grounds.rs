@@ -40,6 +40,14 @@ named! {
         ProgressMissing = "progress_missing",
         /// Gaps and short holds follow each other.
         Flapping = "flapping",
+        /// Another worker executes a member of a queue that was executed before.
+        ExecutedAgain = "executed_again",
+        /// Who executes a member of a queue shows no sign of life.
+        DeadHolder = "dead_holder",
+        /// The lock of a member that left the queue.
+        OrphanLock = "orphan_lock",
+        /// Due members left a queue that nobody was seen to execute.
+        Vanished = "vanished",
         /// A deciding server cannot be read.
         Unreachable = "unreachable",
         /// Two servers report that they are master.
@@ -86,6 +94,10 @@ pub struct Since {
     pub no_candidate: Option<Mono>,
     /// Held, and no progress to judge by.
     pub progress_missing: Option<Mono>,
+    /// Who executes a member of a queue shows no sign of life.
+    pub dead_holder: Option<Mono>,
+    /// The lock of a member is held that left the queue: since it left.
+    pub orphan_lock: Option<Mono>,
 }
 
 /// Rare grounds of one task's problems.
@@ -99,6 +111,10 @@ pub struct Rare {
     pub lock_lost: Option<Mono>,
     /// When a hold expired.
     pub lease_expired: Option<Mono>,
+    /// When another worker began with a member of a queue that was executed before.
+    pub executed_again: Option<Mono>,
+    /// When due members left a queue that nobody was seen to execute.
+    pub vanished: Option<Mono>,
     /// When gaps ended and holds were too short, oldest first; the newest five.
     pub flaps: Vec<Mono>,
     /// When the newest pause began, and what was shown before it.

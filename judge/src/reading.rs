@@ -187,15 +187,16 @@ pub struct Queue {
     pub members: u64,
     /// Number of members that are due.
     pub due: u64,
-    /// The members that have been due for longest, in the order of their instants; at most
-    /// [`FIRST`](crate::spec::QueueSpec::FIRST).
+    /// The first members in the order of their instants: at most [`QueueSpec::FIRST`] that are due,
+    /// and if these are all, the next one.
+    ///
+    /// [`QueueSpec::FIRST`]: crate::spec::QueueSpec::FIRST
     pub first: Vec<Member>,
-    /// Locks of members that were seen before and are asked for again, though they are none of the
-    /// first now.
-    pub left: Vec<(Id, LockReading)>,
+    /// What became of members that were seen before and are none of the first now.
+    pub left: Vec<Left>,
 }
 
-/// A due member of a queue.
+/// One of the first members of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Member {
@@ -205,6 +206,28 @@ pub struct Member {
     pub due: ServerTime,
     /// Its lock; `None` if that was not asked for.
     pub lock: Option<LockReading>,
+}
+
+/// What became of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct Left {
+    /// Its id.
+    pub id: Id,
+    /// Whether it is still in the queue.
+    pub place: Place,
+    /// Its lock.
+    pub lock: LockReading,
+}
+
+/// Where a member is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+pub enum Place {
+    /// Not in the queue.
+    Gone,
+    /// In the queue, due at this instant.
+    Due(ServerTime),
 }
 
 /// The id of a member.

@@ -15,7 +15,7 @@ use crate::histogram::Histogram;
 use crate::input::{Announcer, Generation, Role, WakeUps};
 pub use crate::kinds::KindView;
 pub use crate::kinds::lock::view::{HeldBy, HoldView, LockView, RENEWALS_KEPT, WitnessView};
-pub use crate::kinds::queue::QueueView;
+pub use crate::kinds::queue::{ExecutionView, MemberView, OrphanView, QueueView};
 pub use crate::kinds::turn::{Taken, TurnView};
 use crate::reading::{Holder, Unknown, User};
 use crate::spec::{Codec, StoreSpec, TaskSpec};

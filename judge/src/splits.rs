@@ -12,7 +12,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-pub(crate) use self::claims::Claims;
+pub(crate) use self::claims::{CLAIM_GOES_ON, Claims};
 use self::masters::Rivalry;
 pub(crate) use self::overlap::EndedBefore;
 use self::overlap::Until;
@@ -53,7 +53,7 @@ enum Evidence {
     Claims([Vec<u8>; 2]),
     Overlap(Until),
     Turns,
-    /// The member of a queue, and its first holder.
+    /// The member of a queue.
     Executions(Vec<u8>),
 }
 
@@ -170,13 +170,8 @@ impl Splits {
 
     /// Takes in an accepted reading of the lock (with the claims read in the same sample).
     pub(crate) fn observe(&mut self, claims: &Claims, view: View<'_>) -> SplitNews {
-        let mut news = SplitNews::default();
-        // A stretch that was unseen for too long does not count: the split may have ended early in
-        // it.
-        let until = self.active.iter().map(|active| active.evidence.over(view.at)).max();
-        let stretch_ms = until.map_or(0, |until| until.since_ms(self.newest));
-        news.grew_ms = if stretch_ms <= view.blind_after_ms { stretch_ms } else { 0 };
-        self.newest = self.newest.max(view.at);
+        let grew_ms = self.grow(view.at, view.blind_after_ms);
+        let mut news = SplitNews { grew_ms, ..SplitNews::default() };
         self.end_what_is_over(claims, view, &mut news);
         if let Some(held) = holders::several(view.held) {
             let parties = held.holders.iter().map(|holder| Party::of(holder, None)).collect();
@@ -191,6 +186,16 @@ impl Splits {
         }
         self.look_for_overlap(view, &mut news);
         news
+    }
+
+    /// Counts the time with two holders as of a reading at `at`. Returns by how much it grew.
+    fn grow(&mut self, at: Mono, blind_after_ms: u64) -> u64 {
+        // A stretch that was unseen for too long does not count: the split may have ended early in
+        // it.
+        let until = self.active.iter().map(|active| active.evidence.over(at)).max();
+        let stretch_ms = until.map_or(0, |until| until.since_ms(self.newest));
+        self.newest = self.newest.max(at);
+        if stretch_ms <= blind_after_ms { stretch_ms } else { 0 }
     }
 
     /// Takes in what the servers show of the lock, after a reading of any of them at `at`.
@@ -243,8 +248,10 @@ impl Splits {
         &mut self,
         twice: &[(Vec<u8>, Vec<Party>)],
         at: Mono,
+        blind_after_ms: u64,
     ) -> SplitNews {
-        let mut news = SplitNews::default();
+        let grew_ms = self.grow(at, blind_after_ms);
+        let mut news = SplitNews { grew_ms, ..SplitNews::default() };
         self.end(at, &mut news, |evidence| match evidence {
             Evidence::Executions(id) => !twice.iter().any(|(still, _)| still == id),
             _ => false,

@@ -4,6 +4,7 @@
 mod answer;
 mod judge;
 mod one;
+mod queue;
 mod screen;
 mod table;
 mod words;

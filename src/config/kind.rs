@@ -111,7 +111,7 @@ fn read_queue(task: &Block<'_>, roles: &mut Roles) -> Result<QueueSpec, Reported
     let library = library?.ok_or(Reported)?;
     Ok(QueueSpec {
         unit: unit?,
-        renews: library.renewals_per_lease().is_some(),
+        renewals_per_lease: library.renewals_per_lease(),
         claimants: library.claimants(),
         max_late_ms: max_late_ms?,
         ..QueueSpec::new(&zset?, pattern?, library.name())

@@ -90,6 +90,7 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
             mistake(block.place("blind_after"), sampling.blind_after_mistake(ms));
         }
         if let Ok(kind) = &guarded {
+            mistake(block.place("queue").field("lock"), queue_mistake(redis, kind));
             for (field, message) in threshold::kind_mistakes(kind, sampling) {
                 mistake(block.place(kind.name()).field(field), Some(message));
             }
@@ -301,6 +302,23 @@ fn read_labels(task: &Block<'_>, shared: &Shared<'_>) -> Result<Labels, Reported
     };
     let labels: Vec<Result<_, Reported>> = names.iter().map(read_one).collect();
     labels.into_iter().collect()
+}
+
+/// The locks of a queue are read with its set, so whatever the id, they must be in its slot.
+fn queue_mistake(redis: &RedisConfig, kind: &KindSpec) -> Option<String> {
+    let (Servers::Cluster(_), KindSpec::Queue(queue)) = (&redis.servers, kind) else {
+        return None;
+    };
+    let own = slot(&queue.zset);
+    let ids: [&[u8]; 3] = [b"0", b"1", b"{x}"];
+    let is_elsewhere = ids.iter().any(|id| slot(&queue.lock.key(id)) != own);
+    is_elsewhere.then(|| {
+        format!(
+            "is not always in the slot of the set, in the cluster {}; give both a common hash tag, \
+             as in zset \"{{tasks}}\" and lock \"{{tasks}}:lock:{{id}}\"",
+            quoted(&redis.name)
+        )
+    })
 }
 
 /// Switches in separate keys are read with one command, so all keys must be in one slot.

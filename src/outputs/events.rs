@@ -4,6 +4,7 @@
 //! its counter cannot diverge.
 
 mod limit;
+mod queue;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use limit::{Admission, Limiter, Suppressed};
 const NAMED_MAX: usize = 8;
 
 /// Every kind of event, by its name in the log and the API.
-pub const KINDS: [&str; 38] = [
+pub const KINDS: [&str; 43] = [
     "verdict",
     "acquired",
     "hold_ended",
@@ -51,6 +52,11 @@ pub const KINDS: [&str; 38] = [
     "claim_beside_free_lock",
     "turn_unknown_name",
     "turn_out_of_order",
+    "executed_again",
+    "execution_expired",
+    "dead_holder",
+    "lock_outlived_task",
+    "members_vanished",
     "token_reset",
     "lease_learned",
     "task_unreadable",
@@ -339,6 +345,15 @@ fn tell(kind: &EventKind) -> Description {
             "the turn was given to another task than the next one",
         )
         .who(format!("{} instead of {}", escape(came), escape(expected))),
+        E::ExecutedAgain { id, before, now } => queue::executed_again(id, before, now),
+        E::ExecutionExpired { id, holders, goes_on } => {
+            queue::execution_expired(id, holders, *goes_on)
+        }
+        E::DeadHolder { id, holders, until } => queue::dead_holder(id, holders, *until),
+        E::LockOutlivedTask { id, holders, until } => {
+            queue::lock_outlived_task(id, holders, *until)
+        }
+        E::MembersVanished { number } => queue::members_vanished(*number),
         E::TokenReset { from, to } => Description::new(
             warn,
             "token_reset",

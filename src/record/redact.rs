@@ -8,8 +8,8 @@
 
 use lockwatch_judge::input::{Attestation, Fork, Generation};
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, GuardReading, Held, Holder, HostsReading, LockReading, Member, Overrun,
-    ProgressReading, Queue, QueueReading, Switch, SwitchesReading, TaskReading,
+    Beside, ClaimsReading, GuardReading, Held, Holder, HostsReading, Left, LockReading, Member,
+    Overrun, ProgressReading, Queue, QueueReading, Switch, SwitchesReading, TaskReading,
 };
 use lockwatch_judge::spec::Claimants;
 use sha2::{Digest, Sha256};
@@ -86,9 +86,10 @@ impl Redactor {
             lock: member.lock.as_ref().map(|lock| self.lock(lock)),
             ..member.clone()
         };
+        let left = |left: &Left| Left { lock: self.lock(&left.lock), ..left.clone() };
         QueueReading::Read(Queue {
             first: queue.first.iter().map(member).collect(),
-            left: queue.left.iter().map(|(id, lock)| (id.clone(), self.lock(lock))).collect(),
+            left: queue.left.iter().map(left).collect(),
             ..*queue
         })
     }

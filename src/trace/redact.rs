@@ -105,6 +105,11 @@ fn shown(spec: &TaskSpec, ask: &Ask, reply: &Reply) -> Shown {
             Reply::Int(number) => format!("(integer) {number}"),
             other => weighed_reply(other),
         }),
+        (Class::Scores, Reply::Bytes(bytes)) => text(bytes),
+        (Class::Scores, Reply::Array(items)) => list(items, &|_, item| match item {
+            Reply::Nil => "(nil)".to_owned(),
+            other => other.as_bytes().map_or_else(|| weighed_reply(other), in_quotes),
+        }),
         (Class::Texts, _) => {
             scan(&|_, item| item.as_bytes().map_or_else(|| weighed_reply(item), in_quotes))
         }

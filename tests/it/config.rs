@@ -16,7 +16,9 @@ use lockwatch::config::{
     AllowedHost, ClusterConfig, Config, HostPort, Login, PasswordSource, Peers, SentinelConfig,
     Servers, SingleLock,
 };
-use lockwatch_judge::spec::{Codec, ProgressSource, StoreIndex, WantedSource};
+use lockwatch_judge::spec::{
+    Codec, KeyPattern, ProgressSource, QueueSpec, StoreIndex, WantedSource,
+};
 use lockwatch_watch::redis::topology::Announced;
 use lockwatch_watch::redis::{RedisKind, libraries};
 
@@ -201,9 +203,15 @@ fn the_complete_example_means_what_it_says() {
         (&Servers::Nodes(vec![at("10.0.3.1", 6379), at("10.0.3.2", 6379)]), 3)
     );
 
-    let [outbound, inbound, nightly, cleaner, leader, retired] = config.tasks.as_slice() else {
-        panic!("six tasks")
+    let [outbound, inbound, nightly, cleaner, leader, retired, delayed] = config.tasks.as_slice()
+    else {
+        panic!("seven tasks")
     };
+    let queue = QueueSpec {
+        max_late_ms: 60_000,
+        ..QueueSpec::new(b"delayed:tasks", KeyPattern::parse(b"lock_{id}").unwrap(), "string")
+    };
+    assert_eq!(delayed.queue(), Some(&queue));
     assert_eq!((&*outbound.name, outbound.store), ("outbound", StoreIndex(0)));
     assert_eq!(
         (outbound.lock().unwrap().lease_ms, outbound.lock().unwrap().renew_every_ms),
@@ -397,7 +405,7 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
     let waits = |timing: &PageTiming| -> Vec<u64> {
         config.tasks.iter().map(|task| timing.group_wait(&config, task).ms / 1_000).collect()
     };
-    assert_eq!(waits(&timing), [5, 5, 30, 60, 7, 30]);
+    assert_eq!(waits(&timing), [5, 5, 30, 60, 7, 30, 30]);
     let report = report(&config, &timing);
     assert!(
         report.contains("  outbound        20s    22s         54s [4]     1m24s\n"),

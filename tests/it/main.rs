@@ -27,6 +27,7 @@ mod odd_values;
 mod outputs;
 mod pages;
 mod problems;
+mod queue;
 mod redisson;
 mod replay;
 mod runbooks;

@@ -402,6 +402,35 @@ pub(crate) fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
             Level::WARN,
             "claim_beside_free_lock",
         ),
+        (
+            E::ExecutedAgain {
+                id: b"m\n1".to_vec(),
+                before: vec![holder(b"A")],
+                now: vec![holder(b"B")],
+            },
+            Level::WARN,
+            "executed_again",
+        ),
+        (
+            E::ExecutionExpired { id: b"m1".to_vec(), holders: vec![holder(b"A")], goes_on: true },
+            Level::WARN,
+            "execution_expired",
+        ),
+        (
+            E::DeadHolder {
+                id: b"m1".to_vec(),
+                holders: vec![holder(b"A")],
+                until: Some(ServerTime(1_000)),
+            },
+            Level::WARN,
+            "dead_holder",
+        ),
+        (
+            E::LockOutlivedTask { id: b"m1".to_vec(), holders: vec![holder(b"A")], until: None },
+            Level::WARN,
+            "lock_outlived_task",
+        ),
+        (E::MembersVanished { number: 7 }, Level::WARN, "members_vanished"),
         (E::TokenReset { from: 9, to: -1 }, Level::WARN, "token_reset"),
         (E::LeaseLearned { lease_ms: 30_000 }, Level::DEBUG, "lease_learned"),
         (E::TaskUnreadable { why: Unknown::NoPermission }, Level::WARN, "task_unreadable"),

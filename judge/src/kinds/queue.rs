@@ -1,13 +1,353 @@
-//! Tracks a queue of delayed tasks.
+//! Tracks a queue of delayed tasks: which of its due members wait, which are executed and by whom,
+//! and what becomes of them.
 
-/// What is known of a queue.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct QueueView {
-    /// Number of members; `None` when unknown.
-    pub members: Option<u64>,
-    /// Number of members that are due; `None` when unknown.
-    pub due: Option<u64>,
-    /// How long a member has been due that nobody executes, in milliseconds, once that is too long;
-    /// otherwise 0.
-    pub late_ms: u64,
+mod entry;
+mod execution;
+mod view;
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use self::entry::{Entry, LockNews};
+pub use self::view::{ExecutionView, MemberView, OrphanView, QueueView};
+use super::turn;
+use crate::event::Party;
+use crate::evidence::Seen;
+use crate::reading::{self, Holder, Id, Left, LockReading, Member, Place, Unknown};
+use crate::spec::QueueSpec;
+use crate::splits::Claims;
+use crate::time::{Mono, ServerTime};
+use crate::verdict::Wanted;
+
+/// A lock may outlive its task for so long, in milliseconds: a worker removes the member first.
+pub(crate) const ORPHAN_MS: u64 = 5_000;
+/// Before that number of members left, nothing is known about how long executions take.
+const DEPARTED_MIN: u64 = 5;
+
+/// A member that two workers execute: its id, and both.
+type Twice = (Vec<u8>, Vec<Party>);
+
+/// The state of one queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Queue {
+    /// Whether the newest attempt gave an accepted reading.
+    newest: Result<(), Unknown>,
+    /// The newest accepted reading.
+    last: Option<Seen>,
+    /// The members that are looked at, and locks that members left.
+    entries: BTreeMap<Vec<u8>, Entry>,
+    /// As of the newest accepted reading.
+    members: u64,
+    due: u64,
+    /// How many of the due members are looked at.
+    looked_at: u64,
+    /// When the first member is due that is not due yet, if that is known.
+    next: Option<ServerTime>,
+    /// How long none of the members that were due has left, as far as that was seen.
+    still_ms: u64,
+    /// When one left last.
+    moved: Option<ServerTime>,
+    counts: Counts,
+}
+
+/// What happened since the task was configured.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    departed: u64,
+    /// Of them, those whose lock was ever seen held.
+    executed: u64,
+    vanished: u64,
+    executed_again: u64,
+    expired: u64,
+    orphaned: u64,
+}
+
+/// What a reading is judged by.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) seen: Seen,
+    pub(crate) spec: &'a QueueSpec,
+    pub(crate) wanted: Wanted,
+    /// First evidence that the queue is wanted, if it can be wanted.
+    pub(crate) wanted_since: Option<Mono>,
+    /// How much longer what is seen has lasted since the reading before, in milliseconds.
+    pub(crate) grown_ms: u64,
+    /// The data may be others than before.
+    pub(crate) other_data: bool,
+    /// The server's clock is the one of the reading before.
+    pub(crate) same_clock: bool,
+    pub(crate) claims: &'a Claims,
+    pub(crate) claims_changed: &'a [Vec<u8>],
+    pub(crate) fresh_for_ms: u64,
+}
+
+/// What a reading changed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct News {
+    /// Members that another holder executes: the id, who did before, and who does now.
+    pub(crate) again: Vec<(Vec<u8>, Vec<Holder>, Vec<Holder>)>,
+    /// Members that stayed when their lock expired, who had it, and whether that holder goes on.
+    pub(crate) expired: Vec<(Vec<u8>, Vec<Holder>, bool)>,
+    /// Members whose holder fell silent, the holder, and when the lock ends.
+    pub(crate) died: Vec<(Vec<u8>, Vec<Holder>, Option<ServerTime>)>,
+    /// Locks that outlived their member, who holds them, and when they end.
+    pub(crate) orphaned: Vec<(Vec<u8>, Vec<Holder>, Option<ServerTime>)>,
+    /// Due members that left and were never seen locked.
+    pub(crate) vanished: u64,
+    /// Executions last long enough to be seen, so these members were hardly executed.
+    pub(crate) is_suspect: bool,
+}
+
+impl Queue {
+    pub(crate) fn new() -> Queue {
+        Queue {
+            newest: Err(Unknown::NotReadYet),
+            last: None,
+            entries: BTreeMap::new(),
+            members: 0,
+            due: 0,
+            looked_at: 0,
+            next: None,
+            still_ms: 0,
+            moved: None,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Takes over a changed configuration of the same set.
+    pub(crate) fn configure(&mut self, before: &QueueSpec, now: &QueueSpec) {
+        let is_same = before.unit == now.unit
+            && before.lock == now.lock
+            && before.library == now.library
+            && before.claimants == now.claimants;
+        if !is_same {
+            *self = Queue { counts: self.counts, ..Queue::new() };
+        }
+    }
+
+    pub(crate) fn unknown(&mut self, why: Unknown) {
+        self.newest = Err(why);
+    }
+
+    pub(crate) fn newest(&self) -> Result<(), Unknown> {
+        self.newest
+    }
+
+    pub(crate) fn last_reading(&self) -> Option<Seen> {
+        self.last
+    }
+
+    /// Whether somebody executes a member, by the newest reading.
+    pub(crate) fn is_executing(&self) -> Option<bool> {
+        self.newest.is_ok().then(|| self.entries.values().any(Entry::is_executing))
+    }
+
+    /// How long a member has waited or, if that is shorter, none has left, once it is too long for
+    /// a queue that moves; otherwise 0. In milliseconds.
+    pub(crate) fn late_ms(&self, spec: &QueueSpec) -> u64 {
+        let late_ms = |entry: &Entry| match entry.is_passed_over(spec) {
+            true => entry.free_ms(),
+            false => Some(entry.free_ms().min(self.still_ms))
+                .filter(|late_ms| *late_ms > spec.max_late_ms)
+                .unwrap_or(0),
+        };
+        self.entries.values().map(late_ms).max().unwrap_or(0)
+    }
+
+    /// Whether there is evidence that the queue is not stalled: nothing waits for too long, or
+    /// members leave.
+    pub(crate) fn moves(&self, spec: &QueueSpec) -> bool {
+        let waits_long = |entry: &Entry| entry.free_ms() > spec.max_late_ms;
+        let nothing_waits = self.newest.is_ok()
+            && !self.entries.values().any(waits_long)
+            && !self.is_hidden()
+            && self.entries.values().all(|entry| entry.gone_since.is_some() || !entry.is_unread);
+        let is_moving = self.moved.is_some() && self.still_ms <= spec.max_late_ms;
+        self.late_ms(spec) == 0 && (nothing_waits || is_moving)
+    }
+
+    /// Whether all members that are looked at are locked, and more are due.
+    fn is_hidden(&self) -> bool {
+        self.has_more() && !self.entries.values().any(Entry::waits)
+    }
+
+    /// Whether more members are due than are looked at.
+    fn has_more(&self) -> bool {
+        self.due > self.looked_at
+    }
+
+    /// Whether a holder is silent.
+    pub(crate) fn has_dead_holder(&self) -> bool {
+        self.entries.values().any(|entry| entry.is_executing() && entry.is_dead)
+    }
+
+    /// Since when the oldest lock has outlived its member.
+    pub(crate) fn orphan_since(&self) -> Option<Mono> {
+        let held = self.entries.values().filter(|entry| entry.is_held());
+        held.filter_map(|entry| entry.gone_since).min()
+    }
+
+    /// The members that two workers execute, with both.
+    pub(crate) fn executed_twice(&self, claims: &Claims, fresh_for_ms: u64) -> Vec<Twice> {
+        let twice = |(id, entry): (&Vec<u8>, &Entry)| {
+            let older = entry.replaced().iter().find(|old| old.goes_on(claims, fresh_for_ms))?;
+            let both = core::iter::once(&older.holder).chain(entry.holders());
+            Some((id.clone(), both.map(|holder| Party::of(holder, None)).collect()))
+        };
+        self.entries.iter().filter_map(twice).collect()
+    }
+
+    /// Takes in an accepted reading.
+    pub(crate) fn observe(&mut self, queue: &reading::Queue, context: Context<'_>) -> News {
+        let now = context.seen.first;
+        let mut news = News::default();
+        let mut before = core::mem::take(&mut self.entries);
+        let any_was_due = before.values().any(|entry| entry.gone_since.is_none());
+        let still_ms = if any_was_due { self.still_ms.saturating_add(context.grown_ms) } else { 0 };
+        // Of the members that are not looked at, only their number shows that one left.
+        let mut moved = !context.other_data && self.has_more() && queue.due < self.due;
+        let mut looked_at = 0;
+        for member in queue.first.iter().filter(|member| member.due <= now) {
+            let Some(lock) = &member.lock else { continue };
+            looked_at += 1;
+            let old = before.remove(&member.id.0);
+            moved |= old.as_ref().is_some_and(|old| old.was_rescored(member.due));
+            self.keep(member, lock, old, context, &mut news);
+        }
+        for left in &queue.left {
+            let Some(old) = before.remove(&left.id.0) else { continue };
+            moved |= self.follow_left(left, old, context, &mut news);
+        }
+        self.still_ms = if moved || context.wanted == Wanted::No { 0 } else { still_ms };
+        if moved {
+            self.moved = Some(context.seen.last);
+        }
+        self.follow_claims(context);
+        (self.members, self.due, self.looked_at) = (queue.members, queue.due, looked_at);
+        self.next = queue.first.iter().map(|member| member.due).find(|due| *due > now);
+        self.newest = Ok(());
+        self.last = Some(context.seen);
+        news
+    }
+
+    /// A due member is among the first.
+    fn keep(
+        &mut self,
+        member: &Member,
+        lock: &LockReading,
+        old: Option<Entry>,
+        context: Context<'_>,
+        news: &mut News,
+    ) {
+        let at = context.seen.sent;
+        // If all due members were looked at, a new one was not due then, or not there.
+        let unseen_ms = match self.last {
+            Some(last) if !self.has_more() => Some(at.since_ms(last.sent)),
+            _ => None,
+        };
+        let entry = match old {
+            Some(old) if old.due == member.due && old.gone_since.is_none() => old,
+            Some(old) => old.rescored(member.due, at),
+            None => Entry::new(member.due, at, unseen_ms),
+        };
+        self.look_at(&member.id, entry, lock, context, news);
+    }
+
+    /// Takes in the lock of a member, and keeps it.
+    fn look_at(
+        &mut self,
+        id: &Id,
+        mut entry: Entry,
+        lock: &LockReading,
+        context: Context<'_>,
+        news: &mut News,
+    ) {
+        let LockNews { again, expired, died } = entry.observe(lock, &context);
+        let id = || id.0.clone();
+        let holders = || entry.holders().to_vec();
+        if let Some(before) = again {
+            self.counts.executed_again += 1;
+            news.again.push((id(), before, holders()));
+        }
+        if let Some(before) = expired {
+            self.counts.expired += 1;
+            let is_live =
+                |holder: &Holder| context.claims.is_live(&holder.client, context.fresh_for_ms);
+            let goes_on = before.iter().any(is_live);
+            news.expired.push((id(), before, goes_on));
+        }
+        if died && entry.is_executing() {
+            news.died.push((id(), holders(), entry.until()));
+        }
+        if entry.tells_orphan(context.seen.sent) {
+            self.counts.orphaned += 1;
+            news.orphaned.push((id(), entry.holders().to_vec(), entry.until()));
+        }
+        self.entries.insert(id(), entry);
+    }
+
+    /// A member that was looked at is none of the first now. Returns whether it was due before and
+    /// left.
+    fn follow_left(
+        &mut self,
+        left: &Left,
+        mut old: Entry,
+        context: Context<'_>,
+        news: &mut News,
+    ) -> bool {
+        let at = context.seen.sent;
+        match left.place {
+            Place::Due(due) if !old.was_rescored(due) && old.gone_since.is_none() => {
+                self.look_at(&left.id, old, &left.lock, context, news);
+                false
+            }
+            Place::Due(due) => {
+                if due <= context.seen.first {
+                    self.look_at(&left.id, old.rescored(due, at), &left.lock, context, news);
+                }
+                old.was_rescored(due)
+            }
+            Place::Gone if context.other_data => false,
+            Place::Gone => {
+                let is_news = old.gone_since.is_none();
+                if is_news {
+                    self.departs(&old, &left.lock, news);
+                    old.gone_since = Some(at);
+                }
+                if matches!(left.lock, LockReading::Held(_)) {
+                    self.look_at(&left.id, old, &left.lock, context, news);
+                }
+                is_news
+            }
+        }
+    }
+
+    /// A due member left, beside this reading of its lock.
+    fn departs(&mut self, old: &Entry, lock: &LockReading, news: &mut News) {
+        let is_locked = matches!(lock, LockReading::Held(_));
+        let counts = &mut self.counts;
+        if old.was_locked || is_locked {
+            counts.executed += 1;
+        } else if old.waits() && *lock == LockReading::Free {
+            news.is_suspect |=
+                counts.departed >= DEPARTED_MIN && counts.executed * 2 >= counts.departed;
+            counts.vanished += 1;
+            news.vanished += 1;
+        }
+        counts.departed += 1;
+    }
+
+    fn follow_claims(&mut self, context: Context<'_>) {
+        let held = self.entries.values().filter(|entry| entry.is_held());
+        let holders = held.flat_map(|entry| entry.holders());
+        let busy: Vec<Vec<u8>> = holders.map(|holder| holder.client.clone()).collect();
+        self.entries.values_mut().for_each(|entry| entry.observe_claims(&context, &busy));
+    }
+}
+
+/// Whether all scores were written in another unit than the configured one.
+pub(crate) fn are_far(queue: &reading::Queue, now: ServerTime) -> bool {
+    // An infinite score means "never".
+    let is_far = |member: &Member| member.due.0 != i64::MAX && turn::is_far(member.due, now);
+    !queue.first.is_empty() && queue.first.iter().all(is_far)
 }

@@ -190,6 +190,28 @@ pub const TABLE: [Row; Problem::ALL.len()] = [
         ..task(Problem::Flapping, "LockwatchTaskFlapping", Severity::Warning)
     },
     Row {
+        positive: "A member of a queue kept its score, and another worker took its lock.",
+        number: "its age",
+        memory: Memory::Event(EVENT_MS),
+        ..task(Problem::ExecutedAgain, "LockwatchExecutedAgain", Severity::Warning)
+    },
+    Row {
+        positive: "The lock of a queue's member is held, and its holder fell silent: its claim, or \
+                   the renewals of its library.",
+        ..task(Problem::DeadHolder, "LockwatchDeadHolder", Severity::Warning)
+    },
+    Row {
+        positive: "The lock of a queue's member has been held for 5 seconds after the member left.",
+        ..task(Problem::OrphanLock, "LockwatchOrphanLock", Severity::Warning)
+    },
+    Row {
+        positive: "Due members left a queue and were never seen locked, though at least half of \
+                   those before were.",
+        number: "its age",
+        memory: Memory::Event(EVENT_MS),
+        ..task(Problem::Vanished, "LockwatchVanished", Severity::Warning)
+    },
+    Row {
         positive: "A deciding server was not read for longer than the smallest `blind_after` of \
                    the store's tasks.",
         negative: "Every deciding server was read within that time.",

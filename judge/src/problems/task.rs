@@ -3,6 +3,7 @@
 use super::table::{EVENT_MS, Of, TABLE};
 use super::{Finding, Problem, Problems, Unscraped, age_ms, told_by};
 use crate::grounds::FLAPS;
+use crate::kinds::queue::ORPHAN_MS;
 use crate::snapshot::{KindView, TaskView};
 use crate::spec::WantedSource;
 use crate::time::Mono;
@@ -60,6 +61,8 @@ fn event(problem: Problem, view: &TaskView) -> Option<Mono> {
         Problem::Split => rare.split,
         Problem::LockLost => rare.lock_lost,
         Problem::LeaseExpired => rare.lease_expired,
+        Problem::ExecutedAgain => rare.executed_again,
+        Problem::Vanished => rare.vanished,
         _ => None,
     }
 }
@@ -100,6 +103,8 @@ pub fn finding(problem: Problem, view: &TaskView, at: Mono) -> Finding {
             let limit_ms = spec.progress.as_ref().map_or(u64::MAX, |spec| spec.stale_after_ms);
             lasted(seen(grounds.since().progress_missing), limit_ms)
         }
+        Problem::DeadHolder => lasted(seen(grounds.since().dead_holder), 0),
+        Problem::OrphanLock => lasted(seen(grounds.since().orphan_lock), ORPHAN_MS),
         Problem::Flapping => {
             let flaps = grounds.rare.as_ref().map(|rare| &*rare.flaps).unwrap_or_default();
             match flaps {
@@ -112,6 +117,8 @@ pub fn finding(problem: Problem, view: &TaskView, at: Mono) -> Finding {
         Problem::Unwanted
         | Problem::LockLost
         | Problem::LeaseExpired
+        | Problem::ExecutedAgain
+        | Problem::Vanished
         | Problem::Unreachable
         | Problem::RivalMaster
         | Problem::SentinelMissing

@@ -20,8 +20,8 @@ pub struct QueueSpec {
     pub lock: KeyPattern,
     /// The library whose layout the locks have.
     pub library: LibraryName,
-    /// Whether that library renews a lock while its holder lives.
-    pub renews: bool,
+    /// How often that library renews a lease by its own rule; `None`: it has none.
+    pub renewals_per_lease: Option<u32>,
     /// How holders name themselves in the claims.
     pub claimants: Claimants,
     /// A due member that nobody executes may wait for so long, in milliseconds.
@@ -43,7 +43,7 @@ impl QueueSpec {
             unit: Unit::Seconds,
             lock,
             library: LibraryName::new(library),
-            renews: false,
+            renewals_per_lease: None,
             claimants: Claimants::Secret,
             max_late_ms: QueueSpec::MAX_LATE_MS,
         }

@@ -7,7 +7,7 @@ use crate::time::Mono;
 
 /// Number of samples in which a claim must have changed beside one hold. A single change may be the
 /// last one of a worker that stops.
-pub(super) const CLAIM_GOES_ON: u32 = 2;
+pub(crate) const CLAIM_GOES_ON: u32 = 2;
 
 /// The workers' claims over time.
 #[derive(Clone, Debug, Default)]
@@ -150,7 +150,17 @@ impl Claims {
         Some(live.map(|claim| claim.instance.clone()).collect())
     }
 
-    pub(super) fn is_live(&self, instance: &[u8], fresh_for_ms: u64) -> bool {
+    /// Whether the claim of `instance` was seen to change, and has not changed for too long.
+    pub(crate) fn fell_silent(&self, instance: &[u8], fresh_for_ms: u64) -> bool {
+        let is_silent = |claim: &Claim| {
+            claim.instance == instance
+                && claim.changed.is_some()
+                && !claim.alive(self.newest, fresh_for_ms)
+        };
+        self.unread.is_none() && self.claims.iter().any(is_silent)
+    }
+
+    pub(crate) fn is_live(&self, instance: &[u8], fresh_for_ms: u64) -> bool {
         self.claims
             .iter()
             .any(|claim| claim.instance == instance && claim.alive(self.newest, fresh_for_ms))

@@ -6,6 +6,7 @@ use std::ops::Deref;
 
 use serde::{Deserialize, Deserializer};
 
+use super::queue::Queue;
 use crate::text::terminal::safe;
 
 /// Text from the agent that a terminal may show. It is escaped during deserialization, so that no
@@ -76,6 +77,7 @@ pub(super) struct Task {
     pub(super) switches_unknown: Option<Unknown>,
     pub(super) lost_users: Vec<Text>,
     pub(super) lock: Lock,
+    pub(super) queue: Option<Queue>,
     pub(super) node: Option<Text>,
     pub(super) witnesses: Vec<Witness>,
     pub(super) progress: Option<Progress>,

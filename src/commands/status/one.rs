@@ -2,6 +2,7 @@
 
 use super::answer::{Holder, OneTask, Past, Problem, Switch, Task, Unknown, Witness};
 use super::judge::{judge, switches_lost};
+use super::queue;
 use super::words::{duration, held_for, instant, lease_left, names, why};
 use crate::outputs::remark;
 use crate::text::terminal::{Style, Terminal, cut, pad, width, wrap};
@@ -53,11 +54,15 @@ fn fact(name: &str, text: &str, terminal: &Terminal) -> Vec<String> {
 fn facts(answer: &OneTask) -> Vec<(&'static str, String)> {
     let task = &answer.task;
     let at = |at: &Option<super::answer::Text>| at.as_deref().map(instant).unwrap_or_default();
-    vec![
+    let queue = task.queue.as_ref();
+    let guard = queue.map(|queue| queue::facts(queue, &task.store, holders));
+    let first = vec![
         ("Why", why(task)),
         ("Alerts", task.problems.iter().map(alert).collect::<Vec<_>>().join("; ")),
         ("Since", at(&task.verdict_since)),
         ("As of", as_of(answer)),
+    ];
+    let rest = vec![
         ("Lock", lock(task)),
         ("Holder", task.lock.hold.as_ref().map(|hold| holders(&hold.holders)).unwrap_or_default()),
         ("Held for", held(task)),
@@ -79,7 +84,8 @@ fn facts(answer: &OneTask) -> Vec<(&'static str, String)> {
         ("Witnesses", task.witnesses.iter().map(witness).collect::<Vec<_>>().join("; ")),
         ("Labels", labels(task)),
         ("Note", note(task)),
-    ]
+    ];
+    first.into_iter().chain(guard.into_iter().flatten()).chain(rest).collect()
 }
 
 fn alert(problem: &Problem) -> String {
@@ -103,6 +109,9 @@ fn as_of(answer: &OneTask) -> String {
 
 fn lock(task: &Task) -> String {
     let lock = &task.lock;
+    if lock.key.is_empty() {
+        return String::new();
+    }
     let state = match (lock.held, &lock.unknown) {
         (Some(true), _) => "held".to_owned(),
         (Some(false), _) => "free".to_owned(),

@@ -57,7 +57,7 @@ struct HoldJson<'a> {
 }
 
 #[derive(Serialize)]
-struct HolderJson<'a> {
+pub(super) struct HolderJson<'a> {
     holder: Cow<'a, str>,
     /// Whether `holder` is a digest because the real value is a secret.
     digest: bool,
@@ -127,7 +127,7 @@ fn hold_json<'a>(published: &Published, view: &TaskView, hold: &'a HoldView) -> 
     }
 }
 
-fn holder_json<'a>(holder: &'a Holder, host: Option<&'a [u8]>) -> HolderJson<'a> {
+pub(super) fn holder_json<'a>(holder: &'a Holder, host: Option<&'a [u8]>) -> HolderJson<'a> {
     HolderJson {
         holder: holder_label(holder),
         digest: holder.secret,

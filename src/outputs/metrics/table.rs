@@ -413,6 +413,30 @@ pub static TABLE: &[Metric] = &[
         unknown.", |t| t.queue()?.members.map(Count)),
     task("lockwatch_queue_due", "Members of the queue that are due; absent when \
         unknown.", |t| t.queue()?.due.map(Count)),
+    task("lockwatch_queue_executing", "Members that are executed, among the first hundred that are \
+        due; absent when unknown.", |t| t.queue()?.executing.map(Count)),
+    task("lockwatch_queue_executing_more", "1 if more members are due than are looked at, else 0; \
+        absent when unknown.", |t| t.queue()?.more.map(flag)),
+    task("lockwatch_queue_oldest_due_seconds", "How long the oldest due member has been due that \
+        nobody executes, 0 without one; absent when unknown, or when all that are looked at are \
+        executed and more are due.", |t| t.queue()?.oldest_due_ms.map(Ms)),
+    task("lockwatch_queue_next_due_timestamp_seconds", "When the next member will be due, server's \
+        clock; absent when unknown or none will.", |t| t.queue()?.next.map(instant)),
+    task("lockwatch_queue_moved_timestamp_seconds", "When a due member left last, or got another \
+        score, server's clock; absent until then.", |t| t.queue()?.moved.map(instant)),
+    total("lockwatch_queue_departed_total", "Due members that left the \
+        queue.", |t| Some(Count(t.queue()?.departed))),
+    total("lockwatch_queue_departed_locked_total", "Of them, those whose lock was ever seen \
+        held.", |t| Some(Count(t.queue()?.departed_locked))),
+    total("lockwatch_queue_vanished_total", "Due members that left the queue and were never seen \
+        locked: not executed, or faster than the \
+        readings.", |t| Some(Count(t.queue()?.vanished))),
+    total("lockwatch_queue_executed_again_total", "Times that another worker took the lock of a \
+        member that was executed before.", |t| Some(Count(t.queue()?.executed_again))),
+    total("lockwatch_queue_expired_total", "Locks of members that expired before their member \
+        left.", |t| Some(Count(t.queue()?.expired))),
+    total("lockwatch_queue_orphan_locks_total", "Locks that outlived their member for more than 5 \
+        seconds.", |t| Some(Count(t.queue()?.orphaned))),
 
     // Only with `metrics: full`.
     full(each("lockwatch_task_info", "Always 1; the lock's key and library, and the task's own labels \

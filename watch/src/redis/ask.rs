@@ -42,6 +42,8 @@ pub enum Class {
     Type,
     /// Channels, and how many listen to each.
     Listeners,
+    /// Members of a sorted set and their scores, or scores alone.
+    Scores,
     /// Text that users write for display.
     Text,
     /// A scan of such text.

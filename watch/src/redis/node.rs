@@ -8,14 +8,14 @@
 mod answers;
 mod asking;
 
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::redis::RedisKind;
 use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, Standing};
-use lockwatch_judge::reading::{SwitchesReading, Unknown};
+use lockwatch_judge::reading::{Id, SwitchesReading, Unknown};
 use lockwatch_judge::spec::{TaskIndex, TaskSpec, position_of};
 use lockwatch_judge::time::Mono;
 
@@ -75,6 +75,8 @@ pub(super) struct Node {
     opening_len: usize,
     nonces: u64,
     wake_ups: WakeUps,
+    /// Of each queue, the members that the next reading looks up, too.
+    followed: BTreeMap<TaskIndex, Vec<Id>>,
 }
 
 impl Node {
@@ -109,6 +111,7 @@ impl Node {
             opening_len: 0,
             nonces: 0,
             wake_ups: WakeUps::default(),
+            followed: BTreeMap::new(),
         }
     }
 
@@ -144,6 +147,8 @@ impl Node {
         self.interval_ms = store.interval_ms;
         self.has_others = store.servers.kind() != RedisKind::Standalone;
         self.duty = Duty::none();
+        // Tasks may have other numbers from here on.
+        self.followed.clear();
         self.begin_anew(now);
     }
 

@@ -5,6 +5,7 @@
 //! found on was free while the switch was on. Each kind of guard has a file of its own.
 
 mod lock;
+mod queue;
 mod turn;
 
 use alloc::boxed::Box;
@@ -12,13 +13,17 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use self::lock::{Lock, Stage};
+pub use self::queue::to_follow;
+use self::queue::{QueueRead, Stage as QueueStage};
 use crate::redis::accept::Caps;
 use crate::redis::ask::Ask;
 use crate::redis::libraries;
 use crate::redis::parts::{self, Part};
 use crate::redis::replies::Replies;
 use crate::redis::reply::{Command, Reply};
-use lockwatch_judge::reading::{Beside, Extras, GuardReading, Held, Holder, TaskReading, Unknown};
+use lockwatch_judge::reading::{
+    Beside, Extras, GuardReading, Held, Holder, Id, TaskReading, Unknown,
+};
 use lockwatch_judge::spec::{Key, KindSpec, TaskSpec};
 
 /// Which parts of a task are read: all, unless they live on different servers or the server is read
@@ -94,9 +99,13 @@ pub fn keys_beside(spec: &TaskSpec) -> Vec<(Key, Scope)> {
 pub fn all_asks(spec: &TaskSpec, caps: Caps) -> Vec<Ask> {
     let read = TaskRead::new(Arc::new(spec.clone()), caps, true, Scope::ALL);
     let mut asks = read.asks();
-    if let KindSpec::Lock(lock) = &spec.kind {
-        let anybody = Holder { client: Vec::new(), thread: None, entries: None, secret: false };
-        asks.extend(libraries::of(&lock.library).liveness(&lock.key, &[anybody]));
+    match &spec.kind {
+        KindSpec::Lock(lock) => {
+            let anybody = Holder { client: Vec::new(), thread: None, entries: None, secret: false };
+            asks.extend(libraries::of(&lock.library).liveness(&lock.key, &[anybody]));
+        }
+        KindSpec::Turn(_) => {}
+        KindSpec::Queue(queue) => QueueRead { spec: queue, caps }.all_asks(&mut asks),
     }
     parts::ALL.iter().for_each(|part| part.later_asks(spec, &mut asks));
     asks
@@ -108,7 +117,7 @@ pub fn watched_asks(spec: &TaskSpec) -> Vec<Ask> {
     match &spec.kind {
         KindSpec::Lock(lock) => asks.push(libraries::of(&lock.library).value(&lock.key)),
         KindSpec::Turn(turn) => turn::asks(turn, &mut asks),
-        KindSpec::Queue(_) => {}
+        KindSpec::Queue(queue) => asks.push(queue::watched(queue)),
     }
     let watched = parts::ALL.iter().filter(|part| part.is_watched());
     watched.for_each(|part| part.asks(spec, &mut asks));
@@ -134,7 +143,7 @@ pub struct TaskRead {
 enum Guard {
     Lock(Stage),
     Turn,
-    Queue,
+    Queue(QueueStage),
 }
 
 /// Results of the previous round.
@@ -166,7 +175,7 @@ impl Guard {
         match spec.kind {
             KindSpec::Lock(_) => Guard::Lock(Stage::Main { again: false }),
             KindSpec::Turn(_) => Guard::Turn,
-            KindSpec::Queue(_) => Guard::Queue,
+            KindSpec::Queue(_) => Guard::Queue(QueueStage::First { before: Vec::new() }),
         }
     }
 
@@ -199,6 +208,18 @@ impl TaskRead {
         match can_tell && self.scope.contains(Scope::GUARD) {
             true => TaskRead { guard: Guard::Lock(Stage::Glance(Arc::clone(known))), ..self },
             false => self,
+        }
+    }
+
+    /// Of a queue: looks up these members, too, wherever they are now.
+    #[must_use]
+    pub fn following(self, before: &[Id]) -> TaskRead {
+        match self.guard {
+            Guard::Queue(_) => {
+                let guard = Guard::Queue(QueueStage::First { before: before.to_vec() });
+                TaskRead { guard, ..self }
+            }
+            Guard::Lock(_) | Guard::Turn => self,
         }
     }
 
@@ -262,6 +283,16 @@ impl TaskRead {
         }
     }
 
+    /// The queue to be read in this round, and how.
+    fn queue(&self) -> Option<(QueueRead<'_>, &QueueStage)> {
+        match (&self.guard, &self.spec.kind) {
+            (Guard::Queue(stage), KindSpec::Queue(spec)) => {
+                Some((QueueRead { spec, caps: self.caps }, stage))
+            }
+            _ => None,
+        }
+    }
+
     fn guard_asks(&self, out: &mut Vec<Ask>) {
         if !self.scope.contains(Scope::GUARD) {
             return;
@@ -273,7 +304,11 @@ impl TaskRead {
                 }
             }
             KindSpec::Turn(turn) => turn::asks(turn, out),
-            KindSpec::Queue(_) => {}
+            KindSpec::Queue(_) => {
+                if let Some((queue, stage)) = self.queue() {
+                    queue.asks(stage, out);
+                }
+            }
         }
     }
 
@@ -282,15 +317,18 @@ impl TaskRead {
         if !self.scope.contains(Scope::GUARD) {
             return Ok(self.spec.kind.unknown(Unknown::NotReadYet));
         }
-        match &self.spec.kind {
-            KindSpec::Turn(turn) => Ok(GuardReading::Turn(turn::take(turn, replies))),
-            KindSpec::Lock(_) | KindSpec::Queue(_) => match self.lock() {
-                Some((lock, stage)) => {
-                    let lock = lock.take(stage, replies).map_err(Guard::Lock)?;
-                    Ok(GuardReading::Lock { lock, extras: Extras::default() })
-                }
-                None => Ok(self.spec.kind.unknown(Unknown::NotReadYet)),
-            },
+        if let KindSpec::Turn(turn) = &self.spec.kind {
+            return Ok(GuardReading::Turn(turn::take(turn, replies)));
+        }
+        if let Some((queue, stage)) = self.queue() {
+            return queue.take(stage, replies).map(GuardReading::Queue).map_err(Guard::Queue);
+        }
+        match self.lock() {
+            Some((lock, stage)) => {
+                let lock = lock.take(stage, replies).map_err(Guard::Lock)?;
+                Ok(GuardReading::Lock { lock, extras: Extras::default() })
+            }
+            None => Ok(self.spec.kind.unknown(Unknown::NotReadYet)),
         }
     }
 

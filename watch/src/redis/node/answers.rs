@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, Standing};
 use lockwatch_judge::reading::{
-    ClaimsReading, GuardReading, PauseReading, ProgressReading, SwitchesReading, TaskReading,
-    Unknown,
+    ClaimsReading, GuardReading, PauseReading, ProgressReading, QueueReading, SwitchesReading,
+    TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{TaskIndex, TaskSpec};
 use lockwatch_judge::time::{Mono, ServerTime};
@@ -19,6 +19,7 @@ use crate::redis::batch::{Answer, Kept};
 use crate::redis::driver::{Asked, Dialled, Exchange, Failure, Note, Now, Worth};
 use crate::redis::out::Out;
 use crate::redis::plan::Heard;
+use crate::redis::read::to_follow;
 use crate::redis::reply::Reply;
 
 /// Maximum number of rounds in which one task is read.
@@ -181,6 +182,9 @@ impl Node {
     ) -> Vec<TaskIndex> {
         for (task, reading) in done {
             self.schedule.observe(*task, sent, server, reading);
+            if let GuardReading::Queue(QueueReading::Read(queue)) = &reading.guard {
+                self.followed.insert(*task, to_follow(queue));
+            }
         }
         let known = done.iter().filter(|(_, reading)| reading.guard.why_unknown().is_none());
         known.map(|(task, _)| *task).collect()

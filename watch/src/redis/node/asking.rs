@@ -153,7 +153,9 @@ impl Node {
                     self.schedule.asks_extras(batch, task),
                     self.duty.scope(task),
                 );
-                (task, if let Some(known) = known { read.glancing_at(known) } else { read })
+                let read = if let Some(known) = known { read.glancing_at(known) } else { read };
+                let followed = self.followed.get(&task);
+                (task, if let Some(before) = followed { read.following(before) } else { read })
             }
             Standing::Witness => (task, TaskRead::new(spec, caps, false, Scope::GUARD)),
         };

@@ -71,6 +71,17 @@ impl<'a> Lock<'a> {
         self.library.extras(self.key, self.caps.sharded)
     }
 
+    /// What is asked of a lock that is not read again if its replies do not belong together.
+    pub(super) fn asks_once(self, out: &mut Vec<Ask>) {
+        self.asks(&Stage::Main { again: true }, out);
+    }
+
+    /// Decodes the replies to [`Lock::asks_once`].
+    pub(super) fn take_once(self, replies: &mut Replies<'_>) -> LockReading {
+        let (Bracket::Whole(lock) | Bracket::Torn(lock)) = self.take_bracket(replies);
+        lock
+    }
+
     /// Decodes the replies to [`Lock::asks`].
     ///
     /// # Errors

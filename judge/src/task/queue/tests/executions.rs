@@ -1,0 +1,185 @@
+//! Timelines of executions: twice, by the dead, and not at all.
+
+use alloc::vec::Vec;
+use std::format;
+
+use super::world::{World, at, generation};
+use crate::event::{EventKind, SplitKind};
+use crate::grounds::Problem;
+use crate::problems::Finding;
+use crate::verdict::Verdict;
+
+#[test]
+fn another_holder_of_a_member_with_the_same_score_executes_it_again() {
+    let mut world = World::new();
+    world.add("a", 100).lock("a", "w1", 105).seconds(5);
+    assert_eq!(world.told(), [], "not told before it is seen again");
+    world.second();
+    let told = world.told();
+    assert!(
+        matches!(&*told, [EventKind::ExecutionExpired { id, goes_on: false, .. }] if id == b"a"),
+        "{told:?}"
+    );
+    world.lock("a", "w2", 160).second();
+    let told = world.told();
+    assert!(matches!(&*told, [EventKind::ExecutedAgain { id, .. }] if id == b"a"), "{told:?}");
+    let shown = world.shown();
+    assert_eq!((shown.executed_again, shown.expired), (1, 1));
+    assert_eq!(world.problems().events, [(Problem::ExecutedAgain, 0)]);
+    assert_ne!(world.verdict(), Verdict::Split, "no claim goes on");
+}
+
+#[test]
+fn a_lock_that_was_released_did_not_expire() {
+    let mut world = World::new();
+    world.add("a", 100).lock("a", "w1", 160).seconds(5).unlock("a").seconds(5);
+    assert_eq!((world.told(), world.shown().expired), (Vec::new(), 0));
+}
+
+#[test]
+fn a_split_needs_the_first_claim_to_go_on_beside_the_second_holder() {
+    let mut world = World::with_claims();
+    world.add("a", 100).read().lock("a", "w1", 105);
+    for _ in 0..7 {
+        world.claim("w1").second();
+    }
+    world.lock("a", "w2", 170).claim("w1").claim("w2").second();
+    assert_ne!(world.verdict(), Verdict::Split, "not by what it did before");
+    world.claim("w1").claim("w2").second();
+    assert_ne!(world.verdict(), Verdict::Split, "one change may be the last");
+    world.claim("w1").claim("w2").second();
+    assert_eq!(world.verdict(), Verdict::Split);
+    let split = world.view().splits[0].clone();
+    let parties: Vec<&[u8]> = split.parties.iter().map(|party| &*party.holder.client).collect();
+    assert_eq!((split.kind, &*parties), (SplitKind::Executions, &[&b"w1"[..], b"w2"][..]));
+    for _ in 0..10 {
+        world.claim("w2").second();
+    }
+    assert_eq!(world.verdict(), Verdict::Running, "the first one fell silent");
+    assert!(
+        world.told().iter().any(|kind| {
+            matches!(kind, EventKind::SplitEnded { kind: SplitKind::Executions, .. })
+        })
+    );
+}
+
+#[test]
+fn a_claim_proves_no_split_while_its_worker_is_at_another_member() {
+    let mut world = World::with_claims();
+    world.add("a", 100).add("b", 100).read().lock("a", "w1", 105);
+    for _ in 0..6 {
+        world.claim("w1").second();
+    }
+    world.lock("a", "w2", 170).lock("b", "w1", 170);
+    for _ in 0..6 {
+        world.claim("w1").claim("w2").second();
+    }
+    assert_eq!((world.verdict(), world.shown().executed_again), (Verdict::Running, 1));
+}
+
+#[test]
+fn a_holder_is_dead_once_its_claim_falls_silent() {
+    let mut world = World::with_claims();
+    world.add("a", 100).read().lock("a", "w1", 160);
+    for _ in 0..3 {
+        world.claim("w1").second();
+    }
+    world.seconds(5);
+    assert_eq!(world.found(Problem::DeadHolder), Finding::Unknown);
+    world.second();
+    let told = world.told();
+    let until = Some(at(160));
+    assert!(
+        matches!(&*told, [EventKind::DeadHolder { until: end, .. }] if *end == until),
+        "{told:?}"
+    );
+    world.second();
+    assert_eq!(world.found(Problem::DeadHolder), Finding::Positive { ms: 1_000 });
+    assert!(world.shown().first[0].execution.as_ref().unwrap().is_dead);
+    world.seconds(60);
+    assert_eq!(world.found(Problem::DeadHolder), Finding::Unknown, "its lock ended");
+}
+
+#[test]
+fn a_holder_that_never_claimed_is_not_dead() {
+    let mut world = World::with_claims();
+    world.add("a", 100).lock("a", "w1", 160).claim("w1").read().seconds(50);
+    assert_eq!(world.found(Problem::DeadHolder), Finding::Unknown, "its claim may be an old one");
+}
+
+#[test]
+fn a_holder_is_dead_once_its_library_should_have_renewed() {
+    let renewed = |renewals_per_lease| {
+        let mut world = World::of(|queue, _| queue.renewals_per_lease = renewals_per_lease);
+        world.add("a", 100).read();
+        for _ in 0..3 {
+            let now = i64::try_from(world.now).unwrap();
+            world.lock("a", "w1", now + 30).seconds(10);
+        }
+        assert_eq!(world.found(Problem::DeadHolder), Finding::Unknown);
+        world.seconds(9);
+        world.found(Problem::DeadHolder).is_positive()
+    };
+    assert!(renewed(Some(3)));
+    assert!(!renewed(None), "no library that renews");
+    let mut world = World::of(|queue, _| queue.renewals_per_lease = Some(3));
+    world.add("a", 100).lock("a", "w1", 300).read().seconds(100);
+    assert_eq!(world.found(Problem::DeadHolder), Finding::Unknown, "perhaps a fixed lease");
+}
+
+#[test]
+fn a_lock_may_outlive_its_task_for_a_moment_only() {
+    let mut world = World::new();
+    world.add("a", 100).lock("a", "w1", 130).seconds(3).remove("a").seconds(5);
+    assert_eq!(world.found(Problem::OrphanLock), Finding::Unknown);
+    assert_eq!(world.shown().executing, Some(0));
+    world.seconds(2);
+    assert_eq!(world.found(Problem::OrphanLock), Finding::Positive { ms: 6_000 });
+    let told = world.told();
+    assert!(matches!(&*told, [EventKind::LockOutlivedTask { id, .. }] if id == b"a"), "{told:?}");
+    let shown = world.shown();
+    assert_eq!((shown.orphaned, shown.departed, shown.departed_locked), (1, 1, 1));
+    assert_eq!(
+        (&*shown.orphans[0].id, shown.orphans[0].execution.until),
+        (&b"a"[..], Some(at(130)))
+    );
+    world.seconds(20);
+    assert_eq!(world.found(Problem::OrphanLock), Finding::Unknown, "it ended");
+    assert_eq!((world.shown().orphans.len(), world.shown().expired), (0, 0));
+}
+
+#[test]
+fn members_that_vanish_are_a_warning_where_executions_are_seen() {
+    let mut world = World::new();
+    world.execute(0, 5);
+    assert_eq!((world.shown().departed, world.shown().vanished), (5, 0));
+    world.add("x", 100).add("y", 100).second().remove("x").remove("y").second();
+    assert_eq!(world.told(), [EventKind::MembersVanished { number: 2 }]);
+    assert_eq!(world.shown().vanished, 2);
+    assert_eq!(world.problems().events, [(Problem::Vanished, 0)]);
+}
+
+#[test]
+fn members_that_vanish_are_only_counted_where_executions_are_faster_than_sweeps() {
+    let mut world = World::new();
+    for number in 0..20 {
+        let id = format!("m{number}");
+        world.add(&id, 100).second().remove(&id).second();
+    }
+    assert_eq!((world.shown().vanished, world.told()), (20, Vec::new()));
+    assert_eq!(world.problems().events, []);
+}
+
+#[test]
+fn a_store_that_lost_its_data_makes_nothing_vanish() {
+    for lost in [generation(b"a", 1), generation(b"b", 0)] {
+        let mut world = World::new();
+        world.execute(0, 5).add("x", 100).second();
+        world.generation = lost;
+        world.set.clear();
+        world.second();
+        let shown = world.shown();
+        assert_eq!((shown.vanished, shown.departed, shown.members), (0, 5, Some(0)));
+        assert_eq!(world.told(), []);
+    }
+}

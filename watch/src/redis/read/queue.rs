@@ -1,0 +1,465 @@
+//! Reads a queue of delayed tasks, in two rounds: first which members come first, then whether they
+//! are still there, and their locks.
+//!
+//! Whatever its size, at most five commands are about the set itself, and the locks of a bounded
+//! number of members are read. Members that were seen before and are none of the first now are
+//! looked up, too: what became of them, and of their locks.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::lock::Lock;
+use crate::command;
+use crate::redis::accept::{Caps, server_time};
+use crate::redis::ask::{Ask, Class, Keys};
+use crate::redis::instant;
+use crate::redis::libraries;
+use crate::redis::replies::Replies;
+use crate::redis::reply::{Command, Reply};
+use lockwatch_judge::reading::{
+    Id, Left, LockReading, Member, Place, Queue, QueueReading, Unknown,
+};
+use lockwatch_judge::spec::{QueueSpec, Unit};
+use lockwatch_judge::time::ServerTime;
+
+/// How many locks of members that left are read.
+const LEFT_MAX: usize = QueueSpec::FIRST;
+
+/// How a queue is read in one round.
+#[derive(Clone, Debug)]
+pub(super) enum Stage {
+    /// Which members come first. `before`: those that were looked at in the reading before.
+    First { before: Vec<Id> },
+    /// What is in these places now, and the locks.
+    Places(Sight),
+}
+
+/// What the first round showed.
+#[derive(Clone, Debug)]
+pub(super) struct Sight {
+    now: ServerTime,
+    members: u64,
+    /// The first members that are due.
+    first: Vec<Id>,
+    /// Members that were looked at before, and are none of them.
+    left: Vec<Id>,
+    /// The first member that is not due yet.
+    next: Option<Member>,
+}
+
+impl Sight {
+    /// Whether more members may be due.
+    fn is_full(&self) -> bool {
+        self.first.len() >= QueueSpec::FIRST
+    }
+
+    fn ids(&self) -> impl Iterator<Item = &Id> {
+        self.first.iter().chain(&self.left)
+    }
+}
+
+/// A queue to be read.
+#[derive(Clone, Copy)]
+pub(super) struct QueueRead<'a> {
+    pub(super) spec: &'a QueueSpec,
+    pub(super) caps: Caps,
+}
+
+impl QueueRead<'_> {
+    /// What is asked.
+    pub(super) fn asks(self, stage: &Stage, out: &mut Vec<Ask>) {
+        let zset = &self.spec.zset;
+        match stage {
+            Stage::First { .. } => {
+                out.push(Ask::keyless(Class::Clock, command!("TIME")));
+                out.push(Ask::new(Class::Number, command!("ZCARD", zset)));
+                let last = format!("{}", QueueSpec::FIRST);
+                let first = command!("ZRANGE", zset, "0", last, "WITHSCORES");
+                out.push(Ask::new(Class::Scores, first));
+            }
+            Stage::Places(sight) => {
+                if sight.is_full() {
+                    let now = score(sight.now, self.spec.unit);
+                    out.push(Ask::new(Class::Number, command!("ZCOUNT", zset, "-inf", now)));
+                }
+                self.place_asks(sight, out);
+                sight.ids().for_each(|id| self.with_lock(id, |lock| lock.asks_once(out)));
+            }
+        }
+    }
+
+    /// Everything that may ever be asked.
+    pub(super) fn all_asks(self, out: &mut Vec<Ask>) {
+        self.asks(&Stage::First { before: Vec::new() }, out);
+        let zset = &self.spec.zset;
+        out.push(Ask::new(Class::Number, command!("ZCOUNT", zset, "-inf", "0")));
+        let any = Id(Vec::new());
+        let (now, members) = (ServerTime(0), 0);
+        let sight = Sight { now, members, first: vec![any.clone()], left: Vec::new(), next: None };
+        self.place_asks(&sight, out);
+        let mut locks = Vec::new();
+        self.with_lock(&any, |lock| lock.asks_once(&mut locks));
+        let pattern = &self.spec.lock;
+        out.extend(locks.into_iter().map(|ask| match ask.key {
+            Keys::Second => {
+                let parts = vec![pattern.before.clone(), pattern.after.clone()];
+                Ask { key: Keys::Like(parts), ..ask }
+            }
+            Keys::None | Keys::Like(_) => ask,
+        }));
+    }
+
+    /// The scores of the members. Servers before `PEXPIRETIME` may be older than `ZMSCORE`, too.
+    fn place_asks(self, sight: &Sight, out: &mut Vec<Ask>) {
+        let zset = &self.spec.zset;
+        let ids = || sight.ids().map(|id| &*id.0);
+        if !self.caps.pexpiretime {
+            out.extend(ids().map(|id| Ask::new(Class::Scores, command!("ZSCORE", zset, id))));
+        } else if ids().next().is_some() {
+            let words = [b"ZMSCORE", &**zset].into_iter().chain(ids());
+            out.push(Ask::new(Class::Scores, Command::new(words)));
+        }
+    }
+
+    fn with_lock(self, id: &Id, with: impl FnOnce(Lock<'_>)) {
+        let key = self.spec.lock.key(&id.0);
+        with(Lock { key: &key, library: libraries::of(&self.spec.library), caps: self.caps });
+    }
+
+    /// Decodes the replies to [`QueueRead::asks`].
+    ///
+    /// # Errors
+    /// How to go on, if this was the first round.
+    pub(super) fn take(
+        self,
+        stage: &Stage,
+        replies: &mut Replies<'_>,
+    ) -> Result<QueueReading, Stage> {
+        let read = match stage {
+            Stage::First { before } => match self.take_first(before, replies) {
+                Ok(sight) => return Err(Stage::Places(sight)),
+                Err(why) => Err(why),
+            },
+            Stage::Places(sight) => self.take_places(sight, replies),
+        };
+        Ok(read.map_or_else(QueueReading::Unknown, QueueReading::Read))
+    }
+
+    fn take_first(self, before: &[Id], replies: &mut Replies<'_>) -> Result<Sight, Unknown> {
+        let (now, members, listed) = (replies.next(), replies.next(), replies.next());
+        let now = server_time(now)?;
+        let members = count(members)?;
+        let mut listed = self.members(listed)?;
+        let due = listed.iter().take_while(|member| member.due <= now).count();
+        let due = due.min(QueueSpec::FIRST);
+        let next = listed.split_off(due).into_iter().find(|member| member.due > now);
+        let first: Vec<Id> = listed.into_iter().map(|member| member.id).collect();
+        let left = before.iter().filter(|id| !first.contains(id)).cloned().collect();
+        Ok(Sight { now, members, first, left, next })
+    }
+
+    /// The members of a list with scores.
+    fn members(self, listed: &Reply) -> Result<Vec<Member>, Unknown> {
+        let items = match listed {
+            Reply::Error(error) => return Err(error.into()),
+            other => other.as_array().ok_or(Unknown::Protocol)?,
+        };
+        let member = |pair: &[Reply]| match pair {
+            [Reply::Bytes(id), score] => {
+                let due = self.due(score)?.ok_or(Unknown::Protocol)?;
+                Ok(Member { id: Id(id.clone()), due, lock: None })
+            }
+            _ => Err(Unknown::Protocol),
+        };
+        items.chunks(2).map(member).collect()
+    }
+
+    /// The instant that a score says; `None` if there is none.
+    fn due(self, score: &Reply) -> Result<Option<ServerTime>, Unknown> {
+        match score {
+            Reply::Nil => Ok(None),
+            Reply::Error(error) => Err(error.into()),
+            Reply::Bytes(text) if text == b"inf" => Ok(Some(ServerTime(i64::MAX))),
+            Reply::Bytes(text) if text == b"-inf" => Ok(Some(ServerTime(i64::MIN))),
+            Reply::Bytes(text) => {
+                instant::of_unit(text, self.spec.unit).map(Some).ok_or(Unknown::Layout)
+            }
+            Reply::Int(_) | Reply::Array(_) => Err(Unknown::Protocol),
+        }
+    }
+
+    fn take_places(self, sight: &Sight, replies: &mut Replies<'_>) -> Result<Queue, Unknown> {
+        let counted = if sight.is_full() { Some(count(replies.next())?) } else { None };
+        let places = self.take_scores(sight, replies)?;
+        let mut places = places.into_iter();
+        let (mut first, mut left) = (Vec::new(), Vec::new());
+        let mut place = || places.next().flatten();
+        for id in &sight.first {
+            let (due, lock) = (place(), self.take_lock(id, replies));
+            match due {
+                Some(due) if due <= sight.now => {
+                    first.push(Member { id: id.clone(), due, lock: Some(lock) });
+                }
+                // It left between the two rounds.
+                due => left.push(Left { id: id.clone(), place: here_or_gone(due), lock }),
+            }
+        }
+        for id in &sight.left {
+            let (due, lock) = (place(), self.take_lock(id, replies));
+            left.push(Left { id: id.clone(), place: here_or_gone(due), lock });
+        }
+        first.sort_by_key(|member| member.due);
+        let due = counted.unwrap_or(first.len() as u64);
+        first.extend(sight.next.clone());
+        Ok(Queue { members: sight.members, due, first, left })
+    }
+
+    fn take_scores(
+        self,
+        sight: &Sight,
+        replies: &mut Replies<'_>,
+    ) -> Result<Vec<Option<ServerTime>>, Unknown> {
+        let number = sight.ids().count();
+        let scores = if !self.caps.pexpiretime {
+            replies.take(number)
+        } else if number == 0 {
+            &[]
+        } else {
+            match replies.next() {
+                Reply::Error(error) => return Err(error.into()),
+                other => other.as_array().ok_or(Unknown::Protocol)?,
+            }
+        };
+        if scores.len() != number {
+            return Err(Unknown::Protocol);
+        }
+        scores.iter().map(|score| self.due(score)).collect()
+    }
+
+    fn take_lock(self, id: &Id, replies: &mut Replies<'_>) -> LockReading {
+        let mut reading = LockReading::Unknown(Unknown::Protocol);
+        self.with_lock(id, |lock| reading = lock.take_once(replies));
+        reading
+    }
+}
+
+fn here_or_gone(due: Option<ServerTime>) -> Place {
+    due.map_or(Place::Gone, Place::Due)
+}
+
+fn count(reply: &Reply) -> Result<u64, Unknown> {
+    match reply {
+        Reply::Error(error) => Err(error.into()),
+        other => {
+            other.as_int().and_then(|number| u64::try_from(number).ok()).ok_or(Unknown::Protocol)
+        }
+    }
+}
+
+/// An instant as a score in this unit.
+fn score(instant: ServerTime, unit: Unit) -> String {
+    match unit {
+        Unit::Milliseconds => format!("{}", instant.0),
+        Unit::Seconds => {
+            format!("{}.{:03}", instant.0.div_euclid(1_000), instant.0.rem_euclid(1_000))
+        }
+    }
+}
+
+/// A question of which a change of the answer may change the verdict at once.
+pub(super) fn watched(spec: &QueueSpec) -> Ask {
+    Ask::new(Class::Number, command!("ZCARD", spec.zset))
+}
+
+/// The members to look up in the next reading, whatever comes first then: those that are due now,
+/// and those whose lock is still held.
+pub fn to_follow(queue: &Queue) -> Vec<Id> {
+    let due = queue.first.iter().filter(|member| member.lock.is_some());
+    let held = queue.left.iter().filter(|left| matches!(left.lock, LockReading::Held(_)));
+    let held = held.take(LEFT_MAX).map(|left| &left.id);
+    due.map(|member| &member.id).chain(held).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::redis::accept::RoleCheck;
+    use crate::redis::reply::ServerError;
+    use lockwatch_judge::reading::Deadline;
+    use lockwatch_judge::spec::KeyPattern;
+
+    const CAPS: Caps =
+        Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
+    /// The server's clock, in seconds.
+    const NOW: i64 = 1_700_000_000;
+
+    fn bytes(text: &str) -> Reply {
+        Reply::Bytes(text.as_bytes().to_vec())
+    }
+
+    fn clock() -> Reply {
+        Reply::Array(vec![bytes("1700000000"), bytes("0")])
+    }
+
+    fn id(id: &str) -> Id {
+        Id(id.as_bytes().to_vec())
+    }
+
+    fn spec() -> QueueSpec {
+        QueueSpec::new(b"tasks", KeyPattern::parse(b"lock_{id}").unwrap(), "string")
+    }
+
+    fn words(asks: &[Ask]) -> Vec<String> {
+        let line = |ask: &Ask| {
+            let words = ask.command.args.iter().map(|word| String::from_utf8_lossy(word));
+            words.collect::<Vec<_>>().join(" ")
+        };
+        asks.iter().map(line).collect()
+    }
+
+    /// The first round about a set with these members.
+    fn first(before: &[&str], listed: &[&str]) -> Result<QueueReading, Stage> {
+        let spec = spec();
+        let queue = QueueRead { spec: &spec, caps: CAPS };
+        let before = before.iter().map(|one| id(one)).collect();
+        let listed = listed.iter().map(|word| bytes(word)).collect();
+        let replies = [clock(), Reply::Int(7), Reply::Array(listed)];
+        queue.take(&Stage::First { before }, &mut Replies::new(&replies))
+    }
+
+    fn asked(stage: &Stage, caps: Caps) -> Vec<String> {
+        let mut asks = Vec::new();
+        QueueRead { spec: &spec(), caps }.asks(stage, &mut asks);
+        words(&asks)
+    }
+
+    fn places(stage: &Stage, replies: &[Reply]) -> Queue {
+        let spec = spec();
+        let queue = QueueRead { spec: &spec, caps: CAPS };
+        match queue.take(stage, &mut Replies::new(replies)) {
+            Ok(QueueReading::Read(queue)) => queue,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_due_is_looked_up_with_its_lock_and_what_was_seen_before() {
+        let listed = ["a", "1699999990", "b", "1700000000.5", "c", "1700000100"];
+        let stage = first(&["a", "old"], &listed).unwrap_err();
+        assert_eq!(
+            asked(&stage, CAPS),
+            [
+                "ZMSCORE tasks a old",
+                "PEXPIRETIME lock_a",
+                "GETRANGE lock_a 0 511",
+                "PEXPIRETIME lock_a",
+                "PEXPIRETIME lock_old",
+                "GETRANGE lock_old 0 511",
+                "PEXPIRETIME lock_old",
+            ]
+        );
+        let scores = Reply::Array(vec![bytes("1699999990"), Reply::Nil]);
+        let until = || Reply::Int(NOW * 1_000 + 500);
+        let held = [until(), bytes("token"), until()];
+        let locks = [held, [Reply::Int(-2), bytes(""), Reply::Int(-2)]].concat();
+        let queue = places(&stage, &[&[scores][..], &locks].concat());
+        assert_eq!((queue.members, queue.due), (7, 1));
+        let at = |seconds: i64| ServerTime((NOW + seconds) * 1_000);
+        let [a, next] = &queue.first[..] else { panic!("{queue:?}") };
+        assert_eq!((&a.id, a.due), (&id("a"), at(-10)));
+        let Some(LockReading::Held(held)) = &a.lock else { panic!("{a:?}") };
+        assert_eq!(held.deadline, Deadline::At(ServerTime(NOW * 1_000 + 500)));
+        assert_eq!((&next.id, next.due.0, &next.lock), (&id("b"), NOW * 1_000 + 500, &None));
+        let [old] = &queue.left[..] else { panic!("{queue:?}") };
+        assert_eq!((old.place, &old.lock), (Place::Gone, &LockReading::Free));
+        assert_eq!(to_follow(&queue), [id("a")]);
+    }
+
+    #[test]
+    fn a_member_that_left_between_the_rounds_is_none_of_the_first() {
+        let stage = first(&[], &["a", "1", "b", "2", "c", "3"]).unwrap_err();
+        let scores = Reply::Array(vec![Reply::Nil, bytes("1700000050"), bytes("3")]);
+        let lock = || [Reply::Int(-2), bytes(""), Reply::Int(-2)];
+        let queue = places(&stage, &[&[scores][..], &lock(), &lock(), &lock()].concat());
+        let first: Vec<&Id> = queue.first.iter().map(|member| &member.id).collect();
+        let left: Vec<(&Id, Place)> =
+            queue.left.iter().map(|left| (&left.id, left.place)).collect();
+        let later = Place::Due(ServerTime((NOW + 50) * 1_000));
+        assert_eq!(first, [&id("c")]);
+        assert_eq!(left, [(&id("a"), Place::Gone), (&id("b"), later)]);
+        assert_eq!(queue.due, 1);
+    }
+
+    #[test]
+    fn the_number_of_due_members_is_asked_for_only_if_they_are_too_many() {
+        let listed: Vec<String> =
+            (0..=QueueSpec::FIRST).flat_map(|at| [format!("m{at}"), format!("{at}")]).collect();
+        let listed: Vec<&str> = listed.iter().map(|word| &**word).collect();
+        let stage = first(&[], &listed).unwrap_err();
+        let asks = asked(&stage, CAPS);
+        assert_eq!(asks[0], "ZCOUNT tasks -inf 1700000000.000");
+        assert_eq!(asks.len(), 2 + 3 * QueueSpec::FIRST);
+        assert!(!asks.iter().any(|ask| ask.contains("m100")), "no more than the first hundred");
+    }
+
+    #[test]
+    fn old_servers_are_asked_for_each_score() {
+        let stage = first(&[], &["a", "1", "b", "2"]).unwrap_err();
+        let asks = asked(&stage, Caps { pexpiretime: false, ..CAPS });
+        assert_eq!(asks[..2], ["ZSCORE tasks a", "ZSCORE tasks b"]);
+        assert_eq!(asks[2..5], ["TIME", "PTTL lock_a", "GETRANGE lock_a 0 511"]);
+    }
+
+    #[test]
+    fn an_empty_queue_needs_no_lock() {
+        let stage = first(&[], &[]).unwrap_err();
+        assert_eq!(asked(&stage, CAPS), [""; 0]);
+        assert_eq!(places(&stage, &[]), Queue { members: 7, ..Queue::default() });
+    }
+
+    #[test]
+    fn scores_are_numbers_and_what_is_none_is_unknown() {
+        let stage = first(&[], &["a", "-inf", "b", "0", "c", "-5.5", "d", "inf"]).unwrap_err();
+        let Stage::Places(sight) = &stage else { panic!("{stage:?}") };
+        assert_eq!(sight.first, [id("a"), id("b"), id("c")]);
+        assert_eq!(sight.next.as_ref().unwrap().due, ServerTime(i64::MAX));
+        let unknown = |why| Ok(QueueReading::Unknown(why));
+        let told = |listed: &[&str]| first(&[], listed).map_err(|_| ());
+        assert_eq!(told(&["a", "soon"]), unknown(Unknown::Layout));
+        assert_eq!(told(&["a"]), unknown(Unknown::Protocol));
+        let spec = spec();
+        let queue = QueueRead { spec: &spec, caps: CAPS };
+        let error =
+            Reply::Error(ServerError { code: b"WRONGTYPE".to_vec(), detail: b"...".to_vec() });
+        let replies = [clock(), error.clone(), error];
+        let stage = Stage::First { before: Vec::new() };
+        let read = queue.take(&stage, &mut Replies::new(&replies)).unwrap();
+        assert_eq!(read, QueueReading::Unknown(Unknown::WrongType));
+    }
+
+    #[test]
+    fn everything_that_may_be_asked_is_known_before() {
+        let mut asks = Vec::new();
+        QueueRead { spec: &spec(), caps: CAPS }.all_asks(&mut asks);
+        let names: Vec<String> = asks.iter().map(Ask::name).collect();
+        assert_eq!(
+            names,
+            [
+                "time",
+                "zcard",
+                "zrange",
+                "zcount",
+                "zmscore",
+                "pexpiretime",
+                "getrange",
+                "pexpiretime"
+            ]
+        );
+        let like = Keys::Like(vec![b"lock_".to_vec(), Vec::new()]);
+        assert_eq!(asks.iter().filter(|ask| ask.key == like).count(), 3);
+    }
+}
