@@ -17,7 +17,7 @@ use lockwatch::config::{
     Servers, SingleLock,
 };
 use lockwatch_judge::spec::{
-    Codec, KeyPattern, ProgressSource, QueueSpec, StoreIndex, WantedSource,
+    Codec, KeyPattern, ProgressSource, QueueSpec, StoreIndex, TurnSpec, WantedSource,
 };
 use lockwatch_watch::redis::topology::Announced;
 use lockwatch_watch::redis::{RedisKind, libraries};
@@ -203,10 +203,13 @@ fn the_complete_example_means_what_it_says() {
         (&Servers::Nodes(vec![at("10.0.3.1", 6379), at("10.0.3.2", 6379)]), 3)
     );
 
-    let [outbound, inbound, nightly, cleaner, leader, retired, delayed] = config.tasks.as_slice()
+    let [outbound, inbound, nightly, cleaner, leader, retired, alternate, delayed] =
+        config.tasks.as_slice()
     else {
-        panic!("seven tasks")
+        panic!("eight tasks")
     };
+    let turn = TurnSpec { min_turn_ms: Some(5_000), ..TurnSpec::new(b"turns", &["a", "b"]) };
+    assert_eq!(alternate.turn(), Some(&turn));
     let queue = QueueSpec {
         max_late_ms: 60_000,
         ..QueueSpec::new(b"delayed:tasks", KeyPattern::parse(b"lock_{id}").unwrap(), "string")
@@ -405,7 +408,7 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
     let waits = |timing: &PageTiming| -> Vec<u64> {
         config.tasks.iter().map(|task| timing.group_wait(&config, task).ms / 1_000).collect()
     };
-    assert_eq!(waits(&timing), [5, 5, 30, 60, 7, 30, 30]);
+    assert_eq!(waits(&timing), [5, 5, 30, 60, 7, 30, 30, 30]);
     let report = report(&config, &timing);
     assert!(
         report.contains("  outbound        20s    22s         54s [4]     1m24s\n"),
