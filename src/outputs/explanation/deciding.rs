@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use lockwatch_judge::event::{Party, SplitKind};
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::snapshot::{HoldView, KindView, SplitView, SwitchView, TaskView};
-use lockwatch_judge::spec::{ProgressSource, WantedSource};
+use lockwatch_judge::snapshot::{HoldView, KindView, SplitView, TaskView};
+use lockwatch_judge::spec::ProgressSource;
 use lockwatch_judge::verdict::{LockFact, Rule, Wanted};
 
 use super::seen::{Seen, server, span};

@@ -9,7 +9,7 @@ use lockwatch_judge::event::{End, Fate, SplitKind};
 use lockwatch_judge::input::WakeUpState;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::spec::Codec;
-use lockwatch_judge::verdict::{LockFact, Rule, Verdict, Wanted};
+use lockwatch_judge::verdict::{LockFact, Rule, TurnFact, Verdict, Wanted};
 use serde_json::{Value, json};
 
 use super::schema::Schemas;
@@ -48,10 +48,11 @@ fn closed_lists_are_those_of_the_code() {
         let values = values.unwrap_or_else(|| panic!("no list at {pointer}")).as_array().unwrap();
         values.iter().filter_map(|value| value.as_str().map(str::to_owned)).collect()
     };
-    let lists: [(&str, Vec<&str>); 15] = [
+    let lists: [(&str, Vec<&str>); 16] = [
         ("Verdict", Verdict::ALL.map(Verdict::name).to_vec()),
         ("Wanted", Wanted::ALL.map(Wanted::name).to_vec()),
         ("LockFact", LockFact::ALL.map(LockFact::name).to_vec()),
+        ("TurnFact", TurnFact::ALL.map(TurnFact::name).to_vec()),
         ("Rule", Rule::ALL.map(Rule::name).to_vec()),
         ("UnknownReason", Unknown::ALL.map(Unknown::name).to_vec()),
         ("ErrorCount/properties/name", Unknown::ALL.map(Unknown::name).to_vec()),
@@ -239,6 +240,19 @@ impl Stage {
         until("a witness", &mut |view| {
             view.task("till")["witnesses"].pointer("/0/holders/0").is_some()
         });
+        until("members that are executed", &mut |view| {
+            view.task("delayed")["queue"]["executing"] == json!(2)
+        });
+        server.cli(&["ZREM", "delayed", "leaves"]);
+        until("a lock that outlives its member", &mut |view| {
+            let queue = &view.task("delayed")["queue"];
+            queue["moved"].is_string() && queue.pointer("/orphans/0").is_some()
+        });
+        until("turns and queues that are none", &mut |view| {
+            view.task("no turns")["turn"]["unknown"].is_object()
+                && view.task("no queue")["queue"]["unknown"].is_object()
+                && view.task("alternate")["turn"]["task"] == json!("a")
+        });
         let mut beat = 0;
         until("a claim that lives", &mut |view| {
             beat += 1;
@@ -276,6 +290,10 @@ fn set_up(server: &RedisServer, master: &RedisServer) {
         "SET unknown:hosts text",
         "SET redisson_lock_token:{outbound:lock} 7",
         "HSET outbound:users dora \"true\"",
+        "HSET turns a 1790000000000",
+        "ZADD delayed 1790000000 waits 1790000001 works 1790000002 leaves 1890000000 later",
+        "SET lock_works token PX 600000",
+        "SET lock_leaves token PX 600000",
     ] {
         server.cli(&commands.split(' ').collect::<Vec<_>>());
     }
@@ -291,6 +309,18 @@ redis:
   gone: {{url: "redis://127.0.0.1:1", interval: 100ms, timeout: 1s}}
 labels: [team]
 tasks:
+  - name: alternate
+    redis: main
+    turn: {{hash: turns, tasks: [a, b], min_turn: 1s}}
+  - name: no turns
+    redis: main
+    turn: {{hash: "unknown:users", tasks: [a, b]}}
+  - name: delayed
+    redis: main
+    queue: {{zset: delayed, lock: "lock_{{id}}"}}
+  - name: no queue
+    redis: main
+    queue: {{zset: "unknown:claims", lock: "lock_{{id}}"}}
   - name: outbound
     redis: main
     lock: {{key: "outbound:lock", renew_every: 10s, lease: 60s}}
