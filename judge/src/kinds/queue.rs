@@ -265,9 +265,9 @@ impl Queue {
         let LockNews { again, expired, died } = entry.observe(lock, &context);
         let id = || id.0.clone();
         let holders = || entry.holders().to_vec();
-        if let Some(before) = again {
+        if let Some((before, now)) = again {
             self.counts.executed_again += 1;
-            news.again.push((id(), before, holders()));
+            news.again.push((id(), before, now));
         }
         if let Some(before) = expired {
             self.counts.expired += 1;

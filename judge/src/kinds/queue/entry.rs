@@ -32,6 +32,8 @@ pub(super) struct Entry {
     pub(super) was_locked: bool,
     /// The newest holder since it has this score.
     execution: Option<Execution>,
+    /// Another holder appeared in the reading before: who had it until then, and who has it now.
+    unconfirmed: Option<(Vec<Holder>, Vec<Holder>)>,
     /// Who held its lock when it got this score. That execution belongs to the score before.
     held_before: Option<Arc<Held>>,
     replaced: Vec<Replaced>,
@@ -52,8 +54,8 @@ pub(super) enum Lock {
 /// What a reading of the lock changed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LockNews {
-    /// Another holder has it: these had it before.
-    pub(super) again: Option<Vec<Holder>>,
+    /// Another holder executed it again: who did before, and who did then.
+    pub(super) again: Option<(Vec<Holder>, Vec<Holder>)>,
     /// It expired, and the member is still there.
     pub(super) expired: Option<Vec<Holder>>,
     /// Its holder fell silent.
@@ -73,6 +75,7 @@ impl Entry {
             unseen_ms,
             was_locked: false,
             execution: None,
+            unconfirmed: None,
             held_before: None,
             replaced: Vec::new(),
             gone_since: None,
@@ -148,6 +151,9 @@ impl Entry {
             execution.clock_changed();
         }
         self.is_unread = matches!(lock, LockReading::Unknown(_));
+        if !self.is_unread {
+            news.again = self.confirmed(lock);
+        }
         match lock {
             LockReading::Held(held) => self.held(held, context, &mut news),
             LockReading::Free => self.free(context, &mut news),
@@ -157,6 +163,18 @@ impl Entry {
             (self.free_ms, self.seen_free_ms) = (0, 0);
         }
         news
+    }
+
+    /// The holder that appeared in the reading before, if the member was still there after that, or
+    /// it still holds the lock. A worker may also take the lock only to see that the member has just
+    /// been executed.
+    fn confirmed(&mut self, lock: &LockReading) -> Option<(Vec<Holder>, Vec<Holder>)> {
+        let (before, now) = self.unconfirmed.take()?;
+        let still_holds = match lock {
+            LockReading::Held(held) => clients_meet(&held.holders, &now),
+            LockReading::Free | LockReading::Unknown(_) => false,
+        };
+        (self.gone_since.is_none() || still_holds).then_some((before, now))
     }
 
     fn held(&mut self, held: &Arc<Held>, context: &Context<'_>, news: &mut LockNews) {
@@ -174,7 +192,7 @@ impl Entry {
                 let before = execution.holders().to_vec();
                 *execution = Execution::new(held, seen);
                 self.replace(&before, held, seen.sent);
-                news.again = Some(before);
+                self.unconfirmed = Some((before, held.holders.clone()));
             }
             None if is_of_before => {}
             None => self.execution = Some(Execution::new(held, seen)),

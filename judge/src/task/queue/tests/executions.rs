@@ -21,12 +21,27 @@ fn another_holder_of_a_member_with_the_same_score_executes_it_again() {
         "{told:?}"
     );
     world.lock("a", "w2", 160).second();
+    assert_eq!(world.told(), [], "not before the member is still there after that");
+    world.second();
     let told = world.told();
     assert!(matches!(&*told, [EventKind::ExecutedAgain { id, .. }] if id == b"a"), "{told:?}");
     let shown = world.shown();
     assert_eq!((shown.executed_again, shown.expired), (1, 1));
     assert_eq!(world.problems().events, [(Problem::ExecutedAgain, 0)]);
     assert_ne!(world.verdict(), Verdict::Split, "no claim goes on");
+}
+
+/// Two workers may have the same list of what is due. The second one takes the lock when the first
+/// one is done, sees that the member is gone, and gives the lock back.
+#[test]
+fn a_lock_taken_only_to_see_that_the_member_is_gone_executes_nothing() {
+    let mut world = World::new();
+    world.add("a", 100).lock("a", "w1", 160).seconds(2).remove("a").lock("a", "w2", 160).second();
+    world.unlock("a").seconds(2);
+    assert_eq!((world.told(), world.shown().executed_again), (Vec::new(), 0));
+    world.add("b", 103).lock("b", "w1", 160).seconds(2).remove("b").lock("b", "w2", 160);
+    world.seconds(2);
+    assert_eq!(world.shown().executed_again, 1, "it goes on with it");
 }
 
 #[test]
