@@ -203,9 +203,10 @@ fn the_complete_example_means_what_it_says() {
         (&Servers::Nodes(vec![at("10.0.3.1", 6379), at("10.0.3.2", 6379)]), 3)
     );
 
-    let [outbound, inbound, nightly, cleaner, leader, retired, delayed] = config.tasks.as_slice()
+    let [outbound, inbound, nightly, cleaner, leader, retired, _turns, delayed] =
+        config.tasks.as_slice()
     else {
-        panic!("seven tasks")
+        panic!("eight tasks")
     };
     let queue = QueueSpec {
         max_late_ms: 60_000,
@@ -405,7 +406,7 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
     let waits = |timing: &PageTiming| -> Vec<u64> {
         config.tasks.iter().map(|task| timing.group_wait(&config, task).ms / 1_000).collect()
     };
-    assert_eq!(waits(&timing), [5, 5, 30, 60, 7, 30, 30]);
+    assert_eq!(waits(&timing), [5, 5, 30, 60, 7, 30, 30, 30]);
     let report = report(&config, &timing);
     assert!(
         report.contains("  outbound        20s    22s         54s [4]     1m24s\n"),
@@ -420,7 +421,7 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
         "{report}"
     );
     sources.group_wait_ms = Some(1_000);
-    assert_eq!(waits(&PageTiming::find(&sources).unwrap()), [1; 7]);
+    assert_eq!(waits(&PageTiming::find(&sources).unwrap()), [1; 8]);
     sources.prometheus_config = Some("/nowhere.yml".into());
     assert!(PageTiming::find(&sources).unwrap_err().starts_with("/nowhere.yml: does not exist"));
 }
