@@ -524,10 +524,10 @@ TITLES = {
 
 
 def dashboard_json(
-    uid: str, description: str, variables, annotations, sections, since: str, folded=None
+    uid: str, description: str, variables, annotations, sections, since: str, folded=()
 ) -> str:
-    """The whole dashboard; `sections` are titles with their panels, and so is `folded`, the last
-    one, which is closed at first."""
+    """The whole dashboard; `sections` are titles with their panels, and so are the last ones,
+    `folded`, which are closed at first."""
     runbooks = _top_link("Runbooks", RUNBOOKS).icon("doc").target_blank(True)
     board = (
         dashboard.Dashboard(TITLES[uid])
@@ -547,8 +547,7 @@ def dashboard_json(
         board = board.with_row(dashboard.Row(title))
         for panel in panels:
             board = board.with_panel(panel)
-    if folded:
-        title, panels = folded
+    for title, panels in folded:
         row = dashboard.Row(title)
         for panel in panels:
             row = row.with_panel(panel)

@@ -4,6 +4,7 @@ from grafana_foundation_sdk.models import common as kinds, units
 
 import house
 from house import graph, heat, note, now, query, stat_panel, timeline
+from other_kinds import queue, turns
 from queries import (
     ONE_TASK,
     ONE_TASK_RECORDED,
@@ -52,13 +53,17 @@ def build(uid: str) -> str:
         ("Gaps and holds", holds()),
         ("Work and switches", work()),
     ]
-    more = ("More, of tasks with `metrics: full`", full())
+    folded = [
+        ("Turns, of tasks that take turns", turns()),
+        ("Queue, of delayed tasks", queue()),
+        ("More, of tasks with `metrics: full`", full()),
+    ]
     description = (
         "One singleton task: who held its lock, how the lease was renewed, and every gap, outage"
         " and split."
     )
     return house.dashboard_json(
-        uid, description, variables, annotations(), sections, "now-3h", folded=more
+        uid, description, variables, annotations(), sections, "now-3h", folded=folded
     )
 
 

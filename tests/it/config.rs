@@ -17,7 +17,7 @@ use lockwatch::config::{
     Servers, SingleLock,
 };
 use lockwatch_judge::spec::{
-    Codec, KeyPattern, ProgressSource, QueueSpec, StoreIndex, WantedSource,
+    Codec, KeyPattern, ProgressSource, QueueSpec, StoreIndex, TurnSpec, WantedSource,
 };
 use lockwatch_watch::redis::topology::Announced;
 use lockwatch_watch::redis::{RedisKind, libraries};
@@ -203,11 +203,13 @@ fn the_complete_example_means_what_it_says() {
         (&Servers::Nodes(vec![at("10.0.3.1", 6379), at("10.0.3.2", 6379)]), 3)
     );
 
-    let [outbound, inbound, nightly, cleaner, leader, retired, _turns, delayed] =
+    let [outbound, inbound, nightly, cleaner, leader, retired, alternate, delayed] =
         config.tasks.as_slice()
     else {
         panic!("eight tasks")
     };
+    let turn = TurnSpec { min_turn_ms: Some(5_000), ..TurnSpec::new(b"turns", &["a", "b"]) };
+    assert_eq!(alternate.turn(), Some(&turn));
     let queue = QueueSpec {
         max_late_ms: 60_000,
         ..QueueSpec::new(b"delayed:tasks", KeyPattern::parse(b"lock_{id}").unwrap(), "string")
@@ -421,7 +423,7 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
         "{report}"
     );
     sources.group_wait_ms = Some(1_000);
-    assert_eq!(waits(&PageTiming::find(&sources).unwrap()), [1; 8]);
+    assert_eq!(waits(&PageTiming::find(&sources).unwrap()), [1; 7]);
     sources.prometheus_config = Some("/nowhere.yml".into());
     assert!(PageTiming::find(&sources).unwrap_err().starts_with("/nowhere.yml: does not exist"));
 }

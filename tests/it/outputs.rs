@@ -431,6 +431,12 @@ pub(crate) fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
             "lock_outlived_task",
         ),
         (E::MembersVanished { number: 7 }, Level::WARN, "members_vanished"),
+        (E::TurnUnknownName { name: b"evil\n".to_vec() }, Level::WARN, "turn_unknown_name"),
+        (
+            E::TurnOutOfOrder { expected: b"b".to_vec(), came: b"evil\x1b".to_vec() },
+            Level::WARN,
+            "turn_out_of_order",
+        ),
         (E::TokenReset { from: 9, to: -1 }, Level::WARN, "token_reset"),
         (E::LeaseLearned { lease_ms: 30_000 }, Level::DEBUG, "lease_learned"),
         (E::TaskUnreadable { why: Unknown::NoPermission }, Level::WARN, "task_unreadable"),

@@ -249,8 +249,8 @@ impl Stage {
             queue["moved"].is_string() && queue.pointer("/orphans/0").is_some()
         });
         until("turns and queues that are none", &mut |view| {
-            view.task("no turns")["turn"]["unknown"].is_object()
-                && view.task("no queue")["queue"]["unknown"].is_object()
+            view.task("no-turns")["turn"]["unknown"].is_object()
+                && view.task("no-queue")["queue"]["unknown"].is_object()
                 && view.task("alternate")["turn"]["task"] == json!("a")
         });
         let mut beat = 0;
@@ -312,13 +312,13 @@ tasks:
   - name: alternate
     redis: main
     turn: {{hash: turns, tasks: [a, b], min_turn: 1s}}
-  - name: no turns
+  - name: no-turns
     redis: main
     turn: {{hash: "unknown:users", tasks: [a, b]}}
   - name: delayed
     redis: main
     queue: {{zset: delayed, lock: "lock_{{id}}"}}
-  - name: no queue
+  - name: no-queue
     redis: main
     queue: {{zset: "unknown:claims", lock: "lock_{{id}}"}}
   - name: outbound
