@@ -1,6 +1,7 @@
 //! The HTML pages: all tasks, and one task. All markup is rendered here: the script only inserts
 //! rendered parts.
 
+mod brief;
 mod drawing;
 mod facts;
 #[cfg(test)]

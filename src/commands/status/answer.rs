@@ -6,7 +6,6 @@ use std::ops::Deref;
 
 use serde::{Deserialize, Deserializer};
 
-use super::queue::Queue;
 use crate::text::terminal::safe;
 
 /// Text from the agent that a terminal may show. It is escaped during deserialization, so that no
@@ -160,6 +159,61 @@ pub(super) struct Holder {
     pub(super) digest: bool,
     pub(super) host: Option<Text>,
     pub(super) entries: Option<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Queue {
+    pub(super) zset: Text,
+    pub(super) lock: Option<Text>,
+    pub(super) library: Text,
+    pub(super) unknown: Option<Unknown>,
+    pub(super) members: Option<u64>,
+    pub(super) due: Option<u64>,
+    pub(super) next: Option<Text>,
+    pub(super) executing: Option<u64>,
+    pub(super) executing_more: Option<bool>,
+    pub(super) oldest_due_seconds: Option<f64>,
+    pub(super) late_seconds: f64,
+    pub(super) max_late_seconds: f64,
+    pub(super) moved: Option<Text>,
+    pub(super) first: Vec<Member>,
+    pub(super) orphans: Vec<Orphan>,
+    pub(super) totals: QueueTotals,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Member {
+    pub(super) id: Text,
+    pub(super) execution: Option<Execution>,
+    pub(super) unread: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Execution {
+    pub(super) holders: Vec<Holder>,
+    pub(super) until: Option<Text>,
+    pub(super) dead: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Orphan {
+    pub(super) id: Text,
+    pub(super) execution: Execution,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct QueueTotals {
+    pub(super) departed: u64,
+    pub(super) departed_locked: u64,
+    pub(super) vanished: u64,
+    pub(super) executed_again: u64,
+    pub(super) expired: u64,
+    pub(super) orphaned: u64,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -1,67 +1,10 @@
 //! What `status` shows of a queue of delayed tasks.
 
-use serde::Deserialize;
-
-use super::answer::{Holder, Text, Unknown};
+use super::answer::{Execution, Holder, Member, Queue, QueueTotals, Text};
 use super::words::{duration, instant};
 
 /// Maximum number of members that are named.
 const NAMED_MAX: usize = 8;
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Queue {
-    zset: Text,
-    lock: Option<Text>,
-    library: Text,
-    unknown: Option<Unknown>,
-    members: Option<u64>,
-    due: Option<u64>,
-    next: Option<Text>,
-    executing: Option<u64>,
-    executing_more: Option<bool>,
-    oldest_due_seconds: Option<f64>,
-    late_seconds: f64,
-    max_late_seconds: f64,
-    moved: Option<Text>,
-    first: Vec<Member>,
-    orphans: Vec<Orphan>,
-    totals: Totals,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Member {
-    id: Text,
-    execution: Option<Execution>,
-    unread: bool,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Execution {
-    holders: Vec<Holder>,
-    until: Option<Text>,
-    dead: bool,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Orphan {
-    id: Text,
-    execution: Execution,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Totals {
-    departed: u64,
-    departed_locked: u64,
-    vanished: u64,
-    executed_again: u64,
-    expired: u64,
-    orphaned: u64,
-}
 
 /// The details, in order. Empty ones are left out.
 pub(super) fn facts(
@@ -149,7 +92,7 @@ fn execution(execution: &Execution, holders: fn(&[Holder]) -> String) -> String 
 }
 
 fn left(queue: &Queue) -> String {
-    let Totals { departed, departed_locked, vanished, executed_again, expired, orphaned } =
+    let QueueTotals { departed, departed_locked, vanished, executed_again, expired, orphaned } =
         queue.totals;
     let more = [
         (vanished, "never seen locked"),

@@ -1,6 +1,6 @@
 //! The details of a queue of delayed tasks.
 
-use lockwatch_judge::snapshot::{ExecutionView, QueueView, TaskView};
+use lockwatch_judge::snapshot::{ExecutionView, TaskView};
 use lockwatch_judge::time::{AgentWall, ServerTime};
 
 use super::facts::{self, Fact};
@@ -32,16 +32,6 @@ pub(super) const FACTS: [Fact; 14] = [
     ("Newest reading", facts::write_reading),
     ("Rule", facts::write_rule),
 ];
-
-/// What the table of all tasks shows. The numbers change with each reading, so it names none.
-pub(super) fn write_members(markup: &mut Markup, queue: &QueueView) {
-    markup.html(match (queue.members, queue.due) {
-        (None, _) | (_, None) => "not known",
-        (Some(0), _) => "an empty queue",
-        (_, Some(0)) => "a queue, nothing due",
-        _ => "a queue at work",
-    });
-}
 
 fn write_queue(markup: &mut Markup, _published: &Published, view: &TaskView) {
     match view.queue().and_then(|queue| queue.members.zip(queue.due)) {

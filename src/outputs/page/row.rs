@@ -11,11 +11,11 @@ use lockwatch_judge::spec::WantedSource;
 use lockwatch_judge::time::AgentWall;
 use lockwatch_judge::verdict::{Rule, Verdict, Wanted};
 
+use super::brief;
 use super::html::{self, Exact, Text};
 use super::moving::{Markup, Moment};
 use super::pulse::{Pulse, present};
 use super::words::lasted;
-use super::{queue, turn};
 use crate::alerts::firing;
 use crate::outputs::reason::{self, is_counted};
 use crate::paths::{self, segment};
@@ -166,8 +166,8 @@ pub(super) fn write_alerts(markup: &mut Markup, published: &Published, view: &Ta
 fn write_holders(markup: &mut Markup, _published: &Published, view: &TaskView) {
     match &view.kind {
         KindView::Lock(_) => {}
-        KindView::Turn(turn) => return turn::write_whose(markup, turn),
-        KindView::Queue(queue) => return queue::write_members(markup, queue),
+        KindView::Turn(turn) => return brief::write_whose(markup, turn),
+        KindView::Queue(queue) => return brief::write_members(markup, queue),
     }
     let hold = present(view);
     let own: Vec<&Holder> =

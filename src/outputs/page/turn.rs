@@ -1,6 +1,6 @@
 //! The details of tasks that take turns.
 
-use lockwatch_judge::snapshot::{TaskView, TurnView};
+use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::time::AgentWall;
 use lockwatch_judge::verdict::TurnFact;
 
@@ -28,15 +28,6 @@ pub(super) const FACTS: [Fact; 12] = [
     ("Newest reading", facts::write_reading),
     ("Rule", facts::write_rule),
 ];
-
-/// Whose turn it is. The table of all tasks does not name it: it may change many times a second.
-pub(super) fn write_whose(markup: &mut Markup, turn: &TurnView) {
-    match turn.fact {
-        TurnFact::Somebody => markup.html("takes turns"),
-        TurnFact::Nobody => markup.html("nobody"),
-        TurnFact::Unknown => markup.html("not known"),
-    };
-}
 
 fn write_turn(markup: &mut Markup, _published: &Published, view: &TaskView) {
     let Some(turn) = view.turn() else { return };
