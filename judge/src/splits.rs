@@ -12,7 +12,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-pub(crate) use self::claims::{CLAIM_GOES_ON, Claims};
+pub(crate) use self::claims::Claims;
 use self::masters::Rivalry;
 pub(crate) use self::overlap::EndedBefore;
 use self::overlap::Until;

@@ -15,7 +15,6 @@ use crate::event::Party;
 use crate::evidence::Seen;
 use crate::reading::{self, Holder, Id, Left, LockReading, Member, Place, Unknown};
 use crate::spec::QueueSpec;
-use crate::splits::Claims;
 use crate::time::{Mono, ServerTime};
 use crate::verdict::Wanted;
 
@@ -76,9 +75,18 @@ pub(crate) struct Context<'a> {
     pub(crate) other_data: bool,
     /// The server's clock is the one of the reading before.
     pub(crate) same_clock: bool,
-    pub(crate) claims: &'a Claims,
-    pub(crate) claims_changed: &'a [Vec<u8>],
-    pub(crate) fresh_for_ms: u64,
+    pub(crate) claims: &'a ClaimSigns,
+}
+
+/// What the claims tell of the instances that write them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClaimSigns {
+    /// Their claim is alive.
+    pub(crate) alive: Vec<Vec<u8>>,
+    /// Their claim was alive, and stands still.
+    pub(crate) silent: Vec<Vec<u8>>,
+    /// Their claim changed in this sample.
+    pub(crate) changed: Vec<Vec<u8>>,
 }
 
 /// What a reading changed.
@@ -188,9 +196,9 @@ impl Queue {
     }
 
     /// The members that two workers execute, with both.
-    pub(crate) fn executed_twice(&self, claims: &Claims, fresh_for_ms: u64) -> Vec<Twice> {
+    pub(crate) fn executed_twice(&self, claims: &ClaimSigns) -> Vec<Twice> {
         let twice = |(id, entry): (&Vec<u8>, &Entry)| {
-            let older = entry.replaced().iter().find(|old| old.goes_on(claims, fresh_for_ms))?;
+            let older = entry.replaced().iter().find(|old| old.goes_on(claims))?;
             let both = core::iter::once(&older.holder).chain(entry.holders());
             Some((id.clone(), both.map(|holder| Party::of(holder, None)).collect()))
         };
@@ -271,8 +279,7 @@ impl Queue {
         }
         if let Some(before) = expired {
             self.counts.expired += 1;
-            let is_live =
-                |holder: &Holder| context.claims.is_live(&holder.client, context.fresh_for_ms);
+            let is_live = |holder: &Holder| context.claims.alive.contains(&holder.client);
             let goes_on = before.iter().any(is_live);
             news.expired.push((id(), before, goes_on));
         }

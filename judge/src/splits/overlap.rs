@@ -4,8 +4,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::View;
-use super::claims::{CLAIM_GOES_ON, Claims};
+use super::claims::Claims;
 use crate::continuity::generation::{Delta, Mark};
+use crate::evidence::CLAIM_GOES_ON;
 use crate::reading::Holder;
 use crate::time::Mono;
 
