@@ -11,11 +11,11 @@ use alloc::vec::Vec;
 use self::entry::{Entry, LockNews};
 pub use self::view::{ExecutionView, MemberView, OrphanView, QueueView};
 use super::turn;
+use crate::claims::Claims;
 use crate::event::Party;
 use crate::evidence::Seen;
 use crate::reading::{self, Holder, Id, Left, LockReading, Member, Place, Unknown};
 use crate::spec::QueueSpec;
-use crate::splits::Claims;
 use crate::time::{Mono, ServerTime};
 use crate::verdict::Wanted;
 

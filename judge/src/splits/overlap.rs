@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::View;
-use super::claims::{CLAIM_GOES_ON, Claims};
+use crate::claims::{CLAIM_GOES_ON, Claims};
 use crate::continuity::generation::{Delta, Mark};
 use crate::reading::Holder;
 use crate::time::Mono;

@@ -169,7 +169,7 @@ impl Claims {
     /// Returns two claims that each changed in two different samples after both were alive, beside
     /// one hold, and neither of them only before the other. Changes in sequence also occur when a
     /// lock is handed over and soon returned.
-    pub(super) fn contradicting(&self, fresh_for_ms: u64) -> Option<[Vec<u8>; 2]> {
+    pub(crate) fn contradicting(&self, fresh_for_ms: u64) -> Option<[Vec<u8>; 2]> {
         let live: Vec<&Claim> =
             self.claims.iter().filter(|claim| claim.alive(self.newest, fresh_for_ms)).collect();
         for (position, a) in live.iter().enumerate() {
