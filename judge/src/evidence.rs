@@ -46,10 +46,6 @@ impl Seen {
     }
 }
 
-/// Number of samples in which a claim must have changed beside one hold. A single change may be the
-/// last one of a worker that stops.
-pub(crate) const CLAIM_GOES_ON: u32 = 2;
-
 /// The origin of one accepted reading.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {

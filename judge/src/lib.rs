@@ -32,6 +32,7 @@ mod named;
 
 #[cfg(feature = "serde")]
 mod bytes;
+mod claims;
 mod clocks;
 mod continuity;
 pub mod event;

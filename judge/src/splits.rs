@@ -1,7 +1,6 @@
 //! Collects evidence for two holders. Each kind of evidence has its own beginning and its own end;
 //! nothing here is guessed.
 
-mod claims;
 mod holders;
 mod masters;
 mod overlap;
@@ -12,11 +11,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-pub(crate) use self::claims::Claims;
 use self::masters::Rivalry;
 pub(crate) use self::overlap::EndedBefore;
 use self::overlap::Until;
 pub(crate) use self::witnesses::{Limits, Witnesses, Word};
+use crate::claims::Claims;
 use crate::continuity::failover_report::Overlap;
 use crate::event::{Party, SplitKind};
 use crate::reading::{Held, Holder, Mode, clients_meet};

@@ -21,6 +21,7 @@ use self::lock::OfLock;
 use self::queue::OfQueue;
 use self::turn::OfTurn;
 use self::wanting::Wanting;
+use crate::claims::Claims;
 use crate::clocks::{BlindClock, Holding, ProgressClock};
 use crate::continuity::failover_report::Overlap;
 use crate::continuity::generation::{Continued, Delta, Mark};
@@ -33,7 +34,7 @@ use crate::kinds::KindView;
 use crate::reading::{Beside, GuardReading, Holder, LockReading, TaskReading, Unknown};
 use crate::snapshot::{Judged, TaskView, Totals};
 use crate::spec::{KindSpec, TaskSpec};
-use crate::splits::{Began, Claims, SplitNews, Splits};
+use crate::splits::{Began, SplitNews, Splits};
 use crate::time::{Mono, ServerTime};
 use crate::verdict::{Facts, Rule, Verdict, judge};
 

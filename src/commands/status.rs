@@ -7,6 +7,7 @@ mod one;
 mod queue;
 mod screen;
 mod table;
+mod turn;
 mod words;
 
 use std::process::ExitCode;

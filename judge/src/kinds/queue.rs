@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use self::entry::{Entry, LockNews};
 pub use self::view::{ExecutionView, MemberView, OrphanView, QueueView};
 use super::turn;
+use crate::claims::Claims;
 use crate::event::Party;
 use crate::evidence::Seen;
 use crate::reading::{self, Holder, Id, Left, LockReading, Member, Place, Unknown};
@@ -75,18 +76,9 @@ pub(crate) struct Context<'a> {
     pub(crate) other_data: bool,
     /// The server's clock is the one of the reading before.
     pub(crate) same_clock: bool,
-    pub(crate) claims: &'a ClaimSigns,
-}
-
-/// What the claims tell of the instances that write them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ClaimSigns {
-    /// Their claim is alive.
-    pub(crate) alive: Vec<Vec<u8>>,
-    /// Their claim was alive, and stands still.
-    pub(crate) silent: Vec<Vec<u8>>,
-    /// Their claim changed in this sample.
-    pub(crate) changed: Vec<Vec<u8>>,
+    pub(crate) claims: &'a Claims,
+    pub(crate) claims_changed: &'a [Vec<u8>],
+    pub(crate) fresh_for_ms: u64,
 }
 
 /// What a reading changed.
@@ -196,9 +188,9 @@ impl Queue {
     }
 
     /// The members that two workers execute, with both.
-    pub(crate) fn executed_twice(&self, claims: &ClaimSigns) -> Vec<Twice> {
+    pub(crate) fn executed_twice(&self, claims: &Claims, fresh_for_ms: u64) -> Vec<Twice> {
         let twice = |(id, entry): (&Vec<u8>, &Entry)| {
-            let older = entry.replaced().iter().find(|old| old.goes_on(claims))?;
+            let older = entry.replaced().iter().find(|old| old.goes_on(claims, fresh_for_ms))?;
             let both = core::iter::once(&older.holder).chain(entry.holders());
             Some((id.clone(), both.map(|holder| Party::of(holder, None)).collect()))
         };
@@ -279,7 +271,8 @@ impl Queue {
         }
         if let Some(before) = expired {
             self.counts.expired += 1;
-            let is_live = |holder: &Holder| context.claims.alive.contains(&holder.client);
+            let is_live =
+                |holder: &Holder| context.claims.is_live(&holder.client, context.fresh_for_ms);
             let goes_on = before.iter().any(is_live);
             news.expired.push((id(), before, goes_on));
         }

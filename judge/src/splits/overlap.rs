@@ -4,9 +4,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::View;
-use super::claims::Claims;
+use crate::claims::{CLAIM_GOES_ON, Claims};
 use crate::continuity::generation::{Delta, Mark};
-use crate::evidence::CLAIM_GOES_ON;
 use crate::reading::Holder;
 use crate::time::Mono;
 

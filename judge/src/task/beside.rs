@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use super::wanting::Wanting;
 use super::{Accepted, Kind, Log, Watched};
+use crate::claims::Claims;
 use crate::clocks::ProgressClock;
 use crate::continuity::lost::Parts;
 use crate::event::{EventKind, Party, SplitKind};
@@ -16,7 +17,7 @@ use crate::reading::{
     SwitchesReading, Unknown,
 };
 use crate::spec::TaskSpec;
-use crate::splits::{Began, Claims, SplitNews};
+use crate::splits::{Began, SplitNews};
 use crate::switches;
 use crate::time::{Mono, ServerTime};
 

@@ -12,7 +12,7 @@ use crate::event::{EventKind, Fate};
 use crate::evidence::Seen;
 use crate::grounds::follow;
 use crate::kinds::KindView;
-use crate::kinds::queue::{ClaimSigns, Context, News, Queue, are_far};
+use crate::kinds::queue::{Context, News, Queue, are_far};
 use crate::reading::{self, Beside, GuardReading, Holder, LockReading, QueueReading, Unknown};
 use crate::spec::{KindSpec, QueueSpec, TaskSpec};
 use crate::time::Mono;
@@ -145,11 +145,6 @@ impl Watched<OfQueue> {
         let delta = batch.delta(self.origin.as_deref()).seen_beside(signs.kept_switches);
         let same_clock = self.origin.as_ref().is_none_or(|old| batch.origin.same_clock(old));
         let fresh_for_ms = self.fresh_for_ms();
-        let claims = ClaimSigns {
-            alive: self.claims.alive(fresh_for_ms),
-            silent: self.claims.silent(fresh_for_ms),
-            changed: signs.claims_changed.clone(),
-        };
         let context = Context {
             seen: batch.seen(),
             spec: &self.kind.spec,
@@ -160,12 +155,14 @@ impl Watched<OfQueue> {
                 || delta.emptied
                 || delta.evicted && queue.members == 0,
             same_clock,
-            claims: &claims,
+            claims: &self.claims,
+            claims_changed: &signs.claims_changed,
+            fresh_for_ms,
         };
         let news = self.kind.queue.observe(queue, context);
         self.note_origin(batch);
         self.tell_queue(news, batch.sent, log);
-        let twice = self.kind.queue.executed_twice(&claims);
+        let twice = self.kind.queue.executed_twice(&self.claims, fresh_for_ms);
         let both = self.splits.observe_executions(&twice, batch.sent, self.spec.blind_after_ms);
         self.tell_splits(both, log);
     }

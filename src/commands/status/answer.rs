@@ -76,6 +76,7 @@ pub(super) struct Task {
     pub(super) switches_unknown: Option<Unknown>,
     pub(super) lost_users: Vec<Text>,
     pub(super) lock: Lock,
+    pub(super) turn: Option<Turn>,
     pub(super) queue: Option<Queue>,
     pub(super) node: Option<Text>,
     pub(super) witnesses: Vec<Witness>,
@@ -159,6 +160,31 @@ pub(super) struct Holder {
     pub(super) digest: bool,
     pub(super) host: Option<Text>,
     pub(super) entries: Option<u32>,
+}
+
+/// Tasks that take turns.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Turn {
+    pub(super) hash: Text,
+    pub(super) unknown: Option<Unknown>,
+    pub(super) fact: Text,
+    pub(super) task: Option<Text>,
+    pub(super) due: Option<Text>,
+    pub(super) overdue_seconds: f64,
+    pub(super) max_late_seconds: f64,
+    pub(super) fields: Option<u64>,
+    pub(super) taken: Vec<Taken>,
+    pub(super) out_of_order: Option<u64>,
+    pub(super) unknown_names: u64,
+}
+
+/// How often a task passed the turn on.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Taken {
+    pub(super) task: Text,
+    pub(super) turns: u64,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -2,8 +2,8 @@
 
 use super::answer::{Holder, OneTask, Past, Problem, Switch, Task, Unknown, Witness};
 use super::judge::{judge, switches_lost};
-use super::queue;
 use super::words::{duration, held_for, instant, lease_left, names, why};
+use super::{queue, turn};
 use crate::outputs::remark;
 use crate::text::terminal::{Style, Terminal, cut, pad, width, wrap};
 
@@ -54,8 +54,9 @@ fn fact(name: &str, text: &str, terminal: &Terminal) -> Vec<String> {
 fn facts(answer: &OneTask) -> Vec<(&'static str, String)> {
     let task = &answer.task;
     let at = |at: &Option<super::answer::Text>| at.as_deref().map(instant).unwrap_or_default();
-    let queue = task.queue.as_ref();
-    let guard = queue.map(|queue| queue::facts(queue, &task.store, holders));
+    let queue = task.queue.as_ref().map(|queue| queue::facts(queue, &task.store, holders));
+    let turn = task.turn.as_ref().map(|turn| turn::facts(turn, &task.store));
+    let guard = queue.into_iter().chain(turn).flatten();
     let first = vec![
         ("Why", why(task)),
         ("Alerts", task.problems.iter().map(alert).collect::<Vec<_>>().join("; ")),
@@ -85,7 +86,7 @@ fn facts(answer: &OneTask) -> Vec<(&'static str, String)> {
         ("Labels", labels(task)),
         ("Note", note(task)),
     ];
-    first.into_iter().chain(guard.into_iter().flatten()).chain(rest).collect()
+    first.into_iter().chain(guard).chain(rest).collect()
 }
 
 fn alert(problem: &Problem) -> String {

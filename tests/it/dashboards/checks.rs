@@ -211,6 +211,16 @@ fn of_query(query: &Query, by_itself: bool, catalogue: &Catalogue) -> Vec<String
     lines
 }
 
+/// Whether a panel is only of tasks that take turns, or of a queue.
+fn is_of_other_kind(panel: &Value) -> bool {
+    let of = |metric: &str| {
+        ["lockwatch_turn_", "lockwatch_queue_"].iter().any(|start| metric.starts_with(start))
+    };
+    queries_of(panel)
+        .iter()
+        .all(|query| selectors(&query.expr).iter().all(|selector| of(&selector.metric)))
+}
+
 /// What is always open needs only the lean exposition, and what needs `metrics: full` stands
 /// in a closed row that says so.
 fn of_modes(board: &Board, catalogue: &Catalogue) -> Vec<String> {
@@ -225,6 +235,8 @@ fn of_modes(board: &Board, catalogue: &Catalogue) -> Vec<String> {
         let title = string(panel, "title");
         match (panel_is_full(panel), folded.contains(&title)) {
             (true, false) => lines.push(format!("{title}: needs metrics: full")),
+            // So are the rows of kinds that few tasks are of.
+            (false, true) if is_of_other_kind(panel) => {}
             (false, true) => lines.push(format!("{title}: does not need metrics: full")),
             _ => {}
         }

@@ -198,7 +198,7 @@ impl Entry {
             None => self.execution = Some(Execution::new(held, seen)),
         }
         if let Some(execution) = &mut self.execution {
-            self.is_dead = execution.is_dead(seen.first, context.claims);
+            self.is_dead = execution.is_dead(seen.first, context.claims, context.fresh_for_ms);
             news.died = execution.tells_dead(self.is_dead);
         }
     }
@@ -254,7 +254,7 @@ impl Entry {
     pub(super) fn observe_claims(&mut self, context: &Context<'_>, busy: &[Vec<u8>]) {
         for replaced in &mut self.replaced {
             if !busy.contains(&replaced.holder.client) {
-                replaced.observe(&context.claims.changed, context.seen.sent);
+                replaced.observe(context.claims_changed, context.seen.sent);
             }
         }
     }

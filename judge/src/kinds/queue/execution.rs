@@ -3,8 +3,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::ClaimSigns;
-use crate::evidence::{CLAIM_GOES_ON, NOISE_MS, Seen};
+use crate::claims::{CLAIM_GOES_ON, Claims};
+use crate::evidence::{NOISE_MS, Seen};
 use crate::reading::{Held, Holder};
 use crate::time::{Mono, ServerTime};
 
@@ -90,9 +90,9 @@ impl Execution {
     }
 
     /// Whether its holder is silent: its claim is, or its library should have renewed the lock.
-    pub(super) fn is_dead(&self, now: ServerTime, claims: &ClaimSigns) -> bool {
+    pub(super) fn is_dead(&self, now: ServerTime, claims: &Claims, fresh_for_ms: u64) -> bool {
         let is_overdue = self.renewal.is_some_and(|renewal| renewal.next_by < now);
-        let is_silent = |holder: &Holder| claims.silent.contains(&holder.client);
+        let is_silent = |holder: &Holder| claims.fell_silent(&holder.client, fresh_for_ms);
         is_overdue || self.holders().iter().any(is_silent)
     }
 
@@ -127,7 +127,7 @@ impl Replaced {
     }
 
     /// Whether it still executes the member beside the next holder.
-    pub(super) fn goes_on(&self, claims: &ClaimSigns) -> bool {
-        self.moved >= CLAIM_GOES_ON && claims.alive.contains(&self.holder.client)
+    pub(super) fn goes_on(&self, claims: &Claims, fresh_for_ms: u64) -> bool {
+        self.moved >= CLAIM_GOES_ON && claims.is_live(&self.holder.client, fresh_for_ms)
     }
 }

@@ -2,9 +2,12 @@
 
 use alloc::vec::Vec;
 
-use crate::evidence::CLAIM_GOES_ON;
 use crate::reading::{ClaimsReading, Held, Mode, Overrun, Unknown};
 use crate::time::Mono;
+
+/// Number of samples in which a claim must have changed beside one hold. A single change may be the
+/// last one of a worker that stops.
+pub(crate) const CLAIM_GOES_ON: u32 = 2;
 
 /// The workers' claims over time.
 #[derive(Clone, Debug, Default)]
@@ -147,21 +150,17 @@ impl Claims {
         Some(live.map(|claim| claim.instance.clone()).collect())
     }
 
-    /// Instances whose claim is alive, as of the newest answer.
-    pub(crate) fn alive(&self, fresh_for_ms: u64) -> Vec<Vec<u8>> {
-        let alive = self.claims.iter().filter(|claim| claim.alive(self.newest, fresh_for_ms));
-        alive.map(|claim| claim.instance.clone()).collect()
+    /// Whether the claim of `instance` was seen to change, and has not changed for too long.
+    pub(crate) fn fell_silent(&self, instance: &[u8], fresh_for_ms: u64) -> bool {
+        let is_silent = |claim: &Claim| {
+            claim.instance == instance
+                && claim.changed.is_some()
+                && !claim.alive(self.newest, fresh_for_ms)
+        };
+        self.unread.is_none() && self.claims.iter().any(is_silent)
     }
 
-    /// Instances whose claim was seen to change, and has not changed for too long.
-    pub(crate) fn silent(&self, fresh_for_ms: u64) -> Vec<Vec<u8>> {
-        let is_silent =
-            |claim: &&Claim| claim.changed.is_some() && !claim.alive(self.newest, fresh_for_ms);
-        let known = self.claims.iter().filter(|_| self.unread.is_none());
-        known.filter(is_silent).map(|claim| claim.instance.clone()).collect()
-    }
-
-    pub(super) fn is_live(&self, instance: &[u8], fresh_for_ms: u64) -> bool {
+    pub(crate) fn is_live(&self, instance: &[u8], fresh_for_ms: u64) -> bool {
         self.claims
             .iter()
             .any(|claim| claim.instance == instance && claim.alive(self.newest, fresh_for_ms))
@@ -170,7 +169,7 @@ impl Claims {
     /// Returns two claims that each changed in two different samples after both were alive, beside
     /// one hold, and neither of them only before the other. Changes in sequence also occur when a
     /// lock is handed over and soon returned.
-    pub(super) fn contradicting(&self, fresh_for_ms: u64) -> Option<[Vec<u8>; 2]> {
+    pub(crate) fn contradicting(&self, fresh_for_ms: u64) -> Option<[Vec<u8>; 2]> {
         let live: Vec<&Claim> =
             self.claims.iter().filter(|claim| claim.alive(self.newest, fresh_for_ms)).collect();
         for (position, a) in live.iter().enumerate() {
