@@ -23,6 +23,12 @@ const PROGRESS: &str = "outbound:stats";
 const FIELD: &str = "last_run";
 const TASK: &str = "outbound";
 const PASSWORD: &str = "stage";
+/// A queue, and the alerts that only queues have.
+const QUEUE: &str = "delayed";
+const QUEUE_TASKS: &str = "delayed:tasks";
+const QUEUE_CLAIMS: &str = "delayed:claims";
+const QUEUES: [&str; 4] =
+    ["LockwatchDeadHolder", "LockwatchExecutedAgain", "LockwatchOrphanLock", "LockwatchVanished"];
 /// The Sentinel's name for the master.
 const MASTER: &str = "mymaster";
 /// A client that no longer exists.
@@ -44,6 +50,8 @@ pub(super) struct Stage {
     _cluster: RedisServer,
     _recording: TempDir,
     preamble: String,
+    /// The task of the present runbook.
+    task: &'static str,
 }
 
 impl Stage {
@@ -99,6 +107,7 @@ impl Stage {
             _cluster,
             _recording: recording,
             preamble,
+            task: TASK,
         };
         stage.hold();
         wait_until(PATIENCE, "Alertmanager is told", || {
@@ -111,7 +120,7 @@ impl Stage {
     pub(super) fn run(&self, command: &str) -> Output {
         let binaries = std::path::Path::new(env!("CARGO_BIN_EXE_lockwatch")).parent().unwrap();
         let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
-        let script = format!("set -u\n{}\n{command}", self.preamble);
+        let script = format!("set -u\n{}\nTASK={}\n{command}", self.preamble, self.task);
         let mut shell = std::process::Command::new("timeout");
         shell.args(["30", "sh", "-c", &script]).env("PATH", path).current_dir("/").output().unwrap()
     }
@@ -120,7 +129,9 @@ impl Stage {
     /// wanted and held.
     pub(super) fn arrange(&mut self, alert: &str) {
         self.clear();
+        self.task = if QUEUES.contains(&alert) { QUEUE } else { TASK };
         match alert {
+            queue if QUEUES.contains(&queue) => self.arrange_queue(alert),
             "LockwatchTaskDown" => {
                 self.expect("down", |page| page.verdict(TASK) == "down");
             }
@@ -186,6 +197,67 @@ impl Stage {
                 self.expect("no progress", |page| problem(page, "progress_missing"));
             }
             _ => self.hold(),
+        }
+    }
+
+    /// The situation of an alert about a queue.
+    fn arrange_queue(&mut self, alert: &str) {
+        let executing = |stage: &Stage, id: &str, worker: &str| {
+            stage.server.cli(&["ZADD", QUEUE_TASKS, "0", id]);
+            stage.server.cli(&["SET", &format!("{QUEUE}:lock:{id}"), worker, "PX", "60000"]);
+            stage.expect("executing", |page| page.of(QUEUE, "queue_executing") == Some(1.0));
+        };
+        let over = |stage: &Stage, id: &str| {
+            stage.server.cli(&["ZREM", QUEUE_TASKS, id]);
+            stage.server.cli(&["DEL", &format!("{QUEUE}:lock:{id}")]);
+            stage.expect("over", |page| page.of(QUEUE, "queue_executing") == Some(0.0));
+        };
+        self.server.cli(&["DEL", QUEUE_TASKS, QUEUE_CLAIMS]);
+        for id in ["dead", "again", "left"] {
+            self.server.cli(&["DEL", &format!("{QUEUE}:lock:{id}")]);
+        }
+        self.expect("an empty queue", |page| {
+            page.of(QUEUE, "queue_members") == Some(0.0)
+                && page.of(QUEUE, "queue_executing") == Some(0.0)
+        });
+        match alert {
+            "LockwatchExecutedAgain" => {
+                executing(self, "again", "first");
+                executing(self, "again", "second");
+                let again = |page: &Metrics| page.of(QUEUE, "queue_executed_again_total");
+                self.expect("again", |page| again(page) >= Some(1.0));
+            }
+            "LockwatchDeadHolder" => {
+                executing(self, "dead", "worker");
+                self.server.cli(&["HSET", QUEUE_CLAIMS, "worker", "1"]);
+                wait_until(PATIENCE, "a claim", || {
+                    self.agent.task(QUEUE)["live_claims"]
+                        .as_array()
+                        .is_some_and(|it| !it.is_empty())
+                });
+                wait_until(PATIENCE, "the holder is silent", || {
+                    self.agent.task(QUEUE)["queue"]["first"][0]["execution"]["dead"] == true
+                });
+            }
+            "LockwatchOrphanLock" => {
+                executing(self, "left", "worker");
+                self.server.cli(&["ZREM", QUEUE_TASKS, "left"]);
+                wait_until(PATIENCE, "its lock stays", || {
+                    self.agent.task(QUEUE)["queue"]["orphans"][0]["id"] == "left"
+                });
+            }
+            _ => {
+                for number in 0..5 {
+                    let id = format!("m{number}");
+                    executing(self, &id, "worker");
+                    over(self, &id);
+                }
+                self.server.cli(&["ZADD", QUEUE_TASKS, "0", "late"]);
+                self.expect("due", |page| page.of(QUEUE, "queue_due") == Some(1.0));
+                self.server.cli(&["ZREM", QUEUE_TASKS, "late"]);
+                let vanished = |page: &Metrics| page.of(QUEUE, "queue_vanished_total");
+                self.expect("vanished", |page| vanished(page) >= Some(1.0));
+            }
         }
     }
 
@@ -340,6 +412,9 @@ tasks:
     hosts: {{hash: "{HOSTS}"}}
     max_hold: 1h
     labels: {{standby: required}}
+  - name: {QUEUE}
+    queue: {{zset: "{QUEUE_TASKS}", lock: "{QUEUE}:lock:{{id}}"}}
+    claims: {{hash: "{QUEUE_CLAIMS}", fresh_for: 1s}}
   - name: pager test
     lock: {{key: "lockwatch:pager-test:lock"}}
     wanted: {{counter: "lockwatch:pager-test:wanted"}}
