@@ -16,7 +16,7 @@ use crate::reading::{
 use crate::spec::{KindSpec, TaskSpec, TurnSpec};
 use crate::splits::View;
 use crate::time::Mono;
-use crate::verdict::{Facts, TurnFact, TurnFacts};
+use crate::verdict::{Facts, TurnFact, TurnFacts, Wanted};
 
 /// What is followed of tasks only because they take turns.
 #[derive(Clone, Debug)]
@@ -120,6 +120,12 @@ impl Watched<OfTurn> {
     fn follow_turns(&mut self, fields: &[Turn], batch: Accepted<'_>, log: &mut Log<'_>) {
         let (seen, sent) = (batch.seen(), batch.sent);
         let wanted_since = self.gap().and_then(GapClock::wanted_since);
+        let wanted_since = match self.wanted() {
+            Wanted::Yes => wanted_since.or(Some(sent)),
+            // It is nobody's to take.
+            Wanted::No => Some(sent),
+            Wanted::Unset | Wanted::Unknown => wanted_since,
+        };
         let context = Context { seen, spec: &self.kind.spec, wanted_since };
         let news = self.kind.turns.observe(fields, context);
         self.tell_turns(&news, log);
