@@ -142,6 +142,7 @@ mod tests {
     use super::*;
     use crate::commands::acl::ServerVersion;
     use crate::commands::agent::DEFAULT_LISTEN;
+    use crate::commands::demo::StoryKind;
     use crate::commands::source::ConfigSource;
     use crate::config::{PasswordSource, SingleLock};
     use crate::telemetry::{LogFormat, LogOptions};
@@ -234,7 +235,10 @@ mod tests {
         let Ok(Invocation::Demo(demo)) = typed("demo --story --redis-server /opt/redis") else {
             panic!("shows")
         };
-        assert!(demo.story && demo.redis_server.as_deref() == Some("/opt/redis".as_ref()));
+        assert!(
+            demo.story == Some(StoryKind::Lock)
+                && demo.redis_server.as_deref() == Some("/opt/redis".as_ref())
+        );
     }
 
     #[test]
