@@ -19,7 +19,7 @@ use lockwatch_judge::verdict::Wanted;
 
 use crate::snapshots::{
     OWN, cluster_redis, full_task, good_redis, hold, holder, new_redis, new_task, published,
-    replica, sentinel_redis, stopped_task, turn_task,
+    queue_task, replica, sentinel_redis, stopped_task, turn_task,
 };
 use crate::support::skip;
 use crate::support::truth::rule;
@@ -162,7 +162,9 @@ fn page(tasks: Vec<TaskView>, redises: Vec<StoreView>) -> Read {
 fn fixed() -> Arc<Published> {
     let mut hostile = stopped_task("quote\" back\\slash\nnewline");
     Arc::make_mut(&mut hostile.spec).lock_mut().unwrap().key = b"\xff\"\\\n{}".to_vec();
-    let tasks = vec![full_task("outbound"), hostile, new_task("unread"), turn_task("alternate")];
+    let other_kinds = [turn_task("alternate"), queue_task("delayed")];
+    let tasks = [full_task("outbound"), hostile, new_task("unread")];
+    let tasks = tasks.into_iter().chain(other_kinds).collect();
     published(
         tasks,
         vec![
@@ -354,7 +356,7 @@ fn a_task_has_few_series_unless_all_are_asked_for() {
 /// Turns and queues have no metrics of locks, and a limit of their own.
 #[test]
 fn other_kinds_have_at_most_20_series_of_their_own() {
-    for (task, kind) in [(turn_task("alternate"), "turn")] {
+    for (task, kind) in [(turn_task("alternate"), "turn"), (queue_task("delayed"), "queue")] {
         let text = text(published(vec![task], vec![]), Format::Classic);
         let of = |kind: &str| {
             let start = format!("lockwatch_{kind}_");

@@ -8,12 +8,13 @@ use lockwatch::published::{Published, ReloadStatus};
 use lockwatch_judge::input::{Announcer, Generation, Role, WakeUpState, WakeUps};
 use lockwatch_judge::reading::{Holder, Mode, Unknown};
 use lockwatch_judge::snapshot::{
-    Durations, Grounds, HoldView, KindView, LockView, NodeView, Rare, Snapshot, StoreGrounds,
-    StoreTotals, StoreView, SwitchView, Taken, TaskView, Totals, TurnView, WitnessView,
+    Durations, ExecutionView, Grounds, HoldView, KindView, LockView, MemberView, NodeView,
+    OrphanView, QueueView, Rare, Snapshot, StoreGrounds, StoreTotals, StoreView, SwitchView, Taken,
+    TaskView, Totals, TurnView, WitnessView,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, KindSpec, ProgressSource, ProgressSpec, StoreIndex, TaskSpec, TurnSpec,
-    WantedSource, WantedSpec,
+    ClaimsSpec, Codec, KeyPattern, KindSpec, ProgressSource, ProgressSpec, QueueSpec, StoreIndex,
+    TaskSpec, TurnSpec, WantedSource, WantedSpec,
 };
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 use lockwatch_judge::verdict::{LockFact, Rule, TurnFact, Verdict, Wanted};
@@ -261,6 +262,47 @@ pub(crate) fn turn_task(name: &str) -> TaskView {
     };
     (view.verdict, view.rule, view.held) = (Verdict::Running, Rule::TurnUnset, Some(true));
     TaskView { kind: KindView::Turn(Box::new(turn)), ..view }
+}
+
+/// A queue with everything that can be known of it.
+pub(crate) fn queue_task(name: &str) -> TaskView {
+    let mut view = stopped_task(name);
+    let lock = KeyPattern::parse(b"lock_{id}").unwrap();
+    Arc::make_mut(&mut view.spec).kind = KindSpec::Queue(QueueSpec::new(b"tasks", lock, "string"));
+    let execution = |is_dead| ExecutionView {
+        holders: [(holder(b"A"), Some(b"wh-app-01".to_vec()))].into(),
+        until: Some(ServerTime(1_800_000_060_000)),
+        is_dead,
+    };
+    let member = |id: &[u8], due, execution| MemberView {
+        id: id.to_vec(),
+        due: ServerTime(due),
+        execution,
+        is_unread: false,
+        free_ms: 5_000,
+    };
+    let at_work = member(b"m\n1", 0, Some(execution(true)));
+    let waits = member(b"m2", 1_799_999_995_000, None);
+    let queue = QueueView {
+        members: Some(9),
+        due: Some(2),
+        next: Some(ServerTime(1_800_000_010_000)),
+        executing: Some(1),
+        more: Some(false),
+        oldest_due_ms: Some(5_000),
+        late_ms: 0,
+        moved: Some(ServerTime(1_799_999_990_000)),
+        first: [at_work, waits].into(),
+        orphans: [OrphanView { id: b"m0".to_vec(), execution: execution(false) }].into(),
+        departed: 7,
+        departed_locked: 5,
+        vanished: 2,
+        executed_again: 1,
+        expired: 1,
+        orphaned: 1,
+    };
+    (view.verdict, view.rule, view.held) = (Verdict::Running, Rule::QueueUnset, Some(true));
+    TaskView { kind: KindView::Queue(Box::new(queue)), ..view }
 }
 
 pub(crate) fn holder(client: &[u8]) -> Holder {

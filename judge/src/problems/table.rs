@@ -118,9 +118,9 @@ pub const TABLE: [Row; Problem::ALL.len()] = [
     },
     Row {
         positive: "The task is seen to be held, and its progress did not move for longer than \
-                   `stale_after`.",
+                   `stale_after`; or a turn, or a due member of a queue, is over `max_late`.",
         negative: "The work moved, or a new hold began; or the lock is free, or nobody wants it; \
-                   or no progress is configured.",
+                   or no progress is configured; or no turn and no member is over `max_late`.",
         number: "time without a movement",
         memory: Memory::UntilNegative,
         ..task(Problem::Stalled, "LockwatchTaskStalled", Severity::Page)
