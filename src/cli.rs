@@ -197,6 +197,7 @@ mod tests {
             name: Some("outbound".to_owned()),
             username: Some("lw".to_owned()),
             password: Some(PasswordSource::Env("PW".to_owned())),
+            tls: None,
         };
         assert_eq!(options.source, ConfigSource::SingleLock(expected));
         let older = run("--redis redis://x --lock a --scheme string").source;

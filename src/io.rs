@@ -14,6 +14,8 @@ mod listen;
 mod log;
 mod login;
 mod resolve;
+mod stream;
+mod tls;
 
 pub use connect::{connect, connect_briefly, greet_over, talk_over};
 pub use connection::{Connection, Wire};

@@ -14,9 +14,15 @@ use lockwatch_judge::verdict::Verdict;
 pub(crate) use guards::Seen;
 
 /// Reasons that cannot occur here: names are not resolved, no server refuses to report its role,
-/// nothing is too large, and every announced address is allowed.
-const IMPOSSIBLE: [Unknown; 6] = [
+/// nothing is too large, every announced address is allowed, and nobody speaks TLS.
+const IMPOSSIBLE: [Unknown; 12] = [
     Unknown::Dns,
+    Unknown::Tls,
+    Unknown::TlsUntrusted,
+    Unknown::TlsName,
+    Unknown::TlsExpired,
+    Unknown::TlsClient,
+    Unknown::TlsFiles,
     Unknown::ForeignAddress,
     Unknown::RoleRefused,
     Unknown::TooLarge,

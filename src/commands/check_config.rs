@@ -274,8 +274,8 @@ fn in_file(file: &str) -> impl Fn(String) -> String {
 pub fn warnings(config: &Config) -> Vec<String> {
     let of_login = |place: String, login: &Login| {
         let password = login.password.as_ref()?;
-        let problem =
-            password.read().err().map(|error| error.to_string()).or_else(|| password.warning())?;
+        let unusable = password.stored().and_then(Result::err).map(|error| error.to_string());
+        let problem = unusable.or_else(|| password.warning())?;
         Some(format!("{place}: {problem}"))
     };
     let of_redis = |redis: &RedisConfig| {

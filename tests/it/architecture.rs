@@ -26,7 +26,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("record", &["text"]),
     ("trace", &["text"]),
     ("engine", &["clock", "published"]),
-    ("io", &["apart", "clock", "config", "trace"]),
+    ("io", &["apart", "clock", "config", "text", "trace"]),
     ("hold", &["config", "io", "seek", "text"]),
     ("seek", &["config", "io", "text"]),
     ("want", &["config", "io", "seek", "text"]),

@@ -119,7 +119,8 @@ fn at(host: &str, port: u16) -> HostPort {
 }
 
 fn login(username: &str, file: &str) -> Login {
-    Login { username: Some(username.to_owned()), password: Some(PasswordSource::File(file.into())) }
+    let password = Some(PasswordSource::File(file.into()));
+    Login { username: Some(username.to_owned()), password, max_age: None }
 }
 
 #[test]

@@ -127,13 +127,29 @@ impl Link {
             && now.since_ms(useful_at) < PATIENCE_MS
     }
 
-    /// Gives up the connection or the dial, which it returns; it is dialled again when the pace
-    /// allows.
-    pub(super) fn give_up(&mut self, now: Mono, random: u64) -> Option<LinkId> {
+    /// Gives up the connection or the dial, which it returns, because of `why`; it is dialled again
+    /// when the pace allows.
+    pub(super) fn give_up(&mut self, why: Unknown, now: Mono, random: u64) -> Option<LinkId> {
         let link = self.id();
+        if is_about_credentials(why) {
+            self.pace.refused();
+        }
         self.state = State::Waiting { until: self.pace.next_dial(now, random) };
         link
     }
+}
+
+/// Whether a password or a certificate was refused.
+fn is_about_credentials(why: Unknown) -> bool {
+    matches!(
+        why,
+        Unknown::Auth
+            | Unknown::TlsUntrusted
+            | Unknown::TlsName
+            | Unknown::TlsExpired
+            | Unknown::TlsClient
+            | Unknown::TlsFiles
+    )
 }
 
 #[cfg(test)]

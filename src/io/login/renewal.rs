@@ -1,0 +1,69 @@
+//! Logs in again before a login is too old: some servers end connections whose token has expired,
+//! or that logged in hours ago.
+
+use std::future::pending;
+use std::time::Duration;
+
+use lockwatch_judge::reading::Unknown;
+use lockwatch_watch::redis::driver::Failure;
+use lockwatch_watch::redis::reply::Reply;
+use tokio::time::sleep;
+
+use super::{auth, mask, password};
+use crate::config::{HostPort, Login};
+use crate::io::connection::Wire;
+
+/// How old a login may become before it is renewed, if the server lets it live for `max_age`. The
+/// rest is for attempts that fail.
+pub(in crate::io) fn renew_after(max_age: Duration) -> Duration {
+    max_age * 3 / 4
+}
+
+/// Renews the login of a connection in time, as long as the connection works. A renewal that fails
+/// is logged and tried again: the old login is still good.
+pub(in crate::io) async fn keep_alive(wire: &Wire, login: &Login, to: &HostPort) -> Failure {
+    let Some(max_age) = login.max_age else { return pending().await };
+    let mut pause = renew_after(max_age);
+    loop {
+        sleep(pause).await;
+        pause = match renew(wire, login).await {
+            Ok(Ok(())) => renew_after(max_age),
+            Ok(Err(failure)) => {
+                let what = "the login of a connection could not be renewed: it is tried again";
+                tracing::warn!(%to, %failure, "{what}");
+                max_age / 16
+            }
+            Err(broken) => return broken,
+        };
+    }
+}
+
+/// Ends when it is time to renew the login of a connection that only listens. That is made anew
+/// instead, because what comes on it is announcements, not replies.
+pub(in crate::io) async fn is_due(login: &Login) -> Failure {
+    match login.max_age {
+        None => pending().await,
+        Some(max_age) => {
+            sleep(renew_after(max_age)).await;
+            Failure::new(Unknown::Closed, "closed in time, because its login becomes too old")
+        }
+    }
+}
+
+/// The outer failure is one of the connection, the inner one of the login.
+async fn renew(wire: &Wire, login: &Login) -> Result<Result<(), Failure>, Failure> {
+    let password = match password(login.password.as_ref()).await {
+        Ok(password) => password,
+        Err(failure) => return Ok(Err(failure)),
+    };
+    let Some(command) = auth(login, password.as_ref()) else { return Ok(Ok(())) };
+    let mut replies = wire.ask(&[command]).await?;
+    mask(&mut replies, password.as_ref());
+    Ok(match replies.first() {
+        Some(Reply::Error(error)) => {
+            let said = [error.code.as_slice(), b" ", &error.detail].concat();
+            Err(Failure::new(Unknown::Auth, String::from_utf8_lossy(&said)))
+        }
+        _ => Ok(()),
+    })
+}
