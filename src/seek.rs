@@ -10,9 +10,7 @@ use lockwatch_watch::redis::reply::ServerError;
 use lockwatch_watch::redis::topology::{Announced, cluster, sentinel};
 use tokio::task::JoinSet;
 
-use crate::config::{
-    ClusterConfig, HostPort, Peers, RedisConfig, SentinelConfig, Servers,
-};
+use crate::config::{ClusterConfig, HostPort, Peers, RedisConfig, SentinelConfig, Servers};
 use crate::io::{Connection, Failure, connect};
 use crate::text::identity::escape;
 

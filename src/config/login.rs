@@ -72,7 +72,11 @@ fn read_command(block: &Block<'_>, dir: &Path) -> Result<Option<Vec<String>>, Re
 
 fn word(value: &Value) -> Result<String, String> {
     let word = text(value)?;
-    if word.contains('\0') { Err("has a NUL byte in it; leave it out".to_owned()) } else { Ok(word) }
+    if word.contains('\0') {
+        Err("has a NUL byte in it; leave it out".to_owned())
+    } else {
+        Ok(word)
+    }
 }
 
 /// Redis accepts no user name with white space.

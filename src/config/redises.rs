@@ -11,8 +11,8 @@ use serde_yaml::Value;
 use super::block::{At, Block};
 use super::mistake::Reported;
 use super::schema::{REDIS, WANT};
-use super::values::{duration, flag, kind, name_mistake};
 use super::servers::Found;
+use super::values::{duration, flag, kind, name_mistake};
 use super::{Login, RedisConfig, login, servers, tls};
 
 pub(crate) const INTERVAL: Duration = Duration::from_millis(StoreSpec::INTERVAL_MS);

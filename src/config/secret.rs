@@ -193,10 +193,17 @@ mod tests {
             assert!(error.contains(expected), "{error}");
             assert!(!error.contains("hunter2"), "{error}");
         }
-        let absent = PasswordSource::File("/nowhere/at all".into()).stored().unwrap().unwrap_err().to_string();
+        let absent = PasswordSource::File("/nowhere/at all".into())
+            .stored()
+            .unwrap()
+            .unwrap_err()
+            .to_string();
         assert!(absent.contains("/nowhere/at all"), "{absent}");
-        let unset =
-            PasswordSource::Env("LOCKWATCH_TEST_UNSET".into()).stored().unwrap().unwrap_err().to_string();
+        let unset = PasswordSource::Env("LOCKWATCH_TEST_UNSET".into())
+            .stored()
+            .unwrap()
+            .unwrap_err()
+            .to_string();
         assert!(unset.contains("LOCKWATCH_TEST_UNSET"), "{unset}");
     }
 

@@ -35,7 +35,8 @@ pub(super) async fn newer(
     dialled: &Dialled,
 ) -> Option<Secret> {
     let source = login.password.as_ref()?;
-    if matches!(source, PasswordSource::Command(_)) || !matches!(dialled.auth, Some(Reply::Error(_)))
+    if matches!(source, PasswordSource::Command(_))
+        || !matches!(dialled.auth, Some(Reply::Error(_)))
     {
         return None;
     }

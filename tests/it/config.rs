@@ -490,6 +490,7 @@ fn single(change: impl FnOnce(&mut SingleLock)) -> Result<Config, String> {
         name: None,
         username: None,
         password: None,
+        tls: None,
     };
     change(&mut lock);
     Config::single_lock(&lock).map_err(|errors| errors.to_string())

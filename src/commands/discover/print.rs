@@ -162,8 +162,7 @@ fn redis_block(redis: &RedisConfig) -> String {
 }
 
 /// What a path of a socket needs no escape for, in a URL.
-const PATH: &AsciiSet =
-    &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_');
+const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_');
 
 /// The block `tls`, if there is anything to say in it.
 fn tls_block(files: &TlsFiles, server_name: Option<&str>) -> String {
@@ -174,7 +173,8 @@ fn tls_block(files: &TlsFiles, server_name: Option<&str>) -> String {
         ("key_file", files.key_file.as_ref().map(path)),
         ("server_name", server_name.map(yaml_text)),
     ];
-    let said = |(field, value): (&str, Option<String>)| Some(format!("      {field}: {}\n", value?));
+    let said =
+        |(field, value): (&str, Option<String>)| Some(format!("      {field}: {}\n", value?));
     let lines: String = fields.into_iter().filter_map(said).collect();
     if lines.is_empty() { lines } else { format!("    tls:\n{lines}") }
 }

@@ -51,9 +51,7 @@ fn turns(words: &[String]) -> Arc<Semaphore> {
     let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
     // A command of an earlier configuration that nobody runs any more is forgotten.
     turns.retain(|_, one| Arc::strong_count(one) > 1);
-    Arc::clone(
-        turns.entry(words.to_vec()).or_insert_with(|| Arc::new(Semaphore::new(AT_ONCE))),
-    )
+    Arc::clone(turns.entry(words.to_vec()).or_insert_with(|| Arc::new(Semaphore::new(AT_ONCE))))
 }
 
 fn spawn(program: &str, arguments: &[String]) -> io::Result<Child> {
@@ -107,7 +105,10 @@ mod tests {
     #[tokio::test]
     async fn what_is_printed_is_returned_up_to_a_bound() {
         assert_eq!(output(&shell("echo hunter2")).await, Ok(b"hunter2\n".to_vec()));
-        assert_eq!(output(&shell("printf hunter2; echo secret >&2")).await, Ok(b"hunter2".to_vec()));
+        assert_eq!(
+            output(&shell("printf hunter2; echo secret >&2")).await,
+            Ok(b"hunter2".to_vec())
+        );
         assert_eq!(output(&shell("true")).await, Ok(Vec::new()));
         let words = ["printf", "%s", "a b"].map(String::from);
         assert_eq!(output(&words).await, Ok(b"a b".to_vec()), "no shell splits it");

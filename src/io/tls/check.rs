@@ -37,8 +37,7 @@ impl Check {
         let mut roots = RootCertStore::empty();
         let added = roots.add(certificate.clone().into_owned());
         let Ok(verifier) = verifier(roots, &self.provider) else { return false };
-        let checked =
-            verifier.verify_server_cert(certificate, &[], name, &[], UnixTime::now());
+        let checked = verifier.verify_server_cert(certificate, &[], name, &[], UnixTime::now());
         added.is_ok()
             && !matches!(checked, Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)))
     }

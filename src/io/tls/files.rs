@@ -152,9 +152,8 @@ impl Settings {
 fn read(field: &str, path: &Path) -> Result<Vec<u8>, String> {
     let told = |what: &str| Err(format!("`{field}` {path:?} {what}"));
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| {
-        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)
-    });
+    let read =
+        File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
     match read {
         Ok(0) => told("is empty"),
         Ok(_) if bytes.len() as u64 > FILE_BYTES_MAX => told("is larger than 1 MiB"),
@@ -201,7 +200,8 @@ fn of_the_system() -> Result<RootCertStore, String> {
     // A system may have old ones that no check can use.
     let (usable, _) = roots.add_parsable_certificates(found.certs);
     if usable == 0 {
-        let errors: String = found.errors.iter().take(1).map(|error| format!(" ({error})")).collect();
+        let errors: String =
+            found.errors.iter().take(1).map(|error| format!(" ({error})")).collect();
         return Err(format!(
             "this machine has no certificates of authorities{errors}; install its package \
              `ca-certificates`, or set `tls.ca_file`"

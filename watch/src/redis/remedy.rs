@@ -121,3 +121,15 @@ pub fn remedy(why: Unknown) -> &'static str {
         }
     }
 }
+
+/// Whether one side refuses the other's certificate, or cannot use its own.
+pub(super) fn is_about_tls(why: Unknown) -> bool {
+    matches!(
+        why,
+        Unknown::TlsUntrusted
+            | Unknown::TlsName
+            | Unknown::TlsExpired
+            | Unknown::TlsClient
+            | Unknown::TlsFiles
+    )
+}
