@@ -103,6 +103,13 @@ pub struct Login {
     pub max_age: Option<Duration>,
 }
 
+impl Login {
+    /// How old it may become before it is renewed. The rest is for attempts that fail.
+    pub fn renew_after(&self) -> Option<Duration> {
+        self.max_age.map(|max_age| max_age * 3 / 4)
+    }
+}
+
 /// One server as it is dialled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {

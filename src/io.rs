@@ -13,6 +13,7 @@ mod guard;
 mod listen;
 mod log;
 mod login;
+mod renewal;
 mod resolve;
 mod stream;
 mod tls;

@@ -127,7 +127,7 @@ impl fmt::Display for PasswordSource {
             // Not its arguments: one of them may be a secret.
             PasswordSource::Command(words) => {
                 let program = words.first().map(String::as_str).unwrap_or_default();
-                write!(f, "the output of the password command {program:?}")
+                write!(f, "the output of the password command {program}")
             }
         }
     }

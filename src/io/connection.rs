@@ -15,7 +15,6 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::convert;
 use super::guard::{Fault, Ledger};
-use super::login::renew_after;
 use crate::config::Login;
 
 /// An open connection. Dropping it closes it at once, whatever is in flight.
@@ -80,7 +79,7 @@ impl Connection {
 
     /// Whether its login is so old that a new connection should take its place.
     pub fn is_outdated(&self, login: &Login) -> bool {
-        login.max_age.is_some_and(|max_age| self.since.elapsed() >= renew_after(max_age))
+        login.renew_after().is_some_and(|age| self.since.elapsed() >= age)
     }
 
     /// What the server can do and lets this user do.

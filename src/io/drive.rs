@@ -21,7 +21,7 @@ use tokio::time::sleep_until;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::connection::Wire;
-use super::{connect, listen, log, login};
+use super::{connect, listen, log, renewal};
 use crate::clock::Clock;
 use crate::config::{Login, RedisConfig, Tls, TlsConfig};
 use crate::trace::{self, Traces};
@@ -219,7 +219,7 @@ async fn be(
                 tokio::select! {
                     biased;
                     failure = talk(&wire, orders, tell, clock) => failure,
-                    failure = login::keep_alive(&wire, &login, &dial.to) => failure,
+                    failure = renewal::keep_alive(&wire, &login, &dial.to) => failure,
                 }
             }
             Err(failure) => failure,
@@ -230,7 +230,7 @@ async fn be(
                 let Some(listening) = listening else { return };
                 tokio::select! {
                     failure = hear(listening, orders, tell) => failure,
-                    failure = login::is_due(&login) => failure,
+                    failure = renewal::is_due(&login) => failure,
                 }
             }
             Err(failure) => failure,

@@ -2,13 +2,11 @@
 //! server says about them.
 
 mod command;
-mod renewal;
 
 use lockwatch_judge::reading::Unknown;
 use lockwatch_watch::redis::driver::{Dialled, Failure};
 use lockwatch_watch::redis::reply::{Command, Reply};
 
-pub(super) use self::renewal::{is_due, keep_alive, renew_after};
 use crate::apart::apart;
 use crate::config::{Login, PasswordSource, Secret};
 

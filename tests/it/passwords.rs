@@ -139,7 +139,7 @@ fn a_command_that_does_not_work_is_told_for_its_own_tasks_only() {
         ("none", "does not exist"),
     ];
     agent.until_view(PATIENCE, "all have their reason", |view| {
-        let reason = |task: &str| view.task(task)["unknown"]["reason"] == "auth";
+        let reason = |task: &str| view.task(task)["lock"]["unknown"]["reason"] == "auth";
         view.held("good") == Some(0.0) && wrong.iter().all(|(task, _)| reason(task))
     });
     for (store, words) in wrong {
@@ -250,7 +250,8 @@ fn a_password_file_that_comes_late_is_found_soon() {
     assert_eq!(server.cli(&["acl", "setuser", "watch", "resetpass", ">second"]), "OK");
     server.cli(&["client", "kill", "user", "watch"]);
     agent.until_view(PATIENCE, "the verdict is unknown", |view| {
-        view.task("main")["unknown"]["reason"] == "auth" && view.verdict("main") == "unknown"
+        view.task("main")["lock"]["unknown"]["reason"] == "auth"
+            && view.verdict("main") == "unknown"
     });
     source.put("second");
     agent.until_view(PATIENCE, "the lock is read again", |view| view.held("main") == Some(0.0));

@@ -70,7 +70,7 @@ fn a_socket_that_is_not_there_is_told() {
     let path = folder.path().join("no.sock");
     let agent = Agent::start(&config(&format!("redis+unix://{}", path.display())));
     agent.until_view(PATIENCE, "the reason is shown", |view| {
-        view.task("outbound")["unknown"]["reason"] == "connect"
+        view.task("outbound")["lock"]["unknown"]["reason"] == "connect"
     });
     let told = agent.log_lines(&["cannot connect", "there is no such socket"]);
     assert_eq!(told.len(), 1, "{}", agent.log());

@@ -141,7 +141,7 @@ async fn each_way_to_be_wrong_has_its_word_and_no_password_is_sent() {
             sign(local, Life::Now),
             papers.trusting(&papers.other_ca),
             Unknown::TlsUntrusted,
-            "other-ca.crt\\\"; put the authority that signed it into `tls.ca_file`",
+            "other-ca.crt; put the authority that signed it into `tls.ca_file`",
         ),
         (
             "self-signed",
@@ -273,9 +273,9 @@ fn without_a_ca_file_the_systems_authorities_count() {
         command.env("SSL_CERT_FILE", &papers.other_ca);
     });
     agent.until_view(PATIENCE, "the certificate is refused", |view| {
-        view.task("outbound")["unknown"]["reason"] == "tls_untrusted"
+        view.task("outbound")["lock"]["unknown"]["reason"] == "tls_untrusted"
     });
-    assert!(!agent.log_lines(&["this machine's authorities"]).is_empty(), "{}", agent.log());
+    assert!(!agent.log_lines(&["the authorities of this machine"]).is_empty(), "{}", agent.log());
 }
 
 /// Each store has its own, and what people read says which.

@@ -150,7 +150,7 @@ impl Settings {
 }
 
 fn read(field: &str, path: &Path) -> Result<Vec<u8>, String> {
-    let told = |what: &str| Err(format!("`{field}` {path:?} {what}"));
+    let told = |what: &str| Err(format!("`{field}` {path} {what}"));
     let mut bytes = Vec::new();
     let read =
         File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
@@ -174,13 +174,14 @@ fn certificates(
     path: &Path,
     bytes: &[u8],
 ) -> Result<Vec<CertificateDer<'static>>, String> {
+    let path = path.display();
     let all: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(bytes).collect();
     match all {
         Ok(all) if all.is_empty() => Err(format!(
-            "`{field}` {path:?} has no certificate in PEM format (`-----BEGIN CERTIFICATE-----`)"
+            "`{field}` {path} has no certificate in PEM format (`-----BEGIN CERTIFICATE-----`)"
         )),
         Ok(all) => Ok(all),
-        Err(_) => Err(format!("`{field}` {path:?} is damaged, or only half written")),
+        Err(_) => Err(format!("`{field}` {path} is damaged, or only half written")),
     }
 }
 
@@ -188,7 +189,8 @@ fn configured(path: &Path, bytes: &[u8]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for (nth, certificate) in certificates("ca_file", path, bytes)?.into_iter().enumerate() {
         roots.add(certificate).map_err(|error| {
-            format!("`ca_file` {path:?}: its certificate {} cannot be used: {error}", nth + 1)
+            let path = path.display();
+            format!("`ca_file` {path}: its certificate {} cannot be used: {error}", nth + 1)
         })?;
     }
     Ok(roots)
@@ -216,19 +218,20 @@ fn own(
     provider: &CryptoProvider,
 ) -> Result<CertifiedKey, String> {
     let chain = certificates("cert_file", cert, chain)?;
+    let (cert, key) = (cert.display(), key.display());
     let secret = PrivateKeyDer::from_pem_slice(secret).map_err(|error| match error {
         pem::Error::NoItemsFound => {
-            format!("`key_file` {key:?} has no private key in PEM format, without a passphrase")
+            format!("`key_file` {key} has no private key in PEM format, without a passphrase")
         }
-        _ => format!("`key_file` {key:?} is damaged, or only half written"),
+        _ => format!("`key_file` {key} is damaged, or only half written"),
     })?;
     CertifiedKey::from_der(chain, secret, provider).map_err(|error| match error {
         Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-            format!("the key in `key_file` {key:?} does not belong to `cert_file` {cert:?}")
+            format!("the key in `key_file` {key} does not belong to `cert_file` {cert}")
         }
         Error::InvalidCertificate(error) => {
-            format!("the certificate in `cert_file` {cert:?} cannot be used: {error}")
+            format!("the certificate in `cert_file` {cert} cannot be used: {error}")
         }
-        error => format!("the key in `key_file` {key:?} cannot be used: {error}"),
+        error => format!("the key in `key_file` {key} cannot be used: {error}"),
     })
 }

@@ -88,48 +88,52 @@ impl Told {
         }
     }
 
-    /// What is wrong with the server's certificate.
+    /// What is wrong with the certificate of the server.
     fn certificate(&self, error: &CertificateError) -> Failure {
         let name = &self.tls.name;
         let untrusted = |what: String| Failure::new(Unknown::TlsUntrusted, what);
         let expired = |what: String| Failure::new(Unknown::TlsExpired, what);
         match error {
             CertificateError::UnknownIssuer => untrusted(format!(
-                "the server's certificate is signed by none of {}; put the authority that signed \
+                "the certificate of the server is signed by none of {}; put the authority that signed \
                  it into `tls.ca_file`",
                 self.authorities()
             )),
             CertificateError::Other(OtherError(error)) if error.is::<SelfSigned>() => {
                 untrusted(format!(
-                    "the server's certificate is signed by itself, and is none of {}; put it into \
+                    "the certificate of the server is signed by itself, and is none of {}; put it into \
                      `tls.ca_file`",
                     self.authorities()
                 ))
             }
             CertificateError::ExpiredContext { not_after, .. } => expired(format!(
-                "the server's certificate expired at {}; renew it",
+                "the certificate of the server expired at {}; renew it",
                 instant(*not_after)
             )),
             CertificateError::NotValidYetContext { not_before, .. } => expired(format!(
-                "the server's certificate is valid only from {} on; correct it, or the clock of \
+                "the certificate of the server is valid only from {} on; correct it, or the clock of \
                  this machine",
                 instant(*not_before)
             )),
-            CertificateError::Expired => expired("the server's certificate has expired".into()),
+            CertificateError::Expired => {
+                expired("the certificate of the server has expired".into())
+            }
             CertificateError::NotValidYet => {
-                expired("the server's certificate is not yet valid".into())
+                expired("the certificate of the server is not yet valid".into())
             }
             CertificateError::NotValidForNameContext { presented, .. } => Failure::new(
                 Unknown::TlsName,
                 format_args!(
-                    "the server's certificate is for {}, and not for {name}; connect by such a \
+                    "the certificate of the server is for {}, and not for {name}; connect by such a \
                      name, or set `tls.server_name`",
                     names(presented)
                 ),
             ),
             CertificateError::NotValidForName => Failure::new(
                 Unknown::TlsName,
-                format_args!("the server's certificate is not for {name}; set `tls.server_name`"),
+                format_args!(
+                    "the certificate of the server is not for {name}; set `tls.server_name`"
+                ),
             ),
             other => untrusted(self.unusable(other)),
         }
@@ -139,17 +143,17 @@ impl Told {
         let said = error.to_string();
         // What openssl makes by default, and most tutorials: an authority that signs itself.
         if said.contains("CaUsedAsEndEntity") {
-            return "the server's certificate is that of an authority (`CA:TRUE`), probably signed \
+            return "the certificate of the server is that of an authority (`CA:TRUE`), probably signed \
                     by itself; give the server one that an authority signed, or make its own anew \
                     with `basicConstraints=critical,CA:FALSE` and put it into `tls.ca_file`"
                 .to_owned();
         }
         if said.contains("UnsupportedCertVersion") {
-            return "the server's certificate is of X.509 version 1, which has no names; make one \
+            return "the certificate of the server is of X.509 version 1, which has no names; make one \
                     of version 3 with a subjectAltName"
                 .to_owned();
         }
-        format!("the server's certificate cannot be used: {said}")
+        format!("the certificate of the server cannot be used: {said}")
     }
 
     /// What the server said when it ended the connection.
@@ -172,9 +176,9 @@ impl Told {
                 Failure::new(
                     Unknown::TlsClient,
                     format_args!(
-                        "the server refused the certificate in `tls.cert_file` {:?} ({}); its own \
+                        "the server refused the certificate in `tls.cert_file` {} ({}); its own \
                          `tls-ca-cert-file` must have signed it",
-                        self.tls.files.cert_file.as_deref().unwrap_or("".as_ref()),
+                        self.tls.files.cert_file.as_deref().unwrap_or("".as_ref()).display(),
                         meaning(alert)
                     ),
                 )
@@ -205,8 +209,8 @@ impl Told {
 
     fn authorities(&self) -> String {
         match &self.tls.files.ca_file {
-            Some(path) => format!("those in `tls.ca_file` {path:?}"),
-            None => String::from("this machine's authorities"),
+            Some(path) => format!("those in `tls.ca_file` {}", path.display()),
+            None => String::from("the authorities of this machine"),
         }
     }
 }

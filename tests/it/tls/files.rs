@@ -24,8 +24,8 @@ async fn what_is_wrong_with_a_file_names_it_and_its_field() {
     };
     let (cert, key) = papers.put("client", &client);
     let cases: [(TlsFiles, &str, &str); 9] = [
-        (ca(folder.join("no.crt")), "`ca_file`", "no.crt\\\" does not exist"),
-        (ca(file("empty.crt", "")), "`ca_file`", "empty.crt\\\" is empty"),
+        (ca(folder.join("no.crt")), "`ca_file`", "no.crt does not exist"),
+        (ca(file("empty.crt", "")), "`ca_file`", "empty.crt is empty"),
         (ca(file("half.crt", &half(papers.authority.pem()))), "`ca_file`", "only half written"),
         (ca(file("words.crt", "certificate")), "`ca_file`", "has no certificate in PEM format"),
         (ca(folder.to_owned()), "`ca_file`", "cannot be read"),

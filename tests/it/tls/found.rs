@@ -45,7 +45,7 @@ fn judge(papers: &Papers, form: &str, case: Case) {
         ["a", "b"].iter().all(|task| match case.expected() {
             None => view.held(task) == Some(0.0),
             Some(reason) => {
-                view.held(task).is_none() && view.task(task)["unknown"]["reason"] == reason
+                view.held(task).is_none() && view.task(task)["lock"]["unknown"]["reason"] == reason
             }
         })
     });

@@ -9,29 +9,26 @@ use lockwatch_watch::redis::driver::Failure;
 use lockwatch_watch::redis::reply::Reply;
 use tokio::time::sleep;
 
-use super::{auth, mask, password};
+use super::connection::Wire;
+use super::login::{auth, mask, password};
 use crate::config::{HostPort, Login};
-use crate::io::connection::Wire;
 
-/// How old a login may become before it is renewed, if the server lets it live for `max_age`. The
-/// rest is for attempts that fail.
-pub(in crate::io) fn renew_after(max_age: Duration) -> Duration {
-    max_age * 3 / 4
-}
+/// The part of a login's greatest age after which a renewal that failed is tried again.
+const AGAIN: u32 = 16;
 
 /// Renews the login of a connection in time, as long as the connection works. A renewal that fails
 /// is logged and tried again: the old login is still good.
-pub(in crate::io) async fn keep_alive(wire: &Wire, login: &Login, to: &HostPort) -> Failure {
-    let Some(max_age) = login.max_age else { return pending().await };
-    let mut pause = renew_after(max_age);
+pub(super) async fn keep_alive(wire: &Wire, login: &Login, to: &HostPort) -> Failure {
+    let Some(renew_after) = login.renew_after() else { return pending().await };
+    let mut pause = renew_after;
     loop {
         sleep(pause).await;
         pause = match renew(wire, login).await {
-            Ok(Ok(())) => renew_after(max_age),
+            Ok(Ok(())) => renew_after,
             Ok(Err(failure)) => {
                 let what = "the login of a connection could not be renewed: it is tried again";
                 tracing::warn!(%to, %failure, "{what}");
-                max_age / 16
+                login.max_age.unwrap_or(renew_after) / AGAIN
             }
             Err(broken) => return broken,
         };
@@ -40,11 +37,11 @@ pub(in crate::io) async fn keep_alive(wire: &Wire, login: &Login, to: &HostPort)
 
 /// Ends when it is time to renew the login of a connection that only listens. That is made anew
 /// instead, because what comes on it is announcements, not replies.
-pub(in crate::io) async fn is_due(login: &Login) -> Failure {
-    match login.max_age {
+pub(super) async fn is_due(login: &Login) -> Failure {
+    match login.renew_after() {
         None => pending().await,
-        Some(max_age) => {
-            sleep(renew_after(max_age)).await;
+        Some(renew_after) => {
+            sleep(renew_after).await;
             Failure::new(Unknown::Closed, "closed in time, because its login becomes too old")
         }
     }
