@@ -2,7 +2,6 @@
 //! or that logged in hours ago.
 
 use std::future::pending;
-use std::time::Duration;
 
 use lockwatch_judge::reading::Unknown;
 use lockwatch_watch::redis::driver::Failure;

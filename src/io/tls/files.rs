@@ -150,7 +150,7 @@ impl Settings {
 }
 
 fn read(field: &str, path: &Path) -> Result<Vec<u8>, String> {
-    let told = |what: &str| Err(format!("`{field}` {path} {what}"));
+    let told = |what: &str| Err(format!("`{field}` {} {what}", path.display()));
     let mut bytes = Vec::new();
     let read =
         File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));

@@ -95,14 +95,14 @@ impl Told {
         let expired = |what: String| Failure::new(Unknown::TlsExpired, what);
         match error {
             CertificateError::UnknownIssuer => untrusted(format!(
-                "the certificate of the server is signed by none of {}; put the authority that signed \
-                 it into `tls.ca_file`",
+                "the certificate of the server is signed by none of {}; put the authority that \
+                 signed it into `tls.ca_file`",
                 self.authorities()
             )),
             CertificateError::Other(OtherError(error)) if error.is::<SelfSigned>() => {
                 untrusted(format!(
-                    "the certificate of the server is signed by itself, and is none of {}; put it into \
-                     `tls.ca_file`",
+                    "the certificate of the server is signed by itself, and is none of {}; put it \
+                     into `tls.ca_file`",
                     self.authorities()
                 ))
             }
@@ -111,8 +111,8 @@ impl Told {
                 instant(*not_after)
             )),
             CertificateError::NotValidYetContext { not_before, .. } => expired(format!(
-                "the certificate of the server is valid only from {} on; correct it, or the clock of \
-                 this machine",
+                "the certificate of the server is valid only from {} on; correct it, or the clock \
+                 of this machine",
                 instant(*not_before)
             )),
             CertificateError::Expired => {
@@ -124,8 +124,8 @@ impl Told {
             CertificateError::NotValidForNameContext { presented, .. } => Failure::new(
                 Unknown::TlsName,
                 format_args!(
-                    "the certificate of the server is for {}, and not for {name}; connect by such a \
-                     name, or set `tls.server_name`",
+                    "the certificate of the server is for {}, and not for {name}; connect by such \
+                     a name, or set `tls.server_name`",
                     names(presented)
                 ),
             ),
@@ -143,14 +143,14 @@ impl Told {
         let said = error.to_string();
         // What openssl makes by default, and most tutorials: an authority that signs itself.
         if said.contains("CaUsedAsEndEntity") {
-            return "the certificate of the server is that of an authority (`CA:TRUE`), probably signed \
-                    by itself; give the server one that an authority signed, or make its own anew \
+            return "the certificate of the server is that of an authority (`CA:TRUE`), probably \
+                    signed by itself; give the server one that an authority signed, or make its own anew \
                     with `basicConstraints=critical,CA:FALSE` and put it into `tls.ca_file`"
                 .to_owned();
         }
         if said.contains("UnsupportedCertVersion") {
-            return "the certificate of the server is of X.509 version 1, which has no names; make one \
-                    of version 3 with a subjectAltName"
+            return "the certificate of the server is of X.509 version 1, which has no names; make \
+                    one of version 3 with a subjectAltName"
                 .to_owned();
         }
         format!("the certificate of the server cannot be used: {said}")
