@@ -67,7 +67,7 @@ fn config(stores: &[(&str, &RedisServer, &str)]) -> String {
     text += "tasks:\n";
     for (name, ..) in stores {
         text += &format!(
-            "  - {{name: {name}, redis: {name}, lock: {{key: \"a:lock\"}}, blind_after: 5s, \
+            "  - {{name: {name}, redis: {name}, lock: {{key: \"{name}:lock\"}}, blind_after: 5s, \
              settle: 1s}}\n"
         );
     }
@@ -105,7 +105,7 @@ fn a_command_is_run_for_each_connection() {
     let before = source.runs();
     assert!(before >= 2, "{before}");
     let old = clients(&server, "lockwatch");
-    assert_eq!(server.cli(&["client", "kill", "type", "normal"]).parse(), Ok(2));
+    assert_eq!(server.cli(&["client", "kill", "user", "default"]).parse(), Ok(2));
     wait_until(PATIENCE, "another connection", || {
         let new = clients(&server, "lockwatch");
         new.len() == 1 && new != old
@@ -200,7 +200,7 @@ fn a_rotation_costs_one_tick_at_most() {
         std::env::var("ROTATIONS").map_or(10, |count| count.parse().expect("a number"));
     let user = ["acl", "setuser", "watch", "on", "~*", "&*", "+@all", "resetpass", ">first"];
     assert_eq!(server.cli(&user), "OK");
-    server.cli(&["hset", "a:lock", "c0ffee:1", "1"]);
+    server.cli(&["hset", "main:lock", "c0ffee:1", "1"]);
     let source = Source::new("first");
     let fields = format!("username: watch, password_file: {:?}", source.path("password"));
     let text = config(&[("main", &server, &fields)]).replace("200ms", "1s");

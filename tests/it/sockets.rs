@@ -54,7 +54,7 @@ fn the_commands_take_a_socket() {
     let run = |words: &[&str]| said(program().args(words).arg("--config.file").arg(&file));
     let (output, told) = run(&["want", "outbound", "--user", "anna", "on"]);
     assert!(output.status.success(), "{told}");
-    assert_eq!(server.cli(&["hget", "users", "anna"]), "1");
+    assert_eq!(server.cli(&["hget", "users", "anna"]), "true");
     let (_, told) = run(&["explain", "--once", "outbound"]);
     assert!(told.contains("285475da"), "{told}");
     let (output, told) = said(program().args(["discover", "--redis", &url, "--watch", "0s"]));

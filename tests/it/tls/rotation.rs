@@ -98,7 +98,7 @@ fn the_commands_speak_tls_too() {
     };
     let (done, told) = run(&["want", "outbound", "--user", "anna", "on"], &[]);
     assert!(done, "{told}");
-    assert_eq!(with_password(&server, &["hget", "users", "anna"]), "1");
+    assert_eq!(with_password(&server, &["hget", "users", "anna"]), "true");
     let script = "echo \"ran under $LOCKWATCH_TOKEN\"";
     let (done, told) =
         run(&["guard", "outbound"], &["--restart", "never", "--", "sh", "-c", script]);
