@@ -199,7 +199,7 @@ mod tests {
             password: Some(PasswordSource::Env("PW".to_owned())),
             tls: None,
         };
-        assert_eq!(options.source, ConfigSource::SingleLock(expected));
+        assert_eq!(options.source, ConfigSource::SingleLock(Box::new(expected)));
         let older = run("--redis redis://x --lock a --scheme string").source;
         assert_eq!(older, run("--redis redis://x --lock a --library string").source);
     }

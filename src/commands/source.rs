@@ -16,7 +16,7 @@ pub enum ConfigSource {
     /// A file.
     File(PathBuf),
     /// The command line.
-    SingleLock(SingleLock),
+    SingleLock(Box<SingleLock>),
 }
 
 impl ConfigSource {
@@ -62,7 +62,7 @@ impl From<SourceArguments> for ConfigSource {
         let (Some(redis_url), Some(key)) = (arguments.redis, arguments.lock) else {
             return ConfigSource::File(arguments.file);
         };
-        ConfigSource::SingleLock(SingleLock {
+        ConfigSource::SingleLock(Box::new(SingleLock {
             redis_url,
             key: key.into_vec(),
             library: arguments.scheme.unwrap_or(arguments.library),
@@ -70,7 +70,7 @@ impl From<SourceArguments> for ConfigSource {
             password: arguments.login.password(),
             tls: arguments.login.tls(),
             username: arguments.login.username,
-        })
+        }))
     }
 }
 
