@@ -42,7 +42,7 @@ pub(crate) use labels::OURS;
 pub use locate::Position;
 pub use mistake::{ConfigErrors, Mistake};
 pub(crate) use redises::{INTERVAL, TIMEOUT};
-pub(crate) use secret::SECRET_BYTES_MAX;
+pub(crate) use secret::{SECRET_BYTES_MAX, exposed};
 pub use secret::{Secret, SecretError};
 pub use tls::{Tls, TlsConfig, TlsFiles};
 pub(crate) use values::KEY_BYTES_MAX;

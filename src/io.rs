@@ -23,3 +23,4 @@ pub use connection::{Connection, Wire};
 pub use drive::{Assignment, run};
 pub use listen::{Listening, listen, listen_over};
 pub use lockwatch_watch::redis::driver::Failure;
+pub use tls::unusable as unusable_tls;

@@ -6,7 +6,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::PasswordSource;
 
@@ -89,16 +89,7 @@ impl PasswordSource {
     /// directory of the pod's own.
     pub fn warning(&self) -> Option<String> {
         let PasswordSource::File(path) = self else { return None };
-        let mode = std::fs::metadata(path).ok()?.mode();
-        let danger = match mode {
-            _ if mode & ALIENS_WRITE != 0 => "written by users other than its owner",
-            _ if mode & OTHERS_READ != 0 => "read by every user of this machine",
-            _ => return None,
-        };
-        Some(format!(
-            "the password file {path:?} can be {danger}; chmod 0400 it unless its directory \
-             protects it"
-        ))
+        exposed(path, "the password file")
     }
 
     /// The password in these bytes of the source: their first line, without its line end.
@@ -131,6 +122,17 @@ impl fmt::Display for PasswordSource {
             }
         }
     }
+}
+
+/// A warning about unsafe permissions of a file with a secret, which is called `what`.
+pub(crate) fn exposed(path: &Path, what: &str) -> Option<String> {
+    let mode = std::fs::metadata(path).ok()?.mode();
+    let danger = match mode {
+        _ if mode & ALIENS_WRITE != 0 => "written by users other than its owner",
+        _ if mode & OTHERS_READ != 0 => "read by every user of this machine",
+        _ => return None,
+    };
+    Some(format!("{what} {path:?} can be {danger}; chmod 0400 it unless its directory protects it"))
 }
 
 /// The start of a file: enough for a password and its line end, and bounded for a file without an

@@ -22,6 +22,8 @@ use self::check::Identity;
 use self::words::Told;
 use crate::config::Tls;
 
+pub use self::files::unusable;
+
 /// A connection whose server has proved its name.
 #[derive(Debug)]
 pub(super) struct Session {

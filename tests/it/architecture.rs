@@ -87,6 +87,7 @@ const ARROWS: &[Arrow] = &[
             "io.rs",
             "io/",
             "commands/agent/",
+            "commands/check_config.rs",
             "commands/discover.rs",
             "commands/discover/",
             "commands/explain/",

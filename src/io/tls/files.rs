@@ -61,6 +61,11 @@ impl Settings {
     }
 }
 
+/// Why these files cannot be used now; `None`: they can.
+pub fn unusable(files: &TlsFiles) -> Option<String> {
+    Contents::read(files).and_then(|contents| Settings::of(files, &contents)).err()
+}
+
 /// The contents of the files.
 #[derive(PartialEq, Eq)]
 struct Contents {

@@ -75,3 +75,31 @@ async fn half_written_files_keep_those_before_until_they_are_whole() {
     fs::write(&papers.ca, papers.authority.pem()).unwrap();
     connect(&config).await.unwrap();
 }
+
+#[test]
+fn the_check_of_a_configuration_reads_them() {
+    use lockwatch::commands::check_config::warnings;
+    use lockwatch::config::Config;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let papers = Papers::new();
+    let (_, key) = papers.put("client", &papers.authority.sign(&["agent"], Life::Now));
+    let mode = |mode| fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+    let text = "redis:\n  main:\n    url: rediss://x\n    tls: {ca_file: ca.crt, cert_file: \
+                client.crt, key_file: client.key}\ntasks: [{name: a, lock: {key: a}}]\n";
+    let config = Config::parse(text, &papers.folder.path().join("x.yml")).unwrap();
+    mode(0o400);
+    assert_eq!(warnings(&config), [""; 0]);
+    mode(0o644);
+    let [open] = warnings(&config).try_into().unwrap();
+    assert!(
+        open.starts_with("redis.main.tls: the key file") && open.contains("every user"),
+        "{open}"
+    );
+    fs::remove_file(&papers.ca).unwrap();
+    let [gone] = warnings(&config).try_into().unwrap();
+    assert!(
+        gone.starts_with("redis.main.tls: `ca_file`") && gone.contains("does not exist"),
+        "{gone}"
+    );
+}
