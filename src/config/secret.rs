@@ -83,13 +83,20 @@ impl PasswordSource {
         Some(bytes.and_then(|bytes| self.first_line(&bytes)))
     }
 
-    /// A warning about unsafe permissions of the password file.
+    /// A warning about unsafe permissions of the password file, or a command that does not exist.
     ///
     /// Not an error: Kubernetes mounts secrets with mode 0644 unless told otherwise, in a
     /// directory of the pod's own.
     pub fn warning(&self) -> Option<String> {
-        let PasswordSource::File(path) = self else { return None };
-        exposed(path, "the password file")
+        match self {
+            PasswordSource::File(path) => exposed(path, "the password file"),
+            PasswordSource::Env(_) => None,
+            PasswordSource::Command(words) => {
+                let program = words.first().filter(|program| program.contains('/'))?;
+                let exists = Path::new(program).exists();
+                (!exists).then(|| format!("the password command {program} does not exist"))
+            }
+        }
     }
 
     /// The password in these bytes of the source: their first line, without its line end.

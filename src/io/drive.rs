@@ -57,8 +57,8 @@ impl Assignment {
 }
 
 /// Watches one store until `assignments` is closed or the engine is gone. A new assignment keeps
-/// the connections if servers, logins and TLS are unchanged. Exchanges about tasks that are armed on
-/// `traces` are put there.
+/// the connections if servers, logins and TLS are unchanged. Exchanges about tasks that are armed
+/// on `traces` are put there.
 pub async fn run(
     mut assignments: watch::Receiver<Arc<Assignment>>,
     inputs: mpsc::Sender<Evidence>,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use lockwatch_judge::reading::Unknown;
@@ -26,6 +26,9 @@ use crate::config::TlsFiles;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// How long the system's authorities are taken from memory.
 const SYSTEM_GOOD_FOR: Duration = Duration::from_secs(60);
+
+/// For how many sets of files settings are kept: more than a configuration may have stores.
+const KEPT_MAX: usize = 2_000;
 
 /// What all connections with the same files have in common.
 #[derive(Debug)]
@@ -87,20 +90,34 @@ impl Kept {
         let is_fresh = contents.ca.is_some() || self.at.elapsed() < SYSTEM_GOOD_FOR;
         is_fresh && self.contents == *contents
     }
+
+    fn complain(&mut self, complaint: String) {
+        if self.complaint.as_ref() != Some(&complaint) {
+            let what = "the files of `tls` were replaced by some that cannot be used: the earlier \
+                        ones stay in use";
+            tracing::warn!(complaint, "{what}");
+            self.complaint = Some(complaint);
+        }
+    }
 }
 
-/// Reads the files again, and makes new settings if they have changed.
-fn renewed(files: &TlsFiles) -> Result<Arc<Settings>, String> {
+/// What was made of all files so far.
+fn all() -> MutexGuard<'static, BTreeMap<TlsFiles, Kept>> {
     static ALL: Mutex<BTreeMap<TlsFiles, Kept>> = Mutex::new(BTreeMap::new());
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reads the files again, and makes new settings if they have changed. Nothing is read while
+/// others wait: a disk that hangs concerns only those who need it.
+fn renewed(files: &TlsFiles) -> Result<Arc<Settings>, String> {
     let contents = Contents::read(files);
-    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-    if let (Some(kept), Ok(contents)) = (all.get_mut(files), &contents)
-        && kept.is_of(contents)
+    if let Ok(contents) = &contents
+        && let Some(settings) = unchanged(files, contents)
     {
-        kept.complaint = None;
-        return Ok(Arc::clone(&kept.settings));
+        return Ok(settings);
     }
     let made = contents.and_then(|contents| Ok((Settings::of(files, &contents)?, contents)));
+    let mut all = all();
     match (made, all.get_mut(files)) {
         (Ok((settings, contents)), before) => {
             if before.is_some_and(|before| before.contents != contents) {
@@ -108,20 +125,33 @@ fn renewed(files: &TlsFiles) -> Result<Arc<Settings>, String> {
             }
             let settings = Arc::new(settings);
             let (kept, at) = (Arc::clone(&settings), Instant::now());
-            let kept = Kept { contents, settings: kept, at, complaint: None };
-            all.insert(files.clone(), kept);
+            all.insert(files.clone(), Kept { contents, settings: kept, at, complaint: None });
+            drop_oldest(&mut all);
             Ok(settings)
         }
         (Err(complaint), None) => Err(complaint),
         (Err(complaint), Some(kept)) => {
-            if kept.complaint.as_ref() != Some(&complaint) {
-                let what = "the files of `tls` were replaced by some that cannot be used: the \
-                            earlier ones stay in use";
-                tracing::warn!(complaint, "{what}");
-                kept.complaint = Some(complaint);
-            }
+            kept.complain(complaint);
             Ok(Arc::clone(&kept.settings))
         }
+    }
+}
+
+/// What was made of the files, if they have these contents still.
+fn unchanged(files: &TlsFiles, contents: &Contents) -> Option<Arc<Settings>> {
+    let mut all = all();
+    let kept = all.get_mut(files).filter(|kept| kept.is_of(contents))?;
+    kept.complaint = None;
+    Some(Arc::clone(&kept.settings))
+}
+
+/// Files of earlier configurations are not kept for ever.
+fn drop_oldest(all: &mut BTreeMap<TlsFiles, Kept>) {
+    let oldest = all.iter().min_by_key(|(_, kept)| kept.at).map(|(files, _)| files.clone());
+    if all.len() > KEPT_MAX
+        && let Some(oldest) = oldest
+    {
+        all.remove(&oldest);
     }
 }
 

@@ -144,8 +144,8 @@ impl Told {
         // What openssl makes by default, and most tutorials: an authority that signs itself.
         if said.contains("CaUsedAsEndEntity") {
             return "the certificate of the server is that of an authority (`CA:TRUE`), probably \
-                    signed by itself; give the server one that an authority signed, or make its own anew \
-                    with `basicConstraints=critical,CA:FALSE` and put it into `tls.ca_file`"
+                    signed by itself; give the server one that an authority signed, or make its \
+                    own anew with `basicConstraints=critical,CA:FALSE` and put it into `tls.ca_file`"
                 .to_owned();
         }
         if said.contains("UnsupportedCertVersion") {

@@ -87,9 +87,13 @@ fn the_check_of_a_configuration_reads_them() {
     let mode = |mode| fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
     let text = "redis:\n  main:\n    url: rediss://x\n    tls: {ca_file: ca.crt, cert_file: \
                 client.crt, key_file: client.key}\ntasks: [{name: a, lock: {key: a}}]\n";
-    let config = Config::parse(text, &papers.folder.path().join("x.yml")).unwrap();
+    let config_of = |text: &str| Config::parse(text, &papers.folder.path().join("x.yml")).unwrap();
+    let config = config_of(text);
     mode(0o400);
     assert_eq!(warnings(&config), [""; 0]);
+    let command = text.replace("\ntasks", "\n    password_command: [./no-program]\ntasks");
+    let [absent] = warnings(&config_of(&command)).try_into().unwrap();
+    assert!(absent.contains("no-program does not exist"), "{absent}");
     mode(0o644);
     let [open] = warnings(&config).try_into().unwrap();
     assert!(

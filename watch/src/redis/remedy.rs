@@ -17,7 +17,7 @@ pub fn remedy(why: Unknown) -> &'static str {
         }
         Unknown::Timeout => {
             "Redis did not answer in time: is it stopped, paused or overloaded? `timeout` \
-             sets how long to wait."
+             sets how long to wait. If it never answers over TLS, perhaps this port speaks none."
         }
         Unknown::Late => "The agent was paused or starved: give it CPU time, or raise `timeout`.",
         Unknown::Auth => {
