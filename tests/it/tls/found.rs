@@ -1,6 +1,7 @@
 //! TLS with servers that are found: by Sentinels, and in a cluster.
 
 use super::*;
+use crate::support::agent::program;
 use crate::support::cluster::Cluster;
 use crate::support::network::{Member, Options};
 use crate::support::sentinels::{MASTER, SentinelOptions, Sentinels};
@@ -32,8 +33,9 @@ fn config(papers: &Papers, form: &str, case: Case) -> String {
     let ca = if case == Case::WrongAuthority { &papers.other_ca } else { &papers.ca };
     let name = if case == Case::WrongName { ", server_name: cache.example" } else { "" };
     format!(
-        "redis:\n  main:\n    {form}\n    tls: {{ca_file: {ca:?}{name}}}\n    interval: 200ms\n\
-         tasks:\n  - {{name: a, lock: {{key: a}}, blind_after: 5s, settle: 1s}}\n  \
+        "redis:\n  main:\n    {form}\n    tls: {{ca_file: {ca:?}{name}}}\n    interval: 200ms\n    \
+         want: {{}}\ntasks:\n  - {{name: a, lock: {{key: a}}, wanted: {{hash: \"{{a}}:users\"}}, \
+         blind_after: 5s, settle: 1s}}\n  \
          - {{name: b, lock: {{key: b}}, blind_after: 5s, settle: 1s}}\n"
     )
 }
@@ -51,6 +53,16 @@ fn judge(papers: &Papers, form: &str, case: Case) {
     });
 }
 
+/// Whoever writes finds the server in the same way, and speaks TLS to it.
+fn switch(papers: &Papers, form: &str) {
+    let file = papers.folder.path().join("lockwatch.yml");
+    fs::write(&file, config(papers, form, Case::Right)).unwrap();
+    let mut command = program();
+    command.args(["want", "a", "--user", "anna", "on", "--config.file"]).arg(&file);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// Restarts a member with this certificate; clients must show one, if `wants` says so.
 fn restart(member: &mut Member, files: &(PathBuf, PathBuf), papers: &Papers, wants: bool) {
     let mut tls = arguments(&papers.ca, (&files.0, &files.1));
@@ -61,6 +73,7 @@ fn restart(member: &mut Member, files: &(PathBuf, PathBuf), papers: &Papers, wan
 }
 
 fn judge_all(papers: &Papers, form: &str, members: &mut [Member]) {
+    switch(papers, form);
     for case in [Case::Right, Case::WrongAuthority, Case::WrongName] {
         judge(papers, form, case);
     }
