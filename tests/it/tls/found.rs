@@ -4,6 +4,7 @@ use super::*;
 use crate::support::agent::program;
 use crate::support::cluster::Cluster;
 use crate::support::network::{Member, Options};
+use crate::support::replicas::Replicated;
 use crate::support::sentinels::{MASTER, SentinelOptions, Sentinels};
 
 /// How the agent is configured wrongly, or the servers are.
@@ -101,6 +102,21 @@ fn sentinels_and_the_servers_that_they_name() {
     let nodes = sentinels.addresses().join("\", \"");
     let form = format!("sentinel: {{master: {MASTER}, nodes: [\"{nodes}\"]}}");
     judge_all(&papers, &form, &mut sentinels.members);
+}
+
+#[test]
+fn a_master_and_its_replica_without_sentinel() {
+    let papers = Papers::new();
+    let options = Options { tls: papers.arguments(), ..Options::default() };
+    let test = "tls::found::a_master_and_its_replica_without_sentinel";
+    let Some(mut replicated) = Replicated::start(test, 1, &options) else { return };
+    let nodes: Vec<String> = replicated
+        .members
+        .iter()
+        .map(|member| format!("\"rediss://{}\"", member.announced()))
+        .collect();
+    let form = format!("nodes: [{}]", nodes.join(", "));
+    judge_all(&papers, &form, &mut replicated.members);
 }
 
 #[test]
