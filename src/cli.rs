@@ -198,8 +198,9 @@ mod tests {
             name: Some("outbound".to_owned()),
             username: Some("lw".to_owned()),
             password: Some(PasswordSource::Env("PW".to_owned())),
+            tls: None,
         };
-        assert_eq!(options.source, ConfigSource::SingleLock(expected));
+        assert_eq!(options.source, ConfigSource::SingleLock(Box::new(expected)));
         let older = run("--redis redis://x --lock a --scheme string").source;
         assert_eq!(older, run("--redis redis://x --lock a --library string").source);
     }
