@@ -142,6 +142,7 @@ mod tests {
     use super::*;
     use crate::commands::acl::ServerVersion;
     use crate::commands::agent::DEFAULT_LISTEN;
+    use crate::commands::demo::StoryKind;
     use crate::commands::source::ConfigSource;
     use crate::config::{PasswordSource, SingleLock};
     use crate::telemetry::{LogFormat, LogOptions};
@@ -197,8 +198,9 @@ mod tests {
             name: Some("outbound".to_owned()),
             username: Some("lw".to_owned()),
             password: Some(PasswordSource::Env("PW".to_owned())),
+            tls: None,
         };
-        assert_eq!(options.source, ConfigSource::SingleLock(expected));
+        assert_eq!(options.source, ConfigSource::SingleLock(Box::new(expected)));
         let older = run("--redis redis://x --lock a --scheme string").source;
         assert_eq!(older, run("--redis redis://x --lock a --library string").source);
     }
@@ -234,7 +236,10 @@ mod tests {
         let Ok(Invocation::Demo(demo)) = typed("demo --story --redis-server /opt/redis") else {
             panic!("shows")
         };
-        assert!(demo.story && demo.redis_server.as_deref() == Some("/opt/redis".as_ref()));
+        assert!(
+            demo.story == Some(StoryKind::Lock)
+                && demo.redis_server.as_deref() == Some("/opt/redis".as_ref())
+        );
     }
 
     #[test]

@@ -33,6 +33,7 @@ mod secret;
 mod servers;
 mod tasks;
 pub mod threshold;
+mod tls;
 mod url;
 mod values;
 mod yaml;
@@ -43,7 +44,9 @@ pub(crate) use labels::OURS;
 pub use locate::Position;
 pub use mistake::{ConfigErrors, Mistake};
 pub(crate) use redises::{INTERVAL, TIMEOUT};
+pub(crate) use secret::{SECRET_BYTES_MAX, exposed};
 pub use secret::{Secret, SecretError};
+pub use tls::{Tls, TlsConfig, TlsFiles};
 pub(crate) use values::KEY_BYTES_MAX;
 pub(crate) use yaml::parse as parse_yaml;
 
@@ -77,6 +80,8 @@ pub struct RedisConfig {
     pub login: Login,
     /// Credentials for its Sentinels.
     pub sentinel_login: Login,
+    /// How the connections to all of them are protected; `None`: plain TCP, or a Unix socket.
+    pub tls: Option<TlsConfig>,
     /// Pause between two sweeps.
     pub interval: Duration,
     /// A reply older than this is discarded as evidence.
@@ -96,6 +101,15 @@ pub struct Login {
     pub username: Option<String>,
     /// Source of the password, read at every connect.
     pub password: Option<PasswordSource>,
+    /// How long the server lets a login live; `None`: for ever.
+    pub max_age: Option<Duration>,
+}
+
+impl Login {
+    /// How old it may become before it is renewed. The rest is for attempts that fail.
+    pub fn renew_after(&self) -> Option<Duration> {
+        self.max_age.map(|max_age| max_age * 3 / 4)
+    }
 }
 
 /// One server as it is dialled.
@@ -107,6 +121,8 @@ pub struct Endpoint {
     pub db: u32,
     /// Credentials.
     pub login: Login,
+    /// How the connection is protected; `None`: plain TCP, or a Unix socket.
+    pub tls: Option<Tls>,
     /// Maximum wait for a reply.
     pub timeout: Duration,
     /// The user attests the server's role because it refuses both `ROLE` and `INFO`.
@@ -123,12 +139,15 @@ pub enum PasswordSource {
     File(PathBuf),
     /// An environment variable.
     Env(String),
+    /// The first line that a program writes to its standard output: the program and its
+    /// arguments.
+    Command(Vec<String>),
 }
 
 /// One lock, given on the command line instead of in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SingleLock {
-    /// `redis://host:port/db`.
+    /// `redis://host:port/db`, or another form of it.
     pub redis_url: String,
     /// The lock's key: any bytes.
     pub key: Vec<u8>,
@@ -140,6 +159,8 @@ pub struct SingleLock {
     pub username: Option<String>,
     /// Source of the password.
     pub password: Option<PasswordSource>,
+    /// What TLS needs beside the URL.
+    pub tls: Option<TlsConfig>,
 }
 
 impl Config {
@@ -238,6 +259,7 @@ impl RedisConfig {
     /// One of its servers as it is dialled.
     pub fn endpoint(&self, at: HostPort) -> Endpoint {
         Endpoint {
+            tls: self.tls_of(&at),
             at,
             db: self.db,
             login: self.login.clone(),
@@ -245,6 +267,17 @@ impl RedisConfig {
             assume_master: self.assume_master,
             readonly: self.servers.kind() == RedisKind::Cluster,
         }
+    }
+
+    /// One of its Sentinels as it is dialled: it has no database, and its role is no master's.
+    pub fn sentinel_endpoint(&self, at: HostPort) -> Endpoint {
+        let login = self.sentinel_login.clone();
+        Endpoint { db: 0, login, assume_master: true, readonly: false, ..self.endpoint(at) }
+    }
+
+    /// How the connection to one of its servers is protected.
+    pub fn tls_of(&self, at: &HostPort) -> Option<Tls> {
+        self.tls.as_ref().map(|tls| tls.of(at, &self.servers))
     }
 }
 
@@ -303,7 +336,11 @@ fn single_lock_document(lock: &SingleLock) -> Value {
     redis.extend(lock.password.as_ref().map(|password| match password {
         PasswordSource::File(path) => ("password_file", text(&path.to_string_lossy())),
         PasswordSource::Env(variable) => ("password_env", text(variable)),
+        PasswordSource::Command(words) => {
+            ("password_command", Value::Sequence(words.iter().map(|word| text(word)).collect()))
+        }
     }));
+    redis.extend(lock.tls.as_ref().map(|tls| ("tls", tls_document(tls))));
     let hex = hex::encode(&lock.key);
     let key = mapping([("hex", text(&hex))]);
     let name = lock.name.clone().unwrap_or_else(|| String::from_utf8_lossy(&lock.key).into_owned());
@@ -313,6 +350,17 @@ fn single_lock_document(lock: &SingleLock) -> Value {
         ("redis", mapping([("main", mapping(redis))])),
         ("tasks", Value::Sequence(vec![task])),
     ])
+}
+
+fn tls_document(TlsConfig { files, server_name }: &TlsConfig) -> Value {
+    let path = |path: &PathBuf| Value::from(path.to_string_lossy().into_owned());
+    let fields = [
+        ("ca_file", files.ca_file.as_ref().map(path)),
+        ("cert_file", files.cert_file.as_ref().map(path)),
+        ("key_file", files.key_file.as_ref().map(path)),
+        ("server_name", server_name.as_deref().map(Value::from)),
+    ];
+    mapping(fields.into_iter().filter_map(|(field, value)| Some((field, value?))))
 }
 
 fn mapping<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
@@ -328,6 +376,10 @@ fn flag_of(place: &place::Place) -> &'static str {
             "username" => "--redis.username",
             "password_file" => "--redis.password-file",
             "password_env" => "--redis.password-env",
+            "ca_file" => "--redis.ca-file",
+            "cert_file" => "--redis.cert-file",
+            "key_file" => "--redis.key-file",
+            "server_name" => "--redis.server-name",
             "key" => "--lock",
             "library" => "--library",
             "name" => "--name",

@@ -13,10 +13,14 @@ mod guard;
 mod listen;
 mod log;
 mod login;
+mod renewal;
 mod resolve;
+mod stream;
+mod tls;
 
 pub use connect::{connect, connect_briefly, greet_over, talk_over};
 pub use connection::{Connection, Wire};
 pub use drive::{Assignment, run};
 pub use listen::{Listening, listen, listen_over};
 pub use lockwatch_watch::redis::driver::Failure;
+pub use tls::unusable as unusable_tls;

@@ -10,9 +10,7 @@ use lockwatch_watch::redis::reply::ServerError;
 use lockwatch_watch::redis::topology::{Announced, cluster, sentinel};
 use tokio::task::JoinSet;
 
-use crate::config::{
-    ClusterConfig, Endpoint, HostPort, Peers, RedisConfig, SentinelConfig, Servers,
-};
+use crate::config::{ClusterConfig, HostPort, Peers, RedisConfig, SentinelConfig, Servers};
 use crate::io::{Connection, Failure, connect};
 use crate::text::identity::escape;
 
@@ -116,15 +114,7 @@ async fn by_sentinels(
 ) -> Result<HostPort, Trouble> {
     let SentinelConfig { master, nodes, peers } = sentinels;
     let said = all(nodes, |at| {
-        // A Sentinel has no database, and its role is no master's.
-        let endpoint = Endpoint {
-            at,
-            db: 0,
-            login: redis.sentinel_login.clone(),
-            timeout: redis.timeout,
-            assume_master: true,
-            readonly: false,
-        };
+        let endpoint = redis.sentinel_endpoint(at);
         let commands = sentinel::commands(master);
         async move {
             let replies = connect(&endpoint).await?.exec(&commands).await?;

@@ -144,7 +144,7 @@ fn login(redis: &RedisConfig, wish: Option<Wish>) -> Result<&Login, Trouble> {
         (Some(_), Some(want)) => want,
         (Some(_), None) => return Err(Trouble::Usage(no_login(&redis.name))),
     };
-    match login.password.as_ref().map(|password| password.read()) {
+    match login.password.as_ref().and_then(|password| password.stored()) {
         Some(Err(error)) => Err(Trouble::Usage(format!(
             "there is no password for redis {}: {error}",
             escape(redis.name.as_bytes())

@@ -30,6 +30,18 @@ named! {
         Auth = "auth",
         /// The user lacks a permission.
         NoPermission = "no_permission",
+        /// No TLS session with the server, for another reason than the following ones.
+        Tls = "tls",
+        /// No authority that is trusted signed the server's certificate, or it cannot be used.
+        TlsUntrusted = "tls_untrusted",
+        /// The server's certificate is for other names.
+        TlsName = "tls_name",
+        /// The server's certificate has expired, or is not yet valid.
+        TlsExpired = "tls_expired",
+        /// The server wants a client certificate, or refused the given one.
+        TlsClient = "tls_client",
+        /// The files of the configuration for TLS cannot be used.
+        TlsFiles = "tls_files",
         /// The server is loading its data.
         Loading = "loading",
         /// The server is busy running a script.

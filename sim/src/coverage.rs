@@ -14,9 +14,16 @@ use lockwatch_judge::verdict::Verdict;
 pub(crate) use guards::Seen;
 
 /// Reasons that cannot occur here: names are not resolved, no server refuses to report its role,
-/// nothing is too large, every announced address is allowed, and no task takes turns.
-const IMPOSSIBLE: [Unknown; 7] = [
+/// nothing is too large, every announced address is allowed, nobody speaks TLS, and no task takes
+/// turns.
+const IMPOSSIBLE: [Unknown; 13] = [
     Unknown::Dns,
+    Unknown::Tls,
+    Unknown::TlsUntrusted,
+    Unknown::TlsName,
+    Unknown::TlsExpired,
+    Unknown::TlsClient,
+    Unknown::TlsFiles,
     Unknown::ForeignAddress,
     Unknown::RoleRefused,
     Unknown::TooLarge,

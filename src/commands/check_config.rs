@@ -19,7 +19,7 @@ use lockwatch_judge::spec::TaskSpec;
 
 use super::source::ConfigSource;
 use crate::alerts::{down_after_ms, lease_ms};
-use crate::config::{Config, Login, RedisConfig, Servers, ms};
+use crate::config::{Config, Login, RedisConfig, Servers, TlsFiles, exposed, ms};
 use crate::text::durations::{duration_text, parse_duration_ms};
 use crate::text::identity::{escape, list};
 use crate::text::terminal;
@@ -274,8 +274,8 @@ fn in_file(file: &str) -> impl Fn(String) -> String {
 pub fn warnings(config: &Config) -> Vec<String> {
     let of_login = |place: String, login: &Login| {
         let password = login.password.as_ref()?;
-        let problem =
-            password.read().err().map(|error| error.to_string()).or_else(|| password.warning())?;
+        let unusable = password.stored().and_then(Result::err).map(|error| error.to_string());
+        let problem = unusable.or_else(|| password.warning())?;
         Some(format!("{place}: {problem}"))
     };
     let of_redis = |redis: &RedisConfig| {
@@ -290,10 +290,18 @@ pub fn warnings(config: &Config) -> Vec<String> {
             .as_ref()
             .and_then(|login| of_login(format!("redis.{}.want", redis.name), login));
         let own = of_login(format!("redis.{}", redis.name), &redis.login);
-        own.into_iter().chain(sentinels).chain(want).chain(shared_user(redis))
+        let tls = redis.tls.as_ref().and_then(|tls| of_tls(&redis.name, &tls.files));
+        own.into_iter().chain(sentinels).chain(want).chain(tls).chain(shared_user(redis))
     };
     let logins = config.redises.iter().flat_map(of_redis);
     logins.chain(config.tasks.iter().flat_map(|task| literal_names(task))).collect()
+}
+
+/// What is wrong with the files of a store's TLS.
+fn of_tls(store: &str, files: &TlsFiles) -> Option<String> {
+    let unusable = crate::io::unusable_tls(files);
+    let exposed = || exposed(files.key_file.as_deref()?, "the key file");
+    Some(format!("redis.{store}.tls: {}", unusable.or_else(exposed)?))
 }
 
 /// A user with both tasks has the rights of both.

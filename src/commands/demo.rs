@@ -5,23 +5,29 @@
 mod agent;
 mod board;
 mod look;
+mod narrator;
 mod process;
+mod queue;
+mod scene;
 mod scratch;
 mod script;
 mod server;
 mod stage;
 mod story;
 mod supervise;
+mod turns;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
 use crate::commands::stop::Stop;
 pub use agent::configuration;
 pub use board::{Board, Position};
+use narrator::Narrator;
 pub use process::WorkerProcess;
+use scene::Scene;
 pub use script::{ScriptArgs, run as run_script};
 pub use server::PrivateRedis;
 pub use stage::LEASE;
@@ -45,10 +51,10 @@ const HANG: &str = "demo:hang";
 /// What `lockwatch demo` takes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DemoArgs {
-    /// Play a story in about 90 seconds and exit: start, renewals, crash, dead thread, switch-off,
-    /// on again
-    #[arg(long)]
-    pub story: bool,
+    /// Play a story in about 90 seconds and exit: of a lock (start, renewals, crash, dead thread,
+    /// switch-off, on again), of tasks that take turns, or of a queue of delayed tasks
+    #[arg(long, value_name = "KIND", num_args = 0..=1, default_missing_value = "lock")]
+    pub story: Option<StoryKind>,
     /// The redis-server program to start [default: the one on PATH]
     #[arg(long, value_name = "PROGRAM")]
     pub redis_server: Option<PathBuf>,
@@ -60,6 +66,18 @@ pub struct DemoArgs {
     pub pace: u16,
 }
 
+/// What a story is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum StoryKind {
+    /// A task that a lock guards.
+    Lock,
+    /// Tasks that take turns.
+    #[value(alias = "turn")]
+    Turns,
+    /// A queue of delayed tasks.
+    Queue,
+}
+
 /// Runs the demo until it is over, or until SIGINT, SIGTERM or SIGHUP, and stops everything that it
 /// started.
 ///
@@ -69,6 +87,14 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     let program = std::env::current_exe()
         .context("cannot find the running program, which the workers need")?;
     let mut stop = Stop::listen()?;
+    let of_another_kind = match args.story {
+        Some(StoryKind::Turns) => Some((turns::TASK, turns::CONFIGURATION)),
+        Some(StoryKind::Queue) => Some((queue::TASK, queue::CONFIGURATION)),
+        Some(StoryKind::Lock) | None => None,
+    };
+    if let Some((task, configuration)) = of_another_kind {
+        return tell(&args, &program, (task, configuration), &mut stop).await;
+    }
     let set_up = tokio::select! {
         // Dropping the unfinished set-up kills the parts that were already started.
         () = stop.told() => return Ok(()),
@@ -85,7 +111,38 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
 }
 
 async fn play(stage: &mut Stage, args: &DemoArgs) -> anyhow::Result<()> {
-    if args.story { story::play(stage, args.pace).await } else { supervise::run(stage).await }
+    match args.story {
+        Some(_) => story::play(stage, args.pace).await,
+        None => supervise::run(stage).await,
+    }
+}
+
+/// Tells the story of a task of another kind than a lock.
+async fn tell(
+    args: &DemoArgs,
+    program: &Path,
+    (task, configuration): (&'static str, &'static str),
+    stop: &mut Stop,
+) -> anyhow::Result<()> {
+    let server = args.redis_server.as_deref();
+    let set_up = tokio::select! {
+        () = stop.told() => return Ok(()),
+        set_up = Scene::set_up(program, server, args.listen, configuration) => set_up,
+    };
+    let mut scene = set_up?;
+    let narrator = Narrator::new(scene.agent.address(), task, args.pace);
+    let play = async {
+        match args.story {
+            Some(StoryKind::Turns) => turns::play(&mut scene, &narrator).await,
+            _ => queue::play(&mut scene, &narrator).await,
+        }
+    };
+    let outcome = tokio::select! {
+        () = stop.told() => Ok(()),
+        outcome = play => outcome,
+    };
+    scene.tear_down().await;
+    outcome
 }
 
 /// Prints a line. A closed pipe is ignored, because a panic would leave processes behind.

@@ -40,7 +40,7 @@ use server::Server;
 /// What the command takes.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct DiscoverOptions {
-    /// Where to look, redis://host:port/db
+    /// Where to look, redis://host:port/db (rediss:// for TLS)
     #[arg(id = "redis", long = "redis", value_name = "URL")]
     pub redis_url: String,
     /// How to log in there.
@@ -132,6 +132,7 @@ fn redis(options: &DiscoverOptions) -> anyhow::Result<RedisConfig> {
         name: None,
         username: options.login.username.clone(),
         password: options.login.password(),
+        tls: options.login.tls(),
     };
     Config::single_lock(&lock)?.redises.into_iter().next().context("no server")
 }

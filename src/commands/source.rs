@@ -8,7 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
 use lockwatch_watch::redis::libraries;
 
-use crate::config::{Config, ConfigErrors, PasswordSource, SingleLock};
+use crate::config::{Config, ConfigErrors, PasswordSource, SingleLock, TlsConfig, TlsFiles};
 
 /// Where the configuration comes from; a reload reads it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum ConfigSource {
     /// A file.
     File(PathBuf),
     /// The command line.
-    SingleLock(SingleLock),
+    SingleLock(Box<SingleLock>),
 }
 
 impl ConfigSource {
@@ -37,7 +37,7 @@ struct SourceArguments {
     /// The configuration
     #[arg(long = "config.file", value_name = "FILE", value_hint = ValueHint::FilePath, default_value = "lockwatch.yml", conflicts_with = "redis")]
     file: PathBuf,
-    /// Instead of a file: the Redis of one lock, redis://host:port/db
+    /// Instead of a file: the Redis of one lock, redis://host:port/db (rediss:// for TLS)
     #[arg(long, value_name = "URL", requires = "lock")]
     redis: Option<String>,
     /// Instead of a file: the key of one lock
@@ -62,14 +62,15 @@ impl From<SourceArguments> for ConfigSource {
         let (Some(redis_url), Some(key)) = (arguments.redis, arguments.lock) else {
             return ConfigSource::File(arguments.file);
         };
-        ConfigSource::SingleLock(SingleLock {
+        ConfigSource::SingleLock(Box::new(SingleLock {
             redis_url,
             key: key.into_vec(),
             library: arguments.scheme.unwrap_or(arguments.library),
             name: arguments.name,
             password: arguments.login.password(),
+            tls: arguments.login.tls(),
             username: arguments.login.username,
-        })
+        }))
     }
 }
 
@@ -106,6 +107,18 @@ pub struct LoginArguments {
     /// Environment variable that holds the password for that Redis
     #[arg(long = "redis.password-env", value_name = "VARIABLE", requires = "redis")]
     pub password_env: Option<String>,
+    /// File with the authorities that may sign that Redis' certificate [default: the system's]
+    #[arg(long = "redis.ca-file", value_name = "FILE", value_hint = ValueHint::FilePath, requires = "redis")]
+    pub ca_file: Option<PathBuf>,
+    /// File with the certificate to show to that Redis
+    #[arg(long = "redis.cert-file", value_name = "FILE", value_hint = ValueHint::FilePath, requires_all = ["redis", "key_file"])]
+    pub cert_file: Option<PathBuf>,
+    /// File with its private key
+    #[arg(long = "redis.key-file", value_name = "FILE", value_hint = ValueHint::FilePath, requires_all = ["redis", "cert_file"])]
+    pub key_file: Option<PathBuf>,
+    /// Name that the certificate of that Redis has [default: the host of the URL]
+    #[arg(long = "redis.server-name", value_name = "NAME", requires = "redis")]
+    pub server_name: Option<String>,
 }
 
 impl LoginArguments {
@@ -113,6 +126,14 @@ impl LoginArguments {
     pub fn password(&self) -> Option<PasswordSource> {
         let file = self.password_file.clone().map(PasswordSource::File);
         file.or(self.password_env.clone().map(PasswordSource::Env))
+    }
+
+    /// What its TLS needs, if anything is said about it.
+    pub fn tls(&self) -> Option<TlsConfig> {
+        let (ca_file, cert_file) = (self.ca_file.clone(), self.cert_file.clone());
+        let files = TlsFiles { ca_file, cert_file, key_file: self.key_file.clone() };
+        let tls = TlsConfig { files, server_name: self.server_name.clone() };
+        (tls != TlsConfig::default()).then_some(tls)
     }
 }
 

@@ -1,32 +1,81 @@
-//! The credentials of a block: `username`, and `password_file` or `password_env`.
+//! The credentials of a block: `username`, and one of `password_file`, `password_env` and
+//! `password_command`.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_yaml::Value;
 
 use super::block::Block;
 use super::mistake::Reported;
-use super::values::{name, text};
+use super::values::{duration, name, text};
 use super::{Login, PasswordSource};
+
+/// Maximum number of words of a command.
+const WORDS_MAX: usize = 100;
+/// Minimum of `password_max_age`: a login that is renewed more often is a load by itself.
+const MAX_AGE_MIN: Duration = Duration::from_secs(5);
+
+const COMMAND_SHAPE: &str = "write the program and its arguments: `[aws-token, cache]`";
 
 /// Reads the fields. `dir` is the base of relative paths.
 pub(super) fn read(block: &Block<'_>, dir: &Path) -> Result<Login, Reported> {
     let username = block.optional("username", username);
     let password = read_password(block, dir);
-    Ok(Login { username: username?, password: password? })
+    let max_age = block.optional("password_max_age", duration(MAX_AGE_MIN));
+    let (password, max_age) = (password?, max_age?);
+    if max_age.is_some() && password.is_none() {
+        let message = "stands without a password; name where it comes from with \
+                       `password_command` or `password_file`";
+        return Err(block.report("password_max_age", message));
+    }
+    Ok(Login { username: username?, password, max_age })
 }
 
 fn read_password(block: &Block<'_>, dir: &Path) -> Result<Option<PasswordSource>, Reported> {
     let file = block.optional("password_file", |value| path(value, dir));
     let variable = block.optional("password_env", variable);
-    match (file?, variable?) {
-        (Some(_), Some(_)) => Err(block.report(
-            "password_env",
-            "cannot stand beside `password_file`; keep the one that the password is read from",
+    let command = read_command(block, dir);
+    let sources = [
+        ("password_file", file?.map(PasswordSource::File)),
+        ("password_env", variable?.map(PasswordSource::Env)),
+        ("password_command", command?.map(PasswordSource::Command)),
+    ];
+    let mut present = sources.into_iter().filter_map(|(field, source)| Some((field, source?)));
+    match (present.next(), present.next()) {
+        (Some((first, _)), Some((second, _))) => Err(block.report(
+            second,
+            format!("cannot stand beside `{first}`; keep the one that the password is read from"),
         )),
-        (Some(file), None) => Ok(Some(PasswordSource::File(file))),
-        (None, Some(variable)) => Ok(Some(PasswordSource::Env(variable))),
-        (None, None) => Ok(None),
+        (one, _) => Ok(one.map(|(_, source)| source)),
+    }
+}
+
+fn read_command(block: &Block<'_>, dir: &Path) -> Result<Option<Vec<String>>, Reported> {
+    let Some(at) = block.at("password_command") else { return Ok(None) };
+    let mut words = at.list(word)?;
+    match words.first_mut() {
+        Some(program) if !program.is_empty() => {
+            // Like other paths, it starts beside the configuration; a bare name is searched in
+            // the folders of `PATH`.
+            if program.contains('/') {
+                *program = dir.join(&*program).to_string_lossy().into_owned();
+            }
+        }
+        _ => return Err(at.report(format!("names no program; {COMMAND_SHAPE}"))),
+    }
+    if words.len() > WORDS_MAX {
+        return Err(at.report(format!("has {} words; write at most {WORDS_MAX}", words.len())));
+    }
+    Ok(Some(words))
+}
+
+fn word(value: &Value) -> Result<String, String> {
+    let word = text(value)?;
+    if word.contains('\0') {
+        Err("has a NUL byte in it; leave it out".to_owned())
+    } else {
+        Ok(word)
     }
 }
 

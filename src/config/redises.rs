@@ -11,8 +11,9 @@ use serde_yaml::Value;
 use super::block::{At, Block};
 use super::mistake::Reported;
 use super::schema::{REDIS, WANT};
+use super::servers::Found;
 use super::values::{duration, flag, kind, name_mistake};
-use super::{Login, RedisConfig, login, servers};
+use super::{Login, RedisConfig, login, servers, tls};
 
 pub(crate) const INTERVAL: Duration = Duration::from_millis(StoreSpec::INTERVAL_MS);
 pub(crate) const TIMEOUT: Duration = Duration::from_millis(StoreSpec::TIMEOUT_MS);
@@ -68,7 +69,8 @@ fn read_one(redis_name: &str, at: At<'_>, dir: &Path) -> Result<RedisConfig, Rep
     let assume_master = block.or("assume_master", false, flag);
     let wake_ups = block.or("wake_ups", true, flag);
     let want = read_want(&block, dir);
-    let (servers, db, sentinel_login) = servers?;
+    let Found { servers, db, sentinel_login, transports } = servers?;
+    let tls = tls::read(&block, transports, dir);
     let assume_master = assume_master?;
     if assume_master && servers.kind() != RedisKind::Standalone {
         return Err(block.report(
@@ -82,6 +84,7 @@ fn read_one(redis_name: &str, at: At<'_>, dir: &Path) -> Result<RedisConfig, Rep
         db,
         login: login?,
         sentinel_login,
+        tls: tls?,
         interval: interval?,
         timeout: timeout?,
         assume_master,

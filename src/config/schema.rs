@@ -15,9 +15,10 @@ pub struct BlockSpec {
 }
 
 /// All blocks.
-pub const BLOCKS: [&BlockSpec; 16] = [
+pub const BLOCKS: [&BlockSpec; 17] = [
     &TOP,
     &REDIS,
+    &TLS,
     &WANT,
     &SENTINEL,
     &CLUSTER,
@@ -34,9 +35,14 @@ pub const BLOCKS: [&BlockSpec; 16] = [
     &BYTES,
 ];
 
-const NO_PASSWORD: &str = "a password is not accepted here; use `password_file` or `password_env`";
+const NO_PASSWORD: &str = "a password is not accepted here; use `password_file`, `password_env` or \
+    `password_command`";
 const IN_REDIS: &str =
     "write it beside `cluster`, not in it: all servers of a cluster have the same users";
+const TLS_IN_REDIS: &str =
+    "write it beside this block, not in it: all servers of a redis are reached alike";
+const UNCHECKED: &str = "is not supported: whoever answered could be anybody; name the authority \
+    that signed the certificate with `ca_file`, and its name with `server_name`";
 pub(super) const NO_CLUSTER_DB: &str = "leave it out: a cluster has database 0 only";
 const ONE_KEY: (&str, &str) =
     ("pattern", "`pattern` is not supported yet; list each lock as a task with `lock: {key: …}`");
@@ -57,9 +63,12 @@ pub(super) const REDIS: BlockSpec = BlockSpec {
         "nodes",
         "sentinel",
         "cluster",
+        "tls",
         "username",
         "password_file",
         "password_env",
+        "password_command",
+        "password_max_age",
         "db",
         "interval",
         "timeout",
@@ -68,16 +77,25 @@ pub(super) const REDIS: BlockSpec = BlockSpec {
         "want",
     ],
     otherwise: &[
-        ("tls", "`tls` is not supported yet; use a server that is reached by plain TCP"),
         ("password", NO_PASSWORD),
         ("host", "write it into the URL: `url: redis://host:port/db`"),
         ("port", "write it into the URL: `url: redis://host:port/db`"),
     ],
 };
 
+pub(super) const TLS: BlockSpec = BlockSpec {
+    path: "redis.<name>.tls",
+    fields: &["ca_file", "cert_file", "key_file", "server_name"],
+    otherwise: &[
+        ("insecure", UNCHECKED),
+        ("insecure_skip_verify", UNCHECKED),
+        ("skip_verify", UNCHECKED),
+    ],
+};
+
 pub(super) const WANT: BlockSpec = BlockSpec {
     path: "redis.<name>.want",
-    fields: &["username", "password_file", "password_env"],
+    fields: &["username", "password_file", "password_env", "password_command"],
     otherwise: &[("password", NO_PASSWORD)],
 };
 
@@ -89,11 +107,14 @@ pub(super) const SENTINEL: BlockSpec = BlockSpec {
         "username",
         "password_file",
         "password_env",
+        "password_command",
+        "password_max_age",
         "announce_map",
         "allow_peers",
     ],
     otherwise: &[
         ("password", NO_PASSWORD),
+        ("tls", TLS_IN_REDIS),
         ("db", "write it beside `sentinel`, not in it: Sentinels have no databases"),
         ("quorum", "leave it out: more than half of `nodes` must agree"),
     ],
@@ -107,6 +128,9 @@ pub(super) const CLUSTER: BlockSpec = BlockSpec {
         ("password", NO_PASSWORD),
         ("password_file", IN_REDIS),
         ("password_env", IN_REDIS),
+        ("password_command", IN_REDIS),
+        ("password_max_age", IN_REDIS),
+        ("tls", TLS_IN_REDIS),
         ("db", NO_CLUSTER_DB),
     ],
 };
@@ -149,6 +173,8 @@ pub(super) const GUARD: BlockSpec = BlockSpec {
         "username",
         "password_file",
         "password_env",
+        "password_command",
+        "password_max_age",
     ],
     otherwise: &[("password", NO_PASSWORD)],
 };

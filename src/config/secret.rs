@@ -1,17 +1,18 @@
 //! Passwords: read again at every connect, and never shown.
 
 use std::env;
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::PasswordSource;
 
 /// Maximum length of the first line in bytes. A longer one indicates that the path names some other
 /// file.
-const SECRET_BYTES_MAX: u64 = 4096;
+pub(crate) const SECRET_BYTES_MAX: u64 = 4096;
 
 /// Mode bits that let others read the file.
 const OTHERS_READ: u32 = 0o004;
@@ -69,42 +70,40 @@ pub enum SecretError {
 }
 
 impl PasswordSource {
-    /// Reads the password: the first line, without its line end.
-    ///
-    /// # Errors
-    /// There is no usable password.
-    pub fn read(&self) -> Result<Secret, SecretError> {
+    /// Reads the password from where it is stored; `None`: a command has to be run for it.
+    pub fn stored(&self) -> Option<Result<Secret, SecretError>> {
         let bytes = match self {
             PasswordSource::File(path) => read_start(path)
-                .map_err(|error| SecretError::Unreadable { path: path.clone(), error })?,
-            PasswordSource::Env(variable) => {
-                let value =
-                    env::var_os(variable).ok_or_else(|| SecretError::Unset(variable.clone()))?;
-                value.into_encoded_bytes()
-            }
+                .map_err(|error| SecretError::Unreadable { path: path.clone(), error }),
+            PasswordSource::Env(variable) => env::var_os(variable)
+                .map(OsString::into_encoded_bytes)
+                .ok_or_else(|| SecretError::Unset(variable.clone())),
+            PasswordSource::Command(_) => return None,
         };
-        self.first_line(&bytes)
+        Some(bytes.and_then(|bytes| self.first_line(&bytes)))
     }
 
-    /// A warning about unsafe permissions of the password file.
+    /// A warning about unsafe permissions of the password file, or a command that does not exist.
     ///
     /// Not an error: Kubernetes mounts secrets with mode 0644 unless told otherwise, in a
     /// directory of the pod's own.
     pub fn warning(&self) -> Option<String> {
-        let PasswordSource::File(path) = self else { return None };
-        let mode = std::fs::metadata(path).ok()?.mode();
-        let danger = match mode {
-            _ if mode & ALIENS_WRITE != 0 => "written by users other than its owner",
-            _ if mode & OTHERS_READ != 0 => "read by every user of this machine",
-            _ => return None,
-        };
-        Some(format!(
-            "the password file {path:?} can be {danger}; chmod 0400 it unless its directory \
-             protects it"
-        ))
+        match self {
+            PasswordSource::File(path) => exposed(path, "the password file"),
+            PasswordSource::Env(_) => None,
+            PasswordSource::Command(words) => {
+                let program = words.first().filter(|program| program.contains('/'))?;
+                let exists = Path::new(program).exists();
+                (!exists).then(|| format!("the password command {program} does not exist"))
+            }
+        }
     }
 
-    fn first_line(&self, bytes: &[u8]) -> Result<Secret, SecretError> {
+    /// The password in these bytes of the source: their first line, without its line end.
+    ///
+    /// # Errors
+    /// There is no usable password.
+    pub(crate) fn first_line(&self, bytes: &[u8]) -> Result<Secret, SecretError> {
         let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
@@ -123,8 +122,24 @@ impl fmt::Display for PasswordSource {
         match self {
             PasswordSource::File(path) => write!(f, "the password file {path:?}"),
             PasswordSource::Env(variable) => write!(f, "the environment variable {variable}"),
+            // Not its arguments: one of them may be a secret.
+            PasswordSource::Command(words) => {
+                let program = words.first().map(String::as_str).unwrap_or_default();
+                write!(f, "the output of the password command {program}")
+            }
         }
     }
+}
+
+/// A warning about unsafe permissions of a file with a secret, which is called `what`.
+pub(crate) fn exposed(path: &Path, what: &str) -> Option<String> {
+    let mode = std::fs::metadata(path).ok()?.mode();
+    let danger = match mode {
+        _ if mode & ALIENS_WRITE != 0 => "written by users other than its owner",
+        _ if mode & OTHERS_READ != 0 => "read by every user of this machine",
+        _ => return None,
+    };
+    Some(format!("{what} {path:?} can be {danger}; chmod 0400 it unless its directory protects it"))
 }
 
 /// The start of a file: enough for a password and its line end, and bounded for a file without an
@@ -158,19 +173,19 @@ mod tests {
             (" a b \n", " a b "),
         ] {
             let (_dir, source) = file(contents.as_bytes());
-            assert_eq!(source.read().unwrap().expose(), password);
+            assert_eq!(source.stored().unwrap().unwrap().expose(), password);
         }
         let (_dir, source) = file("p".repeat(4096).as_bytes());
-        assert_eq!(source.read().unwrap().expose().len(), 4096);
+        assert_eq!(source.stored().unwrap().unwrap().expose().len(), 4096);
     }
 
     #[test]
     fn a_rotated_password_is_picked_up() {
         let (_dir, source) = file(b"old");
-        assert_eq!(source.read().unwrap().expose(), "old");
+        assert_eq!(source.stored().unwrap().unwrap().expose(), "old");
         let PasswordSource::File(path) = &source else { panic!("a file") };
         fs::write(path, "new\n").unwrap();
-        assert_eq!(source.read().unwrap().expose(), "new");
+        assert_eq!(source.stored().unwrap().unwrap().expose(), "new");
     }
 
     #[test]
@@ -183,27 +198,34 @@ mod tests {
             (&[b'p'; 4097], "does not hold a password"),
         ] {
             let (_dir, source) = file(contents);
-            let error = source.read().unwrap_err().to_string();
+            let error = source.stored().unwrap().unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
             assert!(!error.contains("hunter2"), "{error}");
         }
-        let absent = PasswordSource::File("/nowhere/at all".into()).read().unwrap_err().to_string();
+        let absent = PasswordSource::File("/nowhere/at all".into())
+            .stored()
+            .unwrap()
+            .unwrap_err()
+            .to_string();
         assert!(absent.contains("/nowhere/at all"), "{absent}");
-        let unset =
-            PasswordSource::Env("LOCKWATCH_TEST_UNSET".into()).read().unwrap_err().to_string();
+        let unset = PasswordSource::Env("LOCKWATCH_TEST_UNSET".into())
+            .stored()
+            .unwrap()
+            .unwrap_err()
+            .to_string();
         assert!(unset.contains("LOCKWATCH_TEST_UNSET"), "{unset}");
     }
 
     #[test]
     fn an_endless_file_is_not_read_to_its_end() {
-        let error = PasswordSource::File("/dev/zero".into()).read().unwrap_err();
+        let error = PasswordSource::File("/dev/zero".into()).stored().unwrap().unwrap_err();
         assert!(matches!(error, SecretError::NotText(_)), "{error}");
     }
 
     #[test]
     fn a_secret_shows_nothing() {
         let (_dir, source) = file(b"hunter2");
-        assert_eq!(format!("{:?}", source.read().unwrap()), "Secret(…)");
+        assert_eq!(format!("{:?}", source.stored().unwrap().unwrap()), "Secret(…)");
     }
 
     #[test]

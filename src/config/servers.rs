@@ -8,7 +8,7 @@ use serde_yaml::Value;
 use super::block::Block;
 use super::mistake::Reported;
 use super::schema::{BlockSpec, CLUSTER, NO_CLUSTER_DB, SENTINEL};
-use super::url::{self, REDIS_PORT, SENTINEL_PORT, ServerUrl};
+use super::url::{self, REDIS_PORT, SENTINEL_PORT, ServerUrl, Transport};
 use super::values::{kind, name, text};
 use super::{ClusterConfig, HostPort, Login, SentinelConfig, Servers, login, peers};
 
@@ -17,9 +17,50 @@ const NODES_MAX: usize = 100;
 
 const IN_URL: &str = "write it into the URL: `redis://host:port/db`";
 
-/// Reads the servers, the number of their database and the Sentinels' credentials from the block of a Redis store. `dir` is the
-/// base of relative paths.
-pub(super) fn read(block: &Block<'_>, dir: &Path) -> Result<(Servers, u32, Login), Reported> {
+/// The servers of a store, and what its block says only together with them.
+pub(super) struct Found {
+    pub(super) servers: Servers,
+    /// Database number.
+    pub(super) db: u32,
+    /// Credentials for the Sentinels.
+    pub(super) sentinel_login: Login,
+    pub(super) transports: Transports,
+}
+
+/// Which ways to reach servers their addresses name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Transports {
+    pub(super) plain: bool,
+    pub(super) tls: bool,
+    pub(super) socket: bool,
+}
+
+impl Transports {
+    /// An address without a scheme says nothing.
+    fn of(all: impl Iterator<Item = Option<Transport>> + Clone) -> Transports {
+        let has = |transport| all.clone().any(|one| one == Some(transport));
+        Transports {
+            plain: has(Transport::Plain),
+            tls: has(Transport::Tls),
+            socket: has(Transport::Socket),
+        }
+    }
+
+    /// All servers of a list are reached in the same way: whoever forgets one `s` sends a password
+    /// in clear text.
+    fn alike(self, block: &Block<'_>) -> Result<Transports, Reported> {
+        if self.tls && (self.plain || self.socket) {
+            let message = "has addresses with TLS (`rediss://`) and others without; write all of \
+                           them alike";
+            return Err(block.report("nodes", message));
+        }
+        Ok(self)
+    }
+}
+
+/// Reads the servers, the number of their database and the Sentinels' credentials from the block
+/// of a Redis store. `dir` is the base of relative paths.
+pub(super) fn read(block: &Block<'_>, dir: &Path) -> Result<Found, Reported> {
     let form = block.exactly_one(
         &["url", "nodes", "sentinel", "cluster"],
         "name the server with `url: redis://host:port/db`, or several with `nodes`, `sentinel` or \
@@ -30,32 +71,36 @@ pub(super) fn read(block: &Block<'_>, dir: &Path) -> Result<(Servers, u32, Login
         "nodes" => {
             let refused = refuse_db(block, IN_URL);
             let nodes = read_nodes(block);
-            refused.and(nodes).map(|(servers, db)| (servers, db, Login::default()))
+            refused.and(nodes)
         }
         "sentinel" => {
             let sentinel = read_sentinel(block, dir);
-            let (sentinel, login) = sentinel?;
-            Ok((Servers::Sentinel(sentinel), db?.unwrap_or(0), login))
+            Ok(Found { db: db?.unwrap_or(0), ..sentinel? })
         }
         "cluster" => {
             let refused = refuse_db(block, NO_CLUSTER_DB);
             let cluster = read_cluster(block);
-            refused.and(Ok((Servers::Cluster(cluster?), 0, Login::default())))
+            refused.and(cluster)
         }
         url => {
             let refused = refuse_db(block, IN_URL);
             let server = block.required(url, IN_URL, |value| url::parse(&text(value)?));
-            let ServerUrl { at, db } = server?;
-            refused.and(Ok((Servers::One(at), db, Login::default())))
+            let ServerUrl { at, db, transport } = server?;
+            let transports = Transports::of(std::iter::once(Some(transport)));
+            refused.and(Ok(found(Servers::One(at), db, transports)))
         }
     }
+}
+
+fn found(servers: Servers, db: u32, transports: Transports) -> Found {
+    Found { servers, db, sentinel_login: Login::default(), transports }
 }
 
 fn refuse_db(block: &Block<'_>, remedy: &str) -> Result<(), Reported> {
     if block.value("db").is_some() { Err(block.report("db", remedy)) } else { Ok(()) }
 }
 
-fn read_nodes(block: &Block<'_>) -> Result<(Servers, u32), Reported> {
+fn read_nodes(block: &Block<'_>) -> Result<Found, Reported> {
     let read = |value: &Value| url::parse(&text(value)?);
     let same = |a: &ServerUrl, b: &ServerUrl| a.at.is_same(&b.at);
     let urls = block.required_list(
@@ -73,10 +118,12 @@ fn read_nodes(block: &Block<'_>) -> Result<(Servers, u32), Reported> {
         );
         return Err(block.report("nodes", message));
     }
-    Ok((Servers::Nodes(urls.into_iter().map(|url| url.at).collect()), db))
+    let transports = Transports::of(urls.iter().map(|url| Some(url.transport))).alike(block)?;
+    let nodes = urls.into_iter().map(|url| url.at).collect();
+    Ok(found(Servers::Nodes(nodes), db, transports))
 }
 
-fn read_sentinel(block: &Block<'_>, dir: &Path) -> Result<(SentinelConfig, Login), Reported> {
+fn read_sentinel(block: &Block<'_>, dir: &Path) -> Result<Found, Reported> {
     let sentinel = child(block, "sentinel", &SENTINEL)?;
     let master = sentinel.required(
         "master",
@@ -90,15 +137,18 @@ fn read_sentinel(block: &Block<'_>, dir: &Path) -> Result<(SentinelConfig, Login
     );
     let login = login::read(&sentinel, dir);
     let peers = peers::read(&sentinel);
-    Ok((SentinelConfig { master: master?, nodes: nodes?, peers: peers? }, login?))
+    let (nodes, transports) = nodes?;
+    let servers = Servers::Sentinel(SentinelConfig { master: master?, nodes, peers: peers? });
+    Ok(Found { sentinel_login: login?, ..found(servers, 0, transports) })
 }
 
-fn read_cluster(block: &Block<'_>) -> Result<ClusterConfig, Reported> {
+fn read_cluster(block: &Block<'_>) -> Result<Found, Reported> {
     let cluster = child(block, "cluster", &CLUSTER)?;
     let nodes =
         read_servers(&cluster, REDIS_PORT, "write `nodes: [redis://a:6379, redis://b:6379]`");
     let peers = peers::read(&cluster);
-    Ok(ClusterConfig { nodes: nodes?, peers: peers? })
+    let (nodes, transports) = nodes?;
+    Ok(found(Servers::Cluster(ClusterConfig { nodes, peers: peers? }), 0, transports))
 }
 
 /// A block whose presence [`read`] has checked.
@@ -110,14 +160,13 @@ fn read_servers(
     block: &Block<'_>,
     default_port: u16,
     remedy: &str,
-) -> Result<Vec<HostPort>, Reported> {
-    block.required_list(
-        "nodes",
-        NODES_MAX,
-        remedy,
-        |value| url::server(&text(value)?, default_port),
-        HostPort::is_same,
-    )
+) -> Result<(Vec<HostPort>, Transports), Reported> {
+    let read = |value: &Value| url::server(&text(value)?, default_port);
+    let same = |(a, _): &(HostPort, _), (b, _): &(HostPort, _)| a.is_same(b);
+    let servers = block.required_list("nodes", NODES_MAX, remedy, read, same)?;
+    let transports = Transports::of(servers.iter().map(|(_, transport)| *transport));
+    let transports = transports.alike(block)?;
+    Ok((servers.into_iter().map(|(at, _)| at).collect(), transports))
 }
 
 fn database(value: &Value) -> Result<u32, String> {

@@ -1,14 +1,29 @@
-//! The addresses of servers: `redis://host:port/db`, or `host:port` where no database applies.
+//! The addresses of servers: `redis://host:port/db`, with an `s` for TLS, or
+//! `redis+unix:///path?db=1` for a Unix socket; or `host:port` where no database applies.
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use percent_encoding::percent_decode_str;
+
 use super::HostPort;
 
-/// The address of one server, and its database.
+/// The address of one server, its database, and how it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServerUrl {
     pub(super) at: HostPort,
     pub(super) db: u32,
+    pub(super) transport: Transport,
+}
+
+/// How a server is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transport {
+    /// Plain TCP.
+    Plain,
+    /// TLS over TCP.
+    Tls,
+    /// A Unix socket.
+    Socket,
 }
 
 /// Default port of a Redis server.
@@ -21,6 +36,10 @@ pub(super) const HOST_SHAPE: &str =
     "write a host name, an address or a network like 10.0.0.0/8, without a port";
 
 const SHAPE: &str = "write redis://host:port/db, for example redis://127.0.0.1:6379/0";
+const SOCKET_SHAPE: &str =
+    "write redis+unix:///path or redis+unix:///path?db=1, for example redis+unix:///run/redis.sock";
+/// Maximum length of a Unix socket's path in bytes: that of Linux.
+const SOCKET_BYTES_MAX: usize = 107;
 const ADDRESS_SHAPE: &str = "write host:port, for example 10.0.0.5:6379";
 
 /// Parses a server's URL. No message repeats the text, because it may contain a password.
@@ -28,14 +47,21 @@ pub(super) fn parse(text: &str) -> Result<ServerUrl, String> {
     parse_with_port(text, REDIS_PORT)
 }
 
-/// Parses a server that only announces others: `host:port`, or a URL without a database.
-pub(super) fn server(text: &str, default_port: u16) -> Result<HostPort, String> {
+/// Parses a server that only announces others: `host:port`, which does not say how it is reached,
+/// or a URL without a database.
+pub(super) fn server(
+    text: &str,
+    default_port: u16,
+) -> Result<(HostPort, Option<Transport>), String> {
     if !text.contains("://") {
         refuse_user(text)?;
-        return host_and_port(text, Some(default_port), ADDRESS_SHAPE);
+        return Ok((host_and_port(text, Some(default_port), ADDRESS_SHAPE)?, None));
     }
     match parse_with_port(text, default_port)? {
-        ServerUrl { at, db: 0 } => Ok(at),
+        ServerUrl { transport: Transport::Socket, .. } => Err(format!(
+            "is a Unix socket, but servers announce each other by TCP; {ADDRESS_SHAPE}"
+        )),
+        ServerUrl { at, db: 0, transport } => Ok((at, Some(transport))),
         _ => Err("names a database; there is only database 0 here, so leave it out".to_owned()),
     }
 }
@@ -53,20 +79,52 @@ fn parse_with_port(text: &str, default_port: u16) -> Result<ServerUrl, String> {
     let Some((scheme, rest)) = text.split_once("://") else {
         return Err(format!("is not a URL; {SHAPE}"));
     };
-    match scheme {
-        "redis" | "valkey" => {}
-        "rediss" | "valkeys" => return Err(not_yet("rediss:// (TLS)")),
-        "redis+unix" | "unix" | "valkey+unix" => {
-            return Err(not_yet("redis+unix:// (a Unix socket)"));
+    let transport = match scheme {
+        "redis" | "valkey" => Transport::Plain,
+        "rediss" | "valkeys" => Transport::Tls,
+        "redis+unix" | "unix" | "valkey+unix" => return socket(rest),
+        _ => {
+            return Err(format!(
+                "does not begin with redis://, rediss:// (TLS) or redis+unix:// (a Unix socket), \
+                 nor with valkey:// or valkeys://; {SHAPE}"
+            ));
         }
-        _ => return Err(format!("does not begin with redis:// or valkey://; {SHAPE}")),
-    }
+    };
     refuse_user(rest)?;
     if rest.contains(['?', '#']) {
         return Err(format!("has parameters after `?` or `#`, which are not supported; {SHAPE}"));
     }
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    Ok(ServerUrl { at: host_and_port(authority, Some(default_port), SHAPE)?, db: database(path)? })
+    let at = host_and_port(authority, Some(default_port), SHAPE)?;
+    Ok(ServerUrl { at, db: database(path)?, transport })
+}
+
+/// Parses what follows `redis+unix://`.
+fn socket(text: &str) -> Result<ServerUrl, String> {
+    refuse_user(text)?;
+    let (path, parameters) = text.split_once('?').map_or((text, None), |(a, b)| (a, Some(b)));
+    let db = match parameters.map(|parameters| parameters.strip_prefix("db=")) {
+        None => 0,
+        Some(db) => db.and_then(db_number).ok_or_else(|| {
+            format!(
+                "has something other than `db=` and a number after `?`; the user belongs into \
+                 `username`, the password into `password_file`; {SOCKET_SHAPE}"
+            )
+        })?,
+    };
+    let path = percent_decode_str(path).decode_utf8().unwrap_or_default();
+    if !path.starts_with('/') || path.ends_with('/') || path.contains(char::is_control) {
+        return Err(format!("has no absolute path of a socket; {SOCKET_SHAPE}"));
+    }
+    if path.len() > SOCKET_BYTES_MAX {
+        return Err(format!(
+            "has a path of {} bytes, and that of a Unix socket has at most {SOCKET_BYTES_MAX}; \
+             use a shorter one, perhaps a symbolic link",
+            path.len()
+        ));
+    }
+    let at = HostPort { host: path.into_owned(), port: 0 };
+    Ok(ServerUrl { at, db, transport: Transport::Socket })
 }
 
 fn refuse_user(text: &str) -> Result<(), String> {
@@ -79,10 +137,6 @@ fn refuse_user(text: &str) -> Result<(), String> {
         );
     }
     Ok(())
-}
-
-fn not_yet(what: &str) -> String {
-    format!("{what} is not supported yet; use redis://host:port/db (plain TCP)")
 }
 
 fn host_and_port(
@@ -131,9 +185,12 @@ fn database(path: &str) -> Result<u32, String> {
     if path.is_empty() {
         return Ok(0);
     }
-    whole_number(path)
-        .filter(|db| i32::try_from(*db).is_ok())
+    db_number(path)
         .ok_or_else(|| format!("has something other than a database number after the `/`; {SHAPE}"))
+}
+
+fn db_number(text: &str) -> Option<u32> {
+    whole_number(text).filter(|db| i32::try_from(*db).is_ok())
 }
 
 /// Parses digits only, and not too many.
@@ -147,18 +204,21 @@ mod tests {
 
     #[test]
     fn good_urls() {
-        for (text, host, port, db) in [
-            ("redis://10.0.0.5:6379/0", "10.0.0.5", 6379, 0),
-            ("valkey://cache_1.shop-a.example", "cache_1.shop-a.example", 6379, 0),
-            ("redis://localhost/", "localhost", 6379, 0),
-            ("redis://[::1]:7000/15", "::1", 7000, 15),
-            ("redis://[::1]", "::1", 6379, 0),
+        use Transport::{Plain, Socket, Tls};
+        for (text, host, port, db, transport) in [
+            ("redis://10.0.0.5:6379/0", "10.0.0.5", 6379, 0, Plain),
+            ("valkey://cache_1.shop-a.example", "cache_1.shop-a.example", 6379, 0, Plain),
+            ("redis://localhost/", "localhost", 6379, 0, Plain),
+            ("redis://[::1]:7000/15", "::1", 7000, 15, Plain),
+            ("redis://[::1]", "::1", 6379, 0, Plain),
+            ("rediss://cache.example:6380/2", "cache.example", 6380, 2, Tls),
+            ("valkeys://10.0.0.5", "10.0.0.5", 6379, 0, Tls),
+            ("redis+unix:///run/redis.sock", "/run/redis.sock", 0, 0, Socket),
+            ("unix:///run/R%20d%3fs.sock?db=3", "/run/R d?s.sock", 0, 3, Socket),
+            ("valkey+unix:///v", "/v", 0, 0, Socket),
         ] {
-            assert_eq!(
-                parse(text),
-                Ok(ServerUrl { at: HostPort { host: host.to_owned(), port }, db }),
-                "{text}"
-            );
+            let at = HostPort { host: host.to_owned(), port };
+            assert_eq!(parse(text), Ok(ServerUrl { at, db, transport }), "{text}");
         }
     }
 
@@ -186,8 +246,15 @@ mod tests {
             "redis://0.0.0.0",
             "redis://[::]:6379",
             "redis://::1",
-            "rediss://hunter2",
-            "redis+unix:///hunter2",
+            "rediss://:hunter2@x",
+            "rediss://x/hunter2",
+            "redis+unix://hunter2",
+            "redis+unix:///hunter2/",
+            "redis+unix:///x?password=hunter2",
+            "redis+unix:///x?db=hunter2",
+            "redis+unix://:hunter2@/x",
+            "unix:///%00hunter2",
+            &format!("unix:///{}hunter2", "x".repeat(107)),
         ] {
             let message = parse(text).unwrap_err();
             assert!(!message.contains("hunter2"), "{text}: {message}");
@@ -196,13 +263,14 @@ mod tests {
 
     #[test]
     fn servers_without_a_database() {
-        let read = |text| server(text, SENTINEL_PORT).map(|at| at.to_string());
+        let read = |text| server(text, SENTINEL_PORT).map(|(at, _)| at.to_string());
         for (text, wanted) in [
             ("10.0.0.5", "10.0.0.5:26379"),
             ("sentinel_a:5000", "sentinel_a:5000"),
             ("[::1]", "[::1]:26379"),
             ("redis://10.0.0.5", "10.0.0.5:26379"),
             ("redis://10.0.0.5:6379/0", "10.0.0.5:6379"),
+            ("rediss://a", "a:26379"),
         ] {
             assert_eq!(read(text).as_deref(), Ok(wanted), "{text}");
         }
@@ -210,7 +278,7 @@ mod tests {
             "",
             "a/0",
             "redis://a/1",
-            "rediss://a",
+            "redis+unix:///a",
             "hunter2@a",
             "a:hunter2",
             "a b",

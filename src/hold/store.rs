@@ -55,7 +55,8 @@ impl Store {
         let at = self.home(key).await?;
         // Taken out, so that neither a failure nor a cancellation leaves a connection behind that
         // still owes a reply.
-        let connection = match self.connections.remove(&at) {
+        let kept = self.connections.remove(&at);
+        let connection = match kept.filter(|connection| !connection.is_outdated(&self.login)) {
             Some(connection) => connection,
             None => self.connect(&at).await.inspect_err(|_| self.forget(key))?,
         };

@@ -1,5 +1,6 @@
 //! Dialling: connects to a server and sends the first commands, within bounded time.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +18,12 @@ use tokio::time::timeout;
 use super::connection::{Connection, Wire, broken, no_reply};
 use super::convert;
 use super::guard::{Fault, Guarded, Ledger};
-use super::login::{auth, mask, password};
+use super::login::{auth, mask, newer, password};
 use super::resolve::resolve;
+use super::stream::{self, Stream};
+use super::tls;
 use crate::clock::Clock;
-use crate::config::{Endpoint, HostPort, Login, Secret, ms};
+use crate::config::{Endpoint, Login, Secret, Tls, ms};
 
 /// Maximum time for resolving a name, and for connecting to one address.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -34,9 +37,7 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 /// # Errors
 /// Why no connection was made.
 pub async fn connect(endpoint: &Endpoint) -> Result<Connection, Failure> {
-    let password = password(endpoint.login.password.as_ref()).await?;
-    let stream = dial(&endpoint.at, endpoint.timeout, 0).await?;
-    greet_over(stream, endpoint, password.as_ref()).await
+    reach(endpoint, &whole(endpoint)).await
 }
 
 /// Like [`connect`], but asks for the role only: a user that may do little is asked to do little.
@@ -44,10 +45,7 @@ pub async fn connect(endpoint: &Endpoint) -> Result<Connection, Failure> {
 /// # Errors
 /// Why no connection was made.
 pub async fn connect_briefly(endpoint: &Endpoint) -> Result<Connection, Failure> {
-    let password = password(endpoint.login.password.as_ref()).await?;
-    let stream = dial(&endpoint.at, endpoint.timeout, 0).await?;
-    let handshake = Handshake::brief(endpoint.db, endpoint.assume_master);
-    greet(stream, endpoint, password.as_ref(), &handshake).await
+    reach(endpoint, &Handshake::brief(endpoint.db, endpoint.assume_master)).await
 }
 
 /// Like [`connect`], but over an open stream and with this password.
@@ -59,17 +57,24 @@ pub async fn greet_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     endpoint: &Endpoint,
     password: Option<&Secret>,
 ) -> Result<Connection, Failure> {
-    let handshake = Handshake::new(endpoint.db, endpoint.assume_master, endpoint.readonly);
-    greet(stream, endpoint, password, &handshake).await
+    let handshake = whole(endpoint);
+    let dial = dial_of(endpoint, &handshake);
+    let opened = talk_over(stream, &dial, &endpoint.login, password, Clock::start()).await;
+    greeted(endpoint, &handshake, opened)
 }
 
-async fn greet<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    stream: S,
-    endpoint: &Endpoint,
-    password: Option<&Secret>,
-    handshake: &Handshake,
-) -> Result<Connection, Failure> {
-    let dial = Dial {
+fn whole(endpoint: &Endpoint) -> Handshake {
+    Handshake::new(endpoint.db, endpoint.assume_master, endpoint.readonly)
+}
+
+async fn reach(endpoint: &Endpoint, handshake: &Handshake) -> Result<Connection, Failure> {
+    let dial = dial_of(endpoint, handshake);
+    let opened = open(&dial, &endpoint.login, endpoint.tls.as_ref(), Clock::start()).await?;
+    greeted(endpoint, handshake, opened)
+}
+
+fn dial_of(endpoint: &Endpoint, handshake: &Handshake) -> Dial {
+    Dial {
         link: LinkId(0),
         to: endpoint.at.clone(),
         login: driver::Login::Store,
@@ -77,26 +82,36 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         commands: handshake.commands(),
         attempt: 0,
         timeout_ms: ms(endpoint.timeout),
-    };
-    let (dialled, wire) = talk_over(stream, &dial, &endpoint.login, password, Clock::start()).await;
+    }
+}
+
+fn greeted(
+    endpoint: &Endpoint,
+    handshake: &Handshake,
+    (dialled, wire): (Dialled, Option<Wire>),
+) -> Result<Connection, Failure> {
     let greeting = handshake.judge(dialled.auth.as_ref(), &dialled.replies, dialled.ended)?;
     let closed = || Failure::new(Unknown::Closed, "the peer closed the connection");
     Ok(Connection::new(wire.ok_or_else(closed)?, greeting, endpoint.timeout))
 }
 
-/// Opens a connection for requests, and sends the first commands over it.
+/// Opens a connection for requests, and sends the first commands over it. If the server refuses a
+/// password that was replaced meanwhile, it is tried once more with the new one.
 ///
 /// # Errors
 /// Why the server was not reached.
 pub(super) async fn open(
     dial: &Dial,
     login: &Login,
+    tls: Option<&Tls>,
     clock: Clock,
 ) -> Result<(Dialled, Option<Wire>), Failure> {
     let password = password(login.password.as_ref()).await?;
-    let timeout = Duration::from_millis(dial.timeout_ms);
-    let stream = self::dial(&dial.to, timeout, dial.attempt).await?;
-    Ok(talk_over(stream, dial, login, password.as_ref(), clock).await)
+    let stream = self::dial(dial, tls).await?;
+    let opened = talk_over(stream, dial, login, password.as_ref(), clock).await;
+    let Some(newer) = newer(login, password.as_ref(), &opened.0).await else { return Ok(opened) };
+    let stream = self::dial(dial, tls).await?;
+    Ok(talk_over(stream, dial, login, Some(&newer), clock).await)
 }
 
 /// Sends the first commands of a dial over an open stream; the fuzz target `session` also begins
@@ -140,17 +155,22 @@ pub async fn talk_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     (Dialled { sent: Now { mono, wall }, received, auth, replies, ended }, wire)
 }
 
-/// Opens a TCP connection to the first address that accepts one. Each attempt starts with another
-/// address.
-pub(super) async fn dial(
-    to: &HostPort,
-    timeout: Duration,
-    attempt: usize,
-) -> Result<TcpStream, Failure> {
+/// Opens a connection to the first address that accepts one. Each attempt starts with another
+/// address. With `tls`, nothing but the handshake was sent when it comes back, and the server's
+/// certificate is checked.
+pub(super) async fn dial(dial: &Dial, tls: Option<&Tls>) -> Result<Stream, Failure> {
+    let timeout = Duration::from_millis(dial.timeout_ms);
     let limit = timeout.min(DIAL_TIMEOUT);
-    let mut addresses = resolve(to, limit).await?;
-    take_turns(&mut addresses, attempt);
-    dial_any(addresses.into_iter(), limit).await
+    if let Some(path) = dial.to.socket() {
+        return stream::socket(path, limit).await;
+    }
+    let mut addresses = resolve(&dial.to, limit).await?;
+    take_turns(&mut addresses, dial.attempt);
+    let tcp = dial_any(addresses.into_iter(), limit).await?;
+    match tls {
+        None => Ok(Stream::tcp(tcp)),
+        Some(tls) => tls::protect(tcp, tls, timeout).await.map(Stream::tls),
+    }
 }
 
 /// Rotates the addresses: a peer that accepts the connection may still be useless, for example a
@@ -203,17 +223,24 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
     let request: Vec<u8> =
         commands.iter().flat_map(|command| redis::pack_command(&command.args)).collect();
     // If the peer has closed the connection, its last message explains more than this error.
-    let written = stream.write_all(&request).await;
-    let mut bytes = Vec::new();
+    let written = write(stream, &request).await;
+    let (mut bytes, mut explained) = (Vec::new(), None);
     while stream.passed().0 < commands.len() {
         match stream.read_buf(&mut bytes).await {
-            Ok(0) | Err(_) => break,
+            Ok(0) => break,
             Ok(_) => {}
+            Err(error) => {
+                explained = error.downcast::<Failure>().ok();
+                break;
+            }
         }
     }
     let (count, end) = stream.passed();
-    let ended = match written {
-        Err(error) if ledger.fault().is_none() => Some(Failure::new(Unknown::Closed, error)),
+    let ended = match (explained, written) {
+        (Some(failure), _) => Some(failure),
+        (None, Err(error)) if ledger.fault().is_none() => {
+            Some(Failure::new(Unknown::Closed, error))
+        }
         _ if count < commands.len() || ledger.fault().is_some() => {
             Some(broken(ledger.fault(), &"the greeting was cut short"))
         }
@@ -229,6 +256,12 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
+/// TLS keeps what is written until it makes a record of it.
+pub(super) async fn write<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8]) -> io::Result<()> {
+    stream.write_all(bytes).await?;
+    stream.flush().await
+}
+
 /// Parses `count` complete replies, as one list because the crate parses one value at a time.
 fn parse(count: usize, replies: Vec<u8>) -> Option<Vec<Reply>> {
     let list = [format!("*{count}\r\n").into_bytes(), replies].concat();
@@ -241,6 +274,7 @@ fn parse(count: usize, replies: Vec<u8>) -> Option<Vec<Reply>> {
 #[cfg(test)]
 mod tests {
     use lockwatch_watch::command;
+    use lockwatch_watch::redis::store::HostPort;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockwatch_judge::input::Role;
 use lockwatch_judge::reading::Unknown;
@@ -15,6 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::convert;
 use super::guard::{Fault, Ledger};
+use crate::config::Login;
 
 /// An open connection. Dropping it closes it at once, whatever is in flight.
 #[derive(Debug)]
@@ -67,12 +68,18 @@ pub struct Connection {
     wire: Wire,
     greeting: Greeting,
     timeout: Duration,
+    since: Instant,
 }
 
 impl Connection {
     /// The connection of a server that said this in its greeting.
     pub fn new(wire: Wire, greeting: Greeting, timeout: Duration) -> Connection {
-        Connection { wire, greeting, timeout }
+        Connection { wire, greeting, timeout, since: Instant::now() }
+    }
+
+    /// Whether its login is so old that a new connection should take its place.
+    pub fn is_outdated(&self, login: &Login) -> bool {
+        login.renew_after().is_some_and(|age| self.since.elapsed() >= age)
     }
 
     /// What the server can do and lets this user do.

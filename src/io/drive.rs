@@ -21,9 +21,9 @@ use tokio::time::sleep_until;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::connection::Wire;
-use super::{connect, listen, log};
+use super::{connect, listen, log, renewal};
 use crate::clock::Clock;
-use crate::config::{Login, RedisConfig};
+use crate::config::{Login, RedisConfig, Tls, TlsConfig};
 use crate::trace::{self, Traces};
 
 /// What one watcher watches.
@@ -50,14 +50,15 @@ impl Assignment {
         })
     }
 
-    fn logins(&self) -> [&Login; 2] {
-        [&self.config.login, &self.config.sentinel_login]
+    /// What connections are made with, beside addresses.
+    fn credentials(&self) -> (&Login, &Login, Option<&TlsConfig>) {
+        (&self.config.login, &self.config.sentinel_login, self.config.tls.as_ref())
     }
 }
 
 /// Watches one store until `assignments` is closed or the engine is gone. A new assignment keeps
-/// the connections if servers and logins are unchanged. Exchanges about tasks that are armed on
-/// `traces` are put there.
+/// the connections if servers, logins and TLS are unchanged. Exchanges about tasks that are armed
+/// on `traces` are put there.
 pub async fn run(
     mut assignments: watch::Receiver<Arc<Assignment>>,
     inputs: mpsc::Sender<Evidence>,
@@ -144,7 +145,8 @@ impl Driver {
         };
         let (orders, ordered) = mpsc::unbounded_channel();
         let (id, events, clock) = (dial.link, self.events.clone(), self.clock);
-        let task = tokio::spawn(be(dial, login.clone(), ordered, events, clock));
+        let credentials = (login.clone(), config.tls_of(&dial.to));
+        let task = tokio::spawn(be(dial, credentials, ordered, events, clock));
         self.links.insert(id, Link { orders, _task: AbortOnDropHandle::new(task) });
     }
 
@@ -162,7 +164,7 @@ impl Driver {
     }
 
     fn reassign(&mut self, assignment: Arc<Assignment>) {
-        let same_logins = self.assignment.logins() == assignment.logins();
+        let same_logins = self.assignment.credentials() == assignment.credentials();
         let input = Input::Assigned { assignment: assignment.for_watcher(), same_logins };
         self.watcher.handle(now(self.clock), input);
         self.assignment = assignment;
@@ -201,7 +203,7 @@ fn now(clock: Clock) -> Now {
 /// The life of a connection: the dial, and then what it is ordered to do.
 async fn be(
     dial: Dial,
-    login: Login,
+    (login, tls): (Login, Option<Tls>),
     orders: mpsc::UnboundedReceiver<Order>,
     events: mpsc::UnboundedSender<(LinkId, Event)>,
     clock: Clock,
@@ -210,19 +212,26 @@ async fn be(
     // The driver is gone with everything it owns.
     let tell = |event| drop(events.send((id, event)));
     let failure = match dial.manner {
-        Manner::Talk => match connect::open(&dial, &login, clock).await {
+        Manner::Talk => match connect::open(&dial, &login, tls.as_ref(), clock).await {
             Ok((dialled, wire)) => {
                 tell(Event::Dialled(Box::new(dialled)));
                 let Some(wire) = wire else { return };
-                talk(&wire, orders, tell, clock).await
+                tokio::select! {
+                    biased;
+                    failure = talk(&wire, orders, tell, clock) => failure,
+                    failure = renewal::keep_alive(&wire, &login, &dial.to) => failure,
+                }
             }
             Err(failure) => failure,
         },
-        Manner::Listen => match listen::open(&dial, &login, clock).await {
+        Manner::Listen => match listen::open(&dial, &login, tls.as_ref(), clock).await {
             Ok((dialled, listening)) => {
                 tell(Event::Dialled(Box::new(dialled)));
                 let Some(listening) = listening else { return };
-                hear(listening, orders, tell).await
+                tokio::select! {
+                    failure = hear(listening, orders, tell) => failure,
+                    failure = renewal::is_due(&login) => failure,
+                }
             }
             Err(failure) => failure,
         },

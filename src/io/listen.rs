@@ -10,16 +10,16 @@ use lockwatch_judge::reading::Unknown;
 use lockwatch_watch::redis::driver::{self, Dial, Dialled, Failure, LinkId, Manner, Now, Push};
 use lockwatch_watch::redis::reply::{Command, Reply};
 use redis::Value;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::timeout;
 
 use self::wire::{BUFFER_BYTES, Item, Scanner};
 use super::connection::no_reply;
-use super::convert;
-use super::login::{auth, mask, password};
+use super::login::{auth, mask, newer, password};
+use super::stream::Stream;
+use super::{connect, convert};
 use crate::clock::Clock;
-use crate::config::{Endpoint, Login, Secret, ms};
+use crate::config::{Endpoint, Login, Secret, Tls, ms};
 
 /// Maximum size of what the server may send before the greeting is complete, in bytes. The replies
 /// are short, but announcements may already be among them.
@@ -27,26 +27,30 @@ const GREETING_BYTES: usize = 4 << 20;
 
 /// An open connection.
 #[derive(Debug)]
-pub struct Listening<S = TcpStream> {
+pub struct Listening<S = Stream> {
     stream: S,
     scanner: Scanner,
     buffer: Vec<u8>,
     timeout: Duration,
 }
 
-/// Opens a connection that listens, and sends the first commands over it.
+/// Opens a connection that listens, and sends the first commands over it, as [`connect::open`]
+/// does.
 ///
 /// # Errors
 /// Why the server was not reached.
 pub(super) async fn open(
     dial: &Dial,
     login: &Login,
+    tls: Option<&Tls>,
     clock: Clock,
 ) -> Result<(Dialled, Option<Listening>), Failure> {
     let password = password(login.password.as_ref()).await?;
-    let limit = Duration::from_millis(dial.timeout_ms);
-    let stream = super::connect::dial(&dial.to, limit, dial.attempt).await?;
-    Ok(listen_over(stream, dial, login, password.as_ref(), clock).await)
+    let stream = connect::dial(dial, tls).await?;
+    let opened = listen_over(stream, dial, login, password.as_ref(), clock).await;
+    let Some(newer) = newer(login, password.as_ref(), &opened.0).await else { return Ok(opened) };
+    let stream = connect::dial(dial, tls).await?;
+    Ok(listen_over(stream, dial, login, Some(&newer), clock).await)
 }
 
 /// Connects to `endpoint` and sends `commands`, which make it announce something. It speaks RESP3.
@@ -63,7 +67,8 @@ pub async fn listen(endpoint: &Endpoint, commands: Vec<Command>) -> Result<Liste
         attempt: 0,
         timeout_ms: ms(endpoint.timeout),
     };
-    let (dialled, listening) = open(&dial, &endpoint.login, Clock::start()).await?;
+    let tls = endpoint.tls.as_ref();
+    let (dialled, listening) = open(&dial, &endpoint.login, tls, Clock::start()).await?;
     let refused = dialled.replies.iter().chain(&dialled.auth).find_map(|reply| match reply {
         Reply::Error(error) => Some(error),
         _ => None,
@@ -157,7 +162,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Listening<S> {
         match self.stream.read_buf(&mut self.buffer).await {
             Ok(0) => Err(Failure::new(Unknown::Closed, "the peer closed the connection")),
             Ok(bytes) => Ok(bytes),
-            Err(error) => Err(Failure::new(Unknown::Closed, error)),
+            Err(error) => Err(error
+                .downcast::<Failure>()
+                .unwrap_or_else(|error| Failure::new(Unknown::Closed, error))),
         }
     }
 
@@ -198,7 +205,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Listening<S> {
     }
 
     async fn write(&mut self, request: &[u8]) -> Result<(), Failure> {
-        self.stream.write_all(request).await.map_err(|error| Failure::new(Unknown::Closed, error))
+        let written = connect::write(&mut self.stream, request).await;
+        written.map_err(|error| Failure::new(Unknown::Closed, error))
     }
 }
 

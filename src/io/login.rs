@@ -1,8 +1,10 @@
 //! Passwords: where they come from, the command that logs in, and what must not be shown of what a
 //! server says about them.
 
+mod command;
+
 use lockwatch_judge::reading::Unknown;
-use lockwatch_watch::redis::driver::Failure;
+use lockwatch_watch::redis::driver::{Dialled, Failure};
 use lockwatch_watch::redis::reply::{Command, Reply};
 
 use crate::apart::apart;
@@ -11,10 +13,33 @@ use crate::config::{Login, PasswordSource, Secret};
 /// Reads the password on each dial, so that a rotated one is picked up.
 pub(super) async fn password(source: Option<&PasswordSource>) -> Result<Option<Secret>, Failure> {
     let Some(source) = source.cloned() else { return Ok(None) };
+    if let PasswordSource::Command(words) = &source {
+        let output = command::output(words).await;
+        let output = output.map_err(|error| Failure::new(Unknown::Auth, error))?;
+        let secret = source.first_line(&output);
+        return secret.map(Some).map_err(|error| Failure::new(Unknown::Auth, error));
+    }
     // Done on a thread, because the file may be on a network file system.
-    let read = apart(move || source.read()).await;
+    let read = apart(move || source.stored()).await;
     let read = read.map_err(|error| Failure::new(Unknown::Auth, error))?;
-    read.map(Some).map_err(|error| Failure::new(Unknown::Auth, error))
+    read.transpose().map_err(|error| Failure::new(Unknown::Auth, error))
+}
+
+/// Another password than the one that the server refused, if there is one by now. A command is not
+/// run again: its output is as new as the connection.
+pub(super) async fn newer(
+    login: &Login,
+    refused: Option<&Secret>,
+    dialled: &Dialled,
+) -> Option<Secret> {
+    let source = login.password.as_ref()?;
+    if matches!(source, PasswordSource::Command(_))
+        || !matches!(dialled.auth, Some(Reply::Error(_)))
+    {
+        return None;
+    }
+    let newer = password(Some(source)).await.ok().flatten()?;
+    (Some(&newer) != refused).then_some(newer)
 }
 
 /// The command that logs in; `None`: there are no credentials.
@@ -148,7 +173,7 @@ mod tests {
     #[test]
     fn the_login_has_the_form_that_the_user_needs() {
         let first = |username: Option<&str>, password: Option<&str>| {
-            let login = Login { username: username.map(str::to_owned), password: None };
+            let login = Login { username: username.map(str::to_owned), ..Login::default() };
             let password = password.map(Secret::new);
             let words = auth(&login, password.as_ref())?.args.into_iter();
             Some(words.map(|word| String::from_utf8(word).unwrap()).collect::<Vec<_>>().join("/"))

@@ -13,8 +13,8 @@ use std::time::Duration;
 use lockwatch::commands::check_config::{PageTiming, TimingSources, report, warnings};
 use lockwatch::config::schema::BLOCKS;
 use lockwatch::config::{
-    AllowedHost, ClusterConfig, Config, HostPort, Login, PasswordSource, Peers, SentinelConfig,
-    Servers, SingleLock,
+    AllowedHost, ClusterConfig, Config, HostPort, Login, PasswordSource, Peers, RedisConfig,
+    SentinelConfig, Servers, SingleLock, TlsConfig, TlsFiles,
 };
 use lockwatch_judge::spec::{
     Codec, KeyPattern, ProgressSource, QueueSpec, StoreIndex, TurnSpec, WantedSource,
@@ -121,7 +121,8 @@ fn at(host: &str, port: u16) -> HostPort {
 }
 
 fn login(username: &str, file: &str) -> Login {
-    Login { username: Some(username.to_owned()), password: Some(PasswordSource::File(file.into())) }
+    let password = Some(PasswordSource::File(file.into()));
+    Login { username: Some(username.to_owned()), password, max_age: None }
 }
 
 #[test]
@@ -167,8 +168,8 @@ fn servers_have_default_ports_and_one_spelling() {
 #[test]
 fn the_complete_example_means_what_it_says() {
     let config = good("complete.yml");
-    let [main, reports, shop, stock, twins] = config.redises.as_slice() else {
-        panic!("five redises")
+    let [main, reports, shop, stock, twins, vault] = config.redises.as_slice() else {
+        panic!("six redises")
     };
     assert_eq!(main.login, login("lockwatch", "/run/secrets/redis"));
     assert_eq!((main.interval, main.timeout), (Duration::from_secs(1), Duration::from_secs(3)));
@@ -202,6 +203,17 @@ fn the_complete_example_means_what_it_says() {
         (&twins.servers, twins.db),
         (&Servers::Nodes(vec![at("10.0.3.1", 6379), at("10.0.3.2", 6379)]), 3)
     );
+    let path = |name: &str| Some(Path::new("/etc/lockwatch").join(name));
+    let files = TlsFiles {
+        ca_file: path("vault-ca.crt"),
+        cert_file: path("agent.crt"),
+        key_file: path("agent.key"),
+    };
+    let server_name = Some("vault.internal.example".to_owned());
+    assert_eq!((&vault.tls, &twins.tls), (&Some(TlsConfig { files, server_name }), &None));
+    let words = ["aws-token", "vault"].map(str::to_owned).to_vec();
+    assert_eq!(vault.login.password, Some(PasswordSource::Command(words)));
+    assert_eq!(vault.login.max_age, Some(Duration::from_secs(12 * 3600)));
 
     let [outbound, inbound, nightly, cleaner, leader, retired, alternate, delayed] =
         config.tasks.as_slice()
@@ -506,6 +518,7 @@ fn single(change: impl FnOnce(&mut SingleLock)) -> Result<Config, String> {
         name: None,
         username: None,
         password: None,
+        tls: None,
     };
     change(&mut lock);
     Config::single_lock(&lock).map_err(|errors| errors.to_string())
@@ -598,4 +611,26 @@ fn tasks_that_a_reload_leaves_alone_are_shared() {
     let shared: Vec<bool> =
         before.tasks.iter().zip(&after.tasks).map(|(old, new)| Arc::ptr_eq(old, new)).collect();
     assert_eq!(shared, [true, false]);
+}
+
+#[test]
+fn tls_is_on_for_all_servers_of_a_redis_and_checks_the_name_that_was_announced() {
+    let config = good("tls.yml");
+    let [announced, block, named, socket, twice] = config.redises.as_slice() else {
+        panic!("five redises")
+    };
+    let name = |redis: &RedisConfig, host: &str, port: u16| {
+        redis.tls_of(&at(host, port)).map(|tls| tls.name)
+    };
+    assert_eq!(name(announced, "10.0.1.5", 6379).as_deref(), Some("10.0.1.5"));
+    assert_eq!(name(announced, "203.0.113.7", 17_000).as_deref(), Some("redis-a"));
+    assert_eq!(name(announced, "203.0.113.7", 17_001).as_deref(), Some("203.0.113.7"));
+    assert_eq!(name(block, "sentinel-a", 26_379).as_deref(), Some("sentinel-a"));
+    assert_eq!(name(block, "10.0.0.9", 6379).as_deref(), Some("10.0.0.9"));
+    assert_eq!(block.tls, Some(TlsConfig::default()));
+    assert_eq!(name(named, "10.0.0.6", 6379).as_deref(), Some("redis.internal"));
+    assert_eq!(named.tls.as_ref().unwrap().files.ca_file, Some("ca.crt".into()));
+    assert_eq!((&socket.tls, &twice.tls), (&None, &None));
+    let path = at("/run/redis/redis a.sock", 0);
+    assert_eq!((&socket.servers, socket.db), (&Servers::One(path), 3));
 }

@@ -441,6 +441,11 @@ fn no_mistake_in_a_configuration_shows_a_secret() {
         redis(&format!("url: \"redis://host\", password_env: \"{MISPLACED}/+\"")),
         redis(&format!("url: \"redis://host\", password_env: [{MISPLACED}]")),
         redis(&format!("url: \"redis://host\", password_file: {{value: {MISPLACED}}}")),
+        redis(&format!("url: \"redis://host\", password_command: \"token {MISPLACED}\"")),
+        redis(&format!("url: \"redis://host\", password_command: [{{value: {MISPLACED}}}]")),
+        redis(&format!("url: \"rediss://host\", tls: {{key_file: \"-----BEGIN\\n{MISPLACED}\"}}")),
+        redis(&format!("url: \"rediss://host\", tls: {{key: {MISPLACED}}}")),
+        redis(&format!("url: \"rediss://host\", tls: \"{MISPLACED}\"")),
         redis(&format!("nodes: [\"redis://:{MISPLACED}@a\", \"redis://:{MISPLACED}@b\"]")),
         redis(&format!(
             "sentinel: {{master: m, nodes: [\"redis://:{MISPLACED}@a:1\"], password: {MISPLACED}}}"

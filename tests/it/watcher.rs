@@ -16,6 +16,7 @@ fn config(port: u16) -> RedisConfig {
         db: 0,
         login: Login::default(),
         sentinel_login: Login::default(),
+        tls: None,
         interval: Duration::from_millis(100),
         timeout: Duration::from_millis(500),
         assume_master: false,

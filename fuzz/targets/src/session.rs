@@ -64,7 +64,8 @@ impl Session {
             endpoint: Endpoint {
                 at: HostPort { host: "redis.example".to_owned(), port: 6_379 },
                 db: u32::from(options >> 6),
-                login: Login { username, password: None },
+                login: Login { username, ..Login::default() },
+                tls: None,
                 timeout: TIMEOUT,
                 assume_master: options & 4 != 0,
                 readonly: options & 8 != 0,

@@ -54,7 +54,7 @@ async fn play(options: u8, script: &[u8]) {
     let script = if greeted { [login, GREETED, script].concat() } else { script.to_vec() };
     let username = (options & 4 != 0).then(|| "watcher".to_owned());
     let must_login = password.is_some() || username.is_some();
-    let user = Login { username, password: None };
+    let user = Login { username, ..Login::default() };
     let dial = Dial {
         link: LinkId(1),
         to: HostPort { host: "redis.example".to_owned(), port: 6_379 },

@@ -3,11 +3,16 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::groups::Sorted;
 use super::leftovers::{Kind, Leftover};
 use super::name::{Names, yaml, yaml_text};
-use crate::config::{KEY_BYTES_MAX, PasswordSource, RedisConfig, Servers};
+use crate::config::{
+    HostPort, KEY_BYTES_MAX, PasswordSource, RedisConfig, Servers, TlsConfig, TlsFiles,
+};
 use crate::text::identity::escape;
 use lockwatch_watch::redis::libraries::sight::Laid;
 
@@ -112,34 +117,72 @@ pub(super) fn text(redis: &RedisConfig, report: &Report) -> String {
 
 fn redis_block(redis: &RedisConfig) -> String {
     let mut text = "redis:\n  main:\n".to_owned();
+    let scheme = if redis.tls.is_some() { "rediss" } else { "redis" };
     match &redis.servers {
         Servers::Cluster(cluster) => {
-            let nodes: Vec<String> =
-                cluster.nodes.iter().map(|at| yaml_text(&at.to_string())).collect();
+            let node = |at: &HostPort| match &redis.tls {
+                Some(_) => yaml_text(&format!("{scheme}://{at}")),
+                None => yaml_text(&at.to_string()),
+            };
+            let nodes: Vec<String> = cluster.nodes.iter().map(node).collect();
             let _always_fits = writeln!(text, "    cluster: {{nodes: [{}]}}", nodes.join(", "));
         }
         servers => {
-            let at = servers.configured().first().map(ToString::to_string).unwrap_or_default();
-            let _always_fits =
-                writeln!(text, "    url: {}", yaml_text(&format!("redis://{at}/{}", redis.db)));
+            let url = |at: &HostPort| match at.socket() {
+                Some(path) => {
+                    let path = utf8_percent_encode(path, PATH);
+                    format!("redis+unix://{path}?db={}", redis.db)
+                }
+                None => format!("{scheme}://{at}/{}", redis.db),
+            };
+            let url = servers.configured().first().map(url).unwrap_or_default();
+            let _always_fits = writeln!(text, "    url: {}", yaml_text(&url));
         }
+    }
+    if let Some(TlsConfig { files, server_name }) = &redis.tls {
+        text.push_str(&tls_block(files, server_name.as_deref()));
     }
     if let Some(username) = &redis.login.username {
         let _always_fits = writeln!(text, "    username: {}", yaml_text(username));
     }
     match &redis.login.password {
-        // An absolute path, because the configuration may be stored in another folder.
         Some(PasswordSource::File(path)) => {
-            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            let _always_fits =
-                writeln!(text, "    password_file: {}", yaml_text(&path.to_string_lossy()));
+            let _always_fits = writeln!(text, "    password_file: {}", yaml_path(path));
         }
         Some(PasswordSource::Env(variable)) => {
             let _always_fits = writeln!(text, "    password_env: {}", yaml_text(variable));
         }
+        Some(PasswordSource::Command(words)) => {
+            let words: Vec<String> = words.iter().map(|word| yaml_text(word)).collect();
+            let _always_fits = writeln!(text, "    password_command: [{}]", words.join(", "));
+        }
         None => {}
     }
     text
+}
+
+/// What a path of a socket needs no escape for, in a URL.
+const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_');
+
+/// The block `tls`, if there is anything to say in it.
+fn tls_block(files: &TlsFiles, server_name: Option<&str>) -> String {
+    let path = |path: &PathBuf| yaml_path(path);
+    let fields = [
+        ("ca_file", files.ca_file.as_ref().map(path)),
+        ("cert_file", files.cert_file.as_ref().map(path)),
+        ("key_file", files.key_file.as_ref().map(path)),
+        ("server_name", server_name.map(yaml_text)),
+    ];
+    let said =
+        |(field, value): (&str, Option<String>)| Some(format!("      {field}: {}\n", value?));
+    let lines: String = fields.into_iter().filter_map(said).collect();
+    if lines.is_empty() { lines } else { format!("    tls:\n{lines}") }
+}
+
+/// An absolute path, because the configuration may be stored in another folder.
+fn yaml_path(path: &Path) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    yaml_text(&path.to_string_lossy())
 }
 
 /// The first two lines of a task.
@@ -275,6 +318,7 @@ mod tests {
             name: None,
             username: Some("watcher".to_owned()),
             password: Some(PasswordSource::Env("PW".to_owned())),
+            tls: None,
         };
         Config::single_lock(&lock).unwrap().redises.remove(0)
     }

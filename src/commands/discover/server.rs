@@ -79,7 +79,7 @@ impl fmt::Display for Server {
 
 /// The `redis` block to print: a server of a cluster stands for its cluster.
 pub(super) fn redis_of(redis: &RedisConfig, server: &Server) -> RedisConfig {
-    if !server.in_cluster {
+    if !server.in_cluster || server.at.socket().is_some() {
         return redis.clone();
     }
     let servers =

@@ -130,7 +130,7 @@ const PLOTS: [Plot; 27] = [
         client.say(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")?;
         client.hang()
     }),
-    ("tls", &["protocol"], |client| {
+    ("tls", &["tls"], |client| {
         client.say(b"\x15\x03\x03\x00\x02\x02\x46").and_then(|()| client.hang())
     }),
     ("moved", &["moved"], |client| redirect(client, "MOVED")),

@@ -24,6 +24,7 @@ const STEP: &str = "100";
 pub(crate) struct Cluster {
     pub(crate) members: Vec<Member>,
     password: Option<&'static str>,
+    tls: Vec<String>,
 }
 
 impl Cluster {
@@ -36,8 +37,11 @@ impl Cluster {
         let count = MASTERS * (1 + replicas);
         let start =
             |index| Member::start(index, options.wiring, |place| node_setup(place, options));
-        let cluster =
-            Cluster { members: (0..count).map(start).collect(), password: options.password };
+        let cluster = Cluster {
+            members: (0..count).map(start).collect(),
+            password: options.password,
+            tls: options.tls.clone(),
+        };
         let mut arguments = vec!["create".to_owned()];
         arguments.extend(cluster.members.iter().map(Member::announced));
         arguments.extend([
@@ -268,6 +272,9 @@ impl Cluster {
     /// Runs `redis-cli --cluster …` and panics unless it succeeds.
     fn command(&self, arguments: &[String]) {
         let mut command = Command::new(CLIENT);
+        if let [_, ca, ..] = self.tls.as_slice() {
+            command.args(["--tls", "--cacert", ca]);
+        }
         command.arg("--cluster").args(arguments).stdin(Stdio::null());
         if let Some(password) = self.password {
             command.env("REDISCLI_AUTH", password);
@@ -330,6 +337,7 @@ fn node_setup(place: Place, options: &Options) -> Setup {
         "cluster-replica-validity-factor 0".to_owned(),
         "cluster-announce-ip 127.0.0.1".to_owned(),
         format!("cluster-announce-port {}", place.port),
+        format!("cluster-announce-tls-port {}", place.port),
         format!("cluster-announce-bus-port {}", place.bus_port),
         "repl-diskless-sync-delay 0".to_owned(),
         // Members connect from addresses other than 127.0.0.1, which protected mode would refuse.
@@ -337,5 +345,10 @@ fn node_setup(place: Place, options: &Options) -> Setup {
     ];
     lines.extend(password_lines(options));
     lines.extend(options.lines.iter().map(|line| (*line).to_owned()));
-    Setup { lines: Some(lines), password: options.password.map(str::to_owned), ..Setup::default() }
+    Setup {
+        lines: Some(lines),
+        password: options.password.map(str::to_owned),
+        tls: options.tls.clone(),
+        ..Setup::default()
+    }
 }

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "shared by tests that each use a part of it")]
 
 pub(crate) mod agent;
+pub(crate) mod certificates;
 pub(crate) mod cluster;
 pub(crate) mod exposition;
 #[path = "../../../fuzz/targets/src/honest.rs"]

@@ -34,6 +34,8 @@ pub(crate) struct Options {
     /// Additional lines of each server's configuration file, such as `min-replicas-to-write 1` or
     /// `user …`.
     pub(crate) lines: Vec<&'static str>,
+    /// The arguments about TLS; none: plain TCP.
+    pub(crate) tls: Vec<String>,
 }
 
 /// One server with its proxies.
@@ -92,6 +94,11 @@ impl Member {
     /// `host:port` as the others know it.
     pub(crate) fn announced(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// All bytes that were sent to it through its announced port.
+    pub(crate) fn requests(&self) -> Vec<Vec<u8>> {
+        self.gates.first().map(Proxy::requests).unwrap_or_default()
     }
 
     fn hold(&self, source: IpAddr) {

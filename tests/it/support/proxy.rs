@@ -32,6 +32,8 @@ pub(crate) enum Fault {
     SwallowTracking,
 }
 
+/// How many bytes of each connection are kept for tests that look at them.
+const KEPT: usize = 64 << 10;
 /// Polling interval of held bytes.
 const HELD_LOOK: Duration = Duration::from_millis(2);
 
@@ -55,6 +57,8 @@ struct Shared {
     /// Number of requests while every second reply is dropped.
     requests: AtomicUsize,
     open: Mutex<Vec<TcpStream>>,
+    /// What each connection sent so far, up to [`KEPT`] bytes.
+    sent: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Proxy {
@@ -71,6 +75,7 @@ impl Proxy {
             batches: AtomicUsize::new(0),
             requests: AtomicUsize::new(0),
             open: Mutex::new(Vec::new()),
+            sent: Mutex::default(),
         });
         let accepting = std::thread::spawn({
             let shared = Arc::clone(&shared);
@@ -102,6 +107,11 @@ impl Proxy {
         }
     }
 
+    /// What each connection sent to the server, at least its beginning.
+    pub(crate) fn requests(&self) -> Vec<Vec<u8>> {
+        self.shared.sent.lock().unwrap().clone()
+    }
+
     /// Number of connections so far.
     pub(crate) fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::SeqCst)
@@ -111,6 +121,19 @@ impl Proxy {
 impl Shared {
     fn has_ended(&self) -> bool {
         self.ended.load(Ordering::SeqCst)
+    }
+
+    /// The number of a new connection.
+    fn sent_by_another(&self) -> usize {
+        let mut sent = self.sent.lock().unwrap();
+        sent.push(Vec::new());
+        sent.len() - 1
+    }
+
+    fn keep(&self, number: usize, bytes: &[u8]) {
+        let kept = &mut self.sent.lock().unwrap()[number];
+        let room = KEPT.saturating_sub(kept.len());
+        kept.extend(bytes.iter().take(room));
     }
 
     /// Waits until bytes from or to this address may pass.
@@ -181,10 +204,14 @@ fn pump(
 ) -> std::io::Result<()> {
     let mut buffer = vec![0; 1 << 20];
     let mut passed = 0;
+    let number = (way == Way::Requests).then(|| shared.sent_by_another());
     loop {
         let count = from.read(&mut buffer)?;
         if count == 0 {
             return Ok(());
+        }
+        if let Some(number) = number {
+            shared.keep(number, &buffer[..count]);
         }
         shared.wait_while_held(source);
         let bytes = &buffer[..count];

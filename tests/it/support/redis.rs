@@ -4,7 +4,8 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -45,12 +46,14 @@ pub(crate) struct Setup {
     pub(crate) lines: Option<Vec<String>>,
     /// The password that `cli` uses.
     pub(crate) password: Option<String>,
+    /// The arguments about TLS: with them the port speaks TLS only.
+    pub(crate) tls: Vec<String>,
 }
 
 impl Setup {
     fn of(arguments: &[&str], password: Option<&str>) -> Setup {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        Setup { arguments, lines: None, password: password.map(str::to_owned) }
+        Setup { arguments, password: password.map(str::to_owned), ..Setup::default() }
     }
 }
 
@@ -69,6 +72,12 @@ impl RedisServer {
     /// The same with a password, which `cli` uses.
     pub(crate) fn start_with_password(test: &str, password: &str) -> Option<RedisServer> {
         let setup = Setup::of(&["--requirepass", password], Some(password));
+        RedisServer::can_start(test).then(|| RedisServer::launch(|_port| setup.clone()))
+    }
+
+    /// The same for a server that speaks TLS only.
+    pub(crate) fn start_with_tls(test: &str, tls: &[String], more: &[&str]) -> Option<RedisServer> {
+        let setup = Setup { tls: tls.to_vec(), ..Setup::of(more, None) };
         RedisServer::can_start(test).then(|| RedisServer::launch(|_port| setup.clone()))
     }
 
@@ -106,16 +115,21 @@ impl RedisServer {
             .arg(self.directory.path());
         command.args(["--save", "", "--appendonly", "no", "--unixsocket"]).arg(self.socket());
         command.args(["--enable-debug-command", "yes"]).args(&self.setup.arguments);
+        if !self.setup.tls.is_empty() {
+            command.args(["--port", "0", "--tls-port", &self.port.to_string()]);
+            command.args(&self.setup.tls);
+        }
         let log = File::options()
             .create(true)
             .append(true)
             .open(self.directory.path().join(LOG))
             .unwrap();
         let mut child = command.stdout(log).stderr(Stdio::null()).spawn().unwrap();
-        let (mut ended, port) = (false, self.port);
+        let (mut ended, port, socket) = (false, self.port, self.socket());
+        let is_plain = self.setup.tls.is_empty();
         wait_until(START, "the server answers", || {
             ended = child.try_wait().unwrap().is_some();
-            ended || answers(port)
+            ended || if is_plain { answers(port) } else { answers_at(&socket) }
         });
         self.child = Some(child);
         !ended
@@ -244,6 +258,12 @@ impl RedisServer {
         assert!(self.spawn(), "{PROGRAM} does not start again");
     }
 
+    /// Restarts it with other arguments about TLS, without its data.
+    pub(crate) fn restart_with_tls(&mut self, tls: Vec<String>) {
+        self.setup.tls = tls;
+        self.restart(Keep::Files);
+    }
+
     pub(crate) fn process(&self) -> u32 {
         self.child.as_ref().expect("a running server").id()
     }
@@ -273,8 +293,19 @@ fn free_port_with_bus() -> u16 {
 
 /// Whether a Redis answers on this port, even with an error.
 pub(crate) fn answers(port: u16) -> bool {
-    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+    let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
     stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    is_answered(stream)
+}
+
+/// The same on a Unix socket.
+fn answers_at(path: &Path) -> bool {
+    let Ok(stream) = UnixStream::connect(path) else { return false };
+    stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    is_answered(stream)
+}
+
+fn is_answered(mut stream: impl Read + Write) -> bool {
     let mut first = [0];
     stream.write_all(b"PING\r\n").is_ok()
         && stream.read_exact(&mut first).is_ok()

@@ -92,7 +92,12 @@ fn server_setup(place: Place, master: Option<u16>, options: &Options) -> Setup {
     lines.extend(master.map(|port| format!("replicaof 127.0.0.1 {port}")));
     lines.extend(password_lines(options));
     lines.extend(options.lines.iter().map(|line| (*line).to_owned()));
-    Setup { lines: Some(lines), password: options.password.map(str::to_owned), ..Setup::default() }
+    Setup {
+        lines: Some(lines),
+        password: options.password.map(str::to_owned),
+        tls: options.tls.clone(),
+        ..Setup::default()
+    }
 }
 
 /// Configuration lines that require the password, and use it for replication.

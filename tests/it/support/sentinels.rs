@@ -316,5 +316,6 @@ fn sentinel_setup(place: Place, master: u16, options: &SentinelOptions) -> Setup
         arguments: vec!["--sentinel".to_owned()],
         lines: Some(lines),
         password: options.password.map(str::to_owned),
+        tls: options.servers.tls.clone(),
     }
 }

@@ -134,7 +134,7 @@ async fn a_password_that_the_server_does_not_want_is_a_mistake() {
     };
     let (_file, source) = password_file("hunter2");
     let failure = refused(&RedisConfig {
-        login: Login { username: None, password: source },
+        login: Login { password: source, ..Login::default() },
         ..config(server.port)
     })
     .await;
@@ -156,7 +156,7 @@ async fn acl_users_get_what_they_may_do() {
         let (_file, source) = password_file("pw");
         let username = Some("watch".to_owned());
         let config = RedisConfig {
-            login: Login { username, password: source },
+            login: Login { username, password: source, max_age: None },
             assume_master,
             ..config(server.port)
         };
@@ -177,7 +177,7 @@ async fn acl_users_get_what_they_may_do() {
     assert_eq!(caps(&["+pexpiretime"], true).await, Ok(assumed));
     let (_file, source) = password_file("pw");
     let other_db = RedisConfig {
-        login: Login { username: Some("watch".into()), password: source },
+        login: Login { username: Some("watch".into()), password: source, max_age: None },
         db: 1,
         ..config(server.port)
     };
@@ -314,7 +314,7 @@ async fn what_is_not_redis_is_found_out() {
             says(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"),
             Unknown::Protocol,
         ),
-        ("a TLS server", says(b"\x15\x03\x03\x00\x02\x02\x46"), Unknown::Protocol),
+        ("a TLS server", says(b"\x15\x03\x03\x00\x02\x02\x46"), Unknown::Tls),
         ("an SSH server", says(b"SSH-2.0-OpenSSH_9.2p1\r\n"), Unknown::Protocol),
         ("a silent server", says(b""), Unknown::Timeout),
         ("a string of 8 exbibytes", says(b"$9223372036854775807\r\n"), Unknown::TooLarge),

@@ -104,7 +104,7 @@ pub enum Input {
     Assigned {
         /// The new assignment.
         assignment: Arc<Assignment>,
-        /// Whether the credentials are unchanged: if not, connections are made again.
+        /// Whether the credentials and TLS are unchanged: if not, connections are made again.
         same_logins: bool,
     },
     /// The tasks whose exchanges are wanted from now on.

@@ -10,6 +10,9 @@ pub const LONGEST_MS: u64 = 5_000;
 /// Period in which at most [`DIALS`] dials are made, in milliseconds.
 const WINDOW_MS: u64 = 1_000;
 const DIALS: usize = 2;
+/// What counts as the number of dials without a success, at most, when a server refuses the
+/// credentials: the longest pause is then 800 ms.
+const REFUSED: u32 = 5;
 
 /// Decides when to dial.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +31,12 @@ impl Pace {
             *newest = Some(at);
         }
         self.failures = self.failures.saturating_add(1);
+    }
+
+    /// The server is there, but one side refuses the other's password or certificate. Somebody may
+    /// be about to replace it, so pauses stay below the usual interval: a rotation costs one tick.
+    pub(super) fn refused(&mut self) {
+        self.failures = self.failures.min(REFUSED);
     }
 
     /// Number of dials since the last success.
@@ -100,6 +109,17 @@ mod tests {
             assert!(dials[1] <= dials[0] + 1, "the first redial is immediate");
             assert!(dials.windows(3).all(|three| three[2] - three[0] >= 1_000), "{dials:?}");
         }
+    }
+
+    #[test]
+    fn replaced_credentials_are_tried_soon() {
+        let mut pace = Pace::default();
+        for second in 0..100 {
+            pace.dialled(Mono(second * 1_000));
+            pace.refused();
+        }
+        assert_eq!(pace.next_dial(Mono(200_000), 800), Mono(200_800));
+        assert_eq!(pace.next_dial(Mono(200_000), 801), Mono(200_000));
     }
 
     #[test]

@@ -13,20 +13,45 @@ pub fn remedy(why: Unknown) -> &'static str {
         }
         Unknown::Closed => {
             "Redis or something between closed the connection: look at Redis' log and at \
-             client limits."
+             client limits. If it never answers, perhaps this port speaks TLS: use `rediss://`."
         }
         Unknown::Timeout => {
             "Redis did not answer in time: is it stopped, paused or overloaded? `timeout` \
-             sets how long to wait."
+             sets how long to wait. If it never answers over TLS, perhaps this port speaks none."
         }
         Unknown::Late => "The agent was paused or starved: give it CPU time, or raise `timeout`.",
         Unknown::Auth => {
-            "Set `username` and `password_file` (or `password_env`) to a user that this \
-             server knows; each server needs the line of \
+            "Set `username` and `password_file` (or `password_env`, `password_command`) to a user \
+             that this server knows; each server needs the line of \
              `lockwatch acl`, for users are not replicated."
         }
         Unknown::NoPermission => {
             "Give the user the ACL line that `lockwatch acl` prints for this configuration."
+        }
+        Unknown::Tls => {
+            "Check that this port speaks TLS 1.2 or 1.3, as `rediss://` or `tls` say; if it does \
+             not, use `redis://`. The agent's log has what the server said."
+        }
+        Unknown::TlsUntrusted => {
+            "Put the certificate of the authority that signed the server's into the file that \
+             `tls.ca_file` names. The agent's log says what is wrong with it."
+        }
+        Unknown::TlsName => {
+            "Connect by a name that is in the server's certificate, or set `tls.server_name` to \
+             one; the agent's log has them. Sentinels and clusters announce addresses unless they \
+             are told to announce names."
+        }
+        Unknown::TlsExpired => {
+            "Renew the server's certificate, and have Redis load it; or correct this machine's \
+             clock."
+        }
+        Unknown::TlsClient => {
+            "Set `tls.cert_file` and `tls.key_file` to a certificate that the server's \
+             `tls-ca-cert-file` has signed and that is valid now."
+        }
+        Unknown::TlsFiles => {
+            "Correct the files of `tls` in the redis block: the agent's log names the field, the \
+             file and what is wrong. They are read again at every connect."
         }
         Unknown::Loading => "Redis is loading its data; wait for it.",
         Unknown::Busy => "A script blocks Redis: `SCRIPT KILL` stops one that has not written.",
@@ -99,4 +124,16 @@ pub fn remedy(why: Unknown) -> &'static str {
              CPU."
         }
     }
+}
+
+/// Whether one side refuses the other's certificate, or cannot use its own.
+pub(super) fn is_about_tls(why: Unknown) -> bool {
+    matches!(
+        why,
+        Unknown::TlsUntrusted
+            | Unknown::TlsName
+            | Unknown::TlsExpired
+            | Unknown::TlsClient
+            | Unknown::TlsFiles
+    )
 }

@@ -98,15 +98,24 @@ pub struct Cluster {
 /// A server's address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPort {
-    /// Host name or address; an IPv6 address without brackets.
+    /// Host name or address; an IPv6 address without brackets. Or the absolute path of a Unix
+    /// socket, which only a configuration can name: see [`Announced::new`].
     pub host: String,
-    /// TCP port.
+    /// TCP port; 0 for a Unix socket.
     pub port: u16,
 }
 
 impl HostPort {
+    /// The path of the Unix socket, if it is one.
+    pub fn socket(&self) -> Option<&str> {
+        self.host.starts_with('/').then_some(&self.host)
+    }
+
     /// The canonical spelling, in which equal addresses compare equal.
     pub fn canonical(&self) -> HostPort {
+        if self.socket().is_some() {
+            return self.clone();
+        }
         let address = self.host.parse::<IpAddr>();
         let host =
             address.map_or_else(|_| self.host.to_ascii_lowercase(), |address| address.to_string());
@@ -119,9 +128,12 @@ impl HostPort {
     }
 }
 
-/// `host:port`, with brackets around an IPv6 address.
+/// `host:port`, with brackets around an IPv6 address; of a Unix socket the path.
 impl fmt::Display for HostPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = self.socket() {
+            return f.write_str(path);
+        }
         f.write_str(&accept::address(&self.host, self.port))
     }
 }

@@ -11,6 +11,7 @@ use lockwatch_judge::time::Mono;
 
 use super::{orphans, planned};
 use crate::redis::plan::{Duty, Heard, Plan, Planned};
+use crate::redis::remedy::is_about_tls;
 use crate::redis::store::{HostPort, Store};
 use crate::redis::tasks::Tasks;
 use crate::redis::topology::replicated::Lead;
@@ -22,6 +23,8 @@ pub(super) struct Replicated {
     lead: Lead,
     /// When each server reported its role last.
     answered: Vec<Option<Mono>>,
+    /// Why each server did not answer last; `None`: it did, or was not asked yet.
+    failed: Vec<Option<Unknown>>,
     /// How long the lead must be silent until it counts as unreachable, in milliseconds.
     silence_ms: u64,
     /// Whether the lead currently fails to answer.
@@ -34,6 +37,7 @@ impl Replicated {
             nodes: nodes.to_vec(),
             lead: Lead::new(nodes.len()),
             answered: vec![None; nodes.len()],
+            failed: vec![None; nodes.len()],
             silence_ms: store.timeout_ms.saturating_add(store.interval_ms.saturating_mul(2)),
             failing: false,
         }
@@ -44,7 +48,12 @@ impl Replicated {
         let Some(node) = self.nodes.iter().position(|at| at.to_string() == address) else {
             return false;
         };
-        let before = self.lead.master();
+        let (before, told) = (self.lead.master(), self.master());
+        if let Some(failed) = self.failed.get_mut(node)
+            && (heard.role.is_some() || heard.failed.is_some())
+        {
+            *failed = heard.failed;
+        }
         if let Some(role) = heard.role {
             if let Some(answered) = self.answered.get_mut(node) {
                 *answered = Some(now);
@@ -55,7 +64,17 @@ impl Replicated {
             // A single lost reply does not depose the lead.
             if before == Ok(node) { self.failing = true } else { self.lead.heard(node, now, None) }
         }
-        self.lead.master() != before
+        self.master() != told
+    }
+
+    /// The server that decides. If there is none because all of them fail the same check of TLS,
+    /// that is the reason.
+    fn master(&self) -> Result<usize, Unknown> {
+        self.lead.master().map_err(|why| {
+            let first = self.failed.first().copied().flatten().filter(|why| is_about_tls(*why));
+            let is_common = self.failed.iter().all(|failed| *failed == first);
+            first.filter(|_| why == Unknown::NoMaster && is_common).unwrap_or(why)
+        })
     }
 
     /// When a lead that does not answer is given up.
@@ -74,7 +93,7 @@ impl Replicated {
             self.failing = false;
             self.lead.heard(lead, now, None);
         }
-        let lead = self.lead.master();
+        let lead = self.master();
         let standing = |node| if lead == Ok(node) { Standing::Decides } else { Standing::Witness };
         let nodes = self.nodes.iter().enumerate();
         let nodes: Vec<Planned> = nodes
@@ -90,5 +109,33 @@ impl Replicated {
             nodes,
             ..Plan::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwatch_judge::input::Role;
+
+    use super::*;
+    use crate::redis::store::Servers;
+    use crate::redis::testing::{at, store};
+
+    #[test]
+    fn servers_that_fail_the_same_check_give_its_reason() {
+        let nodes = vec![at("a"), at("b")];
+        let store = store(Servers::Nodes(nodes.clone()));
+        let mut replicated = Replicated::new(&store, &nodes);
+        let mut hear = |host: &str, role, failed| {
+            let heard = Heard { role, failed, ..Heard::default() };
+            replicated.heard(&at(host).to_string(), &heard, Mono(0));
+            replicated.master()
+        };
+        let name = Some(Unknown::TlsName);
+        assert_eq!(hear("a", None, name), Err(Unknown::NotReadYet));
+        assert_eq!(hear("b", None, Some(Unknown::Connect)), Err(Unknown::NoMaster));
+        assert_eq!(hear("b", None, name), Err(Unknown::TlsName));
+        assert_eq!(hear("a", None, Some(Unknown::TlsExpired)), Err(Unknown::NoMaster));
+        assert_eq!(hear("b", Some(Role::Replica), None), Err(Unknown::NoMaster));
+        assert_eq!(hear("b", Some(Role::Master), None), Ok(1));
     }
 }

@@ -209,7 +209,7 @@ impl Node {
         (self.unanswered_ms, self.dropped) = (0, 0);
         self.wake_ups.set_up(false, now.mono, out);
         let random = out.random();
-        self.link.give_up(now.mono, random).into_iter().for_each(|link| out.close(link));
+        self.link.give_up(why, now.mono, random).into_iter().for_each(|link| out.close(link));
         let all: Vec<Flying> = flying.into_iter().chain(self.flights.drain(..)).collect();
         for (position, Flying { what, mut question, launched, round, .. }) in
             all.into_iter().enumerate()

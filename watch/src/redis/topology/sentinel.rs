@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use super::{Announced, map_field};
 use crate::command;
+use crate::redis::remedy::is_about_tls;
 use crate::redis::reply::{Command, Reply};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
@@ -120,7 +121,21 @@ impl Quorum {
     /// `Quorum` when there is no majority.
     pub fn master(&self, at: Mono) -> Result<Announced, Unknown> {
         let named = self.fresh(at).map(|answer| &answer.master);
-        self.majority(named).next().cloned().ok_or(Unknown::Quorum)
+        self.majority(named)
+            .next()
+            .cloned()
+            .ok_or_else(|| self.refusal().unwrap_or(Unknown::Quorum))
+    }
+
+    /// Why there is no TLS with more than half of the Sentinels, if it is the same for these.
+    fn refusal(&self) -> Option<Unknown> {
+        let failures = self.said.iter().filter_map(|said| said.word.as_ref()?.as_ref().err());
+        let mut counts: BTreeMap<Unknown, usize> = BTreeMap::new();
+        failures
+            .filter(|why| is_about_tls(**why))
+            .for_each(|why| *counts.entry(*why).or_default() += 1);
+        let is_majority = |count: usize| count > self.said.len() / 2;
+        counts.into_iter().find(|(_, count)| is_majority(*count)).map(|(why, _)| why)
     }
 
     /// The replicas that a majority lists, sorted.
@@ -494,6 +509,21 @@ mod tests {
                 assert!(quorum.master(end.minus_ms(1)).is_ok(), "{what}: just before");
             }
         }
+    }
+
+    #[test]
+    fn sentinels_that_fail_the_same_check_give_its_reason() {
+        let of = |words: [Unknown; 3]| {
+            let mut quorum = Quorum::new(3, 2_000);
+            for (number, why) in words.into_iter().enumerate() {
+                quorum.answered(number, Mono(0), Err(why));
+            }
+            quorum.master(Mono(0)).unwrap_err()
+        };
+        use Unknown::{Auth, Connect, Quorum as NoQuorum, TlsExpired, TlsName};
+        assert_eq!(of([TlsName, Connect, TlsName]), TlsName);
+        assert_eq!(of([TlsName, TlsExpired, Connect]), NoQuorum);
+        assert_eq!(of([Auth, Auth, Auth]), NoQuorum);
     }
 
     #[test]
