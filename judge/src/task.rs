@@ -40,6 +40,7 @@ use crate::verdict::{Facts, Rule, Verdict, judge};
 
 /// A task of any kind.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all tasks have a lock: it is kept in place")]
 pub(crate) enum Task {
     /// Nearly all tasks: kept in place.
     Lock(Watched<OfLock>),

@@ -27,7 +27,9 @@ pub(super) fn read(task: &Block<'_>, roles: &mut Roles) -> Result<KindSpec, Repo
                 format!("belongs to a task with `lock`; it says nothing beside `{field}`");
             task.report(other, message + "; remove it")
         });
-        told.last().map_or(Ok(()), Err)
+        // Each is reported.
+        let told: Vec<Reported> = told.collect();
+        told.into_iter().next().map_or(Ok(()), Err)
     };
     match field {
         "turn" => {

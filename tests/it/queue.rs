@@ -1,6 +1,8 @@
 //! Queues of delayed tasks: the worker of docs/queues.md and wrong ones beside the real agent, and
 //! what people's sets contain.
 
+mod input;
+
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -358,78 +360,6 @@ fn a_queue_that_moves_or_waits_for_its_time_is_not_stalled() {
     let task = scene.until("movement was seen", |task| task["queue"]["moved"].is_string());
     assert_eq!(task["queue"]["totals"]["vanished"], 0, "{task:#}");
     scene.until("then nothing moves", |task| task["verdict"] == "stalled");
-}
-
-/// A hundred thousand due members cost no more than the first hundred.
-#[test]
-fn a_set_with_a_million_members_costs_a_bounded_reading() {
-    let test = "queue::a_set_with_a_million_members_costs_a_bounded_reading";
-    let Some(scene) = Scene::open(test, ("", "")) else { return };
-    let now = unix_seconds().to_string();
-    let script = "for i = 1, 1000000 do redis.call('zadd', KEYS[1], ARGV[1] - 100000 + i, 'm' .. i) \
-                  end";
-    scene.server.try_cli(&["eval", script, "1", "tasks", &now], Duration::from_secs(60)).unwrap();
-    scene.until("all are counted", |task| {
-        task["queue"]["due"].as_u64() >= Some(100_000) && task["queue"]["members"] == 1_000_000
-    });
-    let task = scene.agent.task("delayed");
-    assert_eq!(task["queue"]["first"].as_array().unwrap().len(), 100);
-    assert_eq!(task["queue"]["executing_more"], true, "{task:#}");
-    scene.server.cli(&["config", "resetstat"]);
-    let calls = |name: &str| -> u64 {
-        let field = format!("cmdstat_{name}");
-        let stat = scene.server.info(&field).unwrap_or_default();
-        let calls = stat.split(',').find_map(|word| word.strip_prefix("calls=")?.parse().ok());
-        calls.unwrap_or_default()
-    };
-    wait_until(PATIENCE, "some readings", || calls("zmscore") >= 10);
-    // Each reading has two rounds.
-    let readings = calls("zmscore") + 1;
-    for name in ["zcard", "zrange", "zcount", "zmscore"] {
-        assert!(calls(name) <= readings + 2, "{name}: {} of {readings}", calls(name));
-    }
-    let locks = calls("getrange");
-    assert!(locks >= 100 && locks <= 102 * (readings + 2), "{locks} of {readings}");
-    scene
-        .agent
-        .until(PATIENCE, "the other task", |page| page.of("beside", "lock_held") == Some(0.0));
-}
-
-#[test]
-fn what_is_no_queue_is_unknown_with_a_remedy() {
-    let test = "queue::what_is_no_queue_is_unknown_with_a_remedy";
-    let Some(scene) = Scene::open(test, ("", "")) else { return };
-    let unknown =
-        |reason: &'static str| move |task: &Value| task["queue"]["unknown"]["reason"] == reason;
-    scene.server.cli(&["set", "tasks", "text"]);
-    scene.until("another type", unknown("wrong_type"));
-    scene.server.cli(&["del", "tasks"]);
-    let milliseconds = (unix_seconds() * 1_000.0).round().to_string();
-    scene.server.cli(&["zadd", "tasks", &milliseconds, "m1"]);
-    let task = scene.until("another unit", unknown("far_instant"));
-    let remedy = task["queue"]["unknown"]["remedy"].as_str().unwrap();
-    assert!(remedy.contains("unit: ms"), "{remedy}");
-    scene.server.cli(&["del", "tasks"]);
-    // Ids may be any bytes, and scores any number.
-    scene.server.cli(&[
-        "eval",
-        "redis.call('zadd', KEYS[1], 1, '\\0\\r\\n<b>\"\\255')",
-        "1",
-        "tasks",
-    ]);
-    for (score, id) in [("0", "zero"), ("-inf", "once"), ("+inf", "never"), ("-5", "{id}")] {
-        scene.server.cli(&["zadd", "tasks", score, id]);
-    }
-    let task = scene.until("all are read", |task| task["queue"]["members"] == 5);
-    assert_eq!(task["queue"]["due"], 4, "{task:#}");
-    scene.server.cli(&["lpush", "lock_zero", "no string"]);
-    let task = scene.until("a lock of another type", |task| member(task, "zero")["unread"] == true);
-    assert_eq!(task["queue"]["unknown"], Value::Null, "the others are read: {task:#}");
-    let page = scene.agent.text("/tasks/delayed");
-    assert!(!page.contains("<b>"), "an id is no markup");
-    scene
-        .agent
-        .until(PATIENCE, "the other task", |page| page.of("beside", "lock_held") == Some(0.0));
 }
 
 /// The user that `acl` writes may read all of it and nothing else.
