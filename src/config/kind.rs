@@ -33,7 +33,8 @@ pub(super) fn read(task: &Block<'_>, roles: &mut Roles) -> Result<KindSpec, Repo
     };
     match field {
         "turn" => {
-            let fits = refuse(&OF_LOCKS);
+            // The names in the hash say who it is.
+            let fits = refuse(&[&OF_LOCKS[..], &["hosts"]].concat());
             let turn = read_turn(task, roles);
             fits.and(turn).map(KindSpec::Turn)
         }

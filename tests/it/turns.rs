@@ -6,10 +6,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use lockwatch::commands::acl::{ServerVersion, rules};
+use lockwatch::config::Config;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::agent::Agent;
+use crate::acl::redis_cli;
+use crate::support::agent::{Agent, program};
 use crate::support::redis::RedisServer;
 use crate::support::view::View;
 use crate::support::{PATIENCE, redis_py};
@@ -300,6 +303,63 @@ fn a_turn_out_of_order_and_an_unknown_name_are_told() {
     let told = scene.agent.log();
     for kind in ["turn_out_of_order", "turn_unknown_name"] {
         assert!(told.contains(kind), "{kind} is not in {told}");
+    }
+}
+
+/// The user that `acl` writes may read all of it and nothing else.
+#[test]
+fn the_rule_for_turns_is_enough() {
+    let Some(server) = RedisServer::start("turns: rights") else { return };
+    let folder = TempDir::new().unwrap();
+    let password = folder.path().join("password");
+    fs::write(&password, "PASSWORD").unwrap();
+    let config = format!(
+        "redis: {{main: {{url: \"redis://{}\", interval: 200ms, username: watcher, \
+         password_file: \"{}\"}}}}\n\
+         tasks: [{{name: {TASK}, turn: {{hash: \"the turns\", tasks: [a, b]}}}}]\n",
+        server.address(),
+        password.display()
+    );
+    let parsed = Config::parse(&config, Path::new("x.yml")).unwrap();
+    let [rule] = &rules(&parsed, ServerVersion::default())[..] else { panic!("one redis") };
+    assert_eq!(redis_cli(&server, &rule.line), "OK\n", "{rule}");
+    server.cli(&["hset", "the turns", "a", "0"]);
+    let agent = Agent::start(&config);
+    let is_read = |view: &View| view.task(TASK)["turn"]["task"] == "a";
+    agent.until_view(PATIENCE, "all is read", is_read);
+    server.cli(&["hset", "the turns", "b", "0"]);
+    agent.until_view(PATIENCE, "split", |view| view.verdict(TASK) == "split");
+    assert!(!agent.log().contains("NOPERM"), "{}", agent.log());
+}
+
+#[test]
+fn turns_are_explained_recorded_and_replayed() {
+    let Some(server) = RedisServer::start("turns: replay") else { return };
+    let folder = TempDir::new().unwrap();
+    let config = format!(
+        "redis: {{main: {{url: \"redis://{}\", interval: 200ms}}}}\n\
+         tasks: [{{name: {TASK}, turn: {{hash: turns, tasks: [a, b], max_late: 2s}}}}]\n",
+        server.address()
+    );
+    server.cli(&["hset", "turns", "a", &milliseconds().to_string()]);
+    let mut agent = Agent::start_with(&config, |command| {
+        command.arg("--record").arg(folder.path().join("recordings"));
+    });
+    agent.until_view(PATIENCE, "stalled", |view| view.verdict(TASK) == "stalled");
+    let explained = agent.text(&format!("/api/v1/tasks/{TASK}/explain"));
+    for piece in ["HSCAN turns", "It is the turn of a", "max_late (2 s)"] {
+        assert!(explained.contains(piece), "{piece} is not in {explained}");
+    }
+    server.cli(&["hset", "turns", "b", &milliseconds().to_string()]);
+    agent.until_view(PATIENCE, "split", |view| view.verdict(TASK) == "split");
+    agent.signal("TERM");
+    assert!(agent.ended_within(PATIENCE).success());
+    let mut replay = program();
+    replay.arg("replay").arg(folder.path().join("recordings")).stdout(Stdio::piped());
+    let replayed = replay.output().unwrap();
+    let told = String::from_utf8_lossy(&replayed.stdout);
+    for verdict in ["stalled", "split"] {
+        assert!(told.contains(verdict), "{verdict} is not in {told}");
     }
 }
 

@@ -15,6 +15,10 @@ use crate::config::{Config, Login, RedisConfig};
 /// The suggested user where a guard has no login of its own.
 const DEFAULT_USER: &str = "lockwatch-guard";
 
+/// A rule replaces all that its user might do before.
+const SHARED: &str = "the agent has the same user, and this rule replaces the agent's: give the \
+                      guard a user of its own";
+
 /// One rule for each user: what the guards of all its tasks need.
 pub(super) fn rules(
     config: &Config,
@@ -58,7 +62,32 @@ pub(super) fn rules(
         let mut notes = vec![format!("for `lockwatch guard` of {tasks}, {}", where_to(redis))];
         notes.extend(user_note(login, DEFAULT_USER, " in the block `guard`"));
         notes.extend(widened.then(|| WIDENED.to_owned()));
+        let is_shared = login.username.is_some() && login.username == redis.login.username;
+        notes.extend(is_shared.then(|| SHARED.to_owned()));
         AclRule { redis: Arc::clone(&redis.name), notes, line: line(&words) }
     });
     rules.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_guard_that_shares_the_agents_user_is_told_that_one_rule_replaces_the_other() {
+        let notes = |guard: &str| {
+            let text = format!(
+                "redis: {{main: {{url: \"redis://a:1\", username: reader}}}}\n\
+                 tasks:\n  - {{name: t, lock: {{key: l}}, guard: {{username: {guard}}}}}\n"
+            );
+            let config = Config::parse(&text, Path::new("lockwatch.yml")).unwrap();
+            let redis = config.redises.first().unwrap();
+            let rules = rules(&config, StoreIndex(0), redis, ServerVersion::V7_2);
+            rules.into_iter().flat_map(|rule| rule.notes).collect::<Vec<_>>()
+        };
+        assert!(notes("reader").contains(&SHARED.to_owned()));
+        assert!(!notes("runner").contains(&SHARED.to_owned()));
+    }
 }
