@@ -63,7 +63,7 @@ mod tests {
         let expected = [
             "turns in store main",
             "b, at once",
-            "for 45 s; max_late is 30 s",
+            "for 45s; max_late is 30s",
             "a 3, b 2",
             "2 fields at once, 1 out of order",
         ];
