@@ -183,6 +183,7 @@ pub fn discovery(redis: &RedisConfig, version: ServerVersion) -> AclRule {
         "type",
         "zcard",
         "zcount",
+        "zrange",
         "zscore",
     ]);
     needs.patterns = BTreeSet::from([b"*".to_vec()]);

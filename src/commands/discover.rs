@@ -12,8 +12,10 @@ mod likely;
 mod name;
 mod plan;
 mod print;
+mod queues;
 mod scan;
 mod server;
+mod turns;
 mod watch;
 
 use std::io::{IsTerminal as _, Write as _};
@@ -34,8 +36,10 @@ use crate::text::durations::{duration_text, parse_duration_ms};
 use crate::text::identity::escape;
 use findings::Findings;
 use plan::Plan;
+use print::Relative;
 use scan::{Pace, Walked};
 use server::Server;
+use turns::Turns;
 
 /// What the command takes.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -76,10 +80,20 @@ pub async fn run(options: DiscoverOptions) -> anyhow::Result<ExitCode> {
     let walked =
         scan::walk(&connection, &server, glob, &mut pace, |seen| findings.take(seen)).await;
     let walked = walked.map_err(|failure| told(failure, &redis, &connection))?;
-    drop(connection); // It would be idle for as long as the locks are watched.
+    let relatives = look_for_relatives(&connection, &findings, &mut pace).await;
+    let (mut turns, queues) = relatives.map_err(|failure| told(failure, &redis, &connection))?;
 
     let mut plan = Plan::new(&findings);
-    let views = watch(&redis, &server, &plan, options.watch_ms).await?;
+    plan.leave_to(&queues);
+    let views = {
+        // Readings of a replica are not believed, so watching would show nothing.
+        let watch_ms = if server.is_replica() { 0 } else { options.watch_ms };
+        let (views, taken) =
+            tokio::join!(watch(&redis, &plan, watch_ms), turns.watch(&connection, watch_ms));
+        taken.map_err(|failure| told(failure, &redis, &connection))?;
+        views?
+    };
+    drop(connection);
     plan.learn(&views, options.watch_ms);
 
     let connection = open(&endpoint, &redis).await?;
@@ -89,14 +103,26 @@ pub async fn run(options: DiscoverOptions) -> anyhow::Result<ExitCode> {
 
     let possible_tokens = plan.possible_tokens;
     let mut report = plan.report();
+    (report.turns, report.perhaps) = turns.relatives();
+    report.perhaps.extend(queues);
     report.heading = heading(&options, &redis, &server, walked, views.iter().any(Option::is_some));
     report.remarks = remarks(&findings, possible_tokens, walked, &redis, &server);
     let text = print::text(&redis, &report);
-    if !report.tasks.is_empty() {
+    if report.has_tasks() {
         check(&text)?;
     }
     std::io::stdout().write_all(text.as_bytes()).context("cannot write the configuration")?;
-    Ok(if report.tasks.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if report.has_tasks() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Looks for tasks that no lock guards: those that take turns, and delayed ones.
+async fn look_for_relatives(
+    connection: &Connection,
+    findings: &Findings,
+    pace: &mut Pace,
+) -> Result<(Turns, Vec<Relative>), Failure> {
+    let queues = queues::look(connection, findings, pace).await?;
+    Ok((Turns::look(connection, findings, pace).await?, queues))
 }
 
 /// Scans all keys of `redis` through a connection to the server `at`. Returns the configuration as
@@ -160,15 +186,13 @@ fn explained(failure: Failure, redis: &RedisConfig, version: Option<&str>) -> an
 }
 
 /// Watches the locks as the agent would, and returns a view of each task; `None` for each if they
-/// are not watched.
+/// are not watched for any time.
 async fn watch(
     redis: &RedisConfig,
-    server: &Server,
     plan: &Plan,
     watch_ms: u64,
 ) -> anyhow::Result<Vec<Option<Arc<TaskView>>>> {
-    // A replica's answers are not believed, so watching would show nothing.
-    if plan.tasks.is_empty() || watch_ms == 0 || server.is_replica() {
+    if plan.tasks.is_empty() || watch_ms == 0 {
         return Ok(vec![None; plan.tasks.len()]);
     }
     let config = check(&print::configuration(redis, &plan.tasks))?;

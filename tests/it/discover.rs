@@ -9,6 +9,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use lockwatch::config::Config;
+use lockwatch_judge::spec::{KindSpec, Unit};
 
 use crate::shedlock::leave_behind;
 use crate::support::agent::{Agent, program};
@@ -22,7 +23,7 @@ use crate::support::skip;
 const ID: &str = "285475da-9152-4c83-822a-67ee2f116a79";
 
 /// Commands that discover may run, as `INFO commandstats` names them.
-const ALLOWED: [&str; 29] = [
+const ALLOWED: [&str; 30] = [
     "auth",
     "client|setname",
     "client|no-touch",
@@ -49,6 +50,7 @@ const ALLOWED: [&str; 29] = [
     "type",
     "zcard",
     "zcount",
+    "zrange",
     "zscore",
     // Sent by the test itself.
     "config|resetstat",
@@ -322,6 +324,72 @@ fn with_the_configuration_that_it_prints_the_agent_is_right() {
             .all(|name| page.of(name, "lock_held") == Some(0.0) && page.verdict(name) == "stopped")
     });
 }
+
+/// Tasks that no lock guards: a turn that is seen to come back becomes a task; what only looks like
+/// turns or like delayed tasks is a comment, which works once its number signs are gone.
+#[test]
+fn turns_and_delayed_tasks_are_found() {
+    let test = "discover::turns_and_delayed_tasks_are_found";
+    let Some(server) = RedisServer::start(test) else { return };
+    server.cli(&["eval", NOISE, "0"]);
+    server.cli(&["eval", RELATIVES, "0", ID]);
+    let turning = std::thread::scope(|scope| {
+        let found = scope.spawn(|| found(server.port, &["--watch", "8s"]));
+        while !found.is_finished() {
+            for name in ["pack", "ship", "bill"] {
+                server.cli(&["eval", PASS, "1", "alternation", name]);
+                std::thread::sleep(Duration::from_millis(600));
+            }
+        }
+        found.join().unwrap()
+    });
+    let (text, config) = turning;
+    let [task] = config.tasks.as_slice() else { panic!("{text}") };
+    let KindSpec::Turn(turn) = &task.kind else { panic!("{text}") };
+    assert_eq!(
+        (&*task.name, &*turn.hash, turn.unit),
+        ("alternation", &b"alternation"[..], Unit::Milliseconds)
+    );
+    let mut names: Vec<&[u8]> = turn.tasks.iter().map(|name| &*name.0).collect();
+    names.sort_unstable();
+    assert_eq!(names, [&b"bill"[..], b"pack", b"ship"]);
+    assert!(told(&text, "alternation").contains("the turn came back"), "{text}");
+    for line in [
+        "  #   turn: {hash: \"night:turns\", unit: s, tasks: [\"backup\"]}",
+        "  #   queue: {zset: \"mails\", unit: s, lock: \"lock_{id}\"}",
+        "# the delayed tasks of mails:",
+        "#   lock_42",
+    ] {
+        assert!(text.lines().any(|printed| printed == line), "{line}\n{text}");
+    }
+    for other in ["last-seen", "state", "leaders", "scores:", "user:"] {
+        assert!(!text.contains(other), "{other}\n{text}");
+    }
+    let watched = text.replace("  # - name", "  - name").replace("  #   queue", "    queue");
+    let watched = watched.replace("  #   turn", "    turn");
+    let config = Config::parse(&watched, Path::new("x.yml")).unwrap();
+    assert_eq!(config.tasks.len(), 3, "{watched}");
+}
+
+/// Hashes and sorted sets of which some guard tasks. `ARGV[1]` is a UUID.
+const RELATIVES: &str = r"
+local now = redis.call('time')[1]
+redis.call('hset', 'night:turns', 'backup', now + 60)
+redis.call('hset', 'state', 'changed', now)
+redis.call('hset', 'job:stats', 'last_run', now)
+redis.call('zadd', 'leaders', 17, 'anna', 12, 'ben')
+redis.call('zadd', 'last-seen', now - 5, 'anna', now, 'ben')
+for id = 41, 45 do redis.call('zadd', 'mails', now + (id - 43) * 30, id) end
+for id = 41, 43 do redis.call('set', 'lock_' .. id, ARGV[1], 'px', 60000) end
+";
+
+/// Passes the turn of `KEYS[1]` to `ARGV[1]`.
+const PASS: &str = r"
+redis.replicate_commands()
+local now = redis.call('time')
+redis.call('del', KEYS[1])
+redis.call('hset', KEYS[1], ARGV[1], now[1] * 1000 + math.floor(now[2] / 1000))
+";
 
 /// Only commands in `ALLOWED` ran.
 #[track_caller]

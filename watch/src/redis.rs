@@ -35,6 +35,7 @@ mod tracking;
 pub mod wake_ups;
 pub mod watcher;
 
+pub use instant::unit_near;
 pub use kind::RedisKind;
 pub use pace::LONGEST_MS as LONGEST_PAUSE_MS;
 pub use parts::{overrun_claim, read_switches, switches_asks};

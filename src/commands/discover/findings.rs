@@ -32,6 +32,8 @@ pub(super) struct Findings {
     pub(super) possible_token_count: u64,
     /// Small hashes that may hold switches or progress, with their sizes.
     pub(super) hashes: BTreeMap<Vec<u8>, u64>,
+    /// Sorted sets without a TTL, which may hold delayed tasks.
+    pub(super) sorted_sets: BTreeSet<Vec<u8>>,
     /// Strings whose name suggests progress.
     pub(super) progress: BTreeSet<Vec<u8>>,
 }
@@ -72,17 +74,31 @@ impl Findings {
                 }
             }
             Content::Text { .. } if is_of_progress(&seen.key) => {
-                self.progress.insert(seen.key);
-                if self.progress.len() > HINTS_MAX {
-                    self.progress.pop_last();
-                }
+                insert_bounded(&mut self.progress, seen.key);
+            }
+            Content::Sorted { .. } if seen.ttl_ms.is_none() => {
+                insert_bounded(&mut self.sorted_sets, seen.key);
             }
             _ => {}
         }
     }
 
+    /// Some of the keys that are, or may be, locks in strings: the first by name of each pattern.
+    pub(super) fn examples(&self) -> impl Iterator<Item = &[u8]> {
+        let tokens = self.possible_tokens.examples();
+        let doubtful = self.doubtful.examples();
+        self.locks.examples().chain(doubtful).chain(self.per_item.examples()).chain(tokens)
+    }
+
     /// Number of recognised keys beyond the maximum number of patterns.
     pub(super) fn dropped(&self) -> u64 {
         self.locks.dropped + self.doubtful.dropped + self.unreadable.dropped + self.per_item.dropped
+    }
+}
+
+fn insert_bounded(keys: &mut BTreeSet<Vec<u8>>, key: Vec<u8>) {
+    keys.insert(key);
+    if keys.len() > HINTS_MAX {
+        keys.pop_last();
     }
 }

@@ -72,6 +72,11 @@ impl<K: Ord + Clone + std::hash::Hash> Groups<K> {
         }
     }
 
+    /// The keys that are kept, at most [`SAME_BUT_IDS`] of each pattern.
+    pub(super) fn examples(&self) -> impl Iterator<Item = &[u8]> {
+        self.groups.values().flat_map(|group| group.keys.iter().map(Vec::as_slice))
+    }
+
     /// Every kind with its keys and patterns, sorted.
     pub(super) fn sorted(&self) -> Vec<(K, Sorted)> {
         let mut sorted = Vec::new();
@@ -150,6 +155,13 @@ pub(super) fn pattern(key: &[u8]) -> Vec<u8> {
         }
     }
     pattern
+}
+
+/// The keys that are not one of [`SAME_BUT_IDS`] or more that differ only in ids.
+pub(super) fn few_alike<'a>(keys: impl Iterator<Item = &'a [u8]> + Clone) -> Vec<&'a [u8]> {
+    let mut alike: HashMap<Vec<u8>, usize> = HashMap::new();
+    keys.clone().for_each(|key| *alike.entry(pattern(key)).or_default() += 1);
+    keys.filter(|key| alike.get(&pattern(key)).is_some_and(|count| *count < SAME_BUT_IDS)).collect()
 }
 
 fn is_id(word: &[u8]) -> bool {

@@ -12,7 +12,7 @@ use lockwatch_watch::redis::reply::{Command, Reply};
 use super::findings::Findings;
 use super::likely::{SWITCHES_MAX, is_of_progress};
 use super::name::yaml;
-use super::scan::{ask_all, scan_hash};
+use super::scan::{ask_all, scan_hash, scanned_pairs};
 use crate::io::{Connection, Failure};
 use lockwatch_watch::redis::libraries::shape::is_lock_word;
 
@@ -128,9 +128,7 @@ async fn look_into(connection: &Connection, key: &[u8]) -> Result<Vec<String>, F
 
 /// The codec that reads every value of the scanned hash as on or off, and the number of values.
 fn switches(scanned: &Reply) -> Option<(Codec, usize)> {
-    let [_, Reply::Array(items)] = scanned.as_array()? else { return None };
-    let values: Vec<&[u8]> =
-        items.chunks_exact(2).filter_map(|pair| pair.last()?.as_bytes()).collect();
+    let values: Vec<&[u8]> = scanned_pairs(scanned).into_iter().map(|(_, value)| value).collect();
     let says = |codec: Codec| {
         values.iter().all(|value| matches!(codec::switch(codec, value), Switch::On | Switch::Off))
     };

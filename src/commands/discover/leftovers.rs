@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lockwatch_judge::time::ServerTime;
 use lockwatch_watch::command;
 use lockwatch_watch::redis::reply::{Command, Reply};
 use tokio::time::Instant;
 
 use super::findings::Findings;
 use super::groups::Sorted;
-use super::scan::{Pace, ask_all, ttl_ms};
+use super::scan::{Pace, ask_all, time, ttl_ms};
 use crate::commands::rule::quoted;
 use crate::io::{Connection, Failure};
 use crate::text::identity::escape;
@@ -125,16 +126,15 @@ pub(super) async fn look(
     for batch in locks.chunks(LOCKS_PER_BATCH) {
         pace.wait().await;
         let began = Instant::now();
-        let time = connection.exec(&[command!("TIME")]).await?;
-        let now_ms = time.first().and_then(server_ms).unwrap_or_default();
-        let asked = batch.iter().map(|(key, library)| questions(key, library, now_ms)).collect();
+        let now = time(connection).await?;
+        let asked = batch.iter().map(|(key, library)| questions(key, library, now)).collect();
         beside.extend(ask_all(connection, asked).await?.iter().map(|replies| read(replies)));
         pace.spent(began, batch.len());
     }
     Ok(beside)
 }
 
-fn questions(key: &[u8], library: &str, now_ms: u64) -> Vec<Command> {
+fn questions(key: &[u8], library: &str, now: ServerTime) -> Vec<Command> {
     let mut asked = vec![command!("PTTL", key)];
     let beside = |role| beside(library, key, role);
     if let [Some(queue), Some(timeouts), Some(token)] =
@@ -143,7 +143,7 @@ fn questions(key: &[u8], library: &str, now_ms: u64) -> Vec<Command> {
         asked.extend([
             command!("LLEN", queue),
             command!("ZCARD", timeouts),
-            command!("ZCOUNT", timeouts, "-inf", now_ms.to_string()),
+            command!("ZCOUNT", timeouts, "-inf", now.0.to_string()),
             command!("EXISTS", token),
         ]);
     }
@@ -170,12 +170,6 @@ fn read(replies: &[Reply]) -> Beside {
         overdue: number(3).unwrap_or_default(),
         fenced: number(4) == Some(1),
     }
-}
-
-fn server_ms(time: &Reply) -> Option<u64> {
-    let [seconds, micros] = time.as_array()? else { return None };
-    let (seconds, micros) = (seconds.as_int()?, micros.as_int()?);
-    u64::try_from(seconds.checked_mul(1_000)?.checked_add(micros / 1_000)?).ok()
 }
 
 impl Beside {

@@ -8,11 +8,12 @@ use lockwatch_judge::snapshot::TaskView;
 use super::findings::Findings;
 use super::groups::{Sorted, has_id};
 use super::leftovers::{self, Leftover, Orphans};
-use super::print::{Doubt, Report, Task};
+use super::print::{Doubt, Relative, Report, Task};
 use super::scan::Pace;
 use super::{hints, watch};
 use crate::config::KEY_BYTES_MAX;
 use crate::io::{Connection, Failure};
+use crate::text::identity::escape;
 use lockwatch_watch::redis::libraries::UNNAMED;
 use lockwatch_watch::redis::libraries::sight::{Laid, Role};
 
@@ -88,6 +89,18 @@ impl Plan {
                 .map(|(what, sorted)| (what.to_owned(), sorted)),
         );
         plan
+    }
+
+    /// Takes locks out that belong to one of these queues.
+    pub(super) fn leave_to(&mut self, queues: &[Relative]) {
+        for queue in queues {
+            let what = format!("the delayed tasks of {}", escape(&queue.key));
+            let known = |key: &Vec<u8>| queue.locks.contains(key);
+            let tasks = self.tasks.extract_if(.., |task| known(&task.key)).map(|task| task.key);
+            let doubts = self.doubts.extract_if(.., |doubt| known(&doubt.key));
+            let keys = tasks.chain(doubts.map(|doubt| doubt.key));
+            self.items.extend(keys.map(|key| (what.clone(), Sorted::Single(key))));
+        }
     }
 
     /// Lists possible tokens if there are few. Some are locks of libraries that leave the key's

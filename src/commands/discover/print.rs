@@ -40,6 +40,19 @@ pub(super) struct Doubt {
     pub(super) why: String,
 }
 
+/// A task, or a possible one, that no lock guards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Relative {
+    /// The key that names it.
+    pub(super) key: Vec<u8>,
+    /// The line of the configuration that says what guards it.
+    pub(super) block: String,
+    /// Why it is listed, in sentences.
+    pub(super) told: String,
+    /// Locks that belong to it, and are no tasks of their own.
+    pub(super) locks: Vec<Vec<u8>>,
+}
+
 /// Everything to print.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Report {
@@ -49,8 +62,12 @@ pub(super) struct Report {
     pub(super) tasks: Vec<Task>,
     /// Number of locks beyond the limit.
     pub(super) tasks_left_out: usize,
+    /// Tasks that take turns. Sorted by key.
+    pub(super) turns: Vec<Relative>,
     /// Sorted by key.
     pub(super) doubts: Vec<Doubt>,
+    /// Possible tasks that take turns, and delayed tasks.
+    pub(super) perhaps: Vec<Relative>,
     /// Locks of jobs and items: the library, and the key or pattern.
     pub(super) items: Vec<(String, Sorted)>,
     /// Locks that cannot be read: why, and the key or pattern.
@@ -59,6 +76,13 @@ pub(super) struct Report {
     pub(super) leftovers: Vec<(Kind, usize, Vec<Leftover>)>,
     /// Sentences at the end.
     pub(super) remarks: Vec<String>,
+}
+
+impl Report {
+    /// Whether it has any task.
+    pub(super) fn has_tasks(&self) -> bool {
+        !self.tasks.is_empty() || !self.turns.is_empty()
+    }
 }
 
 /// Only the block `redis` and the tasks: the configuration for the watch.
@@ -79,7 +103,7 @@ pub(super) fn text(redis: &RedisConfig, report: &Report) -> String {
     report.heading.iter().for_each(|sentence| comment(&mut text, "", sentence));
     let mut body = redis_block(redis);
     body.push_str("tasks:\n");
-    if report.tasks.is_empty() {
+    if !report.has_tasks() {
         body.push_str("  - {name: outbound, lock: {key: \"outbound:lock\", library: redisson}}\n");
         comment(&mut text, "", "No task was found. A configuration looks like this:");
         body.lines().for_each(|line| {
@@ -102,7 +126,12 @@ pub(super) fn text(redis: &RedisConfig, report: &Report) -> String {
         );
         comment(&mut text, "  ", &sentence);
     }
+    for turn in &report.turns {
+        comment(&mut text, "  ", &turn.told);
+        text.push_str(&relative_lines(&mut names, turn, "  ").concat());
+    }
     doubts(&mut text, &mut names, report);
+    perhaps(&mut text, &mut names, report);
     let items = "Locks of jobs and items, one for each: no tasks of their own.";
     listed(&mut text, items, &report.items);
     let unreadable = "Locks that lockwatch does not read.";
@@ -222,6 +251,30 @@ fn doubts(text: &mut String, names: &mut Names, report: &Report) {
         }
     }
     more(text, "  ", report.doubts.len());
+}
+
+/// The lines of a task that no lock guards.
+fn relative_lines(names: &mut Names, relative: &Relative, indent: &str) -> [String; 2] {
+    let name = yaml_text(&names.of(&relative.key));
+    [format!("{indent}- name: {name}\n"), format!("{indent}  {}\n", relative.block)]
+}
+
+/// Possible turns and queues, as comments like those of [`doubts`].
+fn perhaps(text: &mut String, names: &mut Names, report: &Report) {
+    if report.perhaps.is_empty() {
+        return;
+    }
+    text.push('\n');
+    let sentence = "Perhaps tasks that take turns, or delayed tasks. To watch one, take the number \
+                    sign and the blank away from its two lines.";
+    comment(text, "  ", sentence);
+    for relative in report.perhaps.iter().take(LISTED_MAX) {
+        comment(text, "  ", &relative.told);
+        for line in relative_lines(names, relative, "") {
+            let _always_fits = write!(text, "  # {line}");
+        }
+    }
+    more(text, "  ", report.perhaps.len());
 }
 
 /// A key in a comment, with an empty one made visible.
@@ -350,8 +403,17 @@ mod tests {
             laid: Laid { library: "redisson", what: "a string" },
             why: "no TTL".to_owned(),
         };
+        let relative = |key: &[u8], suffix: &[u8], block: &str| {
+            let key = [key, suffix].concat();
+            let block = block.replace("KEY", &yaml(&key));
+            Relative { key, block, told: "Perhaps.".to_owned(), locks: Vec::new() }
+        };
+        let turn = |key: &&[u8]| relative(key, b"3", "turn: {hash: KEY, unit: ms, tasks: [KEY]}");
+        let queue = |key: &&[u8]| relative(key, b"4", "queue: {zset: KEY, lock: \"lock_{id}\"}");
         let report = Report {
             heading: vec!["word ".repeat(60)],
+            turns: keys.iter().map(turn).collect(),
+            perhaps: keys.iter().map(queue).collect(),
             tasks: keys.iter().map(|key| task(key)).collect(),
             doubts: keys.iter().map(|key| doubt(key)).collect(),
             items: keys
@@ -367,22 +429,23 @@ mod tests {
         );
         let config = Config::parse(&printed, Path::new("x.yml"))
             .unwrap_or_else(|why| panic!("{why}\n{printed}"));
-        assert_eq!(
-            config.tasks.iter().map(|task| task.kind.key().as_slice()).collect::<Vec<_>>(),
-            keys
-        );
+        let turns = keys.iter().map(|key| [key, &b"3"[..]].concat());
+        let expected: Vec<Vec<u8>> = keys.iter().map(|key| key.to_vec()).chain(turns).collect();
+        let read: Vec<Vec<u8>> = config.tasks.iter().map(|task| task.kind.key().clone()).collect();
+        assert_eq!(read, expected);
         assert_eq!(config.redises[0], RedisConfig { name: "main".into(), ..redis() });
         let bare =
             Config::parse(&configuration(&redis(), &report.tasks), Path::new("x.yml")).unwrap();
-        assert_eq!(bare, config);
-        // Removing the comment marks turns the doubtful locks into tasks.
+        assert_eq!(bare.tasks, config.tasks.iter().take(keys.len()).cloned().collect::<Vec<_>>());
+        // Removing the comment marks turns what is doubtful into tasks.
         let opened = printed.replace("  # - name", "  - name").replace("  #   lock:", "    lock:");
+        let opened = opened.replace("  #   queue:", "    queue:");
         let opened = opened
             .replace("    # wanted", "    wanted")
             .replace("wanted: {hash: \"a\"}", "wanted: always");
         let config = Config::parse(&opened, Path::new("x.yml"))
             .unwrap_or_else(|why| panic!("{why}\n{opened}"));
-        assert_eq!(config.tasks.len(), 14);
+        assert_eq!(config.tasks.len(), 4 * keys.len());
     }
 
     #[test]

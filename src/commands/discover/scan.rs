@@ -5,7 +5,9 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::time::ServerTime;
 use lockwatch_watch::command;
+use lockwatch_watch::redis::accept::server_time;
 use lockwatch_watch::redis::reply::{Command, Reply};
 use tokio::time::{Instant, sleep_until};
 
@@ -225,6 +227,13 @@ pub(super) fn scan_hash(key: &[u8]) -> Command {
     command!("HSCAN", key, "0", "COUNT", FIELDS_MAX.to_string())
 }
 
+/// The fields and values in the reply to [`scan_hash`].
+pub(super) fn scanned_pairs(scanned: &Reply) -> Vec<(&[u8], &[u8])> {
+    let Some([_, Reply::Array(items)]) = scanned.as_array() else { return Vec::new() };
+    let pairs = items.chunks_exact(2);
+    pairs.filter_map(|pair| Some((pair.first()?.as_bytes()?, pair.last()?.as_bytes()?))).collect()
+}
+
 fn is_worth_reading(seen: &Seen) -> bool {
     matches!(&seen.content, Content::Hash { length, names, .. }
         if *length <= FIELDS_MAX && names_holders(&seen.key, names))
@@ -269,6 +278,13 @@ fn content(kind: &[u8], answers: &[Reply]) -> Content {
         (b"set", _) => Content::Set,
         _ => Content::Other,
     }
+}
+
+/// The server's clock.
+pub(super) async fn time(connection: &Connection) -> Result<ServerTime, Failure> {
+    let replies = connection.exec(&[command!("TIME")]).await?;
+    let read = replies.first().map_or(Ok(ServerTime(0)), server_time);
+    read.map_err(|why| Failure { why, detail: "the answer to TIME cannot be read".to_owned() })
 }
 
 /// Sends all commands at once; the replies are in the same order.

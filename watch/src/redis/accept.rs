@@ -159,7 +159,11 @@ pub fn role_named(name: &[u8]) -> Option<Role> {
     }
 }
 
-pub(crate) fn server_time(reply: &Reply) -> Result<ServerTime, Unknown> {
+/// The server's clock, from its reply to `TIME`.
+///
+/// # Errors
+/// Why the reply says no time.
+pub fn server_time(reply: &Reply) -> Result<ServerTime, Unknown> {
     match reply {
         Reply::Error(error) => Err(Unknown::from(error)),
         Reply::Array(parts) => {

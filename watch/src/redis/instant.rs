@@ -36,6 +36,15 @@ pub(super) fn of_unit(text: &[u8], unit: Unit) -> Option<ServerTime> {
     number.is_finite().then_some(ServerTime(ms))
 }
 
+/// The unit in which a number is an instant at most `within_ms` before or after `now`.
+pub fn unit_near(text: &[u8], now: ServerTime, within_ms: i64) -> Option<Unit> {
+    let is_near = |unit: &Unit| {
+        let at = of_unit(text, *unit);
+        at.is_some_and(|at| (at.0.saturating_sub(now.0)).saturating_abs() <= within_ms)
+    };
+    Unit::ALL.into_iter().find(is_near)
+}
+
 fn unix_of_any_unit(text: &[u8]) -> Option<i64> {
     let (whole, fraction) = split_once(text, b'.').unwrap_or((text, b"0"));
     number(fraction, 1, 18)?;
