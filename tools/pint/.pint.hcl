@@ -11,7 +11,7 @@ rule {
 rule {
   match {
     kind = "alerting"
-    name = "Lockwatch(Task.*|Lock.*|Switch.*|StoreUnreachable|RenewalOverdue|LeaseExpired|HeldTooLong|NoCandidate|ProgressMissing|RivalMaster|SentinelMissing|ReplicaBehind|ClockStep)"
+    name = "Lockwatch(Task.*|Lock.*|Switch.*|StoreUnreachable|RenewalOverdue|LeaseExpired|HeldTooLong|NoCandidate|ProgressMissing|RivalMaster|SentinelMissing|ReplicaBehind|ClockStep|ExecutedAgain|DeadHolder|OrphanLock|Vanished)"
   }
   # The recording rule that they read has series only for what is wrong.
   disable = ["alerts/comparison"]
