@@ -13,6 +13,7 @@ mod hints;
 mod load;
 mod machine;
 mod page;
+mod relatives;
 mod renewal;
 mod report;
 mod rules;
@@ -60,6 +61,8 @@ enum Row {
     Renewals,
     /// A cluster of six nodes beside one server
     Cluster,
+    /// What turns and queues cost, and how late a turn is shown
+    Relatives,
     /// What the alerting rules cost a real Prometheus
     Rules,
     /// How fast guards take over, whether two scripts ever run, and what a guard costs
@@ -81,6 +84,7 @@ impl Row {
             Row::Hints => hints::run(short).await,
             Row::Renewals => renewal::run(short).await,
             Row::Cluster => cluster::run(short).await,
+            Row::Relatives => relatives::run(short).await,
             Row::Rules => rules::run(short).await,
             Row::Guard => guard::run(short).await,
         }

@@ -16,6 +16,10 @@ pub(super) const STALE_AFTER: Duration = Duration::from_secs(10);
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
 /// Lease of the locks, which are renewed every 4 s.
 pub(super) const LEASE: Duration = Duration::from_secs(12);
+/// How late a turn, or a member of a queue, may be.
+pub(super) const MAX_LATE: Duration = Duration::from_secs(10);
+/// Two fields are a split when they have stood beside each other for this long.
+pub(super) const HANDOVER: Duration = Duration::from_secs(2);
 /// The Redis of a task that names no other.
 pub(super) const MAIN: &str = "main";
 /// The team of every task.
@@ -30,6 +34,7 @@ pub(super) struct TaskPlan {
     pub(super) redis: &'static str,
     /// Whether its Redis has a replica, where the agents know both servers without Sentinel.
     pub(super) replicated: bool,
+    guarded: Guarded,
     wanted: Wanted,
     progress: bool,
     claims: bool,
@@ -37,6 +42,14 @@ pub(super) struct TaskPlan {
     max_hold: Option<Duration>,
     labels: Vec<(&'static str, &'static str)>,
     pub(super) lease: Duration,
+}
+
+/// What guards the task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Guarded {
+    Lock,
+    Turn,
+    Queue,
 }
 
 /// The source of whether the task is wanted.
@@ -53,6 +66,7 @@ impl TaskPlan {
             name: name.into(),
             redis: MAIN,
             replicated: false,
+            guarded: Guarded::Lock,
             wanted: Wanted::Switches,
             progress: false,
             claims: false,
@@ -71,6 +85,16 @@ impl TaskPlan {
     /// Puts it on a Redis of this name with a replica.
     pub(super) fn on_replicated(self, redis: &'static str) -> TaskPlan {
         TaskPlan { redis, replicated: true, ..self }
+    }
+
+    /// Makes it a task of `a` and `b`, which take turns.
+    pub(super) fn in_turns(self) -> TaskPlan {
+        TaskPlan { guarded: Guarded::Turn, ..self }
+    }
+
+    /// Makes it a queue of delayed tasks.
+    pub(super) fn queued(self) -> TaskPlan {
+        TaskPlan { guarded: Guarded::Queue, ..self }
     }
 
     pub(super) fn never_wanted(self) -> TaskPlan {
@@ -104,6 +128,21 @@ impl TaskPlan {
 
     pub(super) fn lock(&self) -> String {
         format!("{}:lock", self.name)
+    }
+
+    /// The hash that says whose turn it is.
+    pub(super) fn turns(&self) -> String {
+        format!("{}:turns", self.name)
+    }
+
+    /// The sorted set of a queue.
+    pub(super) fn queue(&self) -> String {
+        format!("{}:queue", self.name)
+    }
+
+    /// The lock of a queue's member.
+    pub(super) fn lock_of(&self, id: &str) -> String {
+        format!("{}:lock:{id}", self.name)
     }
 
     pub(super) fn switches(&self) -> String {
@@ -144,20 +183,38 @@ impl TaskPlan {
 
     fn yaml(&self) -> String {
         let mut text = format!(
-            "  - name: {}\n    redis: {}\n    lock: {{key: \"{}\"}}\n    grace: {}\n    settle: \
-             {}\n    wind_down: {}\n    blind_after: {}\n",
+            "  - name: {}\n    redis: {}\n    blind_after: {}\n",
             self.name,
             self.redis,
-            self.lock(),
-            ms(GRACE),
-            ms(SETTLE),
-            ms(WIND_DOWN),
             ms(BLIND_AFTER),
         );
         let mut line = |line: String| {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "    {line}");
         };
+        match self.guarded {
+            Guarded::Lock => {
+                line(format!("lock: {{key: \"{}\"}}", self.lock()));
+                line(format!("grace: {}", ms(GRACE)));
+                line(format!("settle: {}", ms(SETTLE)));
+                line(format!("wind_down: {}", ms(WIND_DOWN)));
+            }
+            Guarded::Turn => {
+                line(format!(
+                    "turn: {{hash: \"{}\", tasks: [a, b], max_late: {}, handover: {}}}",
+                    self.turns(),
+                    ms(MAX_LATE),
+                    ms(HANDOVER)
+                ));
+                line(format!("grace: {}", ms(GRACE)));
+            }
+            Guarded::Queue => line(format!(
+                "queue: {{zset: \"{}\", unit: ms, lock: \"{}\", max_late: {}}}",
+                self.queue(),
+                self.lock_of("{id}"),
+                ms(MAX_LATE)
+            )),
+        }
         match self.wanted {
             Wanted::Switches => line(format!("wanted: {{hash: \"{}\"}}", self.switches())),
             Wanted::Never => line("wanted: never".to_owned()),

@@ -6,6 +6,7 @@ mod failover;
 mod odd;
 mod pause;
 mod redis;
+mod relatives;
 mod reload;
 mod split;
 mod switches;
@@ -20,6 +21,7 @@ pub(super) fn all() -> Vec<Scenario> {
         crash::all(),
         switches::all(),
         work::all(),
+        relatives::all(),
         split::all(),
         pause::all(),
         odd::all(),

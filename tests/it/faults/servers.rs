@@ -221,8 +221,13 @@ fn a_server_that_allows_less_after_a_reconnect() {
     lay_out(&mut connect(server.port), "sick");
     let Some(ward) = Ward::open(test, server.port, "") else { return };
     ward.expect_health();
-    server.cli(&["ACL", "SETUSER", "default", "-pexpiretime"]);
-    server.cli(&["CLIENT", "KILL", "TYPE", "normal"]);
+    // Both at once: nothing may be asked in between.
+    redis::pipe()
+        .atomic()
+        .add_command(redis::cmd("ACL").arg(&["SETUSER", "default", "-pexpiretime"]).to_owned())
+        .add_command(redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal"]).to_owned())
+        .exec(&mut connect(server.port))
+        .unwrap();
     ward.agent.until_view(PATIENCE, "reconnected", |view| {
         view.page.get("lockwatch_store_reconnects_total", &[("store", "bad")]) == Some(1.0)
     });
