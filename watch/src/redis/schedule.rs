@@ -34,7 +34,7 @@ pub use self::hints::Hinted;
 use self::hints::Hints;
 use self::slot::{Slot, is_turn, last_turn, share};
 use lockwatch_judge::reading::{GuardReading, Held, SwitchesReading, TaskReading};
-use lockwatch_judge::spec::{TaskIndex, TaskSpec, position_of};
+use lockwatch_judge::spec::{KindSpec, TaskIndex, TaskSpec, position_of};
 use lockwatch_judge::time::{Mono, ServerTime};
 
 /// Maximum number of tasks in one batch, unless most of them need only a glance. It limits how long
@@ -90,7 +90,12 @@ pub struct Watched {
     /// Whether a new holder is read again as soon as it cannot be a phantom any more. Set if
     /// another server may show another holder.
     pub proves_holders: bool,
+    /// How many hints' worth a hint about it is, because of what a reading costs.
+    pub hint_weight: u8,
 }
+
+/// A reading of a queue is of hundreds of locks, so it follows one hint in a second.
+const QUEUE_HINT_WEIGHT: u8 = 4;
 
 impl Watched {
     /// The task at `index` with the configuration `spec`.
@@ -99,6 +104,10 @@ impl Watched {
             task: index,
             grace_ms: spec.may_be_wanted().then_some(spec.grace_ms),
             proves_holders: false,
+            hint_weight: match spec.kind {
+                KindSpec::Lock(_) | KindSpec::Turn(_) => 1,
+                KindSpec::Queue(_) => QUEUE_HINT_WEIGHT,
+            },
         }
     }
 }
@@ -281,7 +290,8 @@ impl Schedule {
         for (position, entry) in new.entries.iter_mut().enumerate() {
             match self.position(entry.task).and_then(|old| self.entries.get(old)) {
                 Some(old) => {
-                    *entry = Entry { slot: entry.slot, grace_ms: entry.grace_ms, ..old.clone() }
+                    let Entry { slot, grace_ms, hint_weight, .. } = *entry;
+                    *entry = Entry { slot, grace_ms, hint_weight, ..old.clone() };
                 }
                 None => entry.extra_at = Some(now),
             }

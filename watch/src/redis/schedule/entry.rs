@@ -80,6 +80,7 @@ pub(super) struct Entry {
     /// A hint reported a changed key: the task is read no earlier than this.
     pub(super) hint_at: Option<Mono>,
     pub(super) hints: Bucket,
+    pub(super) hint_weight: u8,
 }
 
 /// Why a task is read separately from its slot.
@@ -115,6 +116,7 @@ impl Entry {
             extra_at: None,
             hint_at: None,
             hints: Bucket::full(HINTS_AT_ONCE),
+            hint_weight: watched.hint_weight,
         }
     }
 
@@ -218,12 +220,12 @@ impl Entry {
 
     /// When a hint received at `now` may be followed.
     pub(super) fn next_hint(&self, now: Mono) -> Mono {
-        self.hints.ready_at(1, HINTS_PER_S, now)
+        self.hints.ready_at(u32::from(self.hint_weight), HINTS_PER_S, now)
     }
 
     /// A hint is followed.
     pub(super) fn follow_hint(&mut self, now: Mono) {
-        self.hints.take(1, HINTS_PER_S, HINTS_AT_ONCE, now);
+        self.hints.take(u32::from(self.hint_weight), HINTS_PER_S, HINTS_AT_ONCE, now);
         self.hint_at = None;
     }
 

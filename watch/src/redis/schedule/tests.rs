@@ -24,7 +24,12 @@ const FULL: u32 = BATCH_TASKS as u32;
 
 fn tasks(count: u32) -> Vec<Watched> {
     (0..count)
-        .map(|task| Watched { task: TaskIndex(task), grace_ms: None, proves_holders: false })
+        .map(|task| Watched {
+            task: TaskIndex(task),
+            grace_ms: None,
+            proves_holders: false,
+            hint_weight: 1,
+        })
         .collect()
 }
 
@@ -662,7 +667,8 @@ fn a_new_holder_is_proved_where_there_are_other_servers() {
         })
     };
     for (proves_holders, extra) in [(true, 2), (false, 0)] {
-        let watched = vec![Watched { task: TaskIndex(0), grace_ms: None, proves_holders }];
+        let watched =
+            vec![Watched { task: TaskIndex(0), grace_ms: None, proves_holders, hint_weight: 1 }];
         let mut schedule = Schedule::new(watched, 5_000, Mono(0));
         let world = |at: u64| -> Answer { (held(if at < 10_000 { "A" } else { "B" }), &[]) };
         let log = run(&mut schedule, 24_000, 1, world);

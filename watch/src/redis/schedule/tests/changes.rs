@@ -6,7 +6,12 @@ use super::*;
 fn some(tasks: &[u32]) -> Vec<Watched> {
     tasks
         .iter()
-        .map(|task| Watched { task: TaskIndex(*task), grace_ms: None, proves_holders: false })
+        .map(|task| Watched {
+            task: TaskIndex(*task),
+            grace_ms: None,
+            proves_holders: false,
+            hint_weight: 1,
+        })
         .collect()
 }
 

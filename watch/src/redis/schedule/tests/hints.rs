@@ -100,6 +100,18 @@ fn a_key_that_changes_without_a_pause_is_read_a_few_times_a_second() {
     assert!(sent.last().unwrap().0 >= 8_999, "the last change is read too: {sent:?}");
 }
 
+/// A queue: each of its readings is of hundreds of locks.
+#[test]
+fn a_heavy_task_that_changes_without_a_pause_is_read_once_a_second() {
+    let heavy = tasks(100).into_iter().map(|task| Watched { hint_weight: 4, ..task }).collect();
+    let mut schedule = Schedule::new(heavy, INTERVAL_MS, Mono(0));
+    let hot = (1_000..9_000).map(|ms| (ms, 7));
+    let sent = extras(&reads(&mut schedule, 9_999, 1, hot));
+    assert_eq!(sent[0], (1_000, 1), "the first change is followed at once");
+    assert!((7..=9).contains(&sent.len()), "{sent:?}");
+    assert!(sent.last().unwrap().0 >= 8_999, "the last change is read too: {sent:?}");
+}
+
 #[test]
 fn many_changes_are_gathered_and_few_are_not() {
     let mut schedule = Schedule::new(tasks(10_000), 2_000, Mono(0));
