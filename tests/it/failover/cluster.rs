@@ -2,6 +2,7 @@
 //! false layouts.
 
 mod keys;
+mod kinds;
 mod layouts;
 mod losses;
 mod moves;
