@@ -297,7 +297,7 @@ fn the_answer_to_another_question_is_refused() {
 }
 
 fn watched() -> Watched {
-    Watched { task: TaskIndex(0), grace_ms: None, proves_holders: false }
+    Watched { task: TaskIndex(0), grace_ms: None, proves_holders: false, hint_weight: 1 }
 }
 
 /// The commands of one task's first round, each reduced to its name and key.
