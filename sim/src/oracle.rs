@@ -16,6 +16,7 @@ mod renewals;
 mod scripts;
 mod soon;
 mod splits;
+mod turns;
 mod unsaid;
 mod verdict;
 
@@ -101,6 +102,8 @@ pub(super) struct TaskFacts {
     apart: bool,
     /// The newest pause that was read.
     pause: Option<pause::Pause>,
+    /// Whose turn it was.
+    turns: Option<turns::TurnFacts>,
 }
 
 /// The result of the newest attempt.
@@ -181,6 +184,7 @@ impl TaskFacts {
             is_split: false,
             apart: shape.apart,
             pause: None,
+            turns: turns::TurnFacts::of(spec, now),
         }
     }
 }
@@ -502,6 +506,7 @@ impl Oracle {
                 main.mixed || changing || (facts.lost.unsure && facts.says == Says::Unclear);
         }
         self.follow_overlap(task, world);
+        self.follow_turns(task);
     }
 
     /// The keys moved to another server, or became malformed, during the read. It is unknown what
@@ -602,11 +607,14 @@ impl Oracle {
         for view in &snapshot.tasks {
             let Some(task) = position(&view.spec, world) else { continue };
             coverage.view(view);
-            self.check_reading(task, view, world);
+            if view.lock().is_some() {
+                self.check_reading(task, view, world);
+                self.check_renewals(task, view, world);
+            }
+            self.check_turns(task, view, snapshot.at, world);
             self.check_durations(task, view, snapshot.at, world);
             self.check_verdict(task, view, world);
             self.check_live(task, view, snapshot.at, world);
-            self.check_renewals(task, view, world);
             self.check_pause(task, view, snapshot.at, world);
             self.check_problems(task, view, snapshot.at, world);
         }
@@ -708,10 +716,11 @@ impl Oracle {
         };
         if !facts.reference.unsure && !facts.lost.unsure {
             same("down", shown.down_ms, facts.reference.gap_ms());
-            if !facts.reference.unwanted_unsure {
+            let is_lock = view.lock().is_some();
+            if !facts.reference.unwanted_unsure && is_lock {
                 same("unwanted", shown.unwanted_ms, facts.reference.unwanted_ms());
             }
-            if !facts.reference.progress.unsure {
+            if !facts.reference.progress.unsure && is_lock {
                 same("stalled", shown.stalled_ms, facts.reference.stalled_ms());
             }
         }

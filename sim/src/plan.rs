@@ -2,6 +2,7 @@
 //! Removing a step leaves all others unchanged, which makes it possible to minimise a failing seed.
 
 mod guards;
+mod kinds;
 
 use std::sync::Arc;
 
@@ -14,6 +15,8 @@ use lockwatch_watch::redis::{RedisKind, libraries};
 
 use crate::rng::Rng;
 pub(crate) use guards::GuardPlan;
+pub use kinds::TurnAct;
+pub(crate) use kinds::{Passing, TurnPlan};
 
 /// Mean time between two steps in milliseconds.
 const MEAN_GAP_MS: u64 = 85_000;
@@ -66,6 +69,8 @@ pub(crate) struct TaskPlan {
     pub(crate) apart: bool,
     /// Guards run it.
     pub(crate) guards: Option<GuardPlan>,
+    /// Those that take turns.
+    pub(crate) turns: Option<TurnPlan>,
 }
 
 /// A step of a plan.
@@ -137,6 +142,7 @@ pub enum Act {
     StopGuard { task: usize },
     CutGuard { task: usize, ms: u64 },
     LagGuard { task: usize, each_way_ms: u64, ms: u64 },
+    Turn { task: usize, what: TurnAct, ms: u64 },
 }
 
 /// The data of a server after a restart.
@@ -255,6 +261,7 @@ impl Plan {
         plan.steps = draw_steps(&plan, kind);
         plan.steps.extend(draw_reloads(&plan));
         plan.steps.extend(guards::steps(&plan));
+        kinds::add(&mut plan);
         plan.steps.sort_by_key(|step| step.at);
         plan
     }
@@ -272,6 +279,11 @@ impl Plan {
     /// Whether guards run some of its tasks.
     pub fn has_guards(&self) -> bool {
         self.tasks.iter().any(|task| task.guards.is_some())
+    }
+
+    /// Whether some of its tasks take turns.
+    pub fn has_turns(&self) -> bool {
+        self.tasks.iter().any(|task| task.turns.is_some())
     }
 
     /// The same plan, ended after `ms`.
@@ -362,7 +374,7 @@ fn draw_task(task: u64, kind: RedisKind, apart: bool, rng: &mut Rng) -> (TaskSpe
         || spec.progress.is_some()
         || spec.claims.is_some();
     let apart = apart && has_beside;
-    (spec, TaskPlan { workers, users, lease_ms, churns, fixed, apart, guards: None })
+    (spec, TaskPlan { workers, users, lease_ms, churns, fixed, apart, guards: None, turns: None })
 }
 
 fn draw_steps(plan: &Plan, kind: RedisKind) -> Vec<Step> {

@@ -132,6 +132,7 @@ fn whose(event: &Event) -> Option<(usize, u32)> {
         | Event::Heal(_)
         | Event::Worker(_)
         | Event::Guard(_)
+        | Event::Turn { .. }
         | Event::Contend { .. }
         | Event::Poll { .. }
         | Event::Request(_) => None,

@@ -347,7 +347,7 @@ fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
     };
     let keys = &world.tasks[task].keys;
     let lock = allowed(&keys.lock)
-        .then(|| vec![LockState::of(state.get(&keys.lock, now), world.tasks[task].redisson)]);
+        .then(|| vec![LockState::of(state.get(&keys.lock, now), world.tasks[task].layout)]);
     let readable = keys.switches.iter().all(|key| allowed(key));
     let progress = keys.progress.as_ref().filter(|key| allowed(key)).map(|key| {
         state.get(key, now).map(|entry| match &entry.value {

@@ -95,7 +95,7 @@ impl Oracle {
             _ if last.to + 50 >= *until => facts.overlap = Overlap::default(),
             state if state.held_by(who) => facts.overlap = Overlap::default(),
             LockState::Held { .. } => facts.overlap.due = true,
-            LockState::Free | LockState::Other => {}
+            LockState::Free | LockState::Turn(_) | LockState::Other => {}
         }
     }
 
@@ -133,8 +133,9 @@ impl Oracle {
                     && claims.iter().flatten().any(|claim| beside(claim))
             }
             SplitKind::Masters => self.lived_beside(task, parties, world),
-            // No world has turns or queues.
-            SplitKind::Turns | SplitKind::Executions => false,
+            SplitKind::Turns => self.stood_beside(task, parties, world),
+            // No world has queues.
+            SplitKind::Executions => false,
             SplitKind::Overlap => {
                 self.lived_beside(task, parties, world) || self.looked_lost(task, parties, world)
             }
