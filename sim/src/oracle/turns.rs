@@ -84,8 +84,7 @@ impl TurnFacts {
         let stranger = |turn: &&Turn| self.spec.position(&turn.name).is_none();
         match &self.fields {
             Some(before) => {
-                let is_new =
-                    |turn: &&Turn| !before.iter().any(|before| before.name == turn.name);
+                let is_new = |turn: &&Turn| !before.iter().any(|before| before.name == turn.name);
                 let count = u64::from(turns.iter().filter(stranger).any(|turn| is_new(&turn)));
                 self.strangers = (self.strangers.0 + count, self.strangers.1 + count);
             }
@@ -168,9 +167,7 @@ impl Oracle {
     /// their handover takes.
     pub(super) fn stood_beside(&self, task: usize, parties: &[Party], world: &World) -> bool {
         let Some(turns) = &self.tasks[task].turns else { return false };
-        let is_party = |turn: &&Turn| {
-            parties.iter().any(|party| party.holder.client == turn.name)
-        };
+        let is_party = |turn: &&Turn| parties.iter().any(|party| party.holder.client == turn.name);
         let from = world.now.saturating_sub(MET_MS + turns.spec.handover_ms);
         world.tasks[task].past.iter().any(|past| {
             let states: Vec<_> = past.between(from, world.now).collect();
@@ -300,10 +297,8 @@ impl Oracle {
         let Some(LockState::Turn(there)) = past.newest().map(|since| &since.state) else { return };
         let later_ms = 2 * self.interval_ms + SHOWN_MS;
         let is_there = |turn: &Turn, state: &LockState| turns_in(state).any(|it| it == turn);
-        let mut stand: Vec<u64> = there
-            .iter()
-            .filter_map(|turn| since(past, |state| is_there(turn, state)))
-            .collect();
+        let mut stand: Vec<u64> =
+            there.iter().filter_map(|turn| since(past, |state| is_there(turn, state))).collect();
         stand.sort_unstable();
         let name = &view.spec.name;
         let is_shown = |problem| task_finding(problem, view, at).is_positive();
