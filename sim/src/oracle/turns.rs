@@ -37,7 +37,7 @@ pub(super) struct TurnFacts {
     /// How often the order may seem to be broken: the servers that answered differed, or an answer
     /// was uncertain.
     in_doubt: u64,
-    /// Instants of the world before this process began are not its own.
+    /// What happened before this process began is not its own.
     began: u64,
 }
 
@@ -131,9 +131,11 @@ impl TurnFacts {
                 return seen.is_some_and(|(_, at)| answer.sent.since_ms(*at) > limit_ms);
             }
             let shown_ms = u64::try_from(answer.clock - turn.due).unwrap_or(0);
-            let true_ms = (answer.to + QUICK_MS).saturating_sub(clock.when(turn.due));
-            // After a step of the clock only the instant itself is known.
-            shown_ms > limit_ms && (true_ms > limit_ms || world.settled_at >= answer.from)
+            // Of a clock that has stepped since, only the time that the turn has stood is known.
+            let stood = since(past, |state| turns_in(state).any(|it| it == turn));
+            let from = stood.filter(|stood| world.settled_at > *stood);
+            let from = from.unwrap_or_else(|| clock.when(turn.due));
+            shown_ms > limit_ms && (answer.to + QUICK_MS).saturating_sub(from) > limit_ms
         };
         let states = past.between(answer.from, answer.to).map(|since| &since.state);
         answer.states.iter().chain(states).flat_map(turns_in).any(is_late)
