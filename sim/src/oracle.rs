@@ -11,6 +11,7 @@ mod live;
 mod overruns;
 mod pause;
 mod problems;
+pub(crate) mod queues;
 mod reference;
 mod renewals;
 mod scripts;
@@ -104,6 +105,8 @@ pub(super) struct TaskFacts {
     pause: Option<pause::Pause>,
     /// Whose turn it was.
     turns: Option<turns::TurnFacts>,
+    /// What a queue showed.
+    queue: Option<queues::QueueFacts>,
 }
 
 /// The result of the newest attempt.
@@ -185,6 +188,7 @@ impl TaskFacts {
             apart: shape.apart,
             pause: None,
             turns: turns::TurnFacts::of(spec, now),
+            queue: queues::QueueFacts::of(spec, now),
         }
     }
 }
@@ -266,6 +270,13 @@ impl Oracle {
                 .truth
                 .as_ref()
                 .and_then(|truth| truth.parts.iter().find(|part| part.task == *task));
+            if self.tasks[*task].queue.is_some() {
+                if let (true, Some(part)) = (good, part) {
+                    self.read_pause(*task, part, attempt);
+                }
+                self.attempt_queue(*task, attempt, part, good, world);
+                continue;
+            }
             if attempt.beside {
                 let believed = if good { part } else { None };
                 if let Some(part) = believed {
@@ -607,6 +618,12 @@ impl Oracle {
         for view in &snapshot.tasks {
             let Some(task) = position(&view.spec, world) else { continue };
             coverage.view(view);
+            if view.queue().is_some() {
+                self.check_queue(task, view, snapshot.at, world);
+                self.check_queue_live(task, view, snapshot.at, world);
+                self.check_pause(task, view, snapshot.at, world);
+                continue;
+            }
             if view.lock().is_some() {
                 self.check_reading(task, view, world);
                 self.check_renewals(task, view, world);

@@ -15,8 +15,8 @@ use lockwatch_watch::redis::{RedisKind, libraries};
 
 use crate::rng::Rng;
 pub(crate) use guards::GuardPlan;
-pub use kinds::TurnAct;
-pub(crate) use kinds::{Passing, TurnPlan};
+pub use kinds::{QueueAct, TurnAct};
+pub(crate) use kinds::{Passing, QueuePlan, TurnPlan};
 
 /// Mean time between two steps in milliseconds.
 const MEAN_GAP_MS: u64 = 85_000;
@@ -71,6 +71,8 @@ pub(crate) struct TaskPlan {
     pub(crate) guards: Option<GuardPlan>,
     /// Those that take turns.
     pub(crate) turns: Option<TurnPlan>,
+    /// The workers of a queue.
+    pub(crate) queue: Option<QueuePlan>,
 }
 
 /// A step of a plan.
@@ -143,6 +145,7 @@ pub enum Act {
     CutGuard { task: usize, ms: u64 },
     LagGuard { task: usize, each_way_ms: u64, ms: u64 },
     Turn { task: usize, what: TurnAct, ms: u64 },
+    Queue { task: usize, what: QueueAct, ms: u64 },
 }
 
 /// The data of a server after a restart.
@@ -281,11 +284,6 @@ impl Plan {
         self.tasks.iter().any(|task| task.guards.is_some())
     }
 
-    /// Whether some of its tasks take turns.
-    pub fn has_turns(&self) -> bool {
-        self.tasks.iter().any(|task| task.turns.is_some())
-    }
-
     /// The same plan, ended after `ms`.
     #[must_use]
     pub fn until(&self, ms: u64) -> Plan {
@@ -374,7 +372,7 @@ fn draw_task(task: u64, kind: RedisKind, apart: bool, rng: &mut Rng) -> (TaskSpe
         || spec.progress.is_some()
         || spec.claims.is_some();
     let apart = apart && has_beside;
-    (spec, TaskPlan { workers, users, lease_ms, churns, fixed, apart, guards: None, turns: None })
+    (spec, TaskPlan { workers, users, lease_ms, churns, fixed, apart, guards: None, turns: None, queue: None })
 }
 
 fn draw_steps(plan: &Plan, kind: RedisKind) -> Vec<Step> {

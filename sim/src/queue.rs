@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use lockwatch_watch::redis::driver::{Event as LinkEvent, LinkId, Push};
 
 use crate::serve::Request;
-use crate::world::{GuardTurn, Heal, TurnJob, WorkerTurn};
+use crate::world::{GuardTurn, Heal, QueueJob, TurnJob, WorkerTurn};
 
 /// Something that happens at an instant.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub(crate) enum Event {
     Guard(GuardTurn),
     /// Somebody who takes turns does something.
     Turn { task: usize, job: TurnJob },
+    /// Something happens to a queue of delayed tasks.
+    Queue { task: usize, job: QueueJob },
     /// The free lock of a task may be taken.
     Contend { task: usize },
     /// Workers check whether they are wanted.

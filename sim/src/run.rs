@@ -133,6 +133,7 @@ fn whose(event: &Event) -> Option<(usize, u32)> {
         | Event::Worker(_)
         | Event::Guard(_)
         | Event::Turn { .. }
+        | Event::Queue { .. }
         | Event::Contend { .. }
         | Event::Poll { .. }
         | Event::Request(_) => None,

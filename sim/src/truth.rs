@@ -18,6 +18,8 @@ pub(crate) enum Layout {
     Text,
     /// A hash that names whose turn it is, with instants in this unit.
     Turn(Unit),
+    /// A sorted set of delayed tasks.
+    Queue,
 }
 
 /// Somebody who has the turn.
@@ -56,6 +58,8 @@ pub(crate) enum LockState {
     },
     /// Those that have the turn, sorted.
     Turn(Vec<Turn>),
+    /// There are delayed tasks.
+    Queue,
     /// The key contains something else.
     Other,
 }
@@ -64,6 +68,7 @@ impl LockState {
     pub(crate) fn of(entry: Option<&Entry>, layout: Layout) -> LockState {
         let Some(entry) = entry else { return LockState::Free };
         match &entry.value {
+            Value::Scores(..) if layout == Layout::Queue => LockState::Queue,
             Value::Hash(fields) if let Layout::Turn(unit) = layout => {
                 let turns: Option<Vec<Turn>> =
                     fields.iter().map(|field| Turn::of(field, unit)).collect();
@@ -99,7 +104,7 @@ impl LockState {
     pub(crate) fn deadline(&self) -> Option<i64> {
         match self {
             LockState::Held { deadline, .. } => *deadline,
-            LockState::Free | LockState::Turn(_) | LockState::Other => None,
+            LockState::Free | LockState::Turn(_) | LockState::Queue | LockState::Other => None,
         }
     }
 }

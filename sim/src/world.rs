@@ -7,6 +7,7 @@ mod failover;
 mod guards;
 mod harm;
 mod keys;
+mod queues;
 mod tell;
 mod turns;
 mod users;
@@ -27,6 +28,7 @@ pub(crate) use acts::Heal;
 pub(crate) use cluster::Layout as Shards;
 pub(crate) use guards::{Deed, Did, GuardTurn, How, Station};
 pub(crate) use keys::Keys;
+pub(crate) use queues::{Execution, QueueJob, Queues, score};
 pub(crate) use turns::{TurnJob, Turns};
 pub(crate) use users::{LostSwitches, Says, Switches, Wanting};
 pub(crate) use workers::{Worker, WorkerTurn};
@@ -86,6 +88,8 @@ pub(crate) struct World {
     pub(crate) cause: Cause,
     pub(crate) lock_keys: BTreeMap<Arc<[u8]>, usize>,
     pub(crate) beside_keys: BTreeMap<Arc<[u8]>, usize>,
+    /// The locks of members, with the task and the member.
+    pub(crate) member_keys: BTreeMap<Arc<[u8]>, (usize, Vec<u8>)>,
     pub(crate) fault: u64,
     pub(crate) ids: u64,
     /// What guards did since the oracle last looked.
@@ -168,6 +172,8 @@ pub(crate) struct Task {
     pub(crate) stations: Vec<Station>,
     /// Those that take turns, instead of workers.
     pub(crate) turns: Option<Turns>,
+    /// A queue of delayed tasks.
+    pub(crate) queues: Option<Queues>,
     /// The guards that reported an overrun in their claim.
     pub(crate) overruns: Vec<Vec<u8>>,
     /// Chance in what guards do.
@@ -301,6 +307,7 @@ impl World {
             cause: Cause::Worker,
             lock_keys: BTreeMap::new(),
             beside_keys: BTreeMap::new(),
+            member_keys: BTreeMap::new(),
             fault: 0,
             ids: 0,
             deeds: Vec::new(),
@@ -326,6 +333,10 @@ impl World {
             let at = world.tasks[task].rng.below(7_000);
             if world.tasks[task].turns.is_some() {
                 world.queue.push(at, Event::Turn { task, job: TurnJob::Kick });
+                continue;
+            }
+            if world.tasks[task].queues.is_some() {
+                world.start_queue(task);
                 continue;
             }
             world.queue.push(at, Event::Poll { task });
@@ -375,6 +386,7 @@ impl World {
                 } else if let Some(task) = self.beside_keys.get(&key).copied() {
                     self.note_wanting(server, task);
                 } else {
+                    self.note_member_lock(server, &key, at);
                     continue;
                 }
                 self.tell_listeners(server, &key, 0);
@@ -418,6 +430,11 @@ impl World {
         }
         let free = state == LockState::Free;
         let ends_at = self.servers[server].ends_at(key);
+        if self.tasks[task].queues.is_some() {
+            let clock = &self.servers[server].clock;
+            self.tasks[task].past[server].note(state, self.cause, clock, at);
+            return self.note_queue(server, task);
+        }
         if self.tasks[task].turns.is_some() {
             let clock = &self.servers[server].clock;
             self.tasks[task].past[server].note(state.clone(), self.cause, clock, at);
@@ -466,6 +483,10 @@ impl World {
             Event::Worker(turn) => self.work(turn),
             Event::Guard(turn) => self.guard_turn(turn),
             Event::Turn { task, job } => self.turn_job(task, job),
+            Event::Queue { task, job } => self.queue_job(task, job),
+            Event::Contend { task } if self.tasks[task].queues.is_some() => {
+                self.tasks[task].contends_at = None;
+            }
             Event::Contend { task } if self.tasks[task].turns.is_some() => {
                 self.tasks[task].contends_at = None;
                 self.look_at_turns(task);

@@ -67,8 +67,8 @@ pub(crate) struct Context<'a> {
     pub(crate) wanted_since: Option<Mono>,
     /// How long the answer took, in milliseconds.
     pub(crate) took_ms: u64,
-    /// The server's clock has stepped since the reading before.
-    pub(crate) clock_stepped: bool,
+    /// It is not the clock of the reading before: it has stepped, or is another server's.
+    pub(crate) other_clock: bool,
     pub(crate) blind_after_ms: u64,
 }
 
@@ -230,17 +230,17 @@ impl Turns {
 
     /// From when on a turn may be taken, on the agent's clock.
     ///
-    /// A step of the server's clock changes nothing of a turn that was seen before it, nor can
-    /// another one have waited for longer than it has been there.
+    /// By another clock than before, a turn that was seen before waits for as long as it did, and
+    /// another one cannot have waited for longer than it has been there.
     fn due(&self, turn: &Turn, context: Context<'_>) -> Mono {
-        let Context { seen, clock_stepped, .. } = context;
+        let Context { seen, other_clock, .. } = context;
         if turn.from.0 <= 0 {
             // Zero means "at once". When that was is not known.
             let holder = self.holder.as_ref().filter(|holder| holder.turn == *turn);
             return holder.map_or(seen.sent, |holder| holder.first_seen);
         }
         let before = self.fields.iter().find(|(old, _)| old == turn).map(|(_, due)| *due);
-        let not_there = || self.last.filter(|_| clock_stepped).map(|last| last.sent);
+        let not_there = || self.last.filter(|_| other_clock).map(|last| last.sent);
         seen.mono_of(turn.from).max(before.or_else(not_there).unwrap_or(Mono(0)))
     }
 

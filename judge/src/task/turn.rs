@@ -85,11 +85,10 @@ impl Kind for OfTurn {
         task.tell_readable(read.map(|_| ()), log);
         match read {
             Ok(fields) => {
-                let clock_stepped = task.origin.as_ref().is_some_and(|before| {
-                    before.node == batch.origin.node && !before.same_clock(batch.origin)
-                });
+                let before = task.origin.as_ref();
+                let other_clock = before.is_some_and(|before| !before.same_clock(batch.origin));
                 task.note_origin(batch);
-                task.follow_turns(fields, batch, clock_stepped, log);
+                task.follow_turns(fields, batch, other_clock, log);
             }
             Err(why) => {
                 task.kind.turns.unknown(why);
@@ -124,7 +123,7 @@ impl Watched<OfTurn> {
         &mut self,
         fields: &[Turn],
         batch: Accepted<'_>,
-        clock_stepped: bool,
+        other_clock: bool,
         log: &mut Log<'_>,
     ) {
         let (seen, sent) = (batch.seen(), batch.sent);
@@ -140,7 +139,7 @@ impl Watched<OfTurn> {
             spec: &self.kind.spec,
             wanted_since,
             took_ms: batch.took_ms,
-            clock_stepped,
+            other_clock,
             blind_after_ms: self.spec.blind_after_ms,
         };
         let news = self.kind.turns.observe(fields, context);

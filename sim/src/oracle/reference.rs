@@ -61,7 +61,8 @@ impl Found {
             LockState::Turn(_) => {
                 Found::Held { holders: vec![(b"turn".to_vec(), 1)], deadline: Some(i64::MAX) }
             }
-            LockState::Other => Found::Nothing,
+            // Members are locked, not the queue.
+            LockState::Queue | LockState::Other => Found::Nothing,
         }
     }
 }

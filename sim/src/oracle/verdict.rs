@@ -87,7 +87,9 @@ impl TaskFacts {
             }
             (LockState::Free, Says::Yes) => Verdict::Pending,
             (LockState::Free, Says::No | Says::Unset) => Verdict::Stopped,
-            (LockState::Free, Says::Unclear) | (LockState::Other, _) => return Leads::Nowhere,
+            (LockState::Free, Says::Unclear) | (LockState::Queue | LockState::Other, _) => {
+                return Leads::Nowhere;
+            }
         };
         Leads::To(verdict)
     }

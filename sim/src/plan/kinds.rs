@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{
-    Codec, KindSpec, StoreIndex, TaskSpec, TurnSpec, Unit, WantedSource, WantedSpec,
+    ClaimsSpec, Codec, KeyPattern, KindSpec, QueueSpec, StoreIndex, TaskSpec, TurnSpec, Unit,
+    WantedSource, WantedSpec,
 };
 use lockwatch_watch::redis::RedisKind;
 
@@ -81,6 +82,63 @@ const TURN_ACTS: [(u64, TurnAct); 11] = [
     (5, TurnAct::AtOnce),
 ];
 
+/// The workers of a queue.
+#[derive(Clone, Debug)]
+pub(crate) struct QueuePlan {
+    pub(crate) workers: usize,
+    pub(crate) unit: Unit,
+    pub(crate) max_late_ms: u64,
+    /// Mean time between two new members, in milliseconds.
+    pub(crate) each_ms: u64,
+    /// The shortest and the longest execution, in milliseconds.
+    pub(crate) work_ms: (u64, u64),
+    /// How long the lock of a member lives, in milliseconds.
+    pub(crate) lock_ms: u64,
+    /// A worker renews that lock.
+    pub(crate) renews: bool,
+    /// A worker looks whose lock it is before it deletes it.
+    pub(crate) looks_whose: bool,
+}
+
+/// What happens to a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it, and `docs/reliability.md` lists them")]
+pub enum QueueAct {
+    /// A worker dies while it executes a member.
+    Die,
+    /// The next execution outlives its lock.
+    Long,
+    /// The next execution fails at once: the member gets another score.
+    Retry,
+    /// All workers stop.
+    StopAll,
+    /// Many members come at once.
+    Burst,
+    /// No worker takes one of the members.
+    PassOver,
+    /// A loop removes all that is due.
+    CleanUp,
+    /// The lock of the first member is held by nobody who works.
+    StaleLock,
+    /// The first member is removed.
+    Remove,
+    /// The first member gets another score.
+    Rescore,
+}
+
+const QUEUE_ACTS: [(u64, QueueAct); 10] = [
+    (15, QueueAct::Die),
+    (20, QueueAct::Long),
+    (8, QueueAct::Retry),
+    (18, QueueAct::StopAll),
+    (10, QueueAct::Burst),
+    (8, QueueAct::PassOver),
+    (6, QueueAct::CleanUp),
+    (6, QueueAct::StaleLock),
+    (5, QueueAct::Remove),
+    (4, QueueAct::Rescore),
+];
+
 /// Adds tasks of other kinds to the plan of some seeds.
 pub(super) fn add(plan: &mut Plan) {
     if plan.seed % EACH.0 != EACH.1 {
@@ -94,8 +152,16 @@ pub(super) fn add(plan: &mut Plan) {
         spec.tasks.push(Arc::new(of_task));
         plan.tasks.push(shape);
     }
+    let turns = first..plan.tasks.len();
+    for _ in 0..OF_EACH_KIND {
+        let (of_task, shape) = draw_queue(spec.tasks.len(), plan.kind(), &mut rng);
+        spec.tasks.push(Arc::new(of_task));
+        plan.tasks.push(shape);
+    }
     plan.spec = Arc::new(spec);
-    plan.steps.extend(turn_steps(plan, first..plan.tasks.len(), &mut rng));
+    for tasks in [turns.clone(), turns.end..plan.tasks.len()] {
+        plan.steps.extend(steps(plan, tasks, &mut rng));
+    }
 }
 
 fn draw_turns(task: usize, kind: RedisKind, rng: &mut Rng) -> (TaskSpec, TaskPlan) {
@@ -128,6 +194,33 @@ fn draw_turns(task: usize, kind: RedisKind, rng: &mut Rng) -> (TaskSpec, TaskPla
     (spec, TaskPlan { turns: Some(turns), ..shape(users) })
 }
 
+fn draw_queue(task: usize, kind: RedisKind, rng: &mut Rng) -> (TaskSpec, TaskPlan) {
+    let name = format!("task-{task}");
+    let prefix = if kind == RedisKind::Cluster { format!("{{{name}}}") } else { name.clone() };
+    let pattern = format!("{prefix}:member:{{id}}:lock");
+    let lock = KeyPattern::parse(pattern.as_bytes()).unwrap_or_else(|| unreachable!("it has an id"));
+    let mut queue = QueueSpec::new(format!("{prefix}:lock").as_bytes(), lock, "string");
+    queue.unit = if rng.percent(60) { Unit::Seconds } else { Unit::Milliseconds };
+    queue.max_late_ms = rng.weighted(&[(50, 10_000), (50, 20_000)]).unwrap_or(10_000);
+    let plan = QueuePlan {
+        workers: rng.index(3) + 2,
+        unit: queue.unit,
+        max_late_ms: queue.max_late_ms,
+        each_ms: rng.weighted(&[(50, 1_500), (50, 8_000)]).unwrap_or(1_500),
+        work_ms: rng.weighted(&[(50, (50, 600)), (50, (1_500, 5_000))]).unwrap_or((50, 600)),
+        lock_ms: rng.weighted(&[(60, 10_000), (40, 60_000)]).unwrap_or(10_000),
+        renews: rng.percent(50),
+        looks_whose: rng.percent(60),
+    };
+    let mut spec = TaskSpec::of(&name, StoreIndex(0), KindSpec::Queue(queue));
+    if rng.percent(60) {
+        let key = format!("{prefix}:claims").into_bytes();
+        spec.claims = Some(ClaimsSpec { key, fresh_for_ms: 10_000 });
+    }
+    let users = beside(&mut spec, &prefix, rng);
+    (spec, TaskPlan { queue: Some(plan), ..shape(users) })
+}
+
 /// What is read beside it. Returns the number of its users.
 fn beside(spec: &mut TaskSpec, prefix: &str, rng: &mut Rng) -> usize {
     let users = rng.index(2) + 1;
@@ -154,6 +247,7 @@ fn shape(users: usize) -> TaskPlan {
         apart: false,
         guards: None,
         turns: None,
+        queue: None,
     }
 }
 
@@ -170,7 +264,7 @@ fn common(task: usize, users: usize, servers: usize, ms: u64, rng: &mut Rng) -> 
     }
 }
 
-fn turn_steps(plan: &Plan, tasks: std::ops::Range<usize>, rng: &mut Rng) -> Vec<Step> {
+fn steps(plan: &Plan, tasks: std::ops::Range<usize>, rng: &mut Rng) -> Vec<Step> {
     let (mut at, mut steps) = (30_000, Vec::new());
     while at < plan.length_ms {
         let task = tasks.start + rng.index(tasks.len());
@@ -178,8 +272,12 @@ fn turn_steps(plan: &Plan, tasks: std::ops::Range<usize>, rng: &mut Rng) -> Vec<
         let act = match rng.percent(25) {
             true => common(task, plan.tasks[task].users, plan.servers, ms, rng),
             false => {
-                let what = rng.weighted(&TURN_ACTS).unwrap_or(TurnAct::Stop);
-                Act::Turn { task, what, ms }
+                let turn = rng.weighted(&TURN_ACTS).unwrap_or(TurnAct::Stop);
+                let of_queue = rng.weighted(&QUEUE_ACTS).unwrap_or(QueueAct::Die);
+                match plan.tasks[task].queue.is_some() {
+                    true => Act::Queue { task, what: of_queue, ms },
+                    false => Act::Turn { task, what: turn, ms },
+                }
             }
         };
         if plan.kind() == RedisKind::Cluster || !matches!(act, Act::MoveSlot { .. }) {

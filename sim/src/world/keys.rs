@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lockwatch_judge::spec::{Codec, KindSpec, ProgressSource, TaskSpec, WantedSource};
 
-use super::{Task, Turns, Worker};
+use super::{Queues, Task, Turns, Worker};
 use crate::plan::Plan;
 use crate::rng::Rng;
 use crate::truth::{Layout, Past};
@@ -68,7 +68,8 @@ impl Task {
         let layout = match &spec.kind {
             KindSpec::Turn(turn) => Layout::Turn(turn.unit),
             KindSpec::Lock(lock) if lock.library.as_str() == "redisson" => Layout::Redisson,
-            KindSpec::Lock(_) | KindSpec::Queue(_) => Layout::Text,
+            KindSpec::Lock(_) => Layout::Text,
+            KindSpec::Queue(_) => Layout::Queue,
         };
         Task {
             keys: Keys::of(spec),
@@ -89,6 +90,7 @@ impl Task {
             releases: VecDeque::new(),
             stations: super::guards::stations(plan, task),
             turns: shape.turns.as_ref().map(|turns| Turns::new(turns, plan.servers)),
+            queues: shape.queue.as_ref().map(|queue| Queues::new(queue, plan.servers)),
             overruns: Vec::new(),
             chance: Rng::new(plan.seed, 300 + task as u64),
             rng,

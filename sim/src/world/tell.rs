@@ -57,6 +57,7 @@ fn shown(state: &LockState) -> String {
     match state {
         LockState::Free => "free".to_owned(),
         LockState::Other => "something else".to_owned(),
+        LockState::Queue => "members".to_owned(),
         LockState::Turn(turns) => {
             let turn =
                 |turn: &Turn| format!("{} from {}", String::from_utf8_lossy(&turn.name), turn.due);
