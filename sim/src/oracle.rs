@@ -617,7 +617,7 @@ impl Oracle {
         self.check_overruns(world, coverage);
         for view in &snapshot.tasks {
             let Some(task) = position(&view.spec, world) else { continue };
-            coverage.view(view);
+            coverage.view(view, snapshot.at);
             if view.queue().is_some() {
                 self.check_queue(task, view, snapshot.at, world);
                 self.check_queue_live(task, view, snapshot.at, world);

@@ -15,8 +15,8 @@ use lockwatch_watch::redis::{RedisKind, libraries};
 
 use crate::rng::Rng;
 pub(crate) use guards::GuardPlan;
-pub use kinds::{QueueAct, TurnAct};
 pub(crate) use kinds::{Passing, QueuePlan, TurnPlan};
+pub use kinds::{QueueAct, TurnAct};
 
 /// Mean time between two steps in milliseconds.
 const MEAN_GAP_MS: u64 = 85_000;
@@ -372,7 +372,20 @@ fn draw_task(task: u64, kind: RedisKind, apart: bool, rng: &mut Rng) -> (TaskSpe
         || spec.progress.is_some()
         || spec.claims.is_some();
     let apart = apart && has_beside;
-    (spec, TaskPlan { workers, users, lease_ms, churns, fixed, apart, guards: None, turns: None, queue: None })
+    (
+        spec,
+        TaskPlan {
+            workers,
+            users,
+            lease_ms,
+            churns,
+            fixed,
+            apart,
+            guards: None,
+            turns: None,
+            queue: None,
+        },
+    )
 }
 
 fn draw_steps(plan: &Plan, kind: RedisKind) -> Vec<Step> {

@@ -230,8 +230,8 @@ impl Turns {
 
     /// From when on a turn may be taken, on the agent's clock.
     ///
-    /// By another clock than before, a turn that was seen before waits for as long as it did, and
-    /// another one cannot have waited for longer than it has been there.
+    /// By another clock than before, a turn that was due waits for as long as it did, and no other
+    /// one can have waited for longer than it has been there.
     fn due(&self, turn: &Turn, context: Context<'_>) -> Mono {
         let Context { seen, other_clock, .. } = context;
         if turn.from.0 <= 0 {
@@ -240,8 +240,11 @@ impl Turns {
             return holder.map_or(seen.sent, |holder| holder.first_seen);
         }
         let before = self.fields.iter().find(|(old, _)| old == turn).map(|(_, due)| *due);
-        let not_there = || self.last.filter(|_| other_clock).map(|last| last.sent);
-        seen.mono_of(turn.from).max(before.or_else(not_there).unwrap_or(Mono(0)))
+        let least = match self.last.filter(|_| other_clock) {
+            Some(last) => Some(before.unwrap_or(last.sent).min(last.sent)),
+            None => before,
+        };
+        seen.mono_of(turn.from).max(least.unwrap_or(Mono(0)))
     }
 
     /// What outputs show.

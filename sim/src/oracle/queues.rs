@@ -49,6 +49,8 @@ pub(super) struct QueueFacts {
 #[derive(Debug)]
 struct Due {
     due: i64,
+    /// The agent certainly saw that it was due.
+    is_certain: bool,
     was_locked: bool,
     /// When its lock was last seen held.
     locked: Option<Mono>,
@@ -96,11 +98,11 @@ impl QueueFacts {
         let vanished = &mut self.vanished;
         self.due.retain(|id, was| match place(id) {
             Some((_, due, _)) => {
-                moved |= *due != was.due;
+                moved |= *due != was.due && was.is_certain;
                 *due == was.due
             }
             None => {
-                moved = true;
+                moved |= was.is_certain;
                 *vanished += u64::from(!was.was_locked);
                 false
             }
@@ -108,12 +110,14 @@ impl QueueFacts {
         if moved {
             self.moved = at;
         }
-        for (id, due, lock) in &answer.members {
+        for (place, (id, due, lock)) in answer.members.iter().enumerate() {
             if *due > answer.clock.1 {
                 continue;
             }
-            let fresh = Due { due: *due, was_locked: false, locked: None };
+            let fresh = Due { due: *due, is_certain: false, was_locked: false, locked: None };
             let member = self.due.entry(id.clone()).or_insert(fresh);
+            let is_certain = answer.is_sure && place < QueueSpec::FIRST;
+            member.is_certain |= is_certain && *due + BESIDE_MS < answer.clock.0;
             if lock.is_some() {
                 member.locked = Some(at);
                 member.was_locked |= answer.is_sure;
@@ -186,8 +190,7 @@ impl Oracle {
     pub(super) fn executed_beside(&self, task: usize, parties: &[Party], world: &World) -> bool {
         let Some(real) = &world.tasks[task].queues else { return false };
         let of = |party: &Party| -> Vec<&Execution> {
-            let lately =
-                |one: &&Execution| one.to.is_none_or(|to| to + MET_MS > world.now);
+            let lately = |one: &&Execution| one.to.is_none_or(|to| to + MET_MS > world.now);
             let executions = real.executions.iter().filter(lately);
             executions.filter(|one| one.token == party.holder.client).collect()
         };
@@ -223,8 +226,7 @@ impl Oracle {
         let answer = queue.newest.as_ref().filter(|_| queue.is_read && !facts.hazy);
         if let (Some(answer), false) = (answer, facts.lost.unsure) {
             let late = task_finding(Problem::Stalled, view, at).is_positive();
-            let wanted_ms =
-                queue.wanted_since.map_or(0, |since| answer.sent.since_ms(since));
+            let wanted_ms = queue.wanted_since.map_or(0, |since| answer.sent.since_ms(since));
             let wanted = match facts.wanted() {
                 Says::Yes => wanted_ms > queue.spec.max_late_ms,
                 Says::Unset | Says::Unclear => true,
@@ -240,15 +242,13 @@ impl Oracle {
             }
             if let (Some(oldest_ms), true) = (shown.oldest_due_ms, answer.is_sure) {
                 let first = answer.members.iter().take(QueueSpec::FIRST);
-                let free = first.filter(|(_, due, lock)| {
-                    lock.is_none() && *due <= answer.clock.1
-                });
+                let free = first.filter(|(_, due, lock)| lock.is_none() && *due <= answer.clock.1);
                 let oldest = free.map(|(_, due, _)| *due).min();
                 let bounds = oldest.map_or((0, 0), |due| {
                     (answer.clock.0 - due - BESIDE_MS, answer.clock.1 - due + BESIDE_MS)
                 });
-                let is_so = i64::try_from(oldest_ms)
-                    .is_ok_and(|ms| (bounds.0..=bounds.1).contains(&ms));
+                let is_so =
+                    i64::try_from(oldest_ms).is_ok_and(|ms| (bounds.0..=bounds.1).contains(&ms));
                 if !is_so {
                     let what = format!(
                         "{name}: {oldest_ms} ms is said of the oldest due, it was {bounds:?}: \
@@ -300,9 +300,9 @@ impl Oracle {
         let oldest = waits.min();
         let is_late = oldest.is_some_and(|since| {
             let still = since.max(moved).max(known_by).max(wanted_since);
-            let passed_over = (since.max(wanted_since) + 10 * limit_ms)
-                .max(known_by + limit_ms)
-                .max(known_by.max(wanted_since) + limit_ms);
+            // A new process does not know since when it was wanted before.
+            let wanted = if says.says == Says::Yes { wanted_since.max(known_by) } else { 0 };
+            let passed_over = (since.max(wanted) + 10 * limit_ms).max(known_by + limit_ms);
             now > still + limit_ms + later_ms || now > passed_over + later_ms
         });
         let counts = matches!(says.says, Says::Yes | Says::Unset);

@@ -198,7 +198,8 @@ fn draw_queue(task: usize, kind: RedisKind, rng: &mut Rng) -> (TaskSpec, TaskPla
     let name = format!("task-{task}");
     let prefix = if kind == RedisKind::Cluster { format!("{{{name}}}") } else { name.clone() };
     let pattern = format!("{prefix}:member:{{id}}:lock");
-    let lock = KeyPattern::parse(pattern.as_bytes()).unwrap_or_else(|| unreachable!("it has an id"));
+    let lock =
+        KeyPattern::parse(pattern.as_bytes()).unwrap_or_else(|| unreachable!("it has an id"));
     let mut queue = QueueSpec::new(format!("{prefix}:lock").as_bytes(), lock, "string");
     queue.unit = if rng.percent(60) { Unit::Seconds } else { Unit::Milliseconds };
     queue.max_late_ms = rng.weighted(&[(50, 10_000), (50, 20_000)]).unwrap_or(10_000);

@@ -27,7 +27,9 @@ impl Server {
                 let last = std::str::from_utf8(word(3)).ok().and_then(|last| last.parse().ok());
                 let listed = members.iter().take(last.map_or(0, |last: usize| last + 1));
                 Reply::Array(
-                    listed.flat_map(|(id, due)| [bytes(id), Reply::Bytes(score_of(*due))]).collect(),
+                    listed
+                        .flat_map(|(id, due)| [bytes(id), Reply::Bytes(score_of(*due))])
+                        .collect(),
                 )
             }
             b"ZCOUNT" => {

@@ -158,7 +158,8 @@ impl World {
     /// The lock of a member.
     fn member_lock(&mut self, task: usize, id: &[u8]) -> Arc<[u8]> {
         let spec = Arc::clone(&self.plan.spec.tasks[task]);
-        let key: Arc<[u8]> = spec.queue().map(|queue| queue.lock.key(id)).unwrap_or_default().into();
+        let key: Arc<[u8]> =
+            spec.queue().map(|queue| queue.lock.key(id)).unwrap_or_default().into();
         self.member_keys.entry(Arc::clone(&key)).or_insert_with(|| (task, id.to_vec()));
         key
     }
@@ -360,9 +361,9 @@ impl World {
         let (least, most) = queues.plan.work_ms;
         let lock_ms = queues.plan.lock_ms;
         let renews = queues.plan.renews;
-        let how = queues.next.take_if(|(what, _)| {
-            matches!(what, QueueAct::Long | QueueAct::Die | QueueAct::Retry)
-        });
+        let how = queues
+            .next
+            .take_if(|(what, _)| matches!(what, QueueAct::Long | QueueAct::Die | QueueAct::Retry));
         queues.executions.push(Execution {
             id: id.clone(),
             token: token.clone(),
@@ -457,7 +458,9 @@ impl World {
                 members.retain(|(_, due)| *due > shown);
             }),
             QueueAct::StaleLock => {
-                if let Some(id) = head {
+                let key = head.as_ref().map(|id| self.member_lock(task, id));
+                let is_free = key.is_some_and(|key| self.servers[home].get(&key, now).is_none());
+                if let (Some(id), true) = (head, is_free) {
                     self.write_member_lock(task, &id, b"57a1e", ms);
                 }
             }
