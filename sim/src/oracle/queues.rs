@@ -83,13 +83,8 @@ impl QueueFacts {
     }
 
     /// A good answer.
-    fn answered(&mut self, answer: Answer, wanted: Says) {
+    fn answered(&mut self, answer: Answer) {
         let at = answer.sent;
-        match wanted {
-            Says::Yes => _ = self.wanted_since.get_or_insert(at),
-            Says::No => self.wanted_since = None,
-            Says::Unclear | Says::Unset => {}
-        }
         if self.newest.as_ref().is_some_and(|before| before.server != answer.server) {
             self.again += self.due.len() as u64;
         }
@@ -128,7 +123,7 @@ impl QueueFacts {
     }
 
     /// Whether something may have waited for too long, as the newest answer showed it.
-    fn may_be_late(&self, answer: &Answer, task: usize, world: &World) -> bool {
+    fn may_be_late(&self, answer: &Answer, task: usize, slack_ms: u64, world: &World) -> bool {
         let limit_ms = self.spec.max_late_ms;
         let still_ms = answer.sent.since_ms(self.moved);
         let server = answer.server;
@@ -140,8 +135,11 @@ impl QueueFacts {
             // As long as it is so, the world says for how long it has truly been.
             let truly_ms = real
                 .and_then(|real| real.members[server].get(id))
-                .and_then(|it| it.free_since(&world.servers[server].clock, world.now))
-                .map_or(u64::MAX, |since| world.now - since);
+                .and_then(|it| {
+                    let clock = &world.servers[server].clock;
+                    it.free_since(clock, world.settled_at, world.now)
+                })
+                .map_or(u64::MAX, |since| world.now - since + slack_ms);
             let free_ms = free_ms.min(truly_ms);
             free_ms > limit_ms && (still_ms > limit_ms || free_ms > 10 * limit_ms)
         })
@@ -174,6 +172,11 @@ impl Oracle {
         let facts = &mut self.tasks[task];
         facts.hazy = main.mixed || began.mixed || main.moved || main.says != began.says;
         let Some(queue) = &mut facts.queue else { return };
+        match wanted {
+            Says::Yes => _ = queue.wanted_since.get_or_insert(attempt.sent),
+            Says::No => queue.wanted_since = None,
+            Says::Unclear | Says::Unset => {}
+        }
         if main.moved || !readable {
             queue.is_read = false;
             return;
@@ -183,7 +186,7 @@ impl Oracle {
         let whole = attempt.truth.as_ref().map_or(main.clock, |truth| truth.clock_after);
         let clock = (began.clock_began, main.clock.max(whole));
         let answer = Answer { sent: attempt.sent, server, members, clock, is_sure };
-        queue.answered(answer, wanted);
+        queue.answered(answer);
     }
 
     /// Whether the parties executed one member side by side.
@@ -225,6 +228,8 @@ impl Oracle {
         }
         let answer = queue.newest.as_ref().filter(|_| queue.is_read && !facts.hazy);
         if let (Some(answer), false) = (answer, facts.lost.unsure) {
+            // After a step of the clock it may have become due at any time since the reading before.
+            let slack_ms = 2 * self.interval_ms + self.timeout_ms;
             let late = task_finding(Problem::Stalled, view, at).is_positive();
             let wanted_ms = queue.wanted_since.map_or(0, |since| answer.sent.since_ms(since));
             let wanted = match facts.wanted() {
@@ -232,7 +237,7 @@ impl Oracle {
                 Says::Unset | Says::Unclear => true,
                 Says::No => false,
             };
-            if late && !(wanted && queue.may_be_late(answer, task, world)) {
+            if late && !(wanted && queue.may_be_late(answer, task, slack_ms, world)) {
                 let what = format!(
                     "{name}: late by {} ms is said, wanted for {wanted_ms} ms, last moved {:?}, \
                      {:?}",
@@ -296,7 +301,8 @@ impl Oracle {
         due.sort_by_key(|member| member.due);
         // The order of members with the same score does not matter, as long as all are looked at.
         let looked_at = if due.len() <= QueueSpec::FIRST { due.len() } else { 50 };
-        let waits = due.iter().take(looked_at).filter_map(|member| member.free_since(clock, now));
+        let waits =
+            due.iter().take(looked_at).filter_map(|member| member.free_since(clock, 0, now));
         let oldest = waits.min();
         let is_late = oldest.is_some_and(|since| {
             let still = since.max(moved).max(known_by).max(wanted_since);
@@ -321,7 +327,14 @@ impl Oracle {
         }
         let needed_ms = CLAIMS_MS + 5 * self.interval_ms + SHOWN_MS;
         let lives = |one: &&Execution| one.to.is_none() && one.claimed + 3_000 > now;
-        let twice = queues.executions.iter().filter(lives).find(|one| {
+        let holds = |one: &&Execution| {
+            let lock = queues.members[server].get(&one.id).and_then(|member| member.lock.newest());
+            lock.is_some_and(|lock| {
+                let is_over = lock.state.deadline().is_some_and(|end| end <= clock.at(now));
+                lock.state.held_by(&one.token) && !is_over
+            })
+        };
+        let twice = queues.executions.iter().filter(lives).filter(holds).find(|one| {
             let began = one.from.max(known_by);
             let others = queues.executions.iter().filter(lives);
             // The first one was seen with the lock, and the other one after it.
@@ -335,7 +348,14 @@ impl Oracle {
             let id = String::from_utf8_lossy(&one.id).into_owned();
             missing.push((
                 "missed split",
-                format!("{name}: two workers execute {id}, and no split is said"),
+                format!(
+                    "{name}: two workers execute {id}, and no split is said; claims {:?}, {} alive, \
+                     began {}, {:?}",
+                    view.claims_unknown,
+                    view.live_claims.len(),
+                    one.from,
+                    view.queue().map(|queue| (queue.executed_again, queue.expired)),
+                ),
             ));
         }
         for (check, what) in missing {

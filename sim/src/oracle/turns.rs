@@ -133,8 +133,9 @@ impl TurnFacts {
             let shown_ms = u64::try_from(answer.clock - turn.due).unwrap_or(0);
             // Of a clock that has stepped since, only the time that the turn has stood is known.
             let stood = since(past, |state| turns_in(state).any(|it| it == turn));
+            let due = clock.when(turn.due);
             let from = stood.filter(|stood| world.settled_at > *stood);
-            let from = from.unwrap_or_else(|| clock.when(turn.due));
+            let from = from.map_or(due, |stood| stood.min(due));
             shown_ms > limit_ms && (answer.to + QUICK_MS).saturating_sub(from) > limit_ms
         };
         let states = past.between(answer.from, answer.to).map(|since| &since.state);

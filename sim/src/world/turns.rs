@@ -23,8 +23,8 @@ pub(crate) struct Turns {
     next: Option<(TurnAct, u64)>,
     /// Somebody will set the first turn then.
     kick_at: Option<u64>,
-    /// The newest state of each server in which one alone had the turn, and since when.
-    alone: Vec<Option<(Turn, u64)>>,
+    /// The newest turn that somebody had alone on each server, since when, and until when.
+    alone: Vec<Option<(Turn, u64, Option<u64>)>>,
     /// Turns on any server that came to another one than the next, or were too short to be seen.
     pub(crate) disorders: VecDeque<u64>,
 }
@@ -67,18 +67,28 @@ impl Turns {
 
     /// Records what a server's hash shows now.
     fn note(&mut self, server: usize, state: &LockState, least_ms: u64, now: u64) {
-        let LockState::Turn(turns) = state else { return };
-        let [turn] = turns.as_slice() else { return };
-        if let Some((before, since)) = self.alone[server].take()
-            && before != *turn
-        {
-            let next = self.position(&before.name).map(|at| (at + 1) % self.plan.names.len());
-            let is_next = next.is_some() && next == self.position(&turn.name);
-            if !is_next || since + least_ms > now {
-                self.disorders.push_back(now);
+        let turn = match state {
+            LockState::Turn(turns) if turns.len() == 1 => turns.first(),
+            _ => None,
+        };
+        let before = self.alone[server].take();
+        let Some(turn) = turn else {
+            self.alone[server] =
+                before.map(|(turn, since, until)| (turn, since, until.or(Some(now))));
+            return;
+        };
+        self.alone[server] = match before {
+            Some((before, since, until)) if before != *turn => {
+                let next = self.position(&before.name).map(|at| (at + 1) % self.plan.names.len());
+                let is_next = next.is_some() && next == self.position(&turn.name);
+                if !is_next || since + least_ms > until.unwrap_or(now) {
+                    self.disorders.push_back(now);
+                }
+                Some((turn.clone(), now, None))
             }
-        }
-        self.alone[server] = Some((turn.clone(), now));
+            Some((turn, since, _)) => Some((turn, since, None)),
+            None => Some((turn.clone(), now, None)),
+        };
     }
 }
 
