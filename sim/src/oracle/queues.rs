@@ -156,8 +156,7 @@ impl Oracle {
         good: bool,
         world: &World,
     ) {
-        let rounds = attempt.before.iter().filter(|before| before.task == task);
-        let first = rounds.last();
+        let first = attempt.before.iter().rfind(|before| before.task == task);
         let main = part.or(first).filter(|_| good);
         let Some((server, main)) = attempt.server.zip(main) else {
             if let Some(queue) = &mut self.tasks[task].queue {
