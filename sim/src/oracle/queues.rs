@@ -129,9 +129,8 @@ impl QueueFacts {
         let server = answer.server;
         let real = world.tasks[task].queues.as_ref();
         answer.members.iter().any(|(id, due, _)| {
-            let due_ms = u64::try_from(answer.clock.1 - due).unwrap_or(0);
             let seen = self.due.get(id).and_then(|due| due.locked);
-            let free_ms = seen.map_or(u64::MAX, |locked| answer.sent.since_ms(locked)).min(due_ms);
+            let seen_ms = seen.map_or(u64::MAX, |locked| answer.sent.since_ms(locked));
             // As long as it is so, the world says for how long it has truly been.
             let truly_ms = real
                 .and_then(|real| real.members[server].get(id))
@@ -140,7 +139,8 @@ impl QueueFacts {
                     it.free_since(clock, world.settled_at, world.now)
                 })
                 .map_or(u64::MAX, |since| world.now - since + slack_ms);
-            let free_ms = free_ms.min(truly_ms);
+            let is_due = *due <= answer.clock.1;
+            let free_ms = if is_due { seen_ms.min(truly_ms) } else { 0 };
             free_ms > limit_ms && (still_ms > limit_ms || free_ms > 10 * limit_ms)
         })
     }
@@ -238,9 +238,13 @@ impl Oracle {
             };
             if late && !(wanted && queue.may_be_late(answer, task, slack_ms, world)) {
                 let what = format!(
-                    "{name}: late by {} ms is said, wanted for {wanted_ms} ms, last moved {:?}, \
-                     {:?}",
-                    shown.late_ms, queue.moved, answer
+                    "{name}: late by {} ms is said, wanted {} ({:?} for {wanted_ms} ms), last moved \
+                     {:?}, {:?}",
+                    shown.late_ms,
+                    view.wanted.name(),
+                    facts.wanted(),
+                    queue.moved,
+                    answer
                 );
                 wrong.push(("stalled", what));
             }
