@@ -175,6 +175,22 @@ impl Client {
         }
     }
 
+    /// The address of the client; of IPv6 its network.
+    pub(super) fn peer(&self) -> IpAddr {
+        self.peer
+    }
+
+    /// Returns when no response is being made or sent, except an endless one.
+    pub(super) async fn is_idle(&self) {
+        loop {
+            let phase = lock(&self.progress).phase;
+            if matches!(phase, Phase::Waiting | Phase::Streaming) {
+                return;
+            }
+            sleep_until(Instant::now() + READING_GRACE).await;
+        }
+    }
+
     /// When the client has kept the server waiting for too long.
     fn deadline(&self) -> Option<Instant> {
         let Progress { phase, began, taken } = *lock(&self.progress);
