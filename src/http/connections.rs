@@ -27,6 +27,10 @@ use super::reply::ReplyBody;
 const REQUEST_GRACE: Duration = Duration::from_millis(20);
 /// The same while the client reads a response.
 const READING_GRACE: Duration = Duration::from_millis(100);
+/// A connection that waits for this long has probably no request on its way.
+const IDLE_GRACE: Duration = Duration::from_millis(500);
+/// After this time a connection is closed between any two requests.
+const IDLE_PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum number of connections that were told to close and have not ended yet. While there are
 /// as many, no connection is closed for another: each is a file descriptor still, and a flood of
 /// new connections must not make the server begin one big response after the other.
@@ -180,11 +184,14 @@ impl Client {
         self.peer
     }
 
-    /// Returns when no response is being made or sent, except an endless one.
+    /// Returns when the connection may be closed without a loss: it has waited for a request for a
+    /// while, or sends an endless response. A client that always asks is not waited for much longer.
     pub(super) async fn is_idle(&self) {
+        let patience = Instant::now() + IDLE_PATIENCE;
         loop {
-            let phase = lock(&self.progress).phase;
-            if matches!(phase, Phase::Waiting | Phase::Streaming) {
+            let Progress { phase, began, .. } = *lock(&self.progress);
+            let has_waited = began.elapsed() >= IDLE_GRACE || Instant::now() >= patience;
+            if phase == Phase::Streaming || phase == Phase::Waiting && has_waited {
                 return;
             }
             sleep_until(Instant::now() + READING_GRACE).await;
