@@ -15,6 +15,7 @@ use super::mistake::{ConfigErrors, Mistakes, Reported};
 use super::place::Place;
 use super::schema::BlockSpec;
 use super::{FileError, Secret, read_text, yaml};
+use http::Headers;
 pub use http::RateLimit;
 pub use tls::{ClientAuth, Pem, TlsServer};
 
@@ -37,7 +38,7 @@ pub struct WebConfig {
     /// TLS; `None`: plain HTTP.
     pub tls: Option<TlsServer>,
     /// Headers of every response.
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Headers,
     /// The users that may log in, each with the bcrypt hash of the password; none: no login.
     pub users: BTreeMap<String, Secret>,
     /// How many requests are answered; `None`: all.

@@ -72,7 +72,9 @@ impl ClientCertVerifier for Clients {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         match &self.signed {
-            Some(signed) => drop(signed.verify_client_cert(end_entity, intermediates, now)?),
+            Some(signed) => {
+                let _signed = signed.verify_client_cert(end_entity, intermediates, now)?;
+            }
             None if self.verifies => return Err(CertificateError::UnknownIssuer.into()),
             None => {}
         }

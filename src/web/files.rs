@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Door;
 use super::bucket::Bucket;
-use super::tls::{self, Material};
+use super::tls::{self, Material, Mistakes, called};
 use super::weaker::weaker;
 use crate::config::ConfigErrors;
 use crate::config::web::{Pem, TlsServer, WebConfig};
@@ -88,21 +88,6 @@ fn contents(
         }
     }
 }
-
-/// The name of the field that has this, and what messages call its contents.
-pub(super) fn called(
-    inline: &'static str,
-    file: &'static str,
-    pem: &Pem,
-) -> (&'static str, String) {
-    match pem {
-        Pem::Inline(_) => (inline, format!("`{inline}`")),
-        Pem::File(path) => (file, pem::named(file, path)),
-    }
-}
-
-/// What is wrong, each with its field.
-pub(super) type Mistakes = Vec<(&'static str, String)>;
 
 impl Material {
     /// Reads what the block names; all that cannot be read is told.

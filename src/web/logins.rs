@@ -1,6 +1,7 @@
 //! The check of passwords. A check with bcrypt is slow on purpose, so what it may take is bounded:
 //! one at a time, a few in line for each address, and none for a login that was good before.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::net::IpAddr;
@@ -39,9 +40,10 @@ pub struct Logins {
     checks: AtomicU64,
 }
 
-#[derive(Clone)]
 struct Waiting {
     whose: (IpAddr, u8),
+    /// How many requests wait for it.
+    requests: usize,
     good: Arc<OnceCell<bool>>,
 }
 
@@ -167,9 +169,12 @@ impl Logins {
         if !line.contains_key(&digest) && (line.len() >= LINE_MAX || of_one >= LINE_MAX_OF_ONE) {
             return None;
         }
-        let waiting = line
-            .entry(digest)
-            .or_insert_with(|| Waiting { whose, good: Arc::new(OnceCell::new()) });
+        let waiting = line.entry(digest).or_insert_with(|| Waiting {
+            whose,
+            requests: 0,
+            good: Arc::new(OnceCell::new()),
+        });
+        waiting.requests += 1;
         Some(Place { logins: self, digest, good: Arc::clone(&waiting.good) })
     }
 
@@ -217,11 +222,11 @@ struct Place<'a> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let mut line = lock(&self.logins.line);
-        // One is in the line and one is here; further ones are of others that wait with it.
-        let is_last = Arc::strong_count(&self.good) <= 2;
-        if is_last {
-            line.remove(&self.digest);
+        if let Entry::Occupied(mut waiting) = lock(&self.logins.line).entry(self.digest) {
+            waiting.get_mut().requests -= 1;
+            if waiting.get().requests == 0 {
+                waiting.remove();
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{NamedGroup, RootCertStore, SupportedCipherSuite, SupportedProtocolVersion};
 
 use super::clients;
-use super::files::{Mistakes, called};
+use crate::config::web;
 use crate::config::web::TlsServer;
 use crate::pem::{self, Pem};
 
@@ -19,6 +19,21 @@ pub(super) struct Material {
     pub(super) key: Vec<u8>,
     pub(super) client_ca: Option<Vec<u8>>,
 }
+
+/// The name of the field that has this, and what messages call its contents.
+pub(super) fn called(
+    inline: &'static str,
+    file: &'static str,
+    pem: &web::Pem,
+) -> (&'static str, String) {
+    match pem {
+        web::Pem::Inline(_) => (inline, format!("`{inline}`")),
+        web::Pem::File(path) => (file, pem::named(file, path)),
+    }
+}
+
+/// What is wrong, each with its field.
+pub(super) type Mistakes = Vec<(&'static str, String)>;
 
 /// The settings; or all that is wrong, each with its field.
 pub(super) fn server(tls: &TlsServer, material: &Material) -> Result<ServerConfig, Mistakes> {

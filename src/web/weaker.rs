@@ -1,28 +1,28 @@
 //! Whether a new version of the web file takes off a protection of the one in force.
 
-use crate::config::web::WebConfig;
+use crate::config::web::{TlsServer, WebConfig};
 
 /// The protection that `new` lacks and `old` has. Only a restart may take it off: a file that is
 /// half written is valid YAML, but says less.
 pub fn weaker(old: &WebConfig, new: &WebConfig) -> Option<&'static str> {
-    let required =
-        |config: &WebConfig| config.tls.as_ref().is_some_and(|tls| tls.client_auth.requires());
-    let checked =
-        |config: &WebConfig| config.tls.as_ref().is_some_and(|tls| tls.client_auth.verifies());
-    let own_authority =
-        |config: &WebConfig| config.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
-    let named = |config: &WebConfig| {
-        config.tls.as_ref().is_some_and(|tls| tls.client_allowed_sans.is_some())
-    };
-    let protections: [(&str, &dyn Fn(&WebConfig) -> bool); 6] = [
-        ("TLS (`tls_server_config`)", &|config| config.tls.is_some()),
-        ("the login (`basic_auth_users`)", &|config| !config.users.is_empty()),
-        ("the clients' certificates (`client_auth_type`)", &required),
-        ("the check of the clients' certificates (`client_auth_type`)", &checked),
-        ("the clients' authority (`client_ca_file`)", &own_authority),
-        ("the clients' names (`client_allowed_sans`)", &named),
+    let tls =
+        |config: &WebConfig, has: fn(&TlsServer) -> bool| config.tls.as_ref().is_some_and(has);
+    let both = |has: fn(&TlsServer) -> bool| (tls(old, has), tls(new, has));
+    let protections = [
+        ("TLS (`tls_server_config`)", both(|_| true)),
+        ("the login (`basic_auth_users`)", (!old.users.is_empty(), !new.users.is_empty())),
+        ("the clients' certificates (`client_auth_type`)", both(|tls| tls.client_auth.requires())),
+        (
+            "the check of the clients' certificates (`client_auth_type`)",
+            both(|tls| tls.client_auth.verifies()),
+        ),
+        ("the clients' authority (`client_ca_file`)", both(|tls| tls.client_ca.is_some())),
+        (
+            "the clients' names (`client_allowed_sans`)",
+            both(|tls| tls.client_allowed_sans.is_some()),
+        ),
     ];
-    protections.into_iter().find(|(_, has)| has(old) && !has(new)).map(|(name, _)| name)
+    protections.into_iter().find(|(_, (had, has))| *had && !has).map(|(name, _)| name)
 }
 
 #[cfg(test)]

@@ -46,14 +46,14 @@ pub struct RateLimit {
     pub burst: u32,
 }
 
+/// Headers of every response.
+pub(super) type Headers = Vec<(&'static str, String)>;
+
 /// What a block says, and what can hardly be meant.
 type Warned<T> = (T, Vec<String>);
 
 /// The headers, and whether HTTP/2 is asked for.
-pub(super) fn read(
-    top: &Block<'_>,
-    nothing: &Value,
-) -> Result<(Vec<(&'static str, String)>, bool), Reported> {
+pub(super) fn read(top: &Block<'_>, nothing: &Value) -> Result<(Headers, bool), Reported> {
     let block = child(top, "http_server_config", &HTTP_SERVER, nothing)?;
     let http_2 = optional(&block, "http2", flag);
     let headers = child(&block, "headers", &HEADERS, nothing)?;

@@ -10,6 +10,9 @@ use crate::support::agent::Agent;
 use crate::support::certificates::{Authority, Life};
 use crate::support::wait_until;
 
+/// It is answered however long ago the test's snapshot was made.
+const PATH: &str = "/style.css";
+
 async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !is_so().await {
@@ -64,20 +67,20 @@ async fn files_that_cannot_be_used_leave_the_earlier_ones_in_force() {
         folder.put(name, &contents);
         let end = Instant::now() + SEVERAL_LOOKS;
         while Instant::now() < end {
-            assert_eq!(Client::status_of(client.ask("/metrics", &ann).await), 200, "{name}");
-            assert_eq!(Client::status_of(client.ask("/metrics", "").await), 401, "{name}");
+            assert_eq!(Client::status_of(client.ask(PATH, &ann).await), 200, "{name}");
+            assert_eq!(Client::status_of(client.ask(PATH, "").await), 401, "{name}");
         }
         fs::write(folder.path(name), before).unwrap();
     }
     fs::remove_file(folder.path("web.yml")).unwrap();
     tokio::time::sleep(SEVERAL_LOOKS).await;
-    assert_eq!(Client::status_of(client.ask("/metrics", "").await), 401, "without the file");
+    assert_eq!(Client::status_of(client.ask(PATH, "").await), 401, "without the file");
     folder.web(&format!("{TLS}{}", users(&["bob"])));
     until("the new user", async || {
-        Client::status_of(client.ask("/metrics", &login("bob", "bob-pw")).await) == 200
+        Client::status_of(client.ask(PATH, &login("bob", "bob-pw")).await) == 200
     })
     .await;
-    assert_eq!(Client::status_of(client.ask("/metrics", &ann).await), 401, "ann is gone");
+    assert_eq!(Client::status_of(client.ask(PATH, &ann).await), 401, "ann is gone");
 }
 
 /// A connection that is open and waits for its next request.

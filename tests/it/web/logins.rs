@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 use super::{Folder, login, serve, users};
 use crate::support::PATIENCE;
 
+/// It is answered however long ago the test's snapshot was made.
+const PATH: &str = "/style.css";
+
 #[tokio::test]
 async fn only_the_right_password_of_a_user_is_let_in() {
     let folder = Folder::new();
@@ -49,7 +52,7 @@ async fn scrapes_with_the_right_login_go_on_under_a_flood_of_wrong_ones() {
     let hash = bcrypt::hash("ann-pw", 10).unwrap();
     let served = serve(&folder, &format!("basic_auth_users:\n  ann: {hash}\n")).await;
     let right = login("ann", "ann-pw");
-    assert_eq!(served.server.ask("GET", "/metrics", &right).await.status, 200);
+    assert_eq!(served.server.ask("GET", PATH, &right).await.status, 200);
     let served = Arc::new(served);
     let (ended, wrong) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let flood: Vec<_> = (0..16)
@@ -59,7 +62,7 @@ async fn scrapes_with_the_right_login_go_on_under_a_flood_of_wrong_ones() {
                 while !ended.load(Ordering::Relaxed) {
                     let nth = wrong.fetch_add(1, Ordering::Relaxed);
                     let login = login("ann", &format!("wrong {client} {nth}"));
-                    let status = served.server.ask("GET", "/metrics", &login).await.status;
+                    let status = served.server.ask("GET", PATH, &login).await.status;
                     assert!(matches!(status, 401 | 429), "{status}");
                 }
             })
@@ -69,7 +72,7 @@ async fn scrapes_with_the_right_login_go_on_under_a_flood_of_wrong_ones() {
     let mut scrapes = 0;
     while scrapes < 50 || wrong.load(Ordering::Relaxed) < 1_000 {
         assert!(start.elapsed() < PATIENCE, "{scrapes} scrapes");
-        assert_eq!(served.server.ask("GET", "/metrics", &right).await.status, 200);
+        assert_eq!(served.server.ask("GET", PATH, &right).await.status, 200);
         scrapes += 1;
     }
     ended.store(true, Ordering::Relaxed);
@@ -86,7 +89,7 @@ async fn the_rate_limit_answers_429() {
     let served = serve(&folder, "rate_limit: {interval: 1h, burst: 3}").await;
     let mut statuses = Vec::new();
     for _ in 0..5 {
-        statuses.push(served.server.ask("GET", "/-/healthy", "").await.status);
+        statuses.push(served.server.ask("GET", PATH, "").await.status);
     }
     assert_eq!(statuses, [200, 200, 200, 429, 429]);
 }
@@ -99,7 +102,7 @@ async fn the_rate_limit_lets_one_more_come_each_interval() {
     let mut answered = 0;
     while answered < 5 {
         assert!(start.elapsed() < PATIENCE);
-        answered += usize::from(served.server.ask("GET", "/-/healthy", "").await.status == 200);
+        answered += usize::from(served.server.ask("GET", PATH, "").await.status == 200);
     }
     assert!(start.elapsed() >= Duration::from_millis(4 * 20), "{:?}", start.elapsed());
 }
