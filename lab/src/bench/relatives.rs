@@ -175,7 +175,8 @@ fn load(redis: SocketAddr) -> anyhow::Result<Background> {
             commands.push(take(at, step + EXECUTING));
             commands.push(add(at, step + MEMBERS, now));
         }
-        let (from, to) = if (step / STEPS_PER_TURN) % 2 == 0 { ("a", "b") } else { ("b", "a") };
+        let (from, to) =
+            if (step / STEPS_PER_TURN).is_multiple_of(2) { ("a", "b") } else { ("b", "a") };
         for at in (0..TURNS).filter(|at| at % STEPS_PER_TURN == step % STEPS_PER_TURN) {
             commands.push(command(&[b"HDEL", turn(at).as_bytes(), from.as_bytes()]));
             commands.push(hand_to(&turn(at), to));
