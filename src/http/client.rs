@@ -23,6 +23,8 @@ use crate::text::terminal::safe;
 
 /// Default time limit for a whole response.
 pub const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a connection that failed may take to say why.
+const ENDED_WITHIN: Duration = Duration::from_secs(1);
 /// Maximum size of a response body in bytes.
 const BODY_BYTES_MAX: usize = 256 << 20;
 
@@ -118,8 +120,8 @@ impl Agent {
     {
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        let _ends_with_the_answer =
-            tokio_util::task::AbortOnDropHandle::new(tokio::spawn(connection));
+        // It ends with the answer.
+        let connection = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(connection));
         let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let mut request =
@@ -128,7 +130,14 @@ impl Agent {
             let login = format!("Basic {}", STANDARD.encode(login));
             request = request.header(header::AUTHORIZATION, login);
         }
-        let response = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
+        let response = match sender.send_request(request.body(Empty::<Bytes>::new())?).await {
+            Ok(response) => response,
+            // Why the connection ended says more than that the request was not sent.
+            Err(error) => match timeout(ENDED_WITHIN, connection).await {
+                Ok(Ok(Err(why))) => return Err(why.into()),
+                _ => return Err(error.into()),
+            },
+        };
         let status = response.status().as_u16();
         let body = Limited::new(response.into_body(), BODY_BYTES_MAX)
             .collect()
