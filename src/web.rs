@@ -113,7 +113,6 @@ impl Web {
         for warning in &door.config.warnings {
             tracing::warn!("{path}: {warning}");
         }
-        self.logins.forget();
         self.put.send_replace(Arc::new(door));
     }
 }

@@ -28,7 +28,7 @@ const LINE_MAX_OF_ONE: usize = 2;
 const SHARES: u8 = 8;
 
 /// A digest of user, hash and password with a key of this process: nothing of it tells the
-/// password.
+/// password. A login with another hash is another one, so a new version of the file forgets none.
 type Digest = [u8; 32];
 
 /// The checks of passwords.
@@ -118,11 +118,6 @@ impl Logins {
     /// How many passwords were checked with bcrypt.
     pub fn checks(&self) -> u64 {
         self.checks.load(Ordering::Relaxed)
-    }
-
-    /// Forgets the good logins.
-    pub(super) fn forget(&self) {
-        lock(&self.good).clear();
     }
 
     /// Whether these credentials, sent from `peer`, are those of one of `users`.
