@@ -16,7 +16,7 @@ use crate::support::skip;
 
 const SHELLS: [&str; 5] = ["bash", "zsh", "fish", "elvish", "powershell"];
 /// Internal arguments, which neither help nor completions offer.
-const HIDDEN: [&str; 3] = ["demo-script", "web.config.file", "--pace"];
+const HIDDEN: [&str; 2] = ["demo-script", "--pace"];
 /// Arguments that clap adds.
 const BY_ITSELF: [&str; 2] = ["help", "version"];
 
@@ -141,7 +141,16 @@ fn bash_completes() {
     }
     assert_eq!(
         complete(&["lockwatch", "status", "--"]),
-        set(&["--agent.url", "--json", "--watch", "--help"])
+        set(&[
+            "--agent.url",
+            "--agent.ca-file",
+            "--agent.cert-file",
+            "--agent.key-file",
+            "--agent.login-file",
+            "--json",
+            "--watch",
+            "--help"
+        ])
     );
     assert_eq!(complete(&["lockwatch", "--log.format", ""]), set(&["json", "logfmt", "text"]));
     assert_eq!(complete(&["lockwatch", "--log.format", "j"]), set(&["json"]));

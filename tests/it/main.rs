@@ -44,4 +44,5 @@ mod turns;
 mod wake_ups;
 mod want;
 mod watcher;
+mod web;
 mod workers;
