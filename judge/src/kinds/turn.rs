@@ -186,7 +186,6 @@ impl Turns {
         let Context { seen, took_ms, .. } = context;
         // A slow answer may show the end of its wait only.
         let at = if took_ms > QUICK_MS { seen.sent.plus_ms(took_ms) } else { seen.sent };
-
         let stayed = self.beside.take().and_then(|(before, since)| {
             let still: Vec<Turn> =
                 before.into_iter().filter(|turn| fields.contains(turn)).collect();
