@@ -85,7 +85,8 @@ impl QueueFacts {
     /// A good answer.
     fn answered(&mut self, answer: Answer) {
         let at = answer.sent;
-        if self.newest.as_ref().is_some_and(|before| before.server != answer.server) {
+        let is_other = self.newest.as_ref().is_some_and(|before| before.server != answer.server);
+        if is_other {
             self.again += self.due.len() as u64;
         }
         let place = |id: &Vec<u8>| answer.members.iter().find(|(other, ..)| other == id);
@@ -102,7 +103,8 @@ impl QueueFacts {
                 false
             }
         });
-        if moved {
+        // What another server lacks may have been lost, or never have come there.
+        if moved && !is_other {
             self.moved = at;
         }
         for (place, (id, due, lock)) in answer.members.iter().enumerate() {
