@@ -23,8 +23,6 @@ pub(crate) enum OfKind {
     Executing,
     /// More members were due than are looked at.
     Many,
-    /// All members that are looked at were locked, and more were due.
-    Hidden,
     QueueLate,
     /// It was late though others left.
     PassedOver,
@@ -38,7 +36,7 @@ pub(crate) enum OfKind {
 }
 
 impl OfKind {
-    pub(super) const ALL: [OfKind; 20] = [
+    pub(super) const ALL: [OfKind; 19] = [
         OfKind::Taken,
         OfKind::Passing,
         OfKind::TurnSplit,
@@ -49,7 +47,6 @@ impl OfKind {
         OfKind::PausedTurn,
         OfKind::Executing,
         OfKind::Many,
-        OfKind::Hidden,
         OfKind::QueueLate,
         OfKind::PassedOver,
         OfKind::Again,
@@ -60,6 +57,11 @@ impl OfKind {
         OfKind::Dead,
         OfKind::PausedQueue,
     ];
+
+    /// Whether the few fixed seeds may lack it.
+    pub(super) fn is_rare(self) -> bool {
+        matches!(self, OfKind::Again | OfKind::TwoExecute | OfKind::LeftBehind | OfKind::Dead)
+    }
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -73,7 +75,6 @@ impl OfKind {
             OfKind::PausedTurn => "paused turn",
             OfKind::Executing => "executing",
             OfKind::Many => "many due",
-            OfKind::Hidden => "all locked",
             OfKind::QueueLate => "queue late",
             OfKind::PassedOver => "passed over",
             OfKind::Again => "executed again",
@@ -119,7 +120,6 @@ impl OfKind {
             let limit_ms = view.spec.queue().map_or(0, |queue| queue.max_late_ms);
             add(queue.executing > Some(0), OfKind::Executing);
             add(queue.more == Some(true), OfKind::Many);
-            add(queue.more == Some(true) && queue.oldest_due_ms.is_none(), OfKind::Hidden);
             add(is(Problem::Stalled), OfKind::QueueLate);
             add(queue.late_ms > 10 * limit_ms, OfKind::PassedOver);
             add(is_split, OfKind::TwoExecute);
