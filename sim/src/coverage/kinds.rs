@@ -60,7 +60,10 @@ impl OfKind {
 
     /// Whether the few fixed seeds may lack it.
     pub(super) fn is_rare(self) -> bool {
-        matches!(self, OfKind::Again | OfKind::TwoExecute | OfKind::LeftBehind | OfKind::Dead)
+        matches!(
+            self,
+            OfKind::Many | OfKind::Again | OfKind::TwoExecute | OfKind::LeftBehind | OfKind::Dead
+        )
     }
 
     pub(super) fn name(self) -> &'static str {
