@@ -93,6 +93,8 @@ pub struct RedisConfig {
     pub wake_ups: bool,
     /// Credentials for writing switches, which the agent never uses; `None`: nobody may.
     pub want: Option<Login>,
+    /// Whether users that have logged in may flip their switches on the page.
+    pub want_on_page: bool,
 }
 
 /// User name and source of the password.
@@ -222,6 +224,19 @@ impl Config {
             Ok(config) if mistakes.is_empty() => Ok(config),
             _ => Err(mistakes.into_flag_errors(flag_of)),
         }
+    }
+
+    /// Refuses switches on the page for which nobody can log in. `has_login`: the web file has
+    /// users.
+    ///
+    /// # Errors
+    /// The fields that ask for it.
+    pub fn check_login(&self, source: &str, has_login: bool) -> Result<(), ConfigErrors> {
+        let asking = self.redises.iter().filter(|redis| redis.want_on_page && !has_login);
+        let fields = asking.map(|redis| format!("redis.{}.want.page", redis.name)).collect();
+        let message = "needs to know who flips a switch: give the agent a web file with \
+                       `basic_auth_users` (--web.config.file), or leave `page` out";
+        ConfigErrors::of_fields(source, fields, message).map_or(Ok(()), Err)
     }
 
     /// The part that `judge` needs. `epoch` counts the reloads.

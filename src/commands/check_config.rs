@@ -53,9 +53,11 @@ pub struct CheckOptions {
 pub fn run(options: &CheckOptions) -> anyhow::Result<ExitCode> {
     let config = options.source.load()?;
     if let Some(file) = &options.web_config {
-        for warning in crate::web::check(file)? {
+        let web = crate::web::check(file)?;
+        for warning in &web.warnings {
             eprintln!("warning: {}: {warning}", file.display());
         }
+        config.check_login(&options.source.name(), !web.users.is_empty())?;
     }
     for warning in warnings(&config) {
         eprintln!("warning: {warning}");

@@ -186,6 +186,19 @@ pub(super) fn switches(view: &TaskView) -> String {
     html
 }
 
+/// The buttons for the own switch of whoever has logged in. Only the script shows them, because a
+/// plain form could be sent by a page of another site.
+pub(super) fn own_switch(view: &TaskView, user: &str) -> String {
+    format!(
+        "<section id=\"own-switch\" aria-labelledby=\"own\"><h2 id=\"own\">Your switch</h2>\
+         <p data-path=\"{}\">{}: <button type=\"button\" data-want=\"on\">I want it</button> \
+         <button type=\"button\" data-want=\"off\">I do not want it</button> \
+         <output></output></p></section>",
+        Text(&paths::WANT.of(&view.spec.name)),
+        Text(&escape(user.as_bytes()))
+    )
+}
+
 /// Sums and counts.
 pub(super) fn totals(view: &TaskView) -> String {
     let Totals {
