@@ -25,8 +25,8 @@ use crate::record::Recorder;
 use crate::telemetry;
 use crate::want;
 pub(crate) use options::RunArguments;
-use switching::Switching;
 pub use options::{DEFAULT_LISTEN, RunOptions, WebOptions};
+use switching::Switching;
 
 /// How many requests to flip a switch may wait.
 const SWITCHES: usize = 16;

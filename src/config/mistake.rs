@@ -48,11 +48,13 @@ impl ConfigErrors {
         fields: Vec<String>,
         message: &str,
     ) -> Option<ConfigErrors> {
-        let mistake =
-            |field| Mistake { field, position: None, message: message.to_owned() };
+        let mistake = |field| Mistake { field, position: None, message: message.to_owned() };
         let mistakes: Vec<Mistake> = fields.into_iter().map(mistake).collect();
-        (!mistakes.is_empty())
-            .then(|| ConfigErrors { source: source.to_owned(), mistakes, left_out: 0 })
+        (!mistakes.is_empty()).then(|| ConfigErrors {
+            source: source.to_owned(),
+            mistakes,
+            left_out: 0,
+        })
     }
 
     /// The reported mistakes, in the order of the file; never empty.

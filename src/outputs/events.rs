@@ -26,7 +26,7 @@ use limit::{Admission, Limiter, Suppressed};
 const NAMED_MAX: usize = 8;
 
 /// Every kind of event, by its name in the log and the API.
-pub const KINDS: [&str; 43] = [
+pub const KINDS: [&str; 44] = [
     "verdict",
     "acquired",
     "hold_ended",
@@ -293,7 +293,8 @@ fn tell(kind: &EventKind) -> Description {
         }
         E::SwitchesFound => info("switches_found", "no switch counts as lost any more"),
         E::Switched { user, on: true } => {
-            info("switched", "a user switched the task on, on the page").who(user_names(&[user.clone()]))
+            info("switched", "a user switched the task on, on the page")
+                .who(user_names(&[user.clone()]))
         }
         E::Switched { user, on: false } => {
             info("switched", "a user switched the task off, on the page")

@@ -69,9 +69,7 @@ pub(crate) fn of_task(
     around: Around<'_>,
 ) -> String {
     let main = match published.snapshot.tasks.find(name) {
-        Some(view) => {
-            task::main(published, view, events, query.window_ms, around.switcher)
-        }
+        Some(view) => task::main(published, view, events, query.window_ms, around.switcher),
         None => task::missing(name),
     };
     if query.fragment {

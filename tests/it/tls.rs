@@ -89,6 +89,7 @@ impl Papers {
             assume_master: false,
             wake_ups: true,
             want: None,
+            want_on_page: false,
         }
     }
 }

@@ -10,6 +10,7 @@ use super::html::Text;
 use super::moving::{Markup, Moment};
 use super::pulse::Pulse;
 use super::words::{lasted, limit, running};
+use crate::paths;
 use crate::published::Published;
 use crate::text::identity::{escape, holder_label, list};
 
