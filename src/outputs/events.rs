@@ -294,11 +294,11 @@ fn tell(kind: &EventKind) -> Description {
         E::SwitchesFound => info("switches_found", "no switch counts as lost any more"),
         E::Switched { user, on: true } => {
             info("switched", "a user switched the task on, on the page")
-                .who(user_names(&[user.clone()]))
+                .who(user_names(std::slice::from_ref(user)))
         }
         E::Switched { user, on: false } => {
             info("switched", "a user switched the task off, on the page")
-                .who(user_names(&[user.clone()]))
+                .who(user_names(std::slice::from_ref(user)))
         }
         E::SwitchUndecodable { user, fits } => tell_undecodable(user, *fits),
         E::SwitchKeyMissing => Description::new(

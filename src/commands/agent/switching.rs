@@ -71,7 +71,7 @@ impl Switching {
             server_time: None,
             subject: Subject::Task(Arc::clone(spec)),
             node: None,
-            kind: EventKind::Switched { user: user.as_bytes().to_vec().into(), on },
+            kind: EventKind::Switched { user: user.as_bytes().to_vec(), on },
         };
         EventLog::default().write(now, &event);
         self.history.keep(now, self.clock.wall(), &event);
