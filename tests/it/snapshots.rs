@@ -47,6 +47,7 @@ pub(crate) fn new_redis(name: &str) -> StoreView {
         masters: None,
         nodes: vec![new_node("10.0.0.5:6379")],
         announcers: Vec::new(),
+        said: Arc::default(),
         uncovered: 0,
         generations: Vec::new(),
         totals: StoreTotals::default(),

@@ -10,6 +10,7 @@ pub mod ask;
 mod authority;
 pub mod batch;
 pub mod codec;
+mod diagnosis;
 pub mod driver;
 pub mod handshake;
 mod instant;

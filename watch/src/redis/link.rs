@@ -4,6 +4,7 @@ use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
 
 use super::accept::Caps;
+use super::diagnosis::is_about_login;
 use super::driver::LinkId;
 use super::pace::Pace;
 use super::remedy::is_about_tls;
@@ -132,7 +133,7 @@ impl Link {
     /// when the pace allows.
     pub(super) fn give_up(&mut self, why: Unknown, now: Mono, random: u64) -> Option<LinkId> {
         let link = self.id();
-        if why == Unknown::Auth || is_about_tls(why) {
+        if is_about_login(why) || is_about_tls(why) {
             self.pace.refused();
         }
         self.state = State::Waiting { until: self.pace.next_dial(now, random) };

@@ -1,13 +1,14 @@
 //! Handles the results of batches: accepted answers, rejected answers, and lost connections.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, Standing};
 use lockwatch_judge::reading::{
-    ClaimsReading, GuardReading, PauseReading, ProgressReading, QueueReading, SwitchesReading,
-    TaskReading, Unknown,
+    ClaimsReading, GuardReading, LockReading, PauseReading, ProgressReading, QueueReading,
+    SwitchesReading, TaskReading, TurnReading, Unknown,
 };
 use lockwatch_judge::spec::{TaskIndex, TaskSpec};
 use lockwatch_judge::time::{Mono, ServerTime};
@@ -15,8 +16,10 @@ use lockwatch_judge::time::{Mono, ServerTime};
 use super::Node;
 use super::asking::{Flying, What, refused};
 use crate::redis::accept::Timing;
-use crate::redis::batch::{Answer, Kept};
-use crate::redis::driver::{Asked, Dialled, Exchange, Failure, Note, Now, Worth};
+use crate::redis::ask::Class;
+use crate::redis::batch::{Answer, Kept, Question};
+use crate::redis::diagnosis::{words_for, words_of};
+use crate::redis::driver::{Asked, Dialled, Exchange, Failure, Note, Now, Worth, printable};
 use crate::redis::out::Out;
 use crate::redis::plan::Heard;
 use crate::redis::read::to_follow;
@@ -64,12 +67,22 @@ impl Node {
             Timing { sent: sent.mono, received, sent_wall: sent.wall, timeout_ms: self.timeout_ms };
         let instants = (sent.mono, received.since_ms(sent.mono));
         let (tasks, kept) = (question.tasks(), question.take_kept());
+        let refusals = refusals(&question, replies);
+        let frame: Vec<&Reply> = question.frame(replies).collect();
         let decoded = question.decode(timing, replies);
         let outcome = decoded.as_ref().map_err(|why| *why);
         self.show(kept, (&what, round), instants, (replies, outcome), out);
         match decoded {
-            Ok(answer) => self.believe((what, round), timing, answer, now, out),
+            Ok(mut answer) => {
+                if !self.handshake.is_in_cluster() {
+                    answer.done.iter_mut().for_each(|(_, reading)| out_of_cluster(reading));
+                }
+                self.tell_refusals(refusals, &answer, out);
+                self.believe((what, round), timing, answer, now, out)
+            }
             Err(why) => {
+                let words = words_for(why, frame).unwrap_or_default();
+                self.tell(&Failure::new_printable(why, words), out);
                 self.report_failure(&what, tasks, instants, why, out);
                 let role = (why == Unknown::NotMaster).then_some(Role::Replica);
                 if self.link.survives(why, received) {
@@ -259,9 +272,30 @@ impl Node {
         }
     }
 
+    /// Reports the words that came with a failure.
+    pub(super) fn tell(&self, failure: &Failure, out: &mut Out) -> bool {
+        out.said(&self.address, failure)
+    }
+
+    /// Reports the words for what is unknown although the server answered.
+    fn tell_refusals(&self, refusals: Vec<Failure>, answer: &Answer, out: &mut Out) {
+        for mut refusal in refusals {
+            if is_elsewhere(refusal.why) && !self.handshake.is_in_cluster() {
+                refusal.why = Unknown::Cluster;
+            }
+            let is_shown = |(_, reading): &(TaskIndex, TaskReading)| {
+                unknowns(reading).any(|why| why == refusal.why)
+            };
+            if answer.done.iter().any(is_shown) && self.tell(&refusal, out) {
+                out.note(Note::Refuses(Arc::clone(&self.address), refusal));
+            }
+        }
+    }
+
     /// The dial made no connection.
     pub(super) fn cannot_connect(&mut self, failure: Failure, now: Now, out: &mut Out) -> Heard {
         let (opening, why) = (self.opening.take(), failure.why);
+        self.tell(&failure, out);
         if self.lost != Some(why) {
             out.note(Note::CannotConnect(Arc::clone(&self.address), failure));
         }
@@ -304,18 +338,81 @@ impl Node {
     }
 }
 
+/// The first refusal of each kind among the replies about tasks: its reason, and its words with the
+/// question that it answers. An error may quote what was asked, so a question that names a holder
+/// is left out with its answer.
+fn refusals(question: &Question, replies: &[Reply]) -> Vec<Failure> {
+    let mut refusals: Vec<Failure> = Vec::new();
+    for (position, reply) in replies.iter().enumerate() {
+        let Reply::Error(error) = reply else { continue };
+        let why = Unknown::from(error);
+        if refusals.iter().any(|known| known.why == why) {
+            continue;
+        }
+        let Some(ask) = question.ask(position).filter(|ask| ask.class != Class::Named) else {
+            continue;
+        };
+        let name = ask.command.args.first().map(Vec::as_slice).unwrap_or_default();
+        let key = ask.key().map_or(&b""[..], |key| key);
+        let asked = [name, b" ", key].concat();
+        let asked = printable(String::from_utf8_lossy(&asked).trim_end());
+        let words = format!("{} (asked: {asked})", words_of(error));
+        refusals.push(Failure::new_printable(why, words));
+    }
+    refusals
+}
+
+/// Why parts of a reading are unknown.
+fn unknowns(TaskReading { guard, beside }: &TaskReading) -> impl Iterator<Item = Unknown> {
+    let guard = guard.why_unknown();
+    [
+        guard,
+        if let Some(SwitchesReading::Unknown(why)) = beside.switches { Some(why) } else { None },
+        if let Some(ProgressReading::Unknown(why)) = beside.progress { Some(why) } else { None },
+        if let Some(ClaimsReading::Unknown(why)) = beside.claims { Some(why) } else { None },
+        if let Some(PauseReading::Unknown(why)) = beside.pause { Some(why) } else { None },
+    ]
+    .into_iter()
+    .flatten()
+}
+
 /// Whether a reading shows that a key is not on the expected server.
 fn has_moved(reading: &TaskReading) -> bool {
-    let TaskReading { guard, beside } = reading;
-    let guard = guard.why_unknown();
-    let all = [
-        guard.as_ref(),
-        if let Some(SwitchesReading::Unknown(why)) = &beside.switches { Some(why) } else { None },
-        if let Some(ProgressReading::Unknown(why)) = &beside.progress { Some(why) } else { None },
-        if let Some(ClaimsReading::Unknown(why)) = &beside.claims { Some(why) } else { None },
-        if let Some(PauseReading::Unknown(why)) = &beside.pause { Some(why) } else { None },
-    ];
-    all.into_iter().flatten().any(|why| matches!(why, Unknown::Moved | Unknown::ClusterDown))
+    unknowns(reading).any(is_elsewhere)
+}
+
+fn is_elsewhere(why: Unknown) -> bool {
+    matches!(why, Unknown::Moved | Unknown::ClusterDown)
+}
+
+/// Only a cluster says that a key is elsewhere, and this server is not configured as part of one.
+fn out_of_cluster(TaskReading { guard, beside }: &mut TaskReading) {
+    let correct = |why: &mut Unknown| {
+        if is_elsewhere(*why) {
+            *why = Unknown::Cluster;
+        }
+    };
+    match guard {
+        GuardReading::Lock { lock: LockReading::Unknown(why), .. }
+        | GuardReading::Turn(TurnReading::Unknown(why))
+        | GuardReading::Queue(QueueReading::Unknown(why)) => correct(why),
+        GuardReading::Lock { .. } | GuardReading::Turn(_) | GuardReading::Queue(_) => {}
+    }
+    if let Some(SwitchesReading::Unknown(why)) = &mut beside.switches {
+        correct(why);
+    }
+    if let Some(ProgressReading::Unknown(why)) = &mut beside.progress {
+        correct(why);
+    }
+    if let Some(ClaimsReading::Unknown(why)) = &mut beside.claims {
+        correct(why);
+    }
+    if let Some(PauseReading::Unknown(why)) = &mut beside.pause {
+        correct(why);
+    }
+    if let Some(Err(why)) = &mut beside.hosts {
+        correct(why);
+    }
 }
 
 #[cfg(test)]
