@@ -127,6 +127,7 @@ fn run_or_check(run: RunArguments) -> Result<Invocation, clap::Error> {
     if run.check {
         return Ok(Invocation::CheckConfig(CheckOptions {
             source: run.source,
+            connect: false,
             timing: TimingSources::default(),
         }));
     }

@@ -11,6 +11,7 @@ mod cli;
 mod config;
 mod dashboards;
 mod demo;
+mod diagnosis;
 mod discover;
 mod due;
 mod explain;

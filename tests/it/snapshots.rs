@@ -215,6 +215,7 @@ pub(crate) fn new_task(name: &str) -> TaskView {
         switches_unknown: None,
         held: None,
         unknown: None,
+        said: None,
         node: None,
         last_reading: None,
         kind: KindView::Lock(LockView::default()),

@@ -314,7 +314,7 @@ async fn what_is_not_redis_is_found_out() {
             says(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"),
             Unknown::Protocol,
         ),
-        ("a TLS server", says(b"\x15\x03\x03\x00\x02\x02\x46"), Unknown::Tls),
+        ("a TLS server", says(b"\x15\x03\x03\x00\x02\x02\x46"), Unknown::NeedsTls),
         ("an SSH server", says(b"SSH-2.0-OpenSSH_9.2p1\r\n"), Unknown::Protocol),
         ("a silent server", says(b""), Unknown::Timeout),
         ("a string of 8 exbibytes", says(b"$9223372036854775807\r\n"), Unknown::TooLarge),

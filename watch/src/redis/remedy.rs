@@ -70,7 +70,7 @@ pub fn remedy(why: Unknown) -> &'static str {
         }
         Unknown::NoCluster => {
             "This server is part of no cluster: write `url: redis://HOST:PORT` (with replicas: \
-             `nodes: [HOST:PORT, …]`) instead of `cluster`."
+             `nodes: [redis://HOST:PORT, …]`) instead of `cluster`."
         }
         Unknown::NoPermission => {
             "Give the user the ACL line that `lockwatch acl` prints for this configuration."

@@ -82,7 +82,10 @@ impl Node {
             }
             Err(why) => {
                 let words = words_for(why, frame).unwrap_or_default();
-                self.tell(&Failure::new_printable(why, words), out);
+                let failure = Failure::new_printable(why, words);
+                if self.tell(&failure, out) && !failure.detail.is_empty() {
+                    out.note(Note::Refuses(Arc::clone(&self.address), failure));
+                }
                 self.report_failure(&what, tasks, instants, why, out);
                 let role = (why == Unknown::NotMaster).then_some(Role::Replica);
                 if self.link.survives(why, received) {
