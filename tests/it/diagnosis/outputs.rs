@@ -39,6 +39,7 @@ impl Outputs {
         for (output, text) in &self.whole {
             for part in parts.iter().filter(|part| !part.is_empty()) {
                 let says = about(output, text, name);
+                assert!(!says.is_empty(), "{output} does not mention {name}:\n{text}");
                 assert!(says.contains(&plain(part)), "{output} of {name} lacks {part:?}:\n{says}");
             }
         }
@@ -63,7 +64,10 @@ fn about(output: &str, text: &str, name: &str) -> String {
         pieces.map(|piece| format!("{from}{piece}\n")).collect()
     };
     match output {
-        "the page" => piece(&format!("<th scope=\"row\">{name}<"), "</tr>"),
+        "the page" => {
+            let rows = text.split("<tr").filter(|row| row.contains(&format!(">{name}<")));
+            rows.collect::<Vec<_>>().join("\n")
+        }
         "the API" => piece(&format!("{{\"name\":\"{name}\""), "\"verdict_since\""),
         "status" => text.to_owned(),
         "check-config --connect" => piece(&format!("store {name} ("), " store "),
@@ -84,7 +88,7 @@ fn told(arguments: &[&str]) -> (Option<i32>, String) {
         ("WRONG", "wr0ng-c4nary"),
         ("COLUMNS", "10000"),
     ]);
-    let output = command.stderr(Stdio::piped()).output().unwrap();
+    let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     (output.status.code(), plain(&String::from_utf8(text).unwrap()))
 }

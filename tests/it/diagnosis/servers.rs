@@ -55,7 +55,7 @@ impl Servers {
         let secret = format!(">{PASSWORD}");
         for (user, rights) in [
             ("watcher", &["~*", "&*", "+@all"][..]),
-            ("narrow", &["~*", "&*", "+@all", "-get"][..]),
+            ("narrow", &["~*", "&*", "+@all", "-getrange"][..]),
             ("keyless", &["~other", "&*", "+@all"][..]),
         ] {
             locked.cli(&[&["acl", "setuser", user, "on", &secret][..], rights].concat());

@@ -120,7 +120,8 @@ pub fn remedy(why: Unknown) -> &'static str {
              (`REPLICAOF`)."
         }
         Unknown::Unrelated => {
-            "Configure each of these servers as a redis of its own, with tasks of its own. Do not \
+            "Masters of a cluster: write `cluster: {nodes: [HOST:PORT, …]}` instead of `nodes`. \
+             Otherwise configure each of these servers as a redis of its own, with tasks of its own. Do not \
              make one a replica of another: that deletes its data. Locks on several independent \
              masters (Redlock) cannot be watched as one."
         }
