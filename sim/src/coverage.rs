@@ -16,7 +16,18 @@ pub(crate) use guards::Seen;
 /// Reasons that cannot occur here: names are not resolved, no server refuses to report its role,
 /// nothing is too large, every announced address is allowed, nobody speaks TLS, and no task takes
 /// turns.
-const IMPOSSIBLE: [Unknown; 13] = [
+const IMPOSSIBLE: [Unknown; 24] = [
+    Unknown::NoPassword,
+    Unknown::NeedlessPassword,
+    Unknown::Protected,
+    Unknown::Database,
+    Unknown::NeedsTls,
+    Unknown::ActiveReplica,
+    Unknown::Sentinel,
+    Unknown::NoSentinel,
+    Unknown::MasterName,
+    Unknown::Cluster,
+    Unknown::NoCluster,
     Unknown::Dns,
     Unknown::Tls,
     Unknown::TlsUntrusted,

@@ -115,7 +115,10 @@ impl Servers {
 
     /// Follows the remedies that concern servers.
     pub(super) fn mend(&mut self) {
-        drop(self.holding.take());
+        // Nobody else is let in to do that.
+        let mut holding = self.holding.take().unwrap();
+        holding.write_all(b"CONFIG SET maxclients 32\r\n").unwrap();
+        holding.read_exact(&mut [0; 5]).unwrap();
         assert_eq!(self.busy.cli(&["script", "kill"]), "OK");
         self.script.take().unwrap().wait().unwrap();
     }

@@ -539,7 +539,8 @@ mod tests {
         use Unknown::{Auth, Connect, Quorum as NoQuorum, TlsExpired, TlsName};
         assert_eq!(of([TlsName, Connect, TlsName]), TlsName);
         assert_eq!(of([TlsName, TlsExpired, Connect]), NoQuorum);
-        assert_eq!(of([Auth, Auth, Auth]), NoQuorum);
+        assert_eq!(of([Auth, Auth, Auth]), Auth);
+        assert_eq!(of([Connect, Connect, Connect]), NoQuorum);
     }
 
     #[test]
