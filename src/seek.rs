@@ -5,9 +5,9 @@
 use lockwatch_judge::input::Role;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
-use lockwatch_watch::redis::remedy;
 use lockwatch_watch::redis::reply::ServerError;
 use lockwatch_watch::redis::topology::{Announced, cluster, sentinel};
+use lockwatch_watch::redis::{names_no_master, remedy};
 use tokio::task::JoinSet;
 
 use crate::config::{ClusterConfig, HostPort, Peers, RedisConfig, SentinelConfig, Servers};
@@ -119,7 +119,7 @@ async fn by_sentinels(
         async move {
             let connection = connect(&endpoint).await?;
             let replies = connection.exec(&commands).await?;
-            let failed = |why| sentinel::failure(why, &replies, &name, connection.masters());
+            let failed = |why| names_no_master(why, &replies, &name, connection.masters());
             sentinel::decode(&replies).map_err(failed)
         }
     })

@@ -16,8 +16,7 @@ pub(crate) use guards::Seen;
 /// Reasons that cannot occur here: names are not resolved, no server refuses to report its role,
 /// nothing is too large, every announced address is allowed, nobody speaks TLS, and no task takes
 /// turns.
-const IMPOSSIBLE: [Unknown; 24] = [
-    Unknown::NoPassword,
+const IMPOSSIBLE: [Unknown; 23] = [
     Unknown::NeedlessPassword,
     Unknown::Protected,
     Unknown::Database,

@@ -36,6 +36,7 @@ mod tracking;
 pub mod wake_ups;
 pub mod watcher;
 
+pub use diagnosis::names_no_master;
 pub use instant::unit_near;
 pub use kind::RedisKind;
 pub use pace::LONGEST_MS as LONGEST_PAUSE_MS;

@@ -111,7 +111,7 @@ async fn batches_under_way_together_get_their_own_replies() {
 async fn passwords() {
     let Some(server) = RedisServer::start_with_password("passwords", "hunter2") else { return };
     let mut config = config(server.port);
-    assert_eq!(refused(&config).await.why, Unknown::Auth);
+    assert_eq!(refused(&config).await.why, Unknown::NoPassword);
     let (_wrong, source) = password_file("hunter3\n");
     config.login.password = source;
     let failure = refused(&config).await;
@@ -138,7 +138,7 @@ async fn a_password_that_the_server_does_not_want_is_a_mistake() {
         ..config(server.port)
     })
     .await;
-    assert_eq!(failure.why, Unknown::Auth);
+    assert_eq!(failure.why, Unknown::NeedlessPassword);
     assert!(!failure.detail.contains("hunter2"));
 }
 
@@ -188,7 +188,7 @@ async fn acl_users_get_what_they_may_do() {
 async fn a_database_that_does_not_exist() {
     let Some(server) = RedisServer::start("a_database_that_does_not_exist") else { return };
     let failure = refused(&RedisConfig { db: 99, ..config(server.port) }).await;
-    assert_eq!(failure.why, Unknown::ServerError);
+    assert_eq!(failure.why, Unknown::Database);
     assert!(failure.detail.contains("out of range"), "{failure}");
 }
 

@@ -10,6 +10,7 @@ use lockwatch_judge::reading::Unknown;
 
 use super::accept;
 use super::driver::{Failure, printable};
+use super::remedy::is_mistake;
 use super::reply::{Reply, ServerError};
 
 /// Maximum length of words that are kept, in bytes.
@@ -112,31 +113,6 @@ pub(super) fn refusal(error: &ServerError, logged_in: bool) -> Unknown {
     }
 }
 
-/// Whether the reason is a login that one side must correct. Somebody may be about to do that.
-pub(super) fn is_about_login(why: Unknown) -> bool {
-    matches!(why, Unknown::Auth | Unknown::NoPassword | Unknown::NeedlessPassword)
-}
-
-/// Whether the reason names a mistake that stands in the configuration, so that it explains why no
-/// server decides if all of them give it.
-pub(super) fn is_mistake(why: Unknown) -> bool {
-    is_about_login(why)
-        || super::remedy::is_about_tls(why)
-        || matches!(
-            why,
-            Unknown::Protected
-                | Unknown::NoPermission
-                | Unknown::Database
-                | Unknown::NeedsTls
-                | Unknown::ActiveReplica
-                | Unknown::Sentinel
-                | Unknown::NoSentinel
-                | Unknown::MasterName
-                | Unknown::Cluster
-                | Unknown::NoCluster
-        )
-}
-
 /// The reason that all failures have in common, if it is a mistake; else the last one.
 pub(super) fn common(failures: &[Failure]) -> Option<&Failure> {
     let last = failures.last()?;
@@ -163,6 +139,24 @@ pub(super) fn words_for<'a>(
         Reply::Array(items) if why == Unknown::NotMaster => follows(items),
         _ => None,
     })
+}
+
+/// The failure of a Sentinel that gave no usable answer, in its words. `masters`: the names that it
+/// knows.
+pub fn names_no_master(
+    why: Unknown,
+    replies: &[Reply],
+    name: &str,
+    masters: Option<&[String]>,
+) -> Failure {
+    let words = match (why, masters) {
+        (Unknown::MasterName, Some(masters)) => {
+            format!("it knows no master called {}; it knows: {}", printable(name), names(masters))
+        }
+        (Unknown::MasterName, None) => format!("it knows no master called {}", printable(name)),
+        _ => words_for(why, replies).unwrap_or_else(|| "it says no address".into()),
+    };
+    Failure::new_printable(why, words)
 }
 
 /// Whom a replica follows, from its reply to `ROLE`.

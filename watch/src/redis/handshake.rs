@@ -9,8 +9,9 @@ use lockwatch_judge::input::Role;
 use lockwatch_judge::reading::Unknown;
 
 use super::accept::{self, Caps, RoleCheck};
-use super::diagnosis::{Identity, is_about_login, refusal, words_of};
+use super::diagnosis::{Identity, refusal, words_of};
 use super::driver::Failure;
+use super::remedy::is_about_login;
 use super::reply::{Command, Reply, ServerError};
 
 /// One command of the greeting, named by the purpose of its reply.

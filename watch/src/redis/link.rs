@@ -4,10 +4,9 @@ use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
 
 use super::accept::Caps;
-use super::diagnosis::is_about_login;
 use super::driver::LinkId;
 use super::pace::Pace;
-use super::remedy::is_about_tls;
+use super::remedy::{is_about_login, is_about_tls};
 
 /// How long a server may report that it cannot serve until it is dialled again, in milliseconds:
 /// its name may resolve to another server by now.

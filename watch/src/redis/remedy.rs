@@ -185,3 +185,28 @@ pub(super) fn is_about_tls(why: Unknown) -> bool {
             | Unknown::TlsFiles
     )
 }
+
+/// Whether the reason is a login that one side must correct. Somebody may be about to do that.
+pub(super) fn is_about_login(why: Unknown) -> bool {
+    matches!(why, Unknown::Auth | Unknown::NoPassword | Unknown::NeedlessPassword)
+}
+
+/// Whether the reason names a mistake that stands in the configuration, so that it explains why no
+/// server decides if all of them give it.
+pub(super) fn is_mistake(why: Unknown) -> bool {
+    is_about_login(why)
+        || is_about_tls(why)
+        || matches!(
+            why,
+            Unknown::Protected
+                | Unknown::NoPermission
+                | Unknown::Database
+                | Unknown::NeedsTls
+                | Unknown::ActiveReplica
+                | Unknown::Sentinel
+                | Unknown::NoSentinel
+                | Unknown::MasterName
+                | Unknown::Cluster
+                | Unknown::NoCluster
+        )
+}

@@ -10,8 +10,8 @@ use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
 
 use super::{orphans, planned};
-use crate::redis::diagnosis::is_mistake;
 use crate::redis::plan::{Duty, Heard, Plan, Planned};
+use crate::redis::remedy::is_mistake;
 use crate::redis::store::{HostPort, Store};
 use crate::redis::tasks::Tasks;
 use crate::redis::topology::replicated::Lead;

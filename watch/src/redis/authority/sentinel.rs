@@ -15,6 +15,7 @@ use lockwatch_judge::time::Mono;
 use super::asking::{Asker, Asks, HURRIES};
 use super::{FORMER_MS, foreign, orphans, planned};
 use crate::command;
+use crate::redis::diagnosis::names_no_master;
 use crate::redis::driver::{Dial, Event, Failure, LinkId, Login, Manner, Note};
 use crate::redis::handshake::Handshake;
 use crate::redis::out::Out;
@@ -294,7 +295,7 @@ impl Sentinels {
         let masters = voice.asker.masters();
         let answer = replies.and_then(|replies| {
             sentinel::decode(&replies)
-                .map_err(|why| sentinel::failure(why, &replies, &self.name, masters))
+                .map_err(|why| names_no_master(why, &replies, &self.name, masters))
         });
         if let Err(failure) = &answer {
             out.said(&voice.asker.at().to_string().into(), failure);

@@ -3,15 +3,12 @@
 //! does one half of a partition.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::format;
-use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Announced, map_field};
 use crate::command;
-use crate::redis::diagnosis::{is_mistake, names, words_for};
-use crate::redis::driver::{Failure, printable};
+use crate::redis::remedy::is_mistake;
 use crate::redis::reply::{Command, Reply};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
@@ -62,19 +59,6 @@ pub fn decode(replies: &[Reply]) -> Result<Answer, Unknown> {
     replicas.dedup();
     replicas.truncate(REPLICAS_MAX);
     Ok(Answer { master, replicas })
-}
-
-/// The failure of a Sentinel that gave no usable answer, in its words. `masters`: the names that it
-/// knows.
-pub fn failure(why: Unknown, replies: &[Reply], name: &str, masters: Option<&[String]>) -> Failure {
-    let words = match (why, masters) {
-        (Unknown::MasterName, Some(masters)) => {
-            format!("it knows no master called {}; it knows: {}", printable(name), names(masters))
-        }
-        (Unknown::MasterName, None) => format!("it knows no master called {}", printable(name)),
-        _ => words_for(why, replies).unwrap_or_else(|| "it says no address".into()),
-    };
-    Failure::new_printable(why, words)
 }
 
 /// The replicas of the list that have a usable address.
@@ -205,6 +189,7 @@ impl Quorum {
 
 #[cfg(test)]
 mod tests {
+    use alloc::format;
     use alloc::string::ToString;
 
     use super::*;

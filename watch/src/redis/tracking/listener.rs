@@ -13,11 +13,12 @@ use lockwatch_judge::time::Mono;
 
 use super::Filter;
 use crate::command;
-use crate::redis::diagnosis::{is_about_login, refusal};
+use crate::redis::diagnosis::refusal;
 use crate::redis::driver::{Dial, Dialled, Event, Failure, LinkId, Login, Manner, Note, Push};
 use crate::redis::out::Out;
 use crate::redis::pace::Pace;
 use crate::redis::plan::Hints;
+use crate::redis::remedy::is_about_login;
 use crate::redis::reply::{Command, Reply, ServerError};
 use crate::redis::store::HostPort;
 use crate::redis::wake_ups::{Bucket, changes_per_s};
