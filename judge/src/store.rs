@@ -866,23 +866,23 @@ mod tests {
 
     #[test]
     fn the_newest_words_for_a_reason_are_those_of_a_server_that_decides() {
-        let mut store = store();
+        let mut store = store(Authority::SELF_DECLARED);
         let mut say = |server: &str, why, words: &str| {
             let said = NodeNewsKind::Said { why, words: words.into() };
             store.news(&server.into(), &said, &mut Vec::new());
             store.nodes.iter_mut().for_each(|node| {
-                let decides = *node.address == *"a:1";
+                let decides = *node.address == *A;
                 node.stands(if decides { Standing::Decides } else { Standing::Witness });
             });
-            store.words(why).map(|words| words.to_string())
+            store.words(why).map(|words| alloc::string::String::from(&*words))
         };
         let (no, busy) = (Unknown::NoPermission, Unknown::Busy);
-        assert_eq!(say("b:1", no, "no ping").as_deref(), Some("no ping"));
-        assert_eq!(say("a:1", no, "no get").as_deref(), Some("no get"));
-        assert_eq!(say("b:1", no, "no echo").as_deref(), Some("no get"));
-        assert_eq!(say("a:1", no, "no set").as_deref(), Some("no set"));
-        assert_eq!(say("a:1", no, "").as_deref(), Some("no echo"), "there are none any more");
-        assert_eq!(say("a:1", busy, "busy").as_deref(), Some("busy"));
+        assert_eq!(say(B, no, "no ping").as_deref(), Some("no ping"));
+        assert_eq!(say(A, no, "no get").as_deref(), Some("no get"));
+        assert_eq!(say(B, no, "no echo").as_deref(), Some("no get"));
+        assert_eq!(say(A, no, "no set").as_deref(), Some("no set"));
+        assert_eq!(say(A, no, "").as_deref(), Some("no echo"), "there are none any more");
+        assert_eq!(say(A, busy, "busy").as_deref(), Some("busy"));
         for port in 0..200 {
             say(&alloc::format!("c:{port}"), no, "x");
         }

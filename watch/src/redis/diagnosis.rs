@@ -73,7 +73,7 @@ impl Identity {
                 (Unknown::ActiveReplica, "its role is active-replica".to_owned())
             }
         };
-        Some(Failure::new_printable(why, words.into()))
+        Some(Failure::new_printable(why, words))
     }
 }
 
