@@ -5,7 +5,6 @@ mod grammar;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 use clap_complete::Shell;
 
@@ -118,16 +117,11 @@ where
 }
 
 fn run_or_check(run: RunArguments) -> Result<Invocation, clap::Error> {
-    if run.web_config.is_some() {
-        let message = "--web.config.file (TLS and passwords for the web pages) is not supported \
-            yet; listen on \
-                       127.0.0.1, or put a proxy in front\n";
-        return Err(Line::command().error(ErrorKind::InvalidValue, message));
-    }
     if run.check {
         return Ok(Invocation::CheckConfig(CheckOptions {
             source: run.source,
             connect: false,
+            web_config: run.web_config,
             timing: TimingSources::default(),
         }));
     }
@@ -256,7 +250,7 @@ mod tests {
             "--password hunter2",
             "--log.level loud",
             "--web.listen-address 10379",
-            "--web.config.file web.yml",
+            "--web.health-without-login",
             "--config.file x acl",
             "check-config --scrape-interval 15",
             "guard outbound",
@@ -288,13 +282,18 @@ mod tests {
     fn the_grammar_for_completions_hides_what_is_hidden() {
         let grammar = grammar();
         assert!(grammar.get_subcommands().all(|command| command.get_name() != "demo-script"));
-        assert!(grammar.get_arguments().all(|argument| argument.get_id() != "web_config"));
         grammar.debug_assert();
     }
 
     #[test]
-    fn what_is_not_built_says_so() {
-        let message = typed("--web.config.file web.yml").unwrap_err().to_string();
-        assert!(message.contains("not supported yet"), "{message}");
+    fn the_web_file() {
+        assert_eq!(run("").web, None);
+        let web = run("--web.config.file web.yml --web.health-without-login").web.unwrap();
+        assert_eq!((web.file, web.health_without_login), ("web.yml".into(), true));
+        let Ok(Invocation::CheckConfig(check)) = typed("--config.check --web.config.file web.yml")
+        else {
+            panic!("a check")
+        };
+        assert_eq!(check.web_config, Some("web.yml".into()));
     }
 }

@@ -36,6 +36,7 @@ pub mod threshold;
 mod tls;
 mod url;
 mod values;
+pub mod web;
 mod yaml;
 
 pub use guard::{GuardConfig, Heartbeat, RESTARTS};

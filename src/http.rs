@@ -11,11 +11,13 @@ mod connections;
 mod etag;
 mod events;
 mod explain;
+mod gate;
 mod live;
 mod pages;
 mod parameters;
 mod reply;
 mod routes;
+mod secure;
 mod site;
 
 use std::convert::Infallible;
@@ -39,7 +41,9 @@ use tokio_util::sync::CancellationToken;
 use crate::outputs::history::History;
 use crate::published::{ReloadRequest, ReloadStatus, Snapshots};
 use crate::trace::Traces;
+use crate::web::Web;
 use connections::{Client, Connections};
+use secure::Entrance;
 use site::Site;
 
 /// What the server can read and request.
@@ -61,6 +65,8 @@ pub struct HttpContext {
     pub traces: Traces,
     /// Sites that may show a task's page in a frame.
     pub frame_ancestors: Arc<[String]>,
+    /// What the web file puts before the pages; `None`: plain HTTP for everybody.
+    pub web: Option<Web>,
     /// Limits on the use by clients.
     pub limits: Limits,
 }
@@ -163,7 +169,7 @@ pub async fn serve(listener: TcpListener, context: HttpContext, shutdown: Cancel
                         if let Err(error) = set_options(&stream, limits) {
                             tracing::debug!(%error, "cannot set the socket's options");
                         }
-                        serve_stream(stream, site, watcher, Arc::clone(&slot.client)).await;
+                        serve_connection(stream, site, watcher, Arc::clone(&slot.client)).await;
                         drop(slot);
                     });
                 }
@@ -214,6 +220,43 @@ pub async fn serve_client<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     serve_stream(stream, site, GracefulShutdown::new().watcher(), client).await;
 }
 
+/// Serves a connection as the web file says: the client leaves when it may not come in, and when
+/// what let it in is in force no longer.
+async fn serve_connection(
+    stream: TcpStream,
+    site: Arc<Site>,
+    watcher: Watcher,
+    client: Arc<Client>,
+) {
+    let Some(web) = site.context.web.clone() else {
+        return serve_stream(stream, site, watcher, client).await;
+    };
+    let door = web.door();
+    let entered = tokio::select! {
+        entered = secure::enter(stream, door.tls.clone()) => entered,
+        why = client.is_to_go() => return tracing::debug!(why, "connection closed"),
+    };
+    let served = async {
+        match entered {
+            Ok(Entrance::Plain(stream)) => {
+                serve_stream(stream, site, watcher, Arc::clone(&client)).await
+            }
+            Ok(Entrance::Tls(stream)) => {
+                serve_stream(stream, site, watcher, Arc::clone(&client)).await
+            }
+            Err(error) => tracing::debug!(%error, "a client could not begin TLS"),
+        }
+    };
+    let outdated = async {
+        web.replaced(&door).await;
+        client.is_idle().await;
+    };
+    tokio::select! {
+        () = served => {}
+        () = outdated => tracing::debug!("connection closed: the web file was replaced"),
+    }
+}
+
 async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     site: Arc<Site>,
@@ -225,7 +268,7 @@ async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         let (site, client) = (Arc::clone(&site), Arc::clone(&asking));
         client.asks();
         async move {
-            let reply = site.respond(request).await;
+            let reply = site.admit(request, client.peer()).await;
             Ok::<_, Infallible>(reply.map(|body| client.answer(body)))
         }
     });

@@ -24,6 +24,7 @@ pub mod io;
 pub mod keeper;
 pub mod outputs;
 pub mod paths;
+mod pem;
 pub mod published;
 pub mod record;
 pub mod seek;
@@ -31,6 +32,7 @@ pub mod telemetry;
 pub mod text;
 pub mod trace;
 pub mod want;
+pub mod web;
 
 #[cfg(test)]
 #[path = "../judge/tests/truth/mod.rs"]

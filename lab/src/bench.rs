@@ -6,6 +6,7 @@ mod bed;
 mod census;
 mod cluster;
 mod cost;
+mod encrypted;
 mod fetch;
 mod freshness;
 mod guard;

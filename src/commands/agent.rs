@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::commands::check_config;
 use crate::commands::source::ConfigSource;
@@ -18,7 +19,7 @@ use crate::outputs::history::History;
 use crate::record::Recorder;
 use crate::telemetry;
 pub(crate) use options::RunArguments;
-pub use options::{DEFAULT_LISTEN, RunOptions};
+pub use options::{DEFAULT_LISTEN, RunOptions, WebOptions};
 
 /// Runs the agent until a signal ends it.
 ///
@@ -26,6 +27,7 @@ pub use options::{DEFAULT_LISTEN, RunOptions};
 /// Why it cannot start.
 pub async fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
     let config = load(&options.source)?;
+    let web = options.web.as_ref().map(WebOptions::load).transpose()?;
     let listener = http::listen(options.listen)
         .with_context(|| format!("cannot listen on {}", options.listen))?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = %listener.local_addr()?, "lockwatch started");
@@ -50,9 +52,14 @@ pub async fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
                 history,
                 traces: outlets.traces,
                 frame_ancestors: frame_ancestors.into(),
+                web: web.clone(),
                 limits: Limits::default(),
             };
-            http::serve(listener, context, stop)
+            async move {
+                let following = web.map(|web| AbortOnDropHandle::new(tokio::spawn(web.follow())));
+                http::serve(listener, context, stop).await;
+                drop(following);
+            }
         },
     };
     wiring::run(parts, CancellationToken::new()).await.context("cannot receive signals")?;

@@ -42,6 +42,9 @@ pub struct CheckOptions {
     /// Also ask each configured server once, as the agent does
     #[arg(long)]
     pub connect: bool,
+    /// The web file, to check it as well
+    #[arg(long = "web.config.file", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub web_config: Option<PathBuf>,
     /// What the user says about Prometheus and Alertmanager.
     #[command(flatten)]
     pub timing: TimingSources,
@@ -53,6 +56,11 @@ pub struct CheckOptions {
 /// What is wrong with the configuration, or with a file about Prometheus or Alertmanager.
 pub async fn run(options: &CheckOptions) -> anyhow::Result<ExitCode> {
     let config = options.source.load()?;
+    if let Some(file) = &options.web_config {
+        for warning in crate::web::check(file)? {
+            eprintln!("warning: {}: {warning}", file.display());
+        }
+    }
     for warning in warnings(&config) {
         eprintln!("warning: {warning}");
     }

@@ -88,6 +88,11 @@ impl<'a> Block<'a> {
         Some(At { value, place: self.place(field), mistakes: self.at.mistakes })
     }
 
+    /// The block itself as a value.
+    pub(super) fn whole(&self) -> At<'a> {
+        self.at.clone()
+    }
+
     pub(super) fn place(&self, field: &str) -> Place {
         self.at.place.field(field)
     }

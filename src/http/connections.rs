@@ -27,6 +27,10 @@ use super::reply::ReplyBody;
 const REQUEST_GRACE: Duration = Duration::from_millis(20);
 /// The same while the client reads a response.
 const READING_GRACE: Duration = Duration::from_millis(100);
+/// A connection that waits for this long has probably no request on its way.
+const IDLE_GRACE: Duration = Duration::from_millis(500);
+/// After this time a connection is closed between any two requests.
+const IDLE_PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum number of connections that were told to close and have not ended yet. While there are
 /// as many, no connection is closed for another: each is a file descriptor still, and a flood of
 /// new connections must not make the server begin one big response after the other.
@@ -172,6 +176,25 @@ impl Client {
                 () = self.closing.cancelled() => return "its client kept the server waiting, and others came",
                 () = sleep_until(deadline.min(now + longest)) => {}
             }
+        }
+    }
+
+    /// The address of the client; of IPv6 its network.
+    pub(super) fn peer(&self) -> IpAddr {
+        self.peer
+    }
+
+    /// Returns when the connection may be closed without a loss: it has waited for a request for a
+    /// while, or sends an endless response. A client that always asks is not waited for much longer.
+    pub(super) async fn is_idle(&self) {
+        let patience = Instant::now() + IDLE_PATIENCE;
+        loop {
+            let Progress { phase, began, .. } = *lock(&self.progress);
+            let has_waited = began.elapsed() >= IDLE_GRACE || Instant::now() >= patience;
+            if phase == Phase::Streaming || phase == Phase::Waiting && has_waited {
+                return;
+            }
+            sleep_until(Instant::now() + READING_GRACE).await;
         }
     }
 

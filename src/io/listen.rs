@@ -23,7 +23,7 @@ use crate::config::{Endpoint, Login, Secret, Tls, ms};
 
 /// Maximum size of what the server may send before the greeting is complete, in bytes. The replies
 /// are short, but announcements may already be among them.
-const GREETING_BYTES: usize = 4 << 20;
+const GREETING_BYTES: usize = 1 << 20;
 
 /// An open connection.
 #[derive(Debug)]

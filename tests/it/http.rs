@@ -66,6 +66,7 @@ pub(crate) async fn start_as(
         history: History::default(),
         traces: Traces::default(),
         frame_ancestors: Arc::from([]),
+        web: None,
         limits: Limits::default(),
     };
     let context = change(context);

@@ -66,6 +66,7 @@ async fn start(first: Arc<Published>, limits: Limits) -> Server {
         history,
         traces: Traces::default(),
         frame_ancestors: Arc::from([]),
+        web: None,
         limits,
     };
     let shutdown = CancellationToken::new();

@@ -45,4 +45,5 @@ mod turns;
 mod wake_ups;
 mod want;
 mod watcher;
+mod web;
 mod workers;

@@ -81,6 +81,7 @@ async fn ask(
         history,
         traces: Traces::default(),
         frame_ancestors: Arc::from([]),
+        web: None,
         limits: Limits::default(),
     };
     let (near, far) = duplex(4_096);

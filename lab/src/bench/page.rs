@@ -183,6 +183,7 @@ pub(super) async fn listen_with_lockwatch(
             history: History::default(),
             traces: Traces::default(),
             frame_ancestors: Arc::default(),
+            web: None,
             limits: Limits::default(),
         };
         serve(listener, context, CancellationToken::new()).await;

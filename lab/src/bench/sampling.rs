@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::bed::{Bed, config};
+use super::encrypted::encrypt;
 use super::load::key;
 use super::report::{Figure, Table};
 use super::usage::Usage;
@@ -37,21 +38,25 @@ const NONCE: &[u8] = b"0123456789abcdef-1";
 pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     let bed = Bed::at_rest(LOCKS).await?;
     let (rounds, sweeps, requests) = if short { (2, 20, 200_000) } else { (5, 60, 1_000_000) };
-    let config = Config::parse(
-        &config(&format!("url: \"redis://{}\"", bed.address()), "1s", LOCKS),
-        Path::new("bench.yml"),
-    );
-    let config = config.map_err(|mistakes| anyhow::anyhow!("{mistakes}"))?;
+    let parse = |servers: &str| {
+        let text = config(servers, "1s", LOCKS);
+        Config::parse(&text, Path::new("bench.yml"))
+            .map_err(|mistakes| anyhow::anyhow!("{mistakes}"))
+    };
+    let encrypted = encrypt(&bed.redis)?;
+    let over_tls = parse(&encrypted.servers)?;
+    let config = parse(&format!("url: \"redis://{}\"", bed.address()))?;
     let mut rates = Vec::new();
     for _ in 0..rounds {
         rates.push([
             sample(&config, sweeps).await?,
+            sample(&over_tls, sweeps).await?,
             benchmark(bed.address(), 100, requests, &config).await?,
             benchmark(bed.address(), 500, requests, &config).await?,
         ]);
     }
-    let [own, at_100, at_500] =
-        [0, 1, 2].map(|which| median(rates.iter().filter_map(|round| round.get(which).copied())));
+    let [own, over_tls, at_100, at_500] = [0, 1, 2, 3]
+        .map(|which| median(rates.iter().filter_map(|round| round.get(which).copied())));
     let whole = agent(short).await?;
     let kilo = |rate: f64| format!("{:.0} k/s", rate / 1000.0);
     let peer = format!("redis-benchmark -c 1: -P 100 {}, -P 500 {}", kilo(at_100), kilo(at_500));
@@ -61,6 +66,8 @@ pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
                 .with(kilo(own))
                 .beside(peer),
             Figure::told("commands per second, of -P 500", shown(own / at_500, "")),
+            Figure::at_least("over TLS, of lockwatch without", over_tls / own, 0.5, "")
+                .with(kilo(over_tls)),
             Figure::told("the whole agent, when it has more to do than it can", kilo(whole.0))
                 .with(format!(
                     "agent {}, Redis {}",

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint, value_parser};
 
 use crate::commands::source::ConfigSource;
+use crate::config::ConfigErrors;
 use crate::record::RecordOptions;
 use crate::telemetry::LogOptions;
+use crate::web::Web;
 
 /// Where the agent listens unless told otherwise: only this machine can reach it. The port lies
 /// outside the range that other exporters share.
@@ -24,10 +26,31 @@ pub struct RunOptions {
     pub enable_lifecycle: bool,
     /// Sites that may show a task's page in a frame, as `Content-Security-Policy` writes them.
     pub frame_ancestors: Vec<String>,
+    /// The web file.
+    pub web: Option<WebOptions>,
     /// Whether, and where, to record.
     pub record: Option<RecordOptions>,
     /// How to log.
     pub log: LogOptions,
+}
+
+/// TLS, logins and limits of the pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebOptions {
+    /// The web file.
+    pub file: PathBuf,
+    /// Whether the paths of health answer without a login.
+    pub health_without_login: bool,
+}
+
+impl WebOptions {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// All mistakes at once.
+    pub fn load(&self) -> Result<Web, ConfigErrors> {
+        Web::load(&self.file, self.health_without_login)
+    }
 }
 
 /// What the agent takes on the command line.
@@ -43,8 +66,12 @@ pub(crate) struct RunArguments {
     /// Allow POST /-/reload
     #[arg(long = "web.enable-lifecycle")]
     enable_lifecycle: bool,
-    #[arg(long = "web.config.file", value_name = "FILE", hide = true)]
+    /// The web file: TLS, logins, headers and a rate limit, as other exporters have it
+    #[arg(long = "web.config.file", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) web_config: Option<PathBuf>,
+    /// Answer /-/healthy and /-/ready without a login; TLS and its client certificates stay
+    #[arg(long = "web.health-without-login", requires = "web_config")]
+    health_without_login: bool,
     #[command(flatten)]
     record: RecordArguments,
     #[command(flatten)]
@@ -75,8 +102,10 @@ struct WebArguments {
 impl From<RunArguments> for RunOptions {
     fn from(run: RunArguments) -> RunOptions {
         let RecordArguments { folder, max_mib } = run.record;
+        let health_without_login = run.health_without_login;
         RunOptions {
             source: run.source,
+            web: run.web_config.map(|file| WebOptions { file, health_without_login }),
             listen: run.web.listen,
             enable_lifecycle: run.enable_lifecycle,
             frame_ancestors: run.web.frame_ancestors,

@@ -13,6 +13,12 @@ pub(super) const BUFFER_BYTES: usize = 256 << 10;
 /// Maximum size of one item in bytes: about 20,000 keys that change at once. The parser buffers an
 /// item until it is complete.
 const ITEM_BYTES: usize = 512 << 10;
+/// Size of the shortest announcement in bytes: that any key may have changed. Data with more items
+/// than announcements of this size is a flood of something else. It is dropped before it costs
+/// time: to parse a few bytes costs as much as to parse an announcement.
+const SHORTEST_BYTES: usize = b">2\r\n$10\r\ninvalidate\r\n_\r\n".len();
+/// So many items may be shorter, as answers are.
+const SHORTER_ITEMS: usize = 64;
 
 /// A complete item.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,9 +58,15 @@ impl Scanner {
     pub(super) fn scan(&mut self, bytes: &[u8], mut each: impl FnMut(Item)) -> Result<(), Failure> {
         let mut come = Come { left: bytes, is_over: false };
         self.open_bytes += bytes.len();
+        let mut items_left = SHORTER_ITEMS + bytes.len() / SHORTEST_BYTES;
         loop {
             match self.parser.parse_value(&mut come) {
+                Ok(_) if items_left == 0 => {
+                    let what = "more answers than questions";
+                    return Err(Failure::new(Unknown::TooLarge, what));
+                }
                 Ok(value) => {
+                    items_left -= 1;
                     self.open_bytes = come.left.len();
                     each(item(value));
                 }
@@ -131,6 +143,20 @@ mod tests {
             bytes.extend_from_slice(b"\r\n");
         }
         bytes
+    }
+
+    #[test]
+    fn a_flood_of_short_answers_is_too_large() {
+        let sparse = b"+PONG\r\n".repeat(SHORTER_ITEMS);
+        assert_eq!(see(&sparse, sparse.len()).unwrap().len(), SHORTER_ITEMS);
+        for answer in [b"+PONG\r\n".as_slice(), b":1\r\n", b"+OK\r\n", b"_\r\n"] {
+            let flood = answer.repeat(BUFFER_BYTES / answer.len());
+            assert_eq!(see(&flood, flood.len()).unwrap_err(), Unknown::TooLarge);
+        }
+        for change in [b">2\r\n$10\r\ninvalidate\r\n_\r\n".to_vec(), invalidate(&[b"k"])] {
+            let all = change.repeat(BUFFER_BYTES / change.len());
+            assert_eq!(see(&all, all.len()).unwrap().len(), BUFFER_BYTES / change.len());
+        }
     }
 
     #[test]

@@ -2,8 +2,6 @@
 //! just replacing them, those that were read before stay in use, and the log says so.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,18 +10,15 @@ use lockwatch_judge::reading::Unknown;
 use lockwatch_watch::redis::driver::Failure;
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, Error, InconsistentKeys, RootCertStore};
+use rustls::{ClientConfig, Error, RootCertStore};
 use tokio::time::timeout;
 
 use super::check::{Check, Identity};
 use crate::apart::apart;
 use crate::config::TlsFiles;
+use crate::pem::{self, Pem};
 
-/// Maximum size of a file in bytes; all authorities of a system take a quarter of it.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 /// How long the system's authorities are taken from memory.
 const SYSTEM_GOOD_FOR: Duration = Duration::from_secs(60);
 
@@ -157,6 +152,7 @@ fn drop_oldest(all: &mut BTreeMap<TlsFiles, Kept>) {
 
 impl Contents {
     fn read(files: &TlsFiles) -> Result<Contents, String> {
+        let read = |field, path: &Path| pem::read(&pem::named(field, path), path);
         let ca = files.ca_file.as_deref().map(|path| read("ca_file", path)).transpose()?;
         let own = match (&files.cert_file, &files.key_file) {
             (Some(cert), Some(key)) => Some((read("cert_file", cert)?, read("key_file", key)?)),
@@ -170,13 +166,18 @@ impl Settings {
     fn of(files: &TlsFiles, contents: &Contents) -> Result<Settings, String> {
         let provider = Arc::new(ring::default_provider());
         let roots = match (&files.ca_file, &contents.ca) {
-            (Some(path), Some(bytes)) => configured(path, bytes)?,
+            (Some(path), Some(bytes)) => {
+                pem::roots(&Pem { named: &pem::named("ca_file", path), bytes })?
+            }
             _ => of_the_system()?,
         };
         let check = Check::new(roots, Arc::clone(&provider)).map_err(|error| error.to_string())?;
         let own = match (&files.cert_file, &files.key_file, &contents.own) {
             (Some(cert), Some(key), Some((chain, secret))) => {
-                Some(Arc::new(own((cert, chain), (key, secret), &provider)?))
+                let (cert, key) = (pem::named("cert_file", cert), pem::named("key_file", key));
+                let chain = Pem { named: &cert, bytes: chain };
+                let secret = Pem { named: &key, bytes: secret };
+                Some(Arc::new(own(&chain, &secret, &provider)?))
             }
             _ => None,
         };
@@ -184,89 +185,18 @@ impl Settings {
     }
 }
 
-fn read(field: &str, path: &Path) -> Result<Vec<u8>, String> {
-    let told = |what: &str| Err(format!("`{field}` {} {what}", path.display()));
-    let mut bytes = Vec::new();
-    let read =
-        File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
-    match read {
-        Ok(0) => told("is empty"),
-        Ok(_) if bytes.len() as u64 > FILE_BYTES_MAX => told("is larger than 1 MiB"),
-        Ok(_) => Ok(bytes),
-        Err(error) => match error.kind() {
-            io::ErrorKind::NotFound => told("does not exist"),
-            io::ErrorKind::PermissionDenied => {
-                told("may not be read; let the user of lockwatch read it")
-            }
-            _ => told(&format!("cannot be read: {error}")),
-        },
-    }
-}
-
-/// The certificates in a PEM file, at least one. No error repeats what the file contains.
-fn certificates(
-    field: &str,
-    path: &Path,
-    bytes: &[u8],
-) -> Result<Vec<CertificateDer<'static>>, String> {
-    let path = path.display();
-    let all: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(bytes).collect();
-    match all {
-        Ok(all) if all.is_empty() => Err(format!(
-            "`{field}` {path} has no certificate in PEM format (`-----BEGIN CERTIFICATE-----`)"
-        )),
-        Ok(all) => Ok(all),
-        Err(_) => Err(format!("`{field}` {path} is damaged, or only half written")),
-    }
-}
-
-fn configured(path: &Path, bytes: &[u8]) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    for (nth, certificate) in certificates("ca_file", path, bytes)?.into_iter().enumerate() {
-        roots.add(certificate).map_err(|error| {
-            let path = path.display();
-            format!("`ca_file` {path}: its certificate {} cannot be used: {error}", nth + 1)
-        })?;
-    }
-    Ok(roots)
-}
-
 fn of_the_system() -> Result<RootCertStore, String> {
-    let found = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    // A system may have old ones that no check can use.
-    let (usable, _) = roots.add_parsable_certificates(found.certs);
-    if usable == 0 {
-        let errors: String =
-            found.errors.iter().take(1).map(|error| format!(" ({error})")).collect();
-        return Err(format!(
-            "this machine has no certificates of authorities{errors}; install its package \
-             `ca-certificates`, or set `tls.ca_file`"
-        ));
-    }
-    Ok(roots)
+    pem::system_roots().map_err(|error| {
+        format!("{error}; install its package `ca-certificates`, or set `tls.ca_file`")
+    })
 }
 
 fn own(
-    (cert, chain): (&Path, &[u8]),
-    (key, secret): (&Path, &[u8]),
+    chain: &Pem<'_>,
+    secret: &Pem<'_>,
     provider: &CryptoProvider,
 ) -> Result<CertifiedKey, String> {
-    let chain = certificates("cert_file", cert, chain)?;
-    let (cert, key) = (cert.display(), key.display());
-    let secret = PrivateKeyDer::from_pem_slice(secret).map_err(|error| match error {
-        pem::Error::NoItemsFound => {
-            format!("`key_file` {key} has no private key in PEM format, without a passphrase")
-        }
-        _ => format!("`key_file` {key} is damaged, or only half written"),
-    })?;
-    CertifiedKey::from_der(chain, secret, provider).map_err(|error| match error {
-        Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-            format!("the key in `key_file` {key} does not belong to `cert_file` {cert}")
-        }
-        Error::InvalidCertificate(error) => {
-            format!("the certificate in `cert_file` {cert} cannot be used: {error}")
-        }
-        error => format!("the key in `key_file` {key} cannot be used: {error}"),
-    })
+    let certificates = pem::certificates(chain)?;
+    let key = pem::private_key(secret)?;
+    pem::pair(certificates, chain.named, key, secret.named, provider)
 }

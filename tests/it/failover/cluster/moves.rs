@@ -212,9 +212,10 @@ fn a_thousand_held_locks_move_and_nothing_ends() {
     cluster.reshard(1, 2, 50);
     until("and again", &all_held);
     thread::sleep(RENEW_EVERY + Duration::from_secs(1));
-    let renewed = holder.stop();
+    // While they are renewed: without that they end soon.
     until("all are held at last", &all_held);
     let looks = looks.stop();
+    let renewed = holder.stop();
     let last = agent.page();
 
     for look in &looks {

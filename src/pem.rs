@@ -1,0 +1,115 @@
+//! Certificates and keys in PEM format, read from files. Each message names the field and the file,
+//! and none repeats what a file contains.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
+use rustls::sign::CertifiedKey;
+use rustls::{Error, InconsistentKeys, RootCertStore};
+
+/// Maximum size of a file in bytes; all authorities of a system take a quarter of it.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// A text in PEM format, and what messages call it.
+#[derive(Clone, Copy)]
+pub(crate) struct Pem<'a> {
+    pub(crate) named: &'a str,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// What messages call the file of a field.
+pub(crate) fn named(field: &str, path: &Path) -> String {
+    format!("`{field}` {}", path.display())
+}
+
+/// The bytes of a file.
+pub(crate) fn read(named: &str, path: &Path) -> Result<Vec<u8>, String> {
+    let told = |what: &str| Err(format!("{named} {what}"));
+    let mut bytes = Vec::new();
+    let read =
+        File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
+    match read {
+        Ok(0) => told("is empty"),
+        Ok(_) if bytes.len() as u64 > FILE_BYTES_MAX => told("is larger than 1 MiB"),
+        Ok(_) => Ok(bytes),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound => told("does not exist"),
+            io::ErrorKind::PermissionDenied => {
+                told("may not be read; let the user of lockwatch read it")
+            }
+            _ => told(&format!("cannot be read: {error}")),
+        },
+    }
+}
+
+/// The certificates, at least one.
+pub(crate) fn certificates(pem: &Pem<'_>) -> Result<Vec<CertificateDer<'static>>, String> {
+    let named = pem.named;
+    let all: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(pem.bytes).collect();
+    match all {
+        Ok(all) if all.is_empty() => {
+            Err(format!("{named} has no certificate in PEM format (`-----BEGIN CERTIFICATE-----`)"))
+        }
+        Ok(all) => Ok(all),
+        Err(_) => Err(format!("{named} is damaged, or only half written")),
+    }
+}
+
+/// The certificates as authorities.
+pub(crate) fn roots(pem: &Pem<'_>) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for (nth, certificate) in certificates(pem)?.into_iter().enumerate() {
+        roots.add(certificate).map_err(|error| {
+            format!("{}: its certificate {} cannot be used: {error}", pem.named, nth + 1)
+        })?;
+    }
+    Ok(roots)
+}
+
+/// The authorities of this machine, at least one.
+pub(crate) fn system_roots() -> Result<RootCertStore, String> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    // A system may have old ones that no check can use.
+    let (usable, _) = roots.add_parsable_certificates(found.certs);
+    if usable == 0 {
+        let errors: String =
+            found.errors.iter().take(1).map(|error| format!(" ({error})")).collect();
+        return Err(format!("this machine has no certificates of authorities{errors}"));
+    }
+    Ok(roots)
+}
+
+/// The private key.
+pub(crate) fn private_key(pem: &Pem<'_>) -> Result<PrivateKeyDer<'static>, String> {
+    let named = pem.named;
+    PrivateKeyDer::from_pem_slice(pem.bytes).map_err(|error| match error {
+        pem::Error::NoItemsFound => {
+            format!("{named} has no private key in PEM format, without a passphrase")
+        }
+        _ => format!("{named} is damaged, or only half written"),
+    })
+}
+
+/// A certificate with the key that belongs to it. `cert` and `key` are what messages call them.
+pub(crate) fn pair(
+    certificates: Vec<CertificateDer<'static>>,
+    cert: &str,
+    private_key: PrivateKeyDer<'static>,
+    key: &str,
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, String> {
+    CertifiedKey::from_der(certificates, private_key, provider).map_err(|error| match error {
+        Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+            format!("the key in {key} does not belong to {cert}")
+        }
+        Error::InvalidCertificate(error) => {
+            format!("the certificate in {cert} cannot be used: {error}")
+        }
+        error => format!("the key in {key} cannot be used: {error}"),
+    })
+}
