@@ -19,7 +19,8 @@ use crate::support::redis::{RedisServer, Setup};
 use crate::support::view::View;
 use crate::support::{PATIENCE, skip};
 
-const PASSWORD: &str = "c4nary-of-VERSIONS";
+/// As in the rule that `lockwatch acl` prints.
+const PASSWORD: &str = "PASSWORD";
 const HOLDER: &str = "6f9a3c1e-8a52-4f5c-9f2e-0d3b7a1c5e42:57";
 
 /// A server: what it says of its version, the version for which its rule is made, and its program
