@@ -3,6 +3,7 @@
 //! the remedies say, and everything is read.
 
 mod outputs;
+mod proxy;
 mod servers;
 
 use std::collections::BTreeMap;

@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use lockwatch::commands::acl::rules;
 use lockwatch::config::Config;
+use lockwatch_judge::reading::Unknown;
 use tempfile::TempDir;
 
 use crate::acl::redis_cli;
@@ -83,6 +84,23 @@ fn each_version_gives_the_same_verdicts_to_a_user_who_cannot_write() {
             ],
             "{name}"
         );
+    }
+}
+
+#[test]
+fn the_page_of_servers_names_each_tested_version_and_only_real_reasons() {
+    let page = std::fs::read_to_string("docs/servers.md").unwrap();
+    for (name, ..) in SERVERS {
+        let (product, version) = name.split_once(" server v=").unwrap();
+        let row = format!("| {product} {} |", version.trim_end_matches('.'));
+        assert!(page.contains(&row), "{row}");
+    }
+    let (_, table) = page.split_once("| server | what happens |").unwrap();
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let reasons: Vec<&str> = Unknown::ALL.into_iter().map(Unknown::name).collect();
+    for row in rows {
+        let told = row.split('`').skip(1).step_by(2);
+        assert!(told.into_iter().any(|word| reasons.contains(&word)), "{row}");
     }
 }
 
