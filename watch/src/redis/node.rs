@@ -7,6 +7,7 @@
 
 mod answers;
 mod asking;
+mod refusals;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;

@@ -121,9 +121,9 @@ pub fn remedy(why: Unknown) -> &'static str {
         }
         Unknown::Unrelated => {
             "Masters of a cluster: write `cluster: {nodes: [HOST:PORT, …]}` instead of `nodes`. \
-             Otherwise configure each of these servers as a redis of its own, with tasks of its own. Do not \
-             make one a replica of another: that deletes its data. Locks on several independent \
-             masters (Redlock) cannot be watched as one."
+             Otherwise configure each of these servers as a redis of its own, with tasks of its \
+             own. Do not make one a replica of another: that deletes its data. Locks on several \
+             independent masters (Redlock) cannot be watched as one."
         }
         Unknown::Moved => {
             "The cluster is moving this slot; wait for it, or look at `CLUSTER SHARDS`."
