@@ -2,6 +2,7 @@
 
 pub mod acl;
 pub mod agent;
+pub mod ask;
 pub mod check_config;
 pub mod completions;
 pub mod demo;
@@ -16,6 +17,3 @@ pub mod source;
 pub mod status;
 mod stop;
 pub mod want;
-
-/// Where the commands look for the agent.
-pub const DEFAULT_AGENT: &str = "http://127.0.0.1:10379";

@@ -17,6 +17,8 @@ use lockwatch_judge::state::State;
 use lockwatch_judge::time::{Mono, ServerTime};
 use lockwatch_judge::verdict::{Rule, Verdict};
 
+#[path = "turns/clocks.rs"]
+mod clocks;
 mod truth;
 use truth::rule;
 
@@ -29,6 +31,10 @@ struct Agent {
     spec: TaskSpec,
     epoch: u32,
     users: Option<bool>,
+    /// How long answers take.
+    took_ms: u64,
+    /// How far the server's clock has stepped.
+    stepped_ms: i64,
     events: Vec<EventKind>,
 }
 
@@ -45,6 +51,8 @@ impl Agent {
             spec: spec.clone(),
             epoch: 0,
             users: users.then_some(true),
+            took_ms: 1,
+            stepped_ms: 0,
             events: Vec::new(),
         };
         agent.configure(0, spec);
@@ -83,7 +91,7 @@ impl Agent {
         });
         let beside = Beside { switches, ..Beside::default() };
         let reading = TaskReading { guard: GuardReading::Turn(turn), beside };
-        let clock = ServerTime(EPOCH + i64::try_from(at).unwrap());
+        let clock = ServerTime(EPOCH + i64::try_from(at).unwrap() + self.stepped_ms);
         let attestation = Attestation::master(clock, clock);
         self.sample(at, Outcome::Read { attestation, readings: vec![(TaskIndex(0), reading)] })
     }
@@ -99,11 +107,12 @@ impl Agent {
             node: Some("a:6379".into()),
             standing: Standing::Decides,
             sent: Mono(at),
-            took_ms: 1,
+            took_ms: self.took_ms,
             outcome,
         };
-        self.step(at + 1, Input::Sample(sample));
-        let snapshot = self.state.snapshot(Mono(at + 1));
+        let answered = at + self.took_ms;
+        self.step(answered, Input::Sample(sample));
+        let snapshot = self.state.snapshot(Mono(answered));
         TaskView::clone(snapshot.tasks.first().unwrap())
     }
 

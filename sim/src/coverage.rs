@@ -1,6 +1,7 @@
 //! Counts what occurred in a run. A run in which a verdict never occurs proves nothing about it.
 
 mod guards;
+mod kinds;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,14 +10,16 @@ use lockwatch_judge::event::{End, Event, EventKind, SplitKind};
 use lockwatch_judge::input::{Input, Outcome};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::time::Mono;
 use lockwatch_judge::verdict::Verdict;
 
 pub(crate) use guards::Seen;
+use kinds::OfKind;
 
 /// Reasons that cannot occur here: names are not resolved, no server refuses to report its role,
-/// nothing is too large, every announced address is allowed, nobody speaks TLS, and no task takes
-/// turns.
-const IMPOSSIBLE: [Unknown; 23] = [
+/// nothing is too large, every announced address is allowed, nobody speaks TLS, and the
+/// connections are configured right.
+const IMPOSSIBLE: [Unknown; 22] = [
     Unknown::NeedlessPassword,
     Unknown::Protected,
     Unknown::Database,
@@ -39,11 +42,7 @@ const IMPOSSIBLE: [Unknown; 23] = [
     Unknown::TooLarge,
     Unknown::ServerError,
     Unknown::Unrelated,
-    Unknown::FarInstant,
 ];
-
-/// Splits of other kinds of tasks than locks.
-const OF_OTHER_KINDS: [SplitKind; 2] = [SplitKind::Turns, SplitKind::Executions];
 
 /// Counts of what occurred.
 #[derive(Clone, Debug, Default)]
@@ -74,10 +73,13 @@ pub struct Coverage {
     pub reloads: u64,
     /// What occurred to guards.
     guards: BTreeMap<Seen, u64>,
+    /// What occurred to turns and queues.
+    kinds: BTreeMap<OfKind, u64>,
 }
 
 impl Coverage {
-    pub(crate) fn view(&mut self, view: &TaskView) {
+    pub(crate) fn view(&mut self, view: &TaskView, at: Mono) {
+        OfKind::of_view(view, at).into_iter().for_each(|seen| self.saw_of_kind(seen));
         *self.verdicts.entry(view.verdict).or_default() += 1;
         if let Some(why) = view.unknown {
             self.shown(why);
@@ -108,11 +110,18 @@ impl Coverage {
         *self.guards.entry(seen).or_default() += 1;
     }
 
+    fn saw_of_kind(&mut self, seen: OfKind) {
+        *self.kinds.entry(seen).or_default() += 1;
+    }
+
     fn shown(&mut self, why: Unknown) {
         *self.unknowns.entry(why).or_default() += 1;
     }
 
     pub(crate) fn event(&mut self, event: &Event) {
+        if let Some(seen) = OfKind::of_event(&event.kind) {
+            self.saw_of_kind(seen);
+        }
         match &event.kind {
             EventKind::HoldEnded { reason, .. } => *self.ends.entry(*reason).or_default() += 1,
             EventKind::SplitBegan { kind, .. } => *self.splits.entry(*kind).or_default() += 1,
@@ -132,6 +141,7 @@ impl Coverage {
         add(&mut self.ends, &other.ends);
         add(&mut self.splits, &other.splits);
         add(&mut self.guards, &other.guards);
+        add(&mut self.kinds, &other.kinds);
         self.lost += other.lost;
         self.switches_lost += other.switches_lost;
         self.snapshots += other.snapshots;
@@ -160,7 +170,7 @@ impl Coverage {
             .map(|it| format!("end {}", it.name()));
         let splits = SplitKind::ALL
             .iter()
-            .filter(|it| !self.splits.contains_key(it) && !OF_OTHER_KINDS.contains(it))
+            .filter(|it| !self.splits.contains_key(it))
             .map(|it| format!("split {}", it.name()));
         let mut missing: Vec<String> = verdicts.chain(unknowns).chain(ends).chain(splits).collect();
         missing.extend((self.lost == 0).then(|| "a lost lock".to_owned()));
@@ -173,6 +183,8 @@ impl Coverage {
         missing.extend((self.joined == 0).then(|| "a batch of several slots".to_owned()));
         let guards = Seen::ALL.iter().filter(|it| !self.guards.contains_key(it));
         missing.extend(guards.map(|it| format!("guards: {}", it.name())));
+        let kinds = OfKind::ALL.iter().filter(|it| !self.kinds.contains_key(it));
+        missing.extend(kinds.map(|it| format!("kinds: {}", it.name())));
         missing.extend((self.reloads == 0).then(|| "a reload".to_owned()));
         missing
     }
@@ -200,6 +212,10 @@ impl Coverage {
         text += &row(
             "guards",
             self.guards.iter().map(|(it, count)| format!("{} {count}", it.name())).collect(),
+        );
+        text += &row(
+            "kinds",
+            self.kinds.iter().map(|(it, count)| format!("{} {count}", it.name())).collect(),
         );
         let written = writeln!(
             text,

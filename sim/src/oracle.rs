@@ -11,11 +11,13 @@ mod live;
 mod overruns;
 mod pause;
 mod problems;
+pub(crate) mod queues;
 mod reference;
 mod renewals;
 mod scripts;
 mod soon;
 mod splits;
+mod turns;
 mod unsaid;
 mod verdict;
 
@@ -101,6 +103,10 @@ pub(super) struct TaskFacts {
     apart: bool,
     /// The newest pause that was read.
     pause: Option<pause::Pause>,
+    /// Whose turn it was.
+    turns: Option<turns::TurnFacts>,
+    /// What a queue showed.
+    queue: Option<queues::QueueFacts>,
 }
 
 /// The result of the newest attempt.
@@ -181,6 +187,8 @@ impl TaskFacts {
             is_split: false,
             apart: shape.apart,
             pause: None,
+            turns: turns::TurnFacts::of(spec, now),
+            queue: queues::QueueFacts::of(spec, now),
         }
     }
 }
@@ -262,6 +270,13 @@ impl Oracle {
                 .truth
                 .as_ref()
                 .and_then(|truth| truth.parts.iter().find(|part| part.task == *task));
+            if self.tasks[*task].queue.is_some() {
+                if let (true, Some(part)) = (good, part) {
+                    self.read_pause(*task, part, attempt);
+                }
+                self.attempt_queue(*task, attempt, part, good, world);
+                continue;
+            }
             if attempt.beside {
                 let believed = if good { part } else { None };
                 if let Some(part) = believed {
@@ -502,6 +517,7 @@ impl Oracle {
                 main.mixed || changing || (facts.lost.unsure && facts.says == Says::Unclear);
         }
         self.follow_overlap(task, world);
+        self.follow_turns(task);
     }
 
     /// The keys moved to another server, or became malformed, during the read. It is unknown what
@@ -601,12 +617,21 @@ impl Oracle {
         self.check_overruns(world, coverage);
         for view in &snapshot.tasks {
             let Some(task) = position(&view.spec, world) else { continue };
-            coverage.view(view);
-            self.check_reading(task, view, world);
+            coverage.view(view, snapshot.at);
+            if view.queue().is_some() {
+                self.check_queue(task, view, snapshot.at, world);
+                self.check_queue_live(task, view, snapshot.at, world);
+                self.check_pause(task, view, snapshot.at, world);
+                continue;
+            }
+            if view.lock().is_some() {
+                self.check_reading(task, view, world);
+                self.check_renewals(task, view, world);
+            }
+            self.check_turns(task, view, snapshot.at, world);
             self.check_durations(task, view, snapshot.at, world);
             self.check_verdict(task, view, world);
             self.check_live(task, view, snapshot.at, world);
-            self.check_renewals(task, view, world);
             self.check_pause(task, view, snapshot.at, world);
             self.check_problems(task, view, snapshot.at, world);
         }
@@ -708,10 +733,11 @@ impl Oracle {
         };
         if !facts.reference.unsure && !facts.lost.unsure {
             same("down", shown.down_ms, facts.reference.gap_ms());
-            if !facts.reference.unwanted_unsure {
+            let is_lock = view.lock().is_some();
+            if !facts.reference.unwanted_unsure && is_lock {
                 same("unwanted", shown.unwanted_ms, facts.reference.unwanted_ms());
             }
-            if !facts.reference.progress.unsure {
+            if !facts.reference.progress.unsure && is_lock {
                 same("stalled", shown.stalled_ms, facts.reference.stalled_ms());
             }
         }

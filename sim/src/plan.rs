@@ -2,6 +2,7 @@
 //! Removing a step leaves all others unchanged, which makes it possible to minimise a failing seed.
 
 mod guards;
+mod kinds;
 
 use std::sync::Arc;
 
@@ -14,6 +15,8 @@ use lockwatch_watch::redis::{RedisKind, libraries};
 
 use crate::rng::Rng;
 pub(crate) use guards::GuardPlan;
+pub(crate) use kinds::{Passing, QueuePlan, TurnPlan};
+pub use kinds::{QueueAct, TurnAct};
 
 /// Mean time between two steps in milliseconds.
 const MEAN_GAP_MS: u64 = 85_000;
@@ -66,6 +69,10 @@ pub(crate) struct TaskPlan {
     pub(crate) apart: bool,
     /// Guards run it.
     pub(crate) guards: Option<GuardPlan>,
+    /// Those that take turns.
+    pub(crate) turns: Option<TurnPlan>,
+    /// The workers of a queue.
+    pub(crate) queue: Option<QueuePlan>,
 }
 
 /// A step of a plan.
@@ -137,6 +144,8 @@ pub enum Act {
     StopGuard { task: usize },
     CutGuard { task: usize, ms: u64 },
     LagGuard { task: usize, each_way_ms: u64, ms: u64 },
+    Turn { task: usize, what: TurnAct, ms: u64 },
+    Queue { task: usize, what: QueueAct, ms: u64 },
 }
 
 /// The data of a server after a restart.
@@ -255,6 +264,7 @@ impl Plan {
         plan.steps = draw_steps(&plan, kind);
         plan.steps.extend(draw_reloads(&plan));
         plan.steps.extend(guards::steps(&plan));
+        kinds::add(&mut plan);
         plan.steps.sort_by_key(|step| step.at);
         plan
     }
@@ -362,7 +372,20 @@ fn draw_task(task: u64, kind: RedisKind, apart: bool, rng: &mut Rng) -> (TaskSpe
         || spec.progress.is_some()
         || spec.claims.is_some();
     let apart = apart && has_beside;
-    (spec, TaskPlan { workers, users, lease_ms, churns, fixed, apart, guards: None })
+    (
+        spec,
+        TaskPlan {
+            workers,
+            users,
+            lease_ms,
+            churns,
+            fixed,
+            apart,
+            guards: None,
+            turns: None,
+            queue: None,
+        },
+    )
 }
 
 fn draw_steps(plan: &Plan, kind: RedisKind) -> Vec<Step> {

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use lockwatch_watch::redis::driver::{Event as LinkEvent, LinkId, Push};
 
 use crate::serve::Request;
-use crate::world::{GuardTurn, Heal, WorkerTurn};
+use crate::world::{GuardTurn, Heal, QueueJob, TurnJob, WorkerTurn};
 
 /// Something that happens at an instant.
 #[derive(Debug)]
@@ -19,6 +19,10 @@ pub(crate) enum Event {
     Worker(WorkerTurn),
     /// Something happens to a guard, its keeper or its script.
     Guard(GuardTurn),
+    /// Somebody who takes turns does something.
+    Turn { task: usize, job: TurnJob },
+    /// Something happens to a queue of delayed tasks.
+    Queue { task: usize, job: QueueJob },
     /// The free lock of a task may be taken.
     Contend { task: usize },
     /// Workers check whether they are wanted.

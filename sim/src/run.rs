@@ -132,6 +132,8 @@ fn whose(event: &Event) -> Option<(usize, u32)> {
         | Event::Heal(_)
         | Event::Worker(_)
         | Event::Guard(_)
+        | Event::Turn { .. }
+        | Event::Queue { .. }
         | Event::Contend { .. }
         | Event::Poll { .. }
         | Event::Request(_) => None,

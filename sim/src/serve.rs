@@ -9,6 +9,7 @@ use lockwatch_judge::time::Mono;
 use lockwatch_watch::redis::driver::{Dialled, Event as LinkEvent, Failure, LinkId, Now, Push};
 use lockwatch_watch::redis::reply::{Command, Reply};
 
+use crate::oracle::queues::Members;
 use crate::peers;
 use crate::queue::Event;
 use crate::rng::Rng;
@@ -91,6 +92,10 @@ pub(crate) struct PartTruth {
     pub(crate) moved: bool,
     pub(crate) progress: Option<Option<Vec<u8>>>,
     pub(crate) claims: Option<Vec<(Vec<u8>, Vec<u8>)>>,
+    /// The members of a queue; `None`: it is none, or reading them was refused.
+    pub(crate) members: Option<Members>,
+    /// The server's time at the beginning.
+    pub(crate) clock_began: i64,
     /// The time until which alerts wait, in seconds; `None`: reading it was refused, or it changed
     /// meanwhile.
     pub(crate) pause: Option<Option<i64>>,
@@ -347,14 +352,14 @@ fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
     };
     let keys = &world.tasks[task].keys;
     let lock = allowed(&keys.lock)
-        .then(|| vec![LockState::of(state.get(&keys.lock, now), world.tasks[task].redisson)]);
+        .then(|| vec![LockState::of(state.get(&keys.lock, now), world.tasks[task].layout)]);
     let readable = keys.switches.iter().all(|key| allowed(key));
     let progress = keys.progress.as_ref().filter(|key| allowed(key)).map(|key| {
         state.get(key, now).map(|entry| match &entry.value {
             Value::Text(text) => text.clone(),
             Value::Hash(fields) => fields.first().map(|(_, text)| text.clone()).unwrap_or_default(),
             Value::List(length) => length.to_string().into_bytes(),
-            Value::Set(_) | Value::Huge => Vec::new(),
+            Value::Set(_) | Value::Scores(..) | Value::Huge => Vec::new(),
         })
     });
     let claims = keys.claims.as_ref().filter(|key| allowed(key)).map(|key| {
@@ -369,6 +374,7 @@ fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
             _ => None,
         }
     });
+    let members = world.members(task, server);
     PartTruth {
         task,
         sent: None,
@@ -386,6 +392,8 @@ fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
         moved: false,
         progress,
         claims,
+        members,
+        clock_began: state.clock.at(now),
         pause,
     }
 }
@@ -418,8 +426,10 @@ fn finish(world: &mut World, server: usize, task: usize, truth: &mut BatchTruth)
     if part.pause != now.pause {
         part.pause = None;
     }
-    part.mixed =
-        part.switches != now.switches || part.progress != now.progress || part.claims != now.claims;
+    part.mixed = part.switches != now.switches
+        || part.progress != now.progress
+        || part.claims != now.claims
+        || part.members != now.members;
 }
 
 /// The answer of a server to one command.

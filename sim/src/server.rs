@@ -3,11 +3,14 @@
 
 mod commands;
 mod info;
+mod scores;
 
 pub(crate) use commands::{error, is_too_large};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+
+use lockwatch_judge::spec::Unit;
 
 use crate::plan::Keeps;
 
@@ -26,6 +29,8 @@ pub(crate) enum Value {
     Hash(Vec<(Vec<u8>, Vec<u8>)>),
     Set(Vec<Vec<u8>>),
     List(u64),
+    /// Members and their instants in milliseconds, in order; scores are in this unit.
+    Scores(Vec<(Vec<u8>, i64)>, Unit),
     /// A hash that is larger than an agent reads.
     Huge,
 }
@@ -246,6 +251,7 @@ impl Server {
         let gone = match &entry.value {
             Value::Hash(fields) => fields.is_empty(),
             Value::Set(members) => members.is_empty(),
+            Value::Scores(members, _) => members.is_empty(),
             Value::Text(_) | Value::List(_) | Value::Huge => false,
         };
         self.put(key, (!gone).then_some(entry), now);

@@ -3,11 +3,48 @@
 
 use std::collections::VecDeque;
 
+use lockwatch_judge::spec::Unit;
+
 use crate::plan::Keeps;
-use crate::server::{Clock, Entry, Value};
+use crate::server::{Clock, EPOCH_MS, Entry, Value};
 
 /// Length of the history kept, in milliseconds. It is longer than any blindness of an agent.
 const KEPT_MS: u64 = 1_500_000;
+
+/// How what guards a task is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    Redisson,
+    Text,
+    /// A hash that names whose turn it is, with instants in this unit.
+    Turn(Unit),
+    /// A sorted set of delayed tasks.
+    Queue,
+}
+
+/// Somebody who has the turn.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Turn {
+    pub(crate) name: Vec<u8>,
+    /// From when on, by the server's clock, in milliseconds; 0: at once.
+    pub(crate) due: i64,
+}
+
+impl Turn {
+    /// What a field says; `None`: it is no instant, or years away.
+    pub(crate) fn of((name, value): &(Vec<u8>, Vec<u8>), unit: Unit) -> Option<Turn> {
+        let value: i64 = std::str::from_utf8(value).ok()?.parse().ok()?;
+        let due = match unit {
+            Unit::Milliseconds => value,
+            Unit::Seconds => value.checked_mul(1_000)?,
+        };
+        let is_near = due == 0 || (due - EPOCH_MS).abs() < YEARS_MS;
+        is_near.then(|| Turn { name: name.clone(), due })
+    }
+}
+
+/// An instant that is further away than this is nonsense.
+const YEARS_MS: i64 = 300_000_000_000;
 
 /// A lock as stored in the data of its server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,18 +56,30 @@ pub(crate) enum LockState {
         holders: Vec<(Vec<u8>, u32)>,
         deadline: Option<i64>,
     },
+    /// Those that have the turn, sorted.
+    Turn(Vec<Turn>),
+    /// There are delayed tasks.
+    Queue,
     /// The key contains something else.
     Other,
 }
 
 impl LockState {
-    pub(crate) fn of(entry: Option<&Entry>, redisson: bool) -> LockState {
+    pub(crate) fn of(entry: Option<&Entry>, layout: Layout) -> LockState {
         let Some(entry) = entry else { return LockState::Free };
         match &entry.value {
-            Value::Text(token) if !redisson => {
+            Value::Scores(..) if layout == Layout::Queue => LockState::Queue,
+            Value::Hash(fields) if let Layout::Turn(unit) = layout => {
+                let turns: Option<Vec<Turn>> =
+                    fields.iter().map(|field| Turn::of(field, unit)).collect();
+                let Some(mut turns) = turns else { return LockState::Other };
+                turns.sort_unstable();
+                LockState::Turn(turns)
+            }
+            Value::Text(token) if layout == Layout::Text => {
                 LockState::Held { holders: vec![(token.clone(), 1)], deadline: entry.deadline }
             }
-            Value::Hash(fields) if redisson => {
+            Value::Hash(fields) if layout == Layout::Redisson => {
                 let mut holders = Vec::with_capacity(fields.len());
                 for (field, count) in fields {
                     let colon = field.iter().rposition(|byte| *byte == b':');
@@ -55,7 +104,7 @@ impl LockState {
     pub(crate) fn deadline(&self) -> Option<i64> {
         match self {
             LockState::Held { deadline, .. } => *deadline,
-            LockState::Free | LockState::Other => None,
+            LockState::Free | LockState::Turn(_) | LockState::Queue | LockState::Other => None,
         }
     }
 }

@@ -7,7 +7,9 @@ mod failover;
 mod guards;
 mod harm;
 mod keys;
+mod queues;
 mod tell;
+mod turns;
 mod users;
 mod workers;
 
@@ -21,11 +23,13 @@ use crate::queue::{Event, Queue};
 use crate::rng::Rng;
 use crate::serve::{Line, Request};
 use crate::server::{Clock, Health, Server, Value};
-use crate::truth::{Cause, Generation, LockState, Past, What};
+use crate::truth::{Cause, Generation, Layout, LockState, Past, What};
 pub(crate) use acts::Heal;
-pub(crate) use cluster::Layout;
+pub(crate) use cluster::Layout as Shards;
 pub(crate) use guards::{Deed, Did, GuardTurn, How, Station};
 pub(crate) use keys::Keys;
+pub(crate) use queues::{Execution, QueueJob, Queues, score};
+pub(crate) use turns::{TurnJob, Turns};
 pub(crate) use users::{LostSwitches, Says, Switches, Wanting};
 pub(crate) use workers::{Worker, WorkerTurn};
 
@@ -54,7 +58,7 @@ pub(crate) struct World {
     /// In a cluster: the present master of each shard; a shard is numbered by its first master.
     pub(crate) shards: Vec<usize>,
     /// The layout known to each server of a cluster.
-    pub(crate) layouts: Vec<Layout>,
+    pub(crate) layouts: Vec<Shards>,
     pub(crate) tasks: Vec<Task>,
     /// The process of each agent to which each server reports changes, and its connection.
     pub(crate) listeners: Vec<Vec<Option<(u32, LinkId)>>>,
@@ -84,6 +88,8 @@ pub(crate) struct World {
     pub(crate) cause: Cause,
     pub(crate) lock_keys: BTreeMap<Arc<[u8]>, usize>,
     pub(crate) beside_keys: BTreeMap<Arc<[u8]>, usize>,
+    /// The locks of members, with the task and the member.
+    pub(crate) member_keys: BTreeMap<Arc<[u8]>, (usize, Vec<u8>)>,
     pub(crate) fault: u64,
     pub(crate) ids: u64,
     /// What guards did since the oracle last looked.
@@ -139,6 +145,7 @@ pub(crate) struct Sentinel {
 pub(crate) struct Task {
     pub(crate) keys: Keys,
     pub(crate) redisson: bool,
+    pub(crate) layout: Layout,
     pub(crate) workers: Vec<Worker>,
     /// The real wish of each user, whatever the switches say.
     pub(crate) wishes: Vec<bool>,
@@ -163,6 +170,10 @@ pub(crate) struct Task {
     pub(crate) releases: VecDeque<Release>,
     /// The hosts with its guards.
     pub(crate) stations: Vec<Station>,
+    /// Those that take turns, instead of workers.
+    pub(crate) turns: Option<Turns>,
+    /// A queue of delayed tasks.
+    pub(crate) queues: Option<Queues>,
     /// The guards that reported an overrun in their claim.
     pub(crate) overruns: Vec<Vec<u8>>,
     /// Chance in what guards do.
@@ -296,6 +307,7 @@ impl World {
             cause: Cause::Worker,
             lock_keys: BTreeMap::new(),
             beside_keys: BTreeMap::new(),
+            member_keys: BTreeMap::new(),
             fault: 0,
             ids: 0,
             deeds: Vec::new(),
@@ -319,6 +331,14 @@ impl World {
         for task in 0..world.tasks.len() {
             world.first_switches(task);
             let at = world.tasks[task].rng.below(7_000);
+            if world.tasks[task].turns.is_some() {
+                world.queue.push(at, Event::Turn { task, job: TurnJob::Kick });
+                continue;
+            }
+            if world.tasks[task].queues.is_some() {
+                world.start_queue(task);
+                continue;
+            }
             world.queue.push(at, Event::Poll { task });
         }
         world.start_guards();
@@ -366,6 +386,7 @@ impl World {
                 } else if let Some(task) = self.beside_keys.get(&key).copied() {
                     self.note_wanting(server, task);
                 } else {
+                    self.note_member_lock(server, &key, at);
                     continue;
                 }
                 self.tell_listeners(server, &key, 0);
@@ -403,12 +424,22 @@ impl World {
     }
 
     fn note_lock(&mut self, server: usize, task: usize, key: &Arc<[u8]>, at: u64) {
-        let state = LockState::of(self.servers[server].get(key, at), self.tasks[task].redisson);
+        let state = LockState::of(self.servers[server].get(key, at), self.tasks[task].layout);
         if self.tasks[task].past[server].newest().is_some_and(|old| old.state == LockState::Other) {
             self.tasks[task].odd_at = at;
         }
         let free = state == LockState::Free;
         let ends_at = self.servers[server].ends_at(key);
+        if self.tasks[task].queues.is_some() {
+            let clock = &self.servers[server].clock;
+            self.tasks[task].past[server].note(state, self.cause, clock, at);
+            return self.note_queue(server, task);
+        }
+        if self.tasks[task].turns.is_some() {
+            let clock = &self.servers[server].clock;
+            self.tasks[task].past[server].note(state.clone(), self.cause, clock, at);
+            return self.note_turns(server, task, &state);
+        }
         self.tasks[task].past[server].note(state, self.cause, &self.servers[server].clock, at);
         if server == self.homes[task] {
             if free {
@@ -451,6 +482,15 @@ impl World {
             Event::Heal(heal) => self.with_marks(|world| world.heal(heal)),
             Event::Worker(turn) => self.work(turn),
             Event::Guard(turn) => self.guard_turn(turn),
+            Event::Turn { task, job } => self.turn_job(task, job),
+            Event::Queue { task, job } => self.queue_job(task, job),
+            Event::Contend { task } if self.tasks[task].queues.is_some() => {
+                self.tasks[task].contends_at = None;
+            }
+            Event::Contend { task } if self.tasks[task].turns.is_some() => {
+                self.tasks[task].contends_at = None;
+                self.look_at_turns(task);
+            }
             Event::Contend { task } => {
                 self.tasks[task].contends_at = None;
                 self.tell_expiry(task);

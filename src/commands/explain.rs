@@ -8,9 +8,9 @@ use anyhow::Context as _;
 use clap::{Args, ValueHint};
 use serde::Deserialize;
 
-use super::DEFAULT_AGENT;
+use super::ask::AgentArguments;
 use super::source::ConfigSource;
-use crate::http::client::{self, Answer};
+use crate::http::client::{Answer, PATIENCE};
 use crate::outputs::explanation::{Explanation, text};
 use crate::paths;
 use crate::text::identity::harmless;
@@ -22,9 +22,9 @@ pub struct ExplainOptions {
     /// Which task
     #[arg(value_name = "TASK", value_hint = ValueHint::Other)]
     pub task: String,
-    /// Where the agent serves
-    #[arg(long = "agent.url", value_name = "URL", value_hint = ValueHint::Url, default_value = DEFAULT_AGENT)]
-    pub agent: String,
+    /// How the agent is reached.
+    #[command(flatten)]
+    pub agent: AgentArguments,
     /// Ask no agent: read Redis once, with this configuration
     #[arg(long)]
     pub once: bool,
@@ -48,8 +48,11 @@ pub async fn run(options: ExplainOptions) -> anyhow::Result<ExitCode> {
     if options.once {
         return without_agent(&options).await;
     }
+    if let Some(warning) = options.agent.warning() {
+        eprintln!("warning: {warning}");
+    }
     let path = paths::EXPLANATION.of(&options.task);
-    match client::get(&options.agent, &path).await {
+    match options.agent.get(&path, PATIENCE).await {
         Ok(answer) => by_agent(&options, &answer),
         Err(error) if is_configured(&options.source) => {
             eprintln!("lockwatch: {error:#}: reading Redis once instead");
@@ -81,14 +84,17 @@ fn by_agent(options: &ExplainOptions, answer: &Answer) -> anyhow::Result<ExitCod
         let sentence = match serde_json::from_slice::<Refusal>(&answer.body) {
             Ok(refusal) => refusal.error,
             Err(_) => {
-                format!("the agent at {} answered with status {}", options.agent, answer.status)
+                format!(
+                    "the agent at {} answered with status {}",
+                    options.agent.agent_url, answer.status
+                )
             }
         };
         eprintln!("lockwatch: {}", harmless(&sentence));
         return Ok(ExitCode::from(NOT_EXPLAINED));
     }
     let explanation: Explanation = serde_json::from_slice(&answer.body)
-        .with_context(|| format!("what {} answered is no explanation", options.agent))?;
+        .with_context(|| format!("what {} answered is no explanation", options.agent.agent_url))?;
     print(options, &explanation)?;
     Ok(ExitCode::SUCCESS)
 }

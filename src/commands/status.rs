@@ -22,9 +22,9 @@ use answer::{OneTask, Refusal, Tasks};
 use judge::Level;
 use screen::Screen;
 
-use super::DEFAULT_AGENT;
+use super::ask::AgentArguments;
 use crate::commands::stop::Stop;
-use crate::http::client::{self, Answer};
+use crate::http::client::Answer;
 use crate::paths;
 use crate::text::durations::parse_duration_ms;
 use crate::text::terminal::{self, Style, Terminal, safe, safe_json};
@@ -44,9 +44,9 @@ pub struct StatusOptions {
     /// Only this task
     #[arg(value_name = "TASK", value_hint = ValueHint::Other)]
     pub task: Option<String>,
-    /// Where the agent serves
-    #[arg(long = "agent.url", value_name = "URL", value_hint = ValueHint::Url, default_value = DEFAULT_AGENT)]
-    pub agent: String,
+    /// How the agent is reached.
+    #[command(flatten)]
+    pub agent: AgentArguments,
     /// Print the agent's JSON
     #[arg(long)]
     pub json: bool,
@@ -68,6 +68,9 @@ fn watch_pause(text: &str) -> Result<u64, String> {
 /// # Errors
 /// Nothing is known; text for a person. The exit code for it is [`UNKNOWN`].
 pub async fn run(options: StatusOptions) -> anyhow::Result<ExitCode> {
+    if let Some(warning) = options.agent.warning() {
+        eprintln!("warning: {warning}");
+    }
     let level = match options.watch_ms {
         None => {
             let look = look(&options).await?;
@@ -95,12 +98,13 @@ async fn look(options: &StatusOptions) -> anyhow::Result<Look> {
         None => paths::TASKS.to_owned(),
         Some(task) => paths::TASK.of(task),
     };
-    let answer = client::get_within(&options.agent, &path, PATIENCE).await?;
+    let answer = options.agent.get(&path, PATIENCE).await?;
     if answer.status != 200 {
-        bail!("the agent at {}: {}", safe(&options.agent), refusal(&answer, options));
+        bail!("the agent at {}: {}", safe(&options.agent.agent_url), refusal(&answer, options));
     }
-    read(answer, options.task.is_some())
-        .with_context(|| format!("{}: that is no answer of an agent's", safe(&options.agent)))
+    read(answer, options.task.is_some()).with_context(|| {
+        format!("{}: that is no answer of an agent's", safe(&options.agent.agent_url))
+    })
 }
 
 /// The output for a response of this `body`, about one task or all of them.
@@ -160,10 +164,8 @@ fn lines(options: &StatusOptions, look: &Look, terminal: &Terminal) -> Vec<Strin
 
 /// The command that explains the verdict.
 fn hint(options: &StatusOptions, task: &str) -> String {
-    let agent = match options.agent.as_str() {
-        DEFAULT_AGENT => String::new(),
-        other => format!(" --agent.url {}", quoted(&safe(other))),
-    };
+    let flag = |(flag, value): (_, String)| format!(" {flag} {}", quoted(&safe(&value)));
+    let agent: String = options.agent.flags().into_iter().map(flag).collect();
     let no_flag = if task.starts_with('-') { "-- " } else { "" };
     format!("lockwatch explain{agent} {no_flag}{}", quoted(task))
 }
@@ -275,13 +277,14 @@ fn append(options: &StatusOptions, seen: &Seen) -> anyhow::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ask::DEFAULT_AGENT;
     use super::*;
 
     #[test]
     fn the_hint_can_be_pasted() {
         let options = |agent: &str| StatusOptions {
             task: None,
-            agent: agent.to_owned(),
+            agent: AgentArguments::at(agent),
             json: false,
             watch_ms: None,
         };

@@ -1,13 +1,20 @@
 //! A minimal HTTP client, with which the commands query the agent.
 
+mod tls;
+
+use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::header;
 use hyper::{Method, Request, Uri};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -15,9 +22,41 @@ use crate::text::identity::without_login;
 use crate::text::terminal::safe;
 
 /// Default time limit for a whole response.
-const PATIENCE: Duration = Duration::from_secs(15);
+pub const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a connection that failed may take to say why.
+const ENDED_WITHIN: Duration = Duration::from_secs(1);
 /// Maximum size of a response body in bytes.
 const BODY_BYTES_MAX: usize = 256 << 20;
+
+/// An agent as it is reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Agent {
+    /// `http://host:port` or `https://host:port`, optionally with a path prefix.
+    pub url: String,
+    /// The authorities that may sign its certificate; `None`: those of the system.
+    pub ca_file: Option<PathBuf>,
+    /// The certificate that is shown to it, and its private key.
+    pub own: Option<(PathBuf, PathBuf)>,
+    /// User and password.
+    pub login: Option<Login>,
+}
+
+/// A user with a password, as `user:password`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login(String);
+
+impl Login {
+    /// `None`: the text has no colon.
+    pub fn new(text: &str) -> Option<Login> {
+        text.contains(':').then(|| Login(text.to_owned()))
+    }
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Login(…)")
+    }
+}
 
 /// A response.
 #[derive(Clone, Debug)]
@@ -28,58 +67,82 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-/// Requests `path`, which is already escaped, from the agent at `base` (`http://host:port`,
-/// optionally with a path prefix).
-///
-/// # Errors
-/// `base` is no such address, or there is no complete response.
-pub async fn get(base: &str, path: &str) -> anyhow::Result<Answer> {
-    get_within(base, path, PATIENCE).await
-}
-
-/// The same with another time limit.
-///
-/// # Errors
-/// As for [`get`]; the text is safe to show.
-pub async fn get_within(base: &str, path: &str, patience: Duration) -> anyhow::Result<Answer> {
-    let shown = without_login(base);
-    if shown != base {
-        bail!("{}: leave out name and password; an agent asks for neither", safe(&shown));
+impl Agent {
+    /// One without TLS of its own settings, and without a login.
+    pub fn at(url: impl Into<String>) -> Agent {
+        Agent { url: url.into(), ..Agent::default() }
     }
-    let shown = safe(base);
-    let whole = format!("{}{path}", base.trim_end_matches('/'));
-    let uri: Uri = whole.parse().with_context(|| {
-        format!("{shown} is no address of an agent, like http://127.0.0.1:10379")
-    })?;
-    if uri.scheme_str() != Some("http") {
-        bail!("{shown}: the agent speaks http:// only");
-    }
-    let asked = timeout(patience, ask(&uri)).await;
-    asked
-        .unwrap_or_else(|_| bail!("no answer within {} s", patience.as_secs()))
-        .with_context(|| format!("the agent at {shown}"))
-}
 
-async fn ask(uri: &Uri) -> anyhow::Result<Answer> {
-    let host = uri.host().context("it has no host")?.trim_matches(['[', ']']);
-    let stream = TcpStream::connect((host, uri.port_u16().unwrap_or(80)))
-        .await
-        .context("it cannot be reached")?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let _ends_with_the_answer = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(connection));
-    let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
-    let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    let request = Request::builder()
-        .method(Method::GET)
-        .uri(path)
-        .header(header::HOST, authority)
-        .body(Empty::<Bytes>::new())?;
-    let response = sender.send_request(request).await?;
-    let status = response.status().as_u16();
-    let body = Limited::new(response.into_body(), BODY_BYTES_MAX)
-        .collect()
-        .await
-        .map_err(anyhow::Error::from_boxed)?;
-    Ok(Answer { status, body: body.to_bytes() })
+    /// Requests `path`, which is already escaped.
+    ///
+    /// # Errors
+    /// The URL is none of an agent, or there is no complete response. The text is safe to show.
+    pub async fn get(&self, path: &str, patience: Duration) -> anyhow::Result<Answer> {
+        let base = &self.url;
+        let shown = without_login(base);
+        if shown != *base {
+            bail!(
+                "{}: leave out name and password; write them into a file as `user:password`, and \
+                 name it with --agent.login-file",
+                safe(&shown)
+            );
+        }
+        let shown = safe(base);
+        let whole = format!("{}{path}", base.trim_end_matches('/'));
+        let uri: Uri = whole.parse().with_context(|| {
+            format!("{shown} is no address of an agent, like http://127.0.0.1:10379")
+        })?;
+        if !matches!(uri.scheme_str(), Some("http" | "https")) {
+            bail!("{shown}: write http:// or https://");
+        }
+        let asked = timeout(patience, self.ask(&uri)).await;
+        asked
+            .unwrap_or_else(|_| bail!("no answer within {} s", patience.as_secs()))
+            .with_context(|| format!("the agent at {shown}"))
+    }
+
+    async fn ask(&self, uri: &Uri) -> anyhow::Result<Answer> {
+        let host = uri.host().context("it has no host")?.trim_matches(['[', ']']);
+        let is_tls = uri.scheme_str() == Some("https");
+        let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+        let stream = TcpStream::connect((host, port)).await.context("it cannot be reached")?;
+        if is_tls {
+            let stream = tls::protect(self, host, stream).await?;
+            self.exchange(uri, stream).await.map_err(|error| tls::explained(self, error))
+        } else {
+            self.exchange(uri, stream).await
+        }
+    }
+
+    async fn exchange<S>(&self, uri: &Uri, stream: S) -> anyhow::Result<Answer>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        // It ends with the answer.
+        let connection = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(connection));
+        let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        let mut request =
+            Request::builder().method(Method::GET).uri(path).header(header::HOST, authority);
+        if let Some(Login(login)) = &self.login {
+            let login = format!("Basic {}", STANDARD.encode(login));
+            request = request.header(header::AUTHORIZATION, login);
+        }
+        let response = match sender.send_request(request.body(Empty::<Bytes>::new())?).await {
+            Ok(response) => response,
+            // Why the connection ended says more than that the request was not sent.
+            Err(error) => match timeout(ENDED_WITHIN, connection).await {
+                Ok(Ok(Err(why))) => return Err(why.into()),
+                _ => return Err(error.into()),
+            },
+        };
+        let status = response.status().as_u16();
+        let body = Limited::new(response.into_body(), BODY_BYTES_MAX)
+            .collect()
+            .await
+            .map_err(anyhow::Error::from_boxed)?;
+        Ok(Answer { status, body: body.to_bytes() })
+    }
 }

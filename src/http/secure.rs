@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ServerConfig;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -13,6 +13,8 @@ use tokio_rustls::server::TlsStream;
 
 /// How long a client may take for the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long a client that was turned away may take to read why.
+const LINGER: Duration = Duration::from_secs(1);
 /// The first byte of a client that speaks TLS.
 const TLS_RECORD: u8 = 0x16;
 /// What a client is told that does not.
@@ -42,24 +44,25 @@ async fn protect(mut stream: TcpStream, tls: Arc<ServerConfig>) -> io::Result<En
     let mut first = [0];
     if stream.peek(&mut first).await? > 0 && first != [TLS_RECORD] {
         stream.write_all(NOT_PLAIN.as_bytes()).await?;
-        stream.shutdown().await?;
-        drain(stream).await;
+        end(stream).await?;
         return Err(io::Error::other("it speaks plain HTTP"));
     }
-    let stream = TlsAcceptor::from(tls).accept(stream).await?;
-    Ok(Entrance::Tls(Box::new(stream)))
-}
-
-/// Reads what the client still sends: a connection that is closed before would be reset, and the
-/// client might not see what it was told.
-async fn drain(stream: TcpStream) {
-    let mut bytes = [0; 1024];
-    while stream.readable().await.is_ok() {
-        match stream.try_read(&mut bytes) {
-            Ok(0) => return,
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => return,
+    match TlsAcceptor::from(tls).accept(stream).into_fallible().await {
+        Ok(stream) => Ok(Entrance::Tls(Box::new(stream))),
+        Err((error, stream)) => {
+            end(stream).await?;
+            Err(error)
         }
     }
+}
+
+/// Closes a connection so that the client sees what it was told: one that is closed before all is
+/// read that the client has sent would be reset.
+async fn end(mut stream: TcpStream) -> io::Result<()> {
+    stream.shutdown().await?;
+    let mut bytes = [0; 1024];
+    let rest = async { while stream.read(&mut bytes).await.is_ok_and(|length| length > 0) {} };
+    // Whoever goes on sending is not waited for.
+    let _ended = timeout(LINGER, rest).await;
+    Ok(())
 }

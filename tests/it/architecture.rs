@@ -33,7 +33,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("want", &["config", "io", "seek", "text"]),
     ("outputs", &["alerts", "config", "paths", "published", "text", "trace"]),
     ("web", &["apart", "config", "pem"]),
-    ("http", &["outputs", "paths", "published", "text", "trace", "web"]),
+    ("http", &["outputs", "paths", "pem", "published", "text", "trace", "web"]),
     (
         "commands",
         &[

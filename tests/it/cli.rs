@@ -141,7 +141,16 @@ fn bash_completes() {
     }
     assert_eq!(
         complete(&["lockwatch", "status", "--"]),
-        set(&["--agent.url", "--json", "--watch", "--help"])
+        set(&[
+            "--agent.url",
+            "--agent.ca-file",
+            "--agent.cert-file",
+            "--agent.key-file",
+            "--agent.login-file",
+            "--json",
+            "--watch",
+            "--help"
+        ])
     );
     assert_eq!(complete(&["lockwatch", "--log.format", ""]), set(&["json", "logfmt", "text"]));
     assert_eq!(complete(&["lockwatch", "--log.format", "j"]), set(&["json"]));

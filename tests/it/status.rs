@@ -271,7 +271,10 @@ fn whatever_is_not_known_is_3() {
     unknown(&status(free_port(), &[]).output().unwrap(), "cannot be reached");
     unknown(&status(agent.port, &["--jsn"]).output().unwrap(), "--json");
     unknown(&status(agent.port, &["--watch=1ms"]).output().unwrap(), "100ms");
-    unknown(&program_with(&["status", "--agent.url", "https://127.0.0.1:1"]), "http:// only");
+    unknown(
+        &program_with(&["status", "--agent.url", "ftp://127.0.0.1:1"]),
+        "write http:// or https://",
+    );
     unknown(
         &program_with(&["status", "--agent.url", "\u{1b}[2J nonsense"]),
         r"\x1b[2J nonsense is no address",

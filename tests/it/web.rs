@@ -2,6 +2,7 @@
 
 mod accepted;
 mod changes;
+mod clients;
 mod logins;
 mod tls;
 

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use lockwatch::commands::ask::AgentArguments;
 use lockwatch::commands::status::{self, StatusOptions};
 use lockwatch::outputs::events::describe;
 use lockwatch::outputs::exposition::{self, Variant};
@@ -70,7 +71,7 @@ pub(crate) fn run(data: &[u8]) {
         for json in [false, true] {
             let options = StatusOptions {
                 task: task.clone(),
-                agent: "http://127.0.0.1:9898".to_owned(),
+                agent: AgentArguments::at("http://127.0.0.1:9898"),
                 json,
                 watch_ms: None,
             };

@@ -2,6 +2,7 @@
 //!
 //! The first byte selects the options; the rest is the body of the response.
 
+use lockwatch::commands::ask::AgentArguments;
 use lockwatch::commands::status::{StatusOptions, printed_for};
 
 use crate::claims::harmless;
@@ -10,7 +11,7 @@ pub(crate) fn run(data: &[u8]) {
     let [choice, body @ ..] = data else { return };
     let options = StatusOptions {
         task: (choice & 1 != 0).then(|| "outbound".to_owned()),
-        agent: "http://127.0.0.1:9898".to_owned(),
+        agent: AgentArguments::at("http://127.0.0.1:9898"),
         json: choice & 2 != 0,
         watch_ms: None,
     };

@@ -206,6 +206,12 @@ impl Queue {
         let still_ms = if any_was_due { self.still_ms.saturating_add(context.grown_ms) } else { 0 };
         // Of the members that are not looked at, only their number shows that one left.
         let mut moved = !context.other_data && self.has_more() && queue.due < self.due;
+        // Members that are gone from other data may have left, or are lost.
+        let is_gone = |left: &Left| {
+            let was = before.get(&left.id.0);
+            left.place == Place::Gone && was.is_some_and(|old| old.gone_since.is_none())
+        };
+        let is_unclear = context.other_data && queue.left.iter().any(is_gone);
         let mut looked_at = 0;
         for member in queue.first.iter().filter(|member| member.due <= now) {
             let Some(lock) = &member.lock else { continue };
@@ -218,7 +224,8 @@ impl Queue {
             let Some(old) = before.remove(&left.id.0) else { continue };
             moved |= self.follow_left(left, old, context, &mut news);
         }
-        self.still_ms = if moved || context.wanted == Wanted::No { 0 } else { still_ms };
+        let begins_anew = moved || is_unclear || context.wanted == Wanted::No;
+        self.still_ms = if begins_anew { 0 } else { still_ms };
         if moved {
             self.moved = Some(context.seen.last);
         }

@@ -12,6 +12,8 @@ use crate::verdict::TurnFact;
 
 /// An instant further away than this was written in another unit, in milliseconds: ten years.
 pub(crate) const FAR_MS: i64 = 315_360_000_000;
+/// Longer than this takes no answer in an ordinary network, in milliseconds.
+const QUICK_MS: u64 = 250;
 
 /// The turns of some tasks.
 #[derive(Clone, Debug)]
@@ -22,8 +24,8 @@ pub(crate) struct Turns {
     last: Option<Seen>,
     /// Who had the turn last, alone.
     holder: Option<Holder>,
-    /// The fields of the newest accepted reading.
-    fields: Vec<Turn>,
+    /// The fields of the newest accepted reading, and from when on each may be taken.
+    fields: Vec<(Turn, Mono)>,
     /// The first reading of a stretch in which it was nobody's turn.
     nobody_since: Option<Mono>,
     /// Fields that have stood beside each other, and since when.
@@ -63,6 +65,11 @@ pub(crate) struct Context<'a> {
     pub(crate) spec: &'a TurnSpec,
     /// First evidence that the task is wanted, if it can be wanted.
     pub(crate) wanted_since: Option<Mono>,
+    /// How long the answer took, in milliseconds.
+    pub(crate) took_ms: u64,
+    /// It is not the clock of the reading before: it has stepped, or is another server's.
+    pub(crate) other_clock: bool,
+    pub(crate) blind_after_ms: u64,
 }
 
 impl Turns {
@@ -147,25 +154,27 @@ impl Turns {
 
     /// Takes in an accepted reading.
     pub(crate) fn observe(&mut self, fields: &[Turn], context: Context<'_>) -> News {
-        let Context { seen, spec, .. } = context;
+        let Context { seen, spec, blind_after_ms, .. } = context;
         let mut news = News::default();
         let unseen_ms = self.last.map_or(u64::MAX, |last| seen.sent.since_ms(last.sent));
         self.saw_all &= spec.min_turn_ms.is_some_and(|least_ms| unseen_ms <= least_ms);
-        let is_new = |turn: &&Turn| !self.fields.iter().any(|old| old.name == turn.name);
+        let is_new = |turn: &&Turn| !self.fields.iter().any(|(old, _)| old.name == turn.name);
         let foreign = |turn: &&Turn| spec.position(&turn.name).is_none();
         if let Some(turn) = fields.iter().filter(is_new).find(foreign) {
             self.unknown_names += 1;
             news.unknown_name = Some(turn.name.clone());
         }
         self.nobody_since = match fields.is_empty() {
+            // Another turn may have come and gone before it was confirmed.
+            true if unseen_ms > blind_after_ms => self.nobody_since().or(Some(seen.sent)),
             true => self.nobody_since.or(Some(seen.sent)),
             false => None,
         };
-        self.follow_beside(fields, seen.sent);
+        self.follow_beside(fields, context);
         if let [turn] = fields {
             self.follow_turn(turn, seen.sent, spec, &mut news);
         }
-        self.fields = fields.to_vec();
+        self.fields = fields.iter().map(|turn| (turn.clone(), self.due(turn, context))).collect();
         self.newest = Ok(());
         self.last = Some(seen);
         self.late_ms = self.overdue_ms(context);
@@ -173,7 +182,10 @@ impl Turns {
     }
 
     /// Follows which fields stay beside each other with the same values.
-    fn follow_beside(&mut self, fields: &[Turn], at: Mono) {
+    fn follow_beside(&mut self, fields: &[Turn], context: Context<'_>) {
+        let Context { seen, took_ms, .. } = context;
+        // A slow answer may show the end of its wait only.
+        let at = if took_ms > QUICK_MS { seen.sent.plus_ms(took_ms) } else { seen.sent };
         let stayed = self.beside.take().and_then(|(before, since)| {
             let still: Vec<Turn> =
                 before.into_iter().filter(|turn| fields.contains(turn)).collect();
@@ -209,16 +221,29 @@ impl Turns {
     /// taken, and is wanted.
     fn overdue_ms(&self, context: Context<'_>) -> u64 {
         let Context { seen, wanted_since, .. } = context;
-        let first_seen = |turn: &Turn| {
-            let holder = self.holder.as_ref().filter(|holder| holder.turn == *turn);
-            holder.map_or(seen.sent, |holder| holder.first_seen)
-        };
-        let overdue_ms = |turn: &Turn| {
-            // Zero means "at once". When that was is not known.
-            let due = if turn.from.0 <= 0 { first_seen(turn) } else { seen.mono_of(turn.from) };
-            seen.sent.since_ms(wanted_since.map_or(due, |wanted| wanted.max(due)))
+        let overdue_ms = |(_, due): &(Turn, Mono)| {
+            seen.sent.since_ms(wanted_since.map_or(*due, |wanted| wanted.max(*due)))
         };
         self.fields.iter().map(overdue_ms).max().unwrap_or(0)
+    }
+
+    /// From when on a turn may be taken, on the agent's clock.
+    ///
+    /// By another clock than before, a turn that was due waits for as long as it did, and no other
+    /// one can have waited for longer than it has been there.
+    fn due(&self, turn: &Turn, context: Context<'_>) -> Mono {
+        let Context { seen, other_clock, .. } = context;
+        if turn.from.0 <= 0 {
+            // Zero means "at once". When that was is not known.
+            let holder = self.holder.as_ref().filter(|holder| holder.turn == *turn);
+            return holder.map_or(seen.sent, |holder| holder.first_seen);
+        }
+        let before = self.fields.iter().find(|(old, _)| old == turn).map(|(_, due)| *due);
+        let least = match self.last.filter(|_| other_clock) {
+            Some(last) => Some(before.unwrap_or(last.sent).min(last.sent)),
+            None => before,
+        };
+        seen.mono_of(turn.from).max(least.unwrap_or(Mono(0)))
     }
 
     /// What outputs show.

@@ -85,8 +85,10 @@ impl Kind for OfTurn {
         task.tell_readable(read.map(|_| ()), log);
         match read {
             Ok(fields) => {
+                let before = task.origin.as_ref();
+                let other_clock = before.is_some_and(|before| !before.same_clock(batch.origin));
                 task.note_origin(batch);
-                task.follow_turns(fields, batch, log);
+                task.follow_turns(fields, batch, other_clock, log);
             }
             Err(why) => {
                 task.kind.turns.unknown(why);
@@ -117,7 +119,13 @@ impl Kind for OfTurn {
 }
 
 impl Watched<OfTurn> {
-    fn follow_turns(&mut self, fields: &[Turn], batch: Accepted<'_>, log: &mut Log<'_>) {
+    fn follow_turns(
+        &mut self,
+        fields: &[Turn],
+        batch: Accepted<'_>,
+        other_clock: bool,
+        log: &mut Log<'_>,
+    ) {
         let (seen, sent) = (batch.seen(), batch.sent);
         let wanted_since = self.gap().and_then(GapClock::wanted_since);
         let wanted_since = match self.wanted() {
@@ -126,7 +134,14 @@ impl Watched<OfTurn> {
             Wanted::No => Some(sent),
             Wanted::Unset | Wanted::Unknown => wanted_since,
         };
-        let context = Context { seen, spec: &self.kind.spec, wanted_since };
+        let context = Context {
+            seen,
+            spec: &self.kind.spec,
+            wanted_since,
+            took_ms: batch.took_ms,
+            other_clock,
+            blind_after_ms: self.spec.blind_after_ms,
+        };
         let news = self.kind.turns.observe(fields, context);
         self.tell_turns(&news, log);
         let holding = match self.kind.turns.fact() {

@@ -96,6 +96,7 @@ impl Oracle {
         if now < known_by || odd {
             return;
         }
+        self.check_turns_live(task, view, (at, known_by), world);
         let says = &real.wanting[world.besides[task]];
         // Keys on another server are read after the lock, so their effect may come with the next
         // reading.

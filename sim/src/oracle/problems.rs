@@ -55,7 +55,7 @@ impl Oracle {
         if answered && !unsure && !facts.contradicted && !facts.hazy && !is_changed {
             let held = matches!(
                 facts.last.as_ref().map(|last| last.states.as_slice()),
-                Some([LockState::Held { .. }])
+                Some([LockState::Held { .. } | LockState::Turn(_)])
             );
             let over = facts.reference.gap_ms() > facts.limits.grace_ms;
             let wanted = facts.wanted() == Says::Yes;
@@ -84,6 +84,7 @@ impl Oracle {
             let stalls = facts.reference.stalled_ms() > 0 && facts.wanted() != Says::Unclear;
             claim(
                 facts.reference.progress.unsure
+                    || view.lock().is_none()
                     || of(Problem::Stalled).is_positive() == (held && stalls),
                 "stalled is as the readings say",
             );

@@ -29,7 +29,8 @@ impl Limits {
     pub(super) fn of(spec: &TaskSpec) -> Limits {
         Limits {
             grace_ms: spec.grace_ms,
-            settle_ms: spec.settle_ms,
+            // A turn is no hold that must settle.
+            settle_ms: if spec.turn().is_some() { 0 } else { spec.settle_ms },
             wind_down_ms: spec.wind_down_ms,
             blind_after_ms: spec.blind_after_ms,
             stale_after_ms: spec.progress.as_ref().map(|progress| progress.stale_after_ms),
@@ -56,7 +57,12 @@ impl Found {
             LockState::Held { holders, deadline } => {
                 Found::Held { holders: holders.clone(), deadline: *deadline }
             }
-            LockState::Other => Found::Nothing,
+            // The turn goes on, whoever has it.
+            LockState::Turn(_) => {
+                Found::Held { holders: vec![(b"turn".to_vec(), 1)], deadline: Some(i64::MAX) }
+            }
+            // Members are locked, not the queue.
+            LockState::Queue | LockState::Other => Found::Nothing,
         }
     }
 }
@@ -159,6 +165,11 @@ impl Reference {
     /// The gap that the newest reading ended; `None`: it ended none, or that is unknown.
     pub(super) fn ended(&self) -> Option<Handover> {
         self.ended
+    }
+
+    /// Since when the readings have found it wanted.
+    pub(super) fn wanted_since(&self) -> Option<Mono> {
+        self.wanted_since
     }
 
     pub(super) fn unwanted_ms(&self) -> u64 {

@@ -229,7 +229,7 @@ impl Oracle {
 fn entries(state: &LockState) -> Option<&[(Vec<u8>, u32)]> {
     match state {
         LockState::Held { holders, .. } => Some(holders),
-        LockState::Free | LockState::Other => None,
+        LockState::Free | LockState::Turn(_) | LockState::Queue | LockState::Other => None,
     }
 }
 

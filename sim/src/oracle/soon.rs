@@ -47,6 +47,8 @@ impl Oracle {
             && !is_owed
             && server == world.homes[task]
             && self.tasks[task].is_configured
+            // A queue that goes on changing is read once in a second.
+            && self.tasks[task].queue.is_none()
             && self.is_calm(task, now, world)
         {
             self.told.owed.push((task, now));

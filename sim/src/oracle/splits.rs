@@ -95,7 +95,7 @@ impl Oracle {
             _ if last.to + 50 >= *until => facts.overlap = Overlap::default(),
             state if state.held_by(who) => facts.overlap = Overlap::default(),
             LockState::Held { .. } => facts.overlap.due = true,
-            LockState::Free | LockState::Other => {}
+            LockState::Free | LockState::Turn(_) | LockState::Queue | LockState::Other => {}
         }
     }
 
@@ -108,12 +108,12 @@ impl Oracle {
         world: &World,
     ) {
         let facts = &self.tasks[task];
-        let Some(last) = facts.last.as_ref() else { return };
+        let last = facts.last.as_ref();
         let real = &world.tasks[task];
         let witnessed = match kind {
             SplitKind::Holders => last
-                .states
                 .iter()
+                .flat_map(|last| &last.states)
                 .any(|state| matches!(state, LockState::Held { holders, .. } if holders.len() > 1)),
             // A guard says that its script ran on.
             SplitKind::Claims
@@ -133,8 +133,8 @@ impl Oracle {
                     && claims.iter().flatten().any(|claim| beside(claim))
             }
             SplitKind::Masters => self.lived_beside(task, parties, world),
-            // No world has turns or queues.
-            SplitKind::Turns | SplitKind::Executions => false,
+            SplitKind::Turns => self.stood_beside(task, parties, world),
+            SplitKind::Executions => self.executed_beside(task, parties, world),
             SplitKind::Overlap => {
                 self.lived_beside(task, parties, world) || self.looked_lost(task, parties, world)
             }

@@ -73,6 +73,10 @@ impl TaskFacts {
                 Verdict::Unwanted
             }
             (LockState::Held { .. }, _) => Verdict::Running,
+            // The readings alone do not say how late it is: `turns` checks that.
+            (LockState::Turn(_), Says::Yes | Says::Unset) => return Leads::Open,
+            (LockState::Turn(_), Says::No) => Verdict::Stopped,
+            (LockState::Turn(_), Says::Unclear) => Verdict::Running,
             (LockState::Free, _) if !self.reference.free() && self.reference.perhaps_free() => {
                 return Leads::Open;
             }
@@ -83,7 +87,9 @@ impl TaskFacts {
             }
             (LockState::Free, Says::Yes) => Verdict::Pending,
             (LockState::Free, Says::No | Says::Unset) => Verdict::Stopped,
-            (LockState::Free, Says::Unclear) | (LockState::Other, _) => return Leads::Nowhere,
+            (LockState::Free, Says::Unclear) | (LockState::Queue | LockState::Other, _) => {
+                return Leads::Nowhere;
+            }
         };
         Leads::To(verdict)
     }

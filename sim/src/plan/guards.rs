@@ -25,7 +25,7 @@ pub(super) fn draw(seed: u64, specs: &mut [TaskSpec], tasks: &mut [TaskPlan]) {
     let mut rng = Rng::new(seed, 60);
     for (spec, task) in specs.iter_mut().zip(tasks) {
         let is_never = |it: &WantedSource| matches!(it, WantedSource::Never);
-        let fits = spec.lock().unwrap().library.as_str() == "redisson"
+        let fits = spec.lock().is_some_and(|lock| lock.library.as_str() == "redisson")
             && !task.churns
             && !task.fixed
             && !spec.wanted.as_ref().is_some_and(|wanted| is_never(&wanted.source));

@@ -88,6 +88,7 @@ impl Server {
                     Some(Value::Hash(_) | Value::Huge) => b"hash",
                     Some(Value::Set(_)) => b"set",
                     Some(Value::List(_)) => b"list",
+                    Some(Value::Scores(..)) => b"zset",
                 }
                 .to_vec(),
             ),
@@ -96,6 +97,9 @@ impl Server {
                 Some(Value::List(length)) => Reply::Int(i64::try_from(length).unwrap_or(i64::MAX)),
                 Some(_) => wrong_type(),
             },
+            b"ZCARD" | b"ZRANGE" | b"ZCOUNT" | b"ZMSCORE" | b"ZSCORE" => {
+                self.scores(name, key, words, now)
+            }
             b"PUBSUB" => {
                 let channels =
                     words.iter().skip(2).flat_map(|channel| [bytes(channel), Reply::Int(0)]);
@@ -153,7 +157,7 @@ pub(crate) fn error(code: &str, detail: &str) -> Reply {
     Reply::Error(ServerError { code: code.as_bytes().to_vec(), detail: detail.as_bytes().to_vec() })
 }
 
-fn wrong_type() -> Reply {
+pub(super) fn wrong_type() -> Reply {
     error("WRONGTYPE", "Operation against a key holding the wrong kind of value")
 }
 
@@ -165,7 +169,7 @@ fn field(fields: &[(Vec<u8>, Vec<u8>)], name: &[u8]) -> Reply {
     fields.iter().find(|(known, _)| known == name).map_or(Reply::Nil, |(_, value)| bytes(value))
 }
 
-fn bytes(bytes: &[u8]) -> Reply {
+pub(super) fn bytes(bytes: &[u8]) -> Reply {
     Reply::Bytes(bytes.to_vec())
 }
 

@@ -289,6 +289,8 @@ impl World {
             | Act::StopGuard { .. }
             | Act::CutGuard { .. }
             | Act::LagGuard { .. } => self.act_on_guards(act),
+            Act::Turn { task, what, ms } => self.act_on_turns(task, what, ms),
+            Act::Queue { task, what, ms } => self.act_on_queue(task, what, ms),
             Act::Failover { .. }
             | Act::Partition { .. }
             | Act::CutSentinels { .. }

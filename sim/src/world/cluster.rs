@@ -85,6 +85,8 @@ impl World {
         if lock {
             all.push(keys.lock.clone());
             all.push(keys.token.clone());
+            let members = self.member_keys.iter().filter(|(_, (of, _))| *of == task);
+            all.extend(members.map(|(key, _)| Arc::clone(key)));
         }
         let clocks = [from, to].map(|server| self.servers[server].clock.at(now));
         for key in all {

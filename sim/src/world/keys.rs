@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use lockwatch_judge::spec::{Codec, ProgressSource, TaskSpec, WantedSource};
+use lockwatch_judge::spec::{Codec, KindSpec, ProgressSource, TaskSpec, WantedSource};
 
-use super::{Task, Worker};
+use super::{Queues, Task, Turns, Worker};
 use crate::plan::Plan;
 use crate::rng::Rng;
-use crate::truth::Past;
+use crate::truth::{Layout, Past};
 use crate::world::Wanting;
 
 /// A task's keys.
@@ -45,13 +45,18 @@ impl Keys {
             | ProgressSource::Key(key)
             | ProgressSource::Length(key) => key.as_slice().into(),
         });
+        let guard: &[u8] = match &spec.kind {
+            KindSpec::Lock(lock) => &lock.key,
+            KindSpec::Turn(turn) => &turn.hash,
+            KindSpec::Queue(queue) => &queue.zset,
+        };
         Keys {
-            lock: spec.lock().unwrap().key.as_slice().into(),
+            lock: guard.into(),
             switches,
             progress,
             claims: spec.claims.as_ref().map(|claims| claims.key.as_slice().into()),
             pause: spec.paused_until.as_deref().map(Into::into),
-            token: [b"redisson_lock_token:", spec.lock().unwrap().key.as_slice()].concat().into(),
+            token: [b"redisson_lock_token:", guard].concat().into(),
         }
     }
 }
@@ -60,9 +65,16 @@ impl Task {
     pub(super) fn new(plan: &Plan, task: usize) -> Task {
         let (spec, shape) = (&plan.spec.tasks[task], &plan.tasks[task]);
         let mut rng = Rng::new(plan.seed, 100 + task as u64);
+        let layout = match &spec.kind {
+            KindSpec::Turn(turn) => Layout::Turn(turn.unit),
+            KindSpec::Lock(lock) if lock.library.as_str() == "redisson" => Layout::Redisson,
+            KindSpec::Lock(_) => Layout::Text,
+            KindSpec::Queue(_) => Layout::Queue,
+        };
         Task {
             keys: Keys::of(spec),
-            redisson: spec.lock().unwrap().library.as_str() == "redisson",
+            redisson: layout != Layout::Text,
+            layout,
             workers: (0..shape.workers).map(|worker| Worker::new(task, worker)).collect(),
             wishes: (0..shape.users).map(|_| rng.percent(60)).collect(),
             wanting: vec![Wanting::default(); plan.servers],
@@ -77,6 +89,8 @@ impl Task {
             claims: BTreeMap::new(),
             releases: VecDeque::new(),
             stations: super::guards::stations(plan, task),
+            turns: shape.turns.as_ref().map(|turns| Turns::new(turns, plan.servers)),
+            queues: shape.queue.as_ref().map(|queue| Queues::new(queue, plan.servers)),
             overruns: Vec::new(),
             chance: Rng::new(plan.seed, 300 + task as u64),
             rng,

@@ -1,7 +1,7 @@
 //! Describes recent true events in lines of text, for the analysis of a failure.
 
 use super::World;
-use crate::truth::{LockState, Since};
+use crate::truth::{LockState, Since, Turn};
 
 /// Length of the described period in milliseconds.
 const TOLD_MS: u64 = 120_000;
@@ -57,6 +57,12 @@ fn shown(state: &LockState) -> String {
     match state {
         LockState::Free => "free".to_owned(),
         LockState::Other => "something else".to_owned(),
+        LockState::Queue => "members".to_owned(),
+        LockState::Turn(turns) => {
+            let turn =
+                |turn: &Turn| format!("{} from {}", String::from_utf8_lossy(&turn.name), turn.due);
+            turns.iter().map(turn).collect::<Vec<_>>().join(" and ")
+        }
         LockState::Held { holders, deadline } => {
             let who: Vec<_> = holders
                 .iter()

@@ -3,14 +3,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::http::client::{self, Answer};
+use crate::http::client::{Agent, Answer};
 
 /// Maximum time for one response.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// Sends a GET request for `path`.
 pub(super) async fn get(address: SocketAddr, path: &str) -> anyhow::Result<Answer> {
-    client::get_within(&format!("http://{address}"), path, ANSWER_WITHIN).await
+    Agent::at(format!("http://{address}")).get(path, ANSWER_WITHIN).await
 }
 
 /// The text of `/metrics`.

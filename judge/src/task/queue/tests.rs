@@ -17,7 +17,7 @@ use crate::task::Log;
 use crate::time::Mono;
 use crate::verdict::Verdict;
 
-use self::world::{EPOCH, World, at, spec};
+use self::world::{EPOCH, World, at, generation, spec};
 
 #[test]
 fn members_due_and_executing_are_counted_apart() {
@@ -95,6 +95,19 @@ fn a_queue_that_moves_is_not_late_however_old_its_members_are() {
         assert_eq!(world.verdict(), Verdict::Running);
         assert_eq!(world.found(Problem::Stalled), Finding::Negative, "it moves");
     }
+}
+
+/// Its server restarted, and the workers went on before anything was read.
+#[test]
+fn a_queue_that_moved_across_a_restart_is_not_late() {
+    let mut world = World::new();
+    world.read().add("a", 101).add("b", 101);
+    world.seconds(50);
+    world.generation = generation(b"b", 0);
+    world.remove("a").seconds(12);
+    assert_eq!((world.verdict(), world.shown().late_ms), (Verdict::Running, 0));
+    world.seconds(51);
+    assert_eq!(world.verdict(), Verdict::Stalled, "nothing has left since");
 }
 
 #[test]

@@ -1,0 +1,349 @@
+//! Tasks that take turns: whose turn it is, splits, what is late, and what is counted. Whether it is
+//! nobody's turn is checked as for a lock that is free.
+
+use std::collections::VecDeque;
+
+use lockwatch_judge::event::{Party, SplitKind};
+use lockwatch_judge::problems::{Problem, task_finding};
+use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::spec::{TaskSpec, TurnSpec};
+use lockwatch_judge::time::Mono;
+
+use super::{Answer, Newest, Oracle};
+use crate::agent::MONO_MS;
+use crate::truth::{LockState, Past, Turn};
+use crate::world::{Says, World};
+
+/// The engine shows with its next tick what follows from a reading, and answers take a while.
+const SHOWN_MS: u64 = 1_500;
+/// An answer that takes longer than this does not prove when its fields stood, in milliseconds.
+const QUICK_MS: u64 = 320;
+/// Evidence of a split is at most so old when it is reported, in milliseconds.
+const MET_MS: u64 = 60_000;
+
+/// What the readings of one task showed.
+#[derive(Debug)]
+pub(super) struct TurnFacts {
+    spec: TurnSpec,
+    /// The fields of the newest answer; `None`: none yet, or that is uncertain.
+    fields: Option<Vec<Turn>>,
+    /// Who had the turn last, alone.
+    holder: Holder,
+    /// At least and at most so many turns of each must be counted, and so many unknown names.
+    taken: Vec<(u64, u64)>,
+    strangers: (u64, u64),
+    /// When each turn that may be had at once was first seen.
+    first_seen: VecDeque<(Turn, Mono)>,
+    /// How often the order may seem to be broken: the servers that answered differed, or an answer
+    /// was uncertain.
+    in_doubt: u64,
+    /// What happened before this process began is not its own.
+    began: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Holder {
+    Nobody,
+    Is(Turn),
+    Unsure,
+}
+
+impl TurnFacts {
+    pub(super) fn of(spec: &TaskSpec, now: u64) -> Option<TurnFacts> {
+        let spec = spec.turn()?.clone();
+        Some(TurnFacts {
+            fields: Some(Vec::new()),
+            holder: Holder::Nobody,
+            taken: vec![(0, 0); spec.tasks.len()],
+            strangers: (0, 0),
+            first_seen: VecDeque::new(),
+            in_doubt: 0,
+            began: now,
+            spec,
+        })
+    }
+
+    /// A good answer.
+    fn answered(&mut self, answer: &Answer, is_sure: bool, is_other: bool) {
+        self.in_doubt += u64::from(is_other) + u64::from(!is_sure);
+        let turns = match answer.states.as_slice() {
+            [LockState::Turn(turns)] if is_sure => turns.clone(),
+            [LockState::Free] if is_sure => Vec::new(),
+            states => {
+                // At most one turn is counted, of whoever had the last one.
+                self.doubt();
+                let count = states.len() as u64;
+                self.strangers.1 += count;
+                (self.holder, self.fields) = (Holder::Unsure, None);
+                for turn in states.iter().flat_map(turns_in) {
+                    self.see(turn, answer.sent);
+                }
+                return;
+            }
+        };
+        let stranger = |turn: &&Turn| self.spec.position(&turn.name).is_none();
+        match &self.fields {
+            Some(before) => {
+                let is_new = |turn: &&Turn| !before.iter().any(|before| before.name == turn.name);
+                let count = u64::from(turns.iter().filter(stranger).any(|turn| is_new(&turn)));
+                self.strangers = (self.strangers.0 + count, self.strangers.1 + count);
+            }
+            None => self.strangers.1 += u64::from(turns.iter().any(|turn| stranger(&turn))),
+        }
+        for turn in &turns {
+            self.see(turn, answer.sent);
+        }
+        if let [turn] = turns.as_slice() {
+            match std::mem::replace(&mut self.holder, Holder::Is(turn.clone())) {
+                Holder::Is(before) if before != *turn => {
+                    if let Some(at) = self.spec.position(&before.name) {
+                        self.taken[at] = (self.taken[at].0 + 1, self.taken[at].1 + 1);
+                    }
+                }
+                Holder::Unsure => self.doubt(),
+                Holder::Is(_) | Holder::Nobody => {}
+            }
+        }
+        self.fields = Some(turns);
+    }
+
+    fn doubt(&mut self) {
+        self.taken.iter_mut().for_each(|(_, most)| *most += 1);
+    }
+
+    fn see(&mut self, turn: &Turn, at: Mono) {
+        if turn.due <= 0 && !self.first_seen.iter().any(|(seen, _)| seen == turn) {
+            self.first_seen.push_back((turn.clone(), at));
+        }
+        // What has gone for certain is seen anew.
+        if self.first_seen.len() > 20 {
+            self.first_seen.pop_front();
+        }
+    }
+
+    /// Whether somebody has been late for longer than `max_late`, as the newest answer showed it.
+    fn may_be_late(&self, answer: &Answer, past: &Past, world: &World) -> bool {
+        let clock = &world.servers[answer.server].clock;
+        let limit_ms = self.spec.max_late_ms;
+        let is_late = |turn: &Turn| {
+            if turn.due <= 0 {
+                let seen = self.first_seen.iter().find(|(seen, _)| seen == turn);
+                return seen.is_some_and(|(_, at)| answer.sent.since_ms(*at) > limit_ms);
+            }
+            let shown_ms = u64::try_from(answer.clock - turn.due).unwrap_or(0);
+            // Of a clock that has stepped since, only the time that the turn has stood is known.
+            let stood = since(past, |state| turns_in(state).any(|it| it == turn));
+            let due = clock.when(turn.due);
+            let from = stood.filter(|stood| world.settled_at > *stood);
+            let from = from.map_or(due, |stood| stood.min(due));
+            shown_ms > limit_ms && (answer.to + QUICK_MS).saturating_sub(from) > limit_ms
+        };
+        let states = past.between(answer.from, answer.to).map(|since| &since.state);
+        answer.states.iter().chain(states).flat_map(turns_in).any(is_late)
+    }
+}
+
+fn turns_in(state: &LockState) -> impl Iterator<Item = &Turn> {
+    match state {
+        LockState::Turn(turns) => turns.as_slice(),
+        _ => &[],
+    }
+    .iter()
+}
+
+/// Since when `holds`, by the newest states; `None`: it does not now.
+fn since(past: &Past, holds: impl Fn(&LockState) -> bool) -> Option<u64> {
+    past.latest().take_while(|since| holds(&since.state)).last().map(|since| since.at)
+}
+
+impl Oracle {
+    /// A good answer about turns was taken in.
+    pub(super) fn follow_turns(&mut self, task: usize) {
+        let facts = &mut self.tasks[task];
+        let (Some(turns), Some(last)) = (&mut facts.turns, &facts.last) else { return };
+        let is_sure = !facts.contradicted;
+        let is_other = facts.before.as_ref().is_some_and(|before| before.server != last.server);
+        turns.answered(last, is_sure, is_other);
+    }
+
+    /// Whether two of the parties stood beside each other, with the same values, for as long as
+    /// their handover takes.
+    pub(super) fn stood_beside(&self, task: usize, parties: &[Party], world: &World) -> bool {
+        let Some(turns) = &self.tasks[task].turns else { return false };
+        let is_party = |turn: &&Turn| parties.iter().any(|party| party.holder.client == turn.name);
+        let from = world.now.saturating_sub(MET_MS + turns.spec.handover_ms);
+        world.tasks[task].past.iter().any(|past| {
+            let states: Vec<_> = past.between(from, world.now).collect();
+            let pairs = states.iter().flat_map(|since| {
+                let there: Vec<&Turn> = turns_in(&since.state).filter(is_party).collect();
+                let pairs: Vec<(&Turn, &Turn)> = there
+                    .iter()
+                    .enumerate()
+                    .flat_map(|(at, one)| there[..at].iter().map(move |other| (*other, *one)))
+                    .collect();
+                pairs
+            });
+            let stood_ms = |(one, other): (&Turn, &Turn)| {
+                let ends = states.iter().skip(1).map(|since| since.at).chain([world.now]);
+                let (mut longest_ms, mut began) = (0, None);
+                for (since, end) in states.iter().zip(ends) {
+                    let both = [one, other]
+                        .iter()
+                        .all(|turn| turns_in(&since.state).any(|there| there == *turn));
+                    began = both.then(|| began.unwrap_or(since.at));
+                    longest_ms = longest_ms.max(began.map_or(0, |began| end - began));
+                }
+                longest_ms
+            };
+            let mut long = pairs.map(stood_ms);
+            long.any(|ms| ms + QUICK_MS >= turns.spec.handover_ms)
+        })
+    }
+
+    /// What is shown of turns must be what was read.
+    pub(super) fn check_turns(&mut self, task: usize, view: &TaskView, at: Mono, world: &World) {
+        let facts = &self.tasks[task];
+        let (Some(turns), Some(shown)) = (&facts.turns, view.turn()) else { return };
+        let name = &view.spec.name;
+        let mut wrong = Vec::new();
+        for (taken, (least, most)) in shown.taken.iter().zip(&turns.taken) {
+            if !(least..=most).contains(&&taken.turns) {
+                let who = String::from_utf8_lossy(&taken.name);
+                wrong.push((
+                    "taken",
+                    format!(
+                        "{name}: {} turns of {who} are counted, the readings showed {least} to \
+                         {most}",
+                        taken.turns
+                    ),
+                ));
+            }
+        }
+        let (least, most) = turns.strangers;
+        if !(least..=most).contains(&shown.unknown_names) {
+            wrong.push((
+                "unknown name",
+                format!(
+                    "{name}: {} unknown names are counted, the readings showed {least} to {most}",
+                    shown.unknown_names
+                ),
+            ));
+        }
+        let real = world.tasks[task].turns.as_ref();
+        let broken = real.map_or(0, |real| {
+            real.disorders.iter().filter(|at| **at + MET_MS >= turns.began).count() as u64
+        });
+        if shown.out_of_order.unwrap_or(0) > broken + turns.in_doubt {
+            wrong.push((
+                "order",
+                format!(
+                    "{name}: the order is said to have been broken {:?} times, it was {broken} \
+                     times",
+                    shown.out_of_order
+                ),
+            ));
+        }
+        let is_sure = facts.newest == Newest::Answered && !facts.hazy && !facts.contradicted;
+        if let (true, Some(last)) = (is_sure, &facts.last) {
+            let count = shown.fields.unwrap_or(usize::MAX);
+            let fits = |state: &LockState| {
+                let mut there = turns_in(state);
+                turns_in(state).count() == count
+                    && (count != 1 || there.next().map(|turn| &turn.name) == shown.name.as_ref())
+            };
+            if !last.states.iter().any(fits) {
+                wrong.push((
+                    "reading",
+                    format!("{name}: {shown:?} is shown, {:?} was read", last.states),
+                ));
+            }
+            let late = task_finding(Problem::Stalled, view, at).is_positive();
+            let past = &world.tasks[task].past[last.server];
+            let wanted_ms =
+                facts.reference.wanted_since().map_or(0, |since| last.sent.since_ms(since));
+            let wanted = match facts.wanted() {
+                Says::Yes => wanted_ms > turns.spec.max_late_ms,
+                Says::Unset | Says::Unclear => true,
+                Says::No => false,
+            };
+            let is_clear = !facts.lost.unsure && !facts.mixed;
+            let may_be = turns.may_be_late(last, past, world) && (wanted || !is_clear);
+            if late && !may_be {
+                wrong.push((
+                    "stalled",
+                    format!(
+                        "{name}: late by {} ms is said; {:?} was read at {} of the server's \
+                         clock, wanted for {wanted_ms} ms",
+                        shown.late_ms, last.states, last.clock
+                    ),
+                ));
+            }
+        }
+        for (check, what) in wrong {
+            self.blame(world, check, what);
+        }
+    }
+
+    /// A true split and a late turn must be told in time. `known_by`: since when this agent sees
+    /// all.
+    pub(super) fn check_turns_live(
+        &mut self,
+        task: usize,
+        view: &TaskView,
+        (at, known_by): (Mono, u64),
+        world: &World,
+    ) {
+        let Some(turns) = &self.tasks[task].turns else { return };
+        let now = at.0 - MONO_MS;
+        let server = world.homes[task];
+        let past = &world.tasks[task].past[server];
+        let Some(LockState::Turn(there)) = past.newest().map(|since| &since.state) else { return };
+        let later_ms = 2 * self.interval_ms + SHOWN_MS;
+        let is_there = |turn: &Turn, state: &LockState| turns_in(state).any(|it| it == turn);
+        let mut stand: Vec<u64> =
+            there.iter().filter_map(|turn| since(past, |state| is_there(turn, state))).collect();
+        stand.sort_unstable();
+        let name = &view.spec.name;
+        let is_shown = |problem| task_finding(problem, view, at).is_positive();
+        let mut missing = Vec::new();
+        if let Some(both) = stand.get(1) {
+            let due = known_by.max(*both) + turns.spec.handover_ms + later_ms;
+            let is_said = view.splits.iter().any(|split| split.kind == SplitKind::Turns);
+            if now > due && !(is_said && is_shown(Problem::Split)) {
+                missing.push((
+                    "missed split",
+                    format!("{name}: {there:?} have stood since {both}, and no split is said"),
+                ));
+            }
+        }
+        let says = &world.tasks[task].wanting[world.besides[task]];
+        let counts = matches!(says.says, Says::Yes | Says::Unset);
+        let wanted_since = if says.says == Says::Yes { says.since } else { 0 };
+        let late = |turn: &Turn| {
+            let from = match turn.due > 0 {
+                true => world.servers[server].clock.when(turn.due),
+                // Only a turn that somebody has alone has a beginning.
+                false => since(past, |state| *state == LockState::Turn(vec![turn.clone()]))?,
+            };
+            let stood = since(past, |state| is_there(turn, state))?;
+            let from = from.max(wanted_since).max(known_by).max(stood);
+            (now > from + turns.spec.max_late_ms + later_ms).then_some(from)
+        };
+        if counts
+            && let Some(from) = there.iter().find_map(late)
+            && !is_shown(Problem::Stalled)
+        {
+            missing.push((
+                "missed stalled",
+                format!(
+                    "{name}: {there:?} has been late for {} ms, shown is {} ms",
+                    now - from,
+                    view.durations.stalled_ms
+                ),
+            ));
+        }
+        for (check, what) in missing {
+            self.blame(world, check, what);
+        }
+    }
+}

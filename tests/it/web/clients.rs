@@ -1,0 +1,154 @@
+//! `status` and `explain` against an agent with TLS and logins: the right words for each way to be
+//! wrong.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Output, Stdio};
+
+use super::{Folder, TLS, users};
+use crate::support::agent::{Agent, program};
+use crate::support::certificates::{Authority, Life};
+
+const CONFIG: &str = "redis: {main: {url: 'redis://127.0.0.1:1/0'}}\n\
+    tasks: [{name: outbound, lock: {key: a}}]\n";
+
+fn start(folder: &Folder, web: &str) -> Agent {
+    let web = folder.web(web);
+    Agent::start_with(CONFIG, |command| {
+        command.arg("--web.config.file").arg(&web);
+    })
+}
+
+fn run(arguments: &[&str]) -> Output {
+    program().args(arguments).stdout(Stdio::piped()).output().unwrap()
+}
+
+/// What the command says on standard error; it must have failed as a check that knows nothing.
+#[track_caller]
+fn refused(arguments: &[&str]) -> String {
+    let output = run(&[&["status"], arguments].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(!said.contains("ann-pw") && !said.contains("c4nary"), "{said}");
+    let explained = run(&[&["explain", "outbound"], arguments].concat());
+    let explained_said = String::from_utf8(explained.stderr).unwrap();
+    let why = said.trim().trim_start_matches("lockwatch: ");
+    assert!(explained_said.contains(why), "{explained_said} and not {why}");
+    said
+}
+
+#[test]
+fn each_way_to_be_wrong_has_its_words() {
+    let folder = Folder::new();
+    let agent = start(&folder, &format!("{TLS}{}", users(&["ann"])));
+    let file = |name: &str, text: &str| {
+        let path = folder.put(name, text);
+        fs::set_permissions(&path, Permissions::from_mode(0o400)).unwrap();
+        path.display().to_string()
+    };
+    let ca = folder.path("ca.crt").display().to_string();
+    let other = file("other.crt", Authority::new("another").pem());
+    let right = file("right", "ann:ann-pw\n");
+    let url = format!("https://127.0.0.1:{}", agent.port);
+    let plain = format!("http://127.0.0.1:{}", agent.port);
+
+    let by_name = format!("https://localhost:{}", agent.port);
+    for url in [&url, &by_name] {
+        let asked = ["--agent.url", url, "--agent.ca-file", &ca, "--agent.login-file", &right];
+        let status = run(&[&["status"][..], &asked, &["outbound"]].concat());
+        let shown = String::from_utf8(status.stdout).unwrap();
+        assert!(shown.contains("outbound") && status.stderr.is_empty(), "{shown}");
+        assert!(shown.contains("--agent.login-file"), "the hint can be pasted: {shown}");
+        let explained = run(&[&["explain"][..], &asked, &["outbound"]].concat());
+        assert!(explained.status.success(), "{explained:?}");
+    }
+
+    let with = |more: &[&str]| refused(&[&["--agent.url", &url], more].concat());
+    let said = with(&["--agent.ca-file", &other]);
+    assert!(said.contains("is signed by no authority in --agent.ca-file"), "{said}");
+    let said = with(&[]);
+    assert!(said.contains("name the right one with --agent.ca-file"), "{said}");
+    let said = with(&["--agent.ca-file", &ca]);
+    assert!(said.contains("it asks for a login") && said.contains("--agent.login-file"), "{said}");
+    let wrong = file("wrong", "ann:c4nary\n");
+    let said = with(&["--agent.ca-file", &ca, "--agent.login-file", &wrong]);
+    assert!(
+        said.contains("user or password in --agent.login-file") && said.contains(&wrong),
+        "{said}"
+    );
+    let no_colon = file("no_colon", "c4nary\n");
+    let said = with(&["--agent.ca-file", &ca, "--agent.login-file", &no_colon]);
+    assert!(said.contains("its first line has no colon; write `user:password`"), "{said}");
+    let said = with(&["--agent.ca-file", &ca, "--agent.login-file", "/nowhere"]);
+    assert!(said.contains("cannot read the login file \"/nowhere\""), "{said}");
+    let said = with(&["--agent.ca-file", "/nowhere"]);
+    assert!(said.contains("`--agent.ca-file` /nowhere does not exist"), "{said}");
+    let said = refused(&["--agent.url", &plain]);
+    assert!(said.contains("it speaks TLS on this port: write https://"), "{said}");
+    let said = refused(&["--agent.url", "https://ann:ann-pw@127.0.0.1:1"]);
+    assert!(said.contains("name it with --agent.login-file"), "{said}");
+
+    folder.certify(&["other.example.com"]);
+    let asked = ["--agent.url", &url, "--agent.ca-file", &ca];
+    crate::support::wait_until(crate::support::PATIENCE, "the other name is told", || {
+        let said = run(&[&["status"][..], &asked].concat()).stderr;
+        String::from_utf8(said).unwrap().contains("its certificate has another name")
+    });
+    folder.authority.sign(&["127.0.0.1"], Life::Over).write(folder.path("").as_path(), "server");
+    crate::support::wait_until(crate::support::PATIENCE, "the end is told", || {
+        let said = run(&[&["status"][..], &asked].concat()).stderr;
+        String::from_utf8(said).unwrap().contains("its certificate is out of date")
+    });
+}
+
+#[test]
+fn tls_to_a_plain_port_and_a_rate_limit_are_told() {
+    let folder = Folder::new();
+    let agent = start(&folder, "rate_limit: {interval: 1h, burst: 0}");
+    let said = refused(&["--agent.url", &format!("https://127.0.0.1:{}", agent.port)]);
+    assert!(said.contains("it speaks no TLS on this port: write http://"), "{said}");
+    let said = refused(&["--agent.url", &format!("http://127.0.0.1:{}", agent.port)]);
+    assert!(said.contains("it answers 429"), "{said}");
+}
+
+#[test]
+fn a_certificate_can_be_shown() {
+    let folder = Folder::new();
+    let mutual = "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.crt\n";
+    let agent = start(&folder, &format!("{TLS}{mutual}"));
+    let url = format!("https://127.0.0.1:{}", agent.port);
+    let ca = folder.path("ca.crt").display().to_string();
+    let asked = ["--agent.url", &url, "--agent.ca-file", &ca];
+    let own = |authority: &Authority, name: &str| {
+        let files = authority.sign(&["me"], Life::Now).write(folder.path("").as_path(), name);
+        fs::set_permissions(&files.1, Permissions::from_mode(0o400)).unwrap();
+        [files.0, files.1].map(|path| path.display().to_string())
+    };
+    let [cert, key] = own(&folder.authority, "mine");
+    let shown = ["--agent.cert-file", &cert, "--agent.key-file", &key];
+    let status = run(&[&["status"][..], &asked, &shown, &["--json"]].concat());
+    assert!(String::from_utf8(status.stdout).unwrap().contains("outbound"));
+    let said = refused(&asked);
+    assert!(said.contains("it asks for a certificate: name one with --agent.cert-file"), "{said}");
+    let [cert, key] = own(&Authority::new("another"), "foreign");
+    let shown = ["--agent.cert-file", &cert, "--agent.key-file", &key];
+    let said = refused(&[&asked[..], &shown].concat());
+    assert!(said.contains("it refuses the certificate of --agent.cert-file"), "{said}");
+}
+
+#[test]
+fn a_login_file_that_others_can_read_is_warned_of() {
+    let folder = Folder::new();
+    let agent = start(&folder, &users(&["ann"]));
+    let file = folder.put("login", "ann:ann-pw\n");
+    fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    let url = format!("http://127.0.0.1:{}", agent.port);
+    let file = file.display().to_string();
+    let status = run(&["status", "--agent.url", &url, "--agent.login-file", &file]);
+    let said = String::from_utf8(status.stderr).unwrap();
+    assert!(
+        said.contains("the login file") && said.contains("every user of this machine"),
+        "{said}"
+    );
+    assert!(String::from_utf8(status.stdout).unwrap().contains("outbound"));
+}
