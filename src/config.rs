@@ -133,6 +133,8 @@ pub struct Endpoint {
     /// Whether to send `READONLY`, so that a replica in a cluster answers for the keys that it
     /// replicates.
     pub readonly: bool,
+    /// Whether it is to be a Sentinel.
+    pub is_sentinel: bool,
 }
 
 /// Source of a password. It is read at every connect, so that a rotated password takes effect.
@@ -282,13 +284,14 @@ impl RedisConfig {
             timeout: self.timeout,
             assume_master: self.assume_master,
             readonly: self.servers.kind() == RedisKind::Cluster,
+            is_sentinel: false,
         }
     }
 
-    /// One of its Sentinels as it is dialled: it has no database, and its role is no master's.
+    /// One of its Sentinels as it is dialled.
     pub fn sentinel_endpoint(&self, at: HostPort) -> Endpoint {
         let login = self.sentinel_login.clone();
-        Endpoint { db: 0, login, assume_master: true, readonly: false, ..self.endpoint(at) }
+        Endpoint { login, is_sentinel: true, ..self.endpoint(at) }
     }
 
     /// How the connection to one of its servers is protected.

@@ -93,7 +93,7 @@ const ARROWS: &[Arrow] = &[
             "commands/check_config.rs",
             "commands/discover.rs",
             "commands/discover/",
-            "commands/explain/",
+            "commands/momentary.rs",
             "commands/guard/",
             "hold/",
             "seek.rs",

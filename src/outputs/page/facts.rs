@@ -10,6 +10,7 @@ use super::html::Text;
 use super::moving::{Markup, Moment};
 use super::pulse::Pulse;
 use super::words::{lasted, limit, running};
+use crate::outputs::cause::told;
 use crate::paths;
 use crate::published::Published;
 use crate::text::identity::{escape, holder_label, list};
@@ -151,7 +152,7 @@ pub(super) fn switches(view: &TaskView) -> String {
             html,
             "<p class=\"note\">They cannot be read ({}). {}</p>",
             why.name(),
-            Text(lockwatch_watch::redis::remedy(why))
+            Text(&told(why, view.words(why)))
         );
     }
     html.push_str(
