@@ -120,6 +120,7 @@ fn run_or_check(run: RunArguments) -> Result<Invocation, clap::Error> {
     if run.check {
         return Ok(Invocation::CheckConfig(CheckOptions {
             source: run.source,
+            connect: false,
             web_config: run.web_config,
             timing: TimingSources::default(),
         }));

@@ -10,6 +10,7 @@ pub mod discover;
 pub mod explain;
 pub mod guard;
 pub mod man;
+mod momentary;
 pub mod replay;
 mod rule;
 pub mod source;

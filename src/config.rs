@@ -93,6 +93,8 @@ pub struct RedisConfig {
     pub wake_ups: bool,
     /// Credentials for writing switches, which the agent never uses; `None`: nobody may.
     pub want: Option<Login>,
+    /// Whether users that have logged in may flip their switches on the page.
+    pub want_on_page: bool,
 }
 
 /// User name and source of the password.
@@ -131,6 +133,8 @@ pub struct Endpoint {
     /// Whether to send `READONLY`, so that a replica in a cluster answers for the keys that it
     /// replicates.
     pub readonly: bool,
+    /// Whether it is to be a Sentinel.
+    pub is_sentinel: bool,
 }
 
 /// Source of a password. It is read at every connect, so that a rotated password takes effect.
@@ -224,6 +228,19 @@ impl Config {
         }
     }
 
+    /// Refuses switches on the page for which nobody can log in. `has_login`: the web file has
+    /// users.
+    ///
+    /// # Errors
+    /// The fields that ask for it.
+    pub fn check_login(&self, source: &str, has_login: bool) -> Result<(), ConfigErrors> {
+        let asking = self.redises.iter().filter(|redis| redis.want_on_page && !has_login);
+        let fields = asking.map(|redis| format!("redis.{}.want.page", redis.name)).collect();
+        let message = "needs to know who flips a switch: give the agent a web file with \
+                       `basic_auth_users` (--web.config.file), or leave `page` out";
+        ConfigErrors::of_fields(source, fields, message).map_or(Ok(()), Err)
+    }
+
     /// The part that `judge` needs. `epoch` counts the reloads.
     pub fn watch_spec(&self, epoch: u32) -> WatchSpec {
         let redis_spec = |redis: &RedisConfig| StoreSpec {
@@ -267,13 +284,14 @@ impl RedisConfig {
             timeout: self.timeout,
             assume_master: self.assume_master,
             readonly: self.servers.kind() == RedisKind::Cluster,
+            is_sentinel: false,
         }
     }
 
-    /// One of its Sentinels as it is dialled: it has no database, and its role is no master's.
+    /// One of its Sentinels as it is dialled.
     pub fn sentinel_endpoint(&self, at: HostPort) -> Endpoint {
         let login = self.sentinel_login.clone();
-        Endpoint { db: 0, login, assume_master: true, readonly: false, ..self.endpoint(at) }
+        Endpoint { login, is_sentinel: true, ..self.endpoint(at) }
     }
 
     /// How the connection to one of its servers is protected.

@@ -19,6 +19,7 @@ mod reply;
 mod routes;
 mod secure;
 mod site;
+mod switch;
 
 use std::convert::Infallible;
 use std::io;
@@ -39,7 +40,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::outputs::history::History;
-use crate::published::{ReloadRequest, ReloadStatus, Snapshots};
+use crate::published::{ReloadRequest, ReloadStatus, Snapshots, Switches};
 use crate::trace::Traces;
 use crate::web::Web;
 use connections::{Client, Connections};
@@ -67,6 +68,8 @@ pub struct HttpContext {
     pub frame_ancestors: Arc<[String]>,
     /// What the web file puts before the pages; `None`: plain HTTP for everybody.
     pub web: Option<Web>,
+    /// The switches that users may flip on the page.
+    pub switches: Option<Switches>,
     /// Limits on the use by clients.
     pub limits: Limits,
 }

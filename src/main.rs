@@ -61,7 +61,7 @@ fn main() -> ExitCode {
 fn dispatch(invocation: Invocation) -> anyhow::Result<ExitCode> {
     match invocation {
         Invocation::Run(options) => run(options),
-        Invocation::CheckConfig(options) => check_config::run(&options),
+        Invocation::CheckConfig(options) => block_on(check_config::run(&options)),
         Invocation::Acl(options) => acl::run(&options),
         Invocation::Status(options) => block_on(status::run(options)),
         Invocation::Explain(options) => block_on(explain::run(options)),

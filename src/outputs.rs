@@ -2,6 +2,7 @@
 //! and log lines. Nothing here can reach Redis, and nothing knows how it is transported.
 
 pub(crate) mod badge;
+pub mod cause;
 pub mod events;
 pub mod explanation;
 pub mod exposition;

@@ -37,6 +37,8 @@ pub struct OfTask {
 
 /// Why a task has its verdict, as JSON.
 pub const EXPLANATION: OfTask = OfTask { before: "/api/v1/tasks/", after: "/explain" };
+/// The own switch of whoever has logged in.
+pub const WANT: OfTask = OfTask { before: "/api/v1/tasks/", after: "/want" };
 /// A task as JSON.
 pub const TASK: OfTask = OfTask { before: "/api/v1/tasks/", after: "" };
 /// The page of a task.

@@ -4,6 +4,7 @@
 //! events are as current as the last [full read](Snapshots::everything). Refreshing thousands of
 //! locks that nobody reads would be a large part of the agent's whole cost.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,37 @@ pub struct Snapshots {
     newest: watch::Receiver<Arc<Published>>,
     /// `None`: every published snapshot is complete.
     looks: Option<mpsc::Sender<Look>>,
+}
+
+/// The switches that users may flip on the page.
+#[derive(Clone, Debug)]
+pub struct Switches {
+    /// The names of the tasks that have them.
+    pub tasks: watch::Receiver<Arc<BTreeSet<Arc<str>>>>,
+    /// Accepts requests to flip one.
+    pub requests: mpsc::Sender<SwitchRequest>,
+}
+
+/// A user's request to flip the own switch.
+#[derive(Debug)]
+pub struct SwitchRequest {
+    /// The task's name.
+    pub task: String,
+    /// The user that has logged in.
+    pub user: String,
+    /// Whether the user wants the task.
+    pub on: bool,
+    /// Gets what is there then as JSON, or why it was not done.
+    pub answer: oneshot::Sender<Result<String, NotSwitched>>,
+}
+
+/// Why a switch was not flipped, in words for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotSwitched {
+    /// Redis cannot be reached.
+    Unreachable(String),
+    /// It cannot be done.
+    Refused(String),
 }
 
 /// A reader's request for a refreshed snapshot. It waits until that is published.

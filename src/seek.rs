@@ -5,9 +5,9 @@
 use lockwatch_judge::input::Role;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
-use lockwatch_watch::redis::remedy;
 use lockwatch_watch::redis::reply::ServerError;
 use lockwatch_watch::redis::topology::{Announced, cluster, sentinel};
+use lockwatch_watch::redis::{names_no_master, remedy};
 use tokio::task::JoinSet;
 
 use crate::config::{ClusterConfig, HostPort, Peers, RedisConfig, SentinelConfig, Servers};
@@ -115,10 +115,11 @@ async fn by_sentinels(
     let SentinelConfig { master, nodes, peers } = sentinels;
     let said = all(nodes, |at| {
         let endpoint = redis.sentinel_endpoint(at);
-        let commands = sentinel::commands(master);
+        let (commands, name) = (sentinel::commands(master), master.clone());
         async move {
-            let replies = connect(&endpoint).await?.exec(&commands).await?;
-            let failed = |why: Unknown| Failure::new(why, "the Sentinel gave no answer of use");
+            let connection = connect(&endpoint).await?;
+            let replies = connection.exec(&commands).await?;
+            let failed = |why| names_no_master(why, &replies, &name, connection.masters());
             sentinel::decode(&replies).map_err(failed)
         }
     })
@@ -144,7 +145,7 @@ async fn by_sentinels(
 
 /// Whether a Sentinel does not know the master's name.
 fn is_stranger<T>(answer: &Result<T, Failure>) -> bool {
-    answer.as_ref().is_err_and(|failure| failure.why == Unknown::NoMaster)
+    answer.as_ref().is_err_and(|failure| failure.why == Unknown::MasterName)
 }
 
 async fn by_cluster(

@@ -12,6 +12,9 @@ mod source;
 mod values;
 mod words;
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use lockwatch_judge::reading::{Switch, Unknown};
 use lockwatch_judge::spec::{Codec, TaskSpec};
 use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
@@ -72,6 +75,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Whether a switch was written.
+    pub fn is_changed(&self) -> bool {
+        self.changed
+    }
+
     /// For people.
     pub fn text(&self) -> String {
         words::text(self)
@@ -126,6 +134,15 @@ pub async fn want(config: &Config, asked: Asked<'_>) -> Result<Outcome, Trouble>
         "the cluster {} goes on moving the key; try again when it is at rest",
         escape(redis.name.as_bytes())
     )))
+}
+
+/// The names of the tasks whose switches users may flip on the page.
+pub fn on_page(config: &Config) -> BTreeSet<Arc<str>> {
+    let may = |task: &TaskSpec| {
+        let redis = config.redises.get(usize::from(task.store.0));
+        redis.is_some_and(|redis| redis.want_on_page) && source(task).is_ok()
+    };
+    config.tasks.iter().filter(|task| may(task)).map(|task| Arc::clone(&task.name)).collect()
 }
 
 fn task<'a>(config: &'a Config, name: &str) -> Result<(&'a TaskSpec, &'a RedisConfig), Trouble> {

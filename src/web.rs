@@ -54,12 +54,12 @@ pub struct Door {
     loaded: Loaded,
 }
 
-/// Checks the file without serving anything, and returns what is accepted but can hardly be meant.
+/// Checks the file without serving anything, and returns what it says.
 ///
 /// # Errors
 /// All mistakes at once.
-pub fn check(path: &Path) -> Result<Vec<String>, ConfigErrors> {
-    files::load(path).map(|door| door.config.warnings)
+pub fn check(path: &Path) -> Result<WebConfig, ConfigErrors> {
+    files::load(path).map(|door| door.config)
 }
 
 impl Web {

@@ -131,6 +131,13 @@ pub enum EventKind {
     /// A switch was written, or the configuration changed, so that no switch counts as lost any
     /// more.
     SwitchesFound,
+    /// A user flipped the own switch on the page. Only the program makes this one.
+    Switched {
+        /// The user.
+        user: User,
+        /// Whether the switch is on now.
+        on: bool,
+    },
     /// A switch's value decodes as neither on nor off.
     SwitchUndecodable {
         /// The user of the switch.

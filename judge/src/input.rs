@@ -238,6 +238,13 @@ pub enum NodeNewsKind {
         /// Why.
         why: Unknown,
     },
+    /// The words that came with a failure. They differ from the last ones for the same reason.
+    Said {
+        /// The reason.
+        why: Unknown,
+        /// The words: bounded, printable, without secrets.
+        words: Arc<str>,
+    },
     /// A tick found the previous sweep still in progress.
     TickSkipped,
     /// The state of change notifications; `None`: they are no longer requested.

@@ -26,10 +26,20 @@ named! {
         Timeout = "timeout",
         /// The reply came too late to be evidence (also when the agent itself was paused).
         Late = "late",
-        /// The server requires a password, or refused the given one.
+        /// The server refused the given name or password.
         Auth = "auth",
+        /// The server requires a password, and none is configured.
+        NoPassword = "no_password",
+        /// A password is configured, and the server has none.
+        NeedlessPassword = "needless_password",
+        /// The server is in protected mode: without a password it serves only its own machine.
+        Protected = "protected",
         /// The user lacks a permission.
         NoPermission = "no_permission",
+        /// The server does not have the configured database.
+        Database = "database",
+        /// The server speaks only TLS, and none is configured.
+        NeedsTls = "needs_tls",
         /// No TLS session with the server, for another reason than the following ones.
         Tls = "tls",
         /// No authority that is trusted signed the server's certificate, or it cannot be used.
@@ -48,6 +58,18 @@ named! {
         Busy = "busy",
         /// The server reports that it is a replica.
         NotMaster = "not_master",
+        /// The server is one of KeyDB's active replicas: others may grant the same lock.
+        ActiveReplica = "active_replica",
+        /// The server that should have the keys is a Sentinel.
+        Sentinel = "sentinel",
+        /// The server that should be a Sentinel is none.
+        NoSentinel = "no_sentinel",
+        /// The Sentinel does not know a master of the configured name.
+        MasterName = "master_name",
+        /// The server is part of a cluster, and is not configured as one.
+        Cluster = "cluster",
+        /// The server that should be part of a cluster is none.
+        NoCluster = "no_cluster",
         /// No majority of the configured Sentinels agrees on a master, or its answers are too old.
         Quorum = "quorum",
         /// None of the configured servers reports that it is master.

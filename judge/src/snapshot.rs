@@ -68,6 +68,8 @@ pub struct TaskView {
     pub held: Option<bool>,
     /// Why the newest reading is no answer.
     pub unknown: Option<Unknown>,
+    /// The words that came with that, or else with what is unknown of the switches.
+    pub said: Option<Arc<str>>,
     /// The server that the newest accepted reading came from.
     pub node: Option<Arc<str>>,
     /// When the request of the newest accepted reading was sent.
@@ -325,6 +327,8 @@ pub struct StoreView {
     pub nodes: Vec<NodeView>,
     /// The last report of each configured Sentinel.
     pub announcers: Vec<Announcer>,
+    /// The newest words that came with failures.
+    pub said: Arc<Vec<Said>>,
     /// Slots of a cluster that no master serves.
     pub uncovered: u32,
     /// The generations of the deciding servers; empty until all of them have reported theirs.
@@ -333,6 +337,50 @@ pub struct StoreView {
     pub totals: StoreTotals,
     /// What problems are judged by beside the other fields.
     pub grounds: StoreGrounds,
+}
+
+impl StoreView {
+    /// The words that came with the failure `why` of a server or Sentinel. They say nothing of
+    /// whether that failure lasts.
+    pub fn words(&self, why: Unknown, server: &str) -> Option<&str> {
+        let said = self.said.iter().rev().find(|said| said.why == why && *said.server == *server);
+        said.map(|said| &*said.words).filter(|words| !words.is_empty())
+    }
+
+    /// The words that came with the failure `why`: of a server that decides, else of any.
+    pub fn words_of_any(&self, why: Unknown) -> Option<&str> {
+        let decides =
+            |server: &str| self.nodes.iter().any(|node| node.decides && *node.address == *server);
+        newest_words(&self.said, why, decides).map(|words| &**words)
+    }
+}
+
+/// The newest words for a reason: of a server that decides, else of any.
+pub(crate) fn newest_words(
+    said: &[Said],
+    why: Unknown,
+    decides: impl Fn(&str) -> bool,
+) -> Option<&Arc<str>> {
+    let all = || said.iter().rev().filter(|said| said.why == why && !said.words.is_empty());
+    all().find(|said| decides(&said.server)).or_else(|| all().next()).map(|said| &said.words)
+}
+
+impl TaskView {
+    /// The words that came with what is unknown, if that is because of `why`.
+    pub fn words(&self, why: Unknown) -> Option<&str> {
+        self.said.as_deref().filter(|_| self.unknown.or(self.switches_unknown) == Some(why))
+    }
+}
+
+/// The words that came with a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// The server or Sentinel, `host:port`.
+    pub server: Arc<str>,
+    /// The reason that they led to.
+    pub why: Unknown,
+    /// What the server, or the system, said.
+    pub words: Arc<str>,
 }
 
 /// One server of a store.

@@ -9,7 +9,9 @@ use alloc::vec::Vec;
 use crate::continuity::generation::Continued;
 use crate::event::{Event, EventKind, Subject};
 use crate::evidence::Origin;
-use crate::input::{Attestation, Input, NodeNews, Outcome, Sample, Standing, Topology};
+use crate::input::{
+    Attestation, Input, NodeNews, NodeNewsKind, Outcome, Sample, Standing, Topology,
+};
 use crate::reading::{
     Beside, ClaimsReading, PauseReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
 };
@@ -122,7 +124,15 @@ impl State {
     /// stores.
     fn renew(&mut self, at: Mono, least: Changed) -> Vec<StoreView> {
         let (tasks, by_name) = (&mut self.tasks, &self.by_name);
-        let view = |rank: usize| Some(tasks.get_mut(*by_name.get(rank)?)?.task.view(at));
+        let stores = &self.stores;
+        let view = |rank: usize| {
+            let task = &mut tasks.get_mut(*by_name.get(rank)?)?.task;
+            let store = stores.get(usize::from(task.spec().store.0));
+            let mut view = task.view(at);
+            let unknown = view.unknown.or(view.switches_unknown);
+            view.said = unknown.and_then(|why| store?.words(why));
+            Some(view)
+        };
         self.views.renew(&mut self.changed, least, view);
         self.stores.iter().map(|store| store.view(at)).collect()
     }
@@ -414,6 +424,10 @@ impl State {
         };
         let mut kinds = Vec::new();
         store.news(&news.node, &news.kind, &mut kinds);
+        if matches!(news.kind, NodeNewsKind::Said { .. }) {
+            let own = self.tasks.iter().filter(|entry| entry.task.spec().store == news.store);
+            own.for_each(|entry| mark(&mut self.changed, entry, &Vec::new()));
+        }
         store_events(news.store, store, at, None, kinds)
     }
 

@@ -13,12 +13,14 @@ use crate::evidence::Origin;
 use crate::grounds::{StoreGrounds, follow};
 use crate::input::{Attestation, Generation, NodeNewsKind, Role, Standing, Topology, agreeing};
 use crate::reading::Unknown;
-use crate::snapshot::{NodeView, StoreTotals, StoreView};
+use crate::snapshot::{NodeView, Said, StoreTotals, StoreView, newest_words};
 use crate::spec::StoreSpec;
 use crate::time::Mono;
 
 /// Maximum number of former masters of a cluster that are remembered. It bounds memory.
 const RETIRED_MAX: usize = 32;
+/// Maximum number of failures whose words are remembered. It bounds memory.
+const SAID_MAX: usize = 64;
 
 /// An event of a store, and the server whose answer shows it.
 pub(crate) type StoreEvent = (Option<Arc<str>>, EventKind);
@@ -43,6 +45,8 @@ pub(crate) struct Store {
     unrelated: bool,
     pub(crate) failover_reports: FailoverReports,
     totals: StoreTotals,
+    /// The words that came with failures, newest last.
+    said: Arc<Vec<Said>>,
     pub(crate) grounds: StoreGrounds,
 }
 
@@ -78,6 +82,7 @@ impl Store {
             unrelated: false,
             failover_reports: FailoverReports::default(),
             totals: StoreTotals::default(),
+            said: Arc::default(),
             grounds: StoreGrounds::default(),
         };
         store.nodes.sort_by(|a, b| a.address.cmp(&b.address));
@@ -307,9 +312,29 @@ impl Store {
                 self.node(node).failed(*why, &mut kinds);
                 events.extend(kinds.into_iter().map(|kind| (Some(node.clone()), kind)));
             }
+            NodeNewsKind::Said { why, words } => self.heard(node, *why, words),
             NodeNewsKind::TickSkipped => self.totals.skipped_ticks += 1,
             NodeNewsKind::WakeUps(wake_ups) => self.node(node).wake_ups(*wake_ups),
         }
+    }
+
+    /// Remembers the words that came with a failure.
+    fn heard(&mut self, server: &Arc<str>, why: Unknown, words: &Arc<str>) {
+        let said = Arc::make_mut(&mut self.said);
+        said.retain(|old| old.why != why || old.server != *server);
+        if said.len() >= SAID_MAX {
+            said.remove(0);
+        }
+        said.push(Said { server: Arc::clone(server), why, words: Arc::clone(words) });
+    }
+
+    /// The words that came with the failure `why`: of a server that decides, else of any.
+    pub(crate) fn words(&self, why: Unknown) -> Option<Arc<str>> {
+        let decides = |server: &str| {
+            let own = self.nodes.iter().find(|node| *node.address == *server);
+            own.is_some_and(|node| node.standing() == Standing::Decides)
+        };
+        newest_words(&self.said, why, decides).cloned()
     }
 
     /// Takes in the known servers, and which of them decide.
@@ -453,6 +478,7 @@ impl Store {
                 .as_ref()
                 .map(|topology| topology.announcers.clone())
                 .unwrap_or_default(),
+            said: Arc::clone(&self.said),
             uncovered: self.topology.as_ref().map_or(0, |topology| topology.uncovered),
             generations: self.generations(at).unwrap_or_default(),
             totals: self.totals,
@@ -836,6 +862,31 @@ mod tests {
             origin.generation.is_some()
         });
         assert_eq!(generation, [true, false]);
+    }
+
+    #[test]
+    fn the_newest_words_for_a_reason_are_those_of_a_server_that_decides() {
+        let mut store = store(Authority::SELF_DECLARED);
+        let mut say = |server: &str, why, words: &str| {
+            let said = NodeNewsKind::Said { why, words: words.into() };
+            store.news(&server.into(), &said, &mut Vec::new());
+            store.nodes.iter_mut().for_each(|node| {
+                let decides = *node.address == *A;
+                node.stands(if decides { Standing::Decides } else { Standing::Witness });
+            });
+            store.words(why).map(|words| alloc::string::String::from(&*words))
+        };
+        let (no, busy) = (Unknown::NoPermission, Unknown::Busy);
+        assert_eq!(say(B, no, "no ping").as_deref(), Some("no ping"));
+        assert_eq!(say(A, no, "no get").as_deref(), Some("no get"));
+        assert_eq!(say(B, no, "no echo").as_deref(), Some("no get"));
+        assert_eq!(say(A, no, "no set").as_deref(), Some("no set"));
+        assert_eq!(say(A, no, "").as_deref(), Some("no echo"), "there are none any more");
+        assert_eq!(say(A, busy, "busy").as_deref(), Some("busy"));
+        for port in 0..200 {
+            say(&alloc::format!("c:{port}"), no, "x");
+        }
+        assert!(store.said.len() <= SAID_MAX);
     }
 
     #[test]

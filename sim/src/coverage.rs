@@ -17,8 +17,19 @@ pub(crate) use guards::Seen;
 use kinds::OfKind;
 
 /// Reasons that cannot occur here: names are not resolved, no server refuses to report its role,
-/// nothing is too large, every announced address is allowed, and nobody speaks TLS.
-const IMPOSSIBLE: [Unknown; 12] = [
+/// nothing is too large, every announced address is allowed, nobody speaks TLS, and the
+/// connections are configured right.
+const IMPOSSIBLE: [Unknown; 22] = [
+    Unknown::NeedlessPassword,
+    Unknown::Protected,
+    Unknown::Database,
+    Unknown::NeedsTls,
+    Unknown::ActiveReplica,
+    Unknown::Sentinel,
+    Unknown::NoSentinel,
+    Unknown::MasterName,
+    Unknown::Cluster,
+    Unknown::NoCluster,
     Unknown::Dns,
     Unknown::Tls,
     Unknown::TlsUntrusted,

@@ -1,11 +1,15 @@
 //! The agent: what it takes, and what it is put together from.
 
 mod options;
+mod switching;
 pub mod wiring;
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context as _;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -16,10 +20,16 @@ use crate::engine::Observers;
 use crate::http::{self, HttpContext, Limits};
 use crate::outputs::events::EventLog;
 use crate::outputs::history::History;
+use crate::published::Switches;
 use crate::record::Recorder;
 use crate::telemetry;
+use crate::want;
 pub(crate) use options::RunArguments;
 pub use options::{DEFAULT_LISTEN, RunOptions, WebOptions};
+use switching::Switching;
+
+/// How many requests to flip a switch may wait.
+const SWITCHES: usize = 16;
 
 /// Runs the agent until a signal ends it.
 ///
@@ -28,6 +38,8 @@ pub use options::{DEFAULT_LISTEN, RunOptions, WebOptions};
 pub async fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
     let config = load(&options.source)?;
     let web = options.web.as_ref().map(WebOptions::load).transpose()?;
+    let has_login = web.as_ref().is_some_and(|web| !web.door().config.users.is_empty());
+    config.check_login(&options.source.name(), has_login)?;
     let listener = http::listen(options.listen)
         .with_context(|| format!("cannot listen on {}", options.listen))?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = %listener.local_addr()?, "lockwatch started");
@@ -40,9 +52,18 @@ pub async fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
     }
     let parts = wiring::Parts {
         config,
-        load: move || load(&source).map_err(|mistakes| mistakes.to_string()),
+        load: move || {
+            let config = load(&source).map_err(|mistakes| mistakes.to_string())?;
+            let checked = config.check_login(&source.name(), has_login);
+            checked.map(|()| config).map_err(|mistakes| mistakes.to_string())
+        },
         observers,
         http: move |outlets: wiring::Outlets, stop| {
+            let (requests, asked) = mpsc::channel(SWITCHES);
+            let (config, clock) = (outlets.config, outlets.clock);
+            let tasks = watch::Sender::new(Arc::new(want::on_page(&config.borrow())));
+            let switches = Switches { tasks: tasks.subscribe(), requests };
+            let switching = Switching { config: config.clone(), clock, history: history.clone() };
             let context = HttpContext {
                 snapshots: outlets.snapshots,
                 reload_status: outlets.reload_status,
@@ -53,17 +74,31 @@ pub async fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
                 traces: outlets.traces,
                 frame_ancestors: frame_ancestors.into(),
                 web: web.clone(),
+                switches: Some(switches),
                 limits: Limits::default(),
             };
             async move {
                 let following = web.map(|web| AbortOnDropHandle::new(tokio::spawn(web.follow())));
+                let switching = AbortOnDropHandle::new(tokio::spawn(switching.serve(asked)));
+                let renewing = AbortOnDropHandle::new(tokio::spawn(renew(config, tasks)));
                 http::serve(listener, context, stop).await;
-                drop(following);
+                drop((following, switching, renewing));
             }
         },
     };
     wiring::run(parts, CancellationToken::new()).await.context("cannot receive signals")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Keeps the names of the tasks that have switches on the page up to date.
+async fn renew(
+    mut config: watch::Receiver<Arc<Config>>,
+    tasks: watch::Sender<Arc<BTreeSet<Arc<str>>>>,
+) {
+    while config.changed().await.is_ok() {
+        let names = want::on_page(&config.borrow_and_update());
+        tasks.send_replace(Arc::new(names));
+    }
 }
 
 /// The configuration as it shall be put in force, at the start and by a reload; what is wrong

@@ -1,6 +1,7 @@
 //! `lockwatch check-config`: the report for a valid configuration, above all the worst-case time
 //! until an alert is sent.
 
+mod connect;
 mod foreign;
 mod job;
 mod literal;
@@ -38,6 +39,9 @@ pub struct CheckOptions {
     /// What to check.
     #[command(flatten)]
     pub source: ConfigSource,
+    /// Also ask each configured server once, as the agent does
+    #[arg(long)]
+    pub connect: bool,
     /// The web file, to check it as well
     #[arg(long = "web.config.file", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub web_config: Option<PathBuf>,
@@ -46,16 +50,18 @@ pub struct CheckOptions {
     pub timing: TimingSources,
 }
 
-/// Runs the command.
+/// Runs the command. The exit code is 1 if a server was asked and cannot be used.
 ///
 /// # Errors
 /// What is wrong with the configuration, or with a file about Prometheus or Alertmanager.
-pub fn run(options: &CheckOptions) -> anyhow::Result<ExitCode> {
+pub async fn run(options: &CheckOptions) -> anyhow::Result<ExitCode> {
     let config = options.source.load()?;
     if let Some(file) = &options.web_config {
-        for warning in crate::web::check(file)? {
+        let web = crate::web::check(file)?;
+        for warning in &web.warnings {
             eprintln!("warning: {}: {warning}", file.display());
         }
+        config.check_login(&options.source.name(), !web.users.is_empty())?;
     }
     for warning in warnings(&config) {
         eprintln!("warning: {warning}");
@@ -64,7 +70,15 @@ pub fn run(options: &CheckOptions) -> anyhow::Result<ExitCode> {
     for warning in timing.warnings(&config).map_err(anyhow::Error::msg)? {
         eprintln!("warning: {warning}");
     }
-    terminal::show(report(&config, &timing))
+    let mut text = report(&config, &timing);
+    let mut is_good = true;
+    if options.connect {
+        let (connections, all_answer) = connect::report(&config).await;
+        text.push_str(&connections);
+        is_good = all_answer;
+    }
+    let shown = terminal::show(text)?;
+    Ok(if is_good { shown } else { ExitCode::FAILURE })
 }
 
 /// The delays between lockwatch and the notification.

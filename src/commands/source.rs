@@ -20,6 +20,14 @@ pub enum ConfigSource {
 }
 
 impl ConfigSource {
+    /// What messages call it.
+    pub fn name(&self) -> String {
+        match self {
+            ConfigSource::File(path) => path.display().to_string(),
+            ConfigSource::SingleLock(_) => "command line".to_owned(),
+        }
+    }
+
     /// Reads the configuration.
     ///
     /// # Errors

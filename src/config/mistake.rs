@@ -42,6 +42,21 @@ impl ConfigErrors {
         ConfigErrors { source: source.to_owned(), mistakes: vec![mistake], left_out: 0 }
     }
 
+    /// The same mistake in each of these fields; none without fields.
+    pub(super) fn of_fields(
+        source: &str,
+        fields: Vec<String>,
+        message: &str,
+    ) -> Option<ConfigErrors> {
+        let mistake = |field| Mistake { field, position: None, message: message.to_owned() };
+        let mistakes: Vec<Mistake> = fields.into_iter().map(mistake).collect();
+        (!mistakes.is_empty()).then(|| ConfigErrors {
+            source: source.to_owned(),
+            mistakes,
+            left_out: 0,
+        })
+    }
+
     /// The reported mistakes, in the order of the file; never empty.
     pub fn mistakes(&self) -> &[Mistake] {
         &self.mistakes

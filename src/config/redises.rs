@@ -69,6 +69,7 @@ fn read_one(redis_name: &str, at: At<'_>, dir: &Path) -> Result<RedisConfig, Rep
     let assume_master = block.or("assume_master", false, flag);
     let wake_ups = block.or("wake_ups", true, flag);
     let want = read_want(&block, dir);
+    let page = block.at("want").map_or(Ok(false), |at| want_on_page(at));
     let Found { servers, db, sentinel_login, transports } = servers?;
     let tls = tls::read(&block, transports, dir);
     let assume_master = assume_master?;
@@ -90,7 +91,15 @@ fn read_one(redis_name: &str, at: At<'_>, dir: &Path) -> Result<RedisConfig, Rep
         assume_master,
         wake_ups: wake_ups?,
         want: want?,
+        want_on_page: page?,
     })
+}
+
+/// Whether users may flip their switches on the page.
+fn want_on_page(at: At<'_>) -> Result<bool, Reported> {
+    let Value::Mapping(map) = at.value else { return Ok(false) };
+    let Some(value) = map.get("page") else { return Ok(false) };
+    At { value, place: at.place.field("page"), ..at }.read(flag)
 }
 
 /// The login for switching tasks on and off.

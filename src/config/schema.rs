@@ -95,7 +95,7 @@ pub(super) const TLS: BlockSpec = BlockSpec {
 
 pub(super) const WANT: BlockSpec = BlockSpec {
     path: "redis.<name>.want",
-    fields: &["username", "password_file", "password_env", "password_command"],
+    fields: &["username", "password_file", "password_env", "password_command", "page"],
     otherwise: &[("password", NO_PASSWORD)],
 };
 

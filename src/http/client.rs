@@ -120,8 +120,6 @@ impl Agent {
     {
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        // It ends with the answer.
-        let connection = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(connection));
         let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let mut request =
@@ -130,19 +128,32 @@ impl Agent {
             let login = format!("Basic {}", STANDARD.encode(login));
             request = request.header(header::AUTHORIZATION, login);
         }
-        let response = match sender.send_request(request.body(Empty::<Bytes>::new())?).await {
-            Ok(response) => response,
+        let request = request.body(Empty::<Bytes>::new())?;
+        let answered = async {
+            let response = sender.send_request(request).await?;
+            let status = response.status().as_u16();
+            let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await;
+            let body = body.map_err(anyhow::Error::from_boxed)?.to_bytes();
+            Ok(Answer { status, body })
+        };
+        tokio::pin!(answered, connection);
+        let outcome = tokio::select! {
+            outcome = &mut answered => outcome,
+            ended = &mut connection => {
+                // It may have ended after the whole answer had arrived.
+                ended?;
+                return timeout(ENDED_WITHIN, answered)
+                    .await
+                    .unwrap_or_else(|_| bail!("it closed the connection without an answer"));
+            }
+        };
+        match outcome {
+            Ok(answer) => Ok(answer),
             // Why the connection ended says more than that the request was not sent.
             Err(error) => match timeout(ENDED_WITHIN, connection).await {
-                Ok(Ok(Err(why))) => return Err(why.into()),
-                _ => return Err(error.into()),
+                Ok(Err(why)) => Err(why.into()),
+                _ => Err(error),
             },
-        };
-        let status = response.status().as_u16();
-        let body = Limited::new(response.into_body(), BODY_BYTES_MAX)
-            .collect()
-            .await
-            .map_err(anyhow::Error::from_boxed)?;
-        Ok(Answer { status, body: body.to_bytes() })
+        }
     }
 }

@@ -8,6 +8,7 @@ use hyper::{Request, StatusCode};
 use lockwatch_judge::verdict::Verdict;
 
 use super::etag::tagged_content;
+use super::gate::LoggedIn;
 use super::parameters::lenient;
 use super::reply::{Reply, as_page, pieces, reply, stream, too_many_streams, with_header};
 use super::site::Site;
@@ -59,7 +60,9 @@ impl Site {
         });
         let events = excerpt.map(|excerpt| excerpt.events).unwrap_or_default();
         let query = task_query(request.uri().query());
-        let around = self.around(stopped.as_deref());
+        let user = request.extensions().get::<LoggedIn>().map(|LoggedIn(user)| user.as_str());
+        let switcher = user.filter(|_| self.is_switchable(name));
+        let around = Around { switcher, ..self.around(stopped.as_deref()) };
         let body = page::of_task(&published, name, &events, query, around);
         as_page(reply(status, HTML, body), &self.context.frame_ancestors)
     }
@@ -90,7 +93,7 @@ impl Site {
     }
 
     fn around<'a>(&'a self, stopped: Option<&'a str>) -> Around<'a> {
-        Around { boot: self.context.history.boot(), stopped }
+        Around { boot: self.context.history.boot(), stopped, switcher: None }
     }
 }
 

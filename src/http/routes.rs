@@ -10,6 +10,7 @@
 //! | `/metrics` | GET, HEAD | the metrics; 503 when the engine has stopped |
 //! | `/api/v1/tasks`, `/api/v1/tasks/<name>` | GET, HEAD | tasks as JSON |
 //! | `/api/v1/tasks/<name>/explain` | GET, HEAD | why a task has its verdict |
+//! | `/api/v1/tasks/<name>/want` | POST | flips the own switch, where that is configured |
 //! | `/api/v1/events` | GET, HEAD | the newest events, as JSON or as server-sent events |
 //! | `/api/v1/openapi.json` | GET, HEAD | the description of the API |
 //! | `/-/healthy` | GET, HEAD | whether the engine is running |
@@ -34,8 +35,8 @@ use crate::outputs::metrics::Own;
 use crate::outputs::negotiate::{self, Coding};
 use crate::paths::{self, OfTask};
 
-/// Maximum size of a request's body in bytes; no route reads one.
-const BODY_BYTES_MAX: u64 = 1 << 10;
+/// Maximum size of a request's body in bytes; only a wish is read.
+pub(super) const BODY_BYTES_MAX: u64 = 1 << 10;
 /// Maximum duration of a reload.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -48,6 +49,7 @@ enum Route {
     Tasks,
     Task(String),
     Explain(String),
+    Want(String),
     Events,
     OpenApi,
     TaskPage(String),
@@ -62,11 +64,15 @@ enum Route {
 impl Site {
     pub(super) async fn respond(&self, request: Request<Incoming>) -> Reply {
         if request.body().size_hint().upper().is_none_or(|bytes| bytes > BODY_BYTES_MAX) {
-            let reply = text(StatusCode::PAYLOAD_TOO_LARGE, "Nothing here reads a request's body.");
+            let reply = text(StatusCode::PAYLOAD_TOO_LARGE, "Nothing here reads such a body.");
             return with_header(reply, header::CONNECTION, "close");
         }
         let path = request.uri().path();
-        let Some(route) = route(path) else {
+        let route = route(path).filter(|route| match route {
+            Route::Want(name) => self.is_switchable(name),
+            _ => true,
+        });
+        let Some(route) = route else {
             let sentence = "There is nothing here; the paths are /, /metrics, /api/v1/tasks, \
                 /-/healthy and /-/ready.";
             return if path.starts_with("/api/") {
@@ -88,6 +94,7 @@ impl Site {
             Route::Tasks => self.tasks(&request).await,
             Route::Task(name) => self.task(&name, &request).await,
             Route::Explain(name) => self.explain(&name, &request).await,
+            Route::Want(name) => self.switch(&name, request).await,
             Route::Events => self.events(&request),
             Route::OpenApi => self.openapi(&request),
             Route::TaskPage(name) => self.task_page(&name, &request).await,
@@ -181,6 +188,7 @@ impl Route {
     fn methods(&self) -> &'static str {
         match self {
             Route::Reload => "POST, PUT",
+            Route::Want(_) => "POST",
             _ => "GET, HEAD",
         }
     }
@@ -208,10 +216,11 @@ fn route(path: &str) -> Option<Route> {
 fn named(path: &str) -> Option<Route> {
     let name = |paths: OfTask| paths.name_in(path).and_then(decoded);
     let explain = || name(paths::EXPLANATION).map(Route::Explain);
+    let want = || name(paths::WANT).map(Route::Want);
     let task = || name(paths::TASK).map(Route::Task);
     let page = || name(paths::PAGE).map(Route::TaskPage);
     let badge = || name(paths::BADGE).map(Route::Badge);
-    explain().or_else(task).or_else(page).or_else(badge)
+    explain().or_else(want).or_else(task).or_else(page).or_else(badge)
 }
 
 /// One path segment decoded; `None` if it is more than one, its escapes are broken, or it is not
@@ -237,7 +246,7 @@ fn joined(headers: &HeaderMap, name: HeaderName) -> Cow<'_, str> {
 
 /// Whether a page of another site caused the request. Browsers send `Sec-Fetch-Site` only over
 /// https and to this machine. Otherwise, as over http in a network, only `Origin` is available.
-fn is_of_another_site(headers: &HeaderMap) -> bool {
+pub(super) fn is_of_another_site(headers: &HeaderMap) -> bool {
     if let Some(site) = headers.get("sec-fetch-site") {
         return site != "same-origin" && site != "none";
     }

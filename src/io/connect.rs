@@ -15,10 +15,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::connection::{Connection, Wire, broken, no_reply};
+use super::connection::{Connection, Wire, broken, no_reply, unanswered};
 use super::convert;
 use super::guard::{Fault, Guarded, Ledger};
-use super::login::{auth, mask, newer, password};
+use super::login::{auth, hidden, mask, newer, password};
 use super::resolve::resolve;
 use super::stream::{self, Stream};
 use super::tls;
@@ -64,6 +64,9 @@ pub async fn greet_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 }
 
 fn whole(endpoint: &Endpoint) -> Handshake {
+    if endpoint.is_sentinel {
+        return Handshake::to_sentinel();
+    }
     Handshake::new(endpoint.db, endpoint.assume_master, endpoint.readonly)
 }
 
@@ -140,6 +143,13 @@ pub async fn talk_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         replies.clear();
     }
     mask(&mut replies, password);
+    ended = ended.map(|failure| match ledger.oddity() {
+        Some(said) if failure.why == Unknown::Protocol && !said.is_empty() => Failure::new(
+            failure.why,
+            format_args!("{}: it says \"{}\"", failure.detail, hidden(said, password)),
+        ),
+        _ => unanswered(failure, commands.get(replies.len()).map(|command| &*command.args)),
+    });
     let mut wire = None;
     if ended.is_none() {
         // The greeting is complete: the crate must not add commands to it.

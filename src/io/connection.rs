@@ -51,7 +51,21 @@ impl Wire {
         async move {
             ledger.expect(count);
             match inner.send_packed_commands(&pipeline, 0, count).await {
-                Err(error) => Err(broken(ledger.fault(), &error)),
+                Err(error) => {
+                    let failure = broken(ledger.fault(), &error);
+                    let command = pipeline.cmd_iter().nth(ledger.first_unanswered(count));
+                    let words = command.map(|command| {
+                        command
+                            .args_iter()
+                            .filter_map(|word| match word {
+                                redis::Arg::Simple(word) => Some(word.to_vec()),
+                                _ => None,
+                            })
+                            .take(2)
+                            .collect::<Vec<_>>()
+                    });
+                    Err(unanswered(failure, words.as_deref()))
+                }
                 Ok(values) if values.len() != count => Err(Failure::new(
                     Unknown::Protocol,
                     "the number of replies is not the number of commands",
@@ -97,6 +111,11 @@ impl Connection {
         self.greeting.role
     }
 
+    /// Of a Sentinel: the names of its masters, if it told them.
+    pub fn masters(&self) -> Option<&[String]> {
+        self.greeting.masters.as_deref()
+    }
+
     /// Sends `commands` in one write and waits for exactly as many replies, in order.
     ///
     /// # Errors
@@ -110,6 +129,22 @@ impl Connection {
 /// The failure for replies that are missing at the timeout.
 pub(super) fn no_reply(timeout: Duration) -> Failure {
     Failure::new(Unknown::Timeout, format_args!("no complete reply within {timeout:?}"))
+}
+
+/// Adds which command was the first without an answer, if the peer closed the connection: a proxy
+/// may close it at a command that it does not know. Only its name is told.
+pub(super) fn unanswered(failure: Failure, command: Option<&[Vec<u8>]>) -> Failure {
+    if failure.why != Unknown::Closed {
+        return failure;
+    }
+    let word = |word: &Vec<u8>| String::from_utf8_lossy(word).to_uppercase();
+    let name = match command {
+        Some([name, sub, ..]) if name == b"CLIENT" => format!("{} {}", word(name), word(sub)),
+        Some([name, ..]) => word(name),
+        _ => return failure,
+    };
+    let detail = format!("{}; the first command without an answer was {name}", failure.detail);
+    Failure { detail, ..failure }
 }
 
 /// The failure for a connection that ended: because of `fault`, if our filter ended it, else

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 
@@ -26,6 +27,8 @@ const DEPTH: usize = 8;
 const BATCH_BYTES: u64 = 32 << 20;
 /// Memory overhead of an item in bytes, besides its content.
 const ITEM_BYTES: u64 = 64;
+/// How much is kept of what is not Redis' protocol, in bytes.
+const ODDITY_BYTES: usize = 60;
 
 /// Why the filter ended the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +49,11 @@ pub(super) struct Ledger {
     /// The number of replies expected for each batch.
     batches: Mutex<VecDeque<usize>>,
     fault: OnceLock<Fault>,
+    /// How what is not Redis' protocol begins.
+    oddity: OnceLock<String>,
+    /// Number of replies that the oldest unfinished batch still lacks; 0: all of them, or there is
+    /// no such batch.
+    lacking: AtomicUsize,
 }
 
 impl Ledger {
@@ -57,6 +65,19 @@ impl Ledger {
     /// What ended the connection.
     pub(super) fn fault(&self) -> Option<Fault> {
         self.fault.get().copied()
+    }
+
+    /// How what is not Redis' protocol begins: hostile text that may repeat what was sent.
+    pub(super) fn oddity(&self) -> Option<&str> {
+        self.oddity.get().map(String::as_str)
+    }
+
+    /// Which of the `count` commands of the oldest unfinished batch is the first without a reply.
+    pub(super) fn first_unanswered(&self, count: usize) -> usize {
+        match self.lacking.load(Ordering::Relaxed) {
+            0 => 0,
+            lacking => count.saturating_sub(lacking),
+        }
     }
 
     fn next_batch(&self) -> Option<usize> {
@@ -100,10 +121,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
             this.ledger.fault.get_or_init(|| Fault::Closed);
             return Poll::Ready(read);
         }
-        let Err(fault) = this.scanner.feed(fresh, &this.ledger) else { return Poll::Ready(Ok(())) };
+        let fed = this.scanner.feed(fresh, &this.ledger);
+        this.ledger.lacking.store(this.scanner.batch_left, Ordering::Relaxed);
+        let Err(fault) = fed else { return Poll::Ready(Ok(())) };
         this.ledger.fault.get_or_init(|| fault);
         // The complete replies before the fault are still valid.
         let whole = this.scanner.reply_end.saturating_sub(seen);
+        if fault == Fault::NotRedis {
+            let rest = fresh.get(whole..).unwrap_or_default();
+            this.ledger.oddity.get_or_init(|| beginning(rest));
+        }
         buf.set_filled(before + whole);
         match whole {
             0 => Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
@@ -128,6 +155,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
+}
+
+/// The beginning of the first line, in printable characters.
+fn beginning(bytes: &[u8]) -> String {
+    let line = bytes.split(|byte| *byte == b'\r' || *byte == b'\n').next().unwrap_or_default();
+    line.iter().take(ODDITY_BYTES).map(|byte| char::from(*byte)).map(shown).collect()
+}
+
+fn shown(character: char) -> char {
+    if character == ' ' || character.is_ascii_graphic() { character } else { '?' }
 }
 
 /// Tracks the structure of replies across arbitrary read boundaries, without buffering.

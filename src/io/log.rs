@@ -2,6 +2,7 @@
 
 use lockwatch_judge::reading::Unknown;
 use lockwatch_watch::redis::driver::Note;
+use lockwatch_watch::redis::remedy;
 
 /// Logs `note` about the store `redis`.
 pub(super) fn write(store: &str, note: Note) {
@@ -11,32 +12,36 @@ pub(super) fn write(store: &str, note: Note) {
             tracing::info!(store, node = &*node, version = version.as_deref(), role, "connected");
         }
         Note::CannotConnect(node, failure) => {
-            tracing::warn!(store, node = &*node, %failure, "cannot connect");
+            let remedy = remedy(failure.why);
+            tracing::warn!(store, node = &*node, %failure, remedy, "cannot connect");
         }
         Note::BatchFailed(node, failure) => {
             tracing::debug!(store, node = &*node, %failure, "a batch failed");
+        }
+        Note::Refuses(node, failure) => {
+            let remedy = remedy(failure.why);
+            tracing::warn!(store, node = &*node, %failure, remedy, "the server refuses to answer");
         }
         Note::Refused(node, command) => {
             let what = "the server answers a command with an error";
             tracing::warn!(store, node = &*node, command, "{what}");
         }
-        Note::NoMaster { sentinel, master, failure } => {
-            let remedy = sentinel_remedy(failure.why, &master);
+        Note::NoMaster { sentinel, failure } => {
+            let remedy = sentinel_remedy(failure.why);
             tracing::warn!(store, %sentinel, %failure, remedy, "a Sentinel names no master");
         }
         Note::CannotListen(sentinel, failure) => {
             tracing::debug!(store, %sentinel, %failure, "cannot listen to a Sentinel");
         }
-        Note::NoLayout(why) => {
-            let (what, remedy) =
-                ("no server tells the cluster's layout", lockwatch_watch::redis::remedy(why));
-            tracing::warn!(store, why = why.name(), remedy, "{what}");
+        Note::NoLayout(failure) => {
+            let (what, remedy) = ("no server tells the cluster's layout", remedy(failure.why));
+            tracing::warn!(store, %failure, remedy, "{what}");
         }
         Note::TellsNoLayout(node, failure) => {
             tracing::debug!(store, %node, %failure, "a server does not tell the layout");
         }
         Note::Foreign(address) => {
-            let remedy = lockwatch_watch::redis::remedy(Unknown::ForeignAddress);
+            let remedy = remedy(Unknown::ForeignAddress);
             let what = "a server is announced at an address that is not allowed";
             tracing::warn!(store, %address, remedy, "{what}");
         }
@@ -56,16 +61,13 @@ pub(super) fn write(store: &str, note: Note) {
 }
 
 /// Advice if a Sentinel names no master.
-fn sentinel_remedy(why: Unknown, master: &str) -> String {
+fn sentinel_remedy(why: Unknown) -> &'static str {
     match why {
-        Unknown::NoMaster => {
-            format!("It does not know a master named {master:?}: correct `sentinel.master`.")
-        }
-        Unknown::Auth | Unknown::NoPermission => String::from(
+        Unknown::Auth | Unknown::NoPermission => {
             "Set or correct `sentinel.password_file` (or `sentinel.password_env`) and \
-             `sentinel.username`.",
-        ),
-        other => lockwatch_watch::redis::remedy(other).to_owned(),
+             `sentinel.username`."
+        }
+        other => remedy(other),
     }
 }
 
@@ -80,6 +82,6 @@ fn announcements_remedy(why: Unknown) -> &'static str {
             "wake-ups need Redis 6.0 or later and no proxy that refuses RESP3; else set \
              `wake_ups: false` for this redis"
         }
-        other => lockwatch_watch::redis::remedy(other),
+        other => remedy(other),
     }
 }

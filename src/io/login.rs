@@ -74,6 +74,14 @@ pub(super) fn mask(replies: &mut [Reply], password: Option<&Secret>) {
     }
 }
 
+/// What a peer said, without any part of the password.
+pub(super) fn hidden(said: &str, password: Option<&Secret>) -> String {
+    match password.map(Secret::expose).filter(|secret| !secret.is_empty()) {
+        Some(secret) => masked(said, secret),
+        None => said.to_owned(),
+    }
+}
+
 /// Refusals that are shown unchanged, although a password may share a word with them.
 const REFUSALS: [&str; 8] = [
     "NOAUTH Authentication required.",

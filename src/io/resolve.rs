@@ -32,9 +32,11 @@ pub(super) async fn resolve(at: &HostPort, limit: Duration) -> Result<Vec<Socket
         RESOLVER.find(&at.host, |host| (host, 0).to_socket_addrs().map(Vec::from_iter)),
     )
     .await;
-    let found = found
-        .map_err(|_| Failure::new(Unknown::Dns, format_args!("no answer within {limit:?}")))?;
-    let mut addresses = found.map_err(|error| Failure::new(Unknown::Dns, error))?;
+    let found = found.map_err(|_| {
+        Failure::new(Unknown::Dns, format_args!("{}: no answer within {limit:?}", at.host))
+    })?;
+    let mut addresses =
+        found.map_err(|error| Failure::new(Unknown::Dns, format_args!("{}: {error}", at.host)))?;
     addresses.iter_mut().for_each(|address| address.set_port(at.port));
     Ok(addresses)
 }

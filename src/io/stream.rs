@@ -67,14 +67,12 @@ impl Over {
     fn surprise(&self, read: &io::Result<()>, fresh: &[u8]) -> Option<Failure> {
         let ended = read.is_err() || fresh.is_empty();
         match self {
-            Over::Tcp(_) if fresh.starts_with(&TLS_ALERT) => Some(Failure::new(
-                Unknown::Tls,
-                "this port speaks TLS, and lockwatch plain TCP: use `rediss://` or `tls`",
-            )),
+            Over::Tcp(_) if fresh.starts_with(&TLS_ALERT) => {
+                Some(Failure::new(Unknown::NeedsTls, "this port answers with an alert of TLS"))
+            }
             Over::Tcp(_) if ended => Some(Failure::new(
                 Unknown::Closed,
-                "the peer closed the connection before it answered anything; perhaps this port \
-                 speaks TLS: then use `rediss://`",
+                "the peer closed the connection before it answered anything",
             )),
             Over::Tls(session) if ended => session.refusal(read.as_ref().err()),
             _ => None,

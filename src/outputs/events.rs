@@ -26,7 +26,7 @@ use limit::{Admission, Limiter, Suppressed};
 const NAMED_MAX: usize = 8;
 
 /// Every kind of event, by its name in the log and the API.
-pub const KINDS: [&str; 43] = [
+pub const KINDS: [&str; 44] = [
     "verdict",
     "acquired",
     "hold_ended",
@@ -42,6 +42,7 @@ pub const KINDS: [&str; 43] = [
     "rival_in_doubt",
     "switches_lost",
     "switches_found",
+    "switched",
     "switch_undecodable",
     "switch_key_missing",
     "progress_missing",
@@ -291,6 +292,14 @@ fn tell(kind: &EventKind) -> Description {
                 .remedy("Ask these users whether they still want the task, and switch it on again.")
         }
         E::SwitchesFound => info("switches_found", "no switch counts as lost any more"),
+        E::Switched { user, on: true } => {
+            info("switched", "a user switched the task on, on the page")
+                .who(user_names(std::slice::from_ref(user)))
+        }
+        E::Switched { user, on: false } => {
+            info("switched", "a user switched the task off, on the page")
+                .who(user_names(std::slice::from_ref(user)))
+        }
         E::SwitchUndecodable { user, fits } => tell_undecodable(user, *fits),
         E::SwitchKeyMissing => Description::new(
             warn,

@@ -90,6 +90,9 @@ pub struct Evidence {
 pub struct NotKnown {
     /// One of a closed list.
     pub reason: String,
+    /// What the server, or the system, said.
+    #[serde(default)]
+    pub said: Option<String>,
     /// What a person can do about it.
     pub remedy: String,
 }

@@ -46,6 +46,8 @@ pub(crate) struct Around<'a> {
     pub(crate) boot: &'a str,
     /// Why the page must not be taken as current, if so.
     pub(crate) stopped: Option<&'a str>,
+    /// The user that may flip the own switch of the task that is shown.
+    pub(crate) switcher: Option<&'a str>,
 }
 
 /// The page of all tasks in pieces, so that a long one is never in memory as a whole.
@@ -67,7 +69,7 @@ pub(crate) fn of_task(
     around: Around<'_>,
 ) -> String {
     let main = match published.snapshot.tasks.find(name) {
-        Some(view) => task::main(published, view, events, query.window_ms),
+        Some(view) => task::main(published, view, events, query.window_ms, around.switcher),
         None => task::missing(name),
     };
     if query.fragment {

@@ -7,6 +7,7 @@ use lockwatch_judge::snapshot::{SplitView, TaskView};
 use lockwatch_judge::spec::WantedSource;
 use lockwatch_judge::verdict::{Rule, Verdict, Wanted};
 
+use crate::outputs::cause::told;
 use crate::outputs::turn::max_late_ms;
 use crate::text::identity::{escape, holder_label, list};
 use crate::text::instants::seconds;
@@ -163,7 +164,7 @@ fn split(split: &SplitView) -> String {
 /// What cannot be read, and what to do about it.
 fn remedy(view: &TaskView) -> Option<String> {
     if let Some(why) = view.unknown.or(view.switches_unknown) {
-        return Some(format!("({}: {})", why.name(), lockwatch_watch::redis::remedy(why)));
+        return Some(format!("({}: {})", why.name(), told(why, view.words(why))));
     }
     if view.verdict == Verdict::Split {
         return None;

@@ -195,7 +195,9 @@ impl Source {
         let (version, role) = (self.maybe(Source::text), self.maybe(Source::role));
         let (why, wake_ups) = (self.unknown(), self.wake_ups());
         let connected = NodeNewsKind::Connected { version, role };
-        self.pick(&[connected, NodeNewsKind::Failed { why }, NodeNewsKind::TickSkipped, wake_ups])
+        let said = NodeNewsKind::Said { why, words: self.text() };
+        let failed = NodeNewsKind::Failed { why };
+        self.pick(&[connected, failed, said, NodeNewsKind::TickSkipped, wake_ups])
     }
 
     fn role(&mut self) -> Role {

@@ -385,6 +385,7 @@ fn the_rule_for_sentinels_allows_to_ask_who_is_master_and_nothing_else() {
         lines: Some(lines.clone()),
         password: None,
         tls: Vec::new(),
+        program: None,
     });
     assert_eq!(redis_cli(&server, &sentinels.line), "OK\n", "{sentinels}");
     let mut watcher = connect(&server, "?user=watcher&pass=PASSWORD");

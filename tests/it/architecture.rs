@@ -93,7 +93,7 @@ const ARROWS: &[Arrow] = &[
             "commands/check_config.rs",
             "commands/discover.rs",
             "commands/discover/",
-            "commands/explain/",
+            "commands/momentary.rs",
             "commands/guard/",
             "hold/",
             "seek.rs",
@@ -109,7 +109,14 @@ const ARROWS: &[Arrow] = &[
     },
     Arrow {
         word: "crate::want",
-        only_in: &["want.rs", "want/", "commands/want.rs", "commands/acl.rs"],
+        only_in: &[
+            "want.rs",
+            "want/",
+            "commands/want.rs",
+            "commands/acl.rs",
+            "commands/agent.rs",
+            "commands/agent/switching.rs",
+        ],
         why: "the agent never writes to Redis",
     },
     Arrow {

@@ -67,6 +67,7 @@ pub(crate) async fn start_as(
         traces: Traces::default(),
         frame_ancestors: Arc::from([]),
         web: None,
+        switches: None,
         limits: Limits::default(),
     };
     let context = change(context);

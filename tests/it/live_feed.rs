@@ -67,6 +67,7 @@ async fn start(first: Arc<Published>, limits: Limits) -> Server {
         traces: Traces::default(),
         frame_ancestors: Arc::from([]),
         web: None,
+        switches: None,
         limits,
     };
     let shutdown = CancellationToken::new();

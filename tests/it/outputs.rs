@@ -380,6 +380,7 @@ pub(crate) fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
         ),
         (E::SwitchesLost { users }, Level::ERROR, "switches_lost"),
         (E::SwitchesFound, Level::INFO, "switches_found"),
+        (E::Switched { user: b"anna".to_vec(), on: true }, Level::INFO, "switched"),
         (
             E::SwitchUndecodable { user: b"a\nb".to_vec(), fits: Some(Codec::Jdk) },
             Level::WARN,

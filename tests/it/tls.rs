@@ -89,6 +89,7 @@ impl Papers {
             assume_master: false,
             wake_ups: true,
             want: None,
+            want_on_page: false,
         }
     }
 }
@@ -240,7 +241,8 @@ async fn who_speaks_tls_to_plain_ports_or_the_other_way_round_is_told() {
     let Some(server) = papers.server(test) else { return };
     let failure = refused(&papers.config(server.port, None)).await;
     assert_eq!(failure.why, Unknown::Closed, "{failure}");
-    assert!(failure.detail.contains("perhaps this port speaks TLS"), "{failure}");
+    let remedy = lockwatch_watch::redis::remedy(failure.why);
+    assert!(remedy.contains("perhaps this port speaks TLS: use `rediss://`"), "{remedy}");
     let Some(plain) = RedisServer::start_with_password(test, PASSWORD) else { return };
     // Redis may wait for the end of a line, or answer that what it got is no command.
     for _ in 0..5 {

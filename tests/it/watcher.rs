@@ -22,5 +22,6 @@ fn config(port: u16) -> RedisConfig {
         assume_master: false,
         wake_ups: false,
         want: None,
+        want_on_page: false,
     }
 }

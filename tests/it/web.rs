@@ -4,6 +4,7 @@ mod accepted;
 mod changes;
 mod clients;
 mod logins;
+mod switches;
 mod tls;
 
 use std::fs;

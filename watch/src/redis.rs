@@ -10,6 +10,7 @@ pub mod ask;
 mod authority;
 pub mod batch;
 pub mod codec;
+mod diagnosis;
 pub mod driver;
 pub mod handshake;
 mod instant;
@@ -35,6 +36,7 @@ mod tracking;
 pub mod wake_ups;
 pub mod watcher;
 
+pub use diagnosis::names_no_master;
 pub use instant::unit_near;
 pub use kind::RedisKind;
 pub use pace::LONGEST_MS as LONGEST_PAUSE_MS;

@@ -82,6 +82,7 @@ async fn ask(
         traces: Traces::default(),
         frame_ancestors: Arc::from([]),
         web: None,
+        switches: None,
         limits: Limits::default(),
     };
     let (near, far) = duplex(4_096);

@@ -69,6 +69,7 @@ impl Session {
                 timeout: TIMEOUT,
                 assume_master: options & 4 != 0,
                 readonly: options & 8 != 0,
+                is_sentinel: false,
             },
             password: (options & 1 != 0).then(|| Secret::new(PASSWORD)),
             standing: if options & 16 == 0 { Standing::Decides } else { Standing::Witness },

@@ -36,7 +36,7 @@ fn of_sentinels(replies: &[Reply]) {
         let answer = sentinel::decode(pair);
         match &answer {
             Ok(answer) => last[turn % SENTINELS] = Some((at, answer.master.clone())),
-            Err(Unknown::NoMaster) => last[turn % SENTINELS] = None,
+            Err(Unknown::MasterName) => last[turn % SENTINELS] = None,
             Err(_) => {}
         }
         quorum.answered(turn % SENTINELS, at, answer);

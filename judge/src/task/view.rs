@@ -36,6 +36,8 @@ impl<K: Kind> Watched<K> {
             switches_unknown: switches.and_then(Switches::why_unknown),
             held: self.kind.held(),
             unknown: self.kind.newest().err(),
+            // Only the store knows them.
+            said: None,
             node: self.origin.as_ref().map(|origin| origin.node.clone()),
             last_reading: self.kind.last_reading().map(|seen| seen.sent),
             kind,

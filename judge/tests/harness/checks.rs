@@ -293,6 +293,9 @@ fn less_common(kind: &EventKind) -> (&'static str, Vec<String>) {
             ("switches_lost", users.iter().map(|user| text(user)).collect())
         }
         EventKind::SwitchesFound => ("switches_found", Vec::new()),
+        EventKind::Switched { user, on } => {
+            ("switched", vec![String::from_utf8_lossy(user).into_owned(), on.to_string()])
+        }
         EventKind::SwitchUndecodable { user, .. } => ("switch_undecodable", vec![text(user)]),
         EventKind::SwitchKeyMissing => ("switch_key_missing", Vec::new()),
         EventKind::ProgressMissing { why } => {

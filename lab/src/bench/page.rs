@@ -184,6 +184,7 @@ pub(super) async fn listen_with_lockwatch(
             traces: Traces::default(),
             frame_ancestors: Arc::default(),
             web: None,
+            switches: None,
             limits: Limits::default(),
         };
         serve(listener, context, CancellationToken::new()).await;

@@ -14,13 +14,14 @@ use super::patch::Patch;
 /// The watcher.
 const FOLDER: &str = "watch/src/redis";
 /// Its files that decide nothing that a simulated world can show, each with the reason.
-const EXEMPT: [(&str, &str); 27] = [
+const EXEMPT: [(&str, &str); 29] = [
     ("ask.rs", "the form of a question"),
     ("codec.rs", "decodes values; the simulated users write plain ones"),
     ("codec/java_text.rs", "decodes values; the simulated users write plain ones"),
     ("codec/jdk.rs", "decodes values; the simulated users write plain ones"),
     ("codec/json.rs", "decodes values; the simulated users write plain ones"),
     ("codec/kryo5.rs", "decodes values; the simulated users write plain ones"),
+    ("diagnosis.rs", "words and reasons for mistakes that no simulated world makes"),
     ("driver.rs", "types between watcher and driver"),
     ("kind.rs", "names of kinds"),
     ("libraries.rs", "the registry"),
@@ -29,6 +30,7 @@ const EXEMPT: [(&str, &str); 27] = [
     ("libraries/shedlock.rs", "no simulated worker uses it"),
     ("libraries/sight.rs", "for `discover`"),
     ("libraries/unread.rs", "for `discover`"),
+    ("node/refusals.rs", "words, and keys that are elsewhere without a cluster"),
     ("out.rs", "a queue of actions"),
     ("parts.rs", "the registry"),
     ("parts/fingerprint.rs", "simulated values are short"),

@@ -43,6 +43,10 @@ pub struct Outlets {
     pub reload: mpsc::Sender<ReloadRequest>,
     /// Where callers register for the commands and replies about a task.
     pub traces: Traces,
+    /// The configuration that is in force.
+    pub config: watch::Receiver<Arc<Config>>,
+    /// The agent's clock.
+    pub clock: Clock,
 }
 
 /// What the agent is built from.
@@ -88,9 +92,11 @@ where
         inputs,
         clock,
         traces: traces.clone(),
+        config: watch::Sender::new(Arc::new(config.clone())),
     };
     watching.assign(&config);
-    let outlets = Outlets { snapshots, reload_status, reload, traces };
+    let now = watching.config.subscribe();
+    let outlets = Outlets { snapshots, reload_status, reload, traces, config: now, clock };
     let http = AbortOnDropHandle::new(tokio::spawn(http(outlets, stop.clone())));
     let control = async {
         loop {
@@ -174,6 +180,8 @@ struct Watching {
     inputs: mpsc::Sender<Input>,
     clock: Clock,
     traces: Traces,
+    /// The configuration that is in force, for those who write switches.
+    config: watch::Sender<Arc<Config>>,
 }
 
 struct Running {
@@ -192,6 +200,7 @@ impl Watching {
             return; // The engine is gone: the agent is stopping.
         }
         self.assign(&config);
+        self.config.send_replace(Arc::new(config));
     }
 
     /// Gives each Redis store of `config` its watcher.

@@ -4,16 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwatch_judge::snapshot::{KindView, TaskView};
-use lockwatch_judge::spec::TaskIndex;
 use lockwatch_judge::verdict::{LockFact, TurnFact, Wanted};
 use lockwatch_watch::redis::RedisKind;
-use tokio::sync::{mpsc, watch};
-use tokio_util::task::AbortOnDropHandle;
 
-use crate::clock::Clock;
-use crate::config::{Config, RedisConfig};
-use crate::engine::{Engine, INPUTS};
-use crate::io::{self, Assignment};
+use crate::commands::momentary::{self, Momentary};
+use crate::config::Config;
 use crate::outputs::explanation::{Explanation, Seen, Trace, Watched, explanation};
 use crate::published::{Published, Unanswered};
 use crate::text::nearest::no_such_task;
@@ -42,29 +37,14 @@ pub(super) async fn look(config: &Config, name: &str) -> Result<Look, String> {
     let task = config.tasks.iter().find(|task| &*task.name == name);
     let task = Arc::clone(task.ok_or_else(|| no_such_task(name, names()))?);
     let redis = config.redises.get(usize::from(task.store.0));
-    // A single reading needs no announcements of changes.
-    let redis = RedisConfig {
-        wake_ups: false,
-        ..redis.ok_or_else(|| no_such_task(name, names()))?.clone()
-    };
+    let redis = redis.ok_or_else(|| no_such_task(name, names()))?;
     let (kind, patience) = (redis.servers.kind(), (redis.timeout + SLACK).min(LOOK_MAX));
 
-    let clock = Clock::start();
     let traces = Traces::default();
     let ticket = traces.arm(name);
-    let (inputs, engine_inputs) = mpsc::channel(INPUTS);
     let only = Config { tasks: vec![Arc::clone(&task)], ..config.clone() };
-    let (engine, snapshots) = Engine::new(clock, only.watch_spec(0));
-    let _engine = AbortOnDropHandle::new(tokio::spawn(engine.run(engine_inputs, ())));
-    let assignment = Assignment {
-        epoch: 0,
-        index: task.store,
-        config: redis,
-        tasks: vec![(TaskIndex(0), task)],
-    };
-    let (_assignments, assignments) = watch::channel(Arc::new(assignment));
-    let _watcher =
-        AbortOnDropHandle::new(tokio::spawn(io::run(assignments, inputs, clock, traces)));
+    let Momentary { snapshots, .. } =
+        &momentary::begin(&only, &traces, |store| store == task.store);
 
     let settled = |published: &Published| view(published).is_some_and(is_settled);
     let is_read = snapshots.task_that(name, patience, settled).await.is_ok();

@@ -6,6 +6,7 @@ use std::ops::Deref;
 
 use serde::{Deserialize, Deserializer};
 
+use crate::outputs::cause::joined;
 use crate::text::terminal::safe;
 
 /// Text from the agent that a terminal may show. It is escaped during deserialization, so that no
@@ -120,7 +121,17 @@ pub(super) struct Switch {
 #[serde(default)]
 pub(super) struct Unknown {
     pub(super) reason: Text,
+    pub(super) said: Option<Text>,
     pub(super) remedy: Text,
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.said {
+            Some(said) => write!(formatter, "{}: {}", self.reason, joined(said, &self.remedy)),
+            None => write!(formatter, "{}: {}", self.reason, self.remedy),
+        }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -123,7 +123,7 @@ fn lock(task: &Task) -> String {
 }
 
 fn unknown(why: &Unknown) -> String {
-    format!("unknown ({}: {})", why.reason, why.remedy)
+    format!("unknown ({why})")
 }
 
 fn holders(holders: &[Holder]) -> String {

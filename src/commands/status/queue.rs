@@ -33,7 +33,7 @@ fn set(queue: &Queue, store: &Text) -> String {
     let locks = queue.lock.as_ref().map(|lock| format!(", locks {lock} ({})", queue.library));
     let locks = locks.unwrap_or_default();
     let state = match (&queue.unknown, queue.members) {
-        (Some(why), _) => format!("unknown ({}: {})", why.reason, why.remedy),
+        (Some(why), _) => format!("unknown ({why})"),
         (None, Some(_)) => "read".to_owned(),
         (None, None) => "not known yet".to_owned(),
     };

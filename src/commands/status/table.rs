@@ -240,10 +240,7 @@ fn unreadable(store: &Store, terminal: &Terminal) -> Vec<String> {
         (Some(true), _) => {}
         (Some(false), why) => {
             let long = duration(store.blind_seconds);
-            let why = why
-                .as_ref()
-                .map(|why| format!(" ({}: {})", why.reason, why.remedy))
-                .unwrap_or_default();
+            let why = why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
             say(format!("? store {} cannot be read for {long}{why}", store.name));
         }
         (None, _) => say(format!("? store {} has not been asked yet", store.name)),
@@ -251,11 +248,7 @@ fn unreadable(store: &Store, terminal: &Terminal) -> Vec<String> {
     // For a single server, the line of the Redis store already says it.
     let told = store.nodes.len() == 1 && store.readable == Some(false);
     for node in store.nodes.iter().filter(|node| node.up == Some(false) && !told) {
-        let why = node
-            .unknown
-            .as_ref()
-            .map(|why| format!(" ({}: {})", why.reason, why.remedy))
-            .unwrap_or_default();
+        let why = node.unknown.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
         say(format!("? server {} of store {} cannot be read{why}", node.address, store.name));
     }
     lines

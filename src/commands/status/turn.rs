@@ -6,7 +6,7 @@ use super::words::{duration, instant};
 /// The details, in order. Empty ones are left out.
 pub(super) fn facts(turn: &Turn, store: &Text) -> Vec<(&'static str, String)> {
     let state = match &turn.unknown {
-        Some(why) => format!(": unknown ({}: {})", why.reason, why.remedy),
+        Some(why) => format!(": unknown ({why})"),
         None => String::new(),
     };
     let taken = turn.taken.iter().map(|taken| format!("{} {}", taken.task, taken.turns));

@@ -35,7 +35,7 @@ pub(super) fn why(task: &Task) -> String {
     // Some versions of the agent include it in the reason.
     let unreadable = task.lock.unknown.as_ref().or(task.switches_unknown.as_ref());
     if let Some(why) = unreadable.filter(|why| !task.reason.contains(&*why.reason)) {
-        parts.push(format!("({}: {})", why.reason, why.remedy));
+        parts.push(format!("({why})"));
     }
     parts.join(" ")
 }

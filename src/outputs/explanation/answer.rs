@@ -1,7 +1,8 @@
 //! Builds the complete explanation of one task.
 
-use super::seen::{Seen, not_known};
+use super::seen::Seen;
 use super::{Explanation, alerts, configured, deciding, evidence, exchanges, rules};
+use crate::outputs::cause::told;
 use crate::outputs::reason::{lock_only, sentence};
 use crate::outputs::remark::{self, is_past};
 use crate::text::instants::rfc3339;
@@ -56,9 +57,11 @@ fn notes(seen: Seen<'_>) -> Vec<String> {
         notes.push("Pages of this task are paused.".to_owned());
     }
     if view.unknown.is_none()
-        && let Some(why) = seen.redis().and_then(|redis| redis.unknown).map(not_known)
+        && let Some(redis) = seen.redis()
+        && let Some(why) = redis.unknown
     {
-        notes.push(format!("Its redis cannot be read as a whole: {}. {}", why.reason, why.remedy));
+        let told = told(why, redis.words_of_any(why));
+        notes.push(format!("Its redis cannot be read as a whole: {}. {told}", why.name()));
     }
     notes
 }

@@ -109,7 +109,11 @@ fn lock_blind(seen: Seen<'_>) -> Vec<String> {
     let (view, limit) = (seen.view, span(seen.view.spec.blind_after_ms));
     let blind =
         format!("No trustworthy reading for {}, longer than blind_after {limit}.", blind(seen));
-    let mut lines = vec![unknown_line(guard_name(view), view.unknown), blind, last_good(seen)];
+    let mut lines = vec![
+        unknown_line(guard_name(view), view.unknown, view.said.as_deref()),
+        blind,
+        last_good(seen),
+    ];
     lines.extend(servers(seen));
     lines
 }
@@ -266,7 +270,7 @@ fn host_of(hold: &HoldView, client: &[u8]) -> Option<String> {
 fn unjudgeable(seen: Seen<'_>) -> String {
     let view = seen.view;
     match (view.unknown, view.held) {
-        (Some(why), _) => unknown_line(guard_name(view), Some(why)),
+        (Some(why), _) => unknown_line(guard_name(view), Some(why), view.words(why)),
         (None, Some(false))
             if view.lock().is_some_and(|lock| lock.fact != LockFact::Free)
                 || view.wanted != Wanted::Unknown =>
@@ -274,7 +278,7 @@ fn unjudgeable(seen: Seen<'_>) -> String {
             "It was seen free for the first time; that waits for its confirmation.".to_owned()
         }
         (None, Some(false)) => wanted_line(seen),
-        _ => unknown_line(guard_name(view), Some(Unknown::NotReadYet)),
+        _ => unknown_line(guard_name(view), Some(Unknown::NotReadYet), None),
     }
 }
 
@@ -291,13 +295,12 @@ fn blind(seen: Seen<'_>) -> String {
 
 /// The deciding servers that cannot be read.
 fn servers(seen: Seen<'_>) -> Vec<String> {
-    let nodes = seen.redis().map(|redis| redis.nodes.as_slice()).unwrap_or_default();
-    let failing = nodes.iter().filter(|node| node.decides);
+    let Some(redis) = seen.redis() else { return Vec::new() };
+    let failing = redis.nodes.iter().filter(|node| node.decides);
     let line = |node: &lockwatch_judge::snapshot::NodeView| {
-        Some(unknown_line(
-            &format!("The server {}", escape(node.address.as_bytes())),
-            Some(node.unknown?),
-        ))
+        let (server, why) = (escape(node.address.as_bytes()), node.unknown?);
+        let said = redis.words(why, &node.address);
+        Some(unknown_line(&format!("The server {server}"), Some(why), said))
     };
     failing.filter_map(line).collect()
 }

@@ -68,7 +68,7 @@ fn beside(seen: Seen<'_>, of: &str, says: String, unknown: Option<Unknown>) -> E
         node: place.map(|(node, _)| escape(node.as_bytes()).into_owned()),
         age_seconds: place.map(|(_, at)| seen.age_seconds(at)),
         says,
-        unknown: unknown.map(not_known),
+        unknown: unknown.map(|why| not_known(why, seen.view.words(why))),
     }
 }
 

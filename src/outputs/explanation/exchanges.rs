@@ -60,7 +60,7 @@ fn exchange_shown(exchange: &Exchange, seen: Seen<'_>) -> ExchangeShown {
             format!("{}{attested}", worth.role.name())
         }),
         server_time: worth.map(|worth| server(worth.clock)),
-        refused: exchange.outcome.as_ref().err().map(|why| not_known(*why)),
+        refused: exchange.outcome.as_ref().err().map(|why| not_known(*why, seen.view.words(*why))),
         reading: worth.and_then(|worth| worth.reading.clone()),
     }
 }

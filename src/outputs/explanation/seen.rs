@@ -93,9 +93,10 @@ pub(super) fn server(at: ServerTime) -> String {
     rfc3339(at.0).unwrap_or_else(|| "an instant beyond the calendar".to_owned())
 }
 
-pub(super) fn not_known(why: Unknown) -> NotKnown {
+pub(super) fn not_known(why: Unknown, said: Option<&str>) -> NotKnown {
     NotKnown {
         reason: why.name().to_owned(),
+        said: said.map(str::to_owned),
         remedy: lockwatch_watch::redis::remedy(why).to_owned(),
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::seen::span;
 use super::{Evidence, ExchangeShown, Explanation, NotKnown, PageDue, RuleGave};
+use crate::outputs::cause::joined;
 use crate::text::identity::harmless;
 
 /// Maximum columns of a line, if it can be broken.
@@ -204,7 +205,10 @@ impl Text {
 }
 
 fn not_known(why: &NotKnown) -> String {
-    format!("{}. {}", why.reason, why.remedy)
+    match &why.said {
+        Some(said) => format!("{}: {}", why.reason, joined(said, &why.remedy)),
+        None => format!("{}. {}", why.reason, why.remedy),
+    }
 }
 
 fn duration(seconds: f64) -> String {

@@ -32,7 +32,7 @@ pub(super) fn evidence(seen: Seen<'_>, turn: &TurnView) -> Evidence {
         node: view.node.as_ref().map(|node| escape(node.as_bytes()).into_owned()),
         age_seconds: view.last_reading.map(|at| seen.age_seconds(at)),
         says: format!("{says}{fields}"),
-        unknown: view.unknown.map(not_known),
+        unknown: view.unknown.map(|why| not_known(why, view.words(why))),
     }
 }
 

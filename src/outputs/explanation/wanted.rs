@@ -6,6 +6,7 @@ use lockwatch_judge::spec::WantedSource;
 use lockwatch_judge::verdict::Wanted;
 
 use super::seen::Seen;
+use crate::outputs::cause::told;
 use crate::outputs::reason::is_counted;
 use crate::text::identity::{escape, list};
 
@@ -58,7 +59,7 @@ pub(super) fn wanted_line(seen: Seen<'_>) -> String {
             "No switches are configured, so it is never judged down or unwanted.".to_owned()
         }
         (Wanted::Unknown, _) => match view.switches_unknown {
-            Some(why) => unknown_line("Whether users want it", Some(why)),
+            Some(why) => unknown_line("Whether users want it", Some(why), view.words(why)),
             None => {
                 let switches = view.switches.as_deref().unwrap_or_default();
                 let odd: Vec<&SwitchView> =
@@ -73,10 +74,10 @@ pub(super) fn wanted_line(seen: Seen<'_>) -> String {
 }
 
 /// Why something is not known, and what to do about it.
-pub(super) fn unknown_line(what: &str, why: Option<Unknown>) -> String {
+pub(super) fn unknown_line(what: &str, why: Option<Unknown>, said: Option<&str>) -> String {
     match why {
         Some(why) => {
-            format!("{what} is unknown ({}). {}", why.name(), lockwatch_watch::redis::remedy(why))
+            format!("{what} is unknown ({}). {}", why.name(), told(why, said))
         }
         None => format!("{what} is not known."),
     }

@@ -96,7 +96,7 @@ fn lock_json<'a>(published: &Published, view: &'a TaskView, lock: &'a LockView) 
         library: view.spec.kind.library().map_or("", LibraryName::as_str),
         held: view.held,
         fact: lock.fact.name(),
-        unknown: view.unknown.map(unknown_json),
+        unknown: view.unknown.map(|why| unknown_json(why, view.words(why))),
         hold: lock.hold.as_ref().map(|hold| hold_json(published, view, hold)),
         waiters: lock.waiters,
         fencing_token: lock.fencing_token,

@@ -11,6 +11,8 @@ use crate::text::instants::{rfc3339, seconds};
 #[derive(Serialize)]
 pub(super) struct UnknownJson {
     reason: &'static str,
+    /// What the server, or the system, said; `null` if nothing.
+    said: Option<String>,
     remedy: &'static str,
 }
 
@@ -26,8 +28,9 @@ pub(super) struct HistogramJson {
     sum_seconds: f64,
 }
 
-pub(super) fn unknown_json(why: Unknown) -> UnknownJson {
-    UnknownJson { reason: why.name(), remedy: lockwatch_watch::redis::remedy(why) }
+pub(super) fn unknown_json(why: Unknown, said: Option<&str>) -> UnknownJson {
+    let said = said.map(str::to_owned);
+    UnknownJson { reason: why.name(), said, remedy: lockwatch_watch::redis::remedy(why) }
 }
 
 pub(super) fn counts<const N: usize>(names: [&'static str; N], counts: [u64; N]) -> Vec<CountJson> {

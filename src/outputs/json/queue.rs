@@ -96,7 +96,7 @@ pub(super) fn json<'a>(view: &'a TaskView, queue: &'a QueueView) -> Fields<'a> {
             lock: spec.map(|spec| escape(&spec.lock.text()).into_owned()),
             library: view.spec.kind.library().map_or("", LibraryName::as_str),
             max_late_seconds: seconds(max_late_ms(&view.spec)),
-            unknown: view.unknown.map(unknown_json),
+            unknown: view.unknown.map(|why| unknown_json(why, view.words(why))),
             members: queue.members,
             due: queue.due,
             next: queue.next.and_then(server),

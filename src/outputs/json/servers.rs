@@ -88,13 +88,13 @@ pub(super) fn redis_json<'a>(published: &Published, view: &'a StoreView) -> Redi
         kind: &view.spec.kind,
         db: view.spec.db,
         readable: view.readable,
-        unknown: view.unknown.map(unknown_json),
+        unknown: view.unknown.map(|why| unknown_json(why, view.words_of_any(why))),
         blind_seconds: seconds(view.blind_ms),
         clear: problems.clear,
         problems: problems_json(&problems),
         masters: view.masters,
-        nodes: view.nodes.iter().map(node_json).collect(),
-        sentinels: view.announcers.iter().map(sentinel_json).collect(),
+        nodes: view.nodes.iter().map(|node| node_json(view, node)).collect(),
+        sentinels: view.announcers.iter().map(|word| sentinel_json(view, word)).collect(),
         uncovered_slots: view.uncovered,
         reconnects: totals.reconnects,
         skipped_ticks: totals.skipped_ticks,
@@ -105,12 +105,12 @@ pub(super) fn redis_json<'a>(published: &Published, view: &'a StoreView) -> Redi
     }
 }
 
-fn node_json(view: &NodeView) -> NodeJson<'_> {
+fn node_json<'a>(store: &StoreView, view: &'a NodeView) -> NodeJson<'a> {
     NodeJson {
         address: escape(view.address.as_bytes()),
         decides: view.decides,
         up: view.up,
-        unknown: view.unknown.map(unknown_json),
+        unknown: view.unknown.map(|why| unknown_json(why, store.words(why, &view.address))),
         role: view.role.map(Role::name),
         role_verified: view.role_verified,
         version: view.version.as_ref().map(|version| escape(version.as_bytes())),
@@ -131,10 +131,10 @@ fn wake_ups_json(wake_ups: WakeUps) -> WakeUpsJson {
     }
 }
 
-fn sentinel_json(word: &Announcer) -> SentinelJson<'_> {
+fn sentinel_json<'a>(store: &StoreView, word: &'a Announcer) -> SentinelJson<'a> {
     let (master, unknown) = match &word.master {
         Some(Ok(master)) => (Some(escape(master.as_bytes())), None),
-        Some(Err(why)) => (None, Some(unknown_json(*why))),
+        Some(Err(why)) => (None, Some(unknown_json(*why, store.words(*why, &word.address)))),
         None => (None, None),
     };
     SentinelJson { address: escape(word.address.as_bytes()), master, unknown }

@@ -205,7 +205,7 @@ pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> T
         wanting_users: view.wanting_users,
         counted: is_counted(view),
         switches: view.switches.as_ref().map(|switches| switches.iter().map(switch_json).collect()),
-        switches_unknown: view.switches_unknown.map(unknown_json),
+        switches_unknown: view.switches_unknown.map(|why| unknown_json(why, view.words(why))),
         switch_key_seen: view.switch_key_seen,
         lost_users: view.lost_users.iter().map(|user| escape(user)).collect(),
         kind: match &view.kind {
@@ -216,8 +216,8 @@ pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> T
         node: view.node.as_ref().map(|node| escape(node.as_bytes())),
         progress: spec.progress.as_ref().map(|_| progress_json(view)),
         live_claims: view.live_claims.iter().map(holder_label).collect(),
-        claims_unknown: view.claims_unknown.map(unknown_json),
-        hosts_unknown: view.hosts_unknown.map(unknown_json),
+        claims_unknown: view.claims_unknown.map(|why| unknown_json(why, view.words(why))),
+        hosts_unknown: view.hosts_unknown.map(|why| unknown_json(why, view.words(why))),
         lock_only: lock_only(view),
         splits: view.splits.iter().map(|split| split.kind.name()).collect(),
         split_evidence: view.splits.iter().map(|split| split_json(published, split)).collect(),
@@ -299,7 +299,7 @@ fn progress_json(view: &TaskView) -> ProgressJson {
     ProgressJson {
         moved: view.progress_moved.and_then(server),
         missing: view.progress_missing.is_some(),
-        unknown: view.progress_missing.flatten().map(unknown_json),
+        unknown: view.progress_missing.flatten().map(|why| unknown_json(why, view.words(why))),
     }
 }
 

@@ -55,7 +55,7 @@ pub(super) fn json<'a>(view: &'a TaskView, turn: &'a TurnView) -> Fields<'a> {
             unit: spec.map(|spec| spec.unit.name()),
             held: view.held,
             fact: turn.fact.name(),
-            unknown: view.unknown.map(unknown_json),
+            unknown: view.unknown.map(|why| unknown_json(why, view.words(why))),
             task: turn.name.as_ref().map(|name| escape(name)),
             due: due(turn).and_then(server),
             overdue_seconds: seconds(turn.late_ms),

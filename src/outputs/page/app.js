@@ -522,3 +522,23 @@ document.addEventListener("visibilitychange", wake);
 window.addEventListener("pagehide", disconnect);
 window.addEventListener("pageshow", event => event.persisted && wake());
 wake();
+
+// The own switch. The content type is one that no other site's page can send.
+root.classList.add("scripted");
+document.addEventListener("click", async event => {
+  const button = event.target.closest("[data-want]");
+  if (!button) return;
+  const row = button.parentElement, want = button.dataset.want, said = row.querySelector("output");
+  said.textContent = "…";
+  try {
+    const answer = await fetch(row.dataset.path, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ want }),
+    });
+    const told = await answer.json();
+    said.textContent = answer.ok ? `It is ${want} now.` : told.error;
+  } catch {
+    said.textContent = "No answer: look at the switches above, and try again.";
+  }
+});

@@ -10,6 +10,8 @@ use super::html::Text;
 use super::moving::{Markup, Moment};
 use super::pulse::Pulse;
 use super::words::{lasted, limit, running};
+use crate::outputs::cause::told;
+use crate::paths;
 use crate::published::Published;
 use crate::text::identity::{escape, holder_label, list};
 
@@ -150,7 +152,7 @@ pub(super) fn switches(view: &TaskView) -> String {
             html,
             "<p class=\"note\">They cannot be read ({}). {}</p>",
             why.name(),
-            Text(lockwatch_watch::redis::remedy(why))
+            Text(&told(why, view.words(why)))
         );
     }
     html.push_str(
@@ -184,6 +186,19 @@ pub(super) fn switches(view: &TaskView) -> String {
     }
     html.push_str("</tbody></table></section>");
     html
+}
+
+/// The buttons for the own switch of whoever has logged in. Only the script shows them, because a
+/// plain form could be sent by a page of another site.
+pub(super) fn own_switch(view: &TaskView, user: &str) -> String {
+    format!(
+        "<section id=\"own-switch\" aria-labelledby=\"own\"><h2 id=\"own\">Your switch</h2>\
+         <p data-path=\"{}\">{}: <button type=\"button\" data-want=\"on\">I want it</button> \
+         <button type=\"button\" data-want=\"off\">I do not want it</button> \
+         <output></output></p></section>",
+        Text(&paths::WANT.of(&view.spec.name)),
+        Text(&escape(user.as_bytes()))
+    )
 }
 
 /// Sums and counts.

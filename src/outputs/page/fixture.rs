@@ -50,6 +50,7 @@ pub(crate) fn free(read_at: u64) -> TaskView {
         switches_unknown: None,
         held: Some(false),
         unknown: None,
+        said: None,
         node: Some("a:1".into()),
         last_reading: Some(Mono(read_at)),
         kind: KindView::Lock(LockView { fact: LockFact::Free, ..LockView::default() }),

@@ -39,6 +39,7 @@ pub(super) fn main(
     view: &TaskView,
     events: &[Arc<Kept>],
     window_ms: u64,
+    switcher: Option<&str>,
 ) -> String {
     let pulse = Pulse::of(published, view);
     let still =
@@ -75,6 +76,8 @@ pub(super) fn main(
     html.push_str(&facts::section(published, view, &pulse, facts));
     write_timeline(&mut html, published, view, events, window_ms);
     html.push_str(&switches);
+    // Not a part of the version: it differs from user to user, and never with time.
+    html.push_str(&switcher.map(|user| facts::own_switch(view, user)).unwrap_or_default());
     html.push_str(&servers);
     html.push_str(&events_section);
     html.push_str(&totals);

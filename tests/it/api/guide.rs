@@ -49,8 +49,9 @@ fn every_command_works() {
 fn every_parameter_is_named() {
     let page = Document::read("docs/api.md").text;
     let document: Value = serde_json::from_str(&Document::read("docs/openapi.json").text).unwrap();
-    for path in document["paths"].as_object().unwrap().values() {
-        for parameter in path["get"]["parameters"].as_array().unwrap() {
+    let paths = document["paths"].as_object().unwrap().values();
+    for method in paths.flat_map(|path| path.as_object().unwrap().values()) {
+        for parameter in method["parameters"].as_array().unwrap() {
             let name = match parameter["name"].as_str().unwrap() {
                 "labels" => "`label.team=",
                 name if parameter["in"] == "query" => &format!("`{name}="),

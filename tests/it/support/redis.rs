@@ -46,6 +46,8 @@ pub(crate) struct Setup {
     pub(crate) lines: Option<Vec<String>>,
     /// The password that `cli` uses.
     pub(crate) password: Option<String>,
+    /// Another program than the `redis-server` on `PATH`.
+    pub(crate) program: Option<PathBuf>,
     /// The arguments about TLS: with them the port speaks TLS only.
     pub(crate) tls: Vec<String>,
 }
@@ -102,7 +104,8 @@ impl RedisServer {
 
     /// Starts the process and waits until it answers; `false` if it ends instead.
     fn spawn(&mut self) -> bool {
-        let mut command = Command::new(PROGRAM);
+        let program = self.setup.program.as_deref();
+        let mut command = Command::new(program.unwrap_or(Path::new(PROGRAM)));
         if let Some(lines) = &self.setup.lines {
             let file = self.directory.path().join(FILE);
             if !file.exists() {
@@ -114,7 +117,11 @@ impl RedisServer {
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--dir"])
             .arg(self.directory.path());
         command.args(["--save", "", "--appendonly", "no", "--unixsocket"]).arg(self.socket());
-        command.args(["--enable-debug-command", "yes"]).args(&self.setup.arguments);
+        if program.is_none() {
+            // Before 7.0 there is no such argument.
+            command.args(["--enable-debug-command", "yes"]);
+        }
+        command.args(&self.setup.arguments);
         if !self.setup.tls.is_empty() {
             command.args(["--port", "0", "--tls-port", &self.port.to_string()]);
             command.args(&self.setup.tls);

@@ -316,6 +316,7 @@ fn sentinel_setup(place: Place, master: u16, options: &SentinelOptions) -> Setup
         arguments: vec!["--sentinel".to_owned()],
         lines: Some(lines),
         password: options.password.map(str::to_owned),
+        program: None,
         tls: options.servers.tls.clone(),
     }
 }

@@ -111,7 +111,7 @@ async fn batches_under_way_together_get_their_own_replies() {
 async fn passwords() {
     let Some(server) = RedisServer::start_with_password("passwords", "hunter2") else { return };
     let mut config = config(server.port);
-    assert_eq!(refused(&config).await.why, Unknown::Auth);
+    assert_eq!(refused(&config).await.why, Unknown::NoPassword);
     let (_wrong, source) = password_file("hunter3\n");
     config.login.password = source;
     let failure = refused(&config).await;
@@ -138,7 +138,7 @@ async fn a_password_that_the_server_does_not_want_is_a_mistake() {
         ..config(server.port)
     })
     .await;
-    assert_eq!(failure.why, Unknown::Auth);
+    assert_eq!(failure.why, Unknown::NeedlessPassword);
     assert!(!failure.detail.contains("hunter2"));
 }
 
@@ -188,7 +188,7 @@ async fn acl_users_get_what_they_may_do() {
 async fn a_database_that_does_not_exist() {
     let Some(server) = RedisServer::start("a_database_that_does_not_exist") else { return };
     let failure = refused(&RedisConfig { db: 99, ..config(server.port) }).await;
-    assert_eq!(failure.why, Unknown::ServerError);
+    assert_eq!(failure.why, Unknown::Database);
     assert!(failure.detail.contains("out of range"), "{failure}");
 }
 
@@ -314,7 +314,7 @@ async fn what_is_not_redis_is_found_out() {
             says(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"),
             Unknown::Protocol,
         ),
-        ("a TLS server", says(b"\x15\x03\x03\x00\x02\x02\x46"), Unknown::Tls),
+        ("a TLS server", says(b"\x15\x03\x03\x00\x02\x02\x46"), Unknown::NeedsTls),
         ("an SSH server", says(b"SSH-2.0-OpenSSH_9.2p1\r\n"), Unknown::Protocol),
         ("a silent server", says(b""), Unknown::Timeout),
         ("a string of 8 exbibytes", says(b"$9223372036854775807\r\n"), Unknown::TooLarge),

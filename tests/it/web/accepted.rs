@@ -204,7 +204,7 @@ fn certificates_may_stand_in_the_file_and_paths_begin_beside_it() {
         "tls_server_config:\n  cert: |\n{cert}  key: |\n{key}  client_ca: |\n{ca}  \
          client_auth_type: RequireAndVerifyClientCert\n"
     );
-    assert_eq!(check(&folder.web(&text)).unwrap(), ["it asks for neither"; 0]);
+    assert_eq!(check(&folder.web(&text)).unwrap().warnings, ["it asks for neither"; 0]);
     let broken = text.replacen("-----BEGIN PRIVATE KEY-----", "-----BEGIN SOMETHING-----", 1);
     let told = check(&folder.web(&broken)).unwrap_err().to_string();
     assert!(told.contains("tls_server_config.key: `key` "), "{told}");
@@ -237,10 +237,10 @@ fn what_can_hardly_be_meant_is_warned_of() {
         (format!("{TLS}  client_allowed_sans: [a]"), "has no effect"),
         (format!("{TLS}  client_auth_type: RequireAndVerifyClientCert"), "every public authority"),
     ] {
-        let warnings = check(&folder.web(&text)).unwrap();
+        let warnings = check(&folder.web(&text)).unwrap().warnings;
         assert!(warnings.iter().any(|warning| warning.contains(said)), "{text}: {warnings:?}");
     }
-    let warnings = check(&folder.web(&format!("{TLS}{}", users(&["a"])))).unwrap();
+    let warnings = check(&folder.web(&format!("{TLS}{}", users(&["a"])))).unwrap().warnings;
     assert!(warnings.is_empty(), "{warnings:?}");
 }
 

@@ -159,6 +159,15 @@ pub fn role_named(name: &[u8]) -> Option<Role> {
     }
 }
 
+/// Why a server with another role than these two is not read.
+fn stranger(role: &[u8]) -> Unknown {
+    match role {
+        b"active-replica" => Unknown::ActiveReplica,
+        b"sentinel" => Unknown::Sentinel,
+        _ => Unknown::NotMaster,
+    }
+}
+
 /// The server's clock, from its reply to `TIME`.
 ///
 /// # Errors
@@ -187,7 +196,7 @@ fn role_by_role(reply: &Reply) -> Result<(Role, Option<u64>), Unknown> {
         }),
         Reply::Array(parts) => {
             let role = parts.first().and_then(Reply::as_bytes).ok_or(Unknown::Protocol)?;
-            let role = role_named(role).ok_or(Unknown::NotMaster)?;
+            let role = role_named(role).ok_or_else(|| stranger(role))?;
             let position = if role == Role::Master { 1 } else { 4 };
             let offset = parts.get(position).and_then(Reply::as_int);
             Ok((role, offset.and_then(|offset| u64::try_from(offset).ok())))
@@ -199,7 +208,8 @@ fn role_by_role(reply: &Reply) -> Result<(Role, Option<u64>), Unknown> {
 fn role_by_info(info: Option<&Info>) -> Result<(Role, Option<u64>), Unknown> {
     match info {
         Some(info) if !info.role.is_empty() => {
-            Ok((role_named(&info.role).ok_or(Unknown::NotMaster)?, info.offset))
+            let role = role_named(&info.role).ok_or_else(|| stranger(&info.role))?;
+            Ok((role, info.offset))
         }
         _ => Err(Unknown::RoleRefused),
     }

@@ -87,6 +87,24 @@ impl Question {
         commands.into_iter().nth(position)
     }
 
+    /// The replies that are about the server itself.
+    pub(super) fn frame<'a>(&self, replies: &'a [Reply]) -> impl Iterator<Item = &'a Reply> {
+        let body: usize = self.parts.iter().map(|part| part.commands).sum();
+        replies.iter().take(self.header).chain(replies.iter().skip(self.header + body))
+    }
+
+    /// The question about a task whose reply is at `position`.
+    pub(super) fn ask(&self, position: usize) -> Option<Ask> {
+        let mut at = position.checked_sub(self.header)?;
+        for part in &self.parts {
+            match at.checked_sub(part.commands) {
+                Some(left) => at = left,
+                None => return part.read.asks().into_iter().nth(at),
+            }
+        }
+        None
+    }
+
     /// The tasks in the batch.
     pub fn tasks(&self) -> Vec<TaskIndex> {
         self.parts.iter().map(|part| part.task).collect()

@@ -176,8 +176,25 @@ pub struct Failure {
 impl Failure {
     /// A failure with these details.
     pub fn new(why: Unknown, detail: impl fmt::Display) -> Failure {
-        Failure { why, detail: detail.to_string().escape_debug().to_string() }
+        Failure::new_printable(why, printable(&detail.to_string()))
     }
+
+    /// A failure with details that are printable already.
+    pub(super) fn new_printable(why: Unknown, detail: String) -> Failure {
+        Failure { why, detail }
+    }
+}
+
+/// The text without what a terminal or a log must not get. Quotes stay as they are.
+pub(super) fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\'' | '"' => shown.push(character),
+            other => shown.extend(other.escape_debug()),
+        }
+    }
+    shown
 }
 
 impl fmt::Display for Failure {
@@ -260,21 +277,21 @@ pub enum Note {
     CannotConnect(Arc<str>, Failure),
     /// A batch was not answered.
     BatchFailed(Arc<str>, Failure),
+    /// A server answers, but not what was asked, and these are other words than before.
+    Refuses(Arc<str>, Failure),
     /// A server answers this command with an error of no known kind.
     Refused(Arc<str>, String),
     /// A Sentinel names no master, for another reason than before.
     NoMaster {
         /// The Sentinel.
         sentinel: HostPort,
-        /// The name of the master.
-        master: Arc<str>,
         /// The reason.
         failure: Failure,
     },
     /// A Sentinel's announcements cannot be heard.
     CannotListen(HostPort, Failure),
     /// No server tells the cluster's layout, for another reason than before.
-    NoLayout(Unknown),
+    NoLayout(Failure),
     /// A server does not tell the cluster's layout.
     TellsNoLayout(HostPort, Failure),
     /// A server is announced at an address that is not allowed.

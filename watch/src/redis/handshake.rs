@@ -9,7 +9,9 @@ use lockwatch_judge::input::Role;
 use lockwatch_judge::reading::Unknown;
 
 use super::accept::{self, Caps, RoleCheck};
+use super::diagnosis::{Identity, refusal, words_of};
 use super::driver::Failure;
+use super::remedy::is_about_login;
 use super::reply::{Command, Reply, ServerError};
 
 /// One command of the greeting, named by the purpose of its reply.
@@ -35,6 +37,8 @@ pub struct Greeting {
     pub version: Option<Arc<str>>,
     /// Its role, if it reports one.
     pub role: Option<Role>,
+    /// Of a Sentinel: the names of its masters, if it tells them.
+    pub masters: Option<Vec<String>>,
 }
 
 /// The greeting as a list of commands.
@@ -42,6 +46,7 @@ pub struct Greeting {
 pub struct Handshake {
     assume_master: bool,
     in_cluster: bool,
+    to_sentinel: bool,
     steps: Vec<(Step, Command)>,
 }
 
@@ -64,7 +69,17 @@ impl Handshake {
         if in_cluster {
             steps.push((Step::Courtesy, Command::new(["READONLY"])));
         }
-        Handshake { assume_master, in_cluster, steps }
+        Handshake { assume_master, in_cluster, to_sentinel: false, steps }
+    }
+
+    /// For a Sentinel, which has no database, and no role of a master to report.
+    pub fn to_sentinel() -> Handshake {
+        Handshake { to_sentinel: true, ..Handshake::new(0, true, false) }
+    }
+
+    /// Whether the server is to be part of a cluster.
+    pub(super) fn is_in_cluster(&self) -> bool {
+        self.in_cluster
     }
 
     /// Only the database, the name and the role: for a user with few rights.
@@ -107,9 +122,17 @@ impl Handshake {
         let (mut role_known, mut role, mut version) = (false, None, None);
         let steps = self.steps.iter().map(|(step, _)| *step);
         let all = auth.map(|reply| (Step::Auth, reply)).into_iter().chain(steps.zip(replies));
+        let identity = self.identity(replies);
+        if let Some(failure) = identity.as_ref().and_then(|who| who.refuses(self.to_sentinel)) {
+            return Err(failure);
+        }
+        let mut role_refused = None;
         for (step, reply) in all {
             if let Reply::Error(error) = reply {
-                fatal(step, error)?;
+                fatal(step, error, auth.is_some())?;
+                if step == Step::Role {
+                    role_refused = Some(words_of(error));
+                }
             }
             match (step, reply) {
                 (Step::Role, Reply::Array(items)) => {
@@ -139,44 +162,38 @@ impl Handshake {
             return Err(Failure::new(Unknown::Protocol, "the greeting was not answered"));
         }
         if !role_known && !self.assume_master {
-            return Err(Failure::new(
-                Unknown::RoleRefused,
-                "both ROLE and INFO replication are refused",
-            ));
+            let words =
+                role_refused.unwrap_or_else(|| "neither ROLE nor INFO tells the role".into());
+            return Err(Failure::new_printable(Unknown::RoleRefused, words));
         }
         caps.sharded = self.in_cluster && caps.pexpiretime;
-        Ok(Greeting { caps, version: version.map(Into::into), role })
+        let masters = match identity {
+            Some(Identity::Sentinel(names)) => names,
+            _ => None,
+        };
+        Ok(Greeting { caps, version: version.map(Into::into), role, masters })
+    }
+
+    /// Who the server says it is.
+    fn identity(&self, replies: &[Reply]) -> Option<Identity> {
+        let of = |step: Step| replies.get(self.steps.iter().position(|(own, _)| *own == step)?);
+        Identity::of(of(Step::Role), of(Step::InfoServer))
     }
 }
 
 /// Whether a refusal makes the whole connection useless.
-fn fatal(step: Step, error: &ServerError) -> Result<(), Failure> {
-    let why = match (step, refusal(error)) {
-        (_, why @ (Unknown::Auth | Unknown::MaxClients | Unknown::Loading | Unknown::Busy)) => why,
+fn fatal(step: Step, error: &ServerError, logged_in: bool) -> Result<(), Failure> {
+    let why = match (step, refusal(error, logged_in)) {
+        (
+            _,
+            why @ (Unknown::Protected | Unknown::MaxClients | Unknown::Loading | Unknown::Busy),
+        ) => why,
+        (_, why) if is_about_login(why) => why,
         (Step::Auth, _) => Unknown::Auth,
         (Step::Select, why) => why,
         _ => return Ok(()),
     };
-    let said = [error.code.as_slice(), b" ", &error.detail].concat();
-    Err(Failure::new(why, String::from_utf8_lossy(&said)))
-}
-
-/// Why a server refused a command of the greeting. A login can be refused in many more ways than
-/// other commands.
-pub(super) fn refusal(error: &ServerError) -> Unknown {
-    let says = |part: &str| {
-        error.detail.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()))
-    };
-    match error.code.as_slice() {
-        b"DENIED" => Unknown::Auth, // Protected mode: there is no password.
-        // How servers before 6.0 refuse a password.
-        b"ERR"
-            if says("invalid password") || says("sent AUTH") || says("operation not permitted") =>
-        {
-            Unknown::Auth
-        }
-        _ => Unknown::from(error),
-    }
+    Err(Failure::new_printable(why, words_of(error)))
 }
 
 /// Whether `PEXPIRETIME` exists and this user may use it. A refusal of only the probed *key* means
@@ -184,7 +201,7 @@ pub(super) fn refusal(error: &ServerError) -> Unknown {
 fn may_ask_pexpiretime(reply: &Reply) -> bool {
     match reply {
         Reply::Int(_) => true,
-        Reply::Error(error) => match refusal(error) {
+        Reply::Error(error) => match refusal(error, true) {
             Unknown::NoPermission => !error.detail.windows(7).any(|window| window == b"command"),
             // The server checks the command first, and then which server has the key.
             Unknown::NotMaster | Unknown::Moved | Unknown::ClusterDown => true,
@@ -236,13 +253,20 @@ mod tests {
 
     #[test]
     fn refusals_are_told_apart() {
-        let table: [(&str, Unknown); 16] = [
+        let table: [(&str, Unknown); 20] = [
             ("-NOAUTH Authentication required.", Unknown::Auth),
             ("-WRONGPASS invalid username-password pair or user is disabled.", Unknown::Auth),
             ("-ERR invalid password", Unknown::Auth),
-            ("-ERR Client sent AUTH, but no password is set", Unknown::Auth),
+            ("-ERR Client sent AUTH, but no password is set", Unknown::NeedlessPassword),
+            (
+                "-ERR AUTH <password> called without any password configured for the default user.",
+                Unknown::NeedlessPassword,
+            ),
+            ("-ERR DB index is out of range", Unknown::Database),
+            ("-ERR SELECT is not allowed in cluster mode", Unknown::Cluster),
+            ("-ERR This instance has cluster support disabled", Unknown::NoCluster),
             ("-ERR operation not permitted", Unknown::Auth),
-            ("-DENIED Redis is running in protected mode because ...", Unknown::Auth),
+            ("-DENIED Redis is running in protected mode because ...", Unknown::Protected),
             (
                 "-NOPERM this user has no permissions to run the 'role' command",
                 Unknown::NoPermission,
@@ -259,7 +283,7 @@ mod tests {
         ];
         for (said, expected) in table {
             let Reply::Error(error) = reply(said) else { panic!("{said}") };
-            assert_eq!(refusal(&error), expected, "{said}");
+            assert_eq!(refusal(&error, true), expected, "{said}");
         }
     }
 
@@ -311,7 +335,9 @@ mod tests {
     #[test]
     fn refusals_that_make_the_connection_useless() {
         for (refusal, why) in [
-            ("-NOAUTH Authentication required.", Unknown::Auth),
+            ("-NOAUTH Authentication required.", Unknown::NoPassword),
+            ("-ERR operation not permitted", Unknown::NoPassword),
+            ("-DENIED Redis is running in protected mode", Unknown::Protected),
             ("-LOADING Redis is loading the dataset in memory", Unknown::Loading),
             ("-BUSY Redis is busy running a script.", Unknown::Busy),
             ("-ERR max number of clients reached", Unknown::MaxClients),
@@ -338,7 +364,33 @@ mod tests {
         assert_eq!(failure.why, Unknown::Auth);
         let range = [reply("-ERR DB index is out of range")];
         let failure = handshake.judge(Some(&reply("OK")), &range, ended()).unwrap_err();
-        assert_eq!(failure.why, Unknown::ServerError);
+        assert_eq!(
+            (failure.why, &*failure.detail),
+            (Unknown::Database, "ERR DB index is out of range")
+        );
+    }
+
+    #[test]
+    fn a_sentinel_is_told_from_a_server_before_anything_else() {
+        let sentinel = Reply::Array(alloc::vec![
+            Reply::Bytes(b"sentinel".to_vec()),
+            Reply::Array(alloc::vec![Reply::Bytes(b"main".to_vec())]),
+        ]);
+        let unknown = || reply("-ERR unknown command 'SELECT'");
+        let said =
+            [unknown(), reply("OK"), reply("OK"), sentinel, reply("x"), reply("x"), unknown()];
+        let failure = Handshake::new(3, false, false).judge(None, &said, None).unwrap_err();
+        assert_eq!(failure.why, Unknown::Sentinel);
+        assert_eq!(failure.detail, "it is a Sentinel; its masters are called main");
+        let of_sentinel = Handshake::to_sentinel();
+        let greeting = of_sentinel.judge(None, &said[1..], None).unwrap();
+        assert_eq!(greeting.masters, Some(alloc::vec![String::from("main")]));
+        let server = ["OK", "OK", "*slave", "x", "x", "-2"].map(reply);
+        let failure = of_sentinel.judge(None, &server, None).unwrap_err();
+        assert_eq!(failure.why, Unknown::NoSentinel);
+        let active = ["OK", "OK", "*active-replica", "x", "x", "-2"].map(reply);
+        let failure = Handshake::new(0, true, false).judge(None, &active, None).unwrap_err();
+        assert_eq!(failure.why, Unknown::ActiveReplica);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use lockwatch_judge::time::Mono;
 use super::accept::Caps;
 use super::driver::LinkId;
 use super::pace::Pace;
-use super::remedy::is_about_tls;
+use super::remedy::{is_about_login, is_about_tls};
 
 /// How long a server may report that it cannot serve until it is dialled again, in milliseconds:
 /// its name may resolve to another server by now.
@@ -132,7 +132,7 @@ impl Link {
     /// when the pace allows.
     pub(super) fn give_up(&mut self, why: Unknown, now: Mono, random: u64) -> Option<LinkId> {
         let link = self.id();
-        if why == Unknown::Auth || is_about_tls(why) {
+        if is_about_login(why) || is_about_tls(why) {
             self.pace.refused();
         }
         self.state = State::Waiting { until: self.pace.next_dial(now, random) };

@@ -7,6 +7,7 @@
 
 mod answers;
 mod asking;
+mod refusals;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
@@ -21,7 +22,7 @@ use lockwatch_judge::time::Mono;
 
 use self::asking::{BesideRead, FLIGHTS, Flying, What};
 use super::accept::Caps;
-use super::driver::{Dial, Event, LinkId, Login, Manner, Note, Now};
+use super::driver::{Dial, Event, Failure, LinkId, Login, Manner, Note, Now};
 use super::handshake::Handshake;
 use super::link::Link;
 use super::out::Out;
@@ -160,7 +161,12 @@ impl Node {
         self.link.up()?;
         let is_silent = self.unanswered_ms > PATIENCE.saturating_mul(self.timeout_ms);
         let is_late = self.late_at().is_some_and(|at| at <= now.mono);
-        (is_silent || is_late).then(|| self.lose(None, Unknown::Timeout, now, out))
+        if !is_silent && !is_late {
+            return None;
+        }
+        let words = format_args!("no complete reply within {} ms", self.timeout_ms);
+        self.tell(&Failure::new(Unknown::Timeout, words), out);
+        Some(self.lose(None, Unknown::Timeout, now, out))
     }
 
     /// When the oldest batch in flight is unanswered for too long.
@@ -319,6 +325,7 @@ impl Node {
         let heard = match event {
             Event::Dialled(dialled) => self.greeted(*dialled, now, out),
             Event::Failed(failure) if self.link.up().is_some() => {
+                self.tell(&failure, out);
                 out.note(Note::BatchFailed(Arc::clone(&self.address), failure.clone()));
                 self.lose(None, failure.why, now, out)
             }

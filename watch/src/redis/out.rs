@@ -1,16 +1,21 @@
 //! What a watcher wants its driver to do, in order, and what all its parts share.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use lockwatch_judge::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample, Standing};
+use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::spec::{StoreIndex, TaskIndex};
 use lockwatch_judge::time::Mono;
 
-use super::driver::{Action, Dial, Exchange, LinkId, Note};
+use super::diagnosis::bounded;
+use super::driver::{Action, Dial, Exchange, Failure, LinkId, Note};
 use super::reply::Command;
+
+/// Maximum number of words that are remembered. It bounds memory.
+const TOLD_MAX: usize = 256;
 
 /// The actions that wait for the driver, and what all parts of a watcher share.
 #[derive(Debug)]
@@ -20,6 +25,8 @@ pub(super) struct Out {
     /// The tasks whose exchanges are wanted; nearly always none.
     pub(super) traced: Arc<BTreeSet<TaskIndex>>,
     pub(super) actions: VecDeque<Action>,
+    /// The words reported last, by server and reason. Forgotten with each configuration.
+    pub(super) told: BTreeMap<(Arc<str>, Unknown), Arc<str>>,
     links: u64,
     random: u64,
 }
@@ -28,7 +35,7 @@ impl Out {
     /// `seed` is the source of all random numbers.
     pub(super) fn new(epoch: u32, store: StoreIndex, seed: u64) -> Out {
         let (traced, actions) = (Arc::default(), VecDeque::new());
-        Out { epoch, store, traced, actions, links: 0, random: seed }
+        Out { epoch, store, traced, actions, told: BTreeMap::new(), links: 0, random: seed }
     }
 
     /// A random number (SplitMix64); nothing secret depends on it.
@@ -89,6 +96,22 @@ impl Out {
             took_ms,
             outcome,
         }));
+    }
+
+    /// Reports the words that came with a failure, if they are others than the last ones of this
+    /// server for this reason.
+    pub(super) fn said(&mut self, server: &Arc<str>, failure: &Failure) -> bool {
+        let words: Arc<str> = bounded(&failure.detail).into();
+        let told = self.told.get(&(Arc::clone(server), failure.why));
+        if told.map_or(words.is_empty(), |told| *told == words) {
+            return false;
+        }
+        if self.told.len() >= TOLD_MAX {
+            self.told.clear();
+        }
+        self.told.insert((Arc::clone(server), failure.why), Arc::clone(&words));
+        self.news(server, NodeNewsKind::Said { why: failure.why, words });
+        true
     }
 
     pub(super) fn news(&mut self, node: &Arc<str>, kind: NodeNewsKind) {

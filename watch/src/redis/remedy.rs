@@ -13,7 +13,9 @@ pub fn remedy(why: Unknown) -> &'static str {
         }
         Unknown::Closed => {
             "Redis or something between closed the connection: look at Redis' log and at \
-             client limits. If it never answers, perhaps this port speaks TLS: use `rediss://`."
+             client limits. If it never answers, perhaps this port speaks TLS: use `rediss://`. A \
+             proxy that closes at a command which it does not know cannot be read: give the \
+             address of the server behind it."
         }
         Unknown::Timeout => {
             "Redis did not answer in time: is it stopped, paused or overloaded? `timeout` \
@@ -24,6 +26,51 @@ pub fn remedy(why: Unknown) -> &'static str {
             "Set `username` and `password_file` (or `password_env`, `password_command`) to a user \
              that this server knows; each server needs the line of \
              `lockwatch acl`, for users are not replicated."
+        }
+        Unknown::NoPassword => {
+            "This server wants a password: set `password_file` (or `password_env`, \
+             `password_command`), and `username` if it is not the default user; for a Sentinel in \
+             the block `sentinel`."
+        }
+        Unknown::NeedlessPassword => {
+            "This server has no password: remove `password_file` (or `password_env`, \
+             `password_command`) from this redis, for a Sentinel from the block `sentinel`; or set \
+             `requirepass` on the server."
+        }
+        Unknown::Protected => {
+            "This server is in protected mode, so it serves only its own machine: set \
+             `requirepass` on it and `password_file` here, or run lockwatch beside it and use its \
+             loopback address."
+        }
+        Unknown::Database => {
+            "This server does not have that database: correct the number at the end of `url` (or \
+             `db`), or raise `databases` on the server."
+        }
+        Unknown::NeedsTls => {
+            "This port speaks TLS: use `rediss://` in `url`, or add the block `tls`."
+        }
+        Unknown::ActiveReplica => {
+            "KeyDB's active replicas are not supported: two of them can grant one lock at the same \
+             time. Use a server without `active-replica yes` for locks, and configure that."
+        }
+        Unknown::Sentinel => {
+            "This is a Sentinel: write `sentinel: {master: NAME, nodes: [HOST:PORT, …]}` instead \
+             of `url`, `nodes` or `cluster`, with a name that it knows."
+        }
+        Unknown::NoSentinel => {
+            "This is no Sentinel: correct the addresses in `sentinel.nodes` (Sentinels listen on \
+             26379 by default), or configure this server with `url` or `nodes`."
+        }
+        Unknown::MasterName => {
+            "The Sentinels do not know a master of this name: correct `sentinel.master`."
+        }
+        Unknown::Cluster => {
+            "This server is part of a cluster: write `cluster: {nodes: [HOST:PORT, …]}` instead of \
+             `url` or `nodes`. A cluster has only database 0."
+        }
+        Unknown::NoCluster => {
+            "This server is part of no cluster: write `url: redis://HOST:PORT` (with replicas: \
+             `nodes: [redis://HOST:PORT, …]`) instead of `cluster`."
         }
         Unknown::NoPermission => {
             "Give the user the ACL line that `lockwatch acl` prints for this configuration."
@@ -73,9 +120,10 @@ pub fn remedy(why: Unknown) -> &'static str {
              (`REPLICAOF`)."
         }
         Unknown::Unrelated => {
-            "Configure each of these servers as a redis of its own, with tasks of its own. Do not \
-             make one a replica of another: that deletes its data. Locks on several independent \
-             masters (Redlock) cannot be watched as one."
+            "Masters of a cluster: write `cluster: {nodes: [HOST:PORT, …]}` instead of `nodes`. \
+             Otherwise configure each of these servers as a redis of its own, with tasks of its \
+             own. Do not make one a replica of another: that deletes its data. Locks on several \
+             independent masters (Redlock) cannot be watched as one."
         }
         Unknown::Moved => {
             "The cluster is moving this slot; wait for it, or look at `CLUSTER SHARDS`."
@@ -136,4 +184,29 @@ pub(super) fn is_about_tls(why: Unknown) -> bool {
             | Unknown::TlsClient
             | Unknown::TlsFiles
     )
+}
+
+/// Whether the reason is a login that one side must correct. Somebody may be about to do that.
+pub(super) fn is_about_login(why: Unknown) -> bool {
+    matches!(why, Unknown::Auth | Unknown::NoPassword | Unknown::NeedlessPassword)
+}
+
+/// Whether the reason names a mistake that stands in the configuration, so that it explains why no
+/// server decides if all of them give it.
+pub(super) fn is_mistake(why: Unknown) -> bool {
+    is_about_login(why)
+        || is_about_tls(why)
+        || matches!(
+            why,
+            Unknown::Protected
+                | Unknown::NoPermission
+                | Unknown::Database
+                | Unknown::NeedsTls
+                | Unknown::ActiveReplica
+                | Unknown::Sentinel
+                | Unknown::NoSentinel
+                | Unknown::MasterName
+                | Unknown::Cluster
+                | Unknown::NoCluster
+        )
 }

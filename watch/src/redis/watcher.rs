@@ -217,6 +217,7 @@ impl Watcher {
         self.out.epoch = assignment.epoch;
         self.out.store = assignment.index;
         self.told = None;
+        self.out.told.clear();
         self.plan = Plan::default();
         if same_logins && self.assignment.store == assignment.store {
             self.authority.forget_plan();

@@ -1,5 +1,6 @@
 //! A connection for one request at a time: dialled when needed, and given up after any doubt.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use lockwatch_judge::reading::Unknown;
@@ -35,6 +36,8 @@ pub(super) struct Asker {
     login: Login,
     handshake: Handshake,
     timeout_ms: u64,
+    /// Of a Sentinel: the names of its masters, as of its greeting.
+    masters: Option<Vec<String>>,
     state: State,
 }
 
@@ -49,11 +52,16 @@ enum State {
 
 impl Asker {
     pub(super) fn new(at: HostPort, login: Login, handshake: Handshake, timeout_ms: u64) -> Asker {
-        Asker { at, login, handshake, timeout_ms, state: State::Unconnected }
+        Asker { at, login, handshake, timeout_ms, masters: None, state: State::Unconnected }
     }
 
     pub(super) fn at(&self) -> &HostPort {
         &self.at
+    }
+
+    /// Of a Sentinel: the names of its masters, as of its greeting.
+    pub(super) fn masters(&self) -> Option<&[String]> {
+        self.masters.as_deref()
     }
 
     /// Its connection, if there is one or it is being made.
@@ -121,6 +129,7 @@ impl Asker {
                 let (link, began) = (*link, *began);
                 match self.handshake.judge(dialled.auth.as_ref(), &dialled.replies, dialled.ended) {
                     Ok(greeting) => {
+                        self.masters = greeting.masters;
                         self.state = State::Asking(link, greeting.caps, now);
                         out.talk(link, commands(greeting.caps));
                         None

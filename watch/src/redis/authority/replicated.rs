@@ -11,7 +11,7 @@ use lockwatch_judge::time::Mono;
 
 use super::{orphans, planned};
 use crate::redis::plan::{Duty, Heard, Plan, Planned};
-use crate::redis::remedy::is_about_tls;
+use crate::redis::remedy::is_mistake;
 use crate::redis::store::{HostPort, Store};
 use crate::redis::tasks::Tasks;
 use crate::redis::topology::replicated::Lead;
@@ -67,11 +67,11 @@ impl Replicated {
         self.master() != told
     }
 
-    /// The server that decides. If there is none because all of them fail the same check of TLS,
-    /// that is the reason.
+    /// The server that decides. If there is none because all of them show the same mistake, that
+    /// is the reason.
     fn master(&self) -> Result<usize, Unknown> {
         self.lead.master().map_err(|why| {
-            let first = self.failed.first().copied().flatten().filter(|why| is_about_tls(*why));
+            let first = self.failed.first().copied().flatten().filter(|why| is_mistake(*why));
             let is_common = self.failed.iter().all(|failed| *failed == first);
             first.filter(|_| why == Unknown::NoMaster && is_common).unwrap_or(why)
         })

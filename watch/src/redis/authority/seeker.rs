@@ -6,6 +6,7 @@
 //! layouts with as many votes, the one that serves more slots wins.
 
 use alloc::collections::BTreeMap;
+use alloc::string::ToString as _;
 use alloc::vec::Vec;
 
 use lockwatch_judge::reading::Unknown;
@@ -13,10 +14,11 @@ use lockwatch_judge::time::Mono;
 
 use super::asking::{Asked, Asker, HURRIES};
 use crate::redis::accept::Caps;
-use crate::redis::driver::{Event, LinkId, Login, Note};
+use crate::redis::diagnosis::{common, refusal, words_for};
+use crate::redis::driver::{Event, Failure, LinkId, Login, Note};
 use crate::redis::handshake::Handshake;
 use crate::redis::out::Out;
-use crate::redis::reply::Command;
+use crate::redis::reply::{Command, Reply};
 use crate::redis::store::{Cluster as Configured, HostPort, Store};
 use crate::redis::topology::cluster::{self, SlotMap};
 
@@ -59,7 +61,7 @@ pub(super) struct Seeker {
 struct Round {
     whom: Vec<HostPort>,
     votes: Vec<Vote>,
-    why: Unknown,
+    failures: Vec<Failure>,
     /// When it ends at the latest.
     until: Mono,
 }
@@ -153,7 +155,7 @@ impl Seeker {
         }
         // A server that must be dialled first may take longer; its answer counts next round.
         let until = now.plus_ms(self.store.timeout_ms);
-        self.round = Some(Round { whom, votes: Vec::new(), why: Unknown::Connect, until });
+        self.round = Some(Round { whom, votes: Vec::new(), failures: Vec::new(), until });
     }
 
     /// Takes in what happened on a connection; returns the result of a round that ends.
@@ -184,14 +186,15 @@ impl Seeker {
             Ok(replies) => {
                 let (layout, state) = replies.split_at_checked(1).unwrap_or_default();
                 let serves = state.first().is_some_and(cluster::serves);
-                cluster::decode(layout, &at.host).map(|map| (map, serves))
+                let map = cluster::decode(layout, &at.host);
+                map.map(|map| (map, serves)).map_err(|why| no_layout(why, layout))
             }
-            Err(failure) => {
-                let why = failure.why;
-                out.note(Note::TellsNoLayout(at.clone(), failure));
-                Err(why)
-            }
+            Err(failure) => Err(failure),
         };
+        if let Err(failure) = &vote {
+            out.said(&at.to_string().into(), failure);
+            out.note(Note::TellsNoLayout(at.clone(), failure.clone()));
+        }
         let Some(round) = &mut self.round else { return };
         if number != self.number {
             return;
@@ -203,7 +206,7 @@ impl Seeker {
                 round.until = round.until.min(now.plus_ms(patience_ms));
                 round.votes.push(vote);
             }
-            Err(why) => round.why = why,
+            Err(failure) => round.failures.push(failure),
         }
     }
 
@@ -216,11 +219,13 @@ impl Seeker {
         if goes_on {
             return None;
         }
-        let Round { votes, why, .. } = self.round.take()?;
-        let map = self.conclude(&votes).ok_or(why);
+        let Round { votes, failures, .. } = self.round.take()?;
+        let silent = Failure::new(Unknown::Connect, "no server has answered");
+        let failure = common(&failures).unwrap_or(&silent);
+        let map = self.conclude(&votes).ok_or(failure.why);
         let failing = map.as_ref().err().copied();
-        if let (Some(why), true) = (failing, self.failing != failing) {
-            out.note(Note::NoLayout(why));
+        if failing.is_some() && self.failing != failing {
+            out.note(Note::NoLayout(failure.clone()));
         }
         self.failing = failing;
         // A slot that nobody serves may be taken over at any moment.
@@ -246,6 +251,15 @@ impl Seeker {
         }
         Some(map.clone())
     }
+}
+
+/// The failure of a server that tells no layout, in its words.
+fn no_layout(why: Unknown, replies: &[Reply]) -> Failure {
+    let why = match replies {
+        [Reply::Error(error)] => refusal(error, true),
+        _ => why,
+    };
+    Failure::new_printable(why, words_for(why, replies).unwrap_or_default())
 }
 
 /// Whether further answers cannot change the result: more than half of those asked report the same

@@ -15,6 +15,7 @@ use lockwatch_judge::time::Mono;
 use super::asking::{Asker, Asks, HURRIES};
 use super::{FORMER_MS, foreign, orphans, planned};
 use crate::command;
+use crate::redis::diagnosis::names_no_master;
 use crate::redis::driver::{Dial, Event, Failure, LinkId, Login, Manner, Note};
 use crate::redis::handshake::Handshake;
 use crate::redis::out::Out;
@@ -176,13 +177,7 @@ impl Ear {
 impl Voice {
     fn new(at: &HostPort, timeout_ms: u64, now: Mono) -> Voice {
         Voice {
-            // A Sentinel has no master role to report.
-            asker: Asker::new(
-                at.clone(),
-                Login::Sentinel,
-                Handshake::new(0, true, false),
-                timeout_ms,
-            ),
+            asker: Asker::new(at.clone(), Login::Sentinel, Handshake::to_sentinel(), timeout_ms),
             pace: Pace::default(),
             began: now,
             due: now,
@@ -297,14 +292,18 @@ impl Sentinels {
         }
         // After a late answer the next request is sent sooner, so that the answer does not expire.
         voice.due = asked.plus_ms(self.interval_ms);
+        let masters = voice.asker.masters();
         let answer = replies.and_then(|replies| {
-            sentinel::decode(&replies).map_err(|why| Failure::new(why, "it says no address"))
+            sentinel::decode(&replies)
+                .map_err(|why| names_no_master(why, &replies, &self.name, masters))
         });
+        if let Err(failure) = &answer {
+            out.said(&voice.asker.at().to_string().into(), failure);
+        }
         let failing = answer.as_ref().err().map(|failure| failure.why);
         if let (Err(failure), true) = (&answer, voice.failing != failing) {
             out.note(Note::NoMaster {
                 sentinel: voice.asker.at().clone(),
-                master: Arc::clone(&self.name),
                 failure: failure.clone(),
             });
         }

@@ -5,17 +5,16 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, Standing};
-use lockwatch_judge::reading::{
-    ClaimsReading, GuardReading, PauseReading, ProgressReading, QueueReading, SwitchesReading,
-    TaskReading, Unknown,
-};
+use lockwatch_judge::reading::{GuardReading, QueueReading, TaskReading, Unknown};
 use lockwatch_judge::spec::{TaskIndex, TaskSpec};
 use lockwatch_judge::time::{Mono, ServerTime};
 
 use super::Node;
 use super::asking::{Flying, What, refused};
+use super::refusals::{has_moved, is_elsewhere, out_of_cluster, refusals, unknowns};
 use crate::redis::accept::Timing;
 use crate::redis::batch::{Answer, Kept};
+use crate::redis::diagnosis::words_for;
 use crate::redis::driver::{Asked, Dialled, Exchange, Failure, Note, Now, Worth};
 use crate::redis::out::Out;
 use crate::redis::plan::Heard;
@@ -64,12 +63,25 @@ impl Node {
             Timing { sent: sent.mono, received, sent_wall: sent.wall, timeout_ms: self.timeout_ms };
         let instants = (sent.mono, received.since_ms(sent.mono));
         let (tasks, kept) = (question.tasks(), question.take_kept());
+        let refusals = refusals(&question, replies);
+        let frame: Vec<&Reply> = question.frame(replies).collect();
         let decoded = question.decode(timing, replies);
         let outcome = decoded.as_ref().map_err(|why| *why);
         self.show(kept, (&what, round), instants, (replies, outcome), out);
         match decoded {
-            Ok(answer) => self.believe((what, round), timing, answer, now, out),
+            Ok(mut answer) => {
+                if !self.handshake.is_in_cluster() {
+                    answer.done.iter_mut().for_each(|(_, reading)| out_of_cluster(reading));
+                }
+                self.tell_refusals(refusals, &answer, out);
+                self.believe((what, round), timing, answer, now, out)
+            }
             Err(why) => {
+                let words = words_for(why, frame).unwrap_or_default();
+                let failure = Failure::new_printable(why, words);
+                if self.tell(&failure, out) && !failure.detail.is_empty() {
+                    out.note(Note::Refuses(Arc::clone(&self.address), failure));
+                }
                 self.report_failure(&what, tasks, instants, why, out);
                 let role = (why == Unknown::NotMaster).then_some(Role::Replica);
                 if self.link.survives(why, received) {
@@ -259,9 +271,30 @@ impl Node {
         }
     }
 
+    /// Reports the words that came with a failure.
+    pub(super) fn tell(&self, failure: &Failure, out: &mut Out) -> bool {
+        out.said(&self.address, failure)
+    }
+
+    /// Reports the words for what is unknown although the server answered.
+    fn tell_refusals(&self, refusals: Vec<Failure>, answer: &Answer, out: &mut Out) {
+        for mut refusal in refusals {
+            if is_elsewhere(refusal.why) && !self.handshake.is_in_cluster() {
+                refusal.why = Unknown::Cluster;
+            }
+            let is_shown = |(_, reading): &(TaskIndex, TaskReading)| {
+                unknowns(reading).any(|why| why == refusal.why)
+            };
+            if answer.done.iter().any(is_shown) && self.tell(&refusal, out) {
+                out.note(Note::Refuses(Arc::clone(&self.address), refusal));
+            }
+        }
+    }
+
     /// The dial made no connection.
     pub(super) fn cannot_connect(&mut self, failure: Failure, now: Now, out: &mut Out) -> Heard {
         let (opening, why) = (self.opening.take(), failure.why);
+        self.tell(&failure, out);
         if self.lost != Some(why) {
             out.note(Note::CannotConnect(Arc::clone(&self.address), failure));
         }
@@ -301,48 +334,5 @@ impl Node {
             let node = Arc::clone(&self.address);
             out.exchange(Exchange { task, node, asked, round, sent, took_ms, said, outcome });
         }
-    }
-}
-
-/// Whether a reading shows that a key is not on the expected server.
-fn has_moved(reading: &TaskReading) -> bool {
-    let TaskReading { guard, beside } = reading;
-    let guard = guard.why_unknown();
-    let all = [
-        guard.as_ref(),
-        if let Some(SwitchesReading::Unknown(why)) = &beside.switches { Some(why) } else { None },
-        if let Some(ProgressReading::Unknown(why)) = &beside.progress { Some(why) } else { None },
-        if let Some(ClaimsReading::Unknown(why)) = &beside.claims { Some(why) } else { None },
-        if let Some(PauseReading::Unknown(why)) = &beside.pause { Some(why) } else { None },
-    ];
-    all.into_iter().flatten().any(|why| matches!(why, Unknown::Moved | Unknown::ClusterDown))
-}
-
-#[cfg(test)]
-mod tests {
-    use lockwatch_judge::reading::{Beside, Extras, LockReading};
-
-    use super::*;
-
-    #[test]
-    fn a_key_that_is_elsewhere_shows_whichever_it_is() {
-        let of = |lock| TaskReading::of_lock(lock, Extras::default(), Beside::default());
-        let here = of(LockReading::Free);
-        assert!(!has_moved(&here));
-        for why in [Unknown::Moved, Unknown::ClusterDown] {
-            assert!(has_moved(&of(LockReading::Unknown(why))));
-            for beside in [
-                Beside { switches: Some(SwitchesReading::Unknown(why)), ..Beside::default() },
-                Beside { progress: Some(ProgressReading::Unknown(why)), ..Beside::default() },
-                Beside { claims: Some(ClaimsReading::Unknown(why)), ..Beside::default() },
-                Beside { pause: Some(PauseReading::Unknown(why)), ..Beside::default() },
-            ] {
-                assert!(
-                    has_moved(&TaskReading { beside: beside.clone(), ..here.clone() }),
-                    "{beside:?}"
-                );
-            }
-        }
-        assert!(!has_moved(&of(LockReading::Unknown(Unknown::Timeout))));
     }
 }

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use super::{Announced, map_field};
 use crate::command;
-use crate::redis::remedy::is_about_tls;
+use crate::redis::remedy::is_mistake;
 use crate::redis::reply::{Command, Reply};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
@@ -36,7 +36,7 @@ pub fn commands(master: &str) -> Vec<Command> {
 /// Decodes the replies to [`commands`].
 ///
 /// # Errors
-/// `NoMaster` when the Sentinel does not know the name; otherwise why it gave no usable answer.
+/// `MasterName` when the Sentinel does not know the name; otherwise why it gave no usable answer.
 pub fn decode(replies: &[Reply]) -> Result<Answer, Unknown> {
     let [master, replicas] = replies else { return Err(Unknown::Protocol) };
     let master = match master {
@@ -44,7 +44,7 @@ pub fn decode(replies: &[Reply]) -> Result<Answer, Unknown> {
             [host, port] => Announced::from_replies(host, port).ok_or(Unknown::Protocol)?,
             _ => return Err(Unknown::Protocol),
         },
-        Reply::Nil => return Err(Unknown::NoMaster),
+        Reply::Nil => return Err(Unknown::MasterName),
         Reply::Error(error) => return Err(error.into()),
         _ => return Err(Unknown::Protocol),
     };
@@ -110,7 +110,7 @@ impl Quorum {
         match answer {
             Ok(answer) => said.answer = Some((asked, answer)),
             // The Sentinel answered that it knows no such master any more.
-            Err(Unknown::NoMaster) => said.answer = None,
+            Err(Unknown::MasterName) => said.answer = None,
             Err(_) => {}
         }
     }
@@ -127,12 +127,13 @@ impl Quorum {
             .ok_or_else(|| self.refusal().unwrap_or(Unknown::Quorum))
     }
 
-    /// Why there is no TLS with more than half of the Sentinels, if it is the same for these.
+    /// The mistake because of which more than half of the Sentinels name no master, if it is the
+    /// same for these.
     fn refusal(&self) -> Option<Unknown> {
         let failures = self.said.iter().filter_map(|said| said.word.as_ref()?.as_ref().err());
         let mut counts: BTreeMap<Unknown, usize> = BTreeMap::new();
         failures
-            .filter(|why| is_about_tls(**why))
+            .filter(|why| is_mistake(**why))
             .for_each(|why| *counts.entry(*why).or_default() += 1);
         let is_majority = |count: usize| count > self.said.len() / 2;
         counts.into_iter().find(|(_, count)| is_majority(*count)).map(|(why, _)| why)
@@ -296,7 +297,7 @@ mod tests {
                 ],
                 ok("10.0.0.5:6379", &[]),
             ),
-            ("an unknown name", vec![Reply::Nil, error("ERR")], Err(Unknown::NoMaster)),
+            ("an unknown name", vec![Reply::Nil, error("ERR")], Err(Unknown::MasterName)),
             ("a password is wanted", vec![error("NOAUTH"), error("NOAUTH")], Err(Unknown::Auth)),
             (
                 "a permission is missing",
@@ -458,7 +459,7 @@ mod tests {
             (
                 "one that forgot the master has",
                 3,
-                vec![(0, 5, answer("m")), (1, 5, answer("m")), (1, 9, Err(Unknown::NoMaster))],
+                vec![(0, 5, answer("m")), (1, 5, answer("m")), (1, 9, Err(Unknown::MasterName))],
                 10,
                 None,
                 &[],
@@ -471,7 +472,7 @@ mod tests {
                     (0, 9, answer("n")),
                     (1, 9, answer("n")),
                     (0, 5, answer("m")),
-                    (1, 8, Err(Unknown::NoMaster)),
+                    (1, 8, Err(Unknown::MasterName)),
                 ],
                 10,
                 Some("n"),
@@ -523,7 +524,8 @@ mod tests {
         use Unknown::{Auth, Connect, Quorum as NoQuorum, TlsExpired, TlsName};
         assert_eq!(of([TlsName, Connect, TlsName]), TlsName);
         assert_eq!(of([TlsName, TlsExpired, Connect]), NoQuorum);
-        assert_eq!(of([Auth, Auth, Auth]), NoQuorum);
+        assert_eq!(of([Auth, Auth, Auth]), Auth);
+        assert_eq!(of([Connect, Connect, Connect]), NoQuorum);
     }
 
     #[test]

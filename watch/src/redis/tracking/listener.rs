@@ -13,11 +13,12 @@ use lockwatch_judge::time::Mono;
 
 use super::Filter;
 use crate::command;
+use crate::redis::diagnosis::refusal;
 use crate::redis::driver::{Dial, Dialled, Event, Failure, LinkId, Login, Manner, Note, Push};
-use crate::redis::handshake::refusal;
 use crate::redis::out::Out;
 use crate::redis::pace::Pace;
 use crate::redis::plan::Hints;
+use crate::redis::remedy::is_about_login;
 use crate::redis::reply::{Command, Reply, ServerError};
 use crate::redis::store::HostPort;
 use crate::redis::wake_ups::{Bucket, changes_per_s};
@@ -345,7 +346,8 @@ fn burden(bytes: usize) -> u32 {
 
 /// Whether the server could answer, but refuses to.
 fn is_refusal(why: Unknown) -> bool {
-    matches!(why, Unknown::NoPermission | Unknown::ServerError | Unknown::Protocol | Unknown::Auth)
+    is_about_login(why)
+        || matches!(why, Unknown::NoPermission | Unknown::ServerError | Unknown::Protocol)
 }
 
 /// What each command of the greeting is called in a failure.
@@ -399,7 +401,7 @@ pub fn greeted(dialled: Dialled) -> Result<(), Failure> {
 
 /// Why the server refused a step. Its text is not logged, because it may quote what was sent.
 fn refused_step(step: &str, error: &ServerError) -> Failure {
-    let why = match (step, refusal(error)) {
+    let why = match (step, refusal(error, true)) {
         ("the login", Unknown::ServerError) => Unknown::Auth,
         (_, why) => why,
     };

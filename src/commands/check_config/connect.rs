@@ -1,0 +1,129 @@
+//! `check-config --connect`: asks each configured server once, as the agent does, and says of each
+//! whether it answers, or why not and what to do.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwatch_judge::input::{Announcer, Role};
+use lockwatch_judge::reading::Unknown;
+use lockwatch_judge::snapshot::{NodeView, Snapshot, StoreView, TaskView};
+
+use crate::commands::momentary;
+use crate::config::Config;
+use crate::outputs::cause::told;
+use crate::published::{Published, Unanswered};
+use crate::text::identity::escape;
+use crate::trace::Traces;
+
+/// Time for connecting and for a confirmation, in addition to the longest timeout.
+const SLACK: Duration = Duration::from_secs(3);
+/// Maximum number of tasks of a store that are listed with a reason of their own.
+const TASKS_MAX: usize = 20;
+
+/// What the servers answered, and whether all of them can be used.
+pub(super) async fn report(config: &Config) -> (String, bool) {
+    let watching = momentary::begin(config, &Traces::default(), |_| true);
+    let longest = config.redises.iter().map(|redis| redis.timeout).max().unwrap_or_default();
+    let settled = |published: &Published| is_settled(&published.snapshot);
+    let published = match watching.snapshots.everything_that(longest + SLACK, settled).await {
+        Ok(published) => published,
+        Err(Unanswered) => watching.snapshots.newest(),
+    };
+    words(&published.snapshot)
+}
+
+/// Whether each server was tried, and each task read.
+fn is_settled(snapshot: &Snapshot) -> bool {
+    let is_early = |why: Unknown| why == Unknown::NotReadYet;
+    let store = |store: &Arc<StoreView>| {
+        let is_told = store.readable.is_some() || !store.spec.authority.announced;
+        let tried = store.nodes.iter().all(|node| node.up.is_some());
+        let asked = store.announcers.iter().all(|word| word.master.is_some());
+        is_told && tried && asked && !store.unknown.is_some_and(is_early)
+    };
+    let task = |task: &Arc<TaskView>| match task.unknown {
+        Some(why) => !is_early(why),
+        None => task.last_reading.is_some(),
+    };
+    snapshot.stores.iter().all(store) && snapshot.tasks.iter().all(task)
+}
+
+fn words(snapshot: &Snapshot) -> (String, bool) {
+    let mut text = String::from("\nConnections:\n");
+    let mut is_good = true;
+    for store in &snapshot.stores {
+        // Writing to a `String` cannot fail.
+        let _ =
+            writeln!(text, "\nstore {} ({})", escape(store.spec.name.as_bytes()), store.spec.kind);
+        let lines = lines(store, snapshot);
+        is_good &= lines.iter().all(|line| line.is_good);
+        for line in lines {
+            let _ = writeln!(text, "  {}: {}", line.of, line.says);
+        }
+    }
+    (text, is_good)
+}
+
+/// What is said of one server, Sentinel or task.
+struct Line {
+    of: String,
+    says: String,
+    is_good: bool,
+}
+
+impl Line {
+    fn good(of: String, says: String) -> Line {
+        Line { of, says, is_good: true }
+    }
+
+    fn bad(of: String, why: Unknown, said: Option<&str>) -> Line {
+        Line { of, says: format!("{}: {}", why.name(), told(why, said)), is_good: false }
+    }
+}
+
+fn lines(store: &StoreView, snapshot: &Snapshot) -> Vec<Line> {
+    let sentinels = store.announcers.iter().map(|word| of_sentinel(store, word));
+    let mut lines: Vec<Line> = sentinels.collect();
+    lines.extend(store.nodes.iter().map(|node| of_node(store, node)));
+    let is_told = |why: Unknown| {
+        let nodes = store.nodes.iter().any(|node| node.unknown == Some(why));
+        nodes || store.announcers.iter().any(|word| word.master == Some(Err(why)))
+    };
+    if let Some(why) = store.unknown.filter(|why| !is_told(*why)) {
+        lines.push(Line::bad("the store".to_owned(), why, store.words_of_any(why)));
+    }
+    let own = snapshot.tasks.iter().filter(|task| task.store == store.spec.name);
+    lines.extend(own.filter_map(|task| of_task(store, task)).take(TASKS_MAX));
+    lines
+}
+
+fn of_node(store: &StoreView, node: &NodeView) -> Line {
+    let of = escape(node.address.as_bytes()).into_owned();
+    match (node.up, node.unknown) {
+        (_, Some(why)) => Line::bad(of, why, store.words(why, &node.address)),
+        (Some(true), None) => {
+            let role = node.role.map_or("of unknown role", Role::name);
+            let version =
+                node.version.as_ref().map(|it| format!(", version {}", escape(it.as_bytes())));
+            Line::good(of, format!("ok: {role}{}", version.unwrap_or_default()))
+        }
+        (_, None) => Line::bad(of, Unknown::Timeout, store.words(Unknown::Timeout, &node.address)),
+    }
+}
+
+fn of_sentinel(store: &StoreView, word: &Announcer) -> Line {
+    let of = format!("sentinel {}", escape(word.address.as_bytes()));
+    match &word.master {
+        Some(Ok(master)) => Line::good(of, format!("ok: names {}", escape(master.as_bytes()))),
+        Some(Err(why)) => Line::bad(of, *why, store.words(*why, &word.address)),
+        None => Line::bad(of, Unknown::Timeout, store.words(Unknown::Timeout, &word.address)),
+    }
+}
+
+/// What is wrong with a task although its store can be read.
+fn of_task(store: &StoreView, task: &TaskView) -> Option<Line> {
+    let why = task.unknown.or(task.switches_unknown)?;
+    let of = || format!("task {}", escape(task.spec.name.as_bytes()));
+    (store.readable != Some(false)).then(|| Line::bad(of(), why, task.words(why)))
+}

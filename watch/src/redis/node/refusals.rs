@@ -1,0 +1,125 @@
+//! What a server refuses to say about tasks although its batch is believed: the words for people,
+//! and keys that are elsewhere. Pure.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use lockwatch_judge::reading::{
+    ClaimsReading, GuardReading, LockReading, PauseReading, ProgressReading, QueueReading,
+    SwitchesReading, TaskReading, TurnReading, Unknown,
+};
+
+use crate::redis::ask::Class;
+use crate::redis::batch::Question;
+use crate::redis::diagnosis::words_of;
+use crate::redis::driver::{Failure, printable};
+use crate::redis::reply::Reply;
+
+/// The first refusal of each kind among the replies about tasks: its reason, and its words with the
+/// question that it answers. An error may quote what was asked, so a question that names a holder
+/// is left out with its answer.
+pub(super) fn refusals(question: &Question, replies: &[Reply]) -> Vec<Failure> {
+    let mut refusals: Vec<Failure> = Vec::new();
+    for (position, reply) in replies.iter().enumerate() {
+        let Reply::Error(error) = reply else { continue };
+        let why = Unknown::from(error);
+        if refusals.iter().any(|known| known.why == why) {
+            continue;
+        }
+        let Some(ask) = question.ask(position).filter(|ask| ask.class != Class::Named) else {
+            continue;
+        };
+        let name = ask.command.args.first().map(Vec::as_slice).unwrap_or_default();
+        let key = ask.key().map_or(&b""[..], |key| key);
+        let asked = [name, b" ", key].concat();
+        let asked = printable(String::from_utf8_lossy(&asked).trim_end());
+        let words = format!("{} (asked: {asked})", words_of(error));
+        refusals.push(Failure::new_printable(why, words));
+    }
+    refusals
+}
+
+/// Why parts of a reading are unknown.
+pub(super) fn unknowns(
+    TaskReading { guard, beside }: &TaskReading,
+) -> impl Iterator<Item = Unknown> {
+    let guard = guard.why_unknown();
+    [
+        guard,
+        if let Some(SwitchesReading::Unknown(why)) = beside.switches { Some(why) } else { None },
+        if let Some(ProgressReading::Unknown(why)) = beside.progress { Some(why) } else { None },
+        if let Some(ClaimsReading::Unknown(why)) = beside.claims { Some(why) } else { None },
+        if let Some(PauseReading::Unknown(why)) = beside.pause { Some(why) } else { None },
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// Whether a reading shows that a key is not on the expected server.
+pub(super) fn has_moved(reading: &TaskReading) -> bool {
+    unknowns(reading).any(is_elsewhere)
+}
+
+pub(super) fn is_elsewhere(why: Unknown) -> bool {
+    matches!(why, Unknown::Moved | Unknown::ClusterDown)
+}
+
+/// Only a cluster says that a key is elsewhere, and this server is not configured as part of one.
+pub(super) fn out_of_cluster(TaskReading { guard, beside }: &mut TaskReading) {
+    let correct = |why: &mut Unknown| {
+        if is_elsewhere(*why) {
+            *why = Unknown::Cluster;
+        }
+    };
+    match guard {
+        GuardReading::Lock { lock: LockReading::Unknown(why), .. }
+        | GuardReading::Turn(TurnReading::Unknown(why))
+        | GuardReading::Queue(QueueReading::Unknown(why)) => correct(why),
+        GuardReading::Lock { .. } | GuardReading::Turn(_) | GuardReading::Queue(_) => {}
+    }
+    if let Some(SwitchesReading::Unknown(why)) = &mut beside.switches {
+        correct(why);
+    }
+    if let Some(ProgressReading::Unknown(why)) = &mut beside.progress {
+        correct(why);
+    }
+    if let Some(ClaimsReading::Unknown(why)) = &mut beside.claims {
+        correct(why);
+    }
+    if let Some(PauseReading::Unknown(why)) = &mut beside.pause {
+        correct(why);
+    }
+    if let Some(Err(why)) = &mut beside.hosts {
+        correct(why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwatch_judge::reading::{Beside, Extras, LockReading};
+
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_elsewhere_shows_whichever_it_is() {
+        let of = |lock| TaskReading::of_lock(lock, Extras::default(), Beside::default());
+        let here = of(LockReading::Free);
+        assert!(!has_moved(&here));
+        for why in [Unknown::Moved, Unknown::ClusterDown] {
+            assert!(has_moved(&of(LockReading::Unknown(why))));
+            for beside in [
+                Beside { switches: Some(SwitchesReading::Unknown(why)), ..Beside::default() },
+                Beside { progress: Some(ProgressReading::Unknown(why)), ..Beside::default() },
+                Beside { claims: Some(ClaimsReading::Unknown(why)), ..Beside::default() },
+                Beside { pause: Some(PauseReading::Unknown(why)), ..Beside::default() },
+            ] {
+                assert!(
+                    has_moved(&TaskReading { beside: beside.clone(), ..here.clone() }),
+                    "{beside:?}"
+                );
+            }
+        }
+        assert!(!has_moved(&of(LockReading::Unknown(Unknown::Timeout))));
+    }
+}
