@@ -1,6 +1,9 @@
 //! Queues of delayed tasks: members come, workers execute them under locks of their own, and what
 //! goes wrong with both.
 
+mod faults;
+mod past;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,12 +14,10 @@ use crate::oracle::queues::Members;
 use crate::plan::{QueueAct, QueuePlan};
 use crate::queue::Event;
 use crate::server::{Clock, Entry, Value};
-use crate::truth::{Cause, Layout, LockState, Past};
+use crate::truth::{LockState, Past};
 
 /// Pause between two changes of a claim.
 const CLAIM_MS: u64 = 2_000;
-/// Members that left are remembered for so long.
-const KEPT_MS: u64 = 900_000;
 
 /// The workers of a queue, and what really happened to its members.
 #[derive(Debug)]
@@ -191,56 +192,6 @@ impl World {
             self.servers[home].put(&key, None, now);
         }
         self.note_changes();
-    }
-
-    /// The set of a server has changed.
-    pub(super) fn note_queue(&mut self, server: usize, task: usize) {
-        let now = self.now;
-        let there: BTreeMap<Vec<u8>, i64> = self.scores(task, server).into_iter().collect();
-        let clock = self.servers[server].clock;
-        let Some(queues) = &mut self.tasks[task].queues else { return };
-        queues.changed_at[server] = now;
-        let members = &mut queues.members[server];
-        for id in there.keys() {
-            members.entry(id.clone()).or_default();
-        }
-        for (id, member) in members.iter_mut() {
-            let due = there.get(id).copied();
-            if member.due == due {
-                continue;
-            }
-            if let Some(old) = member.due {
-                member.gone = Some((now, old));
-                if old <= clock.at(now) {
-                    queues.left[server].push(Leave { at: now });
-                }
-            }
-            (member.due, member.since, member.holder) = (due, now, None);
-        }
-        members.retain(|_, member| {
-            let is_old = member.gone.is_some_and(|(at, _)| at + KEPT_MS < now);
-            member.due.is_some() || !is_old
-        });
-        queues.left[server].retain(|left| left.at + KEPT_MS > now);
-        queues.executions.retain(|one| one.to.is_none_or(|to| to + KEPT_MS > now));
-    }
-
-    /// The lock of a member has changed.
-    pub(super) fn note_member_lock(&mut self, server: usize, key: &Arc<[u8]>, at: u64) {
-        let Some((task, id)) = self.member_keys.get(key).cloned() else { return };
-        let state = LockState::of(self.servers[server].get(key, at), Layout::Text);
-        let clock = self.servers[server].clock;
-        let Some(queues) = &mut self.tasks[task].queues else { return };
-        let member = queues.members[server].entry(id).or_default();
-        if let LockState::Held { holders, .. } = &state
-            && let Some((token, _)) = holders.first()
-            && member.due.is_some()
-        {
-            let before = member.holder.replace(token.clone());
-            queues.again += u64::from(before.is_some_and(|before| before != *token));
-        }
-        member.lock.note(state, Cause::Worker, &clock, at);
-        queues.changed_at[server] = self.now;
     }
 
     pub(super) fn start_queue(&mut self, task: usize) {
@@ -426,60 +377,6 @@ impl World {
             self.servers[home].put(&key, None, now);
         }
         self.note_changes();
-    }
-
-    /// Something happens to a queue.
-    pub(super) fn act_on_queue(&mut self, task: usize, what: QueueAct, ms: u64) {
-        let (home, now) = (self.homes[task], self.now);
-        if !self.servers[home].writable() || self.tasks[task].queues.is_none() {
-            return;
-        }
-        let shown = self.servers[home].clock.at(now);
-        let scores = self.scores(task, home);
-        let head = scores.first().filter(|(_, due)| *due <= shown).map(|(id, _)| id.clone());
-        match what {
-            QueueAct::Long | QueueAct::Die | QueueAct::Retry => {
-                self.queues(task).next = Some((what, ms));
-            }
-            QueueAct::StopAll => {
-                let workers = &mut self.queues(task).workers;
-                workers.iter_mut().for_each(|it| it.stopped_until = now + ms);
-            }
-            QueueAct::Burst => {
-                let count = self.tasks[task].rng.within(10, 160);
-                self.add_members(task, count);
-            }
-            QueueAct::PassOver => {
-                let limit_ms = self.queues(task).plan.max_late_ms * 10;
-                self.add_members(task, 1);
-                let newest = format!("m{}", self.queues(task).added).into_bytes();
-                let until = now + limit_ms + 20_000 + ms;
-                self.queues(task).passed_over = Some((newest, until));
-            }
-            QueueAct::CleanUp => self.edit_scores(task, |members| {
-                members.retain(|(_, due)| *due > shown);
-            }),
-            QueueAct::StaleLock => {
-                let key = head.as_ref().map(|id| self.member_lock(task, id));
-                let is_free = key.is_some_and(|key| self.servers[home].get(&key, now).is_none());
-                if let (Some(id), true) = (head, is_free) {
-                    self.write_member_lock(task, &id, b"57a1e", ms);
-                }
-            }
-            QueueAct::Remove => {
-                if let Some(id) = head {
-                    self.edit_scores(task, |members| members.retain(|it| it.0 != id));
-                }
-            }
-            QueueAct::Rescore => {
-                if let Some(id) = head {
-                    let later = shown + i64::try_from(ms).unwrap_or(0);
-                    self.edit_scores(task, |members| {
-                        members.iter_mut().filter(|it| it.0 == id).for_each(|it| it.1 = later);
-                    });
-                }
-            }
-        }
     }
 }
 
