@@ -418,7 +418,9 @@ fn the_simulator_depends_on_what_decides_alone_and_nothing_but_trials_on_it() {
     sources(&root.join("sim/src/oracle"), &mut files);
     files.push(root.join("sim/src/oracle.rs"));
     for path in files {
-        let code = code(&path).replace("use lockwatch_judge::verdict::{Verdict, Wanted};", "");
+        let code = code(&path)
+            .replace("use lockwatch_judge::verdict::{Verdict, Wanted};", "")
+            .replace("use lockwatch_judge::verdict::Verdict;", "");
         for word in [
             "lockwatch_judge::state",
             "lockwatch_judge::verdict",
