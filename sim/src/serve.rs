@@ -443,11 +443,16 @@ fn execute(server: usize, command: &Command, now: u64, world: &mut World) -> Rep
 }
 
 /// A server refuses a new connection: at its limit of clients it says so and closes the connection,
-/// and without a login it answers nothing.
+/// and without the right login it answers nothing. Every other server misses the login, or does not
+/// know it.
 fn refuse(mut request: Box<Request>, world: &mut World) -> (usize, BatchTruth) {
     let whole = world.servers[request.server].refuses == Some("noauth");
+    let login = match request.server % 2 {
+        0 => error("NOAUTH", "Authentication required."),
+        _ => error("WRONGPASS", "invalid username-password pair or user is disabled."),
+    };
     request.replies = match whole {
-        true => vec![error("NOAUTH", "Authentication required."); request.commands.len()],
+        true => vec![login; request.commands.len()],
         false => vec![error("ERR", "max number of clients reached")],
     };
     request.truth.whole = false;

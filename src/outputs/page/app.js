@@ -12,6 +12,10 @@ const byCodePoint = text => text.replace(/[\uD800-\uFFFF]/g, unit => {
 });
 const compare = (a, b) => a < b ? -1 : a > b ? 1 : 0;
 
+// Browsers fetch from no address with a login in it, and the page may have been opened by one.
+const ask = (path, options) =>
+  fetch(new URL(path, location.origin + location.pathname + location.search), { cache: "no-store", ...options });
+
 // The agent's clock, from the frame that took the shortest way.
 let ways = [+page.at - performance.now()], now = +page.at;
 const agentNow = () => Math.max(...ways) + performance.now();
@@ -264,7 +268,7 @@ let refilledAt = -Infinity, behind = false;
 async function refill() {
   refilledAt = performance.now();
   try {
-    const answer = await fetch(location.href, { cache: "no-store" });
+    const answer = await ask("");
     if (!answer.ok) throw answer;
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const { boot: newBoot, sequence } = page.documentElement.dataset;
@@ -360,7 +364,7 @@ async function refetch() {
     try {
       const query = new URLSearchParams(location.search);
       query.set("fragment", "");
-      const answer = await fetch(`?${query}`, { cache: "no-store" });
+      const answer = await ask(`?${query}`);
       gone = answer.status === 404;
       const main = answer.ok && parsed(await answer.text()).querySelector("#task");
       if (main) requestAnimationFrame(() => redraw(main));
@@ -408,7 +412,7 @@ async function connect() {
   try {
     const query = new URLSearchParams({ since: seq, boot });
     if (page.task !== undefined) query.set("task", page.task);
-    const answer = await fetch(`${page.live}?${query}`, { signal: mine.signal, cache: "no-store" });
+    const answer = await ask(`${page.live}?${query}`, { signal: mine.signal });
     busy = answer.status === 503;
     if (!answer.ok) wait = 1000 * Math.min(60, +answer.headers.get("retry-after") || 5);
     else {
@@ -531,7 +535,7 @@ document.addEventListener("click", async event => {
   const row = button.parentElement, want = button.dataset.want, said = row.querySelector("output");
   said.textContent = "…";
   try {
-    const answer = await fetch(row.dataset.path, {
+    const answer = await ask(row.dataset.path, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify({ want }),
