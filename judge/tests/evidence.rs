@@ -65,7 +65,7 @@ fn only_a_master_is_believed_and_its_word_comes_after_the_answers() {
     let _rule = rule("1 evidence");
     assert!(judged(4, &end_of("master", "n1")).is_ok());
     assert_eq!(judged(4, &end_of("slave", "n1")).err(), Some(Unknown::NotMaster));
-    assert_eq!(judged(4, &end_of("sentinel", "n1")).err(), Some(Unknown::NotMaster));
+    assert_eq!(judged(4, &end_of("sentinel", "n1")).err(), Some(Unknown::Sentinel));
     let commands: Vec<_> = footer(CAPS, b"n1").iter().map(words).collect();
     assert_eq!(commands, ["TIME", "ROLE", "ECHO n1"], "role and nonce come last");
     // A witness may be a replica and report that.
