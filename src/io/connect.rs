@@ -157,7 +157,7 @@ pub async fn talk_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         let unlimited =
             AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
         match MultiplexedConnection::new_with_config(&nothing, stream, unlimited).await {
-            Ok((inner, driver)) => wire = Some(Wire::new(inner, driver, ledger)),
+            Ok((inner, driver)) => wire = Some(Wire::new(inner, driver, ledger, password)),
             Err(error) => ended = Some(broken(ledger.fault(), &error)),
         }
     }

@@ -1,7 +1,7 @@
 //! One connection: sends batches and returns their replies in order.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lockwatch_judge::input::Role;
@@ -15,14 +15,44 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::convert;
 use super::guard::{Fault, Ledger};
-use crate::config::Login;
+use super::login::mask;
+use crate::config::{Login, Secret};
 
 /// An open connection. Dropping it closes it at once, whatever is in flight.
 #[derive(Debug)]
 pub struct Wire {
     inner: MultiplexedConnection,
     ledger: Arc<Ledger>,
+    passwords: Passwords,
     _driver: AbortOnDropHandle<()>,
+}
+
+/// The newest passwords that were sent over a connection. A server may repeat them at any time.
+#[derive(Clone, Debug, Default)]
+struct Passwords(Arc<Mutex<Vec<Secret>>>);
+
+impl Passwords {
+    /// A password that was refused may be followed by the one that it replaced.
+    const KEPT: usize = 2;
+
+    fn add(&self, password: Option<&Secret>) {
+        let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(password) = password.filter(|password| !sent.contains(password)) {
+            sent.push(password.clone());
+        }
+        if sent.len() > Passwords::KEPT {
+            sent.remove(0);
+        }
+    }
+
+    /// Hides them in errors. Where a redirection leads is no text for people.
+    fn hide_in(&self, replies: &mut [Reply]) {
+        let has_words = |reply: &&mut Reply| matches!(reply, Reply::Error(error) if !matches!(&*error.code, b"MOVED" | b"ASK"));
+        for reply in replies.iter_mut().filter(has_words) {
+            let sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            sent.iter().for_each(|password| mask(std::slice::from_mut(reply), Some(password)));
+        }
+    }
 }
 
 impl Wire {
@@ -30,10 +60,18 @@ impl Wire {
         inner: MultiplexedConnection,
         driver: impl Future<Output = ()> + Send + 'static,
         ledger: Arc<Ledger>,
+        password: Option<&Secret>,
     ) -> Wire {
+        let passwords = Passwords::default();
+        passwords.add(password);
         // The crate's driver would wait for replies that never come, so it must end with the
         // connection.
-        Wire { inner, ledger, _driver: AbortOnDropHandle::new(tokio::spawn(driver)) }
+        Wire { inner, ledger, passwords, _driver: AbortOnDropHandle::new(tokio::spawn(driver)) }
+    }
+
+    /// Another password is sent from now on.
+    pub(super) fn will_send(&self, password: Option<&Secret>) {
+        self.passwords.add(password);
     }
 
     /// Sends `commands` in one write and waits for exactly as many replies, in order. Several
@@ -48,6 +86,7 @@ impl Wire {
     ) -> impl Future<Output = Result<Vec<Reply>, Failure>> + Send + use<> {
         let (pipeline, count) = (convert::pipeline(commands), commands.len());
         let (mut inner, ledger) = (self.inner.clone(), Arc::clone(&self.ledger));
+        let passwords = self.passwords.clone();
         async move {
             ledger.expect(count);
             match inner.send_packed_commands(&pipeline, 0, count).await {
@@ -70,7 +109,11 @@ impl Wire {
                     Unknown::Protocol,
                     "the number of replies is not the number of commands",
                 )),
-                Ok(values) => Ok(values.into_iter().map(convert::reply).collect()),
+                Ok(values) => {
+                    let mut replies: Vec<Reply> = values.into_iter().map(convert::reply).collect();
+                    passwords.hide_in(&mut replies);
+                    Ok(replies)
+                }
             }
         }
     }

@@ -9,7 +9,7 @@ use lockwatch_watch::redis::reply::Reply;
 use tokio::time::sleep;
 
 use super::connection::Wire;
-use super::login::{auth, mask, password};
+use super::login::{auth, password};
 use crate::config::{HostPort, Login};
 
 /// The part of a login's greatest age after which a renewal that failed is tried again.
@@ -53,8 +53,8 @@ async fn renew(wire: &Wire, login: &Login) -> Result<Result<(), Failure>, Failur
         Err(failure) => return Ok(Err(failure)),
     };
     let Some(command) = auth(login, password.as_ref()) else { return Ok(Ok(())) };
-    let mut replies = wire.ask(&[command]).await?;
-    mask(&mut replies, password.as_ref());
+    wire.will_send(password.as_ref());
+    let replies = wire.ask(&[command]).await?;
     Ok(match replies.first() {
         Some(Reply::Error(error)) => {
             let said = [error.code.as_slice(), b" ", &error.detail].concat();

@@ -332,7 +332,10 @@ fn a_lock_that_outlives_its_task_is_told() {
     scene.server.cli(&["zrem", "tasks", "m1"]);
     let task = scene.until("its lock stays", |task| has_problem(task, "orphan_lock"));
     assert_eq!(task["queue"]["orphans"][0]["id"], "m1", "{task:#}");
-    assert!(scene.events().iter().any(|kind| kind == "lock_outlived_task"));
+    // The events are published after the snapshot.
+    wait_until(PATIENCE, "the event", || {
+        scene.events().iter().any(|kind| kind == "lock_outlived_task")
+    });
     scene.server.cli(&["del", "lock_m1"]);
     scene.until("it is gone", |task| !has_problem(task, "orphan_lock"));
 }

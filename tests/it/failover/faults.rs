@@ -196,20 +196,24 @@ fn what_is_wrong_with_the_configuration_is_said() {
     let agent = Agent::start_with(&config(inner), with(Some(WRONG)));
     expect_trouble(
         &agent,
-        "quorum",
+        "auth",
         &["a Sentinel names no master", "WRONGPASS", "sentinel.password"],
     );
     drop(agent);
 
     let agent = Agent::start_with(&config(""), with(None));
-    expect_trouble(&agent, "quorum", &["a Sentinel names no master", "sentinel.password_file"]);
+    expect_trouble(
+        &agent,
+        "no_password",
+        &["a Sentinel names no master", "NOAUTH", "for a Sentinel in the block"],
+    );
     drop(agent);
 
     let unknown = config(inner).replace(&format!("master: {MASTER}"), "master: nobody");
     let agent = Agent::start_with(&unknown, with(Some(RIGHT)));
     expect_trouble(
         &agent,
-        "quorum",
+        "master_name",
         &["It does not know a master named", "nobody", "sentinel.master"],
     );
     drop(agent);

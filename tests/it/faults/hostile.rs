@@ -130,11 +130,11 @@ const PLOTS: [Plot; 27] = [
         client.say(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")?;
         client.hang()
     }),
-    ("tls", &["tls"], |client| {
+    ("tls", &["needs_tls"], |client| {
         client.say(b"\x15\x03\x03\x00\x02\x02\x46").and_then(|()| client.hang())
     }),
-    ("moved", &["moved"], |client| redirect(client, "MOVED")),
-    ("ask", &["moved"], |client| redirect(client, "ASK")),
+    ("moved", &["cluster"], |client| redirect(client, "MOVED")),
+    ("ask", &["cluster"], |client| redirect(client, "ASK")),
     ("closes_within_a_batch", &["closed"], |client| {
         client.greet()?;
         client.answer_some(4)?;
@@ -158,7 +158,7 @@ const PLOTS: [Plot; 27] = [
             (!spared.contains(&name.as_str())).then(|| echo("ERR \x1b[31m\u{202e}what?", &login))
         })
     }),
-    ("is_a_sentinel", &["not_master"], |client| {
+    ("is_a_sentinel", &["sentinel"], |client| {
         client.answer_but(|words| {
             (words == [&b"ROLE"[..]]).then(|| b"*2\r\n$8\r\nsentinel\r\n*0\r\n".to_vec())
         })

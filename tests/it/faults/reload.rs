@@ -171,35 +171,33 @@ fn unchanged_tasks_keep_everything() {
 fn a_rotated_password_is_picked_up() {
     let Some(server) = RedisServer::start_with_password(
         "faults::reload::a_rotated_password_is_picked_up",
-        "first",
+        "PASSWORD-one",
     ) else {
         return;
     };
     assert_eq!(server.cli(&["HSET", "a", HOLDER, "1"]), "1");
     let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), "first\n").unwrap();
+    std::fs::write(file.path(), "PASSWORD-one\n").unwrap();
     let config = config(server.port, &["name: a, lock: {key: a}"])
         .replace("500ms", &format!("500ms, password_file: {:?}", file.path()));
     let agent = Agent::start(&config);
     agent.until_view(PATIENCE, "read", |view| view.held("a") == Some(1.0));
 
     // The old connection stays in use until it is cut.
-    server.cli(&["CONFIG", "SET", "requirepass", "second"]);
+    server.cli(&["CONFIG", "SET", "requirepass", "PASSWORD-two"]);
     agent.throughout(Duration::from_secs(1), "still read", |view| view.held("a") == Some(1.0));
     let authenticated = || {
         let mut cli = std::process::Command::new("redis-cli");
         cli.arg("-s")
             .arg(server.socket())
-            .env("REDISCLI_AUTH", "second")
+            .env("REDISCLI_AUTH", "PASSWORD-two")
             .args(["CLIENT", "KILL", "TYPE", "normal"]);
         assert!(cli.output().unwrap().status.success());
     };
     authenticated();
     agent.until_view(PATIENCE, "refused", |view| view.reason("a") == Some("auth"));
     assert!(agent.view().held("a").is_none());
-    std::fs::write(file.path(), "second\n").unwrap();
+    std::fs::write(file.path(), "PASSWORD-two\n").unwrap();
     agent.until_view(PATIENCE, "the new one was read", |view| view.held("a") == Some(1.0));
-    for secret in ["first", "second"] {
-        assert!(!agent.log().contains(secret), "a password is in the log");
-    }
+    assert!(!agent.log().contains("PASSWORD-"), "a password is in the log");
 }
