@@ -214,7 +214,7 @@ fn what_is_wrong_with_the_configuration_is_said() {
     expect_trouble(
         &agent,
         "master_name",
-        &["It does not know a master named", "nobody", "sentinel.master"],
+        &["it knows no master called nobody; it knows: mymaster", "sentinel.master"],
     );
     drop(agent);
 
