@@ -16,16 +16,31 @@ pub const DEFAULT_AGENT: &str = "http://127.0.0.1:10379";
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct AgentArguments {
     /// Where the agent serves; https:// if its web file has TLS
-    #[arg(long = "agent.url", value_name = "URL", value_hint = ValueHint::Url, default_value = DEFAULT_AGENT)]
+    #[arg(
+        long = "agent.url",
+        value_name = "URL",
+        value_hint = ValueHint::Url,
+        default_value = DEFAULT_AGENT
+    )]
     pub agent_url: String,
     /// File with the authorities that may sign the agent's certificate [default: the system's]
     #[arg(long = "agent.ca-file", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub agent_ca_file: Option<PathBuf>,
     /// File with the certificate to show to the agent
-    #[arg(long = "agent.cert-file", value_name = "FILE", value_hint = ValueHint::FilePath, requires = "agent_key_file")]
+    #[arg(
+        long = "agent.cert-file",
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        requires = "agent_key_file"
+    )]
     pub agent_cert_file: Option<PathBuf>,
     /// File with its private key
-    #[arg(long = "agent.key-file", value_name = "FILE", value_hint = ValueHint::FilePath, requires = "agent_cert_file")]
+    #[arg(
+        long = "agent.key-file",
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        requires = "agent_cert_file"
+    )]
     pub agent_key_file: Option<PathBuf>,
     /// File whose first line is user:password for the agent
     #[arg(long = "agent.login-file", value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -109,7 +109,7 @@ fn read(
     }
     if tls.is_none() && users.is_empty() {
         warnings.push(
-            "it asks for neither TLS nor a login: whoever reaches the address reads all".to_owned(),
+            "it asks for neither TLS nor a login: all that reach the address read all".to_owned(),
         );
     }
     Ok(WebConfig { tls, headers, users, rate_limit, warnings })

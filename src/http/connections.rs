@@ -185,7 +185,7 @@ impl Client {
     }
 
     /// Returns when the connection may be closed without a loss: it has waited for a request for a
-    /// while, or sends an endless response. A client that always asks is not waited for much longer.
+    /// while, or sends an endless response. One that always asks is only waited for a while.
     pub(super) async fn is_idle(&self) {
         let patience = Instant::now() + IDLE_PATIENCE;
         loop {

@@ -62,7 +62,7 @@ async fn end(mut stream: TcpStream) -> io::Result<()> {
     stream.shutdown().await?;
     let mut bytes = [0; 1024];
     let rest = async { while stream.read(&mut bytes).await.is_ok_and(|length| length > 0) {} };
-    // Whoever goes on sending is not waited for.
+    // A client that goes on sending is not waited for.
     let _ended = timeout(LINGER, rest).await;
     Ok(())
 }

@@ -47,7 +47,9 @@ impl Passwords {
 
     /// Hides them in errors. Where a redirection leads is no text for people.
     fn hide_in(&self, replies: &mut [Reply]) {
-        let has_words = |reply: &&mut Reply| matches!(reply, Reply::Error(error) if !matches!(&*error.code, b"MOVED" | b"ASK"));
+        let is_for_people = |code: &[u8]| !matches!(code, b"MOVED" | b"ASK");
+        let has_words =
+            |reply: &&mut Reply| matches!(reply, Reply::Error(error) if is_for_people(&error.code));
         for reply in replies.iter_mut().filter(has_words) {
             let sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             sent.iter().for_each(|password| mask(std::slice::from_mut(reply), Some(password)));

@@ -229,7 +229,7 @@ impl Oracle {
         }
         let answer = queue.newest.as_ref().filter(|_| queue.is_read && !facts.hazy);
         if let (Some(answer), false) = (answer, facts.lost.unsure) {
-            // After a step of the clock it may have become due at any time since the reading before.
+            // After a step of the clock it may have become due at any time since the last reading.
             let slack_ms = 2 * self.interval_ms + self.timeout_ms;
             let late = task_finding(Problem::Stalled, view, at).is_positive();
             let wanted_ms = queue.wanted_since.map_or(0, |since| answer.sent.since_ms(since));

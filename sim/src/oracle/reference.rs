@@ -57,7 +57,7 @@ impl Found {
             LockState::Held { holders, deadline } => {
                 Found::Held { holders: holders.clone(), deadline: *deadline }
             }
-            // The turn goes on, whoever has it.
+            // The turn goes on, with any participant.
             LockState::Turn(_) => {
                 Found::Held { holders: vec![(b"turn".to_vec(), 1)], deadline: Some(i64::MAX) }
             }

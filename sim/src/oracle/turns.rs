@@ -1,4 +1,4 @@
-//! Tasks that take turns: whose turn it is, splits, what is late, and what is counted. Whether it is
+//! Tasks that take turns: whose turn it is, splits, what is late, what is counted. Whether it is
 //! nobody's turn is checked as for a lock that is free.
 
 use std::collections::VecDeque;
@@ -70,7 +70,7 @@ impl TurnFacts {
             [LockState::Turn(turns)] if is_sure => turns.clone(),
             [LockState::Free] if is_sure => Vec::new(),
             states => {
-                // At most one turn is counted, of whoever had the last one.
+                // At most one turn is counted: that of the last participant.
                 self.doubt();
                 let count = states.len() as u64;
                 self.strangers.1 += count;

@@ -44,15 +44,15 @@ pub(crate) enum Passing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it, and `docs/reliability.md` lists them")]
 pub enum TurnAct {
-    /// Whoever has the turn does nothing for a while.
+    /// The participant that has the turn does nothing for a while.
     Stop,
     /// The next turn lasts long.
     Long,
     /// The next passing takes so long, in two steps.
     SlowPass,
-    /// Whoever passes the turn on dies between `HDEL` and `HSET`.
+    /// The participant that passes the turn on dies between `HDEL` and `HSET`.
     Forget,
-    /// Whoever passes the turn on dies between `HSET` and `HDEL`.
+    /// The participant that passes the turn on dies between `HSET` and `HDEL`.
     KeepBoth,
     /// The next turn comes to another one than the next.
     Skip,

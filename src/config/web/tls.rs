@@ -297,7 +297,7 @@ fn warnings(auth: ClientAuth, has_authority: bool, sans: Option<&[String]>) -> V
     }
     if matches!(auth, ClientAuth::Request | ClientAuth::RequireAny) {
         warnings.push(
-            "`client_auth_type` lets in any certificate, whoever signed it; only \
+            "`client_auth_type` lets in any certificate, signed by anybody; only \
             RequireAndVerifyClientCert keeps others out"
                 .to_owned(),
         );

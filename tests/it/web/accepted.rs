@@ -233,7 +233,7 @@ fn what_can_hardly_be_meant_is_warned_of() {
         (users(&["a"]), "plain text"),
         ("rate_limit: {interval: 1s}".to_owned(), "refuses every request"),
         ("tls_server_config: {min_version: TLS13}".to_owned(), "served without TLS"),
-        (format!("{TLS}  client_auth_type: RequireAnyClientCert"), "whoever signed it"),
+        (format!("{TLS}  client_auth_type: RequireAnyClientCert"), "signed by anybody"),
         (format!("{TLS}  client_allowed_sans: [a]"), "has no effect"),
         (format!("{TLS}  client_auth_type: RequireAndVerifyClientCert"), "every public authority"),
     ] {

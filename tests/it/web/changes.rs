@@ -62,19 +62,21 @@ async fn files_that_cannot_be_used_leave_the_earlier_ones_in_force() {
         ("web.yml", "basic_auth_users: [".to_owned()),
         ("web.yml", users(&["ann"])),
     ];
+    let stay_in_force = async |what: &str| {
+        let end = Instant::now() + SEVERAL_LOOKS;
+        while Instant::now() < end {
+            assert_eq!(Client::status_of(client.ask(PATH, &ann).await), 200, "{what}");
+            assert_eq!(Client::status_of(client.ask(PATH, "").await), 401, "{what}");
+        }
+    };
     for (name, contents) in breaks {
         let before = fs::read(folder.path(name)).unwrap();
         folder.put(name, &contents);
-        let end = Instant::now() + SEVERAL_LOOKS;
-        while Instant::now() < end {
-            assert_eq!(Client::status_of(client.ask(PATH, &ann).await), 200, "{name}");
-            assert_eq!(Client::status_of(client.ask(PATH, "").await), 401, "{name}");
-        }
+        stay_in_force(name).await;
         fs::write(folder.path(name), before).unwrap();
     }
     fs::remove_file(folder.path("web.yml")).unwrap();
-    tokio::time::sleep(SEVERAL_LOOKS).await;
-    assert_eq!(Client::status_of(client.ask(PATH, "").await), 401, "without the file");
+    stay_in_force("without the file").await;
     folder.web(&format!("{TLS}{}", users(&["bob"])));
     until("the new user", async || {
         Client::status_of(client.ask(PATH, &login("bob", "bob-pw")).await) == 200
