@@ -23,6 +23,14 @@ pub struct AgentArguments {
         default_value = DEFAULT_AGENT
     )]
     pub agent_url: String,
+    /// How to come in.
+    #[command(flatten)]
+    pub access: AgentAccess,
+}
+
+/// What an agent asks for that has a web file: its authority, a certificate, a login.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct AgentAccess {
     /// File with the authorities that may sign the agent's certificate [default: the system's]
     #[arg(long = "agent.ca-file", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub agent_ca_file: Option<PathBuf>,
@@ -50,13 +58,7 @@ pub struct AgentArguments {
 impl AgentArguments {
     /// An agent without TLS and without a login.
     pub fn at(url: &str) -> AgentArguments {
-        AgentArguments {
-            agent_url: url.to_owned(),
-            agent_ca_file: None,
-            agent_cert_file: None,
-            agent_key_file: None,
-            agent_login_file: None,
-        }
+        AgentArguments { agent_url: url.to_owned(), access: AgentAccess::default() }
     }
 
     /// Requests `path`, which is already escaped.
@@ -75,8 +77,8 @@ impl AgentArguments {
 
     /// What is wrong with the modes of the files, if anything.
     pub fn warning(&self) -> Option<String> {
-        let login = || exposed(self.agent_login_file.as_deref()?, "the login file");
-        let key = || exposed(self.agent_key_file.as_deref()?, "the key file");
+        let login = || exposed(self.access.agent_login_file.as_deref()?, "the login file");
+        let key = || exposed(self.access.agent_key_file.as_deref()?, "the key file");
         login().or_else(key)
     }
 
@@ -86,24 +88,25 @@ impl AgentArguments {
         let url = (self.agent_url != DEFAULT_AGENT).then(|| self.agent_url.clone());
         let flags = [
             ("--agent.url", url),
-            ("--agent.ca-file", file(&self.agent_ca_file)),
-            ("--agent.cert-file", file(&self.agent_cert_file)),
-            ("--agent.key-file", file(&self.agent_key_file)),
-            ("--agent.login-file", file(&self.agent_login_file)),
+            ("--agent.ca-file", file(&self.access.agent_ca_file)),
+            ("--agent.cert-file", file(&self.access.agent_cert_file)),
+            ("--agent.key-file", file(&self.access.agent_key_file)),
+            ("--agent.login-file", file(&self.access.agent_login_file)),
         ];
         flags.into_iter().filter_map(|(flag, value)| Some((flag, value?))).collect()
     }
 
     fn agent(&self) -> anyhow::Result<Agent> {
-        let own = self.agent_cert_file.clone().zip(self.agent_key_file.clone());
-        let login = self.agent_login_file.clone().map(login).transpose()?;
-        Ok(Agent { url: self.agent_url.clone(), ca_file: self.agent_ca_file.clone(), own, login })
+        let access = self.access.clone();
+        let own = access.agent_cert_file.zip(access.agent_key_file);
+        let login = access.agent_login_file.map(login).transpose()?;
+        Ok(Agent { url: self.agent_url.clone(), ca_file: access.agent_ca_file, own, login })
     }
 
     /// Why the agent did not let this command in, if so.
     fn turned_away(&self, answer: &Answer) -> Option<String> {
         let is_plain = self.agent_url.starts_with("http://");
-        match (answer.status, &self.agent_login_file) {
+        match (answer.status, &self.access.agent_login_file) {
             (401, None) => Some(
                 "it asks for a login: write `user:password` into a file, and name it with \
                  --agent.login-file"

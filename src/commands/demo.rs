@@ -16,8 +16,8 @@ mod stage;
 mod story;
 mod supervise;
 mod turns;
+mod web;
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -30,8 +30,9 @@ pub use process::WorkerProcess;
 use scene::Scene;
 pub use script::{ScriptArgs, run as run_script};
 pub use server::PrivateRedis;
-pub use stage::LEASE;
-pub use stage::Stage;
+use stage::{LEASE, Stage};
+use web::Reach;
+pub use web::WebArguments;
 
 /// The task's name.
 const TASK: &str = "outbound";
@@ -58,9 +59,9 @@ pub struct DemoArgs {
     /// The redis-server program to start [default: the one on PATH]
     #[arg(long, value_name = "PROGRAM")]
     pub redis_server: Option<PathBuf>,
-    /// Where the agent shall listen; port 0: any free port
-    #[arg(long = "web.listen-address", value_name = "ADDRESS", default_value = "127.0.0.1:0")]
-    pub listen: SocketAddr,
+    /// Where and how the agent serves.
+    #[command(flatten)]
+    pub web: WebArguments,
     /// How many times faster than a reader the story goes on
     #[arg(long, hide = true, value_name = "TIMES", default_value = "1")]
     pub pace: u16,
@@ -86,6 +87,7 @@ pub enum StoryKind {
 pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     let program = std::env::current_exe()
         .context("cannot find the running program, which the workers need")?;
+    let reach = Reach::new(&args.web)?;
     let mut stop = Stop::listen()?;
     let of_another_kind = match args.story {
         Some(StoryKind::Turns) => Some((turns::TASK, turns::CONFIGURATION)),
@@ -93,12 +95,12 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
         Some(StoryKind::Lock) | None => None,
     };
     if let Some((task, configuration)) = of_another_kind {
-        return tell(&args, &program, (task, configuration), &mut stop).await;
+        return tell(&args, &reach, &program, (task, configuration), &mut stop).await;
     }
     let set_up = tokio::select! {
         // Dropping the unfinished set-up kills the parts that were already started.
         () = stop.told() => return Ok(()),
-        set_up = Stage::set_up(program, args.redis_server.as_deref(), args.listen) => set_up,
+        set_up = Stage::set_up(program, args.redis_server.as_deref(), &reach) => set_up,
     };
     let mut stage = set_up?;
     stage.introduce();
@@ -120,6 +122,7 @@ async fn play(stage: &mut Stage, args: &DemoArgs) -> anyhow::Result<()> {
 /// Tells the story of a task of another kind than a lock.
 async fn tell(
     args: &DemoArgs,
+    reach: &Reach,
     program: &Path,
     (task, configuration): (&'static str, &'static str),
     stop: &mut Stop,
@@ -127,10 +130,10 @@ async fn tell(
     let server = args.redis_server.as_deref();
     let set_up = tokio::select! {
         () = stop.told() => return Ok(()),
-        set_up = Scene::set_up(program, server, args.listen, configuration) => set_up,
+        set_up = Scene::set_up(program, server, reach, configuration) => set_up,
     };
     let mut scene = set_up?;
-    let narrator = Narrator::new(scene.agent.address(), task, args.pace);
+    let narrator = Narrator::new(scene.agent.asked().clone(), task, args.pace);
     let play = async {
         match args.story {
             Some(StoryKind::Turns) => turns::play(&mut scene, &narrator).await,

@@ -39,7 +39,7 @@ impl Bench {
         let raw = redis.connect().await.unwrap();
         let folder = TempDir::new().unwrap();
         let config = folder.path().join("lockwatch.yml");
-        std::fs::write(&config, configuration(redis.address(), LEASE)).unwrap();
+        std::fs::write(&config, configuration(redis.address(), LEASE, false)).unwrap();
         let start = |name, host| {
             let at = redis.address();
             WorkerProcess::start(Path::new(PROGRAM), at, (name, host), &config).unwrap()

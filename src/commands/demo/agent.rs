@@ -1,6 +1,7 @@
 //! The agent in the demo: this program as a child process, started as a user would start it.
 
 use std::fs::File;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,7 +11,9 @@ use anyhow::{Context, bail};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
+use super::web::Reach;
 use super::{CLAIMS, HOSTS, LOCK, PROGRESS, TASK, USERS, look, server};
+use crate::commands::ask::AgentArguments;
 
 /// Maximum time until the agent is ready.
 const READY_WITHIN: Duration = Duration::from_secs(15);
@@ -19,13 +22,19 @@ const READY_WITHIN: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub(super) struct Agent {
     child: Child,
-    address: SocketAddr,
+    asked: AgentArguments,
     log: PathBuf,
 }
 
 impl Agent {
-    pub(super) fn address(&self) -> SocketAddr {
-        self.address
+    /// How it is asked.
+    pub(super) fn asked(&self) -> &AgentArguments {
+        &self.asked
+    }
+
+    /// Its URL.
+    pub(super) fn url(&self) -> &str {
+        &self.asked.agent_url
     }
 
     pub(super) fn log(&self) -> &Path {
@@ -43,20 +52,22 @@ impl Agent {
     }
 }
 
-/// Starts the agent with `config` and waits until it is ready. `listen` may have port 0.
+/// Starts the agent with `config` and waits until it is ready.
 pub(super) async fn start_agent(
     program: &Path,
     config: &Path,
-    listen: SocketAddr,
+    reach: &Reach,
     log: PathBuf,
 ) -> anyhow::Result<Agent> {
-    let address = server::free_address(listen)?;
+    let address = server::free_address(reach.listen)?;
     let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-    let child = Command::new(program)
-        .arg("--config.file")
-        .arg(config)
-        .arg("--web.listen-address")
-        .arg(address.to_string())
+    let mut command = Command::new(program);
+    command.arg("--config.file").arg(config);
+    command.arg("--web.listen-address").arg(address.to_string());
+    if let Some(file) = &reach.web_file {
+        command.arg("--web.config.file").arg(file);
+    }
+    let child = command
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
         .stderr(output)
@@ -64,33 +75,50 @@ pub(super) async fn start_agent(
         .kill_on_drop(true)
         .spawn()
         .with_context(|| format!("cannot start {}", program.display()))?;
-    let mut agent = Agent { child, address, log };
-    let give_up = Instant::now() + READY_WITHIN;
-    loop {
-        if agent.child.try_wait()?.is_some() {
-            bail!("the agent ended; the end of its log:\n{}", server::end_of(&agent.log));
+    let mut agent = Agent { child, asked: reach.arguments(address), log };
+    agent.until_ready().await?;
+    Ok(agent)
+}
+
+impl Agent {
+    async fn until_ready(&mut self) -> anyhow::Result<()> {
+        let give_up = Instant::now() + READY_WITHIN;
+        loop {
+            if self.child.try_wait()?.is_some() {
+                bail!("the agent ended; the end of its log:\n{}", server::end_of(&self.log));
+            }
+            match look::get(&self.asked, "/-/ready").await {
+                Ok(answer) if answer.status == 200 => return Ok(()),
+                Err(error) if !is_not_there_yet(&error) => return Err(error),
+                _ => {}
+            }
+            if Instant::now() > give_up {
+                bail!("the agent is not ready; the end of its log:\n{}", server::end_of(&self.log));
+            }
+            sleep(Duration::from_millis(50)).await;
         }
-        if matches!(look::get(address, "/-/ready").await, Ok(answer) if answer.status == 200) {
-            return Ok(agent);
-        }
-        if Instant::now() > give_up {
-            bail!("the agent is not ready; the end of its log:\n{}", server::end_of(&agent.log));
-        }
-        sleep(Duration::from_millis(50)).await;
     }
 }
 
+/// Whether nobody listens: what else goes wrong, waiting does not mend.
+fn is_not_there_yet(error: &anyhow::Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<io::Error>();
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::ConnectionRefused)
+}
+
 /// The configuration of agent and guards. Times are short, so that the demo is quick to watch.
-pub fn configuration(redis: SocketAddr, lease: Duration) -> String {
+/// `on_page`: users that have logged in may flip their switch on the page.
+pub fn configuration(redis: SocketAddr, lease: Duration, on_page: bool) -> String {
     let (progress, field) = PROGRESS;
     let lease_ms = lease.as_millis();
+    let want = if on_page { "    want: {page: true}\n" } else { "" };
     format!(
         "redis:
   main:
     url: redis://{redis}/0
     interval: 500ms
     timeout: 2s
-tasks:
+{want}tasks:
   - name: {TASK}
     lock: {{key: \"{LOCK}\", library: redisson}}
     wanted: {{hash: \"{USERS}\"}}

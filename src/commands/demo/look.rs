@@ -1,16 +1,16 @@
 //! Reads the agent's `/metrics` as Prometheus does.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::http::client::{Agent, Answer};
+use crate::commands::ask::AgentArguments;
+use crate::http::client::Answer;
 
 /// Maximum time for one response.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// Sends a GET request for `path`.
-pub(super) async fn get(address: SocketAddr, path: &str) -> anyhow::Result<Answer> {
-    Agent::at(format!("http://{address}")).get(path, ANSWER_WITHIN).await
+pub(super) async fn get(agent: &AgentArguments, path: &str) -> anyhow::Result<Answer> {
+    agent.get(path, ANSWER_WITHIN).await
 }
 
 /// The text of `/metrics`.

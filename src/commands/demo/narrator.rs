@@ -1,6 +1,5 @@
 //! Tells a story of the demo: prints it, and checks each step against what the agent exposes.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -8,6 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use super::look::{self, Exposition};
 use super::say;
+use crate::commands::ask::AgentArguments;
 
 /// The metric with the state of a task: one series, of the present verdict.
 pub(super) const STATE: &str = "lockwatch_task_state";
@@ -16,7 +16,7 @@ const ASK_EVERY: Duration = Duration::from_millis(200);
 
 /// Who tells a story about one task.
 pub(super) struct Narrator {
-    agent: SocketAddr,
+    agent: AgentArguments,
     task: &'static str,
     began: Instant,
     pace: u32,
@@ -24,14 +24,14 @@ pub(super) struct Narrator {
 
 impl Narrator {
     /// Tells about `task` with the pauses for the reader divided by `pace`.
-    pub(super) fn new(agent: SocketAddr, task: &'static str, pace: u16) -> Narrator {
+    pub(super) fn new(agent: AgentArguments, task: &'static str, pace: u16) -> Narrator {
         Narrator { agent, task, began: Instant::now(), pace: u32::from(pace.max(1)) }
     }
 
     /// What the agent exposes now.
     pub(super) async fn page(&self) -> anyhow::Result<Exposition> {
         let answer =
-            look::get(self.agent, "/metrics").await.context("the agent does not answer")?;
+            look::get(&self.agent, "/metrics").await.context("the agent does not answer")?;
         let text = String::from_utf8_lossy(&answer.body);
         if answer.status != 200 {
             bail!("the agent answers /metrics with status {}: {}", answer.status, text.trim());

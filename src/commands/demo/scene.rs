@@ -1,7 +1,6 @@
 //! The demo of another kind of task than a lock: a private Redis and the agent. The demo itself plays
 //! the workers, by the commands that they would send.
 
-use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::Context;
@@ -9,6 +8,7 @@ use redis::aio::MultiplexedConnection;
 
 use super::agent::{Agent, start_agent};
 use super::scratch::Scratch;
+use super::web::Reach;
 use super::{PrivateRedis, say};
 
 /// The running parts. Fields are dropped in order, so a part comes before the parts that it uses.
@@ -27,7 +27,7 @@ impl Scene {
     pub(super) async fn set_up(
         program: &Path,
         redis_server: Option<&Path>,
-        listen: SocketAddr,
+        reach: &Reach,
         task: &str,
     ) -> anyhow::Result<Scene> {
         let directory = Scratch::new()?;
@@ -42,11 +42,11 @@ impl Scene {
             .with_context(|| format!("cannot write {}", config.display()))?;
         let data = redis.connect().await.context("cannot connect to the demo's Redis")?;
         let agent =
-            start_agent(program, &config, listen, directory.path().join("agent.log")).await?;
+            start_agent(program, &config, reach, directory.path().join("agent.log")).await?;
         say("lockwatch demo: everything below runs on this machine and ends with the demo \
              (Ctrl-C).");
         say(&format!("  redis     {address}, private and empty"));
-        say(&format!("  agent     http://{}", agent.address()));
+        say(&format!("  agent     {}", agent.url()));
         say("  its configuration:");
         text.lines().for_each(|line| say(&format!("    {line}")));
         Ok(Scene { data, agent, redis, _directory: directory })

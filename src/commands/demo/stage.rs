@@ -1,6 +1,5 @@
 //! Starts all parts of the demo, and stops them in order.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,22 +8,25 @@ use anyhow::{Context, bail};
 use super::agent::{Agent, configuration, start_agent};
 use super::board::{EVERYBODY, Position};
 use super::scratch::Scratch;
+use super::web::Reach;
 use super::{Board, PrivateRedis, USERS, WorkerProcess, say};
 
 /// The workers, and the simulated servers on which they run.
 const WORKERS: [(&str, &str); 2] = [("worker-a", "server-a"), ("worker-b", "server-b")];
 
 /// The lifetime of a hold without renewal: short, so that the demo is quick to watch.
-pub const LEASE: Duration = Duration::from_secs(9);
+pub(super) const LEASE: Duration = Duration::from_secs(9);
 
 /// The running parts. Fields are dropped in order, so a part comes before the parts that it uses.
-pub struct Stage {
+pub(super) struct Stage {
     program: PathBuf,
     pub(super) board: Board,
     pub(super) workers: Vec<WorkerProcess>,
     pub(super) agent: Agent,
     pub(super) redis: PrivateRedis,
     config: PathBuf,
+    /// Whether users may flip their switch on the page.
+    pub(super) on_page: bool,
     _directory: Scratch,
 }
 
@@ -34,27 +36,28 @@ impl Stage {
     ///
     /// # Errors
     /// When a part cannot be started; the parts already started are killed.
-    pub async fn set_up(
+    pub(super) async fn set_up(
         program: PathBuf,
         redis_server: Option<&Path>,
-        listen: SocketAddr,
+        reach: &Reach,
     ) -> anyhow::Result<Stage> {
         let directory = Scratch::new()?;
         let redis = PrivateRedis::start(redis_server).await?;
         let config = directory.path().join("lockwatch.yml");
-        std::fs::write(&config, configuration(redis.address(), LEASE))
+        std::fs::write(&config, configuration(redis.address(), LEASE, reach.has_logins))
             .with_context(|| format!("cannot write {}", config.display()))?;
         let mut board = Board::connect(&redis).await?;
         for user in EVERYBODY {
             board.switch(user, Position::Off).await?;
         }
         let agent =
-            start_agent(&program, &config, listen, directory.path().join("agent.log")).await?;
+            start_agent(&program, &config, reach, directory.path().join("agent.log")).await?;
         let mut workers = Vec::new();
         for worker in WORKERS {
             workers.push(WorkerProcess::start(&program, redis.address(), worker, &config)?);
         }
-        Ok(Stage { program, board, workers, agent, redis, config, _directory: directory })
+        let on_page = reach.has_logins;
+        Ok(Stage { program, board, workers, agent, redis, config, on_page, _directory: directory })
     }
 
     /// Prints the addresses of the parts.
@@ -68,17 +71,12 @@ impl Stage {
             say(&format!("  {}  {id}, pretends to run on {host}", worker.name()));
         }
         say(&format!("  users     {}: their switches are the hash {USERS}", EVERYBODY.join(", ")));
-        say(&format!("  agent     {}", self.url()));
+        say(&format!("  agent     {}", self.agent.url()));
         say(&format!("  its log   {}", self.agent.log().display()));
         say(&format!("  its configuration, {}:", self.config.display()));
-        for line in configuration(redis, LEASE).lines() {
+        for line in configuration(redis, LEASE, self.on_page).lines() {
             say(&format!("    {line}"));
         }
-    }
-
-    /// The agent's URL.
-    pub(super) fn url(&self) -> String {
-        format!("http://{}", self.agent.address())
     }
 
     /// The worker that runs on `host`.
@@ -108,7 +106,7 @@ impl Stage {
     }
 
     /// Stops everything.
-    pub async fn tear_down(mut self) {
+    pub(super) async fn tear_down(mut self) {
         // All at once, so that no worker takes over from another.
         self.workers.iter_mut().for_each(WorkerProcess::tell_to_stop);
         for worker in self.workers {

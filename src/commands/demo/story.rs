@@ -21,7 +21,7 @@ const OUTAGE: &[(&str, &str)] = &[("of", "outage")];
 /// # Errors
 /// When the agent does not report what the story expects.
 pub(super) async fn play(stage: &mut Stage, pace: u16) -> anyhow::Result<()> {
-    let narrator = Narrator::new(stage.agent.address(), TASK, pace);
+    let narrator = Narrator::new(stage.agent.asked().clone(), TASK, pace);
     let mut story = Story { stage, narrator };
     story.opening().await?;
     story.start().await?;
@@ -50,7 +50,7 @@ impl Story<'_> {
         );
         self.narrator.tell(&format!(
             "What Prometheus sees is at {}/metrics. Nobody wants the task yet:",
-            self.stage.url()
+            self.stage.agent.url()
         ));
         self.narrator.expect("stopped", 10).await?;
         self.narrator

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::board::Position;
 use super::stage::Stage;
-use super::{HANG, USERS, say};
+use super::{HANG, TASK, USERS, say};
 
 /// How often the workers are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -47,11 +47,14 @@ pub(super) async fn run(stage: &mut Stage) -> anyhow::Result<()> {
 
 fn invite(stage: &Stage) {
     let port = stage.redis.address().port();
-    let url = stage.url();
+    let url = stage.agent.url();
     say("");
     say("Anna has switched the task on. Look at");
-    say(&format!("  {url}/          the tasks"));
-    say(&format!("  {url}/metrics   what Prometheus sees"));
+    say(&format!("  {url}/                the tasks"));
+    say(&format!("  {url}/metrics         what Prometheus sees"));
+    if stage.on_page {
+        say(&format!("  {url}/tasks/{TASK}  your own switch, once you have logged in"));
+    }
     say("and try");
     let redis_cli = format!("redis-cli -p {port}");
     for (command, effect) in [

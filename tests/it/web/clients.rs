@@ -8,9 +8,27 @@ use std::process::{Output, Stdio};
 use super::{Folder, TLS, users};
 use crate::support::agent::{Agent, program};
 use crate::support::certificates::{Authority, Life};
+use crate::support::skip;
 
 const CONFIG: &str = "redis: {main: {url: 'redis://127.0.0.1:1/0'}}\n\
     tasks: [{name: outbound, lock: {key: a}}]\n";
+
+/// What asks clients for a certificate.
+const MUTUAL: &str = "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.crt\n";
+
+/// A file that nobody else can read.
+fn secret(folder: &Folder, name: &str, text: &str) -> String {
+    let path = folder.put(name, text);
+    fs::set_permissions(&path, Permissions::from_mode(0o400)).unwrap();
+    path.display().to_string()
+}
+
+/// A client's certificate and its key.
+fn own(folder: &Folder, authority: &Authority, name: &str) -> [String; 2] {
+    let (cert, key) = authority.sign(&["me"], Life::Now).write(folder.path("").as_path(), name);
+    fs::set_permissions(&key, Permissions::from_mode(0o400)).unwrap();
+    [cert, key].map(|path| path.display().to_string())
+}
 
 fn start(folder: &Folder, web: &str) -> Agent {
     let web = folder.web(web);
@@ -41,11 +59,7 @@ fn refused(arguments: &[&str]) -> String {
 fn each_way_to_be_wrong_has_its_words() {
     let folder = Folder::new();
     let agent = start(&folder, &format!("{TLS}{}", users(&["ann"])));
-    let file = |name: &str, text: &str| {
-        let path = folder.put(name, text);
-        fs::set_permissions(&path, Permissions::from_mode(0o400)).unwrap();
-        path.display().to_string()
-    };
+    let file = |name: &str, text: &str| secret(&folder, name, text);
     let ca = folder.path("ca.crt").display().to_string();
     let other = file("other.crt", Authority::new("another").pem());
     let right = file("right", "ann:ann-pw\n");
@@ -114,26 +128,55 @@ fn tls_to_a_plain_port_and_a_rate_limit_are_told() {
 #[test]
 fn a_certificate_can_be_shown() {
     let folder = Folder::new();
-    let mutual = "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.crt\n";
-    let agent = start(&folder, &format!("{TLS}{mutual}"));
+    let agent = start(&folder, &format!("{TLS}{MUTUAL}"));
     let url = format!("https://127.0.0.1:{}", agent.port);
     let ca = folder.path("ca.crt").display().to_string();
     let asked = ["--agent.url", &url, "--agent.ca-file", &ca];
-    let own = |authority: &Authority, name: &str| {
-        let files = authority.sign(&["me"], Life::Now).write(folder.path("").as_path(), name);
-        fs::set_permissions(&files.1, Permissions::from_mode(0o400)).unwrap();
-        [files.0, files.1].map(|path| path.display().to_string())
-    };
-    let [cert, key] = own(&folder.authority, "mine");
+    let [cert, key] = own(&folder, &folder.authority, "mine");
     let shown = ["--agent.cert-file", &cert, "--agent.key-file", &key];
     let status = run(&[&["status"][..], &asked, &shown, &["--json"]].concat());
     assert!(String::from_utf8(status.stdout).unwrap().contains("outbound"));
     let said = refused(&asked);
     assert!(said.contains("it asks for a certificate: name one with --agent.cert-file"), "{said}");
-    let [cert, key] = own(&Authority::new("another"), "foreign");
+    let [cert, key] = own(&folder, &Authority::new("another"), "foreign");
     let shown = ["--agent.cert-file", &cert, "--agent.key-file", &key];
     let said = refused(&[&asked[..], &shown].concat());
     assert!(said.contains("it refuses the certificate of --agent.cert-file"), "{said}");
+}
+
+#[test]
+fn the_demo_serves_behind_a_web_file_and_comes_in_itself() {
+    if !skip::has("web: demo", &["redis-server"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let [cert, key] = own(&folder, &folder.authority, "mine");
+    let web = folder.web(&format!("{TLS}{MUTUAL}{}", users(&["ann"])));
+    let (web, ca) = (web.display().to_string(), folder.path("ca.crt").display().to_string());
+    let login = secret(&folder, "login", "ann:ann-pw\n");
+    let mut asked = vec!["demo", "--story", "turns", "--pace", "50", "--web.config.file", &web];
+    // Without what it asks for, the demo ends at once with the words of `status`.
+    for (more, words) in [
+        (["--agent.ca-file", ca.as_str()], "it asks for a certificate"),
+        (["--agent.cert-file", &cert], "--agent.key-file"),
+        (["--agent.key-file", &key], "it asks for a login"),
+    ] {
+        asked.extend(more);
+        let output = run(&asked);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains(words), "{said}");
+    }
+    asked.extend(["--agent.login-file", &login]);
+    let output = run(&asked);
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && told.contains("agent     https://127.0.0.1:"), "{told}");
+
+    asked.extend(["--agent.url", "https://localhost"]);
+    let said = String::from_utf8(run(&asked).stderr).unwrap();
+    assert!(said.contains("--agent.url needs a port"), "{said}");
+    folder.web("basic_auth_user: {}");
+    let said = String::from_utf8(run(&asked[..7]).stderr).unwrap();
+    assert!(said.contains("did you mean `basic_auth_users`"), "{said}");
 }
 
 #[test]
