@@ -9,7 +9,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
 use rustls::sign::CertifiedKey;
-use rustls::{Error, InconsistentKeys, RootCertStore};
+use rustls::{CertificateError, Error, InconsistentKeys, RootCertStore};
 
 /// Maximum size of a file in bytes; all authorities of a system take a quarter of it.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -103,7 +103,14 @@ pub(crate) fn pair(
     key: &str,
     provider: &CryptoProvider,
 ) -> Result<CertifiedKey, String> {
-    CertifiedKey::from_der(certificates, private_key, provider).map_err(|error| match error {
+    let own = match CertifiedKey::from_der(certificates.clone(), private_key.clone_key(), provider)
+    {
+        Err(Error::InvalidCertificate(error)) if is_of_version_1(&error) => {
+            pair_of_version_1(certificates, private_key, provider)
+        }
+        own => own,
+    };
+    own.map_err(|error| match error {
         Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
             format!("the key in {key} does not belong to {cert}")
         }
@@ -112,4 +119,26 @@ pub(crate) fn pair(
         }
         error => format!("the key in {key} cannot be used: {error}"),
     })
+}
+
+/// Whether a certificate is refused because it is of X.509 version 1, which has no names. Many
+/// clients have such ones: `openssl x509 -req` makes them unless it is told an extension.
+pub(crate) fn is_of_version_1(error: &CertificateError) -> bool {
+    error.to_string().contains("UnsupportedCertVersion")
+}
+
+/// One that rustls shows to servers, but does not compare with its key.
+fn pair_of_version_1(
+    certificates: Vec<CertificateDer<'static>>,
+    private_key: PrivateKeyDer<'static>,
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, Error> {
+    let key = provider.key_provider.load_private_key(private_key)?;
+    let certifies = |public: &[u8]| {
+        certificates.first().is_some_and(|own| own.windows(public.len()).any(|part| part == public))
+    };
+    if key.public_key().is_some_and(|public| !certifies(&public)) {
+        return Err(InconsistentKeys::KeyMismatch.into());
+    }
+    Ok(CertifiedKey::new(certificates, key))
 }

@@ -136,7 +136,7 @@ async fn each_way_to_be_wrong_has_its_word_and_no_password_is_sent() {
     let named = |name: &str| TlsConfig { server_name: Some(name.to_owned()), ..right() };
     let sign = |names: &[&str], life| papers.authority.sign(names, life);
     let local: &[&str] = &["127.0.0.1"];
-    let cases: [(&str, Pair, TlsConfig, Unknown, &str); 7] = [
+    let cases: [(&str, Pair, TlsConfig, Unknown, &str); 8] = [
         (
             "wrong CA",
             sign(local, Life::Now),
@@ -171,6 +171,13 @@ async fn each_way_to_be_wrong_has_its_word_and_no_password_is_sent() {
             named("cache.example"),
             Unknown::TlsName,
             "not for cache.example",
+        ),
+        (
+            "version 1",
+            papers.authority.sign_version_1(),
+            right(),
+            Unknown::TlsUntrusted,
+            "make one of version 3 with a subjectAltName",
         ),
         ("expired", sign(local, Life::Over), right(), Unknown::TlsExpired, "2021-01-01"),
         ("not yet valid", sign(local, Life::Later), right(), Unknown::TlsExpired, "2098-01-01"),
@@ -231,6 +238,8 @@ async fn a_server_that_wants_a_certificate_gets_one_or_says_so() {
         assert!(failure.detail.contains(words), "{failure}");
     }
     connect(&of(Some(&papers.authority.sign(&["agent"], Life::Now)))).await.unwrap();
+    // What openssl makes of a request without an extension, and servers take.
+    connect(&of(Some(&papers.authority.sign_version_1()))).await.unwrap();
     no_plaintext(&proxy.requests());
 }
 

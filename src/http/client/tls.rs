@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
+use rustls::sign::SingleCertAndKey;
 use rustls::{AlertDescription, CertificateError, ClientConfig, Error};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -36,7 +37,7 @@ fn config(agent: &Agent) -> Result<ClientConfig, String> {
         None => pem::system_roots()
             .map_err(|error| format!("{error}; name the agent's authority with --agent.ca-file"))?,
     };
-    let config = ClientConfig::builder_with_provider(provider)
+    let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .with_root_certificates(roots);
@@ -46,9 +47,8 @@ fn config(agent: &Agent) -> Result<ClientConfig, String> {
     let (cert, key) = (pem::read(&cert_named, cert)?, pem::read(&key_named, key)?);
     let chain = pem::certificates(&Pem { named: &cert_named, bytes: &cert })?;
     let secret = pem::private_key(&Pem { named: &key_named, bytes: &key })?;
-    config
-        .with_client_auth_cert(chain, secret)
-        .map_err(|error| format!("{key_named} cannot be used with {cert_named}: {error}"))
+    let own = pem::pair(chain, &cert_named, secret, &key_named, &provider)?;
+    Ok(config.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own))))
 }
 
 /// The same failure in words that help, if it is about TLS. In TLS 1.3 the agent checks the
@@ -108,6 +108,11 @@ fn certificate(agent: &Agent, error: &CertificateError) -> String {
     match error {
         CertificateError::UnknownIssuer => {
             format!("its certificate is signed {trusted}; name the right one with --agent.ca-file")
+        }
+        error if pem::is_of_version_1(error) => {
+            "its certificate is of X.509 version 1, which has no names; make one of version 3 with \
+             a subjectAltName"
+                .to_owned()
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             format!(

@@ -12,6 +12,7 @@ use rustls::{AlertDescription, CertificateError, Error, OtherError};
 
 use super::check::{Identity, SelfSigned};
 use crate::config::Tls;
+use crate::pem;
 use crate::text::instants::rfc3339;
 
 /// Maximum number of a certificate's names that are shown, and of the characters of each.
@@ -140,17 +141,17 @@ impl Told {
     }
 
     fn unusable(&self, error: &CertificateError) -> String {
+        if pem::is_of_version_1(error) {
+            return "the certificate of the server is of X.509 version 1, which has no names; make \
+                    one of version 3 with a subjectAltName"
+                .to_owned();
+        }
         let said = error.to_string();
         // What openssl makes by default, and most tutorials: an authority that signs itself.
         if said.contains("CaUsedAsEndEntity") {
             return "the certificate of the server is that of an authority (`CA:TRUE`), probably \
                     signed by itself; give the server one that an authority signed, or make its \
                     own anew with `basicConstraints=critical,CA:FALSE` and put it into `tls.ca_file`"
-                .to_owned();
-        }
-        if said.contains("UnsupportedCertVersion") {
-            return "the certificate of the server is of X.509 version 1, which has no names; make \
-                    one of version 3 with a subjectAltName"
                 .to_owned();
         }
         format!("the certificate of the server cannot be used: {said}")

@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    date_time_ymd,
+    SigningKey as _, date_time_ymd,
 };
 
 /// An authority that signs certificates.
@@ -50,6 +52,59 @@ impl Authority {
         let cert = params(names, life).signed_by(&key, &self.issuer).unwrap();
         Pair { cert: cert.pem(), key: key.serialize_pem() }
     }
+
+    /// A certificate of X.509 version 1, which has no names: the fields of one of version 3 between
+    /// its version and its extensions, signed anew.
+    pub(crate) fn sign_version_1(&self) -> Pair {
+        let key = KeyPair::generate().unwrap();
+        let cert = params(&[], Life::Now).signed_by(&key, &self.issuer).unwrap();
+        let (fields, algorithm) = {
+            let (whole, _) = contents(cert.der());
+            let (fields, rest) = contents(whole);
+            (fields, &rest[..whole_length(rest)])
+        };
+        let begin = whole_length(fields);
+        let mut end = begin;
+        // Serial number, algorithm, issuer, life, subject, public key.
+        for _ in 0..6 {
+            end += whole_length(&fields[end..]);
+        }
+        let signed = sequence(&fields[begin..end]);
+        let signature = self.issuer.key().sign(&signed).unwrap();
+        let signature = element(0x03, &[&[0], &signature[..]].concat());
+        let cert = sequence(&[&signed, algorithm, &signature].concat());
+        let cert = STANDARD.encode(cert);
+        let cert = format!("-----BEGIN CERTIFICATE-----\n{cert}\n-----END CERTIFICATE-----\n");
+        Pair { cert, key: key.serialize_pem() }
+    }
+}
+
+/// What is in the first element of these bytes in DER, and what follows it.
+fn contents(der: &[u8]) -> (&[u8], &[u8]) {
+    let head = if der[1] < 0x80 { 2 } else { 2 + usize::from(der[1] & 0x7f) };
+    let (element, rest) = der.split_at(whole_length(der));
+    (&element[head..], rest)
+}
+
+/// The length of the first element with its head.
+fn whole_length(der: &[u8]) -> usize {
+    let digits = usize::from(der[1].saturating_sub(0x80));
+    let length = |digits: &[u8]| digits.iter().fold(0, |all, digit| all << 8 | usize::from(*digit));
+    2 + digits + if digits == 0 { usize::from(der[1]) } else { length(&der[2..2 + digits]) }
+}
+
+fn sequence(contents: &[u8]) -> Vec<u8> {
+    element(0x30, contents)
+}
+
+fn element(tag: u8, contents: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(contents.len()).unwrap().to_be_bytes();
+    let head = match length {
+        [0, low] if low < 0x80 => vec![tag, low],
+        [0, low] => vec![tag, 0x81, low],
+        [high, low] => vec![tag, 0x82, high, low],
+    };
+    [&head, contents].concat()
 }
 
 impl Pair {

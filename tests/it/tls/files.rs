@@ -23,7 +23,8 @@ async fn what_is_wrong_with_a_file_names_it_and_its_field() {
         ..ca(papers.ca.clone())
     };
     let (cert, key) = papers.put("client", &client);
-    let cases: [(TlsFiles, &str, &str); 9] = [
+    let (old_cert, _) = papers.put("version-1", &papers.authority.sign_version_1());
+    let cases: [(TlsFiles, &str, &str); 10] = [
         (ca(folder.join("no.crt")), "`ca_file`", "no.crt does not exist"),
         (ca(file("empty.crt", "")), "`ca_file`", "empty.crt is empty"),
         (ca(file("half.crt", &half(papers.authority.pem()))), "`ca_file`", "only half written"),
@@ -33,6 +34,7 @@ async fn what_is_wrong_with_a_file_names_it_and_its_field() {
         (own(cert.clone(), file("half.key", &half(&client.key))), "`key_file`", "half written"),
         (own(cert.clone(), cert.clone()), "`key_file`", "has no private key in PEM format"),
         (own(cert, file("other.key", &other.key)), "`key_file`", "does not belong to `cert_file`"),
+        (own(old_cert, key), "`key_file`", "does not belong to `cert_file`"),
     ];
     for (files, field, words) in cases {
         let tls = TlsConfig { files, server_name: None };

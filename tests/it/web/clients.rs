@@ -138,10 +138,18 @@ fn a_certificate_can_be_shown() {
     assert!(String::from_utf8(status.stdout).unwrap().contains("outbound"));
     let said = refused(&asked);
     assert!(said.contains("it asks for a certificate: name one with --agent.cert-file"), "{said}");
-    let [cert, key] = own(&folder, &Authority::new("another"), "foreign");
-    let shown = ["--agent.cert-file", &cert, "--agent.key-file", &key];
+    let [foreign, foreign_key] = own(&folder, &Authority::new("another"), "foreign");
+    folder.authority.sign_version_1().write(folder.path("").as_path(), "old");
+    let [old, old_key] = ["old.crt", "old.key"].map(|name| folder.path(name).display().to_string());
+    fs::set_permissions(&old_key, Permissions::from_mode(0o400)).unwrap();
+    for (cert, key) in [(&foreign, &foreign_key), (&old, &old_key)] {
+        let shown = ["--agent.cert-file", cert, "--agent.key-file", key];
+        let said = refused(&[&asked[..], &shown].concat());
+        assert!(said.contains("it refuses the certificate of --agent.cert-file"), "{said}");
+    }
+    let shown = ["--agent.cert-file", &old, "--agent.key-file", &key];
     let said = refused(&[&asked[..], &shown].concat());
-    assert!(said.contains("it refuses the certificate of --agent.cert-file"), "{said}");
+    assert!(said.contains("`--agent.key-file`") && said.contains("does not belong to"), "{said}");
 }
 
 #[test]
