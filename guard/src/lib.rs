@@ -19,10 +19,12 @@
 
 extern crate alloc;
 
+mod exchange;
 mod hold;
 mod machine;
 mod terms;
 
+pub use exchange::{Action, End, Input, Outcome, Reply, Why};
 pub use hold::Overrun;
-pub use machine::{Action, End, Guard, Input, Outcome, Reply, Why};
+pub use machine::Guard;
 pub use terms::{Restart, Terms, TooShort};
