@@ -1,11 +1,12 @@
 //! A second, encrypted door to a server that is already there: same data, same process.
 
+use std::path::Path;
+
 use anyhow::Context;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
 use super::wire::Wire;
-use crate::stack::{Redis, free_address};
+use crate::stack::{Certificate, Redis, free_address};
 
 /// How the agent's configuration names it. The files live as long as this does.
 pub(super) struct Encrypted {
@@ -20,18 +21,11 @@ pub(super) struct Encrypted {
 /// When the files cannot be written, or Redis refuses: it may be built without TLS.
 pub(super) fn encrypt(redis: &Redis) -> anyhow::Result<Encrypted> {
     let files = tempfile::tempdir()?;
-    let path = |name: &str| files.path().join(name).display().to_string();
-    let (ca_file, cert_file, key_file) = (path("ca.pem"), path("cert.pem"), path("key.pem"));
     let address = free_address()?;
-
-    let mut authority = CertificateParams::default();
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let (ca_key, key) = (KeyPair::generate()?, KeyPair::generate()?);
-    std::fs::write(&ca_file, authority.self_signed(&ca_key)?.pem())?;
-    let issuer = Issuer::new(authority, ca_key);
-    let server = CertificateParams::new([address.ip().to_string()])?.signed_by(&key, &issuer)?;
-    std::fs::write(&cert_file, server.pem())?;
-    std::fs::write(&key_file, key.serialize_pem())?;
+    let certificate = Certificate::issue(address.ip(), files.path())?;
+    let file = |path: &Path| path.display().to_string();
+    let (ca_file, cert_file) = (file(&certificate.authority), file(&certificate.certificate));
+    let key_file = file(&certificate.key);
 
     let port = address.port().to_string();
     let settings = [

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
+use lockwatch::http::client;
 use tempfile::TempDir;
 use tokio::process::Command;
 
+use super::gate::Gate;
 use super::http::{self, Response};
 use super::port::free_address;
 use super::process::{Footprint, Process, Signal, cpu_time, footprint};
@@ -24,6 +26,7 @@ pub struct Agent {
     folder: TempDir,
     /// Additional command line arguments.
     arguments: Vec<String>,
+    gate: Option<Gate>,
 }
 
 impl Agent {
@@ -41,8 +44,26 @@ impl Agent {
     /// When it does not start; the error has the end of its log.
     pub async fn start_with(config: &str, arguments: &[&str]) -> anyhow::Result<Agent> {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let mut agent =
-            Agent { process: None, address: free_address()?, folder: TempDir::new()?, arguments };
+        Agent::start_as(config, arguments, None).await
+    }
+
+    /// Like [`Agent::start`], behind a gate. Then [`Agent::metrics`] and [`Agent::reload`] are
+    /// refused, because they do not log in.
+    ///
+    /// # Errors
+    /// When it does not start; the error has the end of its log.
+    pub async fn start_behind(gate: Gate, config: &str) -> anyhow::Result<Agent> {
+        let arguments = vec!["--web.config.file".to_owned(), gate.file().display().to_string()];
+        Agent::start_as(config, arguments, Some(gate)).await
+    }
+
+    async fn start_as(
+        config: &str,
+        arguments: Vec<String>,
+        gate: Option<Gate>,
+    ) -> anyhow::Result<Agent> {
+        let (address, folder) = (free_address()?, TempDir::new()?);
+        let mut agent = Agent { process: None, address, folder, arguments, gate };
         agent.configure(config)?;
         agent.start_again().await?;
         Ok(agent)
@@ -51,6 +72,15 @@ impl Agent {
     /// The address on which it serves.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The URL of a path, which begins with a slash, with this user's login in it if there is a
+    /// gate.
+    pub fn url_for(&self, user: &str, path: &str) -> String {
+        match &self.gate {
+            Some(gate) => gate.url_for(user, self.address, path),
+            None => format!("http://{}{path}", self.address),
+        }
     }
 
     /// Its configuration file.
@@ -144,9 +174,13 @@ impl Agent {
             .args(["--web.listen-address", &self.address.to_string(), "--web.enable-lifecycle"])
             .args(&self.arguments);
         let mut process = Process::start(command, self.log_file())?;
-        let address = self.address;
-        let is_ready =
-            async || http::get(address, "/-/ready").await.is_ok_and(|answer| answer.status == 200);
+        let way = match &self.gate {
+            Some(gate) => gate.way_to(self.address),
+            None => client::Agent::at(format!("http://{}", self.address)),
+        };
+        let is_ready = async || {
+            way.get("/-/ready", client::PATIENCE).await.is_ok_and(|answer| answer.status == 200)
+        };
         process.ready(is_ready).await.context("lockwatch")?;
         self.process = Some(process);
         Ok(())

@@ -5,21 +5,11 @@ use std::time::Duration;
 use lockwatch_lab::page::{Gallery, Hand};
 use lockwatch_lab::stack::{Agent, Axe, Browser, Key, Media, Redis, Signal};
 
-use crate::support::{PATIENCE, assert_quiet, open_live, row, url};
+use crate::support::{PATIENCE, assert_quiet, open_live, row, too_wide, url};
 
 const LEASE: Duration = Duration::from_secs(600);
 const LIGHT: Media = Media { dark: false, calm: false };
 const DARK: Media = Media { dark: true, calm: true };
-/// By how much the page is wider than the window when the running durations are at their longest.
-const TOO_WIDE: &str = "for (const time of document.querySelectorAll('time[data-since], \
-    time[data-ago]')) \
-        time.textContent = time.dataset.ago ? '59 min 59 s ago' : '59 min 59 s'; \
-    const {scrollWidth, clientWidth} = document.documentElement; return scrollWidth - clientWidth;";
-
-async fn too_wide(browser: &Browser, at: &str) -> Option<String> {
-    let by = browser.run(TOO_WIDE, &[]).await.unwrap();
-    (by != 0).then(|| format!("{at}: too wide by {by} px"))
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn axe_finds_nothing_and_nothing_is_too_wide() {

@@ -10,3 +10,4 @@ mod knowing;
 mod live;
 mod refill;
 mod support;
+mod switch;

@@ -12,6 +12,12 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Script: whether the page is live.
 pub(crate) const LIVE: &str = "document.querySelector('#connection').textContent === ''";
 
+/// By how much the page is wider than the window when the running durations are at their longest.
+const TOO_WIDE: &str = "for (const time of document.querySelectorAll('time[data-since], \
+    time[data-ago]')) \
+        time.textContent = time.dataset.ago ? '59 min 59 s ago' : '59 min 59 s'; \
+    const {scrollWidth, clientWidth} = document.documentElement; return scrollWidth - clientWidth;";
+
 pub(crate) fn url(address: SocketAddr, path: &str) -> String {
     format!("http://{address}{path}")
 }
@@ -32,7 +38,12 @@ pub(crate) fn verdict(task: &str) -> String {
 
 /// Opens a page, waits until it is live, and marks its document.
 pub(crate) async fn open_live(browser: &Browser, address: SocketAddr, path: &str) {
-    browser.open(&url(address, path)).await.unwrap();
+    open_live_at(browser, &url(address, path)).await;
+}
+
+/// The same for a page that is named by its URL.
+pub(crate) async fn open_live_at(browser: &Browser, url: &str) {
+    browser.open(url).await.unwrap();
     browser.run("window.marker = 'the same document'", &[]).await.unwrap();
 }
 
@@ -50,6 +61,12 @@ pub(crate) async fn assert_quiet(
     let bad: Vec<&ConsoleLine> =
         console.iter().filter(|line| line.is_bad() && !expected(line)).collect();
     assert!(bad.is_empty(), "{bad:?}");
+}
+
+/// Whether the page is wider than the window, in words.
+pub(crate) async fn too_wide(browser: &Browser, at: &str) -> Option<String> {
+    let by = browser.run(TOO_WIDE, &[]).await.unwrap();
+    (by != 0).then(|| format!("{at}: too wide by {by} px"))
 }
 
 /// Records `[epoch ms, text of #connection, verdict, holder]` of a task in `window.seen` at each

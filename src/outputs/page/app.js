@@ -75,7 +75,8 @@ function morph(shown, rendered) {
   for (const { name: attribute, value } of rendered.attributes) {
     if (!ours(attribute) && shown.getAttribute(attribute) !== value) shown.setAttribute(attribute, value);
   }
-  if (shown.matches(RUNNING)) return;
+  // What is in these is written here, and the agent does not know of it.
+  if (shown.matches(RUNNING) || name === "OUTPUT") return;
   const [old, young] = [[...shown.childNodes], [...rendered.childNodes]];
   young.forEach((child, at) => at < old.length ? morph(old[at], child) : shown.append(child));
   old.slice(young.length).forEach(child => child.remove());
@@ -529,20 +530,25 @@ wake();
 
 // The own switch. The content type is one that no other site's page can send.
 root.classList.add("scripted");
-document.addEventListener("click", async event => {
-  const button = event.target.closest("[data-want]");
-  if (!button) return;
-  const row = button.parentElement, want = button.dataset.want, said = row.querySelector("output");
-  said.textContent = "…";
+async function flip(path, want) {
   try {
-    const answer = await ask(row.dataset.path, {
+    const answer = await ask(path, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify({ want }),
     });
     const told = await answer.json();
-    said.textContent = answer.ok ? `It is ${want} now.` : told.error;
+    return answer.ok ? `It is ${want} now.` : told.error;
   } catch {
-    said.textContent = "No answer: look at the switches above, and try again.";
+    return "No answer: look at the switches above, and try again.";
   }
+}
+// One after the other, so that the last wish is the one that holds.
+let flipped = Promise.resolve();
+document.addEventListener("click", event => {
+  const button = event.target.closest("[data-want]");
+  if (!button) return;
+  const row = button.parentElement, { path } = row.dataset, { want } = button.dataset, said = row.querySelector("output");
+  said.textContent = "…";
+  flipped = flipped.then(() => flip(path, want)).then(words => said.textContent = words);
 });

@@ -87,17 +87,17 @@ pub(super) fn main(
     html
 }
 
-/// The alerts that fire for what this agent sees.
+/// The alerts that fire for what this agent sees. The list is there without any too: if it came and
+/// went, the script would take each section below it for the next one, with its focus and what is
+/// open in it.
 fn write_alerts(html: &mut String, published: &Published, view: &TaskView) {
     let alerts = firing(&of_task(view, published.snapshot.at, None));
-    if alerts.is_empty() {
-        return;
-    }
-    html.push_str("<ul id=\"alerts\">");
+    let hidden = if alerts.is_empty() { " hidden" } else { "" };
+    // Writing to a `String` cannot fail.
+    let _ = write!(html, "<ul id=\"alerts\"{hidden}>");
     for Alert { row, is_event, .. } in alerts {
         let whom = if row.severity.is_page() { "page" } else { "warning" };
         let over = if is_event { " It is over." } else { "" };
-        // Writing to a `String` cannot fail.
         let _ = write!(
             html,
             "<li><strong>{}</strong> <small>{whom}</small> {}{over}</li>",

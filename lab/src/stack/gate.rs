@@ -1,0 +1,89 @@
+//! What a web file puts before all that an agent serves: a login, and TLS.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use lockwatch::http::client;
+use tempfile::TempDir;
+
+use super::certificate::Certificate;
+
+/// The password of each user.
+const PASSWORD: &str = "page-pw";
+/// Its bcrypt hash, of the lowest cost.
+const HASH: &str = "$2y$04$lockwatchlockwatchloceNU2GPpVgZzP/ncQMX58gVaXQWLna5Se";
+/// Those that may log in.
+const USERS: [&str; 2] = ["anna", "bert"];
+const FILE: &str = "web.yml";
+
+/// A web file with what it names, in a folder of its own, for an agent on 127.0.0.1. The users are
+/// `anna` and `bert`.
+#[derive(Debug)]
+pub struct Gate {
+    folder: TempDir,
+    certificate: Option<Certificate>,
+}
+
+impl Gate {
+    /// Asks for a login.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn with_login() -> anyhow::Result<Gate> {
+        Gate::new(TempDir::new()?, None)
+    }
+
+    /// Asks for a login, and speaks TLS only.
+    ///
+    /// # Errors
+    /// When the files cannot be written.
+    pub fn with_login_and_tls() -> anyhow::Result<Gate> {
+        let folder = TempDir::new()?;
+        let certificate = Certificate::issue(IpAddr::V4(Ipv4Addr::LOCALHOST), folder.path())?;
+        Gate::new(folder, Some(certificate))
+    }
+
+    fn new(folder: TempDir, certificate: Option<Certificate>) -> anyhow::Result<Gate> {
+        let users = USERS.map(|user| format!("  {user}: {HASH}\n")).concat();
+        let tls = certificate.as_ref().map(|Certificate { certificate, key, .. }| {
+            format!(
+                "tls_server_config: {{cert_file: \"{}\", key_file: \"{}\"}}\n",
+                certificate.display(),
+                key.display()
+            )
+        });
+        let text = format!("{}basic_auth_users:\n{users}", tls.unwrap_or_default());
+        let gate = Gate { folder, certificate };
+        std::fs::write(gate.file(), text)?;
+        Ok(gate)
+    }
+
+    /// The web file.
+    pub(super) fn file(&self) -> PathBuf {
+        self.folder.path().join(FILE)
+    }
+
+    /// How the agent at this address is asked through it.
+    pub(super) fn way_to(&self, address: SocketAddr) -> client::Agent {
+        client::Agent {
+            url: self.url(&address.to_string()),
+            ca_file: self.certificate.as_ref().map(|files| files.authority.clone()),
+            login: USERS.first().and_then(|user| client::Login::new(&login(user))),
+            own: None,
+        }
+    }
+
+    /// The URL of a path of the agent at this address, with this user's login in it.
+    pub(super) fn url_for(&self, user: &str, address: SocketAddr, path: &str) -> String {
+        self.url(&format!("{}@{address}{path}", login(user)))
+    }
+
+    fn url(&self, rest: &str) -> String {
+        let scheme = if self.certificate.is_some() { "https" } else { "http" };
+        format!("{scheme}://{rest}")
+    }
+}
+
+fn login(user: &str) -> String {
+    format!("{user}:{PASSWORD}")
+}
