@@ -88,11 +88,18 @@ pub(crate) fn system_roots() -> Result<RootCertStore, String> {
 pub(crate) fn private_key(pem: &Pem<'_>) -> Result<PrivateKeyDer<'static>, String> {
     let named = pem.named;
     PrivateKeyDer::from_pem_slice(pem.bytes).map_err(|error| match error {
-        pem::Error::NoItemsFound => {
-            format!("{named} has no private key in PEM format, without a passphrase")
+        _ if has_passphrase(pem.bytes) => {
+            format!("{named} has a passphrase; write the key without one (`openssl pkey`)")
         }
+        pem::Error::NoItemsFound => format!("{named} has no private key in PEM format"),
         _ => format!("{named} is damaged, or only half written"),
     })
+}
+
+/// Both formats of encrypted keys say so in words before the key.
+fn has_passphrase(pem: &[u8]) -> bool {
+    let says = |word: &[u8]| pem.windows(word.len()).any(|window| window == word);
+    says(b"BEGIN ENCRYPTED PRIVATE KEY") || says(b"Proc-Type: 4,ENCRYPTED")
 }
 
 /// A certificate with the key that belongs to it. `cert` and `key` are what messages call them.
@@ -117,7 +124,11 @@ pub(crate) fn pair(
         Error::InvalidCertificate(error) => {
             format!("the certificate in {cert} cannot be used: {error}")
         }
-        error => format!("the key in {key} cannot be used: {error}"),
+        // The library does not say what it misses in a key.
+        _ => format!(
+            "the key in {key} cannot be used: it must be one of RSA with 2048 bits or more, of \
+             ECDSA with P-256 or P-384, or of Ed25519"
+        ),
     })
 }
 

@@ -24,7 +24,14 @@ async fn what_is_wrong_with_a_file_names_it_and_its_field() {
     };
     let (cert, key) = papers.put("client", &client);
     let (old_cert, _) = papers.put("version-1", &papers.authority.sign_version_1());
-    let cases: [(TlsFiles, &str, &str); 10] = [
+    let key_of = |name: &str, kind: &str, head: &str| {
+        file(name, &format!("-----BEGIN {kind}-----\n{head}AAAA\n-----END {kind}-----\n"))
+    };
+    let locked = key_of("locked.key", "ENCRYPTED PRIVATE KEY", "");
+    let head = "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\n";
+    let locked_long_ago = key_of("locked-long-ago.key", "RSA PRIVATE KEY", head);
+    let of_no_kind = key_of("strange.key", "PRIVATE KEY", "");
+    let cases: [(TlsFiles, &str, &str); 13] = [
         (ca(folder.join("no.crt")), "`ca_file`", "no.crt does not exist"),
         (ca(file("empty.crt", "")), "`ca_file`", "empty.crt is empty"),
         (ca(file("half.crt", &half(papers.authority.pem()))), "`ca_file`", "only half written"),
@@ -33,7 +40,14 @@ async fn what_is_wrong_with_a_file_names_it_and_its_field() {
         (own(file("half.crt", &half(&client.cert)), key.clone()), "`cert_file`", "half written"),
         (own(cert.clone(), file("half.key", &half(&client.key))), "`key_file`", "half written"),
         (own(cert.clone(), cert.clone()), "`key_file`", "has no private key in PEM format"),
-        (own(cert, file("other.key", &other.key)), "`key_file`", "does not belong to `cert_file`"),
+        (
+            own(cert.clone(), file("other.key", &other.key)),
+            "`key_file`",
+            "does not belong to `cert_file`",
+        ),
+        (own(cert.clone(), locked), "`key_file`", "has a passphrase; write the key without one"),
+        (own(cert.clone(), locked_long_ago), "`key_file`", "has a passphrase"),
+        (own(cert.clone(), of_no_kind), "`key_file`", "it must be one of RSA with 2048 bits"),
         (own(old_cert, key), "`key_file`", "does not belong to `cert_file`"),
     ];
     for (files, field, words) in cases {
