@@ -35,8 +35,8 @@ const MARK: &str = "GUARD_TEST";
 /// Records each few milliseconds that it runs, from a session of its own: a kill of its process
 /// group alone leaves it behind.
 const SCRIPT: &str = r#"#!/bin/sh
-echo "$LOCKWATCH_TOKEN start $(date +%s%N)" >> "$LOG"
 trap 'exit 3' TERM
+echo "$LOCKWATCH_TOKEN start $(date +%s%N)" >> "$LOG"
 setsid sh -c 'while :; do echo "$LOCKWATCH_TOKEN alive $(date +%s%N)" >> "$LOG"
     sleep 0.005; done' &
 while :; do sleep 0.02; done

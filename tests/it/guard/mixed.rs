@@ -29,8 +29,8 @@ const WINS: usize = 3;
 /// Records when it starts, and each few milliseconds that it runs, from a session of its own.
 const SCRIPT: &str = r#"#!/bin/sh
 say() { echo "$GUARD_TEST $LOCKWATCH_TOKEN $1 $(date +%s%N)" >> "$LOG"; }
-say start
 trap 'exit 0' TERM
+say start
 setsid sh -c 'while :; do echo "$GUARD_TEST $LOCKWATCH_TOKEN alive $(date +%s%N)" >> "$LOG"
     sleep 0.01; done' &
 while :; do sleep 0.02; done
