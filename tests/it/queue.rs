@@ -5,7 +5,7 @@ mod input;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lockwatch::commands::acl::{ServerVersion, rules};
@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use crate::acl::redis_cli;
 use crate::support::agent::{Agent, program};
+use crate::support::child::OwnedChild;
 use crate::support::redis::RedisServer;
 use crate::support::{PATIENCE, redis_py, wait_until};
 
@@ -49,20 +50,10 @@ const CARELESS: [(&str, &str); 2] = [
 /// A Redis with a queue, and an agent that watches it.
 struct Scene {
     /// The first to go.
-    workers: Vec<Child>,
+    workers: Vec<OwnedChild>,
     agent: Agent,
     server: RedisServer,
     folder: TempDir,
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        for worker in &mut self.workers {
-            // It may have ended already; then there is nothing to kill.
-            let _ended_before = worker.kill();
-            let _status = worker.wait();
-        }
-    }
 }
 
 impl Scene {
@@ -99,7 +90,8 @@ impl Scene {
         fs::write(folder.join("worker.py"), code).unwrap();
         fs::write(folder.join("main.py"), MAIN).unwrap();
         let said = File::create(folder.join("said")).unwrap();
-        let child = Command::new(python)
+        let mut worker = Command::new(python);
+        worker
             .args(["-B", "main.py"])
             .current_dir(folder)
             .env("FOLDER", self.folder.path())
@@ -108,10 +100,8 @@ impl Scene {
             .env("REDIS_URL", format!("redis://{}", self.server.address()))
             .stdin(Stdio::null())
             .stdout(said.try_clone().unwrap())
-            .stderr(said)
-            .spawn()
-            .unwrap();
-        self.workers.push(child);
+            .stderr(said);
+        self.workers.push(OwnedChild::spawn(&mut worker));
     }
 
     /// What the workers did.

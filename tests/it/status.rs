@@ -4,7 +4,7 @@
 use crate::support::PATIENCE;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -15,6 +15,7 @@ use lockwatch::text::terminal::width;
 use serde_json::{Value, json};
 
 use crate::support::agent::{Agent, program, request};
+use crate::support::child::OwnedChild;
 use crate::support::redis::RedisServer;
 use crate::support::{free_port, send_signal, skip, wait_until};
 
@@ -534,7 +535,7 @@ fn pty(line: &str) -> Command {
 
 /// A running command whose output is read as it comes. Dropping it kills exactly this process.
 struct Running {
-    child: Child,
+    child: OwnedChild,
     output: Receiver<Vec<u8>>,
     bytes: Vec<u8>,
     seen: String,
@@ -542,7 +543,7 @@ struct Running {
 
 impl Running {
     fn start(mut command: Command) -> Running {
-        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = OwnedChild::spawn(command.stdin(Stdio::piped()).stderr(Stdio::null()));
         let mut stdout = child.stdout.take().unwrap();
         let (sender, output) = channel();
         thread::spawn(move || {
@@ -600,14 +601,6 @@ impl Running {
         }
         self.take();
         (std::mem::take(&mut self.seen), status.and_then(|status| status.code()))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lockwatch::commands::acl::{ServerVersion, rules};
@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use crate::acl::redis_cli;
 use crate::support::agent::{Agent, program};
+use crate::support::child::OwnedChild;
 use crate::support::redis::RedisServer;
 use crate::support::view::View;
 use crate::support::{PATIENCE, redis_py};
@@ -55,22 +56,10 @@ run(Client(), me, lambda: True)
 /// A Redis and the agent that watches turns in it.
 struct Scene {
     /// The first to go.
-    workers: Vec<(String, Child)>,
+    workers: Vec<(String, OwnedChild)>,
     agent: Agent,
     server: RedisServer,
     folder: TempDir,
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        self.workers.iter_mut().for_each(|(_, worker)| end(worker));
-    }
-}
-
-fn end(worker: &mut Child) {
-    // It may have ended already; then there is nothing to kill.
-    let _ended_before = worker.kill();
-    let _status = worker.wait();
 }
 
 fn milliseconds() -> u128 {
@@ -96,19 +85,14 @@ impl Scene {
         let path = self.folder.path().join("worker.py");
         fs::write(&path, code() + AROUND).unwrap();
         let url = format!("redis://{}", self.server.address());
-        let worker = Command::new(python)
-            .arg(path)
-            .args([name, way])
-            .env("REDIS_URL", url)
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        self.workers.push((name.to_owned(), worker));
+        let mut worker = Command::new(python);
+        worker.arg(path).args([name, way]).env("REDIS_URL", url).stdin(Stdio::null());
+        self.workers.push((name.to_owned(), OwnedChild::spawn(&mut worker)));
     }
 
     fn kill(&mut self, name: &str) {
         let at = self.workers.iter().position(|(other, _)| other == name).unwrap();
-        end(&mut self.workers.remove(at).1);
+        drop(self.workers.remove(at));
     }
 
     fn give(&self, name: &str, from: u128) {

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::agent::Agent;
+use crate::support::child::OwnedChild;
 use crate::support::redis::{CLIENT, RedisServer};
 use crate::support::{PATIENCE, maven, redis_py, send_signal, skip};
 
@@ -25,20 +26,10 @@ const LOOK: Duration = Duration::from_millis(50);
 /// A Redis, the agent with the page's configuration, and a folder for workers.
 struct Scene {
     /// The first to go.
-    workers: Vec<Child>,
+    workers: Vec<OwnedChild>,
     agent: Agent,
     server: RedisServer,
     folder: TempDir,
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        for worker in &mut self.workers {
-            // It may have ended already; then there is nothing to kill.
-            let _ended_before = worker.kill();
-            let _status = worker.wait();
-        }
-    }
 }
 
 impl Scene {
@@ -80,7 +71,7 @@ impl Scene {
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log);
-        self.workers.push(command.spawn().unwrap());
+        self.workers.push(OwnedChild::spawn(&mut command));
     }
 
     /// Kills the newest worker, as a crash would.

@@ -2,28 +2,19 @@
 
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
 use crate::support::agent::Agent;
+use crate::support::child::OwnedChild;
 use crate::support::redis::RedisServer;
 use crate::support::{PATIENCE, free_port, skip, wait_until};
 
 /// Debian has it where not every user's `PATH` leads.
 const PROGRAM: &str = "/usr/sbin/nutcracker";
 
-/// Dropping it ends exactly this process.
-struct Proxy(Child);
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        let _ended_before = self.0.kill();
-        let _status = self.0.wait();
-    }
-}
-
-fn start(server: &RedisServer, folder: &TempDir) -> (Proxy, u16) {
+fn start(server: &RedisServer, folder: &TempDir) -> (OwnedChild, u16) {
     let (port, stats) = (free_port(), free_port());
     let file = folder.path().join("nutcracker.yml");
     let text = format!(
@@ -32,15 +23,14 @@ fn start(server: &RedisServer, folder: &TempDir) -> (Proxy, u16) {
     );
     std::fs::write(&file, text).unwrap();
     let program = if Path::new(PROGRAM).is_file() { PROGRAM } else { "nutcracker" };
-    let child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(["-c".as_ref(), file.as_os_str()])
         .args(["-a", "127.0.0.1", "-s", &stats.to_string(), "-o"])
         .arg(folder.path().join("log"))
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let proxy = Proxy(child);
+        .stderr(Stdio::null());
+    let proxy = OwnedChild::spawn(&mut command);
     let accepts = || TcpStream::connect(("127.0.0.1", port)).is_ok();
     wait_until(PATIENCE, "the proxy accepts connections", accepts);
     (proxy, port)

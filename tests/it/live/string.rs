@@ -2,10 +2,11 @@
 
 use crate::support::PATIENCE;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 use super::config;
 use crate::support::agent::Agent;
+use crate::support::child::OwnedChild;
 use crate::support::exposition::Exposition;
 use crate::support::redis::RedisServer;
 use crate::support::redis_py;
@@ -28,7 +29,7 @@ for line in sys.stdin:
 ";
 
 struct RedisPy {
-    child: Child,
+    _child: OwnedChild,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
 }
@@ -41,10 +42,10 @@ impl RedisPy {
             .args(["-c", PROGRAM, &server.port.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        let mut child = OwnedChild::spawn(&mut command);
         let (stdin, stdout) =
             (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        Some(RedisPy { child, stdin, stdout })
+        Some(RedisPy { _child: child, stdin, stdout })
     }
 
     /// Runs a command and returns the token.
@@ -54,14 +55,6 @@ impl RedisPy {
         self.stdout.read_line(&mut answer).unwrap();
         assert!(!answer.is_empty(), "{command}: the client has ended");
         answer.trim_end().to_owned()
-    }
-}
-
-impl Drop for RedisPy {
-    fn drop(&mut self) {
-        // It may have ended already; then there is nothing to kill.
-        let _ended_before = self.child.kill();
-        let _status = self.child.wait();
     }
 }
 

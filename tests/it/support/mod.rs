@@ -3,6 +3,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod certificates;
+pub(crate) mod child;
 pub(crate) mod cluster;
 pub(crate) mod exposition;
 #[path = "../../../fuzz/targets/src/honest.rs"]

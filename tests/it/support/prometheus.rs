@@ -3,13 +3,14 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::agent::request;
+use super::child::OwnedChild;
 use super::{free_port, wait_until};
 
 /// Programs that a test with both needs.
@@ -30,7 +31,7 @@ const ATTEMPTS: usize = 5;
 
 /// A server that answers on its port.
 struct Server {
-    child: Child,
+    child: OwnedChild,
     port: u16,
     folder: TempDir,
 }
@@ -108,8 +109,8 @@ impl Server {
             command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
             adjust(&mut command, folder.path());
             let log = fs::File::create(folder.path().join("log")).unwrap();
-            let child =
-                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+            let child = OwnedChild::spawn(&mut command);
             let mut server = Server { child, port, folder };
             if server.becomes_ready(program) {
                 return server;
@@ -136,13 +137,5 @@ impl Server {
 
     fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended already; then there is nothing to kill.
-        let _ended_before = self.child.kill();
-        let _status = self.child.wait();
     }
 }

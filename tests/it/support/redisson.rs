@@ -4,7 +4,7 @@
 use super::PATIENCE;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::process::{ChildStdin, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::child::OwnedChild;
 use super::{maven, skip};
 
 /// Number of lines of the program's log in a failure message.
 const LOG_LINES: usize = 40;
 /// One JVM with any number of Redisson clients. Dropping it kills it.
 pub(crate) struct Redisson {
-    child: Child,
+    child: OwnedChild,
     stdin: ChildStdin,
     lines: Receiver<Value>,
     /// Events not yet requested.
@@ -35,12 +36,9 @@ impl Redisson {
         if !skip::has(test, &["java", "mvn"]) {
             return None;
         }
-        let mut child = maven::java("redisson", "Main")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = maven::java("redisson", "Main");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = OwnedChild::spawn(&mut command);
         let stdin = child.stdin.take().unwrap();
         let lines = parse_lines(child.stdout.take().unwrap());
         let log = keep_log(child.stderr.take().unwrap());
@@ -134,14 +132,6 @@ impl Redisson {
             "{what}\nits log:\n{}",
             log.iter().fold(String::new(), |text, line| text + line + "\n")
         );
-    }
-}
-
-impl Drop for Redisson {
-    fn drop(&mut self) {
-        // It may have ended already; then there is nothing to kill.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
