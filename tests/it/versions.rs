@@ -1,7 +1,9 @@
 //! The same scenario against servers of several versions gives the same verdicts. The rule of
 //! `lockwatch acl` is accepted by each, permits all that the agent sends, and no write.
 //!
-//! `scripts/setup` puts the servers into target/servers.
+//! `scripts/setup` puts the servers into target/servers. Others are played by hand:
+//! `LOCKWATCH_SERVERS=7.2=/opt/redis/src/redis-server,8.0=…`, each with the version for which its
+//! rule is made.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -65,10 +67,15 @@ fn each_version_gives_the_same_verdicts_to_a_user_who_cannot_write() {
     if !missing.is_empty() {
         return skip::say(test, &missing.join(", "));
     }
-    let play = |(name, version, path): (&'static str, &'static str, Option<&'static str>)| {
-        thread::spawn(move || (name, play(name, version, path)))
+    let tested = SERVERS
+        .map(|(name, version, path)| (name.to_owned(), version.to_owned(), path.map(program)));
+    let play = |(name, version, program): (String, String, Option<PathBuf>)| {
+        thread::spawn(move || {
+            let verdicts = play(&name, &version, program);
+            (name, verdicts)
+        })
     };
-    let playing: Vec<_> = SERVERS.into_iter().map(play).collect();
+    let playing: Vec<_> = tested.into_iter().chain(by_hand()).map(play).collect();
     for player in playing {
         let (name, verdicts) = player.join().unwrap();
         let told: Vec<_> = verdicts.iter().map(|(task, verdict)| (&**task, &**verdict)).collect();
@@ -104,20 +111,34 @@ fn the_page_of_servers_names_each_tested_version_and_only_real_reasons() {
     }
 }
 
+/// Servers that no package registry has.
+fn by_hand() -> Vec<(String, String, Option<PathBuf>)> {
+    let named = std::env::var("LOCKWATCH_SERVERS").unwrap_or_default();
+    let servers = named.split(',').filter(|server| !server.is_empty());
+    let server = |server: &str| {
+        let (version, path) = server.split_once('=').expect("version=path");
+        (says(Path::new(path)), version.to_owned(), Some(path.into()))
+    };
+    servers.map(server).collect()
+}
+
+/// What a server says of its version.
+fn says(program: &Path) -> String {
+    let named = Command::new(program).arg("--version").output().unwrap();
+    String::from_utf8(named.stdout).unwrap()
+}
+
 fn program(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers").join(path)
 }
 
 /// Plays the scenario on one server and returns the verdicts at its end.
-fn play(name: &str, version: &str, path: Option<&str>) -> BTreeMap<String, String> {
-    let program = path.map(program);
-    let named = Command::new(program.as_deref().unwrap_or(Path::new("redis-server")))
-        .arg("--version")
-        .output()
-        .unwrap();
+fn play(name: &str, version: &str, program: Option<PathBuf>) -> BTreeMap<String, String> {
     // Debian's redis-server may be newer one day; the others are pinned.
-    let said = String::from_utf8(named.stdout).unwrap();
-    assert!(path.is_none() || said.starts_with(name), "{said}");
+    if let Some(program) = &program {
+        let said = says(program);
+        assert!(said.starts_with(name), "{said}");
+    }
     let server =
         RedisServer::launch(|_port| Setup { program: program.clone(), ..Setup::default() });
     let folder = TempDir::new().unwrap();
