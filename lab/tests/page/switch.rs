@@ -192,6 +192,22 @@ async fn the_last_wish_holds_however_slow_the_answers_are() {
     desk.assert_switches(&[("anna", "false")]).await;
 }
 
+/// Replaces `fetch`: a proxy in between refuses what flips a switch, in its own format.
+const REFUSED: &str = "const real = window.fetch; \
+    window.fetch = async (url, options) => options?.method === 'POST' \
+        ? new Response('The gateway has no room.', {status: 429}) \
+        : real(url, options);";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_on_the_way_is_told_in_its_own_words() {
+    let desk = Desk::start(Gate::with_login().unwrap(), ON_PAGE).await;
+    desk.browser.before_pages(REFUSED).await.unwrap();
+    desk.open("anna", TASK).await;
+    desk.click("on").await;
+    desk.until_said("The gateway has no room.").await;
+    desk.assert_switches(&[]).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_refused_is_told_and_stays_to_be_read() {
     let mut desk = Desk::start(Gate::with_login().unwrap(), ON_PAGE).await;

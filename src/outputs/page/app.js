@@ -537,8 +537,10 @@ async function flip(path, want) {
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify({ want }),
     });
-    const told = await answer.json();
-    return answer.ok ? `It is ${want} now.` : told.error;
+    if (answer.ok) return `It is ${want} now.`;
+    const said = await answer.text();
+    // What refuses before the path is reached, such as the rate limit, says it in plain text.
+    return (answer.headers.get("Content-Type") ?? "").includes("json") ? JSON.parse(said).error : said;
   } catch {
     return "No answer: look at the switches above, and try again.";
   }
