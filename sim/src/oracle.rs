@@ -621,6 +621,7 @@ impl Oracle {
             if view.queue().is_some() {
                 self.check_queue(task, view, snapshot.at, world);
                 self.check_queue_live(task, view, snapshot.at, world);
+                self.check_pause(task, view, snapshot.at, world);
                 continue;
             }
             if view.lock().is_some() {
