@@ -470,7 +470,7 @@ fn refuse(mut request: Box<Request>, world: &mut World) -> (usize, BatchTruth) {
 }
 
 /// Sends the replies back.
-fn answer(request: Request, world: &mut World) -> (usize, BatchTruth) {
+fn answer(mut request: Request, world: &mut World) -> (usize, BatchTruth) {
     let (agent, life, id) = request.line;
     let server = request.server;
     let whole = request.replies.len() == request.commands.len();
@@ -498,7 +498,7 @@ fn answer(request: Request, world: &mut World) -> (usize, BatchTruth) {
         None => {}
     }
     let number = Some(request.number);
-    let mut replies = request.replies.clone();
+    let mut replies = std::mem::take(&mut request.replies);
     // Where replies are lost, nobody can tell whose was too large.
     let is_large = replies.iter().any(is_too_large);
     let (too_large, is_torn) = (is_large && !world.links[agent][server].drops, is_torn || is_large);
