@@ -211,11 +211,12 @@ impl Queue {
             let was = before.get(&left.id.0);
             left.place == Place::Gone && was.is_some_and(|old| old.gone_since.is_none())
         };
-        let is_unclear = context.other_data && queue.left.iter().any(is_gone);
-        let mut looked_at = 0;
+        let mut is_unclear = context.other_data && queue.left.iter().any(is_gone);
+        let (mut looked_at, mut newest) = (0, None);
         for member in queue.first.iter().filter(|member| member.due <= now) {
             let Some(lock) = &member.lock else { continue };
             looked_at += 1;
+            newest = newest.max(Some(member.due));
             let old = before.remove(&member.id.0);
             moved |= old.as_ref().is_some_and(|old| old.was_rescored(member.due));
             self.keep(member, lock, old, context, &mut news);
@@ -223,6 +224,13 @@ impl Queue {
         for left in &queue.left {
             let Some(old) = before.remove(&left.id.0) else { continue };
             moved |= self.follow_left(left, old, context, &mut news);
+        }
+        // Nobody looked these up, for another server was read before, or another configuration was
+        // in force. Where their scores would be among the first, they left or got other ones.
+        let lists = |due: ServerTime| due <= now && (queue.due <= looked_at || Some(due) < newest);
+        if before.values().any(|old| old.gone_since.is_none() && lists(old.due)) {
+            moved |= !context.other_data;
+            is_unclear |= context.other_data;
         }
         let begins_anew = moved || is_unclear || context.wanted == Wanted::No;
         self.still_ms = if begins_anew { 0 } else { still_ms };

@@ -22,6 +22,10 @@ const MET_MS: u64 = 60_000;
 /// A claim is written each two seconds. To be told from a last one, that of the first worker must
 /// change twice, and be seen to.
 const CLAIMS_MS: u64 = 8_000;
+/// The shortest `blind_after` of any plan, in milliseconds: what was unread for longer may not count.
+const BLIND_MS: u64 = 10_000;
+/// No member must wait for so long until it is told, in milliseconds.
+const UNREAD_KEPT_MS: u64 = 3_600_000;
 /// Other clients are served for so long within an answer, in milliseconds.
 const BESIDE_MS: i64 = 400;
 
@@ -35,6 +39,9 @@ pub(super) struct QueueFacts {
     /// The newest attempt was answered.
     is_read: bool,
     newest: Option<Answer>,
+    /// Stretches without an answer that may be too long to count: the first instant after each, and
+    /// its length.
+    unread: Vec<(Mono, u64)>,
     due: BTreeMap<Vec<u8>, Due>,
     /// When a member that was due was last seen to have left; or the first answer.
     moved: Mono,
@@ -74,6 +81,7 @@ impl QueueFacts {
             spec: queue,
             is_read: false,
             newest: None,
+            unread: Vec::new(),
             due: BTreeMap::new(),
             moved: Mono(MONO_MS + now),
             vanished: 0,
@@ -85,6 +93,9 @@ impl QueueFacts {
     /// A good answer.
     fn answered(&mut self, answer: Answer) {
         let at = answer.sent;
+        let unread_ms = self.newest.as_ref().map_or(0, |before| at.since_ms(before.sent));
+        self.unread.extend((unread_ms > BLIND_MS).then_some((at, unread_ms)));
+        self.unread.retain(|(until, _)| at.since_ms(*until) < UNREAD_KEPT_MS);
         let is_other = self.newest.as_ref().is_some_and(|before| before.server != answer.server);
         if is_other {
             self.again += self.due.len() as u64;
@@ -306,14 +317,23 @@ impl Oracle {
         due.sort_by_key(|member| member.due);
         // The order of members with the same score does not matter, as long as all are looked at.
         let looked_at = if due.len() <= QueueSpec::FIRST { due.len() } else { 50 };
-        let waits =
-            due.iter().take(looked_at).filter_map(|member| member.free_since(clock, 0, now));
+        let clock_changed_at = self.clock_changed_at(task, world);
+        let waits = due.iter().take(looked_at).filter_map(|member| {
+            let since = member.free_since(clock, 0, now)?;
+            // By the clock of the server that decided before it may have been due later.
+            let by = |due| world.servers.iter().map(move |server| server.clock.when(due)).max();
+            let latest = member.due.and_then(by).unwrap_or(since);
+            Some(since.max(latest.min(clock_changed_at)))
+        });
         let oldest = waits.min();
         let is_late = oldest.is_some_and(|since| {
             let still = since.max(moved).max(known_by).max(wanted_since);
             // A new process does not know since when it was wanted before.
             let wanted = if says.says == Says::Yes { wanted_since.max(known_by) } else { 0 };
-            let passed_over = (since.max(wanted) + 10 * limit_ms).max(known_by + limit_ms);
+            let since = since.max(wanted);
+            let unread = queue.unread.iter().filter(|(until, _)| until.0 - MONO_MS > since);
+            let unread_ms: u64 = unread.map(|(_, ms)| ms).sum();
+            let passed_over = (since + 10 * limit_ms + unread_ms).max(known_by + limit_ms);
             now > still + limit_ms + later_ms || now > passed_over + later_ms
         });
         let counts = matches!(says.says, Says::Yes | Says::Unset);
