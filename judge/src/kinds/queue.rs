@@ -34,6 +34,8 @@ pub(crate) struct Queue {
     newest: Result<(), Unknown>,
     /// The newest accepted reading.
     last: Option<Seen>,
+    /// The newest one by the clock before, which has stepped since, or is another server's.
+    other_clock: Option<Seen>,
     /// The members that are looked at, and locks that members left.
     entries: BTreeMap<Vec<u8>, Entry>,
     /// As of the newest accepted reading.
@@ -103,6 +105,7 @@ impl Queue {
         Queue {
             newest: Err(Unknown::NotReadYet),
             last: None,
+            other_clock: None,
             entries: BTreeMap::new(),
             members: 0,
             due: 0,
@@ -201,6 +204,9 @@ impl Queue {
     pub(crate) fn observe(&mut self, queue: &reading::Queue, context: Context<'_>) -> News {
         let now = context.seen.first;
         let mut news = News::default();
+        if !context.same_clock {
+            self.other_clock = self.last;
+        }
         let mut before = core::mem::take(&mut self.entries);
         let any_was_due = before.values().any(|entry| entry.gone_since.is_none());
         let still_ms = if any_was_due { self.still_ms.saturating_add(context.grown_ms) } else { 0 };
@@ -260,6 +266,10 @@ impl Queue {
             Some(last) if !self.has_more() => Some(at.since_ms(last.sent)),
             _ => None,
         };
+        // What was not due by the clock before is due at the earliest since that was read last.
+        let unstepped_ms =
+            self.other_clock.map(|before| at.since_ms(before.mono_of(member.due).min(before.sent)));
+        let unseen_ms = unseen_ms.into_iter().chain(unstepped_ms).min();
         let entry = match old {
             Some(old) if old.due == member.due && old.gone_since.is_none() => old,
             Some(old) => old.rescored(member.due, at),

@@ -61,6 +61,8 @@ struct Due {
     was_locked: bool,
     /// When its lock was last seen held.
     locked: Option<Mono>,
+    /// The answer before the one that first showed it.
+    unseen: Mono,
 }
 
 #[derive(Debug)]
@@ -96,6 +98,7 @@ impl QueueFacts {
         let unread_ms = self.newest.as_ref().map_or(0, |before| at.since_ms(before.sent));
         self.unread.extend((unread_ms > BLIND_MS).then_some((at, unread_ms)));
         self.unread.retain(|(until, _)| at.since_ms(*until) < UNREAD_KEPT_MS);
+        let unseen = self.newest.as_ref().map_or(at, |before| before.sent);
         let is_other = self.newest.as_ref().is_some_and(|before| before.server != answer.server);
         if is_other {
             self.again += self.due.len() as u64;
@@ -122,8 +125,13 @@ impl QueueFacts {
             if *due > answer.clock.1 {
                 continue;
             }
-            let fresh = Due { due: *due, is_certain: false, was_locked: false, locked: None };
-            let member = self.due.entry(id.clone()).or_insert(fresh);
+            let member = self.due.entry(id.clone()).or_insert(Due {
+                due: *due,
+                is_certain: false,
+                was_locked: false,
+                locked: None,
+                unseen,
+            });
             let is_certain = answer.is_sure && place < QueueSpec::FIRST;
             member.is_certain |= is_certain && *due + BESIDE_MS < answer.clock.0;
             if lock.is_some() {
@@ -142,16 +150,22 @@ impl QueueFacts {
         let server = answer.server;
         let real = world.tasks[task].queues.as_ref();
         answer.members.iter().any(|(id, due, _)| {
-            let seen = self.due.get(id).and_then(|due| due.locked);
-            let seen_ms = seen.map_or(u64::MAX, |locked| answer.sent.since_ms(locked));
+            let told = self.due.get(id);
+            let since_ms = |at| answer.sent.since_ms(at);
+            let seen_ms = told.and_then(|told| told.locked).map_or(u64::MAX, since_ms);
+            // What a restart or a failover brought back may have been there since it was not seen.
+            let unseen_ms = told.map_or(0, |told| since_ms(told.unseen));
             // As long as it is so, the world says for how long it has truly been.
             let truly_ms = real
                 .and_then(|real| real.members[server].get(id))
                 .and_then(|it| {
                     let clock = &world.servers[server].clock;
-                    it.free_since(clock, world.settled_at, world.now)
+                    let since = it.free_since(clock, world.settled_at, world.now)?;
+                    let is_back = it.gone.is_some_and(|(_, before)| before == *due);
+                    let back_ms = if is_back { unseen_ms } else { 0 };
+                    Some((world.now - since).max(back_ms) + slack_ms)
                 })
-                .map_or(u64::MAX, |since| world.now - since + slack_ms);
+                .unwrap_or(u64::MAX);
             let is_due = *due <= answer.clock.1;
             let free_ms = if is_due { seen_ms.min(truly_ms) } else { 0 };
             free_ms > limit_ms && (still_ms > limit_ms || free_ms > 10 * limit_ms)

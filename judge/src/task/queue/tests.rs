@@ -147,6 +147,24 @@ fn a_member_that_is_passed_over_is_late_whatever_moves() {
     assert_eq!(world.verdict(), Verdict::Running, "its score changed");
 }
 
+/// It came before a step of the server's clock, and is looked at only after that.
+#[test]
+fn a_step_of_the_clock_makes_no_member_wait() {
+    let mut world = World::of(|queue, _| queue.max_late_ms = 5_000);
+    for number in 0..QueueSpec::FIRST {
+        let id = format!("m{number:03}");
+        world.add(&id, 50).lock(&id, "w", 1_000);
+    }
+    world.add("behind", 90).read().seconds(10);
+    world.ahead = 120;
+    for number in 0..40 {
+        let id = format!("m{number:03}");
+        world.remove(&id).unlock(&id).second();
+        let is_late = world.now - 90 > 50;
+        assert_eq!(world.verdict() == Verdict::Stalled, is_late, "at {}", world.now);
+    }
+}
+
 #[test]
 fn a_member_that_was_executed_waits_from_the_end_of_its_lock() {
     let mut world = World::new();
