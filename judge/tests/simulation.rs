@@ -17,8 +17,8 @@ use lockwatch_watch::redis::RedisKind;
 
 /// Virtual hours of each seed.
 const HOURS: u64 = 10;
-/// Seeds of each run; they include every kind of redis, guards, turns and queues. What takes longest
-/// comes first, so that no processor is idle at the end.
+/// Seeds of each run; they include every kind of redis, guards, turns and queues. What takes
+/// longest comes first, so that no processor is idle at the end.
 const FIXED: [u64; 9] = [65, 20, 6, 17, 3, 50, 1, 9, 16];
 /// Number of additional seeds, drawn for each run.
 const FRESH: u64 = 2;

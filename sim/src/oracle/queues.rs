@@ -22,10 +22,13 @@ const MET_MS: u64 = 60_000;
 /// A claim is written each two seconds. To be told from a last one, that of the first worker must
 /// change twice, and be seen to.
 const CLAIMS_MS: u64 = 8_000;
-/// The shortest `blind_after` of any plan, in milliseconds: what was unread for longer may not count.
+/// The shortest `blind_after` of any plan, in milliseconds: what was unread for longer may not
+/// count.
 const BLIND_MS: u64 = 10_000;
 /// No member must wait for so long until it is told, in milliseconds.
 const UNREAD_KEPT_MS: u64 = 3_600_000;
+/// A slot has moved within that time, in milliseconds.
+const MOVE_MS: u64 = 5_000;
 /// Other clients are served for so long within an answer, in milliseconds.
 const BESIDE_MS: i64 = 400;
 
@@ -160,6 +163,10 @@ impl QueueFacts {
                 .and_then(|real| real.members[server].get(id))
                 .and_then(|it| {
                     let clock = &world.servers[server].clock;
+                    // It may have waited on the server from which its slot has moved.
+                    if world.moved_at[task].abs_diff(it.since) < MOVE_MS {
+                        return None;
+                    }
                     let since = it.free_since(clock, world.settled_at, world.now)?;
                     let is_back = it.gone.is_some_and(|(_, before)| before == *due);
                     let back_ms = if is_back { unseen_ms } else { 0 };
