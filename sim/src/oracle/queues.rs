@@ -152,6 +152,9 @@ impl QueueFacts {
         let still_ms = answer.sent.since_ms(self.moved);
         let server = answer.server;
         let real = world.tasks[task].queues.as_ref();
+        // By the clock of the server that decided before it may have been due earlier.
+        let ruled_at = world.rulers.last().map_or(0, |(at, _)| *at);
+        let stepped_at = world.settled_at.max(ruled_at);
         answer.members.iter().any(|(id, due, _)| {
             let told = self.due.get(id);
             let since_ms = |at| answer.sent.since_ms(at);
@@ -167,7 +170,7 @@ impl QueueFacts {
                     if world.moved_at[task].abs_diff(it.since) < MOVE_MS {
                         return None;
                     }
-                    let since = it.free_since(clock, world.settled_at, world.now)?;
+                    let since = it.free_since(clock, stepped_at, world.now)?;
                     let is_back = it.gone.is_some_and(|(_, before)| before == *due);
                     let back_ms = if is_back { unseen_ms } else { 0 };
                     Some((world.now - since).max(back_ms) + slack_ms)
