@@ -78,8 +78,8 @@ pub(crate) struct Out {
     pub(crate) now: Mono,
     pub(crate) wall: AgentWall,
     deeds: Vec<Deed>,
-    /// Batches that servers have answered completely.
-    truths: Vec<BatchTruth>,
+    /// Batches that servers have answered completely, by their numbers.
+    truths: BTreeMap<u64, BatchTruth>,
     /// What the batch whose replies have just come really showed.
     current: Option<BatchTruth>,
     /// What was read of each task, by server, that its reading does not include yet.
@@ -109,8 +109,7 @@ impl Out {
 
     /// What a server did with a batch, once.
     fn take_truth(&mut self, number: Option<u64>) -> Option<BatchTruth> {
-        let position = self.truths.iter().position(|truth| Some(truth.number) == number)?;
-        Some(self.truths.swap_remove(position))
+        self.truths.remove(&number?)
     }
 
     /// Tells the oracle what a sample is about, and what was really read for it.
@@ -194,7 +193,7 @@ impl Agent {
                 now,
                 wall,
                 deeds: Vec::new(),
-                truths: Vec::new(),
+                truths: BTreeMap::new(),
                 current: None,
                 open: BTreeMap::new(),
                 rhythm_at: now,
@@ -365,8 +364,10 @@ impl Agent {
     /// Keeps what a server did with a batch, until its replies arrive.
     pub(crate) fn keep_truth(&mut self, truth: BatchTruth) {
         let oldest = truth.number.saturating_sub(100_000);
-        self.out.truths.retain(|other| other.number > oldest);
-        self.out.truths.push(truth);
+        while self.out.truths.first_key_value().is_some_and(|(number, _)| *number <= oldest) {
+            self.out.truths.pop_first();
+        }
+        self.out.truths.insert(truth.number, truth);
     }
 
     /// The actions since the last call.

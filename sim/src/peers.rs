@@ -1,5 +1,7 @@
 //! What Sentinels and the servers of a cluster say of others.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use lockwatch_watch::redis::reply::{Command, Reply};
 use lockwatch_watch::redis::topology::cluster::{SLOTS, slot};
 
@@ -64,17 +66,26 @@ pub(crate) fn cluster(server: usize, what: &[u8], world: &World) -> Reply {
 /// servers, otherwise `CLUSTER SLOTS`.
 fn layout(server: usize, world: &World) -> Reply {
     let known = &world.layouts[server];
-    let mut owners: Vec<usize> =
-        (0..SLOTS).map(|slot| known.shards[world.first_shard(slot)]).collect();
+    // Keys of tasks may have moved one by one. Their slots, and where a shard begins, are where the
+    // owner may change.
+    let mut moved = BTreeMap::new();
     for (task, (home, at)) in world.tasks.iter().zip(known.homes.iter().zip(&known.besides)) {
-        task.keys.beside().for_each(|key| owners[usize::from(slot(key))] = *at);
-        owners[usize::from(slot(&task.keys.lock))] = *home;
+        task.keys.beside().for_each(|key| _ = moved.insert(slot(key), *at));
+        moved.insert(slot(&task.keys.lock), *home);
     }
+    let shards = u32::try_from(known.shards.len()).unwrap_or(1);
+    let begin = |shard: u32| u16::try_from((shard * u32::from(SLOTS)).div_ceil(shards)).ok();
+    let mut borders: BTreeSet<u16> = (0..shards).filter_map(begin).collect();
+    borders.extend(moved.keys().flat_map(|slot| [*slot, slot + 1]).filter(|slot| *slot < SLOTS));
+    let ends = borders.iter().skip(1).copied().chain([SLOTS]);
     let mut ranges: Vec<(i64, i64, usize)> = Vec::new();
-    for (slot, owner) in (0..).zip(owners) {
+    for (from, end) in borders.iter().zip(ends) {
+        let owner = moved.get(from).copied();
+        let owner = owner.unwrap_or_else(|| known.shards[world.first_shard(*from)]);
+        let (from, last) = (i64::from(*from), i64::from(end) - 1);
         match ranges.last_mut() {
-            Some((_, last, same)) if *same == owner => *last = slot,
-            _ => ranges.push((slot, slot, owner)),
+            Some((_, before, same)) if *same == owner => *before = last,
+            _ => ranges.push((from, last, owner)),
         }
     }
     let host = |server: usize| text(address(server).split_once(':').map_or("", |(host, _)| host));

@@ -96,9 +96,19 @@ pub(crate) struct PartTruth {
     pub(crate) members: Option<Members>,
     /// The server's time at the beginning.
     pub(crate) clock_began: i64,
-    /// The time until which alerts wait, in seconds; `None`: reading it was refused, or it changed
-    /// meanwhile.
-    pub(crate) pause: Option<Option<i64>>,
+    pub(crate) pause: Pause,
+}
+
+/// The key that says until when alerts wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Pause {
+    /// There is none, or reading it was refused.
+    #[default]
+    Unread,
+    /// It said this time, in seconds, or nothing.
+    Says(Option<i64>),
+    /// It changed during the read, which found one or the other.
+    Changed,
 }
 
 impl PartTruth {
@@ -368,12 +378,12 @@ fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
             _ => Vec::new(),
         }
     });
-    let pause = keys.pause.as_ref().filter(|key| allowed(key)).map(|key| {
-        match state.get(key, now).map(|entry| &entry.value) {
-            Some(Value::Text(text)) => std::str::from_utf8(text).ok()?.parse().ok(),
-            _ => None,
-        }
-    });
+    let until = |key: &Arc<[u8]>| match state.get(key, now).map(|entry| &entry.value) {
+        Some(Value::Text(text)) => std::str::from_utf8(text).ok()?.parse().ok(),
+        _ => None,
+    };
+    let pause = keys.pause.as_ref().filter(|key| allowed(key));
+    let pause = pause.map_or(Pause::Unread, |key| Pause::Says(until(key)));
     let members = world.members(task, server);
     PartTruth {
         task,
@@ -424,7 +434,7 @@ fn finish(world: &mut World, server: usize, task: usize, truth: &mut BatchTruth)
         part.lock = None;
     }
     if part.pause != now.pause {
-        part.pause = None;
+        part.pause = Pause::Changed;
     }
     part.mixed = part.switches != now.switches
         || part.progress != now.progress
@@ -460,7 +470,7 @@ fn refuse(mut request: Box<Request>, world: &mut World) -> (usize, BatchTruth) {
 }
 
 /// Sends the replies back.
-fn answer(request: Request, world: &mut World) -> (usize, BatchTruth) {
+fn answer(mut request: Request, world: &mut World) -> (usize, BatchTruth) {
     let (agent, life, id) = request.line;
     let server = request.server;
     let whole = request.replies.len() == request.commands.len();
@@ -488,7 +498,7 @@ fn answer(request: Request, world: &mut World) -> (usize, BatchTruth) {
         None => {}
     }
     let number = Some(request.number);
-    let mut replies = request.replies.clone();
+    let mut replies = std::mem::take(&mut request.replies);
     // Where replies are lost, nobody can tell whose was too large.
     let is_large = replies.iter().any(is_too_large);
     let (too_large, is_torn) = (is_large && !world.links[agent][server].drops, is_torn || is_large);

@@ -34,6 +34,8 @@ pub(crate) struct Queue {
     newest: Result<(), Unknown>,
     /// The newest accepted reading.
     last: Option<Seen>,
+    /// The newest one by the clock before, which has stepped since, or is another server's.
+    other_clock: Option<Seen>,
     /// The members that are looked at, and locks that members left.
     entries: BTreeMap<Vec<u8>, Entry>,
     /// As of the newest accepted reading.
@@ -103,6 +105,7 @@ impl Queue {
         Queue {
             newest: Err(Unknown::NotReadYet),
             last: None,
+            other_clock: None,
             entries: BTreeMap::new(),
             members: 0,
             due: 0,
@@ -201,6 +204,9 @@ impl Queue {
     pub(crate) fn observe(&mut self, queue: &reading::Queue, context: Context<'_>) -> News {
         let now = context.seen.first;
         let mut news = News::default();
+        if !context.same_clock {
+            self.other_clock = self.last;
+        }
         let mut before = core::mem::take(&mut self.entries);
         let any_was_due = before.values().any(|entry| entry.gone_since.is_none());
         let still_ms = if any_was_due { self.still_ms.saturating_add(context.grown_ms) } else { 0 };
@@ -211,11 +217,12 @@ impl Queue {
             let was = before.get(&left.id.0);
             left.place == Place::Gone && was.is_some_and(|old| old.gone_since.is_none())
         };
-        let is_unclear = context.other_data && queue.left.iter().any(is_gone);
-        let mut looked_at = 0;
+        let mut is_unclear = context.other_data && queue.left.iter().any(is_gone);
+        let (mut looked_at, mut newest) = (0, None);
         for member in queue.first.iter().filter(|member| member.due <= now) {
             let Some(lock) = &member.lock else { continue };
             looked_at += 1;
+            newest = newest.max(Some(member.due));
             let old = before.remove(&member.id.0);
             moved |= old.as_ref().is_some_and(|old| old.was_rescored(member.due));
             self.keep(member, lock, old, context, &mut news);
@@ -223,6 +230,13 @@ impl Queue {
         for left in &queue.left {
             let Some(old) = before.remove(&left.id.0) else { continue };
             moved |= self.follow_left(left, old, context, &mut news);
+        }
+        // Nobody looked these up, for another server was read before, or another configuration was
+        // in force. Where their scores would be among the first, they left or got other ones.
+        let lists = |due: ServerTime| due <= now && (queue.due <= looked_at || Some(due) < newest);
+        if before.values().any(|old| old.gone_since.is_none() && lists(old.due)) {
+            moved |= !context.other_data;
+            is_unclear |= context.other_data;
         }
         let begins_anew = moved || is_unclear || context.wanted == Wanted::No;
         self.still_ms = if begins_anew { 0 } else { still_ms };
@@ -252,6 +266,10 @@ impl Queue {
             Some(last) if !self.has_more() => Some(at.since_ms(last.sent)),
             _ => None,
         };
+        // What was not due by the clock before is due at the earliest since that was read last.
+        let unstepped_ms =
+            self.other_clock.map(|before| at.since_ms(before.mono_of(member.due).min(before.sent)));
+        let unseen_ms = unseen_ms.into_iter().chain(unstepped_ms).min();
         let entry = match old {
             Some(old) if old.due == member.due && old.gone_since.is_none() => old,
             Some(old) => old.rescored(member.due, at),

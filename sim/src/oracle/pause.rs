@@ -6,7 +6,7 @@ use lockwatch_judge::time::ServerTime;
 
 use super::Oracle;
 use crate::agent::Attempt;
-use crate::serve::PartTruth;
+use crate::serve::{PartTruth, Pause as KeySays};
 use crate::world::World;
 
 /// Maximum error of the end of a pause in milliseconds: it is written in seconds, and shown with
@@ -22,12 +22,20 @@ pub(super) struct Pause {
 impl Oracle {
     /// A good answer had the pause.
     pub(super) fn read_pause(&mut self, task: usize, part: &PartTruth, attempt: &Attempt) {
-        if let (Some(pause), true) = (part.pause, attempt.beside || part.has_beside) {
-            let end = |until_s: i64| {
-                let left_ms = until_s * 1_000 - ServerTime(part.clock).0;
-                u64::try_from(left_ms).map_or(Mono(0), |left_ms| attempt.sent.plus_ms(left_ms))
-            };
-            self.tasks[task].pause = Some(Pause { end: pause.map(end) });
+        if !attempt.beside && !part.has_beside {
+            return;
+        }
+        let end = |until_s: i64| {
+            let left_ms = until_s * 1_000 - ServerTime(part.clock).0;
+            u64::try_from(left_ms).map_or(Mono(0), |left_ms| attempt.sent.plus_ms(left_ms))
+        };
+        let facts = &mut self.tasks[task];
+        match part.pause {
+            // A pause that was read lasts until it ends.
+            KeySays::Unread => {}
+            KeySays::Says(until) => facts.pause = Some(Pause { end: until.map(end) }),
+            // The next answer shows which of both was read.
+            KeySays::Changed => facts.pause = None,
         }
     }
 

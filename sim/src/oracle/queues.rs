@@ -22,6 +22,13 @@ const MET_MS: u64 = 60_000;
 /// A claim is written each two seconds. To be told from a last one, that of the first worker must
 /// change twice, and be seen to.
 const CLAIMS_MS: u64 = 8_000;
+/// The shortest `blind_after` of any plan, in milliseconds: what was unread for longer may not
+/// count.
+const BLIND_MS: u64 = 10_000;
+/// No member must wait for so long until it is told, in milliseconds.
+const UNREAD_KEPT_MS: u64 = 3_600_000;
+/// A slot has moved within that time, in milliseconds.
+const MOVE_MS: u64 = 5_000;
 /// Other clients are served for so long within an answer, in milliseconds.
 const BESIDE_MS: i64 = 400;
 
@@ -35,6 +42,9 @@ pub(super) struct QueueFacts {
     /// The newest attempt was answered.
     is_read: bool,
     newest: Option<Answer>,
+    /// Stretches without an answer that may be too long to count: the first instant after each, and
+    /// its length.
+    unread: Vec<(Mono, u64)>,
     due: BTreeMap<Vec<u8>, Due>,
     /// When a member that was due was last seen to have left; or the first answer.
     moved: Mono,
@@ -54,6 +64,8 @@ struct Due {
     was_locked: bool,
     /// When its lock was last seen held.
     locked: Option<Mono>,
+    /// The answer before the one that first showed it.
+    unseen: Mono,
 }
 
 #[derive(Debug)]
@@ -74,6 +86,7 @@ impl QueueFacts {
             spec: queue,
             is_read: false,
             newest: None,
+            unread: Vec::new(),
             due: BTreeMap::new(),
             moved: Mono(MONO_MS + now),
             vanished: 0,
@@ -85,6 +98,10 @@ impl QueueFacts {
     /// A good answer.
     fn answered(&mut self, answer: Answer) {
         let at = answer.sent;
+        let unread_ms = self.newest.as_ref().map_or(0, |before| at.since_ms(before.sent));
+        self.unread.extend((unread_ms > BLIND_MS).then_some((at, unread_ms)));
+        self.unread.retain(|(until, _)| at.since_ms(*until) < UNREAD_KEPT_MS);
+        let unseen = self.newest.as_ref().map_or(at, |before| before.sent);
         let is_other = self.newest.as_ref().is_some_and(|before| before.server != answer.server);
         if is_other {
             self.again += self.due.len() as u64;
@@ -111,8 +128,13 @@ impl QueueFacts {
             if *due > answer.clock.1 {
                 continue;
             }
-            let fresh = Due { due: *due, is_certain: false, was_locked: false, locked: None };
-            let member = self.due.entry(id.clone()).or_insert(fresh);
+            let member = self.due.entry(id.clone()).or_insert(Due {
+                due: *due,
+                is_certain: false,
+                was_locked: false,
+                locked: None,
+                unseen,
+            });
             let is_certain = answer.is_sure && place < QueueSpec::FIRST;
             member.is_certain |= is_certain && *due + BESIDE_MS < answer.clock.0;
             if lock.is_some() {
@@ -130,17 +152,30 @@ impl QueueFacts {
         let still_ms = answer.sent.since_ms(self.moved);
         let server = answer.server;
         let real = world.tasks[task].queues.as_ref();
+        // By the clock of the server that decided before it may have been due earlier.
+        let ruled_at = world.rulers.last().map_or(0, |(at, _)| *at);
+        let stepped_at = world.settled_at.max(ruled_at);
         answer.members.iter().any(|(id, due, _)| {
-            let seen = self.due.get(id).and_then(|due| due.locked);
-            let seen_ms = seen.map_or(u64::MAX, |locked| answer.sent.since_ms(locked));
+            let told = self.due.get(id);
+            let since_ms = |at| answer.sent.since_ms(at);
+            let seen_ms = told.and_then(|told| told.locked).map_or(u64::MAX, since_ms);
+            // What a restart or a failover brought back may have been there since it was not seen.
+            let unseen_ms = told.map_or(0, |told| since_ms(told.unseen));
             // As long as it is so, the world says for how long it has truly been.
             let truly_ms = real
                 .and_then(|real| real.members[server].get(id))
                 .and_then(|it| {
                     let clock = &world.servers[server].clock;
-                    it.free_since(clock, world.settled_at, world.now)
+                    // It may have waited on the server from which its slot has moved.
+                    if world.moved_at[task].abs_diff(it.since) < MOVE_MS {
+                        return None;
+                    }
+                    let since = it.free_since(clock, stepped_at, world.now)?;
+                    let is_back = it.gone.is_some_and(|(_, before)| before == *due);
+                    let back_ms = if is_back { unseen_ms } else { 0 };
+                    Some((world.now - since).max(back_ms) + slack_ms)
                 })
-                .map_or(u64::MAX, |since| world.now - since + slack_ms);
+                .unwrap_or(u64::MAX);
             let is_due = *due <= answer.clock.1;
             let free_ms = if is_due { seen_ms.min(truly_ms) } else { 0 };
             free_ms > limit_ms && (still_ms > limit_ms || free_ms > 10 * limit_ms)
@@ -306,14 +341,23 @@ impl Oracle {
         due.sort_by_key(|member| member.due);
         // The order of members with the same score does not matter, as long as all are looked at.
         let looked_at = if due.len() <= QueueSpec::FIRST { due.len() } else { 50 };
-        let waits =
-            due.iter().take(looked_at).filter_map(|member| member.free_since(clock, 0, now));
+        let clock_changed_at = self.clock_changed_at(task, world);
+        let waits = due.iter().take(looked_at).filter_map(|member| {
+            let since = member.free_since(clock, 0, now)?;
+            // By the clock of the server that decided before it may have been due later.
+            let by = |due| world.servers.iter().map(move |server| server.clock.when(due)).max();
+            let latest = member.due.and_then(by).unwrap_or(since);
+            Some(since.max(latest.min(clock_changed_at)))
+        });
         let oldest = waits.min();
         let is_late = oldest.is_some_and(|since| {
             let still = since.max(moved).max(known_by).max(wanted_since);
             // A new process does not know since when it was wanted before.
             let wanted = if says.says == Says::Yes { wanted_since.max(known_by) } else { 0 };
-            let passed_over = (since.max(wanted) + 10 * limit_ms).max(known_by + limit_ms);
+            let since = since.max(wanted);
+            let unread = queue.unread.iter().filter(|(until, _)| until.0 - MONO_MS > since);
+            let unread_ms: u64 = unread.map(|(_, ms)| ms).sum();
+            let passed_over = (since + 10 * limit_ms + unread_ms).max(known_by + limit_ms);
             now > still + limit_ms + later_ms || now > passed_over + later_ms
         });
         let counts = matches!(says.says, Says::Yes | Says::Unset);

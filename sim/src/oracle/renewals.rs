@@ -74,7 +74,7 @@ impl Oracle {
     }
 
     /// When another server's clock began to set the deadlines of a task.
-    fn clock_changed_at(&self, task: usize, world: &World) -> u64 {
+    pub(super) fn clock_changed_at(&self, task: usize, world: &World) -> u64 {
         world.rulers.last().map_or(0, |(at, _)| *at).max(world.moved_at[task])
     }
 
@@ -191,6 +191,10 @@ impl Oracle {
         // A deadline that moved while it was read shows no renewal, and says so.
         hold.persistent?;
         let [newest, .., oldest] = own.as_slice() else { return None };
+        // A guard that takes its lock again begins another hold with that.
+        if world.held_anew_at(task) >= oldest.at {
+            return None;
+        }
         let deadline = newest.state.deadline()?;
         if oldest.at < self.visible_since(task, world)? + self.recovery_ms() {
             return None;

@@ -110,6 +110,30 @@ fn a_queue_that_moved_across_a_restart_is_not_late() {
     assert_eq!(world.verdict(), Verdict::Stalled, "nothing has left since");
 }
 
+/// An agent that loads its configuration again looks up none of the members that it saw before.
+#[test]
+fn members_that_nobody_looked_up_have_left_where_they_would_be_listed() {
+    let mut world = World::new();
+    world.read().add("a", 101).add("b", 101);
+    world.seconds(50);
+    world.seen.clear();
+    world.remove("a").seconds(12);
+    assert_eq!((world.verdict(), world.shown().late_ms), (Verdict::Running, 0), "one has left");
+    assert_eq!(world.shown().departed, 0, "nobody saw how");
+    world.seconds(51);
+    assert_eq!(world.verdict(), Verdict::Stalled, "nothing has left since");
+
+    let mut world = World::new();
+    world.add("z", 70);
+    for number in 0..QueueSpec::FIRST - 1 {
+        world.add(&format!("m{number:03}"), 60);
+    }
+    world.read().seconds(50);
+    world.seen.clear();
+    world.add("older", 50).seconds(12);
+    assert_eq!(world.verdict(), Verdict::Stalled, "others came before it, and none has left");
+}
+
 #[test]
 fn a_member_that_is_passed_over_is_late_whatever_moves() {
     let mut world = World::of(|queue, _| queue.max_late_ms = 5_000);
@@ -121,6 +145,24 @@ fn a_member_that_is_passed_over_is_late_whatever_moves() {
     }
     world.add("a", 170).seconds(2);
     assert_eq!(world.verdict(), Verdict::Running, "its score changed");
+}
+
+/// It came before a step of the server's clock, and is looked at only after that.
+#[test]
+fn a_step_of_the_clock_makes_no_member_wait() {
+    let mut world = World::of(|queue, _| queue.max_late_ms = 5_000);
+    for number in 0..QueueSpec::FIRST {
+        let id = format!("m{number:03}");
+        world.add(&id, 50).lock(&id, "w", 1_000);
+    }
+    world.add("behind", 90).read().seconds(10);
+    world.ahead = 120;
+    for number in 0..40 {
+        let id = format!("m{number:03}");
+        world.remove(&id).unlock(&id).second();
+        let is_late = world.now - 90 > 50;
+        assert_eq!(world.verdict() == Verdict::Stalled, is_late, "at {}", world.now);
+    }
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub(super) struct World {
     pub(super) task: Task,
     /// Seconds since the beginning.
     pub(super) now: u64,
+    /// By how many seconds the server's clock has stepped.
+    pub(super) ahead: i64,
     pub(super) set: BTreeMap<String, i64>,
     /// Who holds which lock, and until when, in seconds.
     pub(super) locks: BTreeMap<String, (String, i64)>,
@@ -61,6 +63,7 @@ impl World {
         World {
             task: Task::new(Arc::new(task), "main".into(), Mono(0)),
             now: 100,
+            ahead: 0,
             set: BTreeMap::new(),
             locks: BTreeMap::new(),
             claims: BTreeMap::new(),
@@ -103,8 +106,13 @@ impl World {
         self
     }
 
+    /// The server's clock, in seconds.
+    fn clock(&self) -> i64 {
+        i64::try_from(self.now).unwrap() + self.ahead
+    }
+
     pub(super) fn lock_of(&mut self, id: &str) -> LockReading {
-        let now = i64::try_from(self.now).unwrap();
+        let now = self.clock();
         self.locks.retain(|_, (_, until)| *until > now);
         let Some((who, until)) = self.locks.get(id) else { return LockReading::Free };
         let client = who.as_bytes().to_vec();
@@ -117,7 +125,7 @@ impl World {
     }
 
     pub(super) fn queue(&mut self) -> Queue {
-        let now = at(i64::try_from(self.now).unwrap());
+        let now = at(self.clock());
         let mut members: Vec<(ServerTime, String)> =
             self.set.iter().map(|(id, due)| (at(*due), id.clone())).collect();
         members.sort();
@@ -155,12 +163,12 @@ impl World {
     }
 
     pub(super) fn takes(&mut self, reading: QueueReading) -> &mut World {
-        let clock = at(i64::try_from(self.now).unwrap());
+        let clock = at(self.clock());
         let mut attestation = Attestation::master(clock, clock);
         attestation.generation = Some((*self.generation).clone());
         let origin = Arc::new(Origin {
             node: "a:6379".into(),
-            clock_steps: 0,
+            clock_steps: u32::from(self.ahead != 0),
             generation: Some(Arc::clone(&self.generation)),
             histories: Arc::default(),
             offset: None,

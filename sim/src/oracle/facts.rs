@@ -1,0 +1,122 @@
+//! What the readings of one agent's process really found about one task.
+
+use lockwatch_judge::spec::TaskSpec;
+use lockwatch_judge::time::Mono;
+
+use super::lost::{Asked, Lost};
+use super::reference::{Limits, Reference};
+use super::{pause, queues, renewals, splits, turns, verdict};
+use crate::agent::MONO_MS;
+use crate::plan::TaskPlan;
+use crate::truth::LockState;
+use crate::world::Says;
+
+/// What one agent's readings found about one task.
+#[derive(Debug)]
+pub(super) struct TaskFacts {
+    /// Whether the task is in the agent's configuration.
+    pub(super) is_configured: bool,
+    /// Since when it has been configured without interruption: the true instant.
+    pub(super) began: u64,
+    /// When the configuration was last loaded, so that thresholds may be new.
+    pub(super) configured_at: u64,
+    pub(super) limits: Limits,
+    pub(super) reference: Reference,
+    pub(super) lost: Lost,
+    pub(super) newest: Newest,
+    /// The newest answer, and the one before it.
+    pub(super) last: Option<Answer>,
+    pub(super) before: Option<Answer>,
+    pub(super) blind: Option<Mono>,
+    /// Since when every attempt was answered: the true instant.
+    pub(super) sees_since: u64,
+    pub(super) good: Mono,
+    /// When the newest attempt was sent.
+    pub(super) tried: Mono,
+    /// The state of the switches, and what they count as.
+    pub(super) says: Says,
+    pub(super) switches_at: Option<Asked>,
+    pub(super) overlap: splits::Overlap,
+    /// A free lock was found beside another master's held one. These answers do not show when a
+    /// hold ended.
+    pub(super) contradicted: bool,
+    /// The keys beside the lock changed during the read. The result is unknown until the next
+    /// answer.
+    pub(super) mixed: bool,
+    /// It is uncertain whether an answer counts as sight, until the next one that certainly does.
+    pub(super) hazy: bool,
+    pub(super) said: verdict::Said,
+    pub(super) renewal_said: renewals::Said,
+    /// The newest snapshot showed a split.
+    pub(super) is_split: bool,
+    /// The keys beside the lock may be on another server.
+    pub(super) apart: bool,
+    /// The newest pause that was read.
+    pub(super) pause: Option<pause::Pause>,
+    /// Whose turn it was.
+    pub(super) turns: Option<turns::TurnFacts>,
+    /// What a queue showed.
+    pub(super) queue: Option<queues::QueueFacts>,
+}
+
+/// The result of the newest attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Newest {
+    Never,
+    Failed,
+    Answered,
+    /// It is uncertain whether it found anything.
+    Open,
+}
+
+/// The result of a reading.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    pub(super) sent: Mono,
+    pub(super) server: usize,
+    /// The true instants between which the lock was read.
+    pub(super) from: u64,
+    pub(super) to: u64,
+    /// When the batch was answered; at its end the server reports what happened to its data.
+    pub(super) whole: u64,
+    /// All states of the lock between these instants.
+    pub(super) states: Vec<LockState>,
+    pub(super) clock: i64,
+    /// The server's time when the whole batch was answered. It determines whether a deadline had
+    /// passed.
+    pub(super) clock_after: i64,
+}
+
+impl TaskFacts {
+    /// For a task that an agent begins to watch at `now`.
+    pub(super) fn new(spec: &TaskSpec, shape: &TaskPlan, now: u64) -> TaskFacts {
+        TaskFacts {
+            is_configured: true,
+            began: now,
+            configured_at: now,
+            limits: Limits::of(spec),
+            reference: Reference::default(),
+            lost: Lost::default(),
+            newest: Newest::Never,
+            last: None,
+            before: None,
+            blind: Some(Mono(MONO_MS + now)),
+            sees_since: now,
+            good: Mono(MONO_MS + now),
+            tried: Mono(MONO_MS + now),
+            says: Says::Unclear,
+            switches_at: None,
+            overlap: splits::Overlap::default(),
+            contradicted: false,
+            mixed: false,
+            hazy: false,
+            said: verdict::Said::default(),
+            renewal_said: renewals::Said::default(),
+            is_split: false,
+            apart: shape.apart,
+            pause: None,
+            turns: turns::TurnFacts::of(spec, now),
+            queue: queues::QueueFacts::of(spec, now),
+        }
+    }
+}
