@@ -27,10 +27,11 @@ const TICK: Duration = Duration::from_secs(1);
 const COALESCE: Duration = Duration::from_millis(1);
 /// Maximum delay of a snapshot after an event, measured from the newest snapshot.
 const EVENT_SHOWS: Duration = Duration::from_millis(20);
-/// The inverse share of time that snapshots may take: 1/5 for those because of events, 1/100 for
-/// complete ones that readers request.
+/// The inverse share of time that snapshots may take: 1/5 for those because of events, 1/50 for
+/// complete ones that readers request. What changes without an event, such as whose turn it is, is
+/// shown by these.
 const EVENT_SHARE: u32 = 5;
-const LOOK_SHARE: u32 = 100;
+const LOOK_SHARE: u32 = 50;
 
 /// Receives the inputs of the engine and the events that result.
 pub trait Observer {

@@ -24,7 +24,9 @@ impl Oracle {
                 wrong.push(format!("{name}: {what}: {shown:?}, newest {newest:?}"));
             }
         };
-        let answered = facts.newest == Newest::Answered;
+        // An agent that was paused judges what it read before only at its next tick.
+        let is_fresh = at.since_ms(facts.good) <= view.spec.blind_after_ms;
+        let answered = facts.newest == Newest::Answered && is_fresh;
         let failed = matches!(facts.newest, Newest::Failed | Newest::Never);
         let may_be_wanted = view.spec.may_be_wanted();
         for problem in [Problem::Down, Problem::Stalled, Problem::Split, Problem::SwitchesLost] {

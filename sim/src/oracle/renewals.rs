@@ -145,8 +145,8 @@ impl Oracle {
         let period_ms = view.lock().unwrap().renewal_period_ms.unwrap_or(0);
         let deadline = last.states.first()?.deadline();
         let until_then =
-            world.tasks[task].past[last.server].latest().skip_while(|since| since.at > last.to);
-        let set = until_then.take_while(|since| since.state.deadline() == deadline).last();
+            || world.tasks[task].past[last.server].latest().skip_while(|since| since.at > last.to);
+        let set = until_then().take_while(|since| since.state.deadline() == deadline).last();
         let set = set.filter(|since| since.cause == Cause::Worker)?;
         // If two clocks differ by as much as renewals move the deadline, the first renewal by
         // another clock is not visible, and one by the previous clock is known only by the distance
@@ -155,7 +155,12 @@ impl Oracle {
         if clock_changed_at > 0 && clock_changed_at + LATELY_MS > set.at {
             return None;
         }
-        let stepped = world.servers.iter().any(|server| server.clock.shown_at(set.at).is_none());
+        // The first renewals of a hold tell its lease, and with it the period: two readings with a
+        // small step of the clock between them show another one.
+        let held = until_then().take_while(|since| since.state.deadline().is_some()).last();
+        let young =
+            held.filter(|held| held.at + LATELY_MS > last.to).map_or(set.at, |held| held.at);
+        let stepped = world.servers.iter().any(|server| server.clock.shown_at(young).is_none());
         let least_ms = (last.to - set.at).saturating_sub(period_ms) + LATE_MS;
         (said_ms > least_ms && !stepped).then(|| {
             format!(
