@@ -170,13 +170,15 @@ impl QueueFacts {
                     if world.moved_at[task].abs_diff(it.since) < MOVE_MS {
                         return None;
                     }
-                    let since = it.free_since(clock, stepped_at, world.now)?;
+                    // A lock that was taken and given back between two readings is not known.
+                    let since = it.due_since(clock, stepped_at, world.now)?;
                     let is_back = it.gone.is_some_and(|(_, before)| before == *due);
                     let back_ms = if is_back { unseen_ms } else { 0 };
                     Some((world.now - since).max(back_ms) + slack_ms)
                 })
                 .unwrap_or(u64::MAX);
-            let is_due = *due <= answer.clock.1;
+            // What was due by the clock before it stepped goes on waiting.
+            let is_due = *due <= answer.clock.1 || told.is_some();
             let free_ms = if is_due { seen_ms.min(truly_ms) } else { 0 };
             free_ms > limit_ms && (still_ms > limit_ms || free_ms > 10 * limit_ms)
         })

@@ -132,7 +132,7 @@ impl TurnFacts {
             }
             let shown_ms = u64::try_from(answer.clock - turn.due).unwrap_or(0);
             // Of a clock that has stepped since, only the time that the turn has stood is known.
-            let stood = since(past, |state| turns_in(state).any(|it| it == turn));
+            let stood = since(past, answer.from, |state| turns_in(state).any(|it| it == turn));
             let due = clock.when(turn.due);
             let from = stood.filter(|stood| world.settled_at > *stood);
             let from = from.map_or(due, |stood| stood.min(due));
@@ -151,9 +151,10 @@ fn turns_in(state: &LockState) -> impl Iterator<Item = &Turn> {
     .iter()
 }
 
-/// Since when `holds`, by the newest states; `None`: it does not now.
-fn since(past: &Past, holds: impl Fn(&LockState) -> bool) -> Option<u64> {
-    past.latest().take_while(|since| holds(&since.state)).last().map(|since| since.at)
+/// Since when what `holds` at `then` has done so; `None`: it did not then.
+fn since(past: &Past, then: u64, holds: impl Fn(&LockState) -> bool) -> Option<u64> {
+    let until_then = past.latest().skip_while(|since| since.at > then);
+    until_then.take_while(|since| holds(&since.state)).last().map(|since| since.at)
 }
 
 impl Oracle {
@@ -300,8 +301,10 @@ impl Oracle {
         let Some(LockState::Turn(there)) = past.newest().map(|since| &since.state) else { return };
         let later_ms = 2 * self.interval_ms + SHOWN_MS;
         let is_there = |turn: &Turn, state: &LockState| turns_in(state).any(|it| it == turn);
-        let mut stand: Vec<u64> =
-            there.iter().filter_map(|turn| since(past, |state| is_there(turn, state))).collect();
+        let mut stand: Vec<u64> = there
+            .iter()
+            .filter_map(|turn| since(past, now, |state| is_there(turn, state)))
+            .collect();
         stand.sort_unstable();
         let name = &view.spec.name;
         let is_shown = |problem| task_finding(problem, view, at).is_positive();
@@ -323,9 +326,9 @@ impl Oracle {
             let from = match turn.due > 0 {
                 true => world.servers[server].clock.when(turn.due),
                 // Only a turn that somebody has alone has a beginning.
-                false => since(past, |state| *state == LockState::Turn(vec![turn.clone()]))?,
+                false => since(past, now, |state| *state == LockState::Turn(vec![turn.clone()]))?,
             };
-            let stood = since(past, |state| is_there(turn, state))?;
+            let stood = since(past, now, |state| is_there(turn, state))?;
             let from = from.max(wanted_since).max(known_by).max(stood);
             (now > from + turns.spec.max_late_ms + later_ms).then_some(from)
         };

@@ -108,12 +108,17 @@ impl Queues {
 }
 
 impl MemberPast {
-    /// Since when it has waited: due, and its lock free. If the clock has stepped since it came, at
-    /// `stepped_at`, it may have been due all the time.
-    pub(crate) fn free_since(&self, clock: &Clock, stepped_at: u64, now: u64) -> Option<u64> {
+    /// Since when it has been due. If the clock has stepped since it came, at `stepped_at`, it may
+    /// have been due all the time.
+    pub(crate) fn due_since(&self, clock: &Clock, stepped_at: u64, now: u64) -> Option<u64> {
         let due = self.due.filter(|due| *due <= clock.at(now))?;
         let due_at = if stepped_at > self.since { 0 } else { clock.when(due) };
-        let mut since = due_at.max(self.since);
+        Some(due_at.max(self.since))
+    }
+
+    /// Since when it has waited: due, and its lock free.
+    pub(crate) fn free_since(&self, clock: &Clock, stepped_at: u64, now: u64) -> Option<u64> {
+        let mut since = self.due_since(clock, stepped_at, now)?;
         let mut past = self.lock.clone();
         past.settle(clock, now);
         if let Some(newest) = past.newest() {

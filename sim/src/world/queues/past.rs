@@ -33,7 +33,12 @@ impl World {
                     queues.left[server].push(Leave { at: now });
                 }
             }
-            (member.due, member.since, member.holder) = (due, now, None);
+            // What a restart brings back was executed before: whoever takes it now does it again.
+            let is_back = due.is_none() || member.gone.is_some_and(|(_, old)| due == Some(old));
+            if !is_back {
+                member.holder = None;
+            }
+            (member.due, member.since) = (due, now);
         }
         members.retain(|_, member| {
             let is_old = member.gone.is_some_and(|(at, _)| at + KEPT_MS < now);
