@@ -29,7 +29,16 @@ fn said(output: &Output) -> String {
 fn all_is_well_when_no_test_fails() {
     let output = tested(&[], "echo test result: ok.");
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(said(&output), "test result: ok.\n".repeat(2));
+    assert_eq!(said(&output), "test result: ok.\n".repeat(3));
+}
+
+/// It runs beside the others, and is waited for.
+#[test]
+fn a_failure_of_the_simulation_is_a_failure() {
+    let output =
+        tested(&[], "case \"$*\" in *'--test simulation'*) sleep 0.2; echo seed; exit 101;; esac");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(said(&output), "seed\n");
 }
 
 #[test]

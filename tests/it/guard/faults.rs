@@ -2,8 +2,11 @@
 
 use super::*;
 use crate::support::redis::Keep;
+use crate::support::standstill::Standstills;
 
 const LEASE: Duration = Duration::from_secs(2);
+/// A keeper that is held up for so long in all may be late.
+const STOOD_STILL: Duration = Duration::from_millis(300);
 
 fn gone(guard: &Guard, within: Duration) {
     let began = Instant::now();
@@ -48,6 +51,7 @@ fn the_guard_kills_what_its_keeper_leaves_and_goes_on() {
 #[test]
 fn a_guard_that_stands_still_loses_the_script_in_time() {
     let Some(server) = RedisServer::start("guard::faults: guard stopped") else { return };
+    let (standstills, began) = (Standstills::watch(), Instant::now());
     let scene = Scene::new();
     let mut first = scene.guard(&server, &[]);
     let token = scene.runs_above(0);
@@ -60,7 +64,10 @@ fn a_guard_that_stands_still_loses_the_script_in_time() {
     // It reports an overrun before it ends, if there was one.
     first.signal("TERM");
     first.ended();
-    assert!(!first.said().contains("overrun"), "the keeper was in time: {}", first.said());
+    // A machine that stands still holds up the keeper too.
+    let stood_still = standstills.stood_still_since(began);
+    let overran = first.said().contains("overrun");
+    assert!(!overran || stood_still > STOOD_STILL, "{stood_still:?}: {}", first.said());
     assert_eq!(scene.assert_never_both(), 2);
 }
 
