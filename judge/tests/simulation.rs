@@ -129,7 +129,7 @@ fn what_the_model_says_is_true_and_in_time() {
         if strict {
             check(&plan, HOURS);
         } else if let Some(violation) = run(&plan, false).violations.first() {
-            // About one in two hundred new seeds fails, mostly because the oracle is too strict.
+            // About one in a hundred new seeds fails, mostly because the oracle is too strict.
             // Such a failure should be analysed, but it is not evidence against the change under
             // test.
             tell(&format!(
