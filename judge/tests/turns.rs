@@ -172,6 +172,20 @@ fn two_fields_are_a_split_when_both_have_stood_for_a_handover() {
     assert!(over.totals.split_ms >= 1_000, "{}", over.totals.split_ms);
 }
 
+/// Three tokens go round, each at its own time: at any time two of them have stood for long.
+#[test]
+fn a_split_goes_on_while_any_two_fields_stand() {
+    let mut agent = Agent::new(|_, _| {});
+    agent.reads(1_000, &[("a", 900), ("b", 950), ("c", 980)]);
+    agent.reads(1_600, &[("a", 900), ("b", 950), ("c", 1_550)]);
+    let view = agent.reads(2_100, &[("a", 900), ("b", 950), ("c", 1_550)]);
+    assert_eq!(view.verdict, Verdict::Split, "a and b");
+    let view = agent.reads(2_700, &[("a", 2_650), ("b", 950), ("c", 1_550)]);
+    assert_eq!(view.verdict, Verdict::Split, "b and c");
+    let view = agent.reads(3_300, &[("a", 2_650), ("b", 3_200), ("c", 3_250)]);
+    assert_eq!((view.verdict, agent.count(is_split)), (Verdict::Running, 1));
+}
+
 /// The turn went round between the readings: other values, or one alone in between.
 #[test]
 fn two_fields_that_are_not_the_same_two_are_no_split() {

@@ -28,8 +28,9 @@ pub(crate) struct Turns {
     fields: Vec<(Turn, Mono)>,
     /// The first reading of a stretch in which it was nobody's turn.
     nobody_since: Option<Mono>,
-    /// Fields that have stood beside each other, and since when.
-    beside: Option<(Vec<Turn>, Mono)>,
+    /// The fields of the newest reading, each with since when it has stood with this value. Empty
+    /// while at most one task has the turn.
+    beside: Vec<(Turn, Mono)>,
     /// Since the holder was seen, no stretch without a reading was long enough for another turn.
     saw_all: bool,
     /// How long the turn has been overdue, in milliseconds.
@@ -80,7 +81,7 @@ impl Turns {
             holder: None,
             fields: Vec::new(),
             nobody_since: None,
-            beside: None,
+            beside: Vec::new(),
             saw_all: false,
             late_ms: 0,
             taken: vec![0; spec.tasks.len()],
@@ -97,7 +98,7 @@ impl Turns {
         };
         self.taken = now.tasks.iter().map(|name| count(name).unwrap_or(0)).collect();
         if before.unit != now.unit || before.tasks != now.tasks {
-            (self.holder, self.beside) = (None, None);
+            (self.holder, self.beside) = (None, Vec::new());
             self.fields.clear();
         }
     }
@@ -146,10 +147,12 @@ impl Turns {
     }
 
     /// The fields that have stood beside each other for longer than a passing takes.
-    pub(crate) fn split(&self, spec: &TurnSpec) -> Option<&[Turn]> {
-        let (fields, since) = self.beside.as_ref()?;
-        let lasted_ms = self.last?.sent.since_ms(*since);
-        (lasted_ms >= spec.handover_ms).then_some(fields)
+    pub(crate) fn split(&self, spec: &TurnSpec) -> Option<Vec<Turn>> {
+        let read_at = self.last?.sent;
+        let lasts = |(_, since): &&(Turn, Mono)| read_at.since_ms(*since) >= spec.handover_ms;
+        let stand: Vec<Turn> =
+            self.beside.iter().filter(lasts).map(|(turn, _)| turn.clone()).collect();
+        (stand.len() > 1).then_some(stand)
     }
 
     /// Takes in an accepted reading.
@@ -186,12 +189,12 @@ impl Turns {
         let Context { seen, took_ms, .. } = context;
         // A slow answer may show the end of its wait only.
         let at = if took_ms > QUICK_MS { seen.sent.plus_ms(took_ms) } else { seen.sent };
-        let stayed = self.beside.take().and_then(|(before, since)| {
-            let still: Vec<Turn> =
-                before.into_iter().filter(|turn| fields.contains(turn)).collect();
-            (still.len() > 1).then_some((still, since))
-        });
-        self.beside = stayed.or_else(|| (fields.len() > 1).then(|| (fields.to_vec(), at)));
+        let before = core::mem::take(&mut self.beside);
+        if fields.len() > 1 {
+            let since = |turn: &Turn| before.iter().find(|(old, _)| old == turn).map(|(_, at)| *at);
+            self.beside =
+                fields.iter().map(|turn| (turn.clone(), since(turn).unwrap_or(at))).collect();
+        }
     }
 
     /// One task has the turn.
