@@ -9,11 +9,11 @@ use lockwatch::http::client;
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use super::gate::Gate;
 use super::http::{self, Response};
 use super::port::free_address;
 use super::process::{Footprint, Process, Signal, cpu_time, footprint};
 use super::program::Program;
+use super::web_file::WebFile;
 
 /// Limit of open files for an agent: the default of Linux.
 const OPEN_FILES: u32 = 1024;
@@ -26,7 +26,7 @@ pub struct Agent {
     folder: TempDir,
     /// Additional command line arguments.
     arguments: Vec<String>,
-    gate: Option<Gate>,
+    web_file: Option<WebFile>,
 }
 
 impl Agent {
@@ -47,23 +47,23 @@ impl Agent {
         Agent::start_as(config, arguments, None).await
     }
 
-    /// Like [`Agent::start`], behind a gate. Then [`Agent::metrics`] and [`Agent::reload`] are
+    /// Like [`Agent::start`], behind a web file. Then [`Agent::metrics`] and [`Agent::reload`] are
     /// refused, because they do not log in.
     ///
     /// # Errors
     /// When it does not start; the error has the end of its log.
-    pub async fn start_behind(gate: Gate, config: &str) -> anyhow::Result<Agent> {
-        let arguments = vec!["--web.config.file".to_owned(), gate.file().display().to_string()];
-        Agent::start_as(config, arguments, Some(gate)).await
+    pub async fn start_behind(web_file: WebFile, config: &str) -> anyhow::Result<Agent> {
+        let arguments = vec!["--web.config.file".to_owned(), web_file.path().display().to_string()];
+        Agent::start_as(config, arguments, Some(web_file)).await
     }
 
     async fn start_as(
         config: &str,
         arguments: Vec<String>,
-        gate: Option<Gate>,
+        web_file: Option<WebFile>,
     ) -> anyhow::Result<Agent> {
         let (address, folder) = (free_address()?, TempDir::new()?);
-        let mut agent = Agent { process: None, address, folder, arguments, gate };
+        let mut agent = Agent { process: None, address, folder, arguments, web_file };
         agent.configure(config)?;
         agent.start_again().await?;
         Ok(agent)
@@ -75,10 +75,10 @@ impl Agent {
     }
 
     /// The URL of a path, which begins with a slash, with this user's login in it if there is a
-    /// gate.
+    /// web file.
     pub fn url_for(&self, user: &str, path: &str) -> String {
-        match &self.gate {
-            Some(gate) => gate.url_for(user, self.address, path),
+        match &self.web_file {
+            Some(web_file) => web_file.url_for(user, self.address, path),
             None => format!("http://{}{path}", self.address),
         }
     }
@@ -174,8 +174,8 @@ impl Agent {
             .args(["--web.listen-address", &self.address.to_string(), "--web.enable-lifecycle"])
             .args(&self.arguments);
         let mut process = Process::start(command, self.log_file())?;
-        let way = match &self.gate {
-            Some(gate) => gate.way_to(self.address),
+        let way = match &self.web_file {
+            Some(web_file) => web_file.way_to(self.address),
             None => client::Agent::at(format!("http://{}", self.address)),
         };
         let is_ready = async || {

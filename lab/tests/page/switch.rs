@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lockwatch_lab::page::Hand;
-use lockwatch_lab::stack::{Agent, Axe, Browser, Data, Gate, Key, Media, Redis, Site};
+use lockwatch_lab::stack::{Agent, Axe, Browser, Data, Key, Media, Redis, Site, WebFile};
 use serde_json::json;
 
 use crate::support::{
@@ -22,16 +22,16 @@ const BUTTONS: &str = "[...document.querySelectorAll('button[data-want]')].filte
 /// Script expression: what the page says of the last click.
 const SAID: &str = "document.querySelector('#own-switch output').textContent";
 
-/// An agent behind a gate, with a browser that is not yet at its page. Fields are dropped in order.
-struct Desk {
+/// An agent behind a web_file, with a browser that is not yet at its page. Fields are dropped in order.
+struct Trial {
     browser: Browser,
     agent: Agent,
     hand: Hand,
     redis: Redis,
 }
 
-impl Desk {
-    async fn start(gate: Gate, want: &str) -> Desk {
+impl Trial {
+    async fn start(web_file: WebFile, want: &str) -> Trial {
         let redis = Redis::start().await.unwrap();
         let hand = Hand::at(&redis).await.unwrap();
         hand.hold(b"outbound:lock", b"first:1", LEASE).await.unwrap();
@@ -43,9 +43,9 @@ impl Desk {
              - {{name: steady, lock: {{key: steady}}, wanted: always}}\n",
             redis.address()
         );
-        let agent = Agent::start_behind(gate, &config).await.unwrap();
+        let agent = Agent::start_behind(web_file, &config).await.unwrap();
         let browser = Browser::start().await.unwrap();
-        Desk { browser, agent, hand, redis }
+        Trial { browser, agent, hand, redis }
     }
 
     async fn open(&self, user: &str, path: &str) {
@@ -96,44 +96,44 @@ impl Desk {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_behind_a_login_is_live() {
-    for gate in [Gate::with_login().unwrap(), Gate::with_login_and_tls().unwrap()] {
-        let desk = Desk::start(gate, "").await;
-        desk.open("anna", "/").await;
-        desk.until(&format!("{} === 'stopped'", verdict("counted"))).await;
-        desk.until(LIVE).await;
-        desk.hand.hold(b"outbound:lock", b"second:1", LEASE).await.unwrap();
-        desk.until(&format!("{}.cells[3].textContent.includes('second')", row("outbound"))).await;
+    for web_file in [WebFile::with_login().unwrap(), WebFile::with_login_and_tls().unwrap()] {
+        let trial = Trial::start(web_file, "").await;
+        trial.open("anna", "/").await;
+        trial.until(&format!("{} === 'stopped'", verdict("counted"))).await;
+        trial.until(LIVE).await;
+        trial.hand.hold(b"outbound:lock", b"second:1", LEASE).await.unwrap();
+        trial.until(&format!("{}.cells[3].textContent.includes('second')", row("outbound"))).await;
         let picture = "const picture = new Image(); picture.src = '/badge/outbound.svg'; \
             document.body.append(picture);";
-        desk.browser.run(picture, &[]).await.unwrap();
-        desk.until("document.images[0].complete && document.images[0].naturalWidth > 0").await;
-        assert!(is_the_same_document(&desk.browser).await);
-        desk.open("bert", TASK).await;
-        desk.redraw("third").await;
-        assert!(is_the_same_document(&desk.browser).await);
-        assert_quiet(&desk.browser, |_| false).await;
+        trial.browser.run(picture, &[]).await.unwrap();
+        trial.until("document.images[0].complete && document.images[0].naturalWidth > 0").await;
+        assert!(is_the_same_document(&trial.browser).await);
+        trial.open("bert", TASK).await;
+        trial.redraw("third").await;
+        assert!(is_the_same_document(&trial.browser).await);
+        assert_quiet(&trial.browser, |_| false).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_flips_the_own_switch_and_sees_what_follows() {
-    for gate in [Gate::with_login().unwrap(), Gate::with_login_and_tls().unwrap()] {
-        let desk = Desk::start(gate, ON_PAGE).await;
-        desk.hand.set(b"users", b"bert", "false").await.unwrap();
+    for web_file in [WebFile::with_login().unwrap(), WebFile::with_login_and_tls().unwrap()] {
+        let trial = Trial::start(web_file, ON_PAGE).await;
+        trial.hand.set(b"users", b"bert", "false").await.unwrap();
         // Those without a switch of a single user have no buttons.
         for path in ["/", "/tasks/counted", "/tasks/steady"] {
-            desk.open("anna", path).await;
-            desk.until(LIVE).await;
-            assert_eq!(desk.browser.value(BUTTONS).await.unwrap(), "", "{path}");
+            trial.open("anna", path).await;
+            trial.until(LIVE).await;
+            assert_eq!(trial.browser.value(BUTTONS).await.unwrap(), "", "{path}");
         }
-        desk.open("anna", TASK).await;
-        assert_eq!(desk.browser.value(BUTTONS).await.unwrap(), "on,off");
-        desk.until_shown("bert", "off").await;
+        trial.open("anna", TASK).await;
+        assert_eq!(trial.browser.value(BUTTONS).await.unwrap(), "on,off");
+        trial.until_shown("bert", "off").await;
 
-        desk.click("on").await;
-        desk.until_said("It is on now.").await;
-        desk.assert_switches(&[("anna", "true"), ("bert", "false")]).await;
-        desk.until_shown("anna", "on").await;
+        trial.click("on").await;
+        trial.until_said("It is on now.").await;
+        trial.assert_switches(&[("anna", "true"), ("bert", "false")]).await;
+        trial.until_shown("anna", "on").await;
         let event = |words: &str| {
             format!(
                 "[...document.querySelectorAll('#task .events tr')].some(({{cells}}) => \
@@ -141,29 +141,29 @@ async fn a_user_flips_the_own_switch_and_sees_what_follows() {
                  cells[2].textContent === 'anna')"
             )
         };
-        desk.until(&event("on")).await;
+        trial.until(&event("on")).await;
 
         // Nobody does the work, so an alert comes and moves what is below it.
-        desk.hand.delete(b"outbound:lock").await.unwrap();
+        trial.hand.delete(b"outbound:lock").await.unwrap();
         let prepare = "document.querySelector('#task details').open = true; \
             document.querySelector('[data-want=off]').focus();";
-        desk.browser.run(prepare, &[]).await.unwrap();
-        desk.until("document.querySelector('#alerts').checkVisibility()").await;
-        desk.until_said("It is on now.").await;
+        trial.browser.run(prepare, &[]).await.unwrap();
+        trial.until("document.querySelector('#alerts').checkVisibility()").await;
+        trial.until_said("It is on now.").await;
         let focused = "document.activeElement.dataset.want ?? null";
-        assert_eq!(desk.browser.value(focused).await.unwrap(), "off", "the focus stays");
+        assert_eq!(trial.browser.value(focused).await.unwrap(), "off", "the focus stays");
         let open = "document.querySelector('#task details').open";
-        assert_eq!(desk.browser.value(open).await.unwrap(), true, "what is open stays");
-        desk.browser.press(&[Key::Enter]).await.unwrap();
-        desk.until_said("It is off now.").await;
-        desk.assert_switches(&[("anna", "false"), ("bert", "false")]).await;
-        desk.until_shown("anna", "off").await;
-        desk.until(&event("off")).await;
-        desk.until("!document.querySelector('#alerts').checkVisibility()").await;
-        desk.until_said("It is off now.").await;
-        assert_eq!(desk.browser.value(focused).await.unwrap(), "off", "the focus stays");
-        assert!(is_the_same_document(&desk.browser).await);
-        assert_quiet(&desk.browser, |_| false).await;
+        assert_eq!(trial.browser.value(open).await.unwrap(), true, "what is open stays");
+        trial.browser.press(&[Key::Enter]).await.unwrap();
+        trial.until_said("It is off now.").await;
+        trial.assert_switches(&[("anna", "false"), ("bert", "false")]).await;
+        trial.until_shown("anna", "off").await;
+        trial.until(&event("off")).await;
+        trial.until("!document.querySelector('#alerts').checkVisibility()").await;
+        trial.until_said("It is off now.").await;
+        assert_eq!(trial.browser.value(focused).await.unwrap(), "off", "the focus stays");
+        assert!(is_the_same_document(&trial.browser).await);
+        assert_quiet(&trial.browser, |_| false).await;
     }
 }
 
@@ -177,19 +177,19 @@ const HELD: &str = "const real = window.fetch; \
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_wish_holds_however_slow_the_answers_are() {
-    let desk = Desk::start(Gate::with_login().unwrap(), ON_PAGE).await;
-    desk.browser.before_pages(HELD).await.unwrap();
-    desk.open("anna", TASK).await;
+    let trial = Trial::start(WebFile::with_login().unwrap(), ON_PAGE).await;
+    trial.browser.before_pages(HELD).await.unwrap();
+    trial.open("anna", TASK).await;
     for want in ["on", "off"] {
-        desk.click(want).await;
+        trial.click(want).await;
     }
-    desk.until("window.held.length === 1").await;
-    desk.browser.run("window.held[0]()", &[]).await.unwrap();
-    desk.until_said("It is on now.").await;
-    desk.until("window.held.length === 2").await;
-    desk.browser.run("window.held[1]()", &[]).await.unwrap();
-    desk.until_said("It is off now.").await;
-    desk.assert_switches(&[("anna", "false")]).await;
+    trial.until("window.held.length === 1").await;
+    trial.browser.run("window.held[0]()", &[]).await.unwrap();
+    trial.until_said("It is on now.").await;
+    trial.until("window.held.length === 2").await;
+    trial.browser.run("window.held[1]()", &[]).await.unwrap();
+    trial.until_said("It is off now.").await;
+    trial.assert_switches(&[("anna", "false")]).await;
 }
 
 /// Replaces `fetch`: a proxy in between refuses what flips a switch, in its own format.
@@ -200,50 +200,50 @@ const REFUSED: &str = "const real = window.fetch; \
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_on_the_way_is_told_in_its_own_words() {
-    let desk = Desk::start(Gate::with_login().unwrap(), ON_PAGE).await;
-    desk.browser.before_pages(REFUSED).await.unwrap();
-    desk.open("anna", TASK).await;
-    desk.click("on").await;
-    desk.until_said("The gateway has no room.").await;
-    desk.assert_switches(&[]).await;
+    let trial = Trial::start(WebFile::with_login().unwrap(), ON_PAGE).await;
+    trial.browser.before_pages(REFUSED).await.unwrap();
+    trial.open("anna", TASK).await;
+    trial.click("on").await;
+    trial.until_said("The gateway has no room.").await;
+    trial.assert_switches(&[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_refused_is_told_and_stays_to_be_read() {
-    let mut desk = Desk::start(Gate::with_login().unwrap(), ON_PAGE).await;
+    let mut trial = Trial::start(WebFile::with_login().unwrap(), ON_PAGE).await;
     // Two programs write the name, each in its own way.
     let twice = [("\"anna\"", "false"), ("anna", "false")];
     for (user, switch) in twice {
-        desk.hand.set(b"users", user.as_bytes(), switch).await.unwrap();
+        trial.hand.set(b"users", user.as_bytes(), switch).await.unwrap();
     }
-    desk.open("anna", TASK).await;
-    desk.click("on").await;
+    trial.open("anna", TASK).await;
+    trial.click("on").await;
     let words = "2 names read as anna: \"anna\", anna; remove those that no program uses";
-    desk.until_said(words).await;
-    desk.redraw("second").await;
-    desk.until_said(words).await;
-    desk.assert_switches(&twice).await;
+    trial.until_said(words).await;
+    trial.redraw("second").await;
+    trial.until_said(words).await;
+    trial.assert_switches(&twice).await;
 
-    desk.hand.send(redis::pipe().hdel("users", "\"anna\"")).await.unwrap();
-    desk.click("on").await;
-    desk.until_said("It is on now.").await;
+    trial.hand.send(redis::pipe().hdel("users", "\"anna\"")).await.unwrap();
+    trial.click("on").await;
+    trial.until_said("It is on now.").await;
 
-    desk.redis.save().await.unwrap();
-    desk.redis.kill().await.unwrap();
-    desk.click("off").await;
-    desk.until_said("cannot reach redis").await;
-    let told = desk.browser.value(SAID).await.unwrap();
-    desk.until("document.querySelector('#task .verdict').textContent === 'unknown'").await;
-    assert_eq!(desk.browser.value(SAID).await.unwrap(), told);
-    desk.redis.start_again(Data::Kept).await.unwrap();
-    desk.until("document.querySelector('#task .verdict').textContent === 'running'").await;
-    desk.until_shown("anna", "on").await;
-    desk.assert_switches(&[("anna", "true")]).await;
-    desk.click("off").await;
-    desk.until_said("It is off now.").await;
-    desk.assert_switches(&[("anna", "false")]).await;
-    assert!(is_the_same_document(&desk.browser).await);
-    assert_quiet(&desk.browser, |line| line.is_of_the_network()).await;
+    trial.redis.save().await.unwrap();
+    trial.redis.kill().await.unwrap();
+    trial.click("off").await;
+    trial.until_said("cannot reach redis").await;
+    let told = trial.browser.value(SAID).await.unwrap();
+    trial.until("document.querySelector('#task .verdict').textContent === 'unknown'").await;
+    assert_eq!(trial.browser.value(SAID).await.unwrap(), told);
+    trial.redis.start_again(Data::Kept).await.unwrap();
+    trial.until("document.querySelector('#task .verdict').textContent === 'running'").await;
+    trial.until_shown("anna", "on").await;
+    trial.assert_switches(&[("anna", "true")]).await;
+    trial.click("off").await;
+    trial.until_said("It is off now.").await;
+    trial.assert_switches(&[("anna", "false")]).await;
+    assert!(is_the_same_document(&trial.browser).await);
+    assert_quiet(&trial.browser, |line| line.is_of_the_network()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -252,21 +252,21 @@ async fn where_it_is_not_allowed_or_without_the_script_there_are_no_buttons() {
         {'Content-Type': 'application/json'}, body: '{\"want\": \"on\"}'}) \
         .then(answer => done(answer.status), error => done(String(error)))";
     for want in ["", ", want: {page: false}"] {
-        let desk = Desk::start(Gate::with_login().unwrap(), want).await;
-        desk.open("anna", TASK).await;
-        desk.until(LIVE).await;
-        assert_eq!(desk.browser.value(BUTTONS).await.unwrap(), "", "{want}");
+        let trial = Trial::start(WebFile::with_login().unwrap(), want).await;
+        trial.open("anna", TASK).await;
+        trial.until(LIVE).await;
+        assert_eq!(trial.browser.value(BUTTONS).await.unwrap(), "", "{want}");
         // Not relative: nothing can be fetched from the page's address, which has a login in it.
-        let url = format!("http://{}{WANT}", desk.agent.address());
-        assert_eq!(desk.browser.run_async(post, &[json!(url)]).await.unwrap(), 404, "{want}");
-        desk.assert_switches(&[]).await;
+        let url = format!("http://{}{WANT}", trial.agent.address());
+        assert_eq!(trial.browser.run_async(post, &[json!(url)]).await.unwrap(), 404, "{want}");
+        trial.assert_switches(&[]).await;
     }
-    let desk = Desk::start(Gate::with_login().unwrap(), ON_PAGE).await;
-    desk.browser.scripts(false).await.unwrap();
-    desk.open("anna", TASK).await;
+    let trial = Trial::start(WebFile::with_login().unwrap(), ON_PAGE).await;
+    trial.browser.scripts(false).await.unwrap();
+    trial.open("anna", TASK).await;
     let shown = "document.querySelector('#task h1').checkVisibility()";
-    assert_eq!(desk.browser.value(shown).await.unwrap(), true);
-    assert_eq!(desk.browser.value(BUTTONS).await.unwrap(), "", "without the script");
+    assert_eq!(trial.browser.value(shown).await.unwrap(), true);
+    assert_eq!(trial.browser.value(BUTTONS).await.unwrap(), "", "without the script");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -284,44 +284,45 @@ async fn a_page_of_another_site_flips_nothing() {
         [form.method, form.action, form.enctype] = ['POST', arguments[0], 'text/plain']; \
         [field.name, field.value] = ['{\"want\": \"on\", \"x\": \"', '\"}']; \
         form.append(field); document.body.append(form); form.submit();";
-    for gate in [Gate::with_login().unwrap(), Gate::with_login_and_tls().unwrap()] {
-        let desk = Desk::start(gate, ON_PAGE).await;
+    for web_file in [WebFile::with_login().unwrap(), WebFile::with_login_and_tls().unwrap()] {
+        let trial = Trial::start(web_file, ON_PAGE).await;
         let page = "<!doctype html><title>WMS</title>";
         let other = Site::open(Site::address().unwrap(), [("/", page.to_owned())]).await.unwrap();
         // From here on the browser sends the login with each request to the agent.
-        desk.open("anna", TASK).await;
-        let url = desk.browser.value(&format!("location.origin + '{WANT}'")).await.unwrap();
+        trial.open("anna", TASK).await;
+        let url = trial.browser.value(&format!("location.origin + '{WANT}'")).await.unwrap();
         for place in [other.url("/"), format!("data:text/html,{page}")] {
-            desk.browser.open(&place).await.unwrap();
-            let outcomes = desk.browser.run_async(tries, std::slice::from_ref(&url)).await.unwrap();
+            trial.browser.open(&place).await.unwrap();
+            let outcomes =
+                trial.browser.run_async(tries, std::slice::from_ref(&url)).await.unwrap();
             assert_eq!(outcomes, json!(["TypeError", "TypeError"]), "{place}");
-            desk.browser.run(form, std::slice::from_ref(&url)).await.unwrap();
-            desk.until("document.body.innerText.includes(\"by another site's page\")").await;
+            trial.browser.run(form, std::slice::from_ref(&url)).await.unwrap();
+            trial.until("document.body.innerText.includes(\"by another site's page\")").await;
         }
-        desk.assert_switches(&[]).await;
-        desk.open("anna", TASK).await;
-        desk.click("on").await;
-        desk.until_said("It is on now.").await;
-        desk.assert_switches(&[("anna", "true")]).await;
+        trial.assert_switches(&[]).await;
+        trial.open("anna", TASK).await;
+        trial.click("on").await;
+        trial.until_said("It is on now.").await;
+        trial.assert_switches(&[("anna", "true")]).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn axe_finds_nothing_at_the_buttons() {
-    let desk = Desk::start(Gate::with_login().unwrap(), ON_PAGE).await;
+    let trial = Trial::start(WebFile::with_login().unwrap(), ON_PAGE).await;
     let axe = Axe::load().unwrap();
     for (dark, width) in [(false, 1280), (true, 1280), (false, 390), (true, 320)] {
-        desk.browser.media(Media { dark, calm: true }).await.unwrap();
-        desk.browser.size(width, 900).await.unwrap();
-        desk.open("anna", TASK).await;
-        desk.click("on").await;
-        desk.until_said("It is on now.").await;
+        trial.browser.media(Media { dark, calm: true }).await.unwrap();
+        trial.browser.size(width, 900).await.unwrap();
+        trial.open("anna", TASK).await;
+        trial.click("on").await;
+        trial.until_said("It is on now.").await;
         let at = format!("dark: {dark}, {width}");
-        let violations = desk.browser.violations(&axe).await.unwrap();
+        let violations = trial.browser.violations(&axe).await.unwrap();
         assert!(violations.is_empty(), "{at}: {violations:?}");
         // Keys and names are long, and so are the words of a refusal that has them.
         let long = "document.querySelector('#own-switch output').textContent = 'k'.repeat(300)";
-        desk.browser.run(long, &[]).await.unwrap();
-        assert_eq!(too_wide(&desk.browser, &at).await, None);
+        trial.browser.run(long, &[]).await.unwrap();
+        assert_eq!(too_wide(&trial.browser, &at).await, None);
     }
 }

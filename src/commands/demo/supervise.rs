@@ -50,8 +50,8 @@ fn invite(stage: &Stage) {
     let url = stage.agent.url();
     say("");
     say("Anna has switched the task on. Look at");
-    say(&format!("  {url}/                the tasks"));
-    say(&format!("  {url}/metrics         what Prometheus sees"));
+    say(&format!("  {url}/                 the tasks"));
+    say(&format!("  {url}/metrics          what Prometheus sees"));
     if stage.on_page {
         say(&format!("  {url}/tasks/{TASK}  your own switch, once you have logged in"));
     }
@@ -67,7 +67,7 @@ fn invite(stage: &Stage) {
         ("kill -9 <process of a worker>".to_owned(), "it crashes, and the other one takes over"),
         ("make demo ARGS=--story".to_owned(), "all of this, told in 90 seconds"),
     ] {
-        say(&format!("  {command:<45}  {effect}"));
+        say(&format!("  {command:<48}  {effect}"));
     }
     say("");
 }

@@ -19,31 +19,31 @@ const FILE: &str = "web.yml";
 /// A web file with what it names, in a folder of its own, for an agent on 127.0.0.1. The users are
 /// `anna` and `bert`.
 #[derive(Debug)]
-pub struct Gate {
+pub struct WebFile {
     folder: TempDir,
     certificate: Option<Certificate>,
 }
 
-impl Gate {
+impl WebFile {
     /// Asks for a login.
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn with_login() -> anyhow::Result<Gate> {
-        Gate::new(TempDir::new()?, None)
+    pub fn with_login() -> anyhow::Result<WebFile> {
+        WebFile::new(TempDir::new()?, None)
     }
 
     /// Asks for a login, and speaks TLS only.
     ///
     /// # Errors
     /// When the files cannot be written.
-    pub fn with_login_and_tls() -> anyhow::Result<Gate> {
+    pub fn with_login_and_tls() -> anyhow::Result<WebFile> {
         let folder = TempDir::new()?;
         let certificate = Certificate::issue(IpAddr::V4(Ipv4Addr::LOCALHOST), folder.path())?;
-        Gate::new(folder, Some(certificate))
+        WebFile::new(folder, Some(certificate))
     }
 
-    fn new(folder: TempDir, certificate: Option<Certificate>) -> anyhow::Result<Gate> {
+    fn new(folder: TempDir, certificate: Option<Certificate>) -> anyhow::Result<WebFile> {
         let users = USERS.map(|user| format!("  {user}: {HASH}\n")).concat();
         let tls = certificate.as_ref().map(|Certificate { certificate, key, .. }| {
             format!(
@@ -53,13 +53,13 @@ impl Gate {
             )
         });
         let text = format!("{}basic_auth_users:\n{users}", tls.unwrap_or_default());
-        let gate = Gate { folder, certificate };
-        std::fs::write(gate.file(), text)?;
-        Ok(gate)
+        let web_file = WebFile { folder, certificate };
+        std::fs::write(web_file.path(), text)?;
+        Ok(web_file)
     }
 
     /// The web file.
-    pub(super) fn file(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         self.folder.path().join(FILE)
     }
 
