@@ -26,7 +26,13 @@ mod truth;
 
 use truth::rule;
 
-const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: false, sharded: false };
+const CAPS: Caps = Caps {
+    pexpiretime: true,
+    hpexpiretime: false,
+    role: RoleCheck::Role,
+    info: false,
+    sharded: false,
+};
 
 fn bytes(text: &str) -> Reply {
     Reply::Bytes(text.as_bytes().to_vec())

@@ -89,8 +89,10 @@ pub struct ServerVersion {
 impl ServerVersion {
     const V6_2: ServerVersion = ServerVersion { major: 6, minor: 2 };
     const V7_0: ServerVersion = ServerVersion { major: 7, minor: 0 };
-    /// The newest version that changes a rule.
+    /// The newest version that changes what `discover` needs.
     pub(crate) const V7_2: ServerVersion = ServerVersion { major: 7, minor: 2 };
+    /// From here on the fields of a hash can have deadlines. Valkey 9 has them, too.
+    const V7_4: ServerVersion = ServerVersion { major: 7, minor: 4 };
 }
 
 /// 7.0: later versions accept the same rule.
@@ -216,7 +218,13 @@ fn want_rule(
 ) -> AclRule {
     let tasks = config.tasks.iter().filter(|task| task.store == index);
     let sources: Vec<Source> = tasks.filter_map(|task| Some(source(task).ok()?.0)).collect();
-    let caps = Caps { pexpiretime: false, role: RoleCheck::Role, info: false, sharded: false };
+    let caps = Caps {
+        pexpiretime: false,
+        hpexpiretime: false,
+        role: RoleCheck::Role,
+        info: false,
+        sharded: false,
+    };
     let mut needs = Needs::nothing(caps);
     needs.send(&["auth", "client|setname", "role"]);
     if redis.db != 0 {
@@ -313,10 +321,10 @@ fn notes(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> Vec<Stri
             "before 7.0 a key cannot be opened for reading only; the commands are all read-only"
                 .to_owned(),
         );
-    } else if version < ServerVersion::V7_2 {
+    } else if version < ServerVersion::V7_4 {
         notes.push(
-            "for Redis 7.2 and later use --redis-version 7.2, or the log of refusals names \
-             client|setinfo"
+            "for Redis 7.4 and Valkey 9 and later use --redis-version 7.4, for other servers from \
+             7.2 on 7.2, or the log of refusals names what they have more"
                 .to_owned(),
         );
     }
@@ -383,7 +391,13 @@ impl Needs {
         let in_cluster = matches!(redis.servers, Servers::Cluster(_));
         let sharded = in_cluster && version >= ServerVersion::V7_0;
         let pexpiretime = version >= ServerVersion::V7_0;
-        let caps = Caps { pexpiretime, role: RoleCheck::Role, info: true, sharded };
+        let caps = Caps {
+            pexpiretime,
+            hpexpiretime: version >= ServerVersion::V7_4,
+            role: RoleCheck::Role,
+            info: true,
+            sharded,
+        };
         let mut needs = Needs::nothing(caps);
         needs.send(&[
             "auth",
@@ -413,6 +427,9 @@ impl Needs {
         }
         if version >= ServerVersion::V7_2 {
             needs.send(&["client|no-touch", "client|setinfo"]);
+        }
+        if version >= ServerVersion::V7_4 {
+            needs.send(&["hpexpiretime"]);
         }
         needs
     }
@@ -482,7 +499,7 @@ mod tests {
                  {tasks}"
             );
             let config = Config::parse(&text, Path::new("lockwatch.yml")).unwrap();
-            let rule = rules(&config, ServerVersion::V7_2).remove(0);
+            let rule = rules(&config, ServerVersion::V7_4).remove(0);
             (rule.line.matches("%R~").count(), rule)
         };
         // Each lock has its own key, and the keys of its queue, its token and its readers.

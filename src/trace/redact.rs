@@ -81,6 +81,10 @@ fn shown(spec: &TaskSpec, ask: &Ask, reply: &Reply) -> Shown {
         (Class::Number | Class::Named, Reply::Int(number)) => {
             Shown::Line(format!("(integer) {number}"))
         }
+        (Class::Number | Class::Named, Reply::Array(items)) => list(items, &|_, item| match item {
+            Reply::Int(number) => format!("(integer) {number}"),
+            other => weighed_reply(other),
+        }),
         (Class::Holders, Reply::Bytes(bytes)) => Shown::Line(value_word(library, false, bytes)),
         (Class::Holders, _) => scan(&|position, item| match item.as_bytes() {
             Some(bytes) => value_word(library, position.is_multiple_of(2), bytes),

@@ -108,7 +108,13 @@ fn words(words: &[&[u8]]) -> Words {
 fn commands_of(task: &Arc<TaskSpec>) -> Vec<Words> {
     let mut sent = Vec::new();
     for pexpiretime in [true, false] {
-        let caps = Caps { pexpiretime, role: RoleCheck::Role, info: true, sharded: false };
+        let caps = Caps {
+            pexpiretime,
+            hpexpiretime: false,
+            role: RoleCheck::Role,
+            info: true,
+            sharded: false,
+        };
         TaskRead::new(Arc::clone(task), caps, true, Scope::ALL).commands(&mut sent);
         sent.extend(accept::header());
         sent.extend(accept::footer(caps, b"nonce"));

@@ -12,6 +12,7 @@ pub mod batch;
 pub mod codec;
 mod diagnosis;
 pub mod driver;
+mod expiry;
 pub mod handshake;
 mod instant;
 mod kind;

@@ -23,7 +23,13 @@ mod truth;
 use truth::rule;
 
 const A: &str = "285475da-9152-4c83-822a-67ee2f116a79:42";
-const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
+const CAPS: Caps = Caps {
+    pexpiretime: true,
+    hpexpiretime: false,
+    role: RoleCheck::Role,
+    info: true,
+    sharded: false,
+};
 const OLD: Caps = Caps { pexpiretime: false, ..CAPS };
 
 fn spec(library: &str) -> TaskSpec {

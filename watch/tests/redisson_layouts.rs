@@ -94,7 +94,13 @@ impl Keyspace {
 
     /// Reads `key` as a sweep does.
     fn read(&self, key: &str) -> TaskReading {
-        let caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
+        let caps = Caps {
+            pexpiretime: true,
+            hpexpiretime: false,
+            role: RoleCheck::Role,
+            info: true,
+            sharded: false,
+        };
         let mut read = TaskRead::new(Arc::new(spec(key)), caps, true, Scope::ALL);
         for _ in 0..3 {
             let mut commands = Vec::new();

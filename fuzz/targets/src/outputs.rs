@@ -252,7 +252,13 @@ fn check_said(data: &[u8], token: &str) -> String {
     let bytes = Reply::Bytes(data.to_vec());
     let secret = Reply::Bytes(token.as_bytes().to_vec());
     let tokened = TaskSpec::new(NAMES[1], StoreIndex(0), libraries::lock(b"tokened", "string"));
-    let caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: true };
+    let caps = Caps {
+        pexpiretime: true,
+        hpexpiretime: false,
+        role: RoleCheck::Role,
+        info: true,
+        sharded: true,
+    };
     for spec in [worlds::task(0), worlds::task(2), worlds::task(15)] {
         let hostile = Ask::new(Class::Named, Command::new([data, data]));
         for ask in all_asks(&spec, caps).iter().chain([&hostile]) {

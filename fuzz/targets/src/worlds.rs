@@ -50,5 +50,11 @@ pub(crate) fn caps(choice: u8) -> Caps {
         2 => RoleCheck::Info,
         _ => RoleCheck::Assumed,
     };
-    Caps { pexpiretime: choice & 1 == 0, role, info: choice & 8 == 0, sharded: choice & 16 != 0 }
+    Caps {
+        pexpiretime: choice & 1 == 0,
+        hpexpiretime: false,
+        role,
+        info: choice & 8 == 0,
+        sharded: choice & 16 != 0,
+    }
 }

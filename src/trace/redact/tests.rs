@@ -73,7 +73,8 @@ fn specs() -> Vec<Arc<TaskSpec>> {
 fn all_asks(spec: &Arc<TaskSpec>) -> Vec<Ask> {
     let mut all = Vec::new();
     for (pexpiretime, sharded) in [(true, false), (false, true)] {
-        let caps = Caps { pexpiretime, role: RoleCheck::Role, info: true, sharded };
+        let caps =
+            Caps { pexpiretime, hpexpiretime: false, role: RoleCheck::Role, info: true, sharded };
         let read = TaskRead::new(Arc::clone(spec), caps, true, Scope::ALL);
         let asks = read.asks();
         let reply = |ask: &Ask| match ask.command.args[0].as_slice() {

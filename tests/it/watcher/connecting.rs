@@ -44,7 +44,13 @@ async fn a_plain_server_allows_everything() {
     let connection = connect(&config(server.port)).await.unwrap();
     assert_eq!(
         connection.caps(),
-        Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false }
+        Caps {
+            pexpiretime: true,
+            hpexpiretime: false,
+            role: RoleCheck::Role,
+            info: true,
+            sharded: false
+        }
     );
     assert_eq!(connection.role(), Some(Role::Master));
     assert!(
@@ -162,7 +168,13 @@ async fn acl_users_get_what_they_may_do() {
         };
         connect(&config).await.map(|connection| connection.caps()).map_err(|failure| failure.why)
     };
-    let full = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
+    let full = Caps {
+        pexpiretime: true,
+        hpexpiretime: false,
+        role: RoleCheck::Role,
+        info: true,
+        sharded: false,
+    };
     assert_eq!(caps(&["+role", "+info", "+pexpiretime", "+echo", "+time"], false).await, Ok(full));
     let old = Caps { pexpiretime: false, ..full };
     assert_eq!(
@@ -173,7 +185,13 @@ async fn acl_users_get_what_they_may_do() {
     let by_info = Caps { role: RoleCheck::Info, ..full };
     assert_eq!(caps(&["+info", "+pexpiretime"], false).await, Ok(by_info));
     assert_eq!(caps(&["+pexpiretime"], false).await, Err(Unknown::RoleRefused));
-    let assumed = Caps { pexpiretime: true, role: RoleCheck::Assumed, info: false, sharded: false };
+    let assumed = Caps {
+        pexpiretime: true,
+        hpexpiretime: false,
+        role: RoleCheck::Assumed,
+        info: false,
+        sharded: false,
+    };
     assert_eq!(caps(&["+pexpiretime"], true).await, Ok(assumed));
     let (_file, source) = password_file("pw");
     let other_db = RedisConfig {

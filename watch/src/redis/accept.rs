@@ -17,6 +17,9 @@ use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 pub struct Caps {
     /// The server has `PEXPIRETIME` (Redis 7.0).
     pub pexpiretime: bool,
+    /// The server has `HPEXPIRETIME` (Redis 7.4, Valkey 9): fields of a hash can have deadlines.
+    /// The user may lack the right to use it.
+    pub hpexpiretime: bool,
     /// How the server reports its role.
     pub role: RoleCheck,
     /// The server answers `INFO`.
@@ -24,6 +27,17 @@ pub struct Caps {
     /// The server belongs to a cluster that sends messages only to the server of the channel's slot
     /// (Redis 7.0).
     pub sharded: bool,
+}
+
+impl Caps {
+    /// Of a server of which nothing is known.
+    pub const LEAST: Caps = Caps {
+        pexpiretime: false,
+        hpexpiretime: false,
+        role: RoleCheck::Assumed,
+        info: false,
+        sharded: false,
+    };
 }
 
 /// How a server's role is verified.
@@ -343,8 +357,13 @@ impl From<&ServerError> for Unknown {
 mod tests {
     use super::*;
 
-    const CAPS: Caps =
-        Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
+    const CAPS: Caps = Caps {
+        pexpiretime: true,
+        hpexpiretime: false,
+        role: RoleCheck::Role,
+        info: true,
+        sharded: false,
+    };
 
     fn bytes(text: &str) -> Reply {
         Reply::Bytes(text.as_bytes().to_vec())

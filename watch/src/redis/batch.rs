@@ -173,7 +173,13 @@ mod tests {
     #[test]
     fn role_and_nonce_are_asked_for_last() {
         let _rule = rule("1 evidence");
-        let caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
+        let caps = Caps {
+            pexpiretime: true,
+            hpexpiretime: false,
+            role: RoleCheck::Role,
+            info: true,
+            sharded: false,
+        };
         let spec =
             Arc::new(TaskSpec::new("a", StoreIndex(0), libraries::lock(b"lock", "redisson")));
         let reads = vec![(TaskIndex(0), TaskRead::new(spec, caps, true, Scope::ALL))];

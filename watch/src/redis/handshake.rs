@@ -26,6 +26,7 @@ enum Step {
     InfoServer,
     InfoReplication,
     Pexpiretime,
+    Hpexpiretime,
 }
 
 /// What a server reported in its greeting.
@@ -65,6 +66,10 @@ impl Handshake {
             (Step::InfoServer, Command::new(["INFO", "server"])),
             (Step::InfoReplication, Command::new(["INFO", "replication"])),
             (Step::Pexpiretime, Command::new(["PEXPIRETIME", "lockwatch"])),
+            (
+                Step::Hpexpiretime,
+                Command::new(["HPEXPIRETIME", "lockwatch", "FIELDS", "1", "lockwatch"]),
+            ),
         ]);
         if in_cluster {
             steps.push((Step::Courtesy, Command::new(["READONLY"])));
@@ -117,8 +122,7 @@ impl Handshake {
         replies: &[Reply],
         ended: Option<Failure>,
     ) -> Result<Greeting, Failure> {
-        let mut caps =
-            Caps { pexpiretime: false, role: RoleCheck::Assumed, info: false, sharded: false };
+        let mut caps = Caps::LEAST;
         let (mut role_known, mut role, mut version) = (false, None, None);
         let steps = self.steps.iter().map(|(step, _)| *step);
         let all = auth.map(|reply| (Step::Auth, reply)).into_iter().chain(steps.zip(replies));
@@ -152,6 +156,7 @@ impl Handshake {
                     }
                 }
                 (Step::Pexpiretime, reply) => caps.pexpiretime = may_ask_pexpiretime(reply),
+                (Step::Hpexpiretime, reply) => caps.hpexpiretime = has_hpexpiretime(reply),
                 _ => {}
             }
         }
@@ -211,6 +216,18 @@ fn may_ask_pexpiretime(reply: &Reply) -> bool {
     }
 }
 
+/// Whether `HPEXPIRETIME` exists. A server looks for a command before it checks rights.
+fn has_hpexpiretime(reply: &Reply) -> bool {
+    match reply {
+        Reply::Array(_) | Reply::Nil => true,
+        Reply::Error(error) => matches!(
+            refusal(error, true),
+            Unknown::NoPermission | Unknown::NotMaster | Unknown::Moved | Unknown::ClusterDown
+        ),
+        _ => false,
+    }
+}
+
 /// The version, if it is safe to display.
 fn tame(version: &[u8]) -> Option<&str> {
     let version = str::from_utf8(version).ok()?;
@@ -242,9 +259,19 @@ mod tests {
         }
     }
 
-    /// Replies to SETNAME, NO-TOUCH, ROLE, INFO server, INFO replication, PEXPIRETIME.
+    /// Replies to SETNAME, NO-TOUCH, ROLE, INFO server, INFO replication, PEXPIRETIME. The last
+    /// one, HPEXPIRETIME, is not known.
     fn judge(replies: [&str; 6], assume_master: bool) -> Result<Greeting, Failure> {
-        Handshake::new(0, assume_master, false).judge(None, &replies.map(reply), None)
+        judge_with(replies, "-ERR unknown command 'HPEXPIRETIME'", assume_master)
+    }
+
+    fn judge_with(
+        replies: [&str; 6],
+        last: &str,
+        assume_master: bool,
+    ) -> Result<Greeting, Failure> {
+        let replies: Vec<Reply> = replies.into_iter().chain([last]).map(reply).collect();
+        Handshake::new(0, assume_master, false).judge(None, &replies, None)
     }
 
     fn ended() -> Option<Failure> {
@@ -297,7 +324,13 @@ mod tests {
         .unwrap();
         assert_eq!(
             greeting.caps,
-            Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false }
+            Caps {
+                pexpiretime: true,
+                hpexpiretime: false,
+                role: RoleCheck::Role,
+                info: true,
+                sharded: false
+            }
         );
         assert_eq!(greeting.version.as_deref(), Some("7.0.15"));
         assert_eq!(greeting.role, Some(Role::Master));
@@ -330,6 +363,20 @@ mod tests {
         assert!(!probe(
             "-ERR unknown command 'PEXPIRETIME', with args beginning with: 'lockwatch'"
         ));
+    }
+
+    /// A user who may not use it is not taken for a server that lacks it: what it would say is
+    /// missed.
+    #[test]
+    fn a_server_has_deadlines_of_fields_whether_or_not_this_user_may_read_them() {
+        let has = |last| {
+            let before = ["OK", "OK", "*master", NOPERM, NOPERM, "-2"];
+            judge_with(before, last, false).unwrap().caps.hpexpiretime
+        };
+        for last in ["*-2", NOPERM, NOPERM_KEY, "-MOVED 1234 10.0.0.6:6379"] {
+            assert!(has(last), "{last}");
+        }
+        assert!(!has("-ERR unknown command 'HPEXPIRETIME', with args beginning with: 'lockwatch'"));
     }
 
     #[test]
@@ -377,18 +424,26 @@ mod tests {
             Reply::Array(alloc::vec![Reply::Bytes(b"main".to_vec())]),
         ]);
         let unknown = || reply("-ERR unknown command 'SELECT'");
-        let said =
-            [unknown(), reply("OK"), reply("OK"), sentinel, reply("x"), reply("x"), unknown()];
+        let said = [
+            unknown(),
+            reply("OK"),
+            reply("OK"),
+            sentinel,
+            reply("x"),
+            reply("x"),
+            unknown(),
+            unknown(),
+        ];
         let failure = Handshake::new(3, false, false).judge(None, &said, None).unwrap_err();
         assert_eq!(failure.why, Unknown::Sentinel);
         assert_eq!(failure.detail, "it is a Sentinel; its masters are called main");
         let of_sentinel = Handshake::to_sentinel();
         let greeting = of_sentinel.judge(None, &said[1..], None).unwrap();
         assert_eq!(greeting.masters, Some(alloc::vec![String::from("main")]));
-        let server = ["OK", "OK", "*slave", "x", "x", "-2"].map(reply);
+        let server = ["OK", "OK", "*slave", "x", "x", "-2", "*-2"].map(reply);
         let failure = of_sentinel.judge(None, &server, None).unwrap_err();
         assert_eq!(failure.why, Unknown::NoSentinel);
-        let active = ["OK", "OK", "*active-replica", "x", "x", "-2"].map(reply);
+        let active = ["OK", "OK", "*active-replica", "x", "x", "-2", "*-2"].map(reply);
         let failure = Handshake::new(0, true, false).judge(None, &active, None).unwrap_err();
         assert_eq!(failure.why, Unknown::ActiveReplica);
     }

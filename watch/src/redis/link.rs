@@ -149,7 +149,13 @@ mod tests {
     #[test]
     fn a_server_that_cannot_serve_for_long_is_dialled_anew() {
         let _rule = crate::truth::rule("3 connection");
-        let caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
+        let caps = Caps {
+            pexpiretime: true,
+            hpexpiretime: false,
+            role: RoleCheck::Role,
+            info: true,
+            sharded: false,
+        };
         for why in [Unknown::Loading, Unknown::Busy, Unknown::NotMaster] {
             let mut link = Link::new(Mono(0));
             assert!(!link.survives(why, Mono(0)), "there is no connection");

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::redis::accept::Caps;
 use crate::redis::ask::Ask;
 use crate::redis::replies::Replies;
 use crate::redis::reply::Reply;
@@ -24,10 +25,16 @@ pub(crate) static ALL: [&dyn Part; 5] =
 /// One part.
 pub(crate) trait Part: Sync {
     /// Appends what is asked; nothing if the part is not configured.
-    fn asks(&self, spec: &TaskSpec, out: &mut Vec<Ask>);
+    fn asks(&self, spec: &TaskSpec, caps: Caps, out: &mut Vec<Ask>);
 
     /// Decodes the replies to these. Returns what they make it necessary to ask.
-    fn decode(&self, spec: &TaskSpec, replies: &mut Replies<'_>, into: &mut Beside) -> Option<Ask>;
+    fn decode(
+        &self,
+        spec: &TaskSpec,
+        caps: Caps,
+        replies: &mut Replies<'_>,
+        into: &mut Beside,
+    ) -> Option<Ask>;
 
     /// Appends whatever [`Part::decode`] may return.
     fn later_asks(&self, _spec: &TaskSpec, _out: &mut Vec<Ask>) {}
@@ -53,13 +60,13 @@ pub(crate) trait Part: Sync {
 /// What is asked for the switches of a task alone; nothing if there are none to read.
 pub fn switches_asks(spec: &TaskSpec) -> Vec<Ask> {
     let mut asks = Vec::new();
-    switches::Switches.asks(spec, &mut asks);
+    switches::Switches.asks(spec, Caps::LEAST, &mut asks);
     asks
 }
 
 /// What the replies to [`switches_asks`] say.
 pub fn read_switches(spec: &TaskSpec, replies: &[Reply]) -> Option<SwitchesReading> {
     let mut beside = Beside::default();
-    switches::Switches.decode(spec, &mut Replies::new(replies), &mut beside);
+    switches::Switches.decode(spec, Caps::LEAST, &mut Replies::new(replies), &mut beside);
     beside.switches
 }

@@ -79,7 +79,7 @@ impl Scope {
 
 fn asks_of(part: &dyn Part, spec: &TaskSpec) -> Vec<Ask> {
     let mut asks = Vec::new();
-    part.asks(spec, &mut asks);
+    part.asks(spec, Caps::LEAST, &mut asks);
     asks
 }
 
@@ -120,7 +120,7 @@ pub fn watched_asks(spec: &TaskSpec) -> Vec<Ask> {
         KindSpec::Queue(queue) => asks.push(queue::watched(queue)),
     }
     let watched = parts::ALL.iter().filter(|part| part.is_watched());
-    watched.for_each(|part| part.asks(spec, &mut asks));
+    watched.for_each(|part| part.asks(spec, Caps::LEAST, &mut asks));
     asks
 }
 
@@ -237,7 +237,7 @@ impl TaskRead {
     pub fn asks(&self) -> Vec<Ask> {
         let mut asks = Vec::with_capacity(8);
         self.guard_asks(&mut asks);
-        self.parts().for_each(|(_, part)| part.asks(&self.spec, &mut asks));
+        self.parts().for_each(|(_, part)| part.asks(&self.spec, self.caps, &mut asks));
         asks.extend(self.extras());
         if let Some((lock, stage)) = self.lock() {
             asks.extend(lock.liveness(stage));
@@ -353,7 +353,7 @@ impl TaskRead {
     /// Decodes the parts beside the guard, and determines what is still to be requested.
     fn decode_parts(&self, beside: &mut Beside, replies: &mut Replies<'_>) -> Vec<Later> {
         let later = self.parts().filter_map(|(number, part)| {
-            let ask = part.decode(&self.spec, replies, beside)?;
+            let ask = part.decode(&self.spec, self.caps, replies, beside)?;
             Some(Later { part: number, ask })
         });
         later.collect()

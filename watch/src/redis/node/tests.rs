@@ -21,7 +21,13 @@ use crate::redis::testing::{
 };
 
 /// The capabilities of the connections in these tests.
-const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: false, sharded: false };
+const CAPS: Caps = Caps {
+    pexpiretime: true,
+    hpexpiretime: false,
+    role: RoleCheck::Role,
+    info: false,
+    sharded: false,
+};
 
 fn duty(standing: Standing, own: &Tasks) -> Duty {
     let mut duty = Duty::none();

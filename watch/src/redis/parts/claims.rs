@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::Part;
 use super::fingerprint::fingerprint;
+use crate::redis::accept::Caps;
 use crate::redis::ask::{Ask, Class};
 use crate::redis::libraries;
 use crate::redis::replies::{Replies, scan_hash, scanned_pairs};
@@ -29,11 +30,17 @@ const OVERRUN: &str = "overrun";
 pub(super) struct Claims;
 
 impl Part for Claims {
-    fn asks(&self, spec: &TaskSpec, out: &mut Vec<Ask>) {
+    fn asks(&self, spec: &TaskSpec, _caps: Caps, out: &mut Vec<Ask>) {
         out.extend(spec.claims.as_ref().map(|claims| scan_hash(Class::Claims, &claims.key)));
     }
 
-    fn decode(&self, spec: &TaskSpec, replies: &mut Replies<'_>, into: &mut Beside) -> Option<Ask> {
+    fn decode(
+        &self,
+        spec: &TaskSpec,
+        _caps: Caps,
+        replies: &mut Replies<'_>,
+        into: &mut Beside,
+    ) -> Option<Ask> {
         spec.claims.as_ref()?;
         let library = libraries::of_task(spec);
         into.claims = Some(match scanned_pairs(replies.next()) {

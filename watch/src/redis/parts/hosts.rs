@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 
 use super::Part;
+use crate::redis::accept::Caps;
 use crate::redis::ask::{Ask, Class};
 use crate::redis::codec;
 use crate::redis::libraries;
@@ -14,11 +15,17 @@ use lockwatch_judge::spec::TaskSpec;
 pub(super) struct Hosts;
 
 impl Part for Hosts {
-    fn asks(&self, spec: &TaskSpec, out: &mut Vec<Ask>) {
+    fn asks(&self, spec: &TaskSpec, _caps: Caps, out: &mut Vec<Ask>) {
         out.extend(spec.hosts.as_ref().map(|key| scan_hash(Class::Hosts, key)));
     }
 
-    fn decode(&self, spec: &TaskSpec, replies: &mut Replies<'_>, into: &mut Beside) -> Option<Ask> {
+    fn decode(
+        &self,
+        spec: &TaskSpec,
+        _caps: Caps,
+        replies: &mut Replies<'_>,
+        into: &mut Beside,
+    ) -> Option<Ask> {
         spec.hosts.as_ref()?;
         let library = libraries::of_task(spec);
         let host = |(id, host)| (library.instance(id), codec::written_text(host));

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::Part;
 use crate::command;
+use crate::redis::accept::Caps;
 use crate::redis::ask::{Ask, Class};
 use crate::redis::instant;
 use crate::redis::replies::Replies;
@@ -15,12 +16,18 @@ use lockwatch_judge::spec::TaskSpec;
 pub(super) struct Pause;
 
 impl Part for Pause {
-    fn asks(&self, spec: &TaskSpec, out: &mut Vec<Ask>) {
+    fn asks(&self, spec: &TaskSpec, _caps: Caps, out: &mut Vec<Ask>) {
         let ask = |key| Ask::new(Class::Text, command!("GETRANGE", key, "0", "63"));
         out.extend(spec.paused_until.as_ref().map(ask));
     }
 
-    fn decode(&self, spec: &TaskSpec, replies: &mut Replies<'_>, into: &mut Beside) -> Option<Ask> {
+    fn decode(
+        &self,
+        spec: &TaskSpec,
+        _caps: Caps,
+        replies: &mut Replies<'_>,
+        into: &mut Beside,
+    ) -> Option<Ask> {
         spec.paused_until.as_ref()?;
         into.pause = Some(decode(replies.next()));
         None

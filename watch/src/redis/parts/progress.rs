@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use super::Part;
 use super::fingerprint::fingerprint;
 use crate::command;
+use crate::redis::accept::Caps;
 use crate::redis::ask::{Ask, Class};
 use crate::redis::codec;
 use crate::redis::replies::Replies;
@@ -23,7 +24,7 @@ const LENGTHS: [(&[u8], &str); 4] =
 pub(super) struct Progress;
 
 impl Part for Progress {
-    fn asks(&self, spec: &TaskSpec, out: &mut Vec<Ask>) {
+    fn asks(&self, spec: &TaskSpec, _caps: Caps, out: &mut Vec<Ask>) {
         match spec.progress.as_ref().map(|progress| &progress.source) {
             Some(ProgressSource::HashField { key, field }) => {
                 let mut command = command!("HMGET", key, field);
@@ -41,7 +42,13 @@ impl Part for Progress {
         }
     }
 
-    fn decode(&self, spec: &TaskSpec, replies: &mut Replies<'_>, into: &mut Beside) -> Option<Ask> {
+    fn decode(
+        &self,
+        spec: &TaskSpec,
+        _caps: Caps,
+        replies: &mut Replies<'_>,
+        into: &mut Beside,
+    ) -> Option<Ask> {
         let (reading, later) = match &spec.progress.as_ref()?.source {
             ProgressSource::HashField { .. } => (hash_field(replies.next()), None),
             ProgressSource::Key(_) => (string(replies.next(), replies.next()), None),

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::Part;
 use crate::command;
+use crate::redis::accept::Caps;
 use crate::redis::ask::{Ask, Class};
 use crate::redis::codec::{self, Scalar};
 use crate::redis::replies::{Replies, scan_hash, scan_set, scanned_part};
@@ -16,7 +17,7 @@ use lockwatch_judge::verdict::Wanted;
 pub(super) struct Switches;
 
 impl Part for Switches {
-    fn asks(&self, spec: &TaskSpec, out: &mut Vec<Ask>) {
+    fn asks(&self, spec: &TaskSpec, _caps: Caps, out: &mut Vec<Ask>) {
         match spec.wanted.as_ref().map(|wanted| &wanted.source) {
             Some(WantedSource::Hash(key)) => out.push(scan_hash(Class::Texts, key)),
             Some(WantedSource::Set(key)) => out.push(scan_set(Class::Texts, key)),
@@ -28,7 +29,13 @@ impl Part for Switches {
         }
     }
 
-    fn decode(&self, spec: &TaskSpec, replies: &mut Replies<'_>, into: &mut Beside) -> Option<Ask> {
+    fn decode(
+        &self,
+        spec: &TaskSpec,
+        _caps: Caps,
+        replies: &mut Replies<'_>,
+        into: &mut Beside,
+    ) -> Option<Ask> {
         let WantedSpec { source, codec } = spec.wanted.as_ref()?;
         into.switches = match source {
             WantedSource::Hash(_) => Some(hash(*codec, replies.next())),

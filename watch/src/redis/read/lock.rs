@@ -7,22 +7,15 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::command;
-use crate::redis::accept::{Caps, server_time};
-use crate::redis::ask::{Ask, Class};
+use crate::redis::accept::Caps;
+use crate::redis::ask::Ask;
+use crate::redis::expiry::{self, Expiry};
 use crate::redis::libraries::{self, Library, Value};
 use crate::redis::replies::Replies;
 use crate::redis::reply::Reply;
 use lockwatch_judge::reading::{Deadline, Held, Holder, LockReading, Mode, Unknown};
 use lockwatch_judge::spec::LibraryName;
 use lockwatch_judge::time::ServerTime;
-
-/// Maximum error of a deadline computed from `PTTL` on servers without `PEXPIRETIME`, in
-/// milliseconds. The computed deadline can be too early by this much.
-const PTTL_TOLERANCE_MS: i64 = 2;
-/// Latest deadline that is kept: the year 292,278,994 in milliseconds. Later ones count as never,
-/// and would overflow the arithmetic.
-const LAST_DEADLINE_MS: i64 = 9_223_372_036_854_775;
 
 /// How a lock is read in one round.
 #[derive(Clone, Debug)]
@@ -51,10 +44,10 @@ impl<'a> Lock<'a> {
 
     /// What is asked first.
     pub(super) fn asks(self, stage: &Stage, out: &mut Vec<Ask>) {
-        self.deadline_asks(out);
+        expiry::asks(self.key, self.caps, out);
         if !matches!(stage, Stage::Glance(_)) {
             out.push(self.library.value(self.key));
-            self.deadline_asks(out);
+            expiry::asks(self.key, self.caps, out);
         }
     }
 
@@ -93,7 +86,7 @@ impl<'a> Lock<'a> {
     ) -> Result<LockReading, Stage> {
         let again = match stage {
             Stage::Glance(known) => {
-                return match self.take_expiry(replies) {
+                return match expiry::take(self.caps, replies) {
                     Ok(Expiry::At(at)) if known.deadline == Deadline::At(ServerTime(at)) => {
                         Ok(LockReading::Held(Arc::clone(known)))
                     }
@@ -136,37 +129,10 @@ impl<'a> Lock<'a> {
     }
 
     fn take_bracket(self, replies: &mut Replies<'_>) -> Bracket {
-        let before = self.take_expiry(replies);
+        let before = expiry::take(self.caps, replies);
         let value = replies.next();
-        let after = self.take_expiry(replies);
+        let after = expiry::take(self.caps, replies);
         bracket(before, value, after, self.library)
-    }
-
-    fn deadline_asks(self, out: &mut Vec<Ask>) {
-        let key = self.key;
-        if self.caps.pexpiretime {
-            out.push(Ask::new(Class::Number, command!("PEXPIRETIME", key)));
-        } else {
-            out.push(Ask::keyless(Class::Clock, command!("TIME")));
-            out.push(Ask::new(Class::Number, command!("PTTL", key)));
-        }
-    }
-
-    fn take_expiry(self, replies: &mut Replies<'_>) -> Result<Expiry, Unknown> {
-        let now = match self.caps.pexpiretime {
-            true => None,
-            false => Some(server_time(replies.next())?),
-        };
-        match (replies.next(), now) {
-            (Reply::Int(-2), _) => Ok(Expiry::Absent),
-            (Reply::Int(-1), _) => Ok(Expiry::Never),
-            (Reply::Int(at), None) => Ok(Expiry::At((*at).min(LAST_DEADLINE_MS))),
-            (Reply::Int(left), Some(now)) => {
-                Ok(Expiry::Reckoned { now, at: now.0.saturating_add(*left).min(LAST_DEADLINE_MS) })
-            }
-            (Reply::Error(error), _) => Err(error.into()),
-            _ => Err(Unknown::Protocol),
-        }
     }
 }
 
@@ -175,35 +141,6 @@ pub(super) fn readers(lock: &LockReading) -> &[Holder] {
     match lock {
         LockReading::Held(held) if held.mode == Mode::Read => &held.holders,
         _ => &[],
-    }
-}
-
-/// The reply to `PEXPIRETIME` or `PTTL`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Expiry {
-    Absent,
-    Never,
-    At(i64),
-    /// Computed from the remaining time and the server's clock before it. It is too early by the
-    /// time between the two.
-    Reckoned {
-        now: ServerTime,
-        at: i64,
-    },
-}
-
-impl Expiry {
-    /// The common deadline of two replies around a value, if they agree.
-    fn agreed(before: Expiry, after: Expiry) -> Option<Expiry> {
-        match (before, after) {
-            (Expiry::Reckoned { now, at }, Expiry::Reckoned { now: later, at: again }) => {
-                // On a server that is slow with each command, both are equally wrong.
-                let is_quick = later.since_ms(now) <= PTTL_TOLERANCE_MS;
-                let is_one = at.saturating_sub(again).saturating_abs() <= PTTL_TOLERANCE_MS;
-                (is_quick && is_one).then_some(Expiry::At(at.max(again)))
-            }
-            _ => (before == after).then_some(after),
-        }
     }
 }
 

@@ -292,8 +292,13 @@ mod tests {
     use lockwatch_judge::reading::Deadline;
     use lockwatch_judge::spec::KeyPattern;
 
-    const CAPS: Caps =
-        Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
+    const CAPS: Caps = Caps {
+        pexpiretime: true,
+        hpexpiretime: false,
+        role: RoleCheck::Role,
+        info: true,
+        sharded: false,
+    };
     /// The server's clock, in seconds.
     const NOW: i64 = 1_700_000_000;
 
