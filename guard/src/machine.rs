@@ -159,6 +159,12 @@ impl Guard {
         matches!(self.state, State::Holding(_))
     }
 
+    /// Whether another client has the lock, as far as is known, so that this guard waits for it.
+    pub fn waits(&self) -> bool {
+        self.found == Some(Found::Busy)
+            && matches!(self.state, State::Waiting { .. } | State::Taking { .. })
+    }
+
     fn told(&mut self, now: Mono, reply: Reply) {
         let Some(request) = self.requests.pop_front() else { return };
         match (&mut self.state, request) {

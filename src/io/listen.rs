@@ -147,7 +147,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Listening<S> {
     ///
     /// # Errors
     /// The connection broke.
-    pub(super) async fn send(&mut self, commands: &[Command]) -> Result<(), Failure> {
+    pub async fn send(&mut self, commands: &[Command]) -> Result<(), Failure> {
         let packed = commands.iter().flat_map(|command| redis::pack_command(&command.args));
         let packed: Vec<u8> = packed.collect();
         let sent = timeout(self.timeout, self.write(&packed)).await;

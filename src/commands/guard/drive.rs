@@ -64,7 +64,8 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<u8> {
     let (wanted, sees_wanted) = mpsc::channel(1);
     let (changed, sees_changed) = mpsc::channel(1);
     let (poke, is_poked) = mpsc::channel(1);
-    tokio::spawn(listen::run(plan.clone(), changed));
+    let (waits, sees_waits) = watch::channel(false);
+    tokio::spawn(listen::run(plan.clone(), sees_waits, changed));
     let (overruns, hears_overruns) = mpsc::unbounded_channel();
     let beside = Beside::new(plan.clone(), sees_runs, wanted, is_poked, hears_overruns);
     let beside = tokio::spawn(beside.run());
@@ -74,6 +75,7 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<u8> {
         script: None,
         requests,
         runs,
+        waits,
         poke,
         manager: Manager::of_environment(),
         asked: false,
@@ -149,6 +151,8 @@ struct Driver {
     group: Option<Group>,
     requests: mpsc::Sender<Action>,
     runs: watch::Sender<bool>,
+    /// Whether it waits for another client to release the lock.
+    waits: watch::Sender<bool>,
     poke: mpsc::Sender<()>,
     overruns: mpsc::UnboundedSender<(u64, u64)>,
     manager: Manager,
@@ -171,6 +175,8 @@ impl Driver {
                     return Ok(self.code(end));
                 }
             }
+            let waits = self.guard.waits();
+            self.waits.send_if_modified(|before| std::mem::replace(before, waits) != waits);
             let wake = self.guard.next_wake().unwrap_or(Mono(u64::MAX));
             alarm.get_ref().set(wake).context("cannot set an alarm")?;
             let script = async {

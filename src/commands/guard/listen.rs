@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockwatch_judge::spec::{Key, TaskSpec, WantedSource};
 use lockwatch_watch::redis::driver::Push;
 use lockwatch_watch::redis::reply::Command;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::plan::Plan;
 use crate::hold::store::Store;
@@ -17,11 +17,13 @@ use crate::io::{Failure, listen};
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// Says through `changed` that something may have changed, for as long as somebody listens to that.
-pub(super) async fn run(plan: Plan, changed: mpsc::Sender<()>) {
+/// `waits`: whether the guard waits for a release.
+pub(super) async fn run(plan: Plan, mut waits: watch::Receiver<bool>, changed: mpsc::Sender<()>) {
     let (mut store, key) = (plan.store(), plan.spec.kind.key().clone());
     let mut is_told = false;
     while !changed.is_closed() {
-        let Err(failure) = until_it_breaks(&mut store, &key, &plan.spec, &changed).await;
+        let heard = until_it_breaks(&mut store, &key, &plan.spec, &mut waits, &changed).await;
+        let Err(failure) = heard else { return };
         store.forget(&key);
         if !std::mem::replace(&mut is_told, true) {
             let (why, detail) = (failure.why.name(), &failure.detail);
@@ -35,11 +37,15 @@ async fn until_it_breaks(
     store: &mut Store,
     key: &[u8],
     spec: &TaskSpec,
+    waits: &mut watch::Receiver<bool>,
     changed: &mpsc::Sender<()>,
-) -> Result<std::convert::Infallible, Failure> {
+) -> Result<(), Failure> {
     let at = store.home(key).await?;
     let keys = keys(key, spec);
-    let mut listening = listen(&store.endpoint(at), commands(key, &keys)).await?;
+    let mut subscribed = *waits.borrow_and_update();
+    let mut commands = vec![tracking(&keys)];
+    commands.extend(subscribed.then(|| subscription(true, key)));
+    let mut listening = listen(&store.endpoint(at), commands).await?;
     // What happened before nobody heard.
     let mut matters = true;
     loop {
@@ -47,22 +53,43 @@ async fn until_it_breaks(
             // One wake-up that waits is enough.
             let _full = changed.try_send(());
         }
-        listening.fill().await?;
-        // Other keys may begin like these.
-        matters = listening.take()?.iter().any(|push| match push {
-            Push::Changed(key) => keys.contains(key),
-            _ => true,
-        });
+        matters = false;
+        tokio::select! {
+            filled = listening.fill() => {
+                filled?;
+                // Other keys may begin like these.
+                matters = listening.take()?.iter().any(|push| match push {
+                    Push::Changed(key) => keys.contains(key),
+                    _ => true,
+                });
+            }
+            alive = waits.changed() => {
+                if alive.is_err() {
+                    return Ok(());
+                }
+                let waits = *waits.borrow_and_update();
+                if std::mem::replace(&mut subscribed, waits) != waits {
+                    listening.send(&[subscription(waits, key)]).await?;
+                }
+            }
+        }
     }
 }
 
-/// Makes the server announce changes of the keys, and releases of the lock.
-fn commands(key: &[u8], keys: &[Key]) -> Vec<Command> {
+/// Makes the server announce changes of the keys.
+fn tracking(keys: &[Key]) -> Command {
     let mut tracking = Command::new(["CLIENT", "TRACKING", "ON", "BCAST"]);
     for prefix in prefixes(keys.to_vec()) {
         tracking.args.extend([b"PREFIX".to_vec(), prefix]);
     }
-    vec![tracking, Command::new([b"SUBSCRIBE".to_vec(), unlock_channel(key)])]
+    tracking
+}
+
+/// Begins or ends the announcement of releases. Only who waits subscribes, as Redisson does it: the
+/// subscribers are counted as those who would take over.
+fn subscription(begins: bool, key: &[u8]) -> Command {
+    let verb = if begins { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
+    Command::new([verb.as_bytes().to_vec(), unlock_channel(key)])
 }
 
 /// The keys that matter.

@@ -7,8 +7,8 @@ use crate::commands::rule::pattern;
 use crate::hold::Rights;
 
 /// The connections: login, name, role; announcements of changes.
-const CONNECTIONS: [&str; 6] =
-    ["auth", "client|setname", "client|tracking", "hello", "role", "subscribe"];
+const CONNECTIONS: [&str; 7] =
+    ["auth", "client|setname", "client|tracking", "hello", "role", "subscribe", "unsubscribe"];
 
 /// What a guard of this task does, and `lockwatch fence` in its script. `reports`: whether the
 /// guard writes the task's progress.

@@ -109,6 +109,35 @@ fn the_agent_tells_that_two_scripts_ran() {
     );
 }
 
+/// Who holds the lock does not wait for it: a guard alone has nobody who would take over.
+#[test]
+fn a_guard_that_holds_the_lock_is_no_candidate() {
+    let Some(server) = RedisServer::start("guard::hand_over: waiters") else { return };
+    let scene = Scene::new();
+    let file = configured(&scene, &server);
+    let agent = Agent::start(&fs::read_to_string(&file).unwrap());
+    let file = ["--config.file", file.to_str().unwrap(), "outbound"];
+    server.cli(&["hset", "users", "anna", "true"]);
+    let waiters = |what: &str, expected: u64| {
+        until(what, || (agent.task("outbound")["lock"]["waiters"] == expected).then_some(()));
+        assert_eq!(listeners(&server), expected, "{what}");
+    };
+    let mut guards = vec![scene.start(&file, &scene.script())];
+    let mut token = scene.runs_above(0);
+    waiters("the first one is alone", 0);
+    guards.push(scene.start(&file, &scene.script()));
+    waiters("the second one waits", 1);
+    guards[0].signal("TERM");
+    guards[0].ended();
+    token = scene.runs_above(token);
+    waiters("the second one is alone", 0);
+    guards[0] = scene.start(&file, &scene.script());
+    waiters("the first one waits again", 1);
+    server.cli(&["del", LOCK]);
+    scene.runs_above(token);
+    waiters("one of them lost it", 1);
+}
+
 #[test]
 fn a_release_is_taken_over_at_once() {
     let Some(server) = RedisServer::start("guard::hand_over: release") else { return };
@@ -175,7 +204,7 @@ fn redisson_and_guards_wait_for_each_other() {
     scene.runs_above(0);
     assert!(released.elapsed() < Duration::from_millis(500), "{:?}", released.elapsed());
     redisson.send(&format!("lock c1 t1 {LOCK}"));
-    until("Redisson waits", || (listeners(&server) == 2).then_some(()));
+    until("Redisson waits, and the guard no more", || (listeners(&server) == 1).then_some(()));
     assert!(!guard.scripts().is_empty(), "the guard has it");
     guard.signal("TERM");
     guard.ended();
