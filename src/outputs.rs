@@ -16,4 +16,5 @@ mod process;
 mod queue;
 pub mod reason;
 pub mod remark;
+mod runs;
 mod turn;

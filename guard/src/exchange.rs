@@ -14,8 +14,8 @@ pub enum Input {
     Told(Reply),
     /// Something about the lock changed in the store.
     Changed,
-    /// The script and all that came of it are gone. `code`: how the script ended; `None` if that is
-    /// not known.
+    /// The script and all that came of it are gone. `code`: how the script ended; `None` if its
+    /// keeper killed it.
     Gone {
         /// Its exit code; 128 and more for a signal.
         code: Option<u8>,

@@ -22,9 +22,11 @@ extern crate alloc;
 mod exchange;
 mod hold;
 mod machine;
+mod runs;
 mod terms;
 
 pub use exchange::{Action, End, Input, Outcome, Reply, Why};
 pub use hold::Overrun;
 pub use machine::Guard;
+pub use runs::{Run, Runs};
 pub use terms::{Restart, Terms, TooShort};

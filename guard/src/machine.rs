@@ -7,6 +7,7 @@ use lockwatch_judge::verdict::Wanted;
 
 use crate::exchange::{Action, End, Input, Outcome, Reply, Why};
 use crate::hold::{Hold, Overrun};
+use crate::runs::Runs;
 use crate::terms::{Restart, Terms};
 
 /// Pause before a request that failed is sent again, in milliseconds.
@@ -32,6 +33,7 @@ pub struct Guard {
     requests: VecDeque<Request>,
     /// Failures of the script in a row.
     failures: u32,
+    runs: Runs,
     code: Option<u8>,
     random: u64,
     actions: VecDeque<Action>,
@@ -115,6 +117,7 @@ impl Guard {
             found: None,
             requests: VecDeque::new(),
             failures: 0,
+            runs: Runs::default(),
             code: None,
             random: seed | 1,
             actions: VecDeque::new(),
@@ -126,7 +129,10 @@ impl Guard {
         match input {
             Input::Wanted(Wanted::Unknown) => {}
             Input::Wanted(wanted) => self.wanted = wanted,
-            Input::Stop => self.asked = true,
+            Input::Stop => {
+                self.asked = true;
+                self.runs.stop(now);
+            }
             Input::Told(reply) => self.told(now, reply),
             Input::Changed => self.changed(now),
             Input::Gone { code, at } => self.gone(now, code, at),
@@ -157,6 +163,11 @@ impl Guard {
     /// Whether the lock is held, as far as is known.
     pub fn holds(&self) -> bool {
         matches!(self.state, State::Holding(_))
+    }
+
+    /// The runs of the script.
+    pub fn runs(&self) -> &Runs {
+        &self.runs
     }
 
     /// Whether another client has the lock, as far as is known, so that this guard waits for it.
@@ -227,7 +238,8 @@ impl Guard {
     /// The script is gone.
     fn gone(&mut self, now: Mono, code: Option<u8>, at: Mono) {
         let State::Holding(holding) = &mut self.state else { return };
-        self.code = code;
+        self.runs.end(code, at, matches!(holding.script, Script::Stopping { .. }));
+        self.code = self.runs.ended().last().map(|run| run.code);
         let from = holding.hold.end(&self.terms);
         if at > from {
             let token = holding.hold.token;
@@ -343,6 +355,9 @@ impl Guard {
             _ => None,
         };
         holding.advance(now, stop, &self.terms, &mut self.actions);
+        if let Script::Running { since } = holding.script {
+            self.runs.since = Some(since);
+        }
         let (is_idle, is_over) =
             (matches!(holding.script, Script::Due { .. }), now >= holding.hold.end(&self.terms));
         let request = holding.due(now, &self.terms);

@@ -112,7 +112,7 @@ fn a_guard_that_runs_once_ends_with_its_script() {
     alone.tell(Input::Told(Reply::NotOurs));
     assert_eq!(alone.at(1_670), [Action::Kill(lockwatch_guard::Why::Lost)]);
     alone.tell(Input::Gone { code: None, at: Mono(1_680) });
-    let end = End { outcome: Outcome::Lost, code: None };
+    let end = End { outcome: Outcome::Lost, code: Some(137) };
     assert_eq!(alone.at(1_680), [Action::End(end)]);
 }
 
@@ -205,4 +205,62 @@ fn what_changes_during_an_attempt_is_not_missed() {
     alone.tell(Input::Told(Reply::Busy { left_ms: Some(1_898) }));
     assert_eq!(alone.at(1_003), []);
     assert_eq!(alone.guard.next_wake(), Some(Mono(2_905)));
+}
+
+/// The newest runs, as when they began and ended, with their codes and whether they were asked to.
+fn runs(alone: &Alone) -> Vec<(u64, u64, u8, bool)> {
+    let ended = alone.guard.runs().ended();
+    ended.map(|run| (run.from.0, run.to.0, run.code, run.asked)).collect()
+}
+
+#[test]
+fn the_newest_three_runs_are_kept() {
+    let mut alone = Alone::running(Terms { give_up_after: None, ..TERMS });
+    assert_eq!(alone.guard.runs().since, Some(Mono(1_010)));
+    let mut expected = Vec::new();
+    for code in [1, 0, 2, 3] {
+        let from = alone.guard.runs().since.unwrap().0;
+        alone.tell(Input::Gone { code: Some(code), at: Mono(alone.now + 5) });
+        expected.push((from, alone.now + 5, code, false));
+        assert_eq!(alone.guard.runs().since, None);
+        while alone.guard.runs().since.is_none() {
+            if alone.at(alone.now + 50).contains(&Action::Renew) {
+                alone.tell(Input::Told(Reply::Renewed));
+            }
+        }
+    }
+    assert_eq!(runs(&alone), expected[1..]);
+}
+
+#[test]
+fn what_the_guard_ended_is_no_error_of_the_script() {
+    let lost = [Input::Changed, Input::Told(Reply::NotOurs)];
+    for (inputs, code) in [
+        (vec![Input::Wanted(Wanted::No)], Some(143)),
+        (vec![Input::Stop], Some(1)),
+        (lost.to_vec(), Some(137)),
+        // Its keeper killed it.
+        (vec![], None),
+    ] {
+        let mut alone = Alone::running(TERMS);
+        for input in inputs {
+            alone.tell(input);
+            alone.at(1_020);
+        }
+        alone.tell(Input::Gone { code, at: Mono(1_030) });
+        assert_eq!(runs(&alone), [(1_010, 1_030, code.unwrap_or(137), true)]);
+    }
+}
+
+/// Systemd signals all processes of a service at once, unless it is told otherwise.
+#[test]
+fn a_script_that_ends_right_before_its_guard_is_stopped_did_not_fail() {
+    for (stopped, asked) in [(1_100, true), (2_031, false)] {
+        let mut alone = Alone::running(TERMS);
+        alone.tell(Input::Gone { code: Some(143), at: Mono(1_030) });
+        assert_eq!(runs(&alone), [(1_010, 1_030, 143, false)]);
+        alone.now = stopped;
+        alone.tell(Input::Stop);
+        assert_eq!(runs(&alone), [(1_010, 1_030, 143, asked)]);
+    }
 }

@@ -16,6 +16,8 @@ named! {
         Split = "split",
         /// Held, but the work does not move.
         Stalled = "stalled",
+        /// Its script ends with an error again and again.
+        Failing = "failing",
         /// The task cannot be read though its store answers.
         Blind = "blind",
         /// Switches that were on vanished together with other data.
@@ -94,6 +96,8 @@ pub struct Since {
     pub no_candidate: Option<Mono>,
     /// Held, and no progress to judge by.
     pub progress_missing: Option<Mono>,
+    /// Its script fails: since the first of the errors that count.
+    pub failing: Option<Mono>,
     /// Who executes a member of a queue shows no sign of life.
     pub dead_holder: Option<Mono>,
     /// The lock of a member is held that left the queue: since it left.

@@ -43,6 +43,7 @@ pub mod input;
 mod kinds;
 pub mod problems;
 pub mod reading;
+mod runs;
 pub mod snapshot;
 pub mod spec;
 mod splits;

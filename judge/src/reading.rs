@@ -283,6 +283,9 @@ pub struct Beside {
     /// What guards reported of themselves among the claims, sorted by instance.
     #[cfg_attr(feature = "serde", serde(default))]
     pub overruns: Vec<Overrun>,
+    /// What guards state of the runs of their scripts, among the claims.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "RunsReading::is_empty"))]
+    pub runs: RunsReading,
     /// Host names by instance id; `None` also when not requested this time.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub hosts: Option<HostsReading>,
@@ -546,6 +549,76 @@ pub struct Overrun {
     pub token: u64,
     /// For how long, in milliseconds.
     pub ms: u64,
+}
+
+/// What guards state of the runs of their scripts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct RunsReading {
+    /// Those that can be read, sorted by instance.
+    pub guards: Vec<GuardRuns>,
+    /// Number of fields that no guard wrote, or not completely.
+    pub unreadable: u32,
+}
+
+impl RunsReading {
+    /// Whether nothing is stated.
+    pub fn is_empty(&self) -> bool {
+        *self == RunsReading::default()
+    }
+}
+
+/// A guard's own statement of the runs of its script.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct GuardRuns {
+    /// The guard's instance.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    pub instance: Vec<u8>,
+    /// The host that it runs on.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    pub host: Vec<u8>,
+    /// Its newest runs that ended, oldest first: at most [`GuardRuns::ENDED_MAX`].
+    pub ended: Vec<Ended>,
+    /// When the present run began.
+    pub since: Option<ServerTime>,
+}
+
+impl GuardRuns {
+    /// So many runs that ended are stated at most.
+    pub const ENDED_MAX: usize = 3;
+
+    /// When a run began or ended last.
+    pub fn newest(&self) -> ServerTime {
+        let ended = self.ended.iter().map(|run| run.to);
+        self.since.into_iter().chain(ended).max().unwrap_or_default()
+    }
+}
+
+/// A run that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct Ended {
+    /// When it began.
+    pub from: ServerTime,
+    /// When it ended.
+    pub to: ServerTime,
+    /// Its exit code; 128 and more for a signal.
+    pub code: u8,
+    /// Its guard ended it, for whatever reason.
+    pub asked: bool,
+}
+
+impl Ended {
+    /// How long it lasted, in milliseconds.
+    pub fn lasted_ms(&self) -> u64 {
+        u64::try_from(self.to.since_ms(self.from)).unwrap_or(0)
+    }
+
+    /// Whether the script failed.
+    pub fn is_error(&self) -> bool {
+        self.code != 0 && !self.asked
+    }
 }
 
 /// The pause at one instant.

@@ -18,6 +18,7 @@ pub use crate::kinds::lock::view::{HeldBy, HoldView, LockView, RENEWALS_KEPT, Wi
 pub use crate::kinds::queue::{ExecutionView, MemberView, OrphanView, QueueView};
 pub use crate::kinds::turn::{Taken, TurnView};
 use crate::reading::{Holder, Unknown, User};
+pub use crate::runs::{Run, Runs};
 use crate::spec::{Codec, StoreSpec, TaskSpec};
 use crate::time::{Mono, ServerTime};
 use crate::verdict::{Facts, Rule, Verdict, Wanted};
@@ -85,6 +86,9 @@ pub struct TaskView {
     /// Why the newest reading of the claims is no answer. If set, it is unknown which claims are
     /// alive.
     pub claims_unknown: Option<Unknown>,
+    /// The runs of its script, as guards state them; `None` without claims, or before they were
+    /// read.
+    pub runs: Option<Arc<Runs>>,
     /// Why the newest reading of the hosts is no answer.
     pub hosts_unknown: Option<Unknown>,
     /// Splits in force, at most one of each kind, sorted by kind.
@@ -119,6 +123,17 @@ impl TaskView {
     /// The present hold of the lock, if it is held by the newest reading.
     pub fn hold(&self) -> Option<&HoldView> {
         self.lock()?.hold.as_ref()
+    }
+
+    /// The runs of its script, if it is seen to fail again and again while it is wanted.
+    pub fn failing(&self) -> Option<&Runs> {
+        let runs = self.runs.as_deref().filter(|runs| runs.fails == Some(true))?;
+        (self.claims_unknown.is_none() && !self.is_known_unwanted()).then_some(runs)
+    }
+
+    /// Whether it is known that nobody wants it.
+    pub fn is_known_unwanted(&self) -> bool {
+        self.wanted == Wanted::No && self.switch_key_seen != Some(false)
     }
 
     /// The tasks that take turns, if it is of that kind.

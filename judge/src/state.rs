@@ -13,7 +13,8 @@ use crate::input::{
     Attestation, Input, NodeNews, NodeNewsKind, Outcome, Sample, Standing, Topology,
 };
 use crate::reading::{
-    Beside, ClaimsReading, PauseReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
+    Beside, ClaimsReading, PauseReading, ProgressReading, RunsReading, SwitchesReading,
+    TaskReading, Unknown,
 };
 use crate::snapshot::{Changed, NodeView, Snapshot, StoreView, TaskViews, WitnessView};
 use crate::spec::{StoreIndex, StoreSpec, TaskIndex, TaskSpec, WatchSpec};
@@ -510,6 +511,7 @@ fn unreadable(beside: &Beside, why: Unknown) -> Beside {
         progress: beside.progress.as_ref().map(|_| ProgressReading::Unknown(why)),
         claims: beside.claims.as_ref().map(|_| ClaimsReading::Unknown(why)),
         overruns: Vec::new(),
+        runs: RunsReading::default(),
         hosts: None,
         pause: beside.pause.map(|_| PauseReading::Unknown(why)),
     }

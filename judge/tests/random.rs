@@ -13,7 +13,7 @@ use lockwatch_judge::input::{
 };
 use lockwatch_judge::reading::{
     Beside, ClaimsReading, Deadline, Extras, GuardReading, Held, Holder, LockReading, Mode,
-    PauseReading, ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
+    PauseReading, ProgressReading, RunsReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::snapshot::{Durations, Snapshot, TaskView, Totals};
 use lockwatch_judge::spec::{
@@ -433,6 +433,7 @@ impl World {
             guard: GuardReading::Lock { lock, extras },
             beside: Beside {
                 overruns: Vec::new(),
+                runs: RunsReading::default(),
                 switches: Some(self.refusal().map_or_else(
                     || SwitchesReading::Read {
                         key_exists: !switches.is_empty(),

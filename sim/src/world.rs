@@ -176,6 +176,8 @@ pub(crate) struct Task {
     pub(crate) queues: Option<Queues>,
     /// The guards that reported an overrun in their claim.
     pub(crate) overruns: Vec<Vec<u8>>,
+    /// Number of scripts under guards that ended by themselves with an error.
+    pub(crate) failures: u64,
     /// Chance in what guards do.
     pub(crate) chance: Rng,
     pub(crate) rng: Rng,

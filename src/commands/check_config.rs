@@ -316,7 +316,19 @@ pub fn warnings(config: &Config) -> Vec<String> {
         own.into_iter().chain(sentinels).chain(want).chain(tls).chain(shared_user(redis))
     };
     let logins = config.redises.iter().flat_map(of_redis);
-    logins.chain(config.tasks.iter().flat_map(|task| literal_names(task))).collect()
+    let unclaimed = config
+        .tasks
+        .iter()
+        .filter(|task| task.claims.is_none() && config.guards.contains_key(&task.name));
+    let unclaimed = unclaimed.map(|task| {
+        format!(
+            "tasks.{}: has a `guard` and no `claims`, so a script that fails again and again looks \
+             like one that runs; add `claims: {{hash: …}}`",
+            task.name
+        )
+    });
+    let names = config.tasks.iter().flat_map(|task| literal_names(task));
+    logins.chain(names).chain(unclaimed).collect()
 }
 
 /// What is wrong with the files of a store's TLS.

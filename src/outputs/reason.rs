@@ -8,6 +8,7 @@ use lockwatch_judge::spec::WantedSource;
 use lockwatch_judge::verdict::{Rule, Verdict, Wanted};
 
 use crate::outputs::cause::told;
+use crate::outputs::runs;
 use crate::outputs::turn::max_late_ms;
 use crate::text::identity::{escape, holder_label, list};
 use crate::text::instants::seconds;
@@ -100,6 +101,10 @@ pub fn sentence(view: &TaskView) -> String {
         | Rule::NoTurnUnset
         | Rule::QueueUnset
         | Rule::QueueUnwanted => view.rule.sentence().to_owned(),
+    };
+    let reason = match view.failing().and_then(runs::failing) {
+        Some(failing) => format!("{reason} {failing}"),
+        None => reason,
     };
     match remedy(view) {
         Some(remedy) => format!("{reason} {remedy}"),

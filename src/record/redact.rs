@@ -8,8 +8,9 @@
 
 use lockwatch_judge::input::{Attestation, Fork, Generation};
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, GuardReading, Held, Holder, HostsReading, Left, LockReading, Member,
-    Overrun, ProgressReading, Queue, QueueReading, Switch, SwitchesReading, TaskReading,
+    Beside, ClaimsReading, GuardReading, GuardRuns, Held, Holder, HostsReading, Left, LockReading,
+    Member, Overrun, ProgressReading, Queue, QueueReading, RunsReading, Switch, SwitchesReading,
+    TaskReading,
 };
 use lockwatch_judge::spec::Claimants;
 use sha2::{Digest, Sha256};
@@ -95,16 +96,21 @@ impl Redactor {
     }
 
     pub(crate) fn beside(&self, beside: &Beside, claimants: Claimants) -> Beside {
-        let Beside { switches, progress, claims, overruns, hosts, pause } = beside;
+        let Beside { switches, progress, claims, overruns, runs, hosts, pause } = beside;
         let overrun = |overrun: &Overrun| Overrun {
             instance: self.instance(&overrun.instance, claimants),
             ..overrun.clone()
+        };
+        let of_guard = |runs: &GuardRuns| GuardRuns {
+            instance: self.instance(&runs.instance, claimants),
+            ..runs.clone()
         };
         Beside {
             switches: switches.as_ref().map(|switches| self.switches(switches)),
             progress: progress.as_ref().map(|progress| self.progress(progress)),
             claims: claims.as_ref().map(|claims| self.claims(claims, claimants)),
             overruns: overruns.iter().map(overrun).collect(),
+            runs: RunsReading { guards: runs.guards.iter().map(of_guard).collect(), ..*runs },
             hosts: hosts.as_ref().map(|hosts| self.hosts(hosts, claimants)),
             pause: *pause,
         }

@@ -12,8 +12,9 @@ use lockwatch_judge::input::{
     Standing, Topology, WakeUpState, WakeUps,
 };
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, Overrun,
-    PauseReading, ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
+    Beside, ClaimsReading, Deadline, Ended, Extras, GuardRuns, Held, Holder, LockReading, Mode,
+    Overrun, PauseReading, ProgressReading, RunsReading, Switch, SwitchesReading, TaskReading,
+    Unknown,
 };
 use lockwatch_judge::spec::{
     ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, StoreIndex, StoreSpec, TaskIndex,
@@ -314,6 +315,20 @@ impl Source {
                 token: source.ms(),
                 ms: source.ms(),
             }),
+            runs: RunsReading {
+                guards: self.list(|source| GuardRuns {
+                    instance: source.bytes(),
+                    host: source.bytes(),
+                    ended: source.list(|source| Ended {
+                        from: ServerTime(source.random.i64(..)),
+                        to: ServerTime(source.random.i64(..)),
+                        code: source.pick(&[0, 1, 255]),
+                        asked: source.pick(&[true, false]),
+                    }),
+                    since: source.pick(&[None, Some(ServerTime(7))]),
+                }),
+                unreadable: self.pick(&[0, 3]),
+            },
             hosts: self.pick(&[None, Some(Ok(pairs)), Some(Err(why))]),
             pause: self.pick(&[
                 None,

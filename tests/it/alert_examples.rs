@@ -105,6 +105,7 @@ fn expected(alert: &str, severity: &str, team: Option<&str>) -> Notification {
         "LockwatchTaskDown"
             | "LockwatchTaskSplit"
             | "LockwatchTaskStalled"
+            | "LockwatchTaskFailing"
             | "LockwatchTaskBlind"
             | "LockwatchSwitchesLost"
             | "LockwatchLockLost"

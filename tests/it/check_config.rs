@@ -247,3 +247,26 @@ fn a_route_that_depends_on_what_prometheus_adds_is_the_slowest_unless_that_is_kn
         assert!(said.errors.join("\n").contains(warning), "{said:?}");
     }
 }
+
+/// Without claims, nobody hears of a script that fails again and again.
+#[test]
+fn a_guard_without_claims_is_warned_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("lockwatch.yml");
+    for (claims, warned) in [("", true), ("  claims: {hash: c}\n", false)] {
+        let text = format!(
+            "redis: {{main: {{url: \"redis://127.0.0.1:1\"}}}}\n\
+             tasks:\n- name: outbound\n  lock: {{key: a}}\n  wanted: always\n{claims}  \
+             guard: {{lease: 30s}}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_lockwatch"))
+            .args(["check-config", "--config.file", file.to_str().unwrap()])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let errors = String::from_utf8(output.stderr).unwrap();
+        let says = "warning: tasks.outbound: has a `guard` and no `claims`";
+        assert_eq!(errors.contains(says), warned, "{errors}");
+    }
+}

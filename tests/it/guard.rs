@@ -3,6 +3,7 @@
 
 mod codes;
 mod ends;
+mod failing;
 mod faults;
 mod group;
 mod hand_over;

@@ -223,6 +223,7 @@ pub(crate) fn new_task(name: &str) -> TaskView {
         progress_missing: None,
         live_claims: Box::default(),
         claims_unknown: None,
+        runs: None,
         hosts_unknown: None,
         splits: Box::default(),
         paused: None,

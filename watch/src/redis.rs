@@ -41,7 +41,9 @@ pub use diagnosis::names_no_master;
 pub use instant::unit_near;
 pub use kind::RedisKind;
 pub use pace::LONGEST_MS as LONGEST_PAUSE_MS;
-pub use parts::{overrun_claim, read_switches, switches_asks};
+pub use parts::{
+    claims_scan, outdated_runs, overrun_claim, read_switches, runs_claim, switches_asks,
+};
 pub use remedy::remedy;
 pub use schedule::TOO_LARGE_AGAIN_MS;
 pub use tracking::{

@@ -19,8 +19,8 @@ use lockwatch::text::identity::{digest, escape};
 use lockwatch::trace;
 use lockwatch_judge::input::{Attestation, Generation, Input, Outcome, Role, Sample, Standing};
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, Overrun,
-    PauseReading, ProgressReading, Switch, SwitchesReading, TaskReading,
+    Beside, ClaimsReading, Deadline, Ended, Extras, GuardRuns, Held, Holder, LockReading, Mode,
+    Overrun, PauseReading, ProgressReading, RunsReading, Switch, SwitchesReading, TaskReading,
 };
 use lockwatch_judge::spec::{
     Codec, StoreIndex, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
@@ -150,8 +150,18 @@ fn named_reading(turn: u64, data: &[u8]) -> TaskReading {
         holders.push(holder(b"another"));
     }
     holders.sort_unstable();
+    let server_now = ServerTime(WALL + turn as i64 * 1_000);
     let beside = Beside {
         overruns: vec![Overrun { instance: data.to_vec(), token: 1, ms: u64::MAX }],
+        runs: RunsReading {
+            guards: vec![GuardRuns {
+                instance: data.to_vec(),
+                host: data.to_vec(),
+                ended: vec![Ended { from: server_now, to: server_now, code: 1, asked: false }; 3],
+                since: Some(server_now),
+            }],
+            unreadable: 1,
+        },
         switches: Some(SwitchesReading::Read {
             switches: vec![
                 (data.to_vec(), Switch::On),

@@ -126,6 +126,16 @@ pub const TABLE: [Row; Problem::ALL.len()] = [
         ..task(Problem::Stalled, "LockwatchTaskStalled", Severity::Page)
     },
     Row {
+        positive: "The three newest runs of the script, by any guard, ended within the last hour, \
+                   each with an error that its guard did not cause.",
+        negative: "One of them exited with 0; or the present run has lasted longer than `settle` \
+                   and than twice the longest of them; or the oldest of them ended more than an \
+                   hour ago; or it is known to be unwanted; or no guard states its runs.",
+        number: "time since the first of these errors",
+        memory: Memory::UntilNegative,
+        ..task(Problem::Failing, "LockwatchTaskFailing", Severity::Page)
+    },
+    Row {
         positive: "The task was not read for longer than `blind_after` though its store answered \
                    for that long.",
         negative: "It was read within `blind_after`.",

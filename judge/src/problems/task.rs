@@ -84,6 +84,7 @@ pub fn finding(problem: Problem, view: &TaskView, at: Mono) -> Finding {
             (false, _) => Finding::Unknown,
         },
         Problem::Stalled => stalled(view, sighted),
+        Problem::Failing => failing(view, at, sighted),
         Problem::Blind => blind(view, at),
         Problem::SwitchesLost => switches_lost(view, sighted),
         Problem::SwitchesUnseen => lasted(grounds.since().switches_unseen, 0),
@@ -146,10 +147,9 @@ fn down(view: &TaskView, sighted: bool) -> Finding {
     if !sighted {
         return Finding::Unknown;
     }
-    let known_unwanted = view.wanted == Wanted::No && view.switch_key_seen != Some(false);
     if view.wanted == Wanted::Yes && view.durations.down_ms > spec.grace_ms {
         Finding::positive(view.durations.down_ms)
-    } else if grounds.settled || known_unwanted {
+    } else if grounds.settled || view.is_known_unwanted() {
         Finding::Negative
     } else {
         Finding::Unknown
@@ -193,6 +193,22 @@ fn stalled(view: &TaskView, sighted: bool) -> Finding {
         0 => Finding::Unknown,
         _ if view.lock().is_some_and(|lock| lock.fact == LockFact::Free) => Finding::Negative,
         stalled_ms if counts => Finding::positive(stalled_ms),
+        _ => Finding::Unknown,
+    }
+}
+
+fn failing(view: &TaskView, at: Mono, sighted: bool) -> Finding {
+    if view.lock().is_none() || view.spec.claims.is_none() {
+        return Finding::Negative;
+    }
+    if !sighted || view.claims_unknown.is_some() {
+        return Finding::Unknown;
+    }
+    let fails = view.runs.as_ref().and_then(|runs| runs.fails);
+    match (fails, view.grounds.since().failing) {
+        _ if view.is_known_unwanted() => Finding::Negative,
+        (Some(true), Some(since)) => Finding::positive(at.since_ms(since)),
+        (Some(false), _) => Finding::Negative,
         _ => Finding::Unknown,
     }
 }

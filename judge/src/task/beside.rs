@@ -16,6 +16,7 @@ use crate::reading::{
     Beside, ClaimsReading, HostsReading, Overrun, PauseReading, ProgressReading, Switch,
     SwitchesReading, Unknown,
 };
+use crate::runs::Runs;
 use crate::spec::TaskSpec;
 use crate::splits::{Began, SplitNews};
 use crate::switches;
@@ -80,6 +81,7 @@ impl<K: Kind> Watched<K> {
         let claims_key = |spec: &TaskSpec| spec.claims.as_ref().map(|claims| claims.key.clone());
         if claims_key(spec) != claims_key(&self.spec) {
             self.claims = Claims::default();
+            self.runs = None;
             self.told.claims_unreadable = false;
         }
         if spec.hosts != self.spec.hosts {
@@ -102,7 +104,7 @@ impl<K: Kind> Watched<K> {
     ) -> Signs {
         let signs = Signs {
             kept_switches: self.observe_switches(beside, batch, log),
-            claims_changed: self.observe_claims(beside, batch.sent, log),
+            claims_changed: self.observe_claims(beside, batch.seen(), log),
             progress_moved: self.observe_progress(beside, batch.seen(), log),
         };
         self.observe_side(beside, batch.seen(), log);
@@ -142,14 +144,15 @@ impl<K: Kind> Watched<K> {
         news.kept
     }
 
-    fn observe_claims(&mut self, beside: &Beside, sent: Mono, log: &mut Log<'_>) -> Vec<Vec<u8>> {
+    fn observe_claims(&mut self, beside: &Beside, seen: Seen, log: &mut Log<'_>) -> Vec<Vec<u8>> {
         let Some(claims) = &beside.claims else { return Vec::new() };
         if matches!(claims, ClaimsReading::Read(_)) {
             for overrun in self.claims.overran(&beside.overruns) {
                 self.tell_overrun(overrun, log);
             }
+            Runs::observe(&mut self.runs, &beside.runs, seen.last);
         }
-        let changed = self.claims.observe(claims, sent, self.fresh_for_ms());
+        let changed = self.claims.observe(claims, seen.sent, self.fresh_for_ms());
         self.tell_claims(claims, log);
         changed
     }

@@ -14,8 +14,9 @@ use crate::evidence::{Origin, Seen};
 use crate::grounds::follow;
 use crate::kinds::KindView;
 use crate::kinds::lock::view::LockView;
-use crate::kinds::lock::{self, Context, Lock};
+use crate::kinds::lock::{self, Context, Hold, Lock};
 use crate::reading::{Beside, Extras, GuardReading, Held, Holder, LockReading, Unknown};
+use crate::runs::{Present, Runs};
 use crate::snapshot::HeldBy;
 use crate::spec::{Authority, Claimants, LockSpec, TaskSpec};
 use crate::splits::{Limits, PHANTOM_MS, Witnesses, Word};
@@ -178,12 +179,26 @@ impl Kind for OfLock {
         let saw_begin = hold.is_some_and(|hold| hold.acquired.is_some());
         let progress_missing =
             hold.is_some() && task.progress.as_ref().is_some_and(|clock| clock.missing.is_some());
+        let present = Present {
+            holders: hold.map(|hold| &*hold.held.holders).unwrap_or_default(),
+            held_ms: hold.map(Hold::held_ms),
+            settle_ms: task.spec.settle_ms,
+            unwanted: task.is_known_unwanted(),
+        };
+        if let Some(runs) = &mut task.runs {
+            Runs::judge(runs, present);
+        }
+        let runs = task.runs.as_deref();
         let nobody_waits =
             hold.is_some() && task.kind.waiters == Some(0) && task.spec.needs_standby();
         let grounds = &mut task.grounds;
         grounds.settled = hold.is_some() && lock.unbroken_ms() >= task.spec.settle_ms;
         grounds.moves = task.progress.as_ref().map_or(saw_begin, |clock| clock.moves(saw_begin));
         let mut since = grounds.since();
+        if let Some((runs, fails)) = runs.and_then(|runs| Some((runs, runs.fails?))) {
+            let first = since.failing.unwrap_or(at.minus_ms(runs.failing_ms()));
+            since.failing = fails.then_some(first);
+        }
         // While the lock cannot be read, the stopwatches go on, and their problems are not shown.
         if held.is_some() {
             follow(&mut since.no_candidate, nobody_waits, at);

@@ -55,6 +55,7 @@ impl<K: Kind> Watched<K> {
                 Some(_) => self.claims.why_unknown(),
                 None => None,
             },
+            runs: self.runs.clone(),
             splits: self.splits.view().into(),
             paused: (self.spec.paused_until.is_some() && self.pause.known)
                 .then(|| self.pause.until.is_some_and(|until| now < until)),

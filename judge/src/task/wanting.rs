@@ -43,6 +43,12 @@ impl<K: Kind> Watched<K> {
         self.wanting.as_ref().map_or(Wanted::Unset, |wanting| wanting.switches.wanted())
     }
 
+    /// Whether it is known that nobody wants it: by switches that were seen.
+    pub(super) fn is_known_unwanted(&self) -> bool {
+        let seen = |wanting: &Wanting| !wanting.switches.have_key() || wanting.switches.key_seen;
+        self.wanted() == Wanted::No && self.wanting.as_deref().is_some_and(seen)
+    }
+
     pub(super) fn switches_unknown(&mut self, why: Unknown) {
         if let Some(wanting) = &mut self.wanting {
             wanting.switches.unknown(why);

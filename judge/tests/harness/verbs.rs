@@ -1,6 +1,6 @@
 //! The effects of a timeline's verbs on the world.
 
-use lockwatch_judge::reading::{Mode, PauseReading, Switch, Unknown};
+use lockwatch_judge::reading::{Ended, GuardRuns, Mode, PauseReading, Switch, Unknown};
 use lockwatch_judge::time::ServerTime;
 
 use super::text::duration;
@@ -75,6 +75,13 @@ fn worker(world: &mut World, who: &str, words: &[&str]) -> Result<(), String> {
             world.claims.remove(who);
             Ok(())
         }
+        ["starts"] => {
+            let now = ServerTime(world.server_now());
+            world.guard(who).since = Some(now);
+            Ok(())
+        }
+        ["ends", code] => ends(world, who, code, false),
+        ["ends", code, "asked"] => ends(world, who, code, true),
         ["crashes"] => {
             world.timers.retain(|timer| timer.what.who() != Some(who));
             world.waiters.retain(|(waiter, _)| waiter != who);
@@ -91,6 +98,19 @@ fn worker(world: &mut World, who: &str, words: &[&str]) -> Result<(), String> {
             .ok_or_else(|| "it does not hold it".to_owned()),
         _ => Err("a worker cannot do that".to_owned()),
     }
+}
+
+/// The run of a guard's script ends.
+fn ends(world: &mut World, who: &str, code: &str, asked: bool) -> Result<(), String> {
+    let code = code.parse().map_err(|_| "which exit code?".to_owned())?;
+    let to = ServerTime(world.server_now());
+    let guard = world.guard(who);
+    let from = guard.since.take().ok_or_else(|| "nothing runs".to_owned())?;
+    guard.ended.push(Ended { from, to, code, asked });
+    if guard.ended.len() > GuardRuns::ENDED_MAX {
+        guard.ended.remove(0);
+    }
+    Ok(())
 }
 
 fn held(world: &mut World) -> Result<&mut Lock, String> {
@@ -281,6 +301,7 @@ fn lose_all(world: &mut World) {
     world.switches.clear();
     world.counter = None;
     world.claims.clear();
+    world.runs.clear();
     world.progress = None;
     world.token = None;
 }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use lockwatch_judge::input::{Attestation, Generation, Role};
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Deadline, Extras, GuardReading, Held, Holder, LockReading, Mode,
-    PauseReading, ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
+    Beside, ClaimsReading, Deadline, Extras, GuardReading, GuardRuns, Held, Holder, LockReading,
+    Mode, PauseReading, ProgressReading, RunsReading, Switch, SwitchesReading, TaskReading,
+    Unknown,
 };
 use lockwatch_judge::time::{Mono, ServerTime};
 
@@ -100,6 +101,8 @@ pub(crate) struct World {
     /// count.
     pub(crate) counter: Option<i64>,
     pub(crate) claims: BTreeMap<String, u64>,
+    /// What guards state of the runs of their scripts.
+    pub(crate) runs: BTreeMap<String, GuardRuns>,
     pub(crate) progress: Option<u64>,
     pub(crate) token: Option<i64>,
     pub(crate) pause: PauseReading,
@@ -131,6 +134,7 @@ impl World {
             switches: BTreeMap::new(),
             counter: None,
             claims: BTreeMap::new(),
+            runs: BTreeMap::new(),
             progress: None,
             token: None,
             pause: PauseReading::None,
@@ -251,6 +255,16 @@ impl World {
         }
     }
 
+    /// The runs of this guard.
+    pub(crate) fn guard(&mut self, who: &str) -> &mut GuardRuns {
+        self.runs.entry(who.to_owned()).or_insert_with(|| GuardRuns {
+            instance: who.as_bytes().to_vec(),
+            host: format!("web-{}", who.to_lowercase()).into_bytes(),
+            ended: Vec::new(),
+            since: None,
+        })
+    }
+
     /// The reading of a sample at this instant.
     pub(crate) fn reading(&self, setup: &Setup) -> TaskReading {
         let (progress, claims, pause) = setup.reads();
@@ -259,6 +273,12 @@ impl World {
             guard: GuardReading::Lock { lock: self.read_lock(setup.library()), extras },
             beside: Beside {
                 overruns: Vec::new(),
+                runs: match claims && self.veiled(self.claims_veil).is_none() {
+                    true => {
+                        RunsReading { guards: self.runs.values().cloned().collect(), unreadable: 0 }
+                    }
+                    false => RunsReading::default(),
+                },
                 switches: setup.has_switches().then(|| self.read_switches(setup)),
                 progress: progress.then(|| match self.veiled(self.progress_veil) {
                     Some(why) => ProgressReading::Unknown(why),

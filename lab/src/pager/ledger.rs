@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use crate::stack::Labels;
 
 /// Alerts that page a person; all others are warnings.
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 10] = [
     "LockwatchTaskDown",
     "LockwatchTaskSplit",
     "LockwatchTaskStalled",
+    "LockwatchTaskFailing",
     "LockwatchSwitchesLost",
     "LockwatchLockLost",
     "LockwatchStoreUnreachable",

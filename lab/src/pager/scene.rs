@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use lockwatch_judge::reading::{Ended, GuardRuns};
+use lockwatch_judge::time::ServerTime;
+use lockwatch_watch::redis::runs_claim;
 use redis::AsyncTypedCommands;
 use tokio::sync::MutexGuard;
 use tokio::time::sleep;
@@ -280,6 +283,35 @@ impl Task {
     /// Sends any command about the task's keys.
     pub(super) async fn command(&self, command: &redis::Cmd) -> anyhow::Result<Instant> {
         command.exec_async(&mut self.data().await?).await?;
+        Ok(Instant::now())
+    }
+
+    /// States what a guard with the present hold would: that its script ended with these exit codes,
+    /// a second apart, or was ended by the guard, and whether it runs since now.
+    pub(super) async fn state_runs(
+        &self,
+        codes: &[(u8, bool)],
+        runs: bool,
+    ) -> anyhow::Result<Instant> {
+        let mut data = self.data().await?;
+        let holders: Vec<String> = data.hkeys(self.plan.lock()).await?;
+        let holder = holders.first().context("nobody has the lock")?;
+        let (instance, _) = holder.rsplit_once(':').context("the holder has no thread")?;
+        let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis())?;
+        let ended = codes.iter().rev().zip(1..).map(|((code, asked), ago)| {
+            let to = ServerTime(now).plus_ms(-1_000 * ago);
+            Ended { from: to.plus_ms(-200), to, code: *code, asked: *asked }
+        });
+        let mut ended: Vec<Ended> = ended.collect();
+        ended.reverse();
+        let (field, value) = runs_claim(&GuardRuns {
+            instance: instance.as_bytes().to_vec(),
+            host: b"wh-app-01".to_vec(),
+            ended,
+            since: runs.then_some(ServerTime(now)),
+        });
+        let key = self.plan.claims().context("the task has no claims")?;
+        data.hset(key, field, value).await?;
         Ok(Instant::now())
     }
 

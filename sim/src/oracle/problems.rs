@@ -29,10 +29,20 @@ impl Oracle {
         let answered = facts.newest == Newest::Answered && is_fresh;
         let failed = matches!(facts.newest, Newest::Failed | Newest::Never);
         let may_be_wanted = view.spec.may_be_wanted();
-        for problem in [Problem::Down, Problem::Stalled, Problem::Split, Problem::SwitchesLost] {
+        for problem in [
+            Problem::Down,
+            Problem::Stalled,
+            Problem::Failing,
+            Problem::Split,
+            Problem::SwitchesLost,
+        ] {
             claim(!(of(problem).is_positive() && failed), "a positive without a witness");
         }
         claim(!(shown.clear && failed), "what could not be read is clear");
+        claim(
+            !of(Problem::Failing).is_positive() || world.tasks[task].failures >= 3,
+            "a script fails that did not",
+        );
         if may_be_wanted {
             claim(!(of(Problem::Down) == Finding::Negative && failed), "a zero that is not fresh");
         }

@@ -92,6 +92,7 @@ impl Task {
             turns: shape.turns.as_ref().map(|turns| Turns::new(turns, plan.servers)),
             queues: shape.queue.as_ref().map(|queue| Queues::new(queue, plan.servers)),
             overruns: Vec::new(),
+            failures: 0,
             chance: Rng::new(plan.seed, 300 + task as u64),
             rng,
         }

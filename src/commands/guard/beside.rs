@@ -3,17 +3,23 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lockwatch_judge::reading::{SwitchesReading, wanted};
+use lockwatch_guard::{Run, Runs};
+use lockwatch_judge::reading::{Ended, GuardRuns, SwitchesReading, wanted};
 use lockwatch_judge::spec::{ProgressSource, TaskSpec, WantedSource};
+use lockwatch_judge::time::Mono;
 use lockwatch_judge::verdict::Wanted;
+use lockwatch_watch::redis::accept::server_time;
 use lockwatch_watch::redis::reply::{Command, Reply};
-use lockwatch_watch::redis::{overrun_claim, read_switches, switches_asks};
+use lockwatch_watch::redis::{
+    claims_scan, outdated_runs, overrun_claim, read_switches, runs_claim, switches_asks,
+};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::plan::Plan;
 use crate::config::Heartbeat;
 use crate::hold::store::Store;
+use crate::keeper::boot;
 
 /// How often the switches are read where no change is announced.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -26,8 +32,11 @@ const TOLD_FOR: Duration = Duration::from_secs(10);
 pub(super) struct Beside {
     plan: Plan,
     store: Store,
-    /// Whether the script runs.
-    runs: watch::Receiver<bool>,
+    /// The runs of the script, and which of them were written.
+    runs: watch::Receiver<Runs>,
+    written: Runs,
+    /// It was said that they cannot be written.
+    is_refused: bool,
     wanted: mpsc::Sender<Wanted>,
     /// Something may have changed.
     changed: mpsc::Receiver<()>,
@@ -47,7 +56,7 @@ pub(super) struct Beside {
 impl Beside {
     pub(super) fn new(
         plan: Plan,
-        runs: watch::Receiver<bool>,
+        runs: watch::Receiver<Runs>,
         wanted: mpsc::Sender<Wanted>,
         changed: mpsc::Receiver<()>,
         overruns: mpsc::UnboundedReceiver<(u64, u64)>,
@@ -57,6 +66,8 @@ impl Beside {
             plan,
             store,
             runs,
+            written: Runs::default(),
+            is_refused: false,
             wanted,
             changed,
             was_unknown: false,
@@ -74,13 +85,14 @@ impl Beside {
         loop {
             let wanted = self.read().await;
             if self.wanted.send(wanted).await.is_err() {
-                return;
+                return self.end().await;
             }
             // After a long pause the connection may be gone with which it was first tried.
             if let Some((token, ms)) = self.untold {
                 self.tell_overrun(token, ms).await;
             }
-            let runs = *self.runs.borrow_and_update();
+            let newest = *self.runs.borrow_and_update();
+            let runs = newest.since.is_some();
             match self.claim_at {
                 None if runs => {
                     self.write_host().await;
@@ -89,6 +101,7 @@ impl Beside {
                 Some(_) if !runs => self.withdraw().await,
                 _ => {}
             }
+            self.write_runs(newest).await;
             if self.claim_at.is_some_and(|at| at <= Instant::now()) {
                 self.write().await;
                 self.claim_at = Some(Instant::now() + self.write_every());
@@ -100,10 +113,17 @@ impl Beside {
                 Some(()) = self.changed.recv() => {}
                 Some((token, ms)) = self.overruns.recv() => self.tell_overrun(token, ms).await,
                 changed = self.runs.changed() => if changed.is_err() {
-                    return self.withdraw().await;
+                    return self.end().await;
                 },
             }
         }
+    }
+
+    /// The guard has ended.
+    async fn end(&mut self) {
+        let newest = *self.runs.borrow();
+        self.write_runs(newest).await;
+        self.withdraw().await;
     }
 
     /// Whether users want the task.
@@ -144,6 +164,56 @@ impl Beside {
         let instance = self.plan.holder.instance().to_owned();
         let host = self.plan.host.clone();
         self.set(&hash, &["HSET"], &[instance.as_bytes(), host.as_bytes()]).await;
+    }
+
+    /// The newest runs, by the server's clock; it also removes what guards left that ran nothing for
+    /// an hour. What cannot be written is written later.
+    async fn write_runs(&mut self, newest: Runs) {
+        let Some(claims) = self.plan.spec.claims.clone().filter(|_| newest != self.written) else {
+            return;
+        };
+        let asked = [Command::new(["TIME"]), claims_scan(&claims.key)];
+        let (now, replies) = (boot::now(), self.store.ask(&claims.key, &asked).await);
+        let (server_now, scanned) = match replies.as_deref() {
+            Ok([time, scanned]) => (server_time(time).ok(), scanned),
+            _ => return,
+        };
+        let Some(server_now) = server_now else {
+            if !std::mem::replace(&mut self.is_refused, true) {
+                let rule = self.plan.rule();
+                tracing::warn!(
+                    rule,
+                    "the agent cannot be told of runs; this user needs more rights"
+                );
+            }
+            return;
+        };
+        let at = |at: Mono| {
+            // What was before `now` in milliseconds; the script may have ended since then.
+            let ms = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
+            server_now.plus_ms(ms(at.since_ms(now))).plus_ms(-ms(now.since_ms(at)))
+        };
+        let ended = newest.ended().map(|Run { from, to, code, asked }| Ended {
+            from: at(from),
+            to: at(to),
+            code,
+            asked,
+        });
+        let (field, value) = runs_claim(&GuardRuns {
+            instance: self.plan.holder.instance().as_bytes().to_vec(),
+            host: self.plan.host.as_bytes().to_vec(),
+            ended: ended.collect(),
+            since: newest.since.map(at),
+        });
+        if self.set(&claims.key, &["HSET"], &[&field, &value]).await {
+            self.written = newest;
+        }
+        let outdated = outdated_runs(scanned, server_now);
+        let outdated: Vec<&[u8]> = outdated.iter().map(Vec::as_slice).collect();
+        let others: Vec<&[u8]> = outdated.into_iter().filter(|other| **other != *field).collect();
+        if !others.is_empty() {
+            self.set(&claims.key, &["HDEL"], &others).await;
+        }
     }
 
     /// Claim and progress.

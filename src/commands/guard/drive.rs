@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use lockwatch_guard::{Action, End, Guard, Input, Outcome, Overrun, Reply, Why};
+use lockwatch_guard::{Action, End, Guard, Input, Outcome, Overrun, Reply, Runs, Why};
 use lockwatch_judge::time::Mono;
 use lockwatch_judge::verdict::Wanted;
 use rustix::process::{getpid, set_child_subreaper};
@@ -27,7 +27,6 @@ use crate::keeper::wire::Told;
 const REQUESTS: usize = 16;
 /// Most round trips with which the time of one is measured.
 const TRIPS: u32 = 3;
-const SIGKILL_CODE: u8 = 137;
 
 /// Runs a guard to its end. Returns the exit code.
 ///
@@ -60,7 +59,7 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<u8> {
         _ = signals.stop() => return Ok(0),
     }
     let (requests, replies) = asking(client);
-    let (runs, sees_runs) = watch::channel(false);
+    let (runs, sees_runs) = watch::channel(Runs::default());
     let (wanted, sees_wanted) = mpsc::channel(1);
     let (changed, sees_changed) = mpsc::channel(1);
     let (poke, is_poked) = mpsc::channel(1);
@@ -150,7 +149,7 @@ struct Driver {
     /// What the script is put into, where that is possible.
     group: Option<Group>,
     requests: mpsc::Sender<Action>,
-    runs: watch::Sender<bool>,
+    runs: watch::Sender<Runs>,
     /// Whether it waits for another client to release the lock.
     waits: watch::Sender<bool>,
     poke: mpsc::Sender<()>,
@@ -172,9 +171,11 @@ impl Driver {
         loop {
             while let Some(action) = self.guard.poll(boot::now()) {
                 if let Some(end) = self.carry_out(action) {
+                    self.tell_runs();
                     return Ok(self.code(end));
                 }
             }
+            self.tell_runs();
             let waits = self.guard.waits();
             self.waits.send_if_modified(|before| std::mem::replace(before, waits) != waits);
             let wake = self.guard.next_wake().unwrap_or(Mono(u64::MAX));
@@ -200,18 +201,27 @@ impl Driver {
         }
     }
 
+    /// Hands on what agents are to know of the runs.
+    fn tell_runs(&self) {
+        let runs = *self.guard.runs();
+        self.runs.send_if_modified(|before| std::mem::replace(before, runs) != runs);
+    }
+
     fn handle(&mut self, input: Input) {
         self.guard.handle(boot::now(), input);
     }
 
     fn gone(&mut self, told: Option<Told>) {
         self.script = None;
-        let _nobody_reads = self.runs.send(false);
         let Told { code, at } = told.unwrap_or(Told { code: None, at: boot::now() });
-        // What a keeper killed was killed, however the script would have ended.
-        let code = code.or(Some(SIGKILL_CODE));
-        tracing::info!(task = &*self.plan.spec.name, code, "the script has ended");
         self.handle(Input::Gone { code, at });
+        let (task, ended) = (&*self.plan.spec.name, self.guard.runs().ended().last());
+        match ended.filter(|run| run.code != 0 && !run.asked) {
+            Some(run) => tracing::warn!(task, code = run.code, "the script has failed"),
+            None => {
+                tracing::info!(task, code = ended.map(|run| run.code), "the script has ended");
+            }
+        }
     }
 
     fn signalled(&mut self, signal: Option<i32>) {
@@ -302,7 +312,6 @@ impl Driver {
                 tracing::info!(task, token, "starts the script");
                 self.manager.tell("STATUS=runs the script");
                 self.script = Some(script);
-                let _nobody_reads = self.runs.send(true);
             }
             Err(error) => {
                 tracing::error!(task, error = format!("{error:#}"), "cannot start the script");

@@ -22,7 +22,7 @@ pub(in crate::commands) fn rights(spec: &TaskSpec, reports: bool, is_cluster: bo
         rights.add(&["hset"], hosts);
     }
     if let Some(claims) = &spec.claims {
-        rights.add(&["hset", "hdel"], &claims.key);
+        rights.add(&["hset", "hdel", "hscan", "time"], &claims.key);
     }
     match spec.progress.as_ref().filter(|_| reports).map(|progress| &progress.source) {
         Some(ProgressSource::HashField { key, .. }) => rights.add(&["hset"], key),

@@ -11,6 +11,7 @@ use super::lock::{self, NAMED_MAX, named};
 use super::seen::{Seen, not_known, server};
 use super::wanted::wanted_line;
 use super::{queue, turn};
+use crate::outputs::runs;
 use crate::text::identity::{escape, list};
 use crate::trace::{holder_name, none_or};
 
@@ -103,7 +104,11 @@ fn claims(view: &TaskView) -> String {
     match view.claims_unknown {
         Some(_) => "cannot be read".to_owned(),
         None => {
-            format!("alive: {}", none_or(list(view.live_claims.iter().map(holder_name), NAMED_MAX)))
+            let alive = none_or(list(view.live_claims.iter().map(holder_name), NAMED_MAX));
+            match view.runs.as_deref().map(runs::newest).filter(|runs| !runs.is_empty()) {
+                Some(runs) => format!("alive: {alive}; runs of guards: {runs}"),
+                None => format!("alive: {alive}"),
+            }
         }
     }
 }

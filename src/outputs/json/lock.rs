@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use lockwatch_judge::reading::Holder;
-use lockwatch_judge::snapshot::{HoldView, LockView, TaskView, WitnessView};
+use lockwatch_judge::snapshot::{HoldView, LockView, Run, Runs, TaskView, WitnessView};
 use lockwatch_judge::spec::LibraryName;
 use serde::Serialize;
 
@@ -18,6 +18,39 @@ pub(super) struct Fields<'a> {
     lock: LockJson<'a>,
     /// The state of the lock on servers that do not decide.
     witnesses: Vec<WitnessJson<'a>>,
+    /// `null` without claims, or before they were read.
+    runs: Option<RunsJson<'a>>,
+}
+
+/// What guards state of the runs of their scripts.
+#[derive(Serialize)]
+struct RunsJson<'a> {
+    /// The newest that ended, oldest first: at most three.
+    ended: Vec<RunJson<'a>>,
+    /// Those that go on, as far as their guards wrote it last.
+    present: Vec<PresentJson<'a>>,
+    /// The script fails again and again; `null` when that cannot be told.
+    failing: Option<bool>,
+    /// Number of fields that no guard wrote, or not completely.
+    unreadable: u32,
+}
+
+/// A run that ended. Its instants are of the server's clock.
+#[derive(Serialize)]
+struct RunJson<'a> {
+    host: Cow<'a, str>,
+    from: Option<String>,
+    to: Option<String>,
+    exit_code: u8,
+    /// Its guard ended it.
+    asked: bool,
+}
+
+/// A run that goes on.
+#[derive(Serialize)]
+struct PresentJson<'a> {
+    host: Cow<'a, str>,
+    from: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -87,6 +120,27 @@ pub(super) fn json<'a>(
     Fields {
         lock: lock_json(published, view, lock),
         witnesses: lock.witnesses.iter().map(witness).collect(),
+        runs: view.runs.as_deref().map(runs_json),
+    }
+}
+
+fn runs_json(runs: &Runs) -> RunsJson<'_> {
+    let ended = |run: &'_ Run| RunJson {
+        host: Cow::Owned(escape(&run.host).into_owned()),
+        from: server(run.end.from),
+        to: server(run.end.to),
+        exit_code: run.end.code,
+        asked: run.end.asked,
+    };
+    RunsJson {
+        ended: runs.ended.iter().map(ended).collect(),
+        present: runs
+            .present
+            .iter()
+            .map(|(_, host, from)| PresentJson { host: escape(host), from: server(*from) })
+            .collect(),
+        failing: runs.fails,
+        unreadable: runs.unreadable,
     }
 }
 

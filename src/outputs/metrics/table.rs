@@ -352,6 +352,14 @@ pub static TABLE: &[Metric] = &[
         appeared.", |t| Some(Count(t.totals.splits.iter().sum()))),
     task("lockwatch_task_progress_timestamp_seconds", "When the progress was last seen to move, \
         server's clock.", |t| t.progress_moved.map(instant)),
+    each("lockwatch_task_failed_run_timestamp_seconds", "When the newest run of the script ended, \
+        server's clock, with its host and exit code; only while the script \
+        fails.", Reading::Gauges(&["holder_host", "exit_code"], |t, emit| {
+        if let Some(run) = t.failing().and_then(|runs| runs.ended.last()) {
+            let (host, code) = (escape(&run.host), run.end.code.to_string());
+            emit(&[("holder_host", &*host), ("exit_code", &*code)], instant(run.end.to));
+        }
+    })),
     task("lockwatch_task_paused", "1 while pages of this task shall wait; absent when no pause is \
         configured or it cannot be read.", |t| t.paused.map(flag)),
 

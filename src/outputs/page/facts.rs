@@ -11,6 +11,7 @@ use super::moving::{Markup, Moment};
 use super::pulse::Pulse;
 use super::words::{lasted, limit, running};
 use crate::outputs::cause::told;
+use crate::outputs::runs;
 use crate::paths;
 use crate::published::Published;
 use crate::text::identity::{escape, holder_label, list};
@@ -83,6 +84,13 @@ pub(super) fn write_claims(markup: &mut Markup, _published: &Published, view: &T
             None if claims.is_empty() => "none",
             None => &claims,
         });
+    }
+}
+
+/// What guards state of their scripts.
+pub(super) fn write_runs(markup: &mut Markup, _published: &Published, view: &TaskView) {
+    if let Some(runs) = &view.runs {
+        markup.text(&runs::newest(runs));
     }
 }
 

@@ -58,6 +58,7 @@ pub(crate) fn free(read_at: u64) -> TaskView {
         progress_missing: None,
         live_claims: Box::default(),
         claims_unknown: None,
+        runs: None,
         hosts_unknown: None,
         splits: Box::default(),
         paused: None,

@@ -17,7 +17,7 @@ use crate::text::identity::{escape, holder_label, list};
 use crate::text::instants::rfc3339;
 
 /// In the order in which they are shown.
-pub(super) const FACTS: [Fact; 17] = [
+pub(super) const FACTS: [Fact; 18] = [
     ("Holder", write_holders),
     ("Hosts", facts::write_hosts),
     ("Held for", row::write_held),
@@ -29,6 +29,7 @@ pub(super) const FACTS: [Fact; 17] = [
     ("Last outage", facts::write_outage),
     ("More than one holder", facts::write_splits),
     ("Claims alive", facts::write_claims),
+    ("Newest runs", facts::write_runs),
     ("Waiting for the lock", write_waiters),
     ("Fencing token", write_token),
     ("Trouble so far", facts::write_durations),

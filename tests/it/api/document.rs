@@ -254,6 +254,10 @@ impl Stage {
                 && view.task("no-queue")["queue"]["unknown"].is_object()
                 && view.task("alternate")["turn"]["task"] == json!("a")
         });
+        server.cli(&["HSET", "outbound:claims", "runs:g", "1-2=1 3- host=web-1"]);
+        until("runs of a guard", &mut |view| {
+            view.task("outbound")["runs"].pointer("/ended/0").is_some()
+        });
         let mut beat = 0;
         until("a claim that lives", &mut |view| {
             beat += 1;

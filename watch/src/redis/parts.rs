@@ -14,9 +14,11 @@ mod fingerprint;
 mod hosts;
 mod pause;
 mod progress;
+mod runs;
 mod switches;
 
 pub use claims::overrun_claim;
+pub use runs::{claims_scan, outdated_runs, runs_claim};
 
 /// All parts, in the order in which they are read. The switches come first, right after the lock.
 pub(crate) static ALL: [&dyn Part; 5] =

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::pager::plan::{GRACE, LEASE, STALE_AFTER};
+use crate::pager::plan::{GRACE, LEASE, SETTLE, STALE_AFTER};
 use crate::pager::scenario::Scenario;
 use crate::pager::scene::Scene;
 
@@ -19,6 +19,19 @@ pub(super) fn all() -> Vec<Scenario> {
         )
         .task(|task| task.with_progress())
         .short(),
+        Scenario::new(
+            "failing-script",
+            "held by a guard whose script fails again and again: failing, until a run lasts",
+            |scene| Box::pin(failing_script(scene)),
+        )
+        .task(|task| task.with_claims())
+        .short(),
+        Scenario::new(
+            "restarted-script",
+            "its guard ends the script three times, and it fails twice: nothing",
+            |scene| Box::pin(restarted_script(scene)),
+        )
+        .task(|task| task.with_claims()),
         Scenario::new("slow-work", "the work moves now and then: nothing", |scene| {
             Box::pin(slow_work(scene))
         })
@@ -75,6 +88,33 @@ async fn hung_work(scene: Scene) -> anyhow::Result<()> {
     scene.until_told(&stalled).await?;
     holder.work().await?;
     scene.mended(&stalled, Instant::now(), Duration::ZERO).await
+}
+
+async fn failing_script(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    task.switch_on("anna").await?;
+    let _holder = task.holder().await?;
+    let errors = [(1, false), (1, false), (3, false)];
+    for ended in 1..errors.len() {
+        task.state_runs(errors.get(..ended).unwrap_or_default(), false).await?;
+        scene.pass(4).await;
+    }
+    let failed = task.state_runs(&errors, false).await?;
+    let failing = task.expect("LockwatchTaskFailing", failed)?;
+    scene.until_told(&failing).await?;
+    let mended = task.state_runs(&errors, true).await?;
+    scene.mended(&failing, mended + SETTLE, Duration::ZERO).await
+}
+
+async fn restarted_script(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    task.switch_on("anna").await?;
+    let _holder = task.holder().await?;
+    for codes in [[(143, true); 3], [(143, true), (1, false), (1, false)]] {
+        task.state_runs(&codes, false).await?;
+        scene.pass(10).await;
+    }
+    Ok(())
 }
 
 async fn slow_work(scene: Scene) -> anyhow::Result<()> {

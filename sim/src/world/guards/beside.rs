@@ -3,10 +3,12 @@
 
 use std::collections::VecDeque;
 
-use lockwatch_guard::Input;
+use lockwatch_guard::{Input, Run, Runs};
+use lockwatch_judge::reading::{Ended, GuardRuns};
 use lockwatch_judge::spec::{ProgressSource, WantedSource};
+use lockwatch_judge::time::{Mono, ServerTime};
 use lockwatch_judge::verdict::Wanted;
-use lockwatch_watch::redis::overrun_claim;
+use lockwatch_watch::redis::{overrun_claim, runs_claim};
 
 use super::{Did, Turn};
 use crate::server::{Entry, Value};
@@ -30,6 +32,8 @@ pub(super) struct Beside {
     waits_until: u64,
     claim_at: Option<u64>,
     told_until: u64,
+    /// The runs that were written.
+    written: Runs,
     /// Overruns to report, as token and milliseconds.
     pub(super) overruns: VecDeque<(u64, u64)>,
 }
@@ -97,6 +101,9 @@ impl World {
             self.write_claim(task, host, Some(now.to_string().into_bytes()));
             self.write_heartbeat(task, host);
         }
+        if is_answered {
+            self.write_runs(task, host);
+        }
         self.beside_at(task, host, now + EVERY_MS);
     }
 
@@ -120,6 +127,46 @@ impl World {
         if guard.beside.claim_at.take().is_some() {
             self.write_claim(task, host, None);
         }
+        let server = self.besides[task];
+        if self.guard_reaches(task, host, server) && self.servers[server].writable() {
+            self.write_runs(task, host);
+        }
+    }
+
+    /// The newest runs, by the server's clock.
+    fn write_runs(&mut self, task: usize, host: usize) {
+        let (server, now) = (self.besides[task], self.now);
+        let Some(key) = self.tasks[task].keys.claims.clone() else { return };
+        let clock = ServerTime(self.servers[server].clock.at(now));
+        let station = &mut self.tasks[task].stations[host];
+        let mono = station.mono(now);
+        let Some(guard) = &mut station.guard else { return };
+        let runs = *guard.machine.runs();
+        if std::mem::replace(&mut guard.beside.written, runs) == runs {
+            return;
+        }
+        let at = |at: Mono| {
+            let ms = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
+            clock.plus_ms(ms(at.since_ms(mono))).plus_ms(-ms(mono.since_ms(at)))
+        };
+        let ended = runs.ended().map(|Run { from, to, code, asked }| Ended {
+            from: at(from),
+            to: at(to),
+            code,
+            asked,
+        });
+        let (field, written) = runs_claim(&GuardRuns {
+            instance: guard.instance.to_vec(),
+            host: format!("host-{host}").into_bytes(),
+            ended: ended.collect(),
+            since: runs.since.map(at),
+        });
+        self.servers[server].edit(&key, now, Value::Hash(Vec::new()), |value| {
+            if let Value::Hash(fields) = value {
+                fields.retain(|(other, _)| *other != field);
+                fields.push((field, written));
+            }
+        });
     }
 
     fn tell_overrun(&mut self, task: usize, host: usize, token: u64, ms: u64) {

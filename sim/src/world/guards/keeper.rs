@@ -118,7 +118,8 @@ impl World {
         let Some(keeper) = self.keeper(task, host, script) else { return };
         let life = keeper.life;
         if keeper.script.take().is_some() {
-            keeper.code = Some(code);
+            keeper.code = (how != How::Deadline && how != How::GuardGone).then_some(code);
+            self.tasks[task].failures += u64::from(how == How::Itself && code != 0);
             self.did(task, host, life, Did::Ended { script, how, able_since });
         }
     }

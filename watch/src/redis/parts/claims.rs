@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::Part;
 use super::fingerprint::fingerprint;
+use super::runs;
 use crate::redis::accept::Caps;
 use crate::redis::ask::{Ask, Class};
 use crate::redis::libraries;
@@ -47,6 +48,13 @@ impl Part for Claims {
             Ok(pairs) => {
                 let mut claims = Vec::new();
                 for (id, value) in pairs {
+                    if let Some(of) = runs::instance(id) {
+                        match runs::read(library.instance(of), value) {
+                            Some(runs) => into.runs.guards.push(runs),
+                            None => into.runs.unreadable += 1,
+                        }
+                        continue;
+                    }
                     let instance = library.instance(id);
                     match overrun(value) {
                         Some((token, ms)) => into.overruns.push(Overrun { instance, token, ms }),
@@ -54,6 +62,7 @@ impl Part for Claims {
                     }
                 }
                 into.overruns.sort_unstable();
+                into.runs.guards.sort_unstable();
                 claims.sort_unstable();
                 claims.dedup_by(|a, b| a.0 == b.0);
                 ClaimsReading::Read(claims)
