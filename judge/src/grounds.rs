@@ -73,6 +73,8 @@ pub struct Grounds {
     pub was_sighted: bool,
     /// The lock is held, and has been without a break for `settle`.
     pub settled: bool,
+    /// The present gap was published as `down` while the lock was free.
+    pub published_down: bool,
     /// The work was seen to move, or the present hold to begin, and not too long ago.
     pub moves: bool,
     /// The switches' key was seen, and the newest reading shows that none is missing.
@@ -100,6 +102,17 @@ pub struct Since {
     pub orphan_lock: Option<Mono>,
 }
 
+/// The holds of one gap that broke before they had lasted for `settle`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShortHolds {
+    /// How many.
+    pub count: u32,
+    /// How many of them ended because their lease ran out.
+    pub expired: u32,
+    /// The longest of them, in milliseconds.
+    pub longest_ms: u64,
+}
+
 /// Rare grounds of one task's problems.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rare {
@@ -115,6 +128,8 @@ pub struct Rare {
     pub executed_again: Option<Mono>,
     /// When due members left a queue that nobody was seen to execute.
     pub vanished: Option<Mono>,
+    /// The holds of the present gap that were too short to end it.
+    pub short_holds: ShortHolds,
     /// When gaps ended and holds were too short, oldest first; the newest five.
     pub flaps: Vec<Mono>,
     /// When the newest pause began, and what was shown before it.
@@ -141,6 +156,11 @@ impl Grounds {
         if since != self.since() {
             self.rare().since = since;
         }
+    }
+
+    /// The holds of the present gap that were too short to end it.
+    pub fn short_holds(&self) -> ShortHolds {
+        self.rare.as_ref().map_or(ShortHolds::default(), |rare| rare.short_holds)
     }
 
     /// What is rare, for modification.

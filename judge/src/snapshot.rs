@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 pub(crate) use self::tasks::Changed;
 pub use self::tasks::{Iter, TaskViews};
 use crate::event::{End, Fate, Party, SplitKind};
-pub use crate::grounds::{Grounds, Rare, Since, StoreGrounds};
+pub use crate::grounds::{Grounds, Rare, ShortHolds, Since, StoreGrounds};
 use crate::histogram::Histogram;
 use crate::input::{Announcer, Generation, Role, WakeUps};
 pub use crate::kinds::KindView;

@@ -32,9 +32,22 @@ pub fn sentence(view: &TaskView) -> String {
         Rule::KeepPrevious | Rule::NothingYet => view.rule.sentence().to_owned(),
         Rule::GapOverGrace => {
             format!(
-                "{}, and nobody has held the lock for longer than {}.",
+                "{}, the lock is free, and no hold has lasted for {} for longer than {}.",
                 who_wants(view),
+                limit("settle", spec.settle_ms),
                 grace()
+            )
+        }
+        Rule::HeldBriefly => {
+            let holders = view.hold().map(|hold| &*hold.holders).unwrap_or_default();
+            let names = holders.iter().map(|(holder, _)| holder_label(holder));
+            format!(
+                "{}, and no hold has lasted for longer than {}. {} holds the lock now, and must \
+                 hold it for {}.",
+                who_wants(view),
+                grace(),
+                list(names, NAMED_MAX),
+                limit("settle", spec.settle_ms),
             )
         }
         Rule::GapWithinGrace => {

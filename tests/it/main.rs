@@ -18,6 +18,7 @@ mod explain;
 mod exposition;
 mod failover;
 mod faults;
+mod gap;
 mod guard;
 mod http;
 mod lease;

@@ -2,6 +2,7 @@
 //! when "free" may be believed.
 
 pub(crate) mod renewal;
+mod stretch;
 pub(crate) mod view;
 
 use alloc::boxed::Box;
@@ -9,6 +10,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use self::renewal::{Deadlines, Leases, Move, PeriodRule, RHYTHM};
+pub(crate) use self::stretch::Break;
+use self::stretch::Stretch;
 use crate::continuity::earlier::{BRIEF_MS, Earlier};
 use crate::continuity::generation::{Delta, Mark};
 use crate::event::End;
@@ -37,8 +40,7 @@ pub(crate) struct Lock {
     /// The replication offset of the server at that reading.
     last_offset: Option<u64>,
     earlier: Earlier,
-    /// The first and the newest reading of a stretch in which somebody held it without a break.
-    unbroken: Option<(Mono, Mono)>,
+    unbroken: Option<Stretch>,
     /// How many holders in a row replaced a living one, without a break and without any renewal.
     replaced: u8,
 }
@@ -62,6 +64,8 @@ pub(crate) struct Hold {
     pub(crate) began: Mono,
     /// Whether the beginning was observed.
     pub(crate) start_seen: bool,
+    /// Whether the lease tells when it began.
+    began_exactly: bool,
     /// When it was acquired, on the server's clock.
     pub(crate) acquired: Option<ServerTime>,
     pub(crate) deadlines: Deadlines,
@@ -151,10 +155,8 @@ pub(crate) struct News {
     pub(crate) across_blind: bool,
     /// The deadline of the present hold moved.
     pub(crate) moved: Option<Move>,
-    /// A stretch in which somebody held the lock without a break is over: its duration in
-    /// milliseconds. A free reading breaks it once that is confirmed, and so does an expiry. A new
-    /// holder between two readings does not.
-    pub(crate) broke: Option<u64>,
+    /// A stretch in which somebody held the lock without a break is over.
+    pub(crate) broke: Option<Break>,
 }
 
 /// A hold that ended.
@@ -169,6 +171,9 @@ pub(crate) struct Ended {
     pub(crate) successor_over: Option<u64>,
     /// A client had released the lock after a moment, before this hold began.
     pub(crate) earlier_brief: bool,
+    /// When its lease certainly ran out: the lock was found free at or after the deadline, or with
+    /// a holder that took it after that, and no renewal can be unseen.
+    pub(crate) ran_out: Option<Mono>,
 }
 
 /// What may have happened between two readings.
@@ -258,10 +263,10 @@ impl Lock {
         }
     }
 
-    /// How long the lock has been held without a break, by whomever; 0 while it is free.
+    /// How long the lock has been held without a break, by any holder; 0 while it is free.
     pub(crate) fn unbroken_ms(&self) -> u64 {
         let held = self.unbroken.filter(|_| self.hold().is_some());
-        held.map_or(0, |(first, newest)| newest.since_ms(first))
+        held.map_or(0, Stretch::ms)
     }
 
     /// A sign other than a renewal showed that the holder lives.
@@ -352,22 +357,6 @@ impl Lock {
         self.replaced < REPLACED_MAX
     }
 
-    /// Returns the duration of a stretch that is over.
-    fn follow_stretch(&mut self, news: &News, at: Mono) -> Option<u64> {
-        let replaced = news.acquired || news.ended.is_some();
-        let expired = news.ended.as_ref().is_some_and(|ended| ended.reason == End::Expired);
-        let is_over = match self.present {
-            Present::Nothing => false,
-            Present::Free { confirmed, .. } => confirmed || expired || news.across_blind,
-            Present::Held(_) => replaced && (expired || news.across_blind),
-        };
-        let over = if is_over { self.unbroken.take() } else { None };
-        if let Present::Held(_) = self.present {
-            self.unbroken.get_or_insert((at, at)).1 = at;
-        }
-        over.map(|(first, newest)| newest.since_ms(first))
-    }
-
     fn observe_free(&mut self, context: Context, unseen: Unseen) -> News {
         let sent = context.seen.sent;
         let fact_before = match &self.present {
@@ -388,14 +377,14 @@ impl Lock {
             }
             Present::Nothing | Present::Held(_) => {}
         }
-        let before = core::mem::replace(
-            &mut self.present,
-            Present::Free { first: sent, confirmed: false, fact_before },
-        );
+        let before = core::mem::replace(&mut self.present, Present::Nothing);
         let ended = match before {
             Present::Held(hold) => Some(end_by_absence(hold, context, unseen)),
             _ => None,
         };
+        // What ran out needs no confirmation.
+        let confirmed = ended.as_ref().is_some_and(|ended| ended.ran_out.is_some());
+        self.present = Present::Free { first: sent, confirmed, fact_before };
         News { ended, ..News::default() }
     }
 
@@ -431,6 +420,7 @@ impl Lock {
             last_seen: seen.sent,
             began,
             start_seen: watched,
+            began_exactly: exact.is_some(),
             acquired: exact.or(watched.then_some(seen.last)),
             deadlines: Deadlines::new(deadline, before, seen, exact, regular),
             sure_since: seen.sent,
@@ -572,7 +562,7 @@ fn same(a: &Holder, b: &Holder) -> bool {
 fn end_by_absence(hold: Box<Hold>, context: Context, unseen: Unseen) -> Ended {
     let deadline_passed =
         hold.deadlines.newest().is_some_and(|deadline| context.seen.last >= deadline);
-    ended(hold, deadline_passed, End::EndedEarly, context, unseen)
+    ended(hold, deadline_passed, true, End::EndedEarly, context, unseen)
 }
 
 fn end_by_successor(old: Box<Hold>, new: &Hold, context: Context, unseen: Unseen) -> Ended {
@@ -580,13 +570,15 @@ fn end_by_successor(old: Box<Hold>, new: &Hold, context: Context, unseen: Unseen
     let began = new.acquired.unwrap_or(context.seen.last);
     let after_deadline =
         old.deadlines.newest().is_some_and(|deadline| began.plus_ms(NOISE_MS) >= deadline);
-    ended(old, after_deadline, End::Replaced, context, unseen)
+    ended(old, after_deadline, new.began_exactly, End::Replaced, context, unseen)
 }
 
+/// `surely`: it is certain that the lock was free after the deadline, if `after_deadline`.
 /// `before_deadline`: the kind of the end if it came before the deadline and no data were lost.
 fn ended(
     hold: Box<Hold>,
     after_deadline: bool,
+    surely: bool,
     before_deadline: End,
     context: Context,
     unseen: Unseen,
@@ -618,7 +610,9 @@ fn ended(
     };
     let known = hold.start_seen && !unseen.across_blind && reason != End::Unknown;
     let held_ms = known.then(|| end.since_ms(hold.began));
-    Ended { held_ms, reason, hold, successor_over: None, earlier_brief: false }
+    let surely = surely && context.same_clock && !unseen.across_blind;
+    let ran_out = (reason == End::Expired && surely).then_some(end);
+    Ended { held_ms, reason, hold, successor_over: None, earlier_brief: false, ran_out }
 }
 
 #[cfg(test)]

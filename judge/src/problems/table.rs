@@ -102,10 +102,11 @@ const fn store(problem: Problem, alert: &'static str, severity: Severity) -> Row
 /// All problems, in the order of [`Problem::ALL`].
 pub const TABLE: [Row; Problem::ALL.len()] = [
     Row {
-        positive: "The task is seen to be wanted, and had no holder for longer than `grace`.",
-        negative: "It has been held without a break for `settle`, by whomever; or it is known to \
+        positive: "The task is seen to be wanted, and no hold has lasted for `settle`, for longer \
+                   than `grace`.",
+        negative: "It has been held without a break for `settle`, by any holder; or it is known to \
                    be unwanted; or nobody can want it.",
-        number: "time wanted without a holder",
+        number: "time wanted without a hold that lasted",
         memory: Memory::UntilNegative,
         ..task(Problem::Down, "LockwatchTaskDown", Severity::Page)
     },

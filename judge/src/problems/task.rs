@@ -147,7 +147,10 @@ fn down(view: &TaskView, sighted: bool) -> Finding {
         return Finding::Unknown;
     }
     let known_unwanted = view.wanted == Wanted::No && view.switch_key_seen != Some(false);
-    if view.wanted == Wanted::Yes && view.durations.down_ms > spec.grace_ms {
+    // A short hold hides what was not shown before it, and ends nothing that was.
+    let counts =
+        grounds.published_down || view.lock().is_none_or(|lock| lock.fact == LockFact::Free);
+    if view.wanted == Wanted::Yes && counts && view.durations.down_ms > spec.grace_ms {
         Finding::positive(view.durations.down_ms)
     } else if grounds.settled || known_unwanted {
         Finding::Negative

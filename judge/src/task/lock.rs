@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 
 use super::beside::Signs;
 use super::{Accepted, Kind, Log, Watched};
-use crate::clocks::{Holding, OutageClock};
+use crate::clocks::{GapClock, Holding, OutageClock};
 use crate::continuity::generation::{Continued, Delta};
 use crate::continuity::lost::{Expired, Parts};
 use crate::event::{End, EventKind, Fate};
@@ -164,6 +164,8 @@ impl Kind for OfLock {
             lock: if unconfirmed { LockFact::Unknown } else { lock.fact() },
             split: task.is_split(),
             gap_over_grace: task.is_gap_over_grace(),
+            down_goes_on: task.is_gap_over_grace()
+                && task.gap().is_some_and(GapClock::is_published),
             stale: OfLock::stalled_ms(task) > 0,
             over_wind_down: task.unwanted_ms() > task.spec.wind_down_ms,
             blind: task.is_blind(),

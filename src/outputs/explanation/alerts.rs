@@ -6,7 +6,7 @@ use lockwatch_judge::verdict::{LockFact, TurnFact, Wanted};
 
 use super::seen::Seen;
 use super::{PageDue, TimeToPage};
-use crate::alerts::{self, Condition, down_after_ms, lease_ms};
+use crate::alerts::{self, Condition, crash_loop_after_ms, down_after_ms, lease_ms};
 use crate::text::durations::duration_text;
 use crate::text::instants::seconds;
 
@@ -113,10 +113,12 @@ pub(super) fn worst_time(seen: Seen<'_>) -> TimeToPage {
         from_crash_seconds: lease_ms.map(|lease_ms| seconds(down_ms.saturating_add(lease_ms))),
         says: format!(
             "interval {} + grace {} (at least 250ms, to confirm it) + 250ms; from a crash, {lease} \
-             comes first. On top come Prometheus' scrape and evaluation and Alertmanager's \
+             comes first; where each hold ends within settle {}, {} at worst. On top come Prometheus' scrape and evaluation and Alertmanager's \
              group_wait: `lockwatch check-config` adds them.",
             duration_text(interval_ms),
             duration_text(spec.grace_ms),
+            duration_text(spec.settle_ms),
+            duration_text(crash_loop_after_ms(interval_ms, spec)),
         ),
     }
 }

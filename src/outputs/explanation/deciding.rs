@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use lockwatch_judge::event::{Party, SplitKind};
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::snapshot::{HoldView, KindView, SplitView, TaskView};
+use lockwatch_judge::snapshot::{HoldView, KindView, ShortHolds, SplitView, TaskView};
 use lockwatch_judge::spec::ProgressSource;
 use lockwatch_judge::verdict::{LockFact, Rule, Wanted};
 
@@ -22,6 +22,7 @@ pub(super) fn evidence(seen: Seen<'_>) -> Vec<String> {
         Rule::WantedBlind => wanted_blind(seen),
         Rule::KeepPrevious => keep_previous(seen),
         Rule::NothingYet => nothing_yet(seen),
+        Rule::HeldBriefly => held_briefly(seen),
         Rule::NoProgress => no_progress(seen),
         Rule::HeldUnwanted => held_unwanted(seen),
         Rule::HeldWanted | Rule::HeldUnset | Rule::HeldWantedUnknown => {
@@ -186,7 +187,48 @@ fn winding_down(seen: Seen<'_>) -> Vec<String> {
 fn gap_over_grace(seen: Seen<'_>) -> Vec<String> {
     let view = seen.view;
     let (gap, limit) = (span(view.durations.down_ms), span(view.spec.grace_ms));
-    vec![gap_line(seen), format!("Gap {gap} > grace {limit}."), wanted_line(seen)]
+    let mut lines = vec![gap_line(seen), format!("Gap {gap} > grace {limit}.")];
+    lines.extend(short_holds(view));
+    lines.push(wanted_line(seen));
+    lines
+}
+
+fn held_briefly(seen: Seen<'_>) -> Vec<String> {
+    let view = seen.view;
+    let (gap, limit) = (span(view.durations.down_ms), span(view.spec.grace_ms));
+    let settle = span(view.spec.settle_ms);
+    let mut lines = vec![
+        held_line(seen),
+        format!("It ends the gap once the lock has been held for settle {settle} without a break."),
+        format!("Gap before this hold {gap} > grace {limit}, and shown as down."),
+    ];
+    lines.extend(short_holds(view));
+    lines.push(wanted_line(seen));
+    lines
+}
+
+/// The holds that were too short to end the gap, and what to do if that is normal.
+fn short_holds(view: &TaskView) -> Vec<String> {
+    let ShortHolds { count, expired, longest_ms } = view.grounds.short_holds();
+    if count == 0 {
+        return Vec::new();
+    }
+    let (holds, longest) = (if count == 1 { "hold" } else { "holds" }, span(longest_ms));
+    let ran_out = match (expired, view.lock().and_then(|lock| lock.lease_ms)) {
+        (0, _) => String::new(),
+        (_, Some(lease_ms)) => {
+            format!("; the lease ({}) of {expired} of them ran out", span(lease_ms))
+        }
+        (_, None) => format!("; the lease of {expired} of them ran out"),
+    };
+    vec![
+        format!("{count} {holds} ended within {longest}{ran_out}."),
+        format!(
+            "If such holds are normal, set settle (now {}) below the shortest of them, or pause \
+             alerts meanwhile.",
+            span(view.spec.settle_ms)
+        ),
+    ]
 }
 
 fn gap_within_grace(seen: Seen<'_>) -> Vec<String> {
@@ -199,7 +241,7 @@ fn gap_within_grace(seen: Seen<'_>) -> Vec<String> {
     vec![gap_line(seen), within, wanted_line(seen)]
 }
 
-/// Since when the lock has had no holder while the task was wanted.
+/// Since when no hold has lasted while the task was wanted.
 fn gap_line(seen: Seen<'_>) -> String {
     let view = seen.view;
     match view.last_reading {

@@ -93,9 +93,22 @@ struct JudgedJson {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum FactsJson {
-    Lock { lock: &'static str, gap_over_grace: bool, stale: bool, over_wind_down: bool },
-    Turn { turn: &'static str, gap_over_grace: bool, late: bool },
-    Queue { queue: &'static str, late: bool },
+    Lock {
+        lock: &'static str,
+        gap_over_grace: bool,
+        down_goes_on: bool,
+        stale: bool,
+        over_wind_down: bool,
+    },
+    Turn {
+        turn: &'static str,
+        gap_over_grace: bool,
+        late: bool,
+    },
+    Queue {
+        queue: &'static str,
+        late: bool,
+    },
 }
 
 #[derive(Serialize)]
@@ -252,6 +265,7 @@ fn judged_json(judged: &Judged) -> JudgedJson {
             Facts::Lock(facts) => FactsJson::Lock {
                 lock: guard,
                 gap_over_grace: facts.gap_over_grace,
+                down_goes_on: facts.down_goes_on,
                 stale: facts.stale,
                 over_wind_down: facts.over_wind_down,
             },

@@ -223,6 +223,7 @@ async fn one_task_tells_what_its_verdict_rests_on() {
         lock: LockFact::Held,
         split: true,
         gap_over_grace: false,
+        down_goes_on: false,
         stale: true,
         over_wind_down: false,
         blind: false,
@@ -251,7 +252,7 @@ async fn one_task_tells_what_its_verdict_rests_on() {
     view.lock_mut().unwrap().renewals = [Mono(NOW.0 - 20_123), Mono(NOW.0 - 10_123)].into();
     let split = told(view).await;
     let judged = json!({
-        "wanted": "yes", "lock": "held", "split": true, "gap_over_grace": false, "stale": true,
+        "wanted": "yes", "lock": "held", "split": true, "gap_over_grace": false, "down_goes_on": false, "stale": true,
         "over_wind_down": false, "blind": false, "previous": "running",
     });
     assert_eq!(split["judged"], judged);

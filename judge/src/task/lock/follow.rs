@@ -9,7 +9,7 @@ use crate::continuity::lost::{Look, Parts};
 use crate::event::{End, EventKind, LossSign};
 use crate::evidence::Seen;
 use crate::kinds::lock::renewal::Move;
-use crate::kinds::lock::{self, Ended};
+use crate::kinds::lock::{self, Break, Ended};
 use crate::reading::{Beside, ClaimsReading, Held, ProgressReading};
 use crate::snapshot::{Past, RENEWALS_KEPT};
 use crate::spec::{Claimants, ProgressSource};
@@ -94,8 +94,8 @@ impl Watched<OfLock> {
         if let Some(ended) = &news.ended {
             self.follow_end(ended, news.across_blind, reading, log);
         }
-        if let Some(held_ms) = news.broke {
-            self.follow_break(held_ms, news.across_blind, log);
+        if let Some(broke) = news.broke {
+            self.follow_break(broke, news.across_blind, log);
         }
         if news.acquired
             && let Some(hold) = self.kind.lock.hold()
@@ -134,16 +134,27 @@ impl Watched<OfLock> {
         }
     }
 
-    /// Somebody held the lock for `held_ms` without a break; now there was one.
-    fn follow_break(&mut self, held_ms: u64, across_blind: bool, log: &mut Log<'_>) {
-        if !core::mem::take(&mut self.kind.settled) {
-            self.kind.outage.lost_again();
-            // What ended while unseen for long may have lasted.
-            if self.has_gap() && !across_blind {
-                self.totals().phantom_holds += 1;
-                self.grounds.flapped(log.at);
-                log.push(EventKind::PhantomHold { held_ms });
+    /// Somebody held the lock without a break; now there was one.
+    fn follow_break(&mut self, broke: Break, across_blind: bool, log: &mut Log<'_>) {
+        let Break { held_ms, expired } = broke;
+        // Between two readings it may have lasted, which is no evidence against what was published.
+        let is_published = self.gap().is_some_and(GapClock::is_published);
+        if held_ms >= self.spec.settle_ms && !across_blind && !is_published {
+            self.follow_gap(log.at, Holding::Settled, log);
+            self.follow_settled(log);
+        }
+        if core::mem::take(&mut self.kind.settled) {
+            return;
+        }
+        self.kind.outage.lost_again();
+        // What ended while unseen for long may have lasted.
+        if self.has_gap() && !across_blind {
+            self.totals().phantom_holds += 1;
+            self.grounds.flapped(log.at);
+            if let Some(wanting) = &mut self.wanting {
+                wanting.gap.broke(held_ms, expired);
             }
+            log.push(EventKind::PhantomHold { held_ms });
         }
     }
 
@@ -225,7 +236,7 @@ impl Watched<OfLock> {
         let settle_ms = self.spec.settle_ms;
         let holding = match (self.kind.lock.hold(), self.kind.lock.free_since()) {
             (Some(_), _) if self.kind.lock.unbroken_ms() >= settle_ms => Holding::Settled,
-            (Some(_), _) => Holding::Unsettled,
+            (Some(hold), _) => Holding::Unsettled(news.broke.map(|_| hold.began)),
             (None, Some(first)) => Holding::Free(first),
             (None, None) => Holding::PerhapsFree,
         };
@@ -235,7 +246,7 @@ impl Watched<OfLock> {
             wanting.gap.taint();
         }
         self.kind.direct_handover &= !self.follow_gap(at, holding, log);
-        if holding == Holding::Settled && !core::mem::replace(&mut self.kind.settled, true) {
+        if holding == Holding::Settled {
             self.follow_settled(log);
         }
         let lasted = self.kind.lock.hold().is_some_and(|hold| hold.settled(settle_ms));
@@ -281,6 +292,9 @@ impl Watched<OfLock> {
 
     /// The lock was held for long enough, so the outage before it may be counted.
     fn follow_settled(&mut self, log: &mut Log<'_>) {
+        if core::mem::replace(&mut self.kind.settled, true) {
+            return;
+        }
         if let Some(outage_ms) = self.kind.outage.settled() {
             let totals = self.totals();
             totals.outage_ms += outage_ms;
