@@ -169,5 +169,4 @@ fn what_is_held_again_and_again_but_never_for_long_is_down_and_stays_so() {
     }
     assert!(explained.contains("holds ended within"), "{explained}");
     assert!(explained.contains("set settle"), "{explained}");
-
 }

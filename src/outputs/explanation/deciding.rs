@@ -247,10 +247,11 @@ fn gap_line(seen: Seen<'_>) -> String {
     match view.last_reading {
         Some(at) if !seen.is_once() => {
             let since = seen.wall(at.minus_ms(view.durations.down_ms));
-            format!(
-                "Free and wanted since {since}, confirmed; the newest reading that says so was {}.",
-                seen.newest()
-            )
+            let free = match view.grounds.short_holds().count {
+                0 => format!("Free and wanted since {since}, confirmed"),
+                _ => format!("Wanted since {since}, and no hold has lasted; it is free"),
+            };
+            format!("{free}; the newest reading that says so was {}.", seen.newest())
         }
         _ => free_line(seen),
     }

@@ -446,8 +446,8 @@ pub static TABLE: &[Metric] = &[
         key with too many to read them all.", |t| t.switches.as_deref().map(length))),
     full(task("lockwatch_task_switch_key_seen", "0 as long as the key of the switches was never seen \
         to exist; absent when there is none to see.", |t| t.switch_key_seen.map(flag))),
-    full(task("lockwatch_task_down_seconds", "How long the task has been wanted without a holder; 0 \
-        when it is not, kept while blind.", |t| Some(Ms(t.durations.down_ms)))),
+    full(task("lockwatch_task_down_seconds", "How long the task has been wanted, and no hold has \
+        lasted; 0 when one has, kept while blind.", |t| Some(Ms(t.durations.down_ms)))),
     full(task("lockwatch_task_split_seconds", "How long there has been evidence of two holders; 0 when \
         there is none, kept while blind.", |t| Some(Ms(t.durations.split_ms)))),
     full(task("lockwatch_task_stalled_seconds", "How long the holder has made no progress, once that \

@@ -97,7 +97,7 @@ pub(super) fn write_hosts(markup: &mut Markup, _published: &Published, view: &Ta
 pub(super) fn write_durations(markup: &mut Markup, published: &Published, view: &TaskView) {
     let durations = view.durations;
     let all = [
-        ("wanted without a holder", durations.down_ms),
+        ("wanted, and no hold lasts", durations.down_ms),
         ("more than one holder", durations.split_ms),
         ("without progress", durations.stalled_ms),
         ("held though unwanted", durations.unwanted_ms),
