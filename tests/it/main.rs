@@ -19,6 +19,7 @@ mod exposition;
 mod failover;
 mod faults;
 mod guard;
+mod heartbeats;
 mod http;
 mod lease;
 mod live;
