@@ -13,6 +13,7 @@ pub mod metrics;
 pub mod negotiate;
 pub(crate) mod page;
 mod process;
+mod progress;
 mod queue;
 pub mod reason;
 pub mod remark;

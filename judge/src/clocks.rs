@@ -1,13 +1,10 @@
-//! Measures durations: gaps and handovers, outages, unwanted holds, missing progress, blindness.
+//! Measures durations: gaps and handovers, outages, unwanted holds, blindness.
 //!
 //! Every clock counts evidence. It advances when a reading supports it, keeps its value while
 //! nothing can be read, and resets only on evidence to the contrary.
 
-use alloc::vec::Vec;
-
 use crate::grounds::ShortHolds;
-use crate::reading::{ProgressReading, Unknown};
-use crate::time::{Mono, ServerTime};
+use crate::time::Mono;
 use crate::verdict::Wanted;
 
 /// Measures "wanted, and no hold has lasted".
@@ -259,100 +256,6 @@ impl UnwantedClock {
             }
             (true, Wanted::Unknown) => {}
             _ => *self = UnwantedClock::default(),
-        }
-    }
-}
-
-/// Tracks whether the work makes progress.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ProgressClock {
-    value: Option<Vec<u8>>,
-    first_reading: Option<Mono>,
-    moved_at: Option<Mono>,
-    pub(crate) moved: Option<ServerTime>,
-    /// Why there is no value to judge by: the key is absent (`Some(None)`) or unreadable.
-    pub(crate) missing: Option<Option<Unknown>>,
-    stalled_ms: u64,
-    /// It did not move for too long, whether or not that counts.
-    is_stale: bool,
-}
-
-impl ProgressClock {
-    /// Whether the work was seen to move, or the hold to begin, and neither is too long ago.
-    pub(crate) fn moves(&self, saw_begin: bool) -> bool {
-        !self.is_stale && (saw_begin || self.moved_at.is_some())
-    }
-
-    /// Time without progress once that is too long, otherwise 0. In milliseconds.
-    pub(crate) fn stalled_ms(&self) -> u64 {
-        self.stalled_ms
-    }
-
-    /// Takes in a reading; returns whether the progress moved.
-    pub(crate) fn observe(
-        &mut self,
-        reading: &ProgressReading,
-        at: Mono,
-        server: ServerTime,
-    ) -> bool {
-        match reading {
-            ProgressReading::Value(value) => {
-                self.missing = None;
-                self.first_reading.get_or_insert(at);
-                let moved = self.value.as_ref().is_some_and(|old| old != value);
-                if moved {
-                    self.moved_at = Some(at);
-                    self.moved = Some(server);
-                }
-                if moved || self.value.is_none() {
-                    self.value = Some(value.clone());
-                }
-                moved
-            }
-            ProgressReading::Absent => {
-                self.missing = Some(None);
-                // Bytes that appear later count as progress.
-                if self.value.is_some() || self.first_reading.is_none() {
-                    self.value = Some(Vec::new());
-                }
-                self.first_reading.get_or_insert(at);
-                false
-            }
-            ProgressReading::Unknown(why) => {
-                self.missing = Some(Some(*why));
-                false
-            }
-        }
-    }
-
-    /// Judges an accepted reading of the lock. `held_since` is the start of the present hold,
-    /// `None` when the lock is free.
-    pub(crate) fn judge(
-        &mut self,
-        at: Mono,
-        held_since: Option<Mono>,
-        wanted: Wanted,
-        wanted_since: Option<Mono>,
-        stale_after_ms: u64,
-    ) {
-        let (Some(held_since), Wanted::Yes | Wanted::Unset | Wanted::Unknown) =
-            (held_since, wanted)
-        else {
-            self.stalled_ms = 0;
-            return;
-        };
-        let instants = [self.moved_at, Some(held_since), wanted_since, self.first_reading];
-        let from = instants.into_iter().flatten().max().unwrap_or(at);
-        let still_ms = at.since_ms(from);
-        let stale = still_ms > stale_after_ms;
-        self.is_stale = stale;
-        match self.missing {
-            Some(None) => self.stalled_ms = 0,
-            // An unreadable value resolves nothing and proves nothing. Another hold, or progress
-            // that was seen, is evidence.
-            Some(Some(_)) if stale => {}
-            None if wanted == Wanted::Unknown && stale => {}
-            _ => self.stalled_ms = if stale { still_ms } else { 0 },
         }
     }
 }

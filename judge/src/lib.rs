@@ -42,6 +42,7 @@ pub mod histogram;
 pub mod input;
 mod kinds;
 pub mod problems;
+mod progress;
 pub mod reading;
 pub mod snapshot;
 pub mod spec;

@@ -515,13 +515,38 @@ named! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum ProgressReading {
-    /// The bytes (of a length: its decimal digits).
-    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
-    Value(Vec<u8>),
-    /// The progress key or field does not exist.
+    /// It is there.
+    Value(ProgressValue),
+    /// The progress key, field or member does not exist.
     Absent,
     /// No trustworthy answer.
     Unknown(Unknown),
+}
+
+/// The value of a progress, and when it ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct ProgressValue {
+    /// The bytes (of a length, a score or a count: its decimal digits).
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    pub bytes: Vec<u8>,
+    /// When the value by itself ends: a string key, or a field that has a TTL of its own. `Err`:
+    /// this cannot be read.
+    pub own: Result<Deadline, Unknown>,
+    /// When the hash, list, set or stream ends that it stands in.
+    pub whole: Deadline,
+}
+
+impl ProgressValue {
+    /// A value that never ends.
+    pub fn lasting(bytes: Vec<u8>) -> ProgressValue {
+        ProgressValue { bytes, own: Ok(Deadline::Never), whole: Deadline::Never }
+    }
+
+    /// When it is gone, if nothing renews it.
+    pub fn ends(&self) -> Option<ServerTime> {
+        self.own.ok().into_iter().chain([self.whole]).filter_map(Deadline::instant).min()
+    }
 }
 
 /// The claims at one instant.

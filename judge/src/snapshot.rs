@@ -18,6 +18,7 @@ pub use crate::kinds::lock::view::{HeldBy, HoldView, LockView, RENEWALS_KEPT, Wi
 pub use crate::kinds::queue::{ExecutionView, MemberView, OrphanView, QueueView};
 pub use crate::kinds::turn::{Taken, TurnView};
 use crate::reading::{Holder, Unknown, User};
+use crate::spec::Moves;
 use crate::spec::{Codec, StoreSpec, TaskSpec};
 use crate::time::{Mono, ServerTime};
 use crate::verdict::{Facts, Rule, Verdict, Wanted};
@@ -76,10 +77,8 @@ pub struct TaskView {
     pub last_reading: Option<Mono>,
     /// What is specific to the kind of guard.
     pub kind: KindView,
-    /// When the progress was last seen to move, on the server's clock.
-    pub progress_moved: Option<ServerTime>,
-    /// Why there is no progress to judge by (`Some(None)`: it is absent).
-    pub progress_missing: Option<Option<Unknown>>,
+    /// The progress, if one is configured.
+    pub progress: Option<Box<ProgressView>>,
     /// Instances whose claim is alive.
     pub live_claims: Box<[Holder]>,
     /// Why the newest reading of the claims is no answer. If set, it is unknown which claims are
@@ -99,7 +98,29 @@ pub struct TaskView {
     pub grounds: Grounds,
 }
 
+/// The progress of a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProgressView {
+    /// When it was last seen to move, on the server's clock.
+    pub moved: Option<ServerTime>,
+    /// Why there is none to judge by (`Some(None)`: it is absent).
+    pub missing: Option<Option<Unknown>>,
+    /// It is gone because its deadline passed, which is a standstill.
+    pub expired: bool,
+    /// What counts as a movement; `None` while that is not known.
+    pub by: Option<Moves>,
+    /// Whether it has a TTL; `None` while it is not there.
+    pub has_ttl: Option<bool>,
+    /// The shortest time between two changes of its bytes, in milliseconds.
+    pub shortest_ms: Option<u64>,
+}
+
 impl TaskView {
+    /// When the progress was last seen to move, on the server's clock.
+    pub fn progress_moved(&self) -> Option<ServerTime> {
+        self.progress.as_ref().and_then(|progress| progress.moved)
+    }
+
     /// The lock, if one guards the task.
     pub fn lock(&self) -> Option<&LockView> {
         match &self.kind {

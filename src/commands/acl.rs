@@ -440,7 +440,7 @@ impl Needs {
             self.commands.insert(ask.name());
             let pattern = match &ask.key {
                 Keys::None => continue,
-                Keys::Second => self.pattern(ask.key().unwrap_or_default()),
+                Keys::Second | Keys::Third => self.pattern(ask.key().unwrap_or_default()),
                 Keys::Like(parts) => {
                     parts.iter().map(|part| self.pattern(part)).collect::<Vec<_>>().join(&b'*')
                 }

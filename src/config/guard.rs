@@ -53,8 +53,9 @@ pub(super) fn read(
     let heartbeat = block.optional("progress", |value| heartbeat(value, dir));
     let login = login::read(&block, dir)?;
     let heartbeat = heartbeat?;
-    let can_be_written =
-        progress.is_some_and(|spec| !matches!(spec.source, ProgressSource::Length(_)));
+    let can_be_written = progress.is_some_and(|spec| {
+        matches!(spec.source, ProgressSource::HashField { .. } | ProgressSource::Key(_))
+    });
     if heartbeat.is_some() && !can_be_written {
         let message = "has no place to be written to; configure the task's own `progress` with \
                        `hash` or `key`";

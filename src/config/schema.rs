@@ -212,7 +212,7 @@ pub(super) const WANTED: BlockSpec = BlockSpec {
 
 pub(super) const PROGRESS: BlockSpec = BlockSpec {
     path: "tasks[].progress",
-    fields: &["hash", "field", "key", "length", "stale_after"],
+    fields: &["hash", "field", "key", "length", "zset", "member", "stream", "moves", "stale_after"],
     otherwise: &[],
 };
 

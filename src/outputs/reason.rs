@@ -8,6 +8,7 @@ use lockwatch_judge::spec::WantedSource;
 use lockwatch_judge::verdict::{Rule, Verdict, Wanted};
 
 use crate::outputs::cause::told;
+use crate::outputs::progress::hint;
 use crate::outputs::turn::max_late_ms;
 use crate::text::identity::{escape, holder_label, list};
 use crate::text::instants::seconds;
@@ -61,7 +62,13 @@ pub fn sentence(view: &TaskView) -> String {
             let stale_after =
                 spec.progress.as_ref().map(|progress| progress.stale_after_ms).unwrap_or_default();
             let limit = limit("stale_after", stale_after);
-            format!("The lock is held, but the progress has not moved for longer than {limit}.")
+            let expired = view.progress.as_ref().is_some_and(|progress| progress.expired);
+            let what = match expired {
+                true => "the sign of life ran out, and did not come back",
+                false => "the progress has not moved",
+            };
+            let hint = hint(view).map(|hint| format!(" {hint}")).unwrap_or_default();
+            format!("The lock is held, but {what} for longer than {limit}.{hint}")
         }
         Rule::HeldUnwanted => {
             let limit = limit("wind_down", spec.wind_down_ms);

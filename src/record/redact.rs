@@ -9,7 +9,8 @@
 use lockwatch_judge::input::{Attestation, Fork, Generation};
 use lockwatch_judge::reading::{
     Beside, ClaimsReading, GuardReading, Held, Holder, HostsReading, Left, LockReading, Member,
-    Overrun, ProgressReading, Queue, QueueReading, Switch, SwitchesReading, TaskReading,
+    Overrun, ProgressReading, ProgressValue, Queue, QueueReading, Switch, SwitchesReading,
+    TaskReading,
 };
 use lockwatch_judge::spec::Claimants;
 use sha2::{Digest, Sha256};
@@ -161,7 +162,8 @@ impl Redactor {
     fn progress(&self, progress: &ProgressReading) -> ProgressReading {
         match progress {
             ProgressReading::Value(value) => {
-                ProgressReading::Value(self.digest(Kind::Progress, value))
+                let bytes = self.digest(Kind::Progress, &value.bytes);
+                ProgressReading::Value(ProgressValue { bytes, ..*value })
             }
             ProgressReading::Absent => ProgressReading::Absent,
             ProgressReading::Unknown(why) => ProgressReading::Unknown(*why),

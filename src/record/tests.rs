@@ -13,11 +13,11 @@ use lockwatch_judge::input::{
 };
 use lockwatch_judge::reading::{
     Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, Overrun,
-    PauseReading, ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
+    PauseReading, ProgressReading, ProgressValue, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, StoreIndex, StoreSpec, TaskIndex,
-    TaskSpec, WantedSource, WantedSpec, WatchSpec,
+    ClaimsSpec, Codec, LockSpec, Moves, ProgressSource, ProgressSpec, StoreIndex, StoreSpec,
+    TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 use lockwatch_watch::redis::{RedisKind, libraries};
@@ -105,6 +105,8 @@ impl Source {
             ProgressSource::HashField { key: key.clone(), field: self.bytes() },
             ProgressSource::Key(key.clone()),
             ProgressSource::Length(key.clone()),
+            ProgressSource::Score { key: key.clone(), member: self.bytes() },
+            ProgressSource::Stream(key.clone()),
         ];
         TaskSpec {
             name: format!("task {number}").into(),
@@ -120,6 +122,7 @@ impl Source {
             }),
             progress: self.maybe(|source| ProgressSpec {
                 source: source.pick(&progress),
+                moves: source.pick(&[None, Some(Moves::Value), Some(Moves::Deadline)]),
                 stale_after_ms: source.ms(),
             }),
             claims: self
@@ -282,7 +285,11 @@ impl Source {
 
     fn beside(&mut self) -> Beside {
         let why = self.unknown();
-        let value = self.bytes();
+        let value = ProgressValue {
+            bytes: self.bytes(),
+            own: Ok(self.pick(&[Deadline::Never, Deadline::Torn, Deadline::At(ServerTime(7))])),
+            whole: self.pick(&[Deadline::Never, Deadline::At(ServerTime(9))]),
+        };
         let read = SwitchesReading::Read {
             switches: self.list(|source| {
                 let undecodable = Switch::Undecodable {
@@ -300,7 +307,8 @@ impl Source {
             switches: self.pick(&[None, Some(read), Some(SwitchesReading::Unknown(why))]),
             progress: self.pick(&[
                 None,
-                Some(ProgressReading::Value(value)),
+                Some(ProgressReading::Value(value.clone())),
+                Some(ProgressReading::Value(ProgressValue { own: Err(why), ..value })),
                 Some(ProgressReading::Absent),
                 Some(ProgressReading::Unknown(why)),
             ]),

@@ -315,7 +315,7 @@ fn shapes() -> [(&'static str, TaskView, usize); 4] {
     let spec = Arc::make_mut(&mut switches.spec);
     spec.labels.clear();
     (spec.progress, spec.paused_until) = (None, None);
-    (switches.progress_moved, switches.paused) = (None, None);
+    (switches.progress, switches.paused) = (None, None);
     let mut always = switches.clone();
     Arc::make_mut(&mut always.spec).wanted =
         Some(WantedSpec { source: WantedSource::Always, codec: Codec::Raw });

@@ -20,6 +20,7 @@ mod failover;
 mod faults;
 mod gap;
 mod guard;
+mod heartbeats;
 mod http;
 mod lease;
 mod live;

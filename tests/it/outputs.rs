@@ -10,7 +10,7 @@ use lockwatch_judge::event::{
 };
 use lockwatch_judge::input::{Announcer, Role};
 use lockwatch_judge::reading::{Holder, Unknown};
-use lockwatch_judge::snapshot::{StoreView, TaskView};
+use lockwatch_judge::snapshot::{ProgressView, StoreView, TaskView};
 use lockwatch_judge::spec::{Codec, StoreIndex};
 use lockwatch_judge::time::{Mono, ServerTime};
 use lockwatch_judge::verdict::{Rule, Verdict};
@@ -169,7 +169,10 @@ fn an_unreadable_task_names_the_remedy() {
         held: None,
         unknown: Some(Unknown::NoPermission),
         switches_unknown: Some(Unknown::WrongType),
-        progress_missing: Some(Some(Unknown::Layout)),
+        progress: Some(Box::new(ProgressView {
+            missing: Some(Some(Unknown::Layout)),
+            ..ProgressView::default()
+        })),
         claims_unknown: Some(Unknown::TooLarge),
         ..full_task("outbound")
     };

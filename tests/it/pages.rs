@@ -374,6 +374,7 @@ fn of_others(text: &str) -> TaskView {
         WantedSource::Keys(vec![bytes.clone(), b"\xff\0".to_vec()]);
     spec.progress = Some(ProgressSpec {
         source: ProgressSource::HashField { key: bytes.clone(), field: bytes.clone() },
+        moves: None,
         stale_after_ms: 1,
     });
     let who = Holder { client: bytes.clone(), ..holder(b"") };

@@ -9,12 +9,12 @@ use lockwatch_judge::input::{Announcer, Generation, Role, WakeUpState, WakeUps};
 use lockwatch_judge::reading::{Holder, Mode, Unknown};
 use lockwatch_judge::snapshot::{
     Durations, ExecutionView, Grounds, HoldView, KindView, LockView, MemberView, NodeView,
-    OrphanView, QueueView, Rare, Snapshot, StoreGrounds, StoreTotals, StoreView, SwitchView, Taken,
-    TaskView, Totals, TurnView, WitnessView,
+    OrphanView, ProgressView, QueueView, Rare, Snapshot, StoreGrounds, StoreTotals, StoreView,
+    SwitchView, Taken, TaskView, Totals, TurnView, WitnessView,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, KeyPattern, KindSpec, ProgressSource, ProgressSpec, QueueSpec, StoreIndex,
-    TaskSpec, TurnSpec, WantedSource, WantedSpec,
+    ClaimsSpec, Codec, KeyPattern, KindSpec, Moves, ProgressSource, ProgressSpec, QueueSpec,
+    StoreIndex, TaskSpec, TurnSpec, WantedSource, WantedSpec,
 };
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 use lockwatch_judge::verdict::{LockFact, Rule, TurnFact, Verdict, Wanted};
@@ -219,8 +219,7 @@ pub(crate) fn new_task(name: &str) -> TaskView {
         node: None,
         last_reading: None,
         kind: KindView::Lock(LockView::default()),
-        progress_moved: None,
-        progress_missing: None,
+        progress: None,
         live_claims: Box::default(),
         claims_unknown: None,
         hosts_unknown: None,
@@ -325,7 +324,7 @@ pub(crate) fn full_task(name: &str) -> TaskView {
         codec: Codec::Raw,
     });
     let source = ProgressSource::Key(b"outbound:last".to_vec());
-    spec.progress = Some(ProgressSpec { source, stale_after_ms: 300_000 });
+    spec.progress = Some(ProgressSpec { source, moves: None, stale_after_ms: 300_000 });
     spec.claims = Some(ClaimsSpec { key: b"lockwatch:claims".to_vec(), fresh_for_ms: 10_000 });
     spec.hosts = Some(b"lockwatch:hosts".to_vec());
     spec.paused_until = Some(b"outbound:pause".to_vec());
@@ -363,7 +362,12 @@ pub(crate) fn full_task(name: &str) -> TaskView {
             renewal_period_ms: Some(10_000),
             ..LockView::default()
         }),
-        progress_moved: Some(ServerTime(1_799_999_990_500)),
+        progress: Some(Box::new(ProgressView {
+            moved: Some(ServerTime(1_799_999_990_500)),
+            by: Some(Moves::Value),
+            has_ttl: Some(false),
+            ..ProgressView::default()
+        })),
         live_claims: [holder(b"srv-a")].into(),
         paused: Some(false),
         durations: durations(),

@@ -20,7 +20,7 @@ use lockwatch::trace;
 use lockwatch_judge::input::{Attestation, Generation, Input, Outcome, Role, Sample, Standing};
 use lockwatch_judge::reading::{
     Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, Overrun,
-    PauseReading, ProgressReading, Switch, SwitchesReading, TaskReading,
+    PauseReading, ProgressReading, ProgressValue, Switch, SwitchesReading, TaskReading,
 };
 use lockwatch_judge::spec::{
     Codec, StoreIndex, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
@@ -167,7 +167,9 @@ fn named_reading(turn: u64, data: &[u8]) -> TaskReading {
             counted: None,
             whole: true,
         }),
-        progress: Some(ProgressReading::Value([data, turn.to_string().as_bytes()].concat())),
+        progress: Some(ProgressReading::Value(ProgressValue::lasting(
+            [data, turn.to_string().as_bytes()].concat(),
+        ))),
         claims: Some(ClaimsReading::Read(vec![(data.to_vec(), turn.to_string().into_bytes())])),
         hosts: Some(Ok(vec![(data.to_vec(), data.to_vec())])),
         pause: Some(PauseReading::Undecodable),

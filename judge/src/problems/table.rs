@@ -118,8 +118,8 @@ pub const TABLE: [Row; Problem::ALL.len()] = [
         ..task(Problem::Split, "LockwatchTaskSplit", Severity::Page)
     },
     Row {
-        positive: "The task is seen to be held, and its progress did not move for longer than \
-                   `stale_after`; or a turn, or a due member of a queue, is over `max_late`.",
+        positive: "The task is seen to be held, and its progress did not move, or was gone because \
+                   its TTL ran out, for longer than `stale_after`; or a turn, or a due member of a queue, is over `max_late`.",
         negative: "The work moved, or a new hold began; or the lock is free, or nobody wants it; \
                    or no progress is configured; or no turn and no member is over `max_late`.",
         number: "time without a movement",
@@ -181,8 +181,8 @@ pub const TABLE: [Row; Problem::ALL.len()] = [
         ..task(Problem::NoCandidate, "LockwatchNoCandidate", Severity::Warning)
     },
     Row {
-        positive: "Held for longer than `stale_after` while the configured progress was absent or \
-                   unreadable.",
+        positive: "Held for longer than `stale_after` while the configured progress was absent \
+                   (but not expired) or unreadable.",
         ..task(Problem::ProgressMissing, "LockwatchProgressMissing", Severity::Warning)
     },
     Row {

@@ -15,6 +15,7 @@ use crate::grounds::follow;
 use crate::kinds::KindView;
 use crate::kinds::lock::view::LockView;
 use crate::kinds::lock::{self, Context, Lock};
+use crate::progress::ProgressClock;
 use crate::reading::{Beside, Extras, GuardReading, Held, Holder, LockReading, Unknown};
 use crate::snapshot::HeldBy;
 use crate::spec::{Authority, Claimants, LockSpec, TaskSpec};
@@ -184,7 +185,9 @@ impl Kind for OfLock {
             hold.is_some() && task.kind.waiters == Some(0) && task.spec.needs_standby();
         let grounds = &mut task.grounds;
         grounds.settled = hold.is_some() && lock.unbroken_ms() >= task.spec.settle_ms;
-        grounds.moves = task.progress.as_ref().map_or(saw_begin, |clock| clock.moves(saw_begin));
+        let moves = task.spec.progress.as_ref().and_then(|progress| progress.moves);
+        let moved = |clock: &ProgressClock| clock.moves(saw_begin, moves, at);
+        grounds.moves = task.progress.as_deref().map_or(saw_begin, moved);
         let mut since = grounds.since();
         // While the lock cannot be read, the stopwatches go on, and their problems are not shown.
         if held.is_some() {

@@ -1,5 +1,6 @@
 //! Builds the view of a task that outputs read.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{Kind, Watched};
@@ -41,8 +42,11 @@ impl<K: Kind> Watched<K> {
             node: self.origin.as_ref().map(|origin| origin.node.clone()),
             last_reading: self.kind.last_reading().map(|seen| seen.sent),
             kind,
-            progress_moved: self.progress.as_ref().and_then(|clock| clock.moved),
-            progress_missing: self.progress.as_ref().and_then(|clock| clock.missing),
+            progress: self
+                .progress
+                .as_ref()
+                .zip(self.spec.progress.as_ref())
+                .map(|(clock, spec)| Box::new(clock.view(spec.moves, self.newest_attempt))),
             live_claims: self
                 .claims
                 .live(self.fresh_for_ms())

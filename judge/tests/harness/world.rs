@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use lockwatch_judge::input::{Attestation, Generation, Role};
 use lockwatch_judge::reading::{
     Beside, ClaimsReading, Deadline, Extras, GuardReading, Held, Holder, LockReading, Mode,
-    PauseReading, ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
+    PauseReading, ProgressReading, ProgressValue, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::time::{Mono, ServerTime};
 
@@ -35,6 +35,13 @@ pub(crate) struct Lock {
     pub(crate) deadline: Option<i64>,
 }
 
+/// What the work writes: a count, and when it ends on the server's clock; `None`: it has no TTL.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Progress {
+    pub(crate) count: u64,
+    pub(crate) deadline: Option<i64>,
+}
+
 /// A recurring event.
 #[derive(Clone, Debug)]
 pub(crate) struct Timer {
@@ -50,8 +57,8 @@ pub(crate) enum Beat {
     Renew { who: String, lease: u64 },
     /// The worker changes its claim.
     Claim { who: String },
-    /// The work moves its progress.
-    Progress,
+    /// The progress is written: its count grows, or its TTL is renewed, or both.
+    Progress { moves: bool, ttl: Option<u64> },
     /// The worker leaves the lock, once.
     GiveBack { who: String },
 }
@@ -63,7 +70,7 @@ pub(crate) struct Data {
     switches: BTreeMap<String, Switch>,
     counter: Option<i64>,
     claims: BTreeMap<String, u64>,
-    progress: Option<u64>,
+    progress: Option<Progress>,
     token: Option<i64>,
     pause: PauseReading,
 }
@@ -73,7 +80,7 @@ impl Beat {
     pub(crate) fn who(&self) -> Option<&str> {
         match self {
             Beat::Renew { who, .. } | Beat::Claim { who } | Beat::GiveBack { who } => Some(who),
-            Beat::Progress => None,
+            Beat::Progress { .. } => None,
         }
     }
 }
@@ -100,7 +107,7 @@ pub(crate) struct World {
     /// count.
     pub(crate) counter: Option<i64>,
     pub(crate) claims: BTreeMap<String, u64>,
-    pub(crate) progress: Option<u64>,
+    pub(crate) progress: Option<Progress>,
     pub(crate) token: Option<i64>,
     pub(crate) pause: PauseReading,
     pub(crate) generation: Generation,
@@ -262,9 +269,7 @@ impl World {
                 switches: setup.has_switches().then(|| self.read_switches(setup)),
                 progress: progress.then(|| match self.veiled(self.progress_veil) {
                     Some(why) => ProgressReading::Unknown(why),
-                    None => self.progress.map_or(ProgressReading::Absent, |count| {
-                        ProgressReading::Value(count.to_string().into_bytes())
-                    }),
+                    None => self.read_progress(setup),
                 }),
                 claims: claims.then(|| match self.veiled(self.claims_veil) {
                     Some(why) => ClaimsReading::Unknown(why),
@@ -329,7 +334,7 @@ impl World {
                 }
                 Beat::Renew { .. } => {}
                 Beat::Claim { who } => *self.claims.entry(who.clone()).or_insert(0) += 1,
-                Beat::Progress => self.progress = Some(self.progress.unwrap_or(0) + 1),
+                Beat::Progress { moves, ttl } => self.write_progress(*moves, *ttl),
             }
         }
     }
@@ -340,6 +345,35 @@ impl World {
             let (who, lease) = self.waiters.remove(0);
             self.acquire(&who, Mode::Exclusive, lease);
         }
+    }
+
+    /// Writes the progress: the next count, or the same one again.
+    pub(crate) fn write_progress(&mut self, moves: bool, ttl: Option<u64>) {
+        let count = self.there().map_or(0, |progress| progress.count);
+        let deadline = ttl.map(|ttl| self.server_now() + ttl as i64);
+        self.progress = Some(Progress { count: count + u64::from(moves), deadline });
+    }
+
+    /// The progress, unless it has expired. Redis keeps a key through the millisecond of its
+    /// deadline.
+    fn there(&self) -> Option<Progress> {
+        self.progress.filter(|progress| progress.deadline.is_none_or(|at| at >= self.server_now()))
+    }
+
+    fn read_progress(&self, setup: &Setup) -> ProgressReading {
+        let Some(Progress { count, deadline }) = self.there() else {
+            return ProgressReading::Absent;
+        };
+        let deadline = match deadline {
+            _ if self.now < self.torn_until => Deadline::Torn,
+            Some(at) => Deadline::At(ServerTime(at)),
+            None => Deadline::Never,
+        };
+        let value = ProgressValue::lasting(count.to_string().into_bytes());
+        ProgressReading::Value(match setup.progress_is_length {
+            true => ProgressValue { whole: deadline, ..value },
+            false => ProgressValue { own: Ok(deadline), ..value },
+        })
     }
 
     fn veiled(&self, veil: Option<Veil>) -> Option<Unknown> {

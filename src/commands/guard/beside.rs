@@ -169,7 +169,9 @@ impl Beside {
             ProgressSource::Key(key) => {
                 self.set(&key, &["SET"], &[now.as_bytes()]).await;
             }
-            ProgressSource::Length(_) => {}
+            ProgressSource::Length(_)
+            | ProgressSource::Score { .. }
+            | ProgressSource::Stream(_) => {}
         }
     }
 

@@ -27,7 +27,10 @@ pub(in crate::commands) fn rights(spec: &TaskSpec, reports: bool, is_cluster: bo
     match spec.progress.as_ref().filter(|_| reports).map(|progress| &progress.source) {
         Some(ProgressSource::HashField { key, .. }) => rights.add(&["hset"], key),
         Some(ProgressSource::Key(key)) => rights.add(&["set"], key),
-        Some(ProgressSource::Length(_)) | None => {}
+        Some(
+            ProgressSource::Length(_) | ProgressSource::Score { .. } | ProgressSource::Stream(_),
+        )
+        | None => {}
     }
     rights
 }

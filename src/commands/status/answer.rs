@@ -268,6 +268,7 @@ pub(super) struct Witness {
 pub(super) struct Progress {
     pub(super) moved: Option<Text>,
     pub(super) missing: bool,
+    pub(super) expired: bool,
     pub(super) unknown: Option<Unknown>,
 }
 

@@ -215,6 +215,7 @@ fn progress(task: &Task) -> String {
         .map(|limit| format!("; stale_after {}", duration(limit)));
     let state = match (&progress.unknown, &progress.moved) {
         (Some(why), _) => unknown(why),
+        _ if progress.expired => "is gone: its TTL ran out".to_owned(),
         (None, _) if progress.missing => "is not there".to_owned(),
         (None, Some(at)) => format!("last moved at {} by the server's clock", instant(at)),
         (None, None) => "has not moved since the agent started".to_owned(),

@@ -74,14 +74,16 @@ fn still_ms(seen: Seen<'_>, view: &TaskView) -> Option<u64> {
         return None;
     }
     let hold = view.hold()?;
-    if view.durations.stalled_ms > 0 || view.progress_missing.is_some() {
+    if view.durations.stalled_ms > 0
+        || view.progress.as_ref().is_some_and(|own| own.missing.is_some() || own.expired)
+    {
         return None;
     }
     let nodes = &seen.redis()?.nodes;
     let node = nodes.iter().find(|node| Some(&node.address) == view.node.as_ref())?;
     let since_moved = node
         .last_success
-        .zip(view.progress_moved)
+        .zip(view.progress_moved())
         .and_then(|(now, moved)| now.since_ms(moved).try_into().ok());
     Some(hold.held_ms.min(since_moved.unwrap_or(u64::MAX)))
 }

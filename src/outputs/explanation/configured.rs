@@ -42,8 +42,14 @@ pub(super) fn settings(seen: Seen<'_>) -> Vec<Setting> {
             }
             ProgressSource::Key(key) => format!("key: {}", text(key)),
             ProgressSource::Length(key) => format!("length: {}", text(key)),
+            ProgressSource::Score { key, member } => {
+                format!("zset: {}, member: {}", text(key), text(member))
+            }
+            ProgressSource::Stream(key) => format!("stream: {}", text(key)),
         };
-        written(format!("progress: {{{source}, stale_after: {stale_after}}}"))
+        let moves = progress.moves.map(|moves| format!(", moves: {}", moves.name()));
+        let moves = moves.unwrap_or_default();
+        written(format!("progress: {{{source}{moves}, stale_after: {stale_after}}}"))
     }));
     lines.extend(spec.claims.as_ref().map(|claims| {
         let fresh_for = duration_text(claims.fresh_for_ms);

@@ -11,6 +11,7 @@ use lockwatch_judge::verdict::{LockFact, Rule, Wanted};
 use super::seen::{Seen, server, span};
 use super::wanted::{NAMED_MAX, unknown_line, wanted_line};
 use super::{queue, turn};
+use crate::outputs::progress::{counts, hint};
 use crate::text::identity::{escape, list};
 use crate::trace::{holder_name, none_or};
 
@@ -152,11 +153,15 @@ fn no_progress(seen: Seen<'_>) -> Vec<String> {
     let view = seen.view;
     let progress = view.spec.progress.as_ref();
     let source = progress.map(|progress| progress_source(&progress.source)).unwrap_or_default();
-    let moved = match view.progress_moved {
+    let moved = match view.progress_moved() {
         Some(at) => {
-            format!("The progress ({source}) moved last at {} of the server's clock.", server(at))
+            format!("The progress ({source}) moved last at {} of the server's clock", server(at))
         }
-        None => format!("The progress ({source}) has not moved since it is watched."),
+        None => format!("The progress ({source}) has not moved since it is watched"),
+    };
+    let moved = match view.progress.as_ref().is_some_and(|own| own.expired) {
+        true => format!("{moved}. It is gone, because its TTL ran out."),
+        false => format!("{moved}; {}.", counts(view).unwrap_or_default()),
     };
     let limit = span(progress.map(|progress| progress.stale_after_ms).unwrap_or_default());
     let still = format!(
@@ -165,7 +170,10 @@ fn no_progress(seen: Seen<'_>) -> Vec<String> {
         span(view.durations.stalled_ms),
         seen.newest()
     );
-    vec![moved, still, held_line(seen), wanted_line(seen)]
+    let mut lines = vec![moved, still];
+    lines.extend(hint(view));
+    lines.extend([held_line(seen), wanted_line(seen)]);
+    lines
 }
 
 fn held_unwanted(seen: Seen<'_>) -> Vec<String> {
@@ -356,5 +364,9 @@ pub(super) fn progress_source(source: &ProgressSource) -> String {
         }
         ProgressSource::Key(key) => format!("the key {}", escape(key)),
         ProgressSource::Length(key) => format!("the length of {}", escape(key)),
+        ProgressSource::Score { key, member } => {
+            format!("the score of {} in {}", escape(member), escape(key))
+        }
+        ProgressSource::Stream(key) => format!("what is added to the stream {}", escape(key)),
     }
 }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use lockwatch_judge::event::{End, Party, SplitKind};
 use lockwatch_judge::problems::of_task;
-use lockwatch_judge::snapshot::{Judged, KindView, Past, SplitView, SwitchView, TaskView};
-use lockwatch_judge::spec::{Codec, TaskSpec};
+use lockwatch_judge::snapshot::{
+    Judged, KindView, Past, ProgressView, SplitView, SwitchView, TaskView,
+};
+use lockwatch_judge::spec::{Codec, Moves, TaskSpec};
 use lockwatch_judge::verdict::{Facts, Verdict};
 use serde::Serialize;
 
@@ -156,7 +158,10 @@ struct ProgressJson {
     /// By the server's clock.
     moved: Option<String>,
     missing: bool,
+    expired: bool,
     unknown: Option<UnknownJson>,
+    /// What counts as a movement; `null` while that is not known.
+    moves: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -227,7 +232,7 @@ pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> T
             KindView::Queue(queue) => KindJson::Queue(queue::json(view, queue)),
         },
         node: view.node.as_ref().map(|node| escape(node.as_bytes())),
-        progress: spec.progress.as_ref().map(|_| progress_json(view)),
+        progress: view.progress.as_ref().map(|own| progress_json(view, own)),
         live_claims: view.live_claims.iter().map(holder_label).collect(),
         claims_unknown: view.claims_unknown.map(|why| unknown_json(why, view.words(why))),
         hosts_unknown: view.hosts_unknown.map(|why| unknown_json(why, view.words(why))),
@@ -309,11 +314,13 @@ fn switch_json(switch: &SwitchView) -> SwitchJson<'_> {
     SwitchJson { user: escape(&switch.user), state, fits: switch.fits.map(Codec::name) }
 }
 
-fn progress_json(view: &TaskView) -> ProgressJson {
+fn progress_json(view: &TaskView, own: &ProgressView) -> ProgressJson {
     ProgressJson {
-        moved: view.progress_moved.and_then(server),
-        missing: view.progress_missing.is_some(),
-        unknown: view.progress_missing.flatten().map(|why| unknown_json(why, view.words(why))),
+        moved: own.moved.and_then(server),
+        missing: own.missing.is_some(),
+        expired: own.expired,
+        unknown: own.missing.flatten().map(|why| unknown_json(why, view.words(why))),
+        moves: own.by.map(Moves::name),
     }
 }
 

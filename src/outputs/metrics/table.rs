@@ -351,7 +351,7 @@ pub static TABLE: &[Metric] = &[
     total("lockwatch_task_splits_total", "Times that evidence of two holders \
         appeared.", |t| Some(Count(t.totals.splits.iter().sum()))),
     task("lockwatch_task_progress_timestamp_seconds", "When the progress was last seen to move, \
-        server's clock.", |t| t.progress_moved.map(instant)),
+        server's clock.", |t| t.progress_moved().map(instant)),
     task("lockwatch_task_paused", "1 while pages of this task shall wait; absent when no pause is \
         configured or it cannot be read.", |t| t.paused.map(flag)),
 

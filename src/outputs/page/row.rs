@@ -303,12 +303,13 @@ fn wanted(view: &TaskView) -> String {
 }
 
 pub(super) fn write_progress(markup: &mut Markup, _published: &Published, view: &TaskView) {
-    match (&view.spec.progress, view.progress_moved, view.progress_missing) {
-        (None, ..) => return,
-        (Some(_), _, Some(Some(_))) => markup.html("cannot be read"),
-        (Some(_), _, Some(None)) => markup.html("absent"),
-        (Some(_), Some(_), None) => markup.progress(),
-        (Some(_), None, None) => markup.html("not seen to move yet"),
+    let Some(own) = view.progress.as_ref() else { return };
+    match (own.moved, own.missing) {
+        _ if own.expired => markup.html("expired"),
+        (_, Some(Some(_))) => markup.html("cannot be read"),
+        (_, Some(None)) => markup.html("absent"),
+        (Some(_), None) => markup.progress(),
+        (None, None) => markup.html("not seen to move yet"),
     };
 }
 

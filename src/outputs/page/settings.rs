@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::spec::{
-    KindSpec, LockSpec, ProgressSource, QueueSpec, TaskSpec, TurnSpec, WantedSource,
+    KindSpec, LockSpec, Moves, ProgressSource, QueueSpec, TaskSpec, TurnSpec, WantedSource,
 };
 
 use super::html::Text;
@@ -91,7 +91,14 @@ fn fields(view: &TaskView) -> Vec<Field<'_>> {
                 }
                 ProgressSource::Key(key) => fields.push(("progress.key".into(), escape(key))),
                 ProgressSource::Length(key) => fields.push(("progress.length".into(), escape(key))),
+                ProgressSource::Score { key, member } => {
+                    fields.push(("progress.zset".into(), escape(key)));
+                    fields.push(("progress.member".into(), escape(member)));
+                }
+                ProgressSource::Stream(key) => fields.push(("progress.stream".into(), escape(key))),
             }
+            let moves = progress.moves.map_or(NOT_SET, Moves::name);
+            fields.push(("progress.moves".into(), moves.into()));
             fields.push(("progress.stale_after".into(), limit(progress.stale_after_ms).into()));
         }
     }

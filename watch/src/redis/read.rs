@@ -382,4 +382,9 @@ fn decode_later(asked: &[Later], still: &[Later], beside: &mut Beside, replies: 
             part.decode_later(told, beside);
         }
     }
+    // What only these answers made necessary was not asked.
+    let unasked = still.iter().filter(|still| !asked.iter().any(|later| later.part == still.part));
+    for part in unasked.filter_map(|later| parts::ALL.get(later.part)) {
+        part.unreadable(Unknown::NotReadYet, beside);
+    }
 }

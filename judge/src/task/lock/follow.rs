@@ -10,6 +10,7 @@ use crate::event::{End, EventKind, LossSign};
 use crate::evidence::Seen;
 use crate::kinds::lock::renewal::Move;
 use crate::kinds::lock::{self, Break, Ended};
+use crate::progress;
 use crate::reading::{Beside, ClaimsReading, Held, ProgressReading};
 use crate::snapshot::{Past, RENEWALS_KEPT};
 use crate::spec::{Claimants, ProgressSource};
@@ -60,10 +61,12 @@ impl Watched<OfLock> {
         }
     }
 
-    /// Which signs of life could be read. The length of a queue is none, because other clients
-    /// extend it.
+    /// Which signs of life could be read. The length of a queue is none, nor what is added to a
+    /// stream, because other clients extend them.
     pub(super) fn signs_read(&self, beside: &Beside) -> Parts {
-        let of_the_work = |source: &ProgressSource| !matches!(source, ProgressSource::Length(_));
+        let of_the_work = |source: &ProgressSource| {
+            !matches!(source, ProgressSource::Length(_) | ProgressSource::Stream(_))
+        };
         let has_progress =
             self.spec.progress.as_ref().is_some_and(|progress| of_the_work(&progress.source));
         Parts {
@@ -258,9 +261,13 @@ impl Watched<OfLock> {
             wanting.unwanted.observe(at, is_held, wanted, self.spec.blind_after_ms);
         }
         let wanted_since = self.gap().and_then(GapClock::wanted_since);
-        if let Some((clock, progress)) = self.progress.as_mut().zip(self.spec.progress.as_ref()) {
-            let held_since = self.kind.lock.hold().map(|hold| hold.first_seen);
-            clock.judge(at, held_since, wanted, wanted_since, progress.stale_after_ms);
+        if let Some((clock, spec)) = self.progress.as_mut().zip(self.spec.progress.as_ref()) {
+            let hold = self.kind.lock.hold();
+            let hold = hold.map(|hold| progress::Hold {
+                since: hold.first_seen,
+                saw_begin: hold.acquired.is_some(),
+            });
+            clock.judge(at, hold, wanted, wanted_since, spec.stale_after_ms);
         }
     }
 

@@ -107,7 +107,7 @@ impl QueueRead<'_> {
                 let parts = vec![pattern.before.clone(), pattern.after.clone()];
                 Ask { key: Keys::Like(parts), ..ask }
             }
-            Keys::None | Keys::Like(_) => ask,
+            Keys::None | Keys::Third | Keys::Like(_) => ask,
         }));
     }
 
