@@ -9,6 +9,7 @@ mod architecture;
 mod check_config;
 mod cli;
 mod config;
+mod contended;
 mod dashboards;
 mod demo;
 mod diagnosis;
