@@ -6,6 +6,7 @@ mod alert_examples;
 mod alerts;
 mod api;
 mod architecture;
+mod causes;
 mod check_config;
 mod cli;
 mod config;
