@@ -40,6 +40,10 @@ named! {
         ProgressMissing = "progress_missing",
         /// Gaps and short holds follow each other.
         Flapping = "flapping",
+        /// Holders come back while the lease of their successor runs.
+        Contended = "contended",
+        /// Held, and it cannot be read whether a user wants it.
+        Undecodable = "undecodable",
         /// Another worker executes a member of a queue that was executed before.
         ExecutedAgain = "executed_again",
         /// Who executes a member of a queue shows no sign of life.
@@ -63,6 +67,8 @@ named! {
 
 /// Number of changes that count as flapping.
 pub(crate) const FLAPS: usize = 5;
+/// Number of holders that come back which count as contended.
+pub(crate) const RETURNS: usize = 3;
 
 /// Grounds of one task's problems.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -96,6 +102,8 @@ pub struct Since {
     pub no_candidate: Option<Mono>,
     /// Held, and no progress to judge by.
     pub progress_missing: Option<Mono>,
+    /// Held, and a switch cannot be read.
+    pub undecodable: Option<Mono>,
     /// Who executes a member of a queue shows no sign of life.
     pub dead_holder: Option<Mono>,
     /// The lock of a member is held that left the queue: since it left.
@@ -132,6 +140,9 @@ pub struct Rare {
     pub short_holds: ShortHolds,
     /// When gaps ended and holds were too short, oldest first; the newest five.
     pub flaps: Vec<Mono>,
+    /// When holders came back while the lease of their successor ran, since the lock was last seen
+    /// free, oldest first; the newest three.
+    pub returns: Vec<Mono>,
     /// When the newest pause began, and what was shown before it.
     pub pause_began: Option<Mono>,
     /// When it ended.
@@ -170,11 +181,19 @@ impl Grounds {
 
     /// A gap ended, or a hold was too short to end it.
     pub(crate) fn flapped(&mut self, at: Mono) {
-        let flaps = &mut self.rare().flaps;
-        if flaps.len() == FLAPS {
-            flaps.remove(0);
+        push_newest(&mut self.rare().flaps, FLAPS, at);
+    }
+
+    /// A holder came back while the lease of its successor ran.
+    pub(crate) fn came_back(&mut self, at: Mono) {
+        push_newest(&mut self.rare().returns, RETURNS, at);
+    }
+
+    /// The lock was seen free.
+    pub(crate) fn seen_free(&mut self) {
+        if self.rare.as_ref().is_some_and(|rare| !rare.returns.is_empty()) {
+            self.rare().returns.clear();
         }
-        flaps.push(at);
     }
 
     /// Whether alerts wait.
@@ -201,6 +220,13 @@ impl Rare {
     pub(crate) fn withholds(&self, problem: Problem) -> bool {
         self.is_paused() && !self.shown.contains(&problem)
     }
+}
+
+fn push_newest(instants: &mut Vec<Mono>, max: usize, at: Mono) {
+    if instants.len() == max {
+        instants.remove(0);
+    }
+    instants.push(at);
 }
 
 /// A stopwatch for a condition.

@@ -171,6 +171,21 @@ pub enum GuardReading {
 }
 
 impl GuardReading {
+    /// Whether it shows that the key exists: it holds something, if only what cannot be read.
+    pub fn shows_key(&self) -> bool {
+        match self {
+            GuardReading::Lock { lock: LockReading::Held(_), .. } => true,
+            GuardReading::Turn(TurnReading::Read(turns)) => !turns.is_empty(),
+            GuardReading::Queue(QueueReading::Read(queue)) => queue.members > 0,
+            _ => matches!(
+                self.why_unknown(),
+                Some(
+                    Unknown::WrongType | Unknown::Layout | Unknown::FarInstant | Unknown::TooLarge
+                )
+            ),
+        }
+    }
+
     /// Why there is no trustworthy answer, if so.
     pub fn why_unknown(&self) -> Option<Unknown> {
         match self {

@@ -136,6 +136,8 @@ pub(crate) struct Watched<K> {
     /// Warnings that are reported once for as long as they last.
     told: Reported,
     newest_attempt: Mono,
+    /// Its key was seen to exist.
+    key_seen: bool,
     verdict: Option<(Verdict, Rule, Mono)>,
     judged: Option<Judged>,
     /// Shared with the views.
@@ -329,6 +331,7 @@ impl<K: Kind> Watched<K> {
             pause: Pause::default(),
             told: Reported::default(),
             newest_attempt: at,
+            key_seen: false,
             verdict: None,
             judged: None,
             totals: Arc::default(),
@@ -403,6 +406,7 @@ impl<K: Kind> Watched<K> {
         log: &mut Log<'_>,
     ) -> Option<Option<Fate>> {
         self.newest_attempt = batch.sent;
+        self.key_seen |= reading.guard.shows_key();
         let signs = self.observe_signs(&reading.beside, batch, log);
         let fate = K::observe(self, (&reading.guard, &reading.beside), &signs, batch, log);
         self.note_sight(batch.sent);

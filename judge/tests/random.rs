@@ -266,7 +266,7 @@ impl World {
             role: server.role,
             role_verified: true,
             offset: told.then_some(server.offset),
-            refuses_writes: false,
+            refuses_writes: None,
             replicas: Vec::new(),
             generation: told.then(|| server.generation.clone()),
             clock_offset_ms: server.clock_ms,

@@ -3,10 +3,12 @@
 
 use std::borrow::Cow;
 
+use lockwatch_judge::input::Refusal;
 use lockwatch_judge::snapshot::{SplitView, TaskView};
 use lockwatch_judge::spec::WantedSource;
 use lockwatch_judge::verdict::{Rule, Verdict, Wanted};
 
+use crate::outputs::absent;
 use crate::outputs::cause::told;
 use crate::outputs::progress::hint;
 use crate::outputs::turn::max_late_ms;
@@ -121,10 +123,11 @@ pub fn sentence(view: &TaskView) -> String {
         | Rule::QueueUnset
         | Rule::QueueUnwanted => view.rule.sentence().to_owned(),
     };
-    match remedy(view) {
-        Some(remedy) => format!("{reason} {remedy}"),
-        None => reason,
-    }
+    let mut sentences = vec![reason];
+    sentences.extend(remedy(view));
+    sentences.extend(refused(view));
+    sentences.extend(absent::hint(view));
+    sentences.join(" ")
 }
 
 /// Whether a stuck worker would look healthy, because only the lock is watched.
@@ -179,6 +182,30 @@ fn split(split: &SplitView) -> String {
     let parties = list(split.parties.iter().map(name), NAMED_MAX);
     let kind = split.kind.name();
     format!("More than one holder ({kind}): {parties}.")
+}
+
+/// Why nobody can take the lock: its server refuses writes.
+fn refused(view: &TaskView) -> Option<String> {
+    let why = view.refuses_writes.filter(|_| view.held == Some(false))?;
+    if view.wanted == Wanted::No {
+        return None;
+    }
+    let cause = match why {
+        Refusal::Oom => {
+            "it holds more than `maxmemory`, and its `maxmemory-policy` lets it evict nothing"
+        }
+        Refusal::NoReplicas => "too few replicas follow it for `min-replicas-to-write`",
+        Refusal::Misconf => {
+            "it could not write its newest snapshot or its append-only file; only with \
+             `stop-writes-on-bgsave-error no` a snapshot does not matter"
+        }
+    };
+    let server = escape(view.node.as_deref().unwrap_or("the server").as_bytes());
+    let code = why.name();
+    Some(match why {
+        Refusal::Misconf => format!("Perhaps {server} refuses writes ({code}): {cause}."),
+        _ => format!("Nobody can take it: {server} refuses writes ({code}): {cause}."),
+    })
 }
 
 /// What cannot be read, and what to do about it.

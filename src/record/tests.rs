@@ -8,8 +8,8 @@ use std::sync::mpsc;
 
 use fastrand::Rng;
 use lockwatch_judge::input::{
-    Announcer, Attestation, Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample,
-    Standing, Topology, WakeUpState, WakeUps,
+    Announcer, Attestation, Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Refusal,
+    Role, Sample, Standing, Topology, WakeUpState, WakeUps,
 };
 use lockwatch_judge::reading::{
     Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, Overrun,
@@ -234,7 +234,7 @@ impl Source {
             role: self.role(),
             role_verified: self.random.bool(),
             offset: self.maybe(Source::ms),
-            refuses_writes: self.random.bool(),
+            refuses_writes: self.maybe(|source| source.pick(&Refusal::ALL)),
             replicas: self.list(Source::text),
             generation: self.maybe(|source| Generation {
                 process: source.pick(&[&b"run"[..], b""]).to_vec(),

@@ -46,7 +46,7 @@ const READS: [&str; 22] = [
 
 /// What commands must print in the situation of their runbook: runbook, part of the command, part
 /// of its output.
-const TOLD: [(&str, &str, &str); 41] = [
+const TOLD: [(&str, &str, &str); 43] = [
     ("LockwatchTaskDown", "lockwatch status", "!! down"),
     ("LockwatchTaskDown", "PTTL", "-2"),
     ("LockwatchTaskSplit", "lockwatch status", "holders"),
@@ -74,6 +74,8 @@ const TOLD: [(&str, &str, &str); 41] = [
     ("LockwatchReplicaBehind", "REDIS_CLI INFO", "state=online"),
     ("LockwatchTaskUnwanted", "lockwatch status", "! unwanted"),
     ("LockwatchTaskUnwanted", "HGETALL \"$SWITCHES\"", "anna\n0"),
+    ("LockwatchSwitchUndecodable", "lockwatch status", "anna"),
+    ("LockwatchSwitchUndecodable", "HGETALL \"$SWITCHES\"", "perhaps"),
     ("LockwatchLeaseExpired", "lock_expired_total", "store=\"main\"} 1"),
     ("LockwatchProgressMissing", "lockwatch status", "is not there"),
     ("LockwatchProgressMissing", "TYPE", "hash"),

@@ -200,7 +200,7 @@ fn sample(at: u64, readings: Vec<(TaskIndex, TaskReading)>) -> Sample {
         role: Role::Master,
         role_verified: true,
         offset: Some(at),
-        refuses_writes: false,
+        refuses_writes: None,
         replicas: Vec::new(),
         generation: Some(Generation::default()),
         clock_offset_ms: 0,

@@ -1,6 +1,7 @@
 //! Tracks one lock over time: its holders and when they acquired it, how holds begin and end, and
 //! when "free" may be believed.
 
+mod identity;
 pub(crate) mod renewal;
 mod stretch;
 pub(crate) mod view;
@@ -9,6 +10,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use self::identity::Identity;
 use self::renewal::{Deadlines, Leases, Move, PeriodRule, RHYTHM};
 pub(crate) use self::stretch::Break;
 use self::stretch::Stretch;
@@ -23,8 +25,6 @@ use crate::verdict::LockFact;
 
 /// Number of deadlines remembered for a hold. Replication is rarely behind by more renewals.
 const WRITTEN_MAX: usize = 4;
-/// So many holders in a row that each replaced a living one show that the id identifies nobody.
-const REPLACED_MAX: u8 = 3;
 
 /// The state of one lock.
 #[derive(Clone, Debug)]
@@ -41,8 +41,8 @@ pub(crate) struct Lock {
     last_offset: Option<u64>,
     earlier: Earlier,
     unbroken: Option<Stretch>,
-    /// How many holders in a row replaced a living one, without a break and without any renewal.
-    replaced: u8,
+    /// Absent until a holder is replaced.
+    identity: Option<Box<Identity>>,
 }
 
 #[derive(Clone, Debug)]
@@ -75,9 +75,12 @@ pub(crate) struct Hold {
     /// Since when only a timely renewal moved the deadline, so that another holder in between is
     /// unlikely.
     whole_since: Mono,
-    /// Both values from before the newest readings without a deadline. The next reading with a
-    /// deadline decides whether they still hold.
-    untold: Option<(Mono, Mono)>,
+    /// Since when the deadline stood still, so that the holder had the lock at every moment since
+    /// then.
+    pub(crate) still_since: Mono,
+    /// The three values from before the newest readings without a deadline. The next reading with
+    /// a deadline decides whether they still hold.
+    untold: Option<(Mono, Mono, Mono)>,
     pub(crate) overdue_ms: u64,
     /// The holder's last sign of life.
     pub(crate) last_life: Mono,
@@ -157,6 +160,8 @@ pub(crate) struct News {
     pub(crate) moved: Option<Move>,
     /// A stretch in which somebody held the lock without a break is over.
     pub(crate) broke: Option<Break>,
+    /// The new holder had the lock not long ago, and took it while the lease of another ran.
+    pub(crate) came_back: bool,
 }
 
 /// A hold that ended.
@@ -210,7 +215,7 @@ impl Lock {
             last_offset: None,
             earlier: Earlier::default(),
             unbroken: None,
-            replaced: 0,
+            identity: None,
         }
     }
 
@@ -327,7 +332,7 @@ impl Lock {
         };
         news.across_blind = unseen.across_blind;
         news.broke = self.follow_stretch(&news, seen.sent);
-        self.follow_identity(&news);
+        news.came_back = self.follow_identity(&news, seen.sent);
         if let Some(ended) = &mut news.ended {
             ended.successor_over = successor_over;
             ended.earlier_brief = self.earlier.brief();
@@ -342,19 +347,22 @@ impl Lock {
     }
 
     /// Follows whether the holder's id tells one holder from another. A library may write another
-    /// token with each renewal.
-    fn follow_identity(&mut self, news: &News) {
-        let is_replaced = news.ended.as_ref().is_some_and(|ended| ended.reason == End::Replaced);
+    /// token with each renewal. Returns whether a client comes back.
+    fn follow_identity(&mut self, news: &News, at: Mono) -> bool {
+        let old = news.ended.as_ref().filter(|ended| ended.reason == End::Replaced);
         if news.broke.is_some() || matches!(news.moved, Some(Move::Renewed { .. })) {
-            self.replaced = 0;
-        } else if is_replaced && news.acquired && !news.across_blind {
-            self.replaced = self.replaced.saturating_add(1);
+            self.identity.iter_mut().for_each(|identity| identity.stays());
+            return false;
         }
+        let (Some(old), Present::Held(now), false) = (old, &self.present, news.across_blind) else {
+            return false;
+        };
+        self.identity.get_or_insert_default().replaced(&old.hold.held, &now.held, at)
     }
 
     /// Whether another id is another holder, as far as that is known.
     pub(crate) fn identifies(&self) -> bool {
-        self.replaced < REPLACED_MAX
+        self.identity.as_ref().is_none_or(|identity| identity.is_told())
     }
 
     fn observe_free(&mut self, context: Context, unseen: Unseen) -> News {
@@ -425,6 +433,7 @@ impl Lock {
             deadlines: Deadlines::new(deadline, before, seen, exact, regular),
             sure_since: seen.sent,
             whole_since: seen.sent,
+            still_since: seen.sent,
             untold: None,
             overdue_ms: 0,
             last_life: began,
@@ -496,12 +505,12 @@ impl Hold {
             Some(Move::Renewed { in_a_row, .. }) => in_a_row,
             Some(Move::Shortened { .. } | Move::Reset) => 0,
         };
-        let before = (self.sure_since, self.whole_since);
+        let before = (self.sure_since, self.whole_since, self.still_since);
         match (held.deadline, self.untold) {
             _ if !same_clock => self.untold = None,
             (Deadline::Torn, _) => _ = self.untold.get_or_insert(before),
             (_, Some(before)) => {
-                (self.sure_since, self.whole_since) = before;
+                (self.sure_since, self.whole_since, self.still_since) = before;
                 self.untold = None;
             }
             (_, None) => {}
@@ -511,6 +520,11 @@ impl Hold {
         }
         if in_a_row == 0 {
             self.whole_since = seen.sent;
+        }
+        // Without a deadline, nothing shows that it was not given back and taken anew.
+        let stands_still = in_a_row == u32::MAX && held.deadline != Deadline::Never;
+        if !stands_still || context.delta.new_history() {
+            self.still_since = seen.sent;
         }
         let period_ms = self.deadlines.period_ms(rule, leases.of(held.mode));
         self.overdue_ms = match held.deadline {

@@ -191,6 +191,16 @@ pub const TABLE: [Row; Problem::ALL.len()] = [
         ..task(Problem::Flapping, "LockwatchTaskFlapping", Severity::Warning)
     },
     Row {
+        positive: "Three times within 15 minutes a holder came back while the lease of its \
+                   successor ran, and the lock was never seen free between.",
+        number: "the age of the third newest",
+        ..task(Problem::Contended, "LockwatchTaskContended", Severity::Warning)
+    },
+    Row {
+        positive: "Held for longer than `blind_after` while a switch could not be read.",
+        ..task(Problem::Undecodable, "LockwatchSwitchUndecodable", Severity::Warning)
+    },
+    Row {
         positive: "A member of a queue kept its score, and another worker took its lock.",
         number: "its age",
         memory: Memory::Event(EVENT_MS),

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::{Kind, Watched};
 use crate::clocks::GapClock;
-use crate::grounds::Problem;
+use crate::grounds::{Problem, follow};
 use crate::problems::task_finding;
 use crate::switches::Switches;
 use crate::time::Mono;
@@ -25,6 +25,11 @@ impl<K: Kind> Watched<K> {
                 }
             }
             _ => since.switches_unseen = None,
+        }
+        // What cannot be read at all goes on, and is not shown.
+        if let Some(held) = self.kind.held() {
+            let is_unread = switches.is_some_and(Switches::are_undecodable);
+            follow(&mut since.undecodable, held && is_unread, at);
         }
         grounds.note_since(since);
         self.grounds.sighted = self.has_sight() && self.blind.ms() == 0;

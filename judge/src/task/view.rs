@@ -35,10 +35,12 @@ impl<K: Kind> Watched<K> {
                 .map(|switches| switches.key_seen),
             lost_users: switches.map(|switches| switches.lost().into()).unwrap_or_default(),
             switches_unknown: switches.and_then(Switches::why_unknown),
+            key_seen: self.key_seen,
             held: self.kind.held(),
             unknown: self.kind.newest().err(),
             // Only the store knows them.
             said: None,
+            refuses_writes: None,
             node: self.origin.as_ref().map(|origin| origin.node.clone()),
             last_reading: self.kind.last_reading().map(|seen| seen.sent),
             kind,

@@ -80,6 +80,7 @@ fn of_task(view: &TaskView, name: &str) -> Option<Found> {
             view.switches.as_ref().map_or(word("unknown"), |all| Found::Count(all.len() as u64))
         }
         "wanting_users" => count(view.wanting_users),
+        "key_seen" => tri(Some(view.key_seen)),
         "switch_key_seen" => tri(view.switch_key_seen),
         "switches_unknown" => reason(view.switches_unknown),
         "lost" => joined(view.lost_users.iter().map(|user| text(user))),

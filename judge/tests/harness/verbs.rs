@@ -49,6 +49,12 @@ fn worker(world: &mut World, who: &str, words: &[&str]) -> Result<(), String> {
                 Err(format!("{who} does not hold the lock"))
             }
         }
+        // `SET key token XX`: without comparing.
+        ["overwrites", lease] => {
+            let (mode, lease) = (held(world)?.mode, duration(lease)?);
+            world.acquire(who, mode, lease);
+            Ok(())
+        }
         ["watchdog", "stops"] => {
             world.timers.retain(|timer| {
                 !(timer.what.who() == Some(who) && matches!(timer.what, Beat::Renew { .. }))

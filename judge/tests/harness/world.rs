@@ -297,7 +297,7 @@ impl World {
             role: Role::Master,
             role_verified: true,
             offset: None,
-            refuses_writes: false,
+            refuses_writes: None,
             replicas: Vec::new(),
             generation: (!self.generation_hidden).then(|| self.generation.clone()),
             clock_offset_ms: now.0 - mono(self.now).0 as i64,

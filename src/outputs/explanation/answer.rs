@@ -60,7 +60,7 @@ fn notes(seen: Seen<'_>) -> Vec<String> {
         && let Some(redis) = seen.redis()
         && let Some(why) = redis.unknown
     {
-        let told = told(why, redis.words_of_any(why));
+        let told = told(why, redis.words_of_any(why).as_deref());
         notes.push(format!("Its redis cannot be read as a whole: {}. {told}", why.name()));
     }
     notes

@@ -46,6 +46,7 @@ pub(super) struct TaskJson<'a> {
     /// `null` when unknown or unset.
     switches: Option<Vec<SwitchJson<'a>>>,
     switches_unknown: Option<UnknownJson>,
+    key_seen: bool,
     switch_key_seen: Option<bool>,
     lost_users: Vec<Cow<'a, str>>,
     /// What guards it.
@@ -224,6 +225,7 @@ pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> T
         counted: is_counted(view),
         switches: view.switches.as_ref().map(|switches| switches.iter().map(switch_json).collect()),
         switches_unknown: view.switches_unknown.map(|why| unknown_json(why, view.words(why))),
+        key_seen: view.key_seen,
         switch_key_seen: view.switch_key_seen,
         lost_users: view.lost_users.iter().map(|user| escape(user)).collect(),
         kind: match &view.kind {

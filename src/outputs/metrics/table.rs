@@ -219,6 +219,18 @@ pub static TABLE: &[Metric] = &[
         master; only with Sentinel.", agreeing),
     redis("lockwatch_store_uncovered_slots", "Slots that no master of the cluster serves; only of \
         a cluster.", |r| is(r, RedisKind::Cluster).then(|| Count(u64::from(r.uncovered)))),
+    Metric {
+        name: "lockwatch_store_refuses_writes",
+        help: "Always 1; only while this server is known to refuse writes: the code of its error.",
+        full: false,
+        source: Source::Redis(Reading::Gauges(&["server", "error"], |r, emit| {
+            for node in &r.nodes {
+                if let Some(why) = node.refuses_writes {
+                    emit(&[("server", &escape(node.address.as_bytes())), ("error", why.name())], Count(1));
+                }
+            }
+        })),
+    },
     nodes("lockwatch_store_clock_offset_seconds", "The server's clock minus the \
         agent's.", |r, emit| each_node(r, emit, |n| n.clock_offset_ms.map(SignedMs))),
     nodes("lockwatch_store_role_verified", "1 if the server itself said what role it has, 0 if \

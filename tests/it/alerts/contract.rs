@@ -29,7 +29,7 @@ const OF_STORES: [&str; 2] =
 const NAME_MAX: usize = 40;
 const GROUP_MAX: usize = 21;
 /// What people can read: lines of the file, and recording rules beside those of availability.
-const LINES_MAX: usize = 399;
+const LINES_MAX: usize = 420;
 const RECORDS_MAX: usize = 10;
 
 /// The labels of each series.

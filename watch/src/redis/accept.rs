@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use crate::command;
 use crate::redis::reply::{Command, Reply, ServerError};
-use lockwatch_judge::input::{Attestation, Fork, Generation, Role};
+use lockwatch_judge::input::{Attestation, Fork, Generation, Refusal, Role};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 
@@ -157,7 +157,7 @@ pub fn witness(
         role,
         role_verified: caps.role != RoleCheck::Assumed,
         offset,
-        refuses_writes: info.as_ref().is_some_and(|info| info.refuses_writes),
+        refuses_writes: info.as_ref().and_then(|info| info.refuses_writes),
         replicas: info.as_ref().map(|info| info.replicas.clone()).unwrap_or_default(),
         generation: info.map(|info| info.generation),
         clock_offset_ms: halfway_server.saturating_sub(halfway_agent),
@@ -234,7 +234,7 @@ struct Info {
     role: Vec<u8>,
     loading: bool,
     offset: Option<u64>,
-    refuses_writes: bool,
+    refuses_writes: Option<Refusal>,
     replicas: Vec<Arc<str>>,
     generation: Generation,
 }
@@ -262,7 +262,7 @@ impl Info {
             role: info_field(replication, "role").unwrap_or_default().to_vec(),
             loading: info_number(persistence, "loading") == Some(1),
             offset: info_number(replication, "master_repl_offset"),
-            refuses_writes: info_number(replication, "min_slaves_good_slaves") == Some(0),
+            refuses_writes: refusal(replication, persistence, b""),
             replicas: replicas(replication),
             generation: Generation {
                 process: info_field(server, "run_id").unwrap_or_default().to_vec(),
@@ -273,6 +273,30 @@ impl Info {
                 started_empty: started_empty(persistence),
             },
         })
+    }
+}
+
+/// Why the server refuses writes, in the order in which it looks. That a snapshot failed does not
+/// matter to one with `stop-writes-on-bgsave-error no`, which `INFO` does not say; nor does it say
+/// how many replicas are needed, only that some are and none is left.
+fn refusal(replication: &[u8], persistence: &[u8], memory: &[u8]) -> Option<Refusal> {
+    let of_memory = |name: &str| info_number(memory, name).unwrap_or(0);
+    let limit = of_memory("maxmemory");
+    let used = of_memory("used_memory").saturating_sub(of_memory("mem_not_counted_for_evict"));
+    let policy = info_field(memory, "maxmemory_policy").unwrap_or_default();
+    let may_evict_any = policy.starts_with(b"allkeys-");
+    let is_bad = |name: &str| info_field(persistence, name) == Some(b"err");
+    match () {
+        () if limit > 0 && used > limit && !policy.is_empty() && !may_evict_any => {
+            Some(Refusal::Oom)
+        }
+        () if is_bad("rdb_last_bgsave_status") || is_bad("aof_last_write_status") => {
+            Some(Refusal::Misconf)
+        }
+        () if info_number(replication, "min_slaves_good_slaves") == Some(0) => {
+            Some(Refusal::NoReplicas)
+        }
+        () => None,
     }
 }
 
@@ -355,6 +379,8 @@ impl From<&ServerError> for Unknown {
 
 #[cfg(test)]
 mod tests {
+    use alloc::borrow::ToOwned;
+
     use super::*;
 
     const CAPS: Caps = Caps {
@@ -527,7 +553,36 @@ mod tests {
         );
         let refuses = ["", "min_slaves_good_slaves:0\r\n", "min_slaves_good_slaves:1\r\n"]
             .map(|replication| told(&master, replication).refuses_writes);
-        assert_eq!(refuses, [false, true, false]);
+        assert_eq!(refuses, [None, Some(Refusal::NoReplicas), None]);
+    }
+
+    #[test]
+    fn why_a_server_refuses_writes() {
+        let full = "used_memory:1100\r\nmem_not_counted_for_evict:50\r\nmaxmemory:1000\r\n";
+        let memory = |policy: &str| alloc::format!("{full}maxmemory_policy:{policy}\r\n");
+        let of = |replication: &str, persistence: &str, memory: &str| {
+            refusal(replication.as_bytes(), persistence.as_bytes(), memory.as_bytes())
+        };
+        for policy in ["noeviction", "volatile-lru"] {
+            assert_eq!(of("", "", &memory(policy)), Some(Refusal::Oom), "{policy}");
+        }
+        for room in [
+            memory("allkeys-lru"),
+            memory("noeviction").replace(":50", ":100"),
+            memory("noeviction").replace("maxmemory:1000", "maxmemory:0"),
+            full.to_owned(),
+            String::new(),
+        ] {
+            assert_eq!(of("", "", &room), None, "{room}");
+        }
+        for (persistence, expected) in [
+            ("rdb_last_bgsave_status:err\r\n", Some(Refusal::Misconf)),
+            ("aof_last_write_status:err\r\n", Some(Refusal::Misconf)),
+            ("rdb_last_bgsave_status:ok\r\naof_last_write_status:ok\r\n", None),
+        ] {
+            assert_eq!(of("", persistence, ""), expected, "{persistence}");
+        }
+        assert_eq!(of("min_slaves_good_slaves:0\r\n", "", ""), Some(Refusal::NoReplicas));
     }
 
     #[test]

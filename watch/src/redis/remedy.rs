@@ -8,8 +8,8 @@ pub fn remedy(why: Unknown) -> &'static str {
         Unknown::NotReadYet => "Wait for the first sweep.",
         Unknown::Dns => "Check the host name in the redis block and the resolver.",
         Unknown::Connect => {
-            "Check that Redis runs at the configured address and that a firewall lets the \
-             agent through."
+            "Check that Redis runs at this address, which is configured, or named by Sentinels or \
+             a cluster, and that a firewall lets the agent through."
         }
         Unknown::Closed => {
             "Redis or something between closed the connection: look at Redis' log and at \

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use super::{OfLock, Reading, proven};
+use crate::claims::Weighed;
 use crate::clocks::{GapClock, Holding};
 use crate::continuity::lost::{Look, Parts};
 use crate::event::{End, EventKind, LossSign};
@@ -93,6 +94,11 @@ impl Watched<OfLock> {
         }
         if let Some(before) = &mut self.splits.before {
             before.data_changed(reading.delta);
+        }
+        if self.kind.lock.hold().is_none() {
+            self.grounds.seen_free();
+        } else if news.came_back {
+            self.grounds.came_back(log.at);
         }
         if let Some(ended) = &news.ended {
             self.follow_end(ended, news.across_blind, reading, log);
@@ -319,11 +325,18 @@ impl Watched<OfLock> {
         if news.acquired || news.ended.is_some() {
             self.claims.hold_changed();
         }
-        let claims_beside =
-            self.claims.weigh(self.kind.lock.hold().map(|hold| (&*hold.held, hold.sure_since)));
-        let hold = self.kind.lock.hold();
-        let held: Option<&Held> = hold.map(|hold| &*hold.held);
+        if news.broke.is_some() || news.across_blind || self.kind.lock.free_since().is_some() {
+            self.claims.seen_free();
+        }
         let fresh_for_ms = self.fresh_for_ms();
+        let hold = self.kind.lock.hold();
+        let weighed = hold.map(|hold| Weighed {
+            held: &hold.held,
+            sure_since: hold.sure_since,
+            still_since: Some(hold.still_since),
+        });
+        let claims_beside = self.claims.weigh(weighed, fresh_for_ms);
+        let held: Option<&Held> = hold.map(|hold| &*hold.held);
         let view = View {
             at: batch.sent,
             held,
