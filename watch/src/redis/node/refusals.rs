@@ -10,11 +10,12 @@ use lockwatch_judge::reading::{
     SwitchesReading, TaskReading, TurnReading, Unknown,
 };
 
-use crate::redis::ask::Class;
+use crate::redis::ask::{Ask, Class};
 use crate::redis::batch::Question;
 use crate::redis::diagnosis::words_of;
 use crate::redis::driver::{Failure, printable};
 use crate::redis::reply::Reply;
+use crate::redis::value::complaint;
 
 /// The first refusal of each kind among the replies about tasks: its reason, and its words with the
 /// question that it answers. An error may quote what was asked, so a question that names a holder
@@ -30,14 +31,21 @@ pub(super) fn refusals(question: &Question, replies: &[Reply]) -> Vec<Failure> {
         let Some(ask) = question.ask(position).filter(|ask| ask.class != Class::Named) else {
             continue;
         };
-        let name = ask.command.args.first().map(Vec::as_slice).unwrap_or_default();
-        let key = ask.key().map_or(&b""[..], |key| key);
-        let asked = [name, b" ", key].concat();
-        let asked = printable(String::from_utf8_lossy(&asked).trim_end());
-        let words = format!("{} (asked: {asked})", words_of(error));
-        refusals.push(Failure::new_printable(why, words));
+        refusals.push(failure(why, &words_of(error), &ask));
     }
+    let complaint = question.with_paths(replies).find_map(|(spec, ask, reply)| {
+        Some(failure(Unknown::ValuePath, complaint(spec, &ask, reply)?, &ask))
+    });
+    refusals.extend(complaint);
     refusals
+}
+
+fn failure(why: Unknown, words: &str, ask: &Ask) -> Failure {
+    let name = ask.command.args.first().map(Vec::as_slice).unwrap_or_default();
+    let key = ask.key().map_or(&b""[..], |key| key);
+    let asked = [name, b" ", key].concat();
+    let asked = printable(String::from_utf8_lossy(&asked).trim_end());
+    Failure::new_printable(why, format!("{words} (asked: {asked})"))
 }
 
 /// Why parts of a reading are unknown.
