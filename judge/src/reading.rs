@@ -239,7 +239,6 @@ pub struct Member {
     /// The member as it stands in the set.
     pub id: Id,
     /// The id inside the member, if a value path names one.
-    #[cfg_attr(feature = "serde", serde(default))]
     pub name: Option<Id>,
     /// When it was, or is, due.
     pub due: ServerTime,

@@ -23,7 +23,6 @@ pub struct LockSpec {
     #[cfg_attr(feature = "serde", serde(rename = "scheme"))]
     pub library: LibraryName,
     /// Where in the lock's value the holder is named; `None`: as the library says.
-    #[cfg_attr(feature = "serde", serde(default))]
     pub holder: Option<ValuePath>,
     /// Full lifetime of a hold in milliseconds; learned when `None`.
     pub lease_ms: Option<u64>,

@@ -17,7 +17,6 @@ pub struct QueueSpec {
     /// The unit of its scores.
     pub unit: Unit,
     /// Where in a member its id lies; `None`: the member is the id.
-    #[cfg_attr(feature = "serde", serde(default))]
     pub id: Option<ValuePath>,
     /// The keys of the locks; `None`: nothing shows who executes a member.
     pub lock: Option<KeyPattern>,

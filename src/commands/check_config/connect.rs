@@ -12,6 +12,7 @@ use lockwatch_judge::snapshot::{NodeView, Snapshot, StoreView, TaskView};
 use crate::commands::momentary;
 use crate::config::Config;
 use crate::outputs::cause::told;
+use crate::outputs::remark::remarks;
 use crate::published::{Published, Unanswered};
 use crate::text::identity::escape;
 use crate::trace::Traces;
@@ -30,7 +31,7 @@ pub(super) async fn report(config: &Config) -> (String, bool) {
         Ok(published) => published,
         Err(Unanswered) => watching.snapshots.newest(),
     };
-    words(&published.snapshot)
+    words(&published)
 }
 
 /// Whether each server was tried, and each task read.
@@ -49,14 +50,15 @@ fn is_settled(snapshot: &Snapshot) -> bool {
     snapshot.stores.iter().all(store) && snapshot.tasks.iter().all(task)
 }
 
-fn words(snapshot: &Snapshot) -> (String, bool) {
+fn words(published: &Published) -> (String, bool) {
+    let snapshot = &published.snapshot;
     let mut text = String::from("\nConnections:\n");
     let mut is_good = true;
     for store in &snapshot.stores {
         // Writing to a `String` cannot fail.
         let _ =
             writeln!(text, "\nstore {} ({})", escape(store.spec.name.as_bytes()), store.spec.kind);
-        let lines = lines(store, snapshot);
+        let lines = lines(store, published);
         is_good &= lines.iter().all(|line| line.is_good);
         for line in lines {
             let _ = writeln!(text, "  {}: {}", line.of, line.says);
@@ -82,7 +84,7 @@ impl Line {
     }
 }
 
-fn lines(store: &StoreView, snapshot: &Snapshot) -> Vec<Line> {
+fn lines(store: &StoreView, published: &Published) -> Vec<Line> {
     let sentinels = store.announcers.iter().map(|word| of_sentinel(store, word));
     let mut lines: Vec<Line> = sentinels.collect();
     lines.extend(store.nodes.iter().map(|node| of_node(store, node)));
@@ -93,8 +95,9 @@ fn lines(store: &StoreView, snapshot: &Snapshot) -> Vec<Line> {
     if let Some(why) = store.unknown.filter(|why| !is_told(*why)) {
         lines.push(Line::bad("the store".to_owned(), why, store.words_of_any(why)));
     }
-    let own = snapshot.tasks.iter().filter(|task| task.store == store.spec.name);
-    lines.extend(own.filter_map(|task| of_task(store, task)).take(TASKS_MAX));
+    let own = || published.snapshot.tasks.iter().filter(|task| task.store == store.spec.name);
+    lines.extend(own().filter_map(|task| of_task(store, task)).take(TASKS_MAX));
+    lines.extend(own().flat_map(|task| doubts(published, task)).take(TASKS_MAX));
     lines
 }
 
@@ -119,6 +122,13 @@ fn of_sentinel(store: &StoreView, word: &Announcer) -> Line {
         Some(Err(why)) => Line::bad(of, *why, store.words(*why, &word.address)),
         None => Line::bad(of, Unknown::Timeout, store.words(Unknown::Timeout, &word.address)),
     }
+}
+
+/// What is worth a word about a task that can be read.
+fn doubts(published: &Published, task: &TaskView) -> impl Iterator<Item = Line> {
+    let of = format!("task {}", escape(task.spec.name.as_bytes()));
+    let said = remarks(published, task).into_iter();
+    said.map(move |said| Line::good(of.clone(), said.into_owned()))
 }
 
 /// What is wrong with a task although its store can be read.

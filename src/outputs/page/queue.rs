@@ -122,7 +122,10 @@ fn write_instant(markup: &mut Markup, published: &Published, view: &TaskView, at
 fn write_departed(markup: &mut Markup, _published: &Published, view: &TaskView) {
     let Some(queue) = view.queue() else { return };
     let (departed, locked) = (queue.departed, queue.departed_locked);
-    markup.format(format_args!("{departed}, {locked} of them seen executed"));
+    markup.format(format_args!("{departed}"));
+    if view.spec.queue().is_some_and(|spec| spec.lock.is_some()) {
+        markup.format(format_args!(", {locked} of them seen executed"));
+    }
     if queue.vanished > 0 {
         markup.format(format_args!("; {} never seen locked", queue.vanished));
     }

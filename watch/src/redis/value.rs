@@ -198,7 +198,7 @@ mod tests {
     /// What is no answer is unknown, never "nobody".
     #[test]
     fn anything_else_says_what_was_found() {
-        let _rule = crate::truth::rule("2 unknown is never free");
+        let _rule = crate::truth::rule("14 hostile bytes");
         for (pointer, value, expected) in [
             ("/owner", "", "no JSON"),
             ("/owner", "web-1", "no JSON"),
