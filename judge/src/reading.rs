@@ -95,6 +95,8 @@ named! {
         WrongType = "wrong_type",
         /// The key does not have the layout of the library.
         Layout = "layout",
+        /// The value path finds nothing in the value, or no text there.
+        ValuePath = "value_path",
         /// An instant in the value is years away, as if it were written in another unit.
         FarInstant = "far_instant",
         /// There is more data than lockwatch reads.
@@ -249,8 +251,10 @@ pub struct Queue {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Member {
-    /// Its id.
+    /// The member as it stands in the set.
     pub id: Id,
+    /// The id inside the member, if a value path names one.
+    pub name: Option<Id>,
     /// When it was, or is, due.
     pub due: ServerTime,
     /// Its lock; `None` if that was not asked for.
@@ -261,7 +265,7 @@ pub struct Member {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Left {
-    /// Its id.
+    /// The member as it stood in the set.
     pub id: Id,
     /// Whether it is still in the queue.
     pub place: Place,
@@ -359,7 +363,8 @@ named! {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Holder {
-    /// The id of the instance: Redisson's client id, or the whole token of a string lock.
+    /// The id of the instance: Redisson's client id, the whole token of a string lock, or what a
+    /// value path names. Empty: the lock's value identifies nobody.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub client: Vec<u8>,
     /// The thread within the instance, if the library has it.
@@ -372,6 +377,15 @@ pub struct Holder {
 }
 
 impl Holder {
+    /// A holder of whom nothing is known: every holder of the lock writes the same.
+    pub const NOBODY_KNOWN: Holder =
+        Holder { client: Vec::new(), thread: None, entries: None, secret: false };
+
+    /// Whether its id tells it from other holders.
+    pub fn is_identified(&self) -> bool {
+        !self.client.is_empty() || self.thread.is_some()
+    }
+
     /// The thread that `<client>:<thread>` names, or `<client>:<thread>:<transaction>`. The second
     /// form counts only if its first part is certainly a client id.
     pub fn of_thread(name: &[u8]) -> Option<Holder> {
@@ -407,8 +421,11 @@ fn is_integer(bytes: &[u8]) -> bool {
     !digits.is_empty() && digits.len() <= 20 && digits.iter().all(u8::is_ascii_digit)
 }
 
-fn is_uuid(bytes: &[u8]) -> bool {
-    bytes.len() == 36
+/// Length of a UUID with dashes in bytes.
+pub(crate) const UUID_BYTES: usize = 36;
+
+pub(crate) fn is_uuid(bytes: &[u8]) -> bool {
+    bytes.len() == UUID_BYTES
         && bytes.iter().enumerate().all(|(at, byte)| match at {
             8 | 13 | 18 | 23 => *byte == b'-',
             _ => byte.is_ascii_hexdigit(),

@@ -6,6 +6,7 @@
 mod lock;
 mod queue;
 mod turn;
+mod value;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use self::lock::{Claimants, LibraryName, LockSpec};
 pub use self::queue::{KeyPattern, QueueSpec};
 pub use self::turn::{Name, TurnSpec};
+pub use self::value::ValuePath;
 pub use crate::reading::Codec;
 use crate::reading::{Extras, GuardReading, LockReading, QueueReading, TurnReading, Unknown};
 
@@ -167,7 +169,7 @@ impl KindSpec {
         match self {
             KindSpec::Lock(lock) => Some(&lock.library),
             KindSpec::Turn(_) => None,
-            KindSpec::Queue(queue) => Some(&queue.library),
+            KindSpec::Queue(queue) => queue.lock.as_ref().map(|_| &queue.library),
         }
     }
 

@@ -15,7 +15,7 @@ pub struct BlockSpec {
 }
 
 /// All blocks.
-pub const BLOCKS: [&BlockSpec; 17] = [
+pub const BLOCKS: [&BlockSpec; 19] = [
     &TOP,
     &REDIS,
     &TLS,
@@ -24,8 +24,10 @@ pub const BLOCKS: [&BlockSpec; 17] = [
     &CLUSTER,
     &TASK,
     &LOCK,
+    &HOLDER,
     &TURN,
     &QUEUE,
+    &MEMBER_ID,
     &WANTED,
     &PROGRESS,
     &CLAIMS,
@@ -181,9 +183,18 @@ pub(super) const GUARD: BlockSpec = BlockSpec {
 
 pub(super) const LOCK: BlockSpec = BlockSpec {
     path: "tasks[].lock",
-    fields: &["key", "library", "lease", "renew_every"],
+    fields: &["key", "library", "holder", "lease", "renew_every"],
     otherwise: &[ONE_KEY],
 };
+
+/// Fields that people expect in a value path.
+const NO_PATH: [(&str, &str); 2] = [
+    ("pointer", "write the JSON Pointer as `json: /owner`"),
+    ("pattern", "write the pattern as `regex: \"^[0-9]+:(.*)$\"`"),
+];
+
+pub(super) const HOLDER: BlockSpec =
+    BlockSpec { path: "tasks[].lock.holder", fields: &["json", "regex"], otherwise: &NO_PATH };
 
 pub(super) const TURN: BlockSpec = BlockSpec {
     path: "tasks[].turn",
@@ -196,9 +207,12 @@ pub(super) const TURN: BlockSpec = BlockSpec {
 
 pub(super) const QUEUE: BlockSpec = BlockSpec {
     path: "tasks[].queue",
-    fields: &["zset", "unit", "lock", "library", "max_late"],
+    fields: &["zset", "unit", "id", "lock", "library", "max_late"],
     otherwise: &[("key", "name the sorted set with `zset: …`")],
 };
+
+pub(super) const MEMBER_ID: BlockSpec =
+    BlockSpec { path: "tasks[].queue.id", fields: &["json", "regex"], otherwise: &NO_PATH };
 
 pub(super) const WANTED: BlockSpec = BlockSpec {
     path: "tasks[].wanted",

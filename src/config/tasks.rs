@@ -321,7 +321,8 @@ fn queue_mistake(redis: &RedisConfig, kind: &KindSpec) -> Option<String> {
     };
     let own = slot(&queue.zset);
     let ids: [&[u8]; 3] = [b"0", b"1", b"{x}"];
-    let is_elsewhere = ids.iter().any(|id| slot(&queue.lock.key(id)) != own);
+    let is_elsewhere =
+        ids.iter().any(|id| queue.lock_of(id).is_some_and(|lock| slot(&lock) != own));
     is_elsewhere.then(|| {
         format!(
             "is not always in the slot of the set, in the cluster {}; give both a common hash tag, \

@@ -11,6 +11,7 @@ use lockwatch_judge::verdict::{Rule, Verdict, Wanted};
 use crate::outputs::absent;
 use crate::outputs::cause::told;
 use crate::outputs::progress::hint;
+use crate::outputs::remark::unseen_locks;
 use crate::outputs::turn::max_late_ms;
 use crate::text::identity::{escape, holder_label, list};
 use crate::text::instants::seconds;
@@ -108,10 +109,7 @@ pub fn sentence(view: &TaskView) -> String {
         Rule::NoTurnWithinGrace => {
             format!("{}, and it is nobody's turn; that is within {}.", who_wants(view), grace())
         }
-        Rule::QueueLate => format!(
-            "A member of the queue is due, nobody executes it, and that has lasted longer than {}.",
-            limit("max_late", max_late_ms(spec))
-        ),
+        Rule::QueueLate => queue_late(view, limit("max_late", max_late_ms(spec))),
         Rule::QueueWanted => {
             format!("Nothing that is due waits for too long. {}.", who_wants(view))
         }
@@ -128,6 +126,21 @@ pub fn sentence(view: &TaskView) -> String {
     sentences.extend(refused(view));
     sentences.extend(absent::hint(view));
     sentences.join(" ")
+}
+
+fn queue_late(view: &TaskView, limit: String) -> String {
+    let queue = view.queue().zip(view.spec.queue());
+    let unseen = queue.and_then(|(queue, spec)| unseen_locks(queue, spec));
+    let executes = match view.spec.queue().map(|spec| &spec.lock) {
+        Some(None) => "",
+        _ => ", nobody executes it",
+    };
+    let late =
+        format!("A member of the queue is due{executes}, and that has lasted longer than {limit}.");
+    match unseen {
+        Some(unseen) => format!("{late} {unseen}"),
+        None => late,
+    }
 }
 
 /// Whether a stuck worker would look healthy, because only the lock is watched.

@@ -200,6 +200,7 @@ impl Redactor {
                 }
                 Holder { thread: None, .. } => id.to_vec(),
             },
+            Claimants::Named => self.holder(&claimants.holder(id)).client,
             Claimants::Secret => self.digest(Kind::Instance, id),
         }
     }

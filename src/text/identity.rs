@@ -43,8 +43,11 @@ pub fn escape(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 /// The text for a holder in labels, JSON, pages and logs: a secret as its digest, anything else as
-/// its escaped bytes. Never includes the thread.
+/// its escaped bytes, one of whom nothing is known as "somebody". Never includes the thread.
 pub fn holder_label(holder: &Holder) -> Cow<'_, str> {
+    if !holder.is_identified() {
+        return Cow::Borrowed("somebody");
+    }
     if holder.secret { Cow::Owned(digest(&holder.client)) } else { escape(&holder.client) }
 }
 

@@ -17,7 +17,8 @@ use lockwatch::config::{
     SentinelConfig, Servers, SingleLock, TlsConfig, TlsFiles,
 };
 use lockwatch_judge::spec::{
-    Codec, KeyPattern, ProgressSource, QueueSpec, StoreIndex, TurnSpec, WantedSource,
+    Claimants, Codec, KeyPattern, ProgressSource, QueueSpec, StoreIndex, TurnSpec, ValuePath,
+    WantedSource,
 };
 use lockwatch_watch::redis::topology::Announced;
 use lockwatch_watch::redis::{RedisKind, libraries};
@@ -215,11 +216,18 @@ fn the_complete_example_means_what_it_says() {
     assert_eq!(vault.login.password, Some(PasswordSource::Command(words)));
     assert_eq!(vault.login.max_age, Some(Duration::from_secs(12 * 3600)));
 
-    let [outbound, inbound, nightly, cleaner, leader, retired, alternate, delayed] =
+    let [outbound, inbound, nightly, cleaner, leader, retired, alternate, delayed, rest @ ..] =
         config.tasks.as_slice()
     else {
-        panic!("eight tasks")
+        panic!("eight tasks and more")
     };
+    let [exporter, messages, scheduler] = rest else { panic!("three more") };
+    let exporter = exporter.lock().unwrap();
+    assert_eq!(exporter.holder, Some(ValuePath::Json("/owner".into())));
+    assert_eq!(exporter.claimants, Claimants::Named);
+    let messages = messages.queue().unwrap();
+    assert_eq!(messages.id, Some(ValuePath::Regex("^[0-9]+:([^:]+):".into())));
+    assert_eq!(scheduler.queue().unwrap().lock, None);
     let turn = TurnSpec { min_turn_ms: Some(5_000), ..TurnSpec::new(b"turns", &["a", "b"]) };
     assert_eq!(alternate.turn(), Some(&turn));
     let queue = QueueSpec {

@@ -46,6 +46,7 @@ mod support;
 mod tls;
 mod topologies;
 mod turns;
+mod values;
 mod versions;
 mod wake_ups;
 mod want;

@@ -7,7 +7,8 @@ use lockwatch_judge::reading::{
     Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, ProgressSource, ProgressSpec, StoreIndex, TaskSpec, WantedSource, WantedSpec,
+    ClaimsSpec, Codec, KindSpec, ProgressSource, ProgressSpec, StoreIndex, TaskSpec, ValuePath,
+    WantedSource, WantedSpec,
 };
 use lockwatch_judge::time::ServerTime;
 use lockwatch_watch::redis::accept::{Caps, RoleCheck};
@@ -105,6 +106,43 @@ fn held(reading: &TaskReading) -> (Mode, usize, u32, Deadline) {
     match reading.lock().unwrap() {
         LockReading::Held(held) => (held.mode, held.holders.len(), held.ghosts, held.deadline),
         other => panic!("{other:?}"),
+    }
+}
+
+/// What is written anew with each renewal changes nothing about who holds the lock.
+#[test]
+fn a_value_path_names_the_holder_and_says_nothing_else() {
+    let _rule = rule("1 evidence");
+    let path = ValuePath::Json("/owner".into());
+    let mut spec = spec("string");
+    let KindSpec::Lock(lock) = &mut spec.kind else { panic!("a lock") };
+    lock.holder = Some(path);
+    let of = |deadline, value: &str| {
+        let replies = vec![Reply::Int(deadline), text(value), Reply::Int(deadline)];
+        read(spec.clone(), CAPS, &[replies]).lock().unwrap().clone()
+    };
+    for beat in [1, 2] {
+        let value = format!(r#"{{"owner":"web-1","beat":{beat}}}"#);
+        let LockReading::Held(held) = of(30_000, &value) else { panic!("it is held") };
+        assert_eq!((&*held.holders[0].client, held.holders[0].secret), (&b"web-1"[..], false));
+    }
+    let LockReading::Held(held) = of(-1, r#"{"owner":"jbd14nbLFQS1FR2o"}"#) else { panic!() };
+    assert!(held.holders[0].secret, "it may be a token");
+    for value in ["", "web-1", r#"{"owner":null}"#, r#"{"Owner":"web-1"}"#] {
+        let reading = of(30_000, value);
+        assert_eq!(reading, LockReading::Unknown(Unknown::ValuePath), "{value}");
+    }
+    assert_eq!(of(-2, ""), LockReading::Free);
+}
+
+#[test]
+fn a_constant_identifies_nobody() {
+    let _rule = rule("12 two holders");
+    for (value, is_identified) in [("1", false), ("locked", false), ("job", false), ("w-7", true)] {
+        let replies = vec![Reply::Int(30_000), text(value), Reply::Int(30_000)];
+        let reading = read(spec("string"), CAPS, &[replies]);
+        let Some(LockReading::Held(held)) = reading.lock() else { panic!("{value} is held") };
+        assert_eq!(held.holders[0].is_identified(), is_identified, "{value}");
     }
 }
 

@@ -168,7 +168,7 @@ pub const TABLE: [Row; Problem::ALL.len()] = [
         ..task(Problem::LeaseExpired, "LockwatchLeaseExpired", Severity::Warning)
     },
     Row {
-        positive: "Held without a TTL for 5 minutes.",
+        positive: "Held for 5 minutes without a TTL, or with one of more than a year.",
         ..task(Problem::Persistent, "LockwatchLockPersistent", Severity::Warning)
     },
     Row {

@@ -27,6 +27,9 @@ use crate::verdict::{Facts, LockFact, LockFacts};
 /// contradict each other.
 const FRESH_SLACK_MS: u64 = 1_000;
 
+/// A lease that has more than a year left is none: it was written in another unit, or means "never".
+const ENDLESS_MS: u64 = 366 * 86_400_000;
+
 /// What is followed of a task only because a lock guards it.
 #[derive(Clone, Debug)]
 pub(crate) struct OfLock {
@@ -177,7 +180,8 @@ impl Kind for OfLock {
         let lock = &task.kind.lock;
         let held = lock.held();
         let hold = if held == Some(true) { lock.hold() } else { None };
-        let is_persistent = hold.and_then(|hold| hold.is_persistent());
+        let is_endless = task.kind.ttl_ms.is_some_and(|ttl_ms| ttl_ms > ENDLESS_MS);
+        let is_persistent = hold.and_then(|hold| hold.is_persistent()).map(|is| is || is_endless);
         let saw_begin = hold.is_some_and(|hold| hold.acquired.is_some());
         let progress_missing =
             hold.is_some() && task.progress.as_ref().is_some_and(|clock| clock.missing.is_some());

@@ -15,6 +15,7 @@ use crate::config::{Config, HostPort, RedisConfig, Servers};
 use crate::io;
 use crate::outputs::absent;
 use crate::outputs::cause::told;
+use crate::outputs::remark::remarks;
 use crate::published::{Published, Unanswered};
 use crate::text::identity::escape;
 use crate::trace::Traces;
@@ -41,7 +42,7 @@ pub(super) async fn report(config: &Config) -> (String, bool) {
         let lacks = absent_of(store, snapshot).next().is_some();
         elsewhere.push(if lacks { databases(redis, store).await } else { None });
     }
-    words(snapshot, &elsewhere)
+    words(&published, &elsewhere)
 }
 
 /// The tasks of a store whose key does not exist.
@@ -100,14 +101,15 @@ fn is_settled(snapshot: &Snapshot) -> bool {
     snapshot.stores.iter().all(store) && snapshot.tasks.iter().all(task)
 }
 
-fn words(snapshot: &Snapshot, elsewhere: &[Option<String>]) -> (String, bool) {
+fn words(published: &Published, elsewhere: &[Option<String>]) -> (String, bool) {
+    let snapshot = &published.snapshot;
     let mut text = String::from("\nConnections:\n");
     let mut is_good = true;
     for (store, elsewhere) in snapshot.stores.iter().zip(elsewhere) {
         // Writing to a `String` cannot fail.
         let _ =
             writeln!(text, "\nstore {} ({})", escape(store.spec.name.as_bytes()), store.spec.kind);
-        let lines = lines(store, snapshot);
+        let lines = lines(store, published);
         is_good &= lines.iter().all(|line| line.is_good);
         for line in lines {
             let _ = writeln!(text, "  {}: {}", line.of, line.says);
@@ -136,7 +138,7 @@ impl Line {
     }
 }
 
-fn lines(store: &StoreView, snapshot: &Snapshot) -> Vec<Line> {
+fn lines(store: &StoreView, published: &Published) -> Vec<Line> {
     let sentinels = store.announcers.iter().map(|word| of_sentinel(store, word));
     let mut lines: Vec<Line> = sentinels.collect();
     lines.extend(store.nodes.iter().map(|node| of_node(store, node)));
@@ -147,9 +149,11 @@ fn lines(store: &StoreView, snapshot: &Snapshot) -> Vec<Line> {
     if let Some(why) = store.unknown.filter(|why| !is_told(*why)) {
         lines.push(Line::bad("the store".to_owned(), why, store.words_of_any(why).as_deref()));
     }
-    let own = snapshot.tasks.iter().filter(|task| task.store == store.spec.name);
-    lines.extend(own.filter_map(|task| of_task(store, task)).take(TASKS_MAX));
-    lines.extend(absent_of(store, snapshot).take(TASKS_MAX).map(|task| of_absent(task)));
+    let own = || published.snapshot.tasks.iter().filter(|task| task.store == store.spec.name);
+    lines.extend(own().filter_map(|task| of_task(store, task)).take(TASKS_MAX));
+    lines.extend(own().flat_map(|task| doubts(published, task)).take(TASKS_MAX));
+    let absent = absent_of(store, &published.snapshot).take(TASKS_MAX);
+    lines.extend(absent.map(|task| of_absent(task)));
     lines
 }
 
@@ -174,6 +178,13 @@ fn of_sentinel(store: &StoreView, word: &Announcer) -> Line {
         Some(Err(why)) => Line::bad(of, *why, store.words(*why, &word.address)),
         None => Line::bad(of, Unknown::Timeout, store.words(Unknown::Timeout, &word.address)),
     }
+}
+
+/// What is worth a word about a task that can be read.
+fn doubts(published: &Published, task: &TaskView) -> impl Iterator<Item = Line> {
+    let of = format!("task {}", escape(task.spec.name.as_bytes()));
+    let said = remarks(published, task).into_iter();
+    said.map(move |said| Line::good(of.clone(), said.into_owned()))
 }
 
 /// What is wrong with a task although its store can be read.

@@ -92,6 +92,7 @@ pub(super) struct Task {
     pub(super) last_handover: Option<Past>,
     pub(super) last_outage: Option<Past>,
     pub(super) lock_only: bool,
+    pub(super) notes: Vec<Text>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -157,7 +158,6 @@ pub(super) struct Hold {
     pub(super) held_seconds: f64,
     pub(super) ttl_seconds: Option<f64>,
     pub(super) persistent: Option<bool>,
-    pub(super) value_is_past: bool,
     pub(super) last_renewal: Option<Text>,
     pub(super) last_renewal_latency_seconds: Option<f64>,
     pub(super) last_renewal_margin_seconds: Option<f64>,

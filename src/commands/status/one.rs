@@ -4,7 +4,6 @@ use super::answer::{Holder, OneTask, Past, Problem, Switch, Task, Unknown, Witne
 use super::judge::{judge, switches_lost};
 use super::words::{duration, held_for, instant, lease_left, names, why};
 use super::{queue, turn};
-use crate::outputs::remark;
 use crate::text::terminal::{Style, Terminal, cut, pad, width, wrap};
 
 /// Columns of the names on the left.
@@ -295,9 +294,6 @@ fn labels(task: &Task) -> String {
 fn note(task: &Task) -> String {
     let lock_only = "lock only: a stuck worker would look healthy (neither progress nor claims are \
                      configured)";
-    let notes = [
-        (task.lock_only, lock_only),
-        (task.lock.hold.as_ref().is_some_and(|hold| hold.value_is_past), remark::PAST),
-    ];
-    notes.into_iter().filter_map(|(said, note)| said.then_some(note)).collect::<Vec<_>>().join("; ")
+    let notes = task.notes.iter().map(|note| &**note);
+    task.lock_only.then_some(lock_only).into_iter().chain(notes).collect::<Vec<_>>().join("; ")
 }

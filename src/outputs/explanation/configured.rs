@@ -1,7 +1,8 @@
 //! The configuration that matters for a verdict, in the syntax of the file.
 
 use lockwatch_judge::spec::{
-    Codec, Key, KindSpec, LockSpec, ProgressSource, QueueSpec, TaskSpec, TurnSpec, WantedSource,
+    Codec, Key, KindSpec, LockSpec, ProgressSource, QueueSpec, TaskSpec, TurnSpec, ValuePath,
+    WantedSource,
 };
 
 use super::Setting;
@@ -89,18 +90,22 @@ fn turn(turn: &TurnSpec) -> String {
 }
 
 fn queue(queue: &QueueSpec) -> String {
-    format!(
-        "{{zset: {}, unit: {}, lock: {}, library: {}, max_late: {}}}",
-        text(&queue.zset),
-        queue.unit.name(),
-        text(&queue.lock.text()),
-        queue.library.as_str(),
-        duration_text(queue.max_late_ms)
-    )
+    let mut shown = format!("{{zset: {}, unit: {}", text(&queue.zset), queue.unit.name());
+    shown.extend(queue.id.as_ref().map(|id| format!(", id: {}", path(id))));
+    shown.extend(queue.lock.as_ref().map(|lock| {
+        format!(", lock: {}, library: {}", text(&lock.text()), queue.library.as_str())
+    }));
+    shown + &format!(", max_late: {}}}", duration_text(queue.max_late_ms))
+}
+
+fn path(path: &ValuePath) -> String {
+    let (form, path) = path.parts();
+    format!("{{{form}: {}}}", text(&path.as_bytes().to_vec()))
 }
 
 fn lock(lock: &LockSpec) -> String {
     let mut text = format!("{{key: {}, library: {}", text(&lock.key), lock.library.as_str());
+    text.extend(lock.holder.as_ref().map(|holder| format!(", holder: {}", path(holder))));
     for (name, ms) in [("lease", lock.lease_ms), ("renew_every", lock.renew_every_ms)] {
         text.extend(ms.map(|ms| format!(", {name}: {}", duration_text(ms))));
     }

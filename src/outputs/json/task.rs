@@ -18,6 +18,7 @@ use super::part::{
 use super::problems::{ProblemJson, problems_json};
 use super::{lock, queue, turn};
 use crate::outputs::reason::{is_counted, lock_only, sentence};
+use crate::outputs::remark::remarks;
 use crate::published::Published;
 use crate::text::identity::{escape, holder_label};
 use crate::text::instants::seconds;
@@ -61,6 +62,8 @@ pub(super) struct TaskJson<'a> {
     hosts_unknown: Option<UnknownJson>,
     /// Neither progress nor claims are configured: a stuck worker would look healthy.
     lock_only: bool,
+    /// What is worth a word beside the verdict, in sentences.
+    notes: Vec<Cow<'static, str>>,
     splits: Vec<&'static str>,
     split_evidence: Vec<SplitJson<'a>>,
     paused: Option<bool>,
@@ -239,6 +242,7 @@ pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> T
         claims_unknown: view.claims_unknown.map(|why| unknown_json(why, view.words(why))),
         hosts_unknown: view.hosts_unknown.map(|why| unknown_json(why, view.words(why))),
         lock_only: lock_only(view),
+        notes: remarks(published, view),
         splits: view.splits.iter().map(|split| split.kind.name()).collect(),
         split_evidence: view.splits.iter().map(|split| split_json(published, split)).collect(),
         paused: view.paused,

@@ -370,8 +370,8 @@ pub static TABLE: &[Metric] = &[
     task("lockwatch_lock_held", "1 if the newest reading says held, 0 if free; absent when \
         unknown.", |t| t.held.map(flag)),
     each("lockwatch_lock_holder", "Always 1; who holds the lock, only while it is held. A secret \
-        token shows as eight digits of its \
-        SHA-256.", Reading::Gauges(&["holder", "holder_host"], holder_series)),
+        token shows as eight digits of its SHA-256; absent if the lock's value is the same whoever \
+        holds it.", Reading::Gauges(&["holder", "holder_host"], holder_series)),
     task("lockwatch_lock_held_seconds", "The present hold is at least so old; 0 when free, absent \
         when unknown.", held_seconds),
     task("lockwatch_lock_ttl_seconds", "What was left of the lease at the newest reading; +Inf \

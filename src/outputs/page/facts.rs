@@ -11,6 +11,7 @@ use super::moving::{Markup, Moment};
 use super::pulse::Pulse;
 use super::words::{lasted, limit, running};
 use crate::outputs::cause::told;
+use crate::outputs::remark::remarks;
 use crate::paths;
 use crate::published::Published;
 use crate::text::identity::{escape, holder_label, list};
@@ -73,6 +74,10 @@ pub(super) fn write_splits(markup: &mut Markup, published: &Published, view: &Ta
         markup.text(&list(split.parties.iter().map(name), NAMED_MAX));
         markup.html(", for ").since(Moment::of(published, split.since)).html("</span>");
     }
+}
+
+pub(super) fn write_remarks(markup: &mut Markup, published: &Published, view: &TaskView) {
+    markup.text(&remarks(published, view).join(" "));
 }
 
 pub(super) fn write_claims(markup: &mut Markup, _published: &Published, view: &TaskView) {

@@ -154,6 +154,10 @@ pub fn remedy(why: Unknown) -> &'static str {
              Redisson's locks are a hash with fields `<id>:<thread>`; for a hash whose only field is \
              its owner write `library: hash`. Of turns, each value must be a number."
         }
+        Unknown::ValuePath => {
+            "Correct `holder` of the lock, or `id` of the queue: the path must lead to a text or a \
+             whole number in each value."
+        }
         Unknown::FarInstant => {
             "An instant in the key is years from now: set `unit: ms` or `unit: s`, as the program \
              writes it."

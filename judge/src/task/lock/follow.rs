@@ -219,7 +219,7 @@ impl Watched<OfLock> {
             && !leftover
             && reading.delta.surely_lost_after(hold.offset_before, hold.earlier_over);
         // A token that changes with each renewal leaves nobody behind; an id of a client is one.
-        let is_id = self.kind.claimants != Claimants::Secret;
+        let is_id = self.kind.claimants == Claimants::Threads;
         let early = early && (is_id || self.kind.lock.identifies());
         self.splits.before = early.then(|| {
             Box::new(EndedBefore {

@@ -17,6 +17,7 @@ use crate::redis::diagnosis::words_of;
 use crate::redis::driver::{Failure, printable};
 use crate::redis::replies::scanned_pairs;
 use crate::redis::reply::Reply;
+use crate::redis::value::complaint;
 
 /// The first refusal of each kind among the replies about tasks: its reason, and its words with the
 /// question that it answers. An error may quote what was asked, so a question that names a holder
@@ -35,13 +36,12 @@ pub(super) fn refusals(question: &Question, replies: &[Reply]) -> Vec<Failure> {
         let of_holders = |ask: &Ask| why != Unknown::Layout || ask.class == Class::Holders;
         let ask = question.ask(position).filter(|ask| ask.class != Class::Named);
         let Some(ask) = ask.filter(|ask| of_holders(ask)) else { continue };
-        let name = ask.command.args.first().map(Vec::as_slice).unwrap_or_default();
-        let key = ask.key().map_or(&b""[..], |key| key);
-        let asked = [name, b" ", key].concat();
-        let asked = printable(String::from_utf8_lossy(&asked).trim_end());
-        let words = format!("{said} (asked: {asked})");
-        refusals.push(Failure::new_printable(why, words));
+        refusals.push(failure(why, &said, &ask));
     }
+    let complaint = question.with_paths(replies).find_map(|(spec, ask, reply)| {
+        Some(failure(Unknown::ValuePath, complaint(spec, &ask, reply)?, &ask))
+    });
+    refusals.extend(complaint);
     refusals
 }
 
@@ -56,6 +56,14 @@ fn odd_hash(reply: &Reply) -> Option<String> {
         all if odd == 1 => format!("the hash has {all} fields, and a value that is no count"),
         all => format!("the hash has {all} fields, and {odd} values that are no counts"),
     })
+}
+
+fn failure(why: Unknown, words: &str, ask: &Ask) -> Failure {
+    let name = ask.command.args.first().map(Vec::as_slice).unwrap_or_default();
+    let key = ask.key().map_or(&b""[..], |key| key);
+    let asked = [name, b" ", key].concat();
+    let asked = printable(String::from_utf8_lossy(&asked).trim_end());
+    Failure::new_printable(why, format!("{words} (asked: {asked})"))
 }
 
 /// Why parts of a reading are unknown.
