@@ -162,6 +162,8 @@ pub(crate) struct News {
 pub(crate) struct Ended {
     pub(crate) hold: Box<Hold>,
     pub(crate) reason: End,
+    /// It ended at its deadline: an expiry, or an end that its holder had set.
+    pub(crate) ran_out: bool,
     /// Duration of the hold in milliseconds; `None` when its start or its end was not seen.
     pub(crate) held_ms: Option<u64>,
     /// The replication offset, in the history of this hold, by which an earlier hold of its
@@ -355,7 +357,7 @@ impl Lock {
     /// Returns the duration of a stretch that is over.
     fn follow_stretch(&mut self, news: &News, at: Mono) -> Option<u64> {
         let replaced = news.acquired || news.ended.is_some();
-        let expired = news.ended.as_ref().is_some_and(|ended| ended.reason == End::Expired);
+        let expired = news.ended.as_ref().is_some_and(|ended| ended.ran_out);
         let is_over = match self.present {
             Present::Nothing => false,
             Present::Free { confirmed, .. } => confirmed || expired || news.across_blind,
@@ -598,8 +600,11 @@ fn ended(
     // ended.
     let perhaps_after = !context.same_clock
         && hold.deadlines.newest_mono().is_some_and(|deadline| context.seen.sent >= deadline);
+    let ran_out = after_deadline && !moved && !unseen.may_have_renewed;
     let reason = match () {
-        () if after_deadline && !moved && !unseen.may_have_renewed => End::Expired,
+        // The holder had shortened its lease to this.
+        () if ran_out && hold.deadlines.end_is_set => End::EndedEarly,
+        () if ran_out => End::Expired,
         // A holder that renewed unseen and then released the lock leaves the same state.
         () if after_deadline || perhaps_after || unseen.across_blind || hold.deadline_unknown => {
             End::Unknown
@@ -610,15 +615,15 @@ fn ended(
         }
         () => before_deadline,
     };
-    let end = match (reason, hold.deadlines.newest()) {
+    let end = match (ran_out, hold.deadlines.newest()) {
         // With another clock, or after a step, the deadline may lie before the newest reading that
         // showed the hold.
-        (End::Expired, Some(deadline)) => context.seen.mono_of(deadline).max(hold.last_seen),
+        (true, Some(deadline)) => context.seen.mono_of(deadline).max(hold.last_seen),
         _ => context.seen.sent,
     };
     let known = hold.start_seen && !unseen.across_blind && reason != End::Unknown;
     let held_ms = known.then(|| end.since_ms(hold.began));
-    Ended { held_ms, reason, hold, successor_over: None, earlier_brief: false }
+    Ended { held_ms, reason, ran_out, hold, successor_over: None, earlier_brief: false }
 }
 
 #[cfg(test)]

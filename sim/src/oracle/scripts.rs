@@ -136,7 +136,7 @@ impl Facts {
                     (run.heard_at, run.known_since) = (None, None);
                 }
             }
-            Did::GaveBack => {
+            Did::GaveBack | Did::Left => {
                 self.leases.entry((host, life)).and_modify(|lease| lease.is_given_back = true);
                 if self.runs.iter().any(|run| run.is_of(host, life)) {
                     let what = format!("host {host} gave the lock back while its script runs");
