@@ -494,6 +494,10 @@ impl Hold {
             }
             Deadline::Torn => None,
         };
+        if context.delta.new_history() {
+            // A renewal may be lost there: nobody shortened anything.
+            self.deadlines.end_is_set = false;
+        }
         match moved {
             Some(Move::Renewed { at, .. }) => self.last_life = self.last_life.max(at),
             Some(Move::Shortened { .. } | Move::Reset) => {

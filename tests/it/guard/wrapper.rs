@@ -74,8 +74,8 @@ fn a_lock_that_is_kept_stops_the_next_server_and_is_no_expiry() {
     let Some(server) = RedisServer::start("guard::wrapper: at least") else { return };
     let (scene, redis) = (Scene::new(), format!("redis://{}", server.address()));
     let config = format!(
-        "redis: {{main: {{url: 'redis://{}', timeout: 5s}}}}\ntasks: [{{name: t, lock: \
-         {{key: '{LOCK}'}}, interval: 100ms}}]\n",
+        "redis: {{main: {{url: 'redis://{}', interval: 100ms}}}}\ntasks: [{{name: t, lock: \
+         {{key: '{LOCK}'}}}}]\n",
         server.address()
     );
     let agent = Agent::start(&config);
