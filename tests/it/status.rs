@@ -285,7 +285,7 @@ fn whatever_is_not_known_is_3() {
         &program_with(&["status", "--agent.url", "\u{1b}[2J nonsense"]),
         r"\x1b[2J nonsense is no address",
     );
-    assert_eq!(code(&program_with(&["explain"])), 2, "other commands have clap's code");
+    assert_eq!(code(&program_with(&["explain", "--nope"])), 2, "other commands have clap's code");
     assert_eq!(code(&program_with(&["status", "--help"])), 0);
 
     let stopped = Stub::start(
@@ -505,9 +505,11 @@ fn a_watch_draws_in_place_survives_the_agents_absence_and_gives_the_terminal_bac
     if !skip::has(test, PTY) {
         return;
     }
-    let body =
-        |verdict: &str| format!(r#"{{"tasks":[{{"name":"outbound","verdict":"{verdict}"}}]}}"#);
-    let stub = Stub::start(200, &body("running"));
+    let body = |verdict: &str, problems: Value| {
+        json!({"tasks": [{"name": "outbound", "verdict": verdict, "problems": problems}]})
+            .to_string()
+    };
+    let stub = Stub::start(200, &body("running", json!([])));
     let port = stub.port;
     let line = format!(
         "stty cols 60 rows 20; exec {} status --watch=100ms --agent.url {}",
@@ -526,7 +528,7 @@ fn a_watch_draws_in_place_survives_the_agents_absence_and_gives_the_terminal_bac
     watch.until("that it is away", |seen| {
         seen.contains("no answer") && seen.contains("trying again")
     });
-    let again = Stub::start_at(port, 200, &body("stalled"));
+    let again = Stub::start_at(port, 200, &body("stalled", json!([{"severity": "page"}])));
     watch.until("that it is back", |seen| seen.contains("stalled"));
     watch.until("a frame without trouble", |seen| {
         seen.rsplit("\x1b[H")
@@ -544,7 +546,8 @@ fn a_watch_draws_in_place_survives_the_agents_absence_and_gives_the_terminal_bac
 
 #[test]
 fn a_watch_off_a_terminal_appends() {
-    let stub = Stub::start(200, r#"{"tasks":[{"name":"outbound","verdict":"unwanted"}]}"#);
+    let body = r#"{"tasks":[{"name":"outbound","verdict":"unwanted","problems":[{"severity":"warning"}]}]}"#;
+    let stub = Stub::start(200, body);
     let port = stub.port;
     let mut watch = Running::start(status(port, &["outbound", "--watch=100ms"]));
     // An answer for one task differs in form from one for all.
@@ -555,8 +558,7 @@ fn a_watch_off_a_terminal_appends() {
     assert!(!seen.contains('\x1b'), "{seen:?}");
     drop(stub);
     watch.until("that it is away", |seen| seen.contains("? no answer, for "));
-    let _again =
-        Stub::start_at(port, 200, r#"{"tasks":[{"name":"outbound","verdict":"unwanted"}]}"#);
+    let _again = Stub::start_at(port, 200, body);
     let before = watch.seen.matches("VERDICT").count();
     watch.until("that it is back", |seen| seen.matches("VERDICT").count() > before + 1);
     watch.signal("INT");

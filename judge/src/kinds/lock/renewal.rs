@@ -350,9 +350,14 @@ impl Deadlines {
             return Some(Move::Reset);
         }
         if delta_ms < 0 {
+            let was_regular = self.base_is_regular;
             self.rebase(deadline, seen, Some(before), leases.of(mode));
-            // A watchdog that cuts a longer lease back to its own goes on.
-            self.end_is_set = !self.base_is_regular;
+            // A watchdog that cuts a longer lease back to its own goes on; so does one that renews
+            // after the clock was put back.
+            self.end_is_set = !self.base_is_regular
+                && (was_regular
+                    || leases.of(mode).is_some()
+                    || leases.contradicted_by(mode, lease_between(deadline, before, seen)));
             return Some(Move::Shortened { by_ms: delta_ms.unsigned_abs() });
         }
         Some(self.renew(deadline, delta_ms.unsigned_abs(), before, seen, mode, leases, rule))
