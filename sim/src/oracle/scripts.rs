@@ -137,7 +137,9 @@ impl Facts {
                 }
             }
             Did::GaveBack | Did::Left => {
-                self.leases.entry((host, life)).and_modify(|lease| lease.is_given_back = true);
+                // A late attempt still finds what was left to itself.
+                let given = what == Did::GaveBack;
+                self.leases.entry((host, life)).and_modify(|lease| lease.is_given_back |= given);
                 if self.runs.iter().any(|run| run.is_of(host, life)) {
                     let what = format!("host {host} gave the lock back while its script runs");
                     wrong.push(("given back", what));
