@@ -359,3 +359,23 @@ async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         why = client.is_to_go() => tracing::debug!(why, "connection closed"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn all_addresses_are_those_of_both_families() {
+        let listener = listen("[::]:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let listeners = [listen("127.0.0.1:0".parse().unwrap()).unwrap(), listener];
+        let mut ways = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, address.port()))];
+        // A machine may have no IPv6.
+        ways.extend(address.is_ipv6().then(|| (Ipv6Addr::LOCALHOST, address.port()).into()));
+        ways.push(listeners[0].local_addr().unwrap());
+        for way in ways {
+            let (client, accepted) = tokio::join!(TcpStream::connect(way), accept(&listeners));
+            assert_eq!(client.unwrap().local_addr().unwrap().port(), accepted.unwrap().1.port());
+        }
+    }
+}

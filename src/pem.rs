@@ -155,3 +155,23 @@ fn pair_of_version_1(
     }
     Ok(CertifiedKey::new(certificates, key))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Editors of Windows write these marks.
+    #[test]
+    fn a_mark_before_the_text_is_skipped_and_utf_16_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pem");
+        for (bytes, expected) in [
+            (&b"\xef\xbb\xbf-----BEGIN"[..], Ok(b"-----BEGIN".to_vec())),
+            (b"-----BEGIN", Ok(b"-----BEGIN".to_vec())),
+            (b"\xff\xfe-\0", Err("`ca_file` is UTF-16 text; save it as UTF-8".to_owned())),
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(read("`ca_file`", &path), expected);
+        }
+    }
+}

@@ -157,3 +157,26 @@ fn the_script_reads_the_standard_input_if_that_is_wanted() {
         assert!(output.status.success() && !said.contains("standard input"), "{said}");
     }
 }
+
+/// `journalctl -p err` finds lines by the priority before them.
+#[test]
+fn lines_for_the_journal_begin_with_their_priority() {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let scene = Scene::new();
+    let file = fs::File::create(scene.path("journal")).unwrap();
+    let metadata = file.metadata().unwrap();
+    let arguments = ["guard", "--redis", "redis://127.0.0.1:1", "--lock", LOCK, "--wait", "0s"];
+    let said = |stream: String| {
+        let mut guard = Command::new(env!("CARGO_BIN_EXE_lockwatch"));
+        guard.args(arguments).args(["--", "true"]).env("JOURNAL_STREAM", stream);
+        let file = fs::File::create(scene.path("journal")).unwrap();
+        assert_eq!(guard.stdin(Stdio::null()).stderr(file).status().unwrap().code(), Some(69));
+        fs::read_to_string(scene.path("journal")).unwrap()
+    };
+    let journal = said(format!("{}:{}", metadata.dev(), metadata.ino()));
+    assert!(journal.contains("<6>ts=") && journal.contains("<4>ts="), "{journal}");
+    assert!(journal.lines().all(|line| line.starts_with('<') || line.starts_with("lockwatch:")));
+    let other = said(format!("{}:1", metadata.dev()));
+    assert!(other.contains("ts=") && !other.contains("<6>"), "{other}");
+}
