@@ -107,9 +107,10 @@ enum Script {
         kill_at: Mono,
         killed: bool,
     },
-    /// It ended for good. The lock is kept until then.
+    /// It ended for good. The lock is kept until then, with its lease in full up to `shown`.
     Done {
         until: Mono,
+        shown: Option<Mono>,
     },
 }
 
@@ -295,7 +296,8 @@ impl Guard {
         {
             let until = first_start.plus_ms(self.terms.at_least_ms);
             if until > now {
-                holding.script = Script::Done { until };
+                let shown = Some(first_start.plus_ms(self.terms.shown_ms));
+                holding.script = Script::Done { until, shown };
                 return;
             }
         }
@@ -369,12 +371,32 @@ impl Guard {
         self.found.is_some() || (self.heard && self.wanted != Wanted::Yes)
     }
 
+    /// Keeps the lock after the script has ended for good, until it can be left to itself.
+    fn advance_done(&mut self, now: Mono) {
+        let State::Holding(holding) = &mut self.state else { return };
+        let Script::Done { until, shown } = &mut holding.script else { return };
+        shown.take_if(|shown| now >= *shown);
+        let (until, is_shown) = (*until, shown.is_none());
+        let (end, is_lost) = (holding.hold.end(&self.terms), holding.lost);
+        let due = holding.due(now, &self.terms);
+        // What is left must be less than before: a longer lease would look like a renewal.
+        let latest = end.minus_ms(SHORTER_MS);
+        let can_be_left = (is_shown && until <= latest) || (self.asked && now < latest);
+        if is_lost || now >= until.min(end) || (self.asked && !can_be_left) {
+            self.leave(now, Some(Outcome::Done));
+        } else if can_be_left {
+            let left_ms = until.min(latest).since_ms(now);
+            self.state = State::Releasing { again: now, last: Some(Outcome::Done) };
+            self.request(Request::Leave { left_ms });
+        } else if let Some(request) = due {
+            self.request(request);
+        }
+    }
+
     fn advance_hold(&mut self, now: Mono) {
         let State::Holding(holding) = &mut self.state else { return };
-        if let Script::Done { until } = holding.script {
-            let (end, is_lost) = (holding.hold.end(&self.terms), holding.lost);
-            let request = holding.due(now, &self.terms);
-            return self.keep(now, until, end, is_lost, request);
+        if let Script::Done { .. } = holding.script {
+            return self.advance_done(now);
         }
         let stop = match self.wanted {
             _ if holding.lost => Some(Why::Lost),
@@ -398,25 +420,6 @@ impl Guard {
                     self.request(request);
                 }
             }
-        }
-    }
-}
-
-impl Guard {
-    /// Keeps the lock after the script has ended for good, until it can be left to itself: the
-    /// rest must be shorter than what is left of the lease, which ends at `end` at the earliest.
-    fn keep(&mut self, now: Mono, until: Mono, end: Mono, is_lost: bool, due: Option<Request>) {
-        let latest = end.minus_ms(SHORTER_MS);
-        if is_lost || now >= until.min(end) {
-            self.leave(now, Some(Outcome::Done));
-        } else if until <= latest || (self.asked && now < latest) {
-            let left_ms = until.min(latest).since_ms(now);
-            self.state = State::Releasing { again: now, last: Some(Outcome::Done) };
-            self.request(Request::Leave { left_ms });
-        } else if self.asked {
-            self.leave(now, Some(Outcome::Done));
-        } else if let Some(request) = due {
-            self.request(request);
         }
     }
 }
@@ -509,7 +512,9 @@ impl Holding {
             Script::Due { at } if at < self.hold.stop_by(terms) => at,
             Script::Due { .. } => self.hold.end(terms),
             Script::Running { .. } => self.hold.stop_by(terms),
-            Script::Done { until } => until.min(self.hold.end(terms)),
+            Script::Done { until, shown } => {
+                shown.unwrap_or(until).min(until).min(self.hold.end(terms))
+            }
             Script::Stopping { killed: true, .. } => Mono(u64::MAX),
             Script::Stopping { kill_at, .. } => kill_at.min(self.hold.dead_by(terms)),
         };

@@ -40,6 +40,9 @@ pub struct Terms {
     /// How long the lock is kept after the script first started, although its work is done; 0: no
     /// longer than that. Not with [`Restart::Always`].
     pub at_least_ms: u64,
+    /// How long a hold keeps its lease in full before that is shortened: agents must have seen it,
+    /// to tell a shortened lease from a short one that ran out.
+    pub shown_ms: u64,
 }
 
 impl Terms {
@@ -83,6 +86,7 @@ impl Default for Terms {
             restart: Restart::Always,
             wait_ms: None,
             at_least_ms: 0,
+            shown_ms: 0,
         }
     }
 }

@@ -13,6 +13,7 @@ const TERMS: Terms = Terms {
     restart: Restart::Always,
     wait_ms: None,
     at_least_ms: 0,
+    shown_ms: 0,
 };
 
 /// The instants of one guard alone.
@@ -184,6 +185,10 @@ fn a_lock_that_is_kept_for_a_while_is_left_with_the_rest() {
         alone.tell(Input::Told(Reply::Released));
         assert_eq!(alone.at(1_210), [end(code)]);
     }
+    let mut alone = Alone::running(Terms { shown_ms: 400, ..kept(1_500) });
+    alone.tell(Input::Gone { code: Some(0), at: Mono(1_200) });
+    assert_eq!((alone.at(1_200), alone.guard.next_wake()), (vec![], Some(Mono(1_410))));
+    assert_eq!(alone.at(1_410), [Action::Leave { left_ms: 1_100 }], "agents have seen the lease");
     let mut alone = Alone::running(kept(150));
     alone.tell(Input::Gone { code: Some(0), at: Mono(1_160) });
     assert_eq!(alone.at(1_160), [Action::Release], "it ran for longer");

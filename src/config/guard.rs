@@ -69,6 +69,7 @@ pub(super) fn read(
         restart: restart?,
         wait_ms: None,
         at_least_ms: 0,
+        shown_ms: 0,
     };
     if backoff_ms > longest_ms {
         return Err(block.report("backoff", "is longer than `backoff_max`; make it shorter"));

@@ -55,6 +55,7 @@ fn draw_terms(lease_ms: u64, rng: &mut Rng) -> Terms {
         restart,
         wait_ms: None,
         at_least_ms: if restart == Restart::OnFailure { lease_ms * 3 / 2 } else { 0 },
+        shown_ms: 2_000,
     }
 }
 

@@ -72,6 +72,7 @@ impl Plan {
             give_up_after: options.give_up_after.or(terms.give_up_after),
             wait_ms: options.wait.map(ms),
             at_least_ms: options.at_least.map_or(0, ms),
+            shown_ms: ms(redis.interval).saturating_mul(2),
             ..terms
         };
         if options.at_least.is_some() && terms.restart == Restart::Always {
