@@ -51,6 +51,8 @@ pub use tls::{Tls, TlsConfig, TlsFiles};
 pub(crate) use values::KEY_BYTES_MAX;
 pub(crate) use yaml::parse as parse_yaml;
 
+use crate::text::marks::{IS_UTF_16, after_mark};
+
 /// Maximum size of a configuration file in bytes. It bounds memory when the path names something
 /// else.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -318,6 +320,8 @@ pub(crate) enum FileError {
     TooLong,
     #[error("is not UTF-8 text: byte {0} is wrong; write keys of other bytes as {{hex: …}}")]
     NotText(usize),
+    #[error("{IS_UTF_16}")]
+    Utf16,
 }
 
 impl From<io::Error> for FileError {
@@ -330,9 +334,6 @@ impl From<io::Error> for FileError {
     }
 }
 
-/// Some editors begin a UTF-8 file with this mark. It is not part of the text.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-
 /// Reads a text file written by people, at most [`FILE_BYTES_MAX`].
 pub(crate) fn read_text(path: &Path) -> Result<String, FileError> {
     let mut bytes = Vec::new();
@@ -341,9 +342,8 @@ pub(crate) fn read_text(path: &Path) -> Result<String, FileError> {
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(FileError::TooLong);
     }
-    if bytes.starts_with(BYTE_ORDER_MARK) {
-        bytes.drain(..BYTE_ORDER_MARK.len());
-    }
+    let after = after_mark(&bytes).ok_or(FileError::Utf16)?.len();
+    bytes.drain(..bytes.len() - after);
     String::from_utf8(bytes).map_err(|error| FileError::NotText(error.utf8_error().valid_up_to()))
 }
 

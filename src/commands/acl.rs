@@ -347,7 +347,8 @@ fn notes(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> Vec<Stri
 fn on_each(redis: &RedisConfig, servers: &str) -> String {
     format!(
         "redis {:?}: replace PASSWORD, then give this line to redis-cli on each server: {servers} \
-         (users are not replicated)",
+         (users are not replicated), and then ACL SAVE if it has an aclfile, else CONFIG REWRITE: a \
+         restart forgets users that are not saved",
         redis.name
     )
 }

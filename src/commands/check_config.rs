@@ -355,7 +355,7 @@ pub fn report(config: &Config, timing: &PageTiming) -> String {
 }
 
 /// The footnote marks of [`row`] and their meaning.
-const FOOTNOTES: [(&str, &str); 6] = [
+const FOOTNOTES: [(&str, &str); 7] = [
     (NOT_WANTED, "Nobody says that it is wanted (no `wanted`, or `never`), so it is never down."),
     (ASSUMED_LEASE, "`lease` is not configured; Redisson's default of 30s is assumed."),
     (UNKNOWN_LEASE, "`lease` is not configured; lockwatch learns it once it runs."),
@@ -366,6 +366,11 @@ const FOOTNOTES: [(&str, &str); 6] = [
     ),
     (TOLD_NOBODY, "It ends at a receiver that tells nobody: one without `*_configs`."),
     (DROPPED, "Prometheus' relabelling drops it."),
+    (
+        GUARD_LEASE,
+        "The `lease` of the guard; a client of another kind that takes the lock may have a longer \
+         one.",
+    ),
 ];
 const NOT_WANTED: &str = "[1]";
 const ASSUMED_LEASE: &str = "[2]";
@@ -373,6 +378,7 @@ const UNKNOWN_LEASE: &str = "[3]";
 const SHARED_GROUP: &str = "[4]";
 const TOLD_NOBODY: &str = "[5]";
 const DROPPED: &str = "[6]";
+const GUARD_LEASE: &str = "[7]";
 
 const HEADER: [&str; 6] =
     ["TASK", "GRACE", "DOWN AFTER", "PAGE AFTER", "AFTER A CRASH", "CRASH LOOP"];
@@ -395,15 +401,14 @@ fn row(config: &Config, task: &TaskSpec, timing: &PageTiming) -> [String; 6] {
     let delays = [&timing.scrape, &timing.evaluation, &timing.wait(&page)];
     let page_ms = delays.into_iter().fold(down_ms, |sum, delay| sum.saturating_add(delay.ms));
     let shared = if page.shares_a_group() { format!(" {SHARED_GROUP}") } else { String::new() };
-    let crash = match lease_ms(task) {
-        Some(lease_ms) => {
-            let mark = if task.lock().is_some_and(|lock| lock.lease_ms.is_none()) {
-                format!(" {ASSUMED_LEASE}")
-            } else {
-                String::new()
-            };
-            rounded(page_ms.saturating_add(lease_ms)) + &mark
-        }
+    let guards_ms = config.guards.get(&task.name).map(|guard| guard.terms.lease_ms);
+    let lease = match (task.lock().and_then(|lock| lock.lease_ms), guards_ms) {
+        (Some(lease_ms), _) => Some((lease_ms, String::new())),
+        (None, Some(lease_ms)) => Some((lease_ms, format!(" {GUARD_LEASE}"))),
+        (None, None) => lease_ms(task).map(|lease_ms| (lease_ms, format!(" {ASSUMED_LEASE}"))),
+    };
+    let crash = match lease {
+        Some((lease_ms, mark)) => rounded(page_ms.saturating_add(lease_ms)) + &mark,
         None => format!("{} + lease {UNKNOWN_LEASE}", rounded(page_ms)),
     };
     let in_a_loop = match task.lock() {

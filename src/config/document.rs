@@ -23,8 +23,19 @@ const TASKS_MAX: usize = 10_000;
 /// Maximum value of `max_tasks`.
 const TASKS_MAX_MAX: usize = 200_000;
 
+/// The document without the fields at its top that begin with `x-`: a place for anchors, as in
+/// Docker's compose files. `None`: there are none.
+fn without_extensions(document: &Value) -> Option<Value> {
+    let is_extension = |name: &Value| name.as_str().is_some_and(|name| name.starts_with("x-"));
+    let map = document.as_mapping().filter(|map| map.keys().any(is_extension))?;
+    let kept = map.iter().filter(|(name, _)| !is_extension(name));
+    Some(Value::Mapping(kept.map(|(name, value)| (name.clone(), value.clone())).collect()))
+}
+
 /// Reads the document. The configuration is complete exactly if no mistake was reported.
 pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<Config, Reported> {
+    let without = without_extensions(document);
+    let document = without.as_ref().unwrap_or(document);
     let top = Block::open(At { value: document, place: Place::default(), mistakes }, &TOP)?;
     let redises = match top.at("redis") {
         Some(at) => redises::read(&at, dir),

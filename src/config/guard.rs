@@ -69,6 +69,8 @@ pub(super) fn read(
         give_up_after: give_up_after?.map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
         restart: restart?,
         wait_ms: None,
+        at_least_ms: 0,
+        shown_ms: 0,
     };
     if backoff_ms > longest_ms {
         return Err(block.report("backoff", "is longer than `backoff_max`; make it shorter"));

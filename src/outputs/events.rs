@@ -511,7 +511,7 @@ fn verdict_message(from: Option<Verdict>, to: Verdict, sentence: &str) -> String
 fn end_words(end: End) -> &'static str {
     match end {
         End::Expired => "its lease ran out",
-        End::EndedEarly => "it was released before its deadline",
+        End::EndedEarly => "its holder released it, or had shortened its lease to this",
         End::Replaced => "another holder took over before its deadline",
         End::Lost => "Redis lost it",
         End::Unknown => "nobody could see how",

@@ -22,7 +22,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("published", &[]),
     ("telemetry", &[]),
     ("text", &[]),
-    ("pem", &[]),
+    ("pem", &["text"]),
     ("config", &["text"]),
     ("record", &["text"]),
     ("trace", &["text"]),

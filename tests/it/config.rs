@@ -317,6 +317,37 @@ fn merged_blocks_can_be_overridden() {
 }
 
 #[test]
+fn a_field_that_begins_with_x_at_the_top_is_a_place_for_anchors() {
+    let config = good("anchors.yml");
+    let grace: Vec<u64> = config.tasks.iter().map(|task| task.grace_ms).collect();
+    assert_eq!(grace, [90_000, 5_000]);
+    let refused = |text: &str| Config::parse(text, Path::new("a.yml")).unwrap_err().to_string();
+    let redis = "redis: {main: {url: 'redis://x'}}\n";
+    let said = refused(&format!("{redis}tasks: [{{name: a, lock: {{key: a}}, x-more: 1}}]\n"));
+    assert!(said.contains("x-more: is not a known field"), "{said}");
+    let said = refused(&format!("{redis}task: [{{name: a, lock: {{key: a}}}}]\n"));
+    assert!(said.contains("task: is not a known field; did you mean `tasks`?"), "{said}");
+}
+
+/// A guard says its own lease; a client of another kind may have another one.
+#[test]
+fn check_config_reckons_a_crash_by_the_lease_of_the_guard() {
+    let text = "redis: {main: {url: 'redis://x'}}\ntasks: [{name: a, lock: {key: a}, wanted: \
+                always, guard: {lease: 5s, stop_after: 1s}}]\n";
+    let config = Config::parse(text, Path::new("a.yml")).unwrap();
+    let report = report(&config, &PageTiming::find(&TimingSources::default()).unwrap());
+    let row = report.lines().find(|line| line.starts_with("  a ")).unwrap();
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    let [.., page, crash, mark] = cells[..] else { panic!("{row}") };
+    let ms = |text| lockwatch::text::durations::parse_duration_ms(text).unwrap();
+    assert_eq!((ms(crash) - ms(page), mark), (5_000, "[7]"), "{report}");
+    assert!(
+        report.contains("[7] The `lease` of the guard;") && !report.contains("[2]"),
+        "{report}"
+    );
+}
+
+#[test]
 fn a_relative_password_file_is_beside_the_configuration() {
     let text = "redis: {main: {url: 'redis://x', password_file: secret}}\n\
         tasks: [{name: a, lock: {key: a}}]\n";

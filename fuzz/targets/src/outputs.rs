@@ -73,6 +73,7 @@ pub(crate) fn run(data: &[u8]) {
                 task: task.clone(),
                 agent: AgentArguments::at("http://127.0.0.1:9898"),
                 json,
+                plugin: !json && task.is_none(),
                 watch_ms: None,
             };
             let shown = status::printed_for(body.clone().into_bytes(), &options)

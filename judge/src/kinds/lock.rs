@@ -169,6 +169,8 @@ pub(crate) struct News {
 pub(crate) struct Ended {
     pub(crate) hold: Box<Hold>,
     pub(crate) reason: End,
+    /// It ended at its deadline: an expiry, or an end that its holder had set.
+    pub(crate) at_deadline: bool,
     /// Duration of the hold in milliseconds; `None` when its start or its end was not seen.
     pub(crate) held_ms: Option<u64>,
     /// The replication offset, in the history of this hold, by which an earlier hold of its
@@ -491,6 +493,10 @@ impl Hold {
             }
             Deadline::Torn => None,
         };
+        if context.delta.new_history() {
+            // A renewal may be lost there: nobody shortened anything.
+            self.deadlines.end_is_set = false;
+        }
         match moved {
             Some(Move::Renewed { at, .. }) => self.last_life = self.last_life.max(at),
             Some(Move::Shortened { .. } | Move::Reset) => {
@@ -604,8 +610,11 @@ fn ended(
     // ended.
     let perhaps_after = !context.same_clock
         && hold.deadlines.newest_mono().is_some_and(|deadline| context.seen.sent >= deadline);
+    let at_deadline = after_deadline && !moved && !unseen.may_have_renewed;
     let reason = match () {
-        () if after_deadline && !moved && !unseen.may_have_renewed => End::Expired,
+        // The holder had shortened its lease to this.
+        () if at_deadline && hold.deadlines.end_is_set => End::EndedEarly,
+        () if at_deadline => End::Expired,
         // A holder that renewed unseen and then released the lock leaves the same state.
         () if after_deadline || perhaps_after || unseen.across_blind || hold.deadline_unknown => {
             End::Unknown
@@ -616,17 +625,25 @@ fn ended(
         }
         () => before_deadline,
     };
-    let end = match (reason, hold.deadlines.newest()) {
+    let end = match (at_deadline, hold.deadlines.newest()) {
         // With another clock, or after a step, the deadline may lie before the newest reading that
         // showed the hold.
-        (End::Expired, Some(deadline)) => context.seen.mono_of(deadline).max(hold.last_seen),
+        (true, Some(deadline)) => context.seen.mono_of(deadline).max(hold.last_seen),
         _ => context.seen.sent,
     };
     let known = hold.start_seen && !unseen.across_blind && reason != End::Unknown;
     let held_ms = known.then(|| end.since_ms(hold.began));
     let surely = surely && context.same_clock && !unseen.across_blind;
-    let ran_out = (reason == End::Expired && surely).then_some(end);
-    Ended { held_ms, reason, hold, successor_over: None, earlier_brief: false, ran_out }
+    let ran_out = (at_deadline && surely).then_some(end);
+    Ended {
+        held_ms,
+        reason,
+        at_deadline,
+        ran_out,
+        hold,
+        successor_over: None,
+        earlier_brief: false,
+    }
 }
 
 #[cfg(test)]

@@ -78,6 +78,12 @@ impl Row {
         }
     }
 
+    /// Whom its alert wakes. A series of `switches_unseen` has the severity of pages, because with
+    /// Prometheus' memory of wanting users it is `switches_lost`; alone it wakes nobody.
+    pub fn alert_severity(&self) -> Severity {
+        if self.problem == Problem::SwitchesUnseen { Severity::Warning } else { self.severity }
+    }
+
     /// Whether fresh evidence against it is wanted for `clear`.
     pub fn is_page_state(&self) -> bool {
         self.severity == Severity::Page && !self.negative.is_empty()

@@ -187,7 +187,7 @@ pub(super) async fn listen_with_lockwatch(
             switches: None,
             limits: Limits::default(),
         };
-        serve(listener, context, CancellationToken::new()).await;
+        serve(vec![listener], context, CancellationToken::new()).await;
     });
     Ok(address)
 }

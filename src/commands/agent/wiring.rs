@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::first;
 use crate::apart::apart;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -77,6 +78,7 @@ where
     let mut hangup = signal(SignalKind::hangup())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    first::reap_orphans()?;
     let Parts { config, load, observers, http } = parts;
     let load = Arc::new(load);
     let clock = Clock::start();

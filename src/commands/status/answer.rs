@@ -69,7 +69,8 @@ pub(super) struct Task {
     pub(super) rule: Text,
     pub(super) reason: Text,
     pub(super) verdict_since: Option<Text>,
-    pub(super) problems: Vec<Problem>,
+    /// `None`: another version of the agent, which does not say it.
+    pub(super) problems: Option<Vec<Problem>>,
     pub(super) wanted: Text,
     pub(super) wanting_users: Option<u64>,
     pub(super) counted: bool,
@@ -93,6 +94,13 @@ pub(super) struct Task {
     pub(super) last_outage: Option<Past>,
     pub(super) lock_only: bool,
     pub(super) notes: Vec<Text>,
+}
+
+impl Task {
+    /// The problems that are seen.
+    pub(super) fn problems(&self) -> &[Problem] {
+        self.problems.as_deref().unwrap_or_default()
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -308,6 +316,7 @@ pub(super) struct Store {
     pub(super) readable: Option<bool>,
     pub(super) unknown: Option<Unknown>,
     pub(super) blind_seconds: f64,
+    pub(super) problems: Vec<Problem>,
     pub(super) nodes: Vec<Node>,
 }
 

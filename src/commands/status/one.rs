@@ -2,7 +2,7 @@
 
 use super::answer::{Holder, OneTask, Past, Problem, Switch, Task, Unknown, Witness};
 use super::judge::{judge, switches_lost};
-use super::words::{duration, held_for, instant, lease_left, names, why};
+use super::words::{duration, held_for, how_long, instant, lease_left, names, why};
 use super::{queue, turn};
 use crate::text::terminal::{Style, Terminal, cut, pad, width, wrap};
 
@@ -58,7 +58,7 @@ fn facts(answer: &OneTask) -> Vec<(&'static str, String)> {
     let guard = queue.into_iter().chain(turn).flatten();
     let first = vec![
         ("Why", why(task)),
-        ("Alerts", task.problems.iter().map(alert).collect::<Vec<_>>().join("; ")),
+        ("Alerts", task.problems().iter().map(alert).collect::<Vec<_>>().join("; ")),
         ("Since", at(&task.verdict_since)),
         ("As of", as_of(answer)),
     ];
@@ -89,9 +89,7 @@ fn facts(answer: &OneTask) -> Vec<(&'static str, String)> {
 }
 
 fn alert(problem: &Problem) -> String {
-    let long = duration(problem.seconds);
-    let long = if problem.event { format!("{long} ago") } else { format!("for {long}") };
-    format!("{} ({}) {long}", problem.alert, problem.severity)
+    format!("{} ({}) {}", problem.alert, problem.severity, how_long(problem))
 }
 
 fn as_of(answer: &OneTask) -> String {

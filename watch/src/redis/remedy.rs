@@ -24,8 +24,9 @@ pub fn remedy(why: Unknown) -> &'static str {
         Unknown::Late => "The agent was paused or starved: give it CPU time, or raise `timeout`.",
         Unknown::Auth => {
             "Set `username` and `password_file` (or `password_env`, `password_command`) to a user \
-             that this server knows; each server needs the line of \
-             `lockwatch acl`, for users are not replicated."
+             that this server knows. Each server needs the line of `lockwatch acl`: users are not \
+             replicated, and a restart forgets those that neither `ACL SAVE` nor `CONFIG REWRITE` \
+             has saved."
         }
         Unknown::NoPassword => {
             "This server wants a password: set `password_file` (or `password_env`, \
