@@ -302,9 +302,10 @@ fn series(text: &str) -> Vec<String> {
 
 /// The alerting rules by name.
 fn alerts() -> BTreeMap<String, Value> {
-    let rules: Value =
-        serde_yaml::from_str(&Document::read("alerts/lockwatch.rules.yml").text).unwrap();
-    let groups = rules["groups"].as_sequence().unwrap();
-    let rules = groups.iter().flat_map(|group| group["rules"].as_sequence().unwrap());
+    let files = ["alerts/lockwatch.rules.yml", "alerts/lockwatch-watchdog.rules.yml"];
+    let read = |file: &str| serde_yaml::from_str::<Value>(&Document::read(file).text).unwrap();
+    let files = files.map(read);
+    let groups = files.iter().flat_map(|file| file["groups"].as_sequence().unwrap());
+    let rules = groups.flat_map(|group| group["rules"].as_sequence().unwrap());
     rules.filter_map(|rule| Some((rule["alert"].as_str()?.to_owned(), rule.clone()))).collect()
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lockwatch::outputs::metrics::Own;
+use lockwatch::paths::Links;
 use lockwatch::published::{Published, ReloadStatus};
 use lockwatch_judge::input::{Announcer, Generation, Role, WakeUpState, WakeUps};
 use lockwatch_judge::reading::{Holder, Mode, Unknown};
@@ -25,8 +26,12 @@ pub(crate) const WALL: AgentWall = AgentWall(1_800_000_000_123);
 /// The agent's monotonic clock in all these snapshots.
 pub(crate) const NOW: Mono = Mono(1_000_000);
 
-pub(crate) const RELOAD: ReloadStatus =
-    ReloadStatus { successful: true, success_at: AgentWall(1_799_999_000_000), tasks: 0x1f2e3d };
+pub(crate) const RELOAD: ReloadStatus = ReloadStatus {
+    successful: true,
+    success_at: AgentWall(1_799_999_000_000),
+    tasks: 0x1f2e3d,
+    links: Links::NONE,
+};
 /// And what it counts of itself.
 pub(crate) const OWN: Own = Own { reload: RELOAD, log_lines_lost: 0 };
 

@@ -229,8 +229,8 @@ async fn one_task_tells_what_its_verdict_rests_on() {
     };
     let secret = lockwatch_judge::reading::Holder { secret: true, ..holder(b"abc") };
     let parties = vec![
-        Party { holder: holder(b"new"), node: None },
-        Party { holder: secret, node: Some("10.0.0.6:6379".into()) },
+        Party { holder: holder(b"new"), node: None, host: Some(b"wh-app-01".to_vec()) },
+        Party { holder: secret, node: Some("10.0.0.6:6379".into()), host: None },
     ];
     let mut view = TaskView {
         verdict: Verdict::Split,
