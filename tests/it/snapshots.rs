@@ -6,12 +6,13 @@ use std::time::Instant;
 use lockwatch::outputs::metrics::Own;
 use lockwatch::paths::Links;
 use lockwatch::published::{Published, ReloadStatus};
+use lockwatch_judge::event::{Party, SplitKind};
 use lockwatch_judge::input::{Announcer, Generation, Role, WakeUpState, WakeUps};
 use lockwatch_judge::reading::{Holder, Mode, Unknown};
 use lockwatch_judge::snapshot::{
-    Durations, ExecutionView, Grounds, HoldView, KindView, LockView, MemberView, NodeView,
-    OrphanView, QueueView, Rare, Snapshot, StoreGrounds, StoreTotals, StoreView, SwitchView, Taken,
-    TaskView, Totals, TurnView, WitnessView,
+    Durations, ExecutionView, Grounds, HoldView, KindView, LastHold, LockView, MemberView,
+    NodeView, OrphanView, QueueView, Rare, Snapshot, StoreGrounds, StoreTotals, StoreView,
+    SwitchView, Taken, TaskView, Totals, TurnView, WitnessView,
 };
 use lockwatch_judge::spec::{
     ClaimsSpec, Codec, KeyPattern, KindSpec, ProgressSource, ProgressSpec, QueueSpec, StoreIndex,
@@ -362,6 +363,10 @@ pub(crate) fn full_task(name: &str) -> TaskView {
             }]
             .into(),
             hold: Some(hold(vec![(holder(b"3f2b9c1e-client"), Some(b"srv-a".to_vec()))])),
+            last: Some(Arc::new(LastHold {
+                holders: vec![party(b"before")],
+                seen: ServerTime(1_799_999_938_000),
+            })),
             waiters: Some(1),
             fencing_token: Some(-42),
             lease_ms: Some(30_000),
@@ -395,10 +400,16 @@ pub(crate) fn hold(holders: Vec<(Holder, Option<Vec<u8>>)>) -> HoldView {
     }
 }
 
+fn party(client: &[u8]) -> Party {
+    Party { holder: holder(client), node: None, host: Some(b"srv-a".to_vec()) }
+}
+
 fn grounds() -> Grounds {
     let rare = Rare {
         lock_lost: Some(Mono(NOW.0 - 61_500)),
         lease_expired: Some(Mono(NOW.0 - 800_000)),
+        split: Some(Mono(NOW.0 - 700_000)),
+        split_by: Some((SplitKind::Claims, vec![party(b"3f2b9c1e-client"), party(b"other")])),
         ..Rare::default()
     };
     Grounds {
