@@ -16,11 +16,14 @@ pub use lockwatch_watch::redis::store::{
 };
 use serde_yaml::{Mapping, Value};
 
+use crate::paths::Links;
+
 mod block;
 mod document;
 mod guard;
 mod kind;
 mod labels;
+mod links;
 mod locate;
 mod login;
 mod mistake;
@@ -40,8 +43,8 @@ pub mod web;
 mod yaml;
 
 pub use guard::{GuardConfig, Heartbeat, RESTARTS};
-pub use labels::AGENT_LABELS;
 pub(crate) use labels::OURS;
+pub use labels::{AGENT_LABELS, SITE_LABELS};
 pub use locate::Position;
 pub use mistake::{ConfigErrors, Mistake};
 pub(crate) use redises::{INTERVAL, TIMEOUT};
@@ -64,6 +67,8 @@ pub struct Config {
     pub redises: Vec<RedisConfig>,
     /// Names of the per-task labels, as configured.
     pub label_names: Vec<Arc<str>>,
+    /// Where people reach what alerts point to.
+    pub links: Links,
     /// The tasks, in the order of the file.
     pub tasks: Vec<Arc<TaskSpec>>,
     /// How guards run them, by the names of tasks that say so.

@@ -4,6 +4,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::event::{Party, SplitKind};
 use crate::time::Mono;
 
 named! {
@@ -128,6 +129,8 @@ pub struct Rare {
     pub since: Since,
     /// When a split was last in force.
     pub split: Option<Mono>,
+    /// The kind of the newest split, and its parties when it began.
+    pub split_by: Option<(SplitKind, Vec<Party>)>,
     /// When a living holder lost its lock.
     pub lock_lost: Option<Mono>,
     /// When a hold expired.

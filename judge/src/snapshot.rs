@@ -17,7 +17,9 @@ pub use crate::grounds::{Grounds, Rare, ShortHolds, Since, StoreGrounds};
 use crate::histogram::Histogram;
 use crate::input::{Announcer, Generation, Refusal, Role, WakeUps};
 pub use crate::kinds::KindView;
-pub use crate::kinds::lock::view::{HeldBy, HoldView, LockView, RENEWALS_KEPT, WitnessView};
+pub use crate::kinds::lock::view::{
+    HeldBy, HoldView, LastHold, LockView, RENEWALS_KEPT, WitnessView,
+};
 pub use crate::kinds::queue::{ExecutionView, MemberView, OrphanView, QueueView};
 pub use crate::kinds::turn::{Taken, TurnView};
 use crate::reading::{Holder, Unknown, User};

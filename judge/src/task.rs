@@ -26,7 +26,7 @@ use crate::clocks::{BlindClock, Holding};
 use crate::continuity::failover_report::Overlap;
 use crate::continuity::generation::{Continued, Delta, Mark};
 use crate::continuity::lost::Parts;
-use crate::event::{EventKind, Fate};
+use crate::event::{EventKind, Fate, Party};
 use crate::evidence::{Origin, Seen};
 use crate::grounds::Grounds;
 use crate::input::{Attestation, Sample, Standing};
@@ -504,15 +504,27 @@ impl<K: Kind> Watched<K> {
             log.push(EventKind::SplitEnded { kind, lasted_ms });
         }
         for Began { kind, parties, left_ms } in news.began {
-            self.grounds.rare().split = Some(log.at);
+            let parties = self.with_hosts(parties);
+            let rare = self.grounds.rare();
+            (rare.split, rare.split_by) = (Some(log.at), Some((kind, parties.clone())));
             if let Some(count) = self.totals().splits.get_mut(kind as usize) {
                 *count += 1;
             }
             log.push(EventKind::SplitBegan { kind, parties, left_ms });
         }
         if let Some((older, newer)) = news.rival_in_doubt {
+            let (older, newer) = (self.with_hosts(older), self.with_hosts(newer));
             log.push(EventKind::RivalInDoubt { older, newer });
         }
+    }
+
+    /// The same, each with its host where that is known.
+    fn with_hosts(&self, mut parties: Vec<Party>) -> Vec<Party> {
+        for party in &mut parties {
+            let of_it = |(id, _): &&(Vec<u8>, Vec<u8>)| *id == party.holder.client;
+            party.host = self.hosts.iter().find(of_it).map(|(_, host)| host.clone());
+        }
+        parties
     }
 }
 

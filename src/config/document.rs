@@ -8,6 +8,7 @@ use serde_yaml::Value;
 
 use super::block::{At, Block};
 use super::labels;
+use super::links;
 use super::mistake::{Mistakes, Reported, field_text, quoted};
 use super::place::Place;
 use super::redises::{self, Redises};
@@ -45,6 +46,7 @@ pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<
         }
     };
     let label_names = top.at("labels").map_or(Ok(Vec::new()), |at| labels::read(&at));
+    let links = links::read(&top);
     let shared = Shared {
         redises: redises.as_ref().ok(),
         label_names: label_names.as_deref().ok(),
@@ -68,7 +70,7 @@ pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<
         .ok_or(Reported)?;
     // The vector was collected in place of its source, whose items are fifty times larger.
     tasks.shrink_to_fit();
-    Ok(Config { redises, label_names: label_names?, tasks, guards })
+    Ok(Config { redises, label_names: label_names?, links: links?, tasks, guards })
 }
 
 /// The names of the tasks in messages; `None` where the name is invalid or a duplicate.

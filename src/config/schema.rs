@@ -15,8 +15,9 @@ pub struct BlockSpec {
 }
 
 /// All blocks.
-pub const BLOCKS: [&BlockSpec; 19] = [
+pub const BLOCKS: [&BlockSpec; 20] = [
     &TOP,
+    &LINKS,
     &REDIS,
     &TLS,
     &WANT,
@@ -51,11 +52,17 @@ const ONE_KEY: (&str, &str) =
 
 pub(super) const TOP: BlockSpec = BlockSpec {
     path: "",
-    fields: &["redis", "labels", "metrics", "tasks", "max_tasks"],
+    fields: &["redis", "labels", "links", "metrics", "tasks", "max_tasks"],
     otherwise: &[(
         "patterns",
         "`patterns` is not supported yet; list each lock as a task with `lock: {key: …}`",
     )],
+};
+
+pub(super) const LINKS: BlockSpec = BlockSpec {
+    path: "links",
+    fields: &["grafana", "lockwatch", "runbooks"],
+    otherwise: &[("dashboards", "name the server with `grafana: …`")],
 };
 
 pub(super) const REDIS: BlockSpec = BlockSpec {

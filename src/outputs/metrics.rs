@@ -30,7 +30,7 @@ pub const HOLDER_SERIES_MAX: usize = 5;
 const RESERVED_LABELS: [&str; 4] = ["task", "store", "key", "library"];
 
 /// What the agent counts of itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Own {
     /// The result of the newest load of the configuration.
     pub reload: ReloadStatus,

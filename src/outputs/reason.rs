@@ -13,7 +13,7 @@ use crate::outputs::cause::told;
 use crate::outputs::progress::hint;
 use crate::outputs::remark::unseen_locks;
 use crate::outputs::turn::max_late_ms;
-use crate::text::identity::{escape, holder_label, list};
+use crate::text::identity::{escape, list, party_name};
 use crate::text::instants::seconds;
 
 /// Maximum number of holders that are named.
@@ -186,13 +186,7 @@ pub fn is_counted(view: &TaskView) -> bool {
 }
 
 fn split(split: &SplitView) -> String {
-    let name = |party: &lockwatch_judge::event::Party| match &party.node {
-        Some(node) => {
-            Cow::Owned(format!("{} at {}", holder_label(&party.holder), escape(node.as_bytes())))
-        }
-        None => Cow::Owned(holder_label(&party.holder).into_owned()),
-    };
-    let parties = list(split.parties.iter().map(name), NAMED_MAX);
+    let parties = list(split.parties.iter().map(party_name), NAMED_MAX);
     let kind = split.kind.name();
     format!("More than one holder ({kind}): {parties}.")
 }

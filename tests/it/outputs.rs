@@ -503,7 +503,7 @@ fn event(kind: EventKind) -> Event {
 }
 
 fn party(holder: Holder, node: Option<&str>) -> Party {
-    Party { holder, node: node.map(Into::into) }
+    Party { holder, node: node.map(Into::into), host: None }
 }
 
 #[test]

@@ -386,7 +386,8 @@ fn of_others(text: &str) -> TaskView {
     task.live_claims = [holder(&bytes)].into();
     task.lock_mut().unwrap().witnesses =
         [witness(text, Role::Master, Some(vec![holder(b"other")]))].into();
-    let parties = vec![Party { holder: who, node: Some(text.into()) }];
+    let parties =
+        vec![Party { holder: who, node: Some(text.into()), host: Some(text.as_bytes().to_vec()) }];
     (task.verdict, task.rule) = (Verdict::Split, Rule::SplitEvidence);
     task.splits = [SplitView { kind: SplitKind::Claims, parties, since: NOW, lasted_ms: 0 }].into();
     task

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lockwatch::outputs::metrics::Own;
+use lockwatch::paths::Links;
 use lockwatch::published::{Published, ReloadStatus};
+use lockwatch_judge::event::{Party, SplitKind};
 use lockwatch_judge::input::{Announcer, Generation, Role, WakeUpState, WakeUps};
 use lockwatch_judge::reading::{Holder, Mode, Unknown};
 use lockwatch_judge::snapshot::{
-    Durations, ExecutionView, Grounds, HoldView, KindView, LockView, MemberView, NodeView,
-    OrphanView, ProgressView, QueueView, Rare, Snapshot, StoreGrounds, StoreTotals, StoreView,
-    SwitchView, Taken, TaskView, Totals, TurnView, WitnessView,
+    Durations, ExecutionView, Grounds, HoldView, KindView, LastHold, LockView, MemberView,
+    NodeView, OrphanView, ProgressView, QueueView, Rare, Snapshot, StoreGrounds, StoreTotals,
+    StoreView, SwitchView, Taken, TaskView, Totals, TurnView, WitnessView,
 };
 use lockwatch_judge::spec::{
     ClaimsSpec, Codec, KeyPattern, KindSpec, Moves, ProgressSource, ProgressSpec, QueueSpec,
@@ -25,8 +27,12 @@ pub(crate) const WALL: AgentWall = AgentWall(1_800_000_000_123);
 /// The agent's monotonic clock in all these snapshots.
 pub(crate) const NOW: Mono = Mono(1_000_000);
 
-pub(crate) const RELOAD: ReloadStatus =
-    ReloadStatus { successful: true, success_at: AgentWall(1_799_999_000_000), tasks: 0x1f2e3d };
+pub(crate) const RELOAD: ReloadStatus = ReloadStatus {
+    successful: true,
+    success_at: AgentWall(1_799_999_000_000),
+    tasks: 0x1f2e3d,
+    links: Links::NONE,
+};
 /// And what it counts of itself.
 pub(crate) const OWN: Own = Own { reload: RELOAD, log_lines_lost: 0 };
 
@@ -361,6 +367,10 @@ pub(crate) fn full_task(name: &str) -> TaskView {
             }]
             .into(),
             hold: Some(hold(vec![(holder(b"3f2b9c1e-client"), Some(b"srv-a".to_vec()))])),
+            last: Some(Arc::new(LastHold {
+                holders: vec![party(b"before")],
+                seen: ServerTime(1_799_999_938_000),
+            })),
             waiters: Some(1),
             fencing_token: Some(-42),
             lease_ms: Some(30_000),
@@ -399,10 +409,16 @@ pub(crate) fn hold(holders: Vec<(Holder, Option<Vec<u8>>)>) -> HoldView {
     }
 }
 
+fn party(client: &[u8]) -> Party {
+    Party { holder: holder(client), node: None, host: Some(b"srv-a".to_vec()) }
+}
+
 fn grounds() -> Grounds {
     let rare = Rare {
         lock_lost: Some(Mono(NOW.0 - 61_500)),
         lease_expired: Some(Mono(NOW.0 - 800_000)),
+        split: Some(Mono(NOW.0 - 700_000)),
+        split_by: Some((SplitKind::Claims, vec![party(b"3f2b9c1e-client"), party(b"other")])),
         ..Rare::default()
     };
     Grounds {

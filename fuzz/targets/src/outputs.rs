@@ -14,6 +14,7 @@ use lockwatch::outputs::history::History;
 use lockwatch::outputs::json::{self, TaskFilter, TaskList};
 use lockwatch::outputs::metrics::Own;
 use lockwatch::outputs::negotiate::{Coding, Format};
+use lockwatch::paths::Links;
 use lockwatch::published::{Published, ReloadStatus};
 use lockwatch::text::identity::{digest, escape};
 use lockwatch::trace;
@@ -42,7 +43,12 @@ use crate::{honest, http, worlds};
 /// The agent's wall clock at its start.
 const WALL: i64 = honest::NOW_S * 1_000;
 const OWN: Own = Own {
-    reload: ReloadStatus { successful: true, success_at: AgentWall(WALL), tasks: 1 },
+    reload: ReloadStatus {
+        successful: true,
+        success_at: AgentWall(WALL),
+        tasks: 1,
+        links: Links::NONE,
+    },
     log_lines_lost: 0,
 };
 /// The names of the two tasks.

@@ -17,7 +17,7 @@ use crate::kinds::lock::view::LockView;
 use crate::kinds::lock::{self, Context, Lock};
 use crate::progress::ProgressClock;
 use crate::reading::{Beside, Extras, GuardReading, Held, Holder, LockReading, Unknown};
-use crate::snapshot::HeldBy;
+use crate::snapshot::{HeldBy, LastHold};
 use crate::spec::{Authority, Claimants, LockSpec, TaskSpec};
 use crate::splits::{Limits, PHANTOM_MS, Witnesses, Word};
 use crate::time::{Mono, ServerTime};
@@ -54,6 +54,8 @@ pub(crate) struct OfLock {
     /// hosts have changed since.
     shown: HeldBy,
     shown_by: Option<Arc<Held>>,
+    /// The hold that ended last.
+    last: Option<Arc<LastHold>>,
     ttl_ms: Option<u64>,
 }
 
@@ -82,6 +84,7 @@ impl OfLock {
             renewals: Arc::default(),
             shown: Arc::default(),
             shown_by: None,
+            last: None,
             ttl_ms: None,
         }
     }
@@ -214,6 +217,7 @@ impl Kind for OfLock {
         KindView::Lock(LockView {
             fact: lock.fact(),
             hold: hold.map(|hold| hold.view(kind.shown.clone(), kind.ttl_ms)),
+            last: kind.last.clone(),
             waiters: if held.is_some() { kind.waiters } else { None },
             fencing_token: if held.is_some() { kind.fencing_token } else { None },
             lease_ms: known_mode.map_or_else(|| lock.leases.any(), |mode| lock.leases.of(mode)),

@@ -207,5 +207,5 @@ impl Watched<OfTurn> {
 /// The task that has a turn, as an instance that holds a lock.
 fn party(turn: &Turn) -> Party {
     let holder = Holder { client: turn.name.clone(), thread: None, entries: None, secret: false };
-    Party { holder, node: None }
+    Party { holder, node: None, host: None }
 }

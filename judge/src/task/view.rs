@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::{Kind, Watched};
 use crate::reading::Switch;
-use crate::snapshot::{Durations, SwitchView, TaskView};
+use crate::snapshot::{Durations, SplitView, SwitchView, TaskView};
 use crate::switches::Switches;
 use crate::time::Mono;
 use crate::verdict::{Rule, Verdict};
@@ -61,7 +61,7 @@ impl<K: Kind> Watched<K> {
                 Some(_) => self.claims.why_unknown(),
                 None => None,
             },
-            splits: self.splits.view().into(),
+            splits: self.splits_view(),
             paused: (self.spec.paused_until.is_some() && self.pause.known)
                 .then(|| self.pause.until.is_some_and(|until| now < until)),
             durations: Durations {
@@ -75,6 +75,11 @@ impl<K: Kind> Watched<K> {
             totals: self.totals.clone(),
             grounds: self.grounds.clone(),
         }
+    }
+
+    fn splits_view(&self) -> Box<[SplitView]> {
+        let splits = self.splits.view().into_iter();
+        splits.map(|split| SplitView { parties: self.with_hosts(split.parties), ..split }).collect()
     }
 }
 

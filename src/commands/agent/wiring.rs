@@ -146,7 +146,8 @@ async fn told_to_end(stop: &CancellationToken, terminate: &mut Signal, interrupt
 /// What is said of a configuration that was loaded just now.
 fn loaded(config: &Config, clock: Clock) -> ReloadStatus {
     let tasks = if config.tasks.is_empty() { 0 } else { tasks_fingerprint(&config.watch_spec(0)) };
-    ReloadStatus { successful: true, success_at: clock.wall(), tasks }
+    let links = config.links.clone();
+    ReloadStatus { successful: true, success_at: clock.wall(), tasks, links }
 }
 
 /// Loads the configuration again and applies it. If that fails, the old one stays in force.

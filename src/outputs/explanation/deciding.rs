@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use lockwatch_judge::event::{Party, SplitKind};
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::snapshot::{HoldView, KindView, ShortHolds, SplitView, TaskView};
+use lockwatch_judge::snapshot::{KindView, ShortHolds, SplitView, TaskView};
 use lockwatch_judge::spec::ProgressSource;
 use lockwatch_judge::verdict::{LockFact, Rule, Wanted};
 
@@ -103,7 +103,7 @@ fn party_line(view: &TaskView, party: &Party) -> String {
     let node = party.node.as_ref().or(view.node.as_ref());
     let at =
         node.map_or_else(String::new, |node| format!(", shown by {}", escape(node.as_bytes())));
-    let host = view.hold().and_then(|hold| host_of(hold, &party.holder.client));
+    let host = party.host.as_deref().map(|host| format!(" on {}", escape(host)));
     format!("{}{}{at}.", holder_name(&party.holder), host.unwrap_or_default())
 }
 
@@ -310,11 +310,6 @@ fn held_line(seen: Seen<'_>) -> String {
         hold.mode.name(),
         seen.newest()
     )
-}
-
-fn host_of(hold: &HoldView, client: &[u8]) -> Option<String> {
-    let (_, host) = hold.holders.iter().find(|(holder, _)| holder.client == client)?;
-    Some(format!(" on {}", escape(host.as_deref()?)))
 }
 
 /// Why nothing can be judged.

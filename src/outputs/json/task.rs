@@ -132,6 +132,7 @@ struct PartyJson<'a> {
     digest: bool,
     /// The server that shows it, if that is not the deciding one.
     node: Option<Cow<'a, str>>,
+    host: Option<Cow<'a, str>>,
 }
 
 /// A state that lasted and has ended.
@@ -304,7 +305,8 @@ fn split_json<'a>(published: &Published, split: &'a SplitView) -> SplitJson<'a> 
 
 fn party_json(party: &Party) -> PartyJson<'_> {
     let node = party.node.as_ref().map(|node| escape(node.as_bytes()));
-    PartyJson { holder: holder_label(&party.holder), digest: party.holder.secret, node }
+    let host = party.host.as_deref().map(escape);
+    PartyJson { holder: holder_label(&party.holder), digest: party.holder.secret, node, host }
 }
 
 fn past_json(published: &Published, past: &Past) -> PastJson {

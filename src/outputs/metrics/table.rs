@@ -12,6 +12,7 @@ use lockwatch_watch::redis::RedisKind;
 use super::reading::{Each, Emit, Metric, Number, Per, Reading, Source};
 use super::{Agent, holder_series, info_labels, problems};
 use crate::outputs::turn::due;
+use crate::paths::Links;
 use crate::text::identity::{escape, fingerprint};
 
 /// Stands for the labels that the configuration gives a task.
@@ -170,6 +171,18 @@ pub static TABLE: &[Metric] = &[
         full: false,
         source: Source::Agent(Reading::Gauges(&["tasks"], |a, emit| {
             emit(&[("tasks", &a.tasks())], Count(1));
+        })),
+    },
+    Metric {
+        name: "lockwatch_links_info",
+        help: "Always 1; the configured links of this agent; absent without any.",
+        full: false,
+        source: Source::Agent(Reading::Gauges(&["grafana", "lockwatch", "runbooks"], |a, emit| {
+            let links = &a.own.reload.links;
+            if *links != Links::NONE {
+                let [grafana, lockwatch, runbooks] = [&links.grafana, &links.lockwatch, &links.runbooks].map(|link| link.as_deref().unwrap_or_default());
+                emit(&[("grafana", grafana), ("lockwatch", lockwatch), ("runbooks", runbooks)], Count(1));
+            }
         })),
     },
     Metric {
@@ -362,6 +375,8 @@ pub static TABLE: &[Metric] = &[
         hold that settled, together.", |t| t.spec.may_be_wanted().then(|| Ms(t.totals.take_overs().handovers.sum_ms))),
     total("lockwatch_task_splits_total", "Times that evidence of two holders \
         appeared.", |t| Some(Count(t.totals.splits.iter().sum()))),
+    each("lockwatch_task_split_holder", "Always 1; who takes part in a split, and of which kind it is, \
+        while it lasts and for 15 minutes.", Reading::GaugesAt(&["holder", "holder_host", "of"], problems::split_holders)),
     task("lockwatch_task_progress_timestamp_seconds", "When the progress was last seen to move, \
         server's clock.", |t| t.progress_moved().map(instant)),
     task("lockwatch_task_paused", "1 while pages of this task shall wait; absent when no pause is \
@@ -372,6 +387,8 @@ pub static TABLE: &[Metric] = &[
     each("lockwatch_lock_holder", "Always 1; who holds the lock, only while it is held. A secret \
         token shows as eight digits of its SHA-256; absent if the lock's value is the same whoever \
         holds it.", Reading::Gauges(&["holder", "holder_host"], holder_series)),
+    each("lockwatch_lock_last_holder_timestamp_seconds", "When the hold that ended last was last \
+        seen, server's clock; only while the task has a problem.", Reading::GaugesAt(&["holder", "holder_host"], problems::last_holder)),
     task("lockwatch_lock_held_seconds", "The present hold is at least so old; 0 when free, absent \
         when unknown.", held_seconds),
     task("lockwatch_lock_ttl_seconds", "What was left of the lease at the newest reading; +Inf \

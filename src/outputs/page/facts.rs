@@ -14,7 +14,7 @@ use crate::outputs::cause::told;
 use crate::outputs::remark::remarks;
 use crate::paths;
 use crate::published::Published;
-use crate::text::identity::{escape, holder_label, list};
+use crate::text::identity::{escape, holder_label, list, party_name};
 
 /// Maximum number of names in one place.
 pub(super) const NAMED_MAX: usize = 20;
@@ -64,14 +64,8 @@ pub(super) fn write_outage(markup: &mut Markup, published: &Published, view: &Ta
 
 pub(super) fn write_splits(markup: &mut Markup, published: &Published, view: &TaskView) {
     for split in &view.splits {
-        let name = |party: &lockwatch_judge::event::Party| match &party.node {
-            Some(node) => {
-                format!("{} at {}", holder_label(&party.holder), escape(node.as_bytes())).into()
-            }
-            None => holder_label(&party.holder).into_owned().into(),
-        };
         markup.format(format_args!("<span>{}: ", split.kind.name()));
-        markup.text(&list(split.parties.iter().map(name), NAMED_MAX));
+        markup.text(&list(split.parties.iter().map(party_name), NAMED_MAX));
         markup.html(", for ").since(Moment::of(published, split.since)).html("</span>");
     }
 }

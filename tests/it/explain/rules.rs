@@ -64,6 +64,7 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
             let party = |client: &[u8], node: Option<&str>| Party {
                 holder: holder(client),
                 node: node.map(Into::into),
+                host: (client == CLIENT).then(|| b"srv-a".to_vec()),
             };
             let parties = vec![party(CLIENT, None), party(b"other", Some("10.0.0.6:6379"))];
             view.splits = [SplitView {

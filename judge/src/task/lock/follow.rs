@@ -7,13 +7,13 @@ use super::{OfLock, Reading, proven};
 use crate::claims::Weighed;
 use crate::clocks::{GapClock, Holding};
 use crate::continuity::lost::{Look, Parts};
-use crate::event::{End, EventKind, LossSign};
+use crate::event::{End, EventKind, LossSign, Party};
 use crate::evidence::Seen;
 use crate::kinds::lock::renewal::Move;
 use crate::kinds::lock::{self, Break, Ended};
 use crate::progress;
 use crate::reading::{Beside, ClaimsReading, Held, ProgressReading};
-use crate::snapshot::{Past, RENEWALS_KEPT};
+use crate::snapshot::{LastHold, Past, RENEWALS_KEPT};
 use crate::spec::{Claimants, ProgressSource};
 use crate::splits::{EndedBefore, View};
 use crate::task::beside::Signs;
@@ -186,6 +186,10 @@ impl Watched<OfLock> {
             reason: ended.reason,
             held_ms: ended.held_ms,
         });
+        let holders = hold.held.holders.iter().map(|holder| Party::of(holder, None)).collect();
+        let (holders, seen) =
+            (self.with_hosts(holders), reading.batch.seen().server_of(hold.last_seen));
+        self.kind.last = Some(Arc::new(LastHold { holders, seen }));
         let wanted = matches!(self.wanted(), Wanted::Yes | Wanted::Unset);
         match ended.reason {
             End::Expired if wanted && !across_blind => self.kind.outage.expired(hold.last_life),
