@@ -189,8 +189,8 @@ mod tests {
         assert_eq!(options.listen, ["[::]:10380".parse().unwrap()]);
         assert!(options.enable_lifecycle);
         assert_eq!(options.log, LogOptions { level: Level::DEBUG, format: LogFormat::Json });
-        assert_eq!(run("--web.listen-address [::1]:1").listen.to_string(), "[::1]:1");
-        assert_eq!(run("--web.listen-address localhost:1").listen.to_string(), "127.0.0.1:1");
+        assert_eq!(run("--web.listen-address [::1]:1").listen, ["[::1]:1".parse().unwrap()]);
+        assert_eq!(run("--web.listen-address localhost:1").listen, ["127.0.0.1:1".parse().unwrap()]);
     }
 
     #[test]

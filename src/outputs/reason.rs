@@ -13,7 +13,7 @@ use crate::outputs::cause::told;
 use crate::outputs::progress::hint;
 use crate::outputs::remark::unseen_locks;
 use crate::outputs::turn::max_late_ms;
-use crate::text::identity::{escape, list, party_name};
+use crate::text::identity::{escape, holder_label, list, party_name};
 use crate::text::instants::seconds;
 
 /// Maximum number of holders that are named.
