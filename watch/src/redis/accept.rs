@@ -67,7 +67,8 @@ pub struct Timing {
 /// Maximum number of replicas read from one server's `INFO`. It bounds memory for a hostile reply.
 const REPLICAS_MAX: usize = 100;
 /// Sections of `INFO` that identify a generation, in request order.
-const INFO_SECTIONS: [&str; 5] = ["server", "replication", "persistence", "stats", "commandstats"];
+const INFO_SECTIONS: [&str; 6] =
+    ["server", "replication", "persistence", "stats", "commandstats", "memory"];
 
 /// The commands that open each batch.
 pub fn header() -> Vec<Command> {
@@ -129,7 +130,7 @@ pub fn witness(
     let mut next = || replies.next().ok_or(Unknown::Protocol);
     let first = server_time(next()?)?;
     let info = match caps.info {
-        true => Some(Info::from_replies([next()?, next()?, next()?, next()?, next()?])?),
+        true => Some(Info::from_replies([next()?, next()?, next()?, next()?, next()?, next()?])?),
         false => None,
     };
     let last = server_time(next()?)?;
@@ -253,7 +254,7 @@ impl Info {
                 _ => return Err(Unknown::Protocol),
             };
         }
-        let [server, replication, persistence, stats, commandstats] = texts;
+        let [server, replication, persistence, stats, commandstats, memory] = texts;
         let flushes = ["cmdstat_flushall", "cmdstat_flushdb", "cmdstat_swapdb"]
             .iter()
             .filter_map(|name| calls(info_field(commandstats, name)?))
@@ -262,7 +263,7 @@ impl Info {
             role: info_field(replication, "role").unwrap_or_default().to_vec(),
             loading: info_number(persistence, "loading") == Some(1),
             offset: info_number(replication, "master_repl_offset"),
-            refuses_writes: refusal(replication, persistence, b""),
+            refuses_writes: refusal(replication, persistence, memory),
             replicas: replicas(replication),
             generation: Generation {
                 process: info_field(server, "run_id").unwrap_or_default().to_vec(),
@@ -415,6 +416,7 @@ mod tests {
             bytes("loading:0\r\nrdb_last_load_keys_loaded:0\r\naof_enabled:0\r\n"),
             bytes("evicted_keys:3\r\n"),
             bytes("cmdstat_flushall:calls=2,usec=9\r\ncmdstat_flushdb:calls=1,usec=3\r\n"),
+            bytes("# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n"),
             time(12, 345_678),
             Reply::Array(vec![bytes("master"), Reply::Int(0), Reply::Array(vec![])]),
             bytes("n1"),
@@ -487,13 +489,13 @@ mod tests {
         assert_eq!(check(&|replies| drop(replies.pop()), 4, b"n1"), Unknown::Protocol);
         assert_eq!(check(&|replies| replies.push(Reply::Nil), 4, b"n1"), Unknown::Protocol);
         assert_eq!(
-            check(&replace(6, Reply::Array(vec![bytes("slave")])), 4, b"n1"),
+            check(&replace(7, Reply::Array(vec![bytes("slave")])), 4, b"n1"),
             Unknown::NotMaster
         );
-        assert_eq!(check(&replace(6, error("NOPERM")), 4, b"n1"), Unknown::RoleRefused);
-        assert_eq!(check(&replace(6, error("BUSY")), 4, b"n1"), Unknown::Busy);
-        assert_eq!(check(&replace(7, error("ERR")), 4, b"n1"), Unknown::MaxClients);
-        assert_eq!(check(&replace(5, error("NOAUTH")), 4, b"n1"), Unknown::Auth);
+        assert_eq!(check(&replace(7, error("NOPERM")), 4, b"n1"), Unknown::RoleRefused);
+        assert_eq!(check(&replace(7, error("BUSY")), 4, b"n1"), Unknown::Busy);
+        assert_eq!(check(&replace(8, error("ERR")), 4, b"n1"), Unknown::MaxClients);
+        assert_eq!(check(&replace(6, error("NOAUTH")), 4, b"n1"), Unknown::Auth);
         assert_eq!(check(&replace(2, bytes("loading:1\r\n")), 4, b"n1"), Unknown::Loading);
     }
 
@@ -501,7 +503,7 @@ mod tests {
     fn a_role_told_by_info_only_must_be_master_too() {
         let caps = Caps { role: RoleCheck::Info, ..CAPS };
         let mut replies = good_footer();
-        replies.remove(6);
+        replies.remove(7);
         assert!(
             attestation(caps, timing(4), b"n1", &[time(1, 0)], &replies).unwrap().role_verified
         );
@@ -522,7 +524,7 @@ mod tests {
         let told = |role: &[Reply], replication: &str| {
             let mut footer = good_footer();
             footer[1] = bytes(replication);
-            footer[6] = Reply::Array(role.to_vec());
+            footer[7] = Reply::Array(role.to_vec());
             witness(CAPS, timing(4), b"n1", &[time(12, 340_000)], &footer).unwrap()
         };
         let master = [bytes("master"), Reply::Int(700), Reply::Array(vec![])];
