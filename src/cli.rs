@@ -18,6 +18,7 @@ use crate::commands::guard::{self, FenceOptions, GuardOptions};
 use crate::commands::replay::ReplayOptions;
 use crate::commands::status::{self, StatusOptions};
 use crate::commands::want::WantOptions;
+use crate::text::terminal;
 use grammar::{Command, Line};
 
 /// What lockwatch is asked to do.
@@ -84,6 +85,17 @@ pub fn exit_code<T: AsRef<OsStr>>(
         _ if is("status") => status::UNKNOWN,
         _ if is("guard") || is("fence") => guard::USAGE,
         other => u8::try_from(other).unwrap_or(u8::MAX),
+    }
+}
+
+/// Says on standard output what is wrong with the command line of `status --plugin`: monitors show
+/// nothing else.
+pub fn answer_monitor(mut arguments: impl Iterator<Item = OsString>, error: &clap::Error) {
+    let is_status = arguments.nth(1).is_some_and(|command| command == "status");
+    if error.use_stderr() && is_status && arguments.any(|argument| argument == "--plugin") {
+        let said = error.to_string();
+        let line = said.lines().next().unwrap_or_default();
+        let _closed = terminal::print(status::refused(&terminal::safe(line)));
     }
 }
 
@@ -162,7 +174,7 @@ mod tests {
     fn nothing_typed_runs_the_default_file_on_loopback() {
         let options = run("");
         assert_eq!(options.source, ConfigSource::File("lockwatch.yml".into()));
-        assert_eq!(options.listen.to_string(), DEFAULT_LISTEN);
+        assert_eq!(options.listen, [DEFAULT_LISTEN.parse().unwrap()]);
         assert!(!options.enable_lifecycle);
         assert_eq!(options.log, LogOptions { level: Level::INFO, format: LogFormat::Logfmt });
     }
@@ -174,11 +186,14 @@ mod tests {
                            --log.level=debug --log.format json",
         );
         assert_eq!(options.source, ConfigSource::File("/etc/lockwatch.yml".into()));
-        assert_eq!(options.listen.to_string(), "0.0.0.0:10380");
+        assert_eq!(options.listen, ["[::]:10380".parse().unwrap()]);
         assert!(options.enable_lifecycle);
         assert_eq!(options.log, LogOptions { level: Level::DEBUG, format: LogFormat::Json });
-        assert_eq!(run("--web.listen-address [::1]:1").listen.to_string(), "[::1]:1");
-        assert_eq!(run("--web.listen-address localhost:1").listen.to_string(), "127.0.0.1:1");
+        assert_eq!(run("--web.listen-address [::1]:1").listen, ["[::1]:1".parse().unwrap()]);
+        assert_eq!(
+            run("--web.listen-address localhost:1").listen,
+            ["127.0.0.1:1".parse().unwrap()]
+        );
     }
 
     #[test]

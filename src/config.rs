@@ -16,11 +16,14 @@ pub use lockwatch_watch::redis::store::{
 };
 use serde_yaml::{Mapping, Value};
 
+use crate::paths::Links;
+
 mod block;
 mod document;
 mod guard;
 mod kind;
 mod labels;
+mod links;
 mod locate;
 mod login;
 mod mistake;
@@ -40,8 +43,8 @@ pub mod web;
 mod yaml;
 
 pub use guard::{GuardConfig, Heartbeat, RESTARTS};
-pub use labels::AGENT_LABELS;
 pub(crate) use labels::OURS;
+pub use labels::{AGENT_LABELS, SITE_LABELS};
 pub use locate::Position;
 pub use mistake::{ConfigErrors, Mistake};
 pub(crate) use redises::{INTERVAL, TIMEOUT};
@@ -50,6 +53,8 @@ pub use secret::{Secret, SecretError};
 pub use tls::{Tls, TlsConfig, TlsFiles};
 pub(crate) use values::KEY_BYTES_MAX;
 pub(crate) use yaml::parse as parse_yaml;
+
+use crate::text::marks::{IS_UTF_16, after_mark};
 
 /// Maximum size of a configuration file in bytes. It bounds memory when the path names something
 /// else.
@@ -62,6 +67,8 @@ pub struct Config {
     pub redises: Vec<RedisConfig>,
     /// Names of the per-task labels, as configured.
     pub label_names: Vec<Arc<str>>,
+    /// Where people reach what alerts point to.
+    pub links: Links,
     /// The tasks, in the order of the file.
     pub tasks: Vec<Arc<TaskSpec>>,
     /// How guards run them, by the names of tasks that say so.
@@ -318,6 +325,8 @@ pub(crate) enum FileError {
     TooLong,
     #[error("is not UTF-8 text: byte {0} is wrong; write keys of other bytes as {{hex: …}}")]
     NotText(usize),
+    #[error("{IS_UTF_16}")]
+    Utf16,
 }
 
 impl From<io::Error> for FileError {
@@ -330,9 +339,6 @@ impl From<io::Error> for FileError {
     }
 }
 
-/// Some editors begin a UTF-8 file with this mark. It is not part of the text.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-
 /// Reads a text file written by people, at most [`FILE_BYTES_MAX`].
 pub(crate) fn read_text(path: &Path) -> Result<String, FileError> {
     let mut bytes = Vec::new();
@@ -341,9 +347,8 @@ pub(crate) fn read_text(path: &Path) -> Result<String, FileError> {
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(FileError::TooLong);
     }
-    if bytes.starts_with(BYTE_ORDER_MARK) {
-        bytes.drain(..BYTE_ORDER_MARK.len());
-    }
+    let after = after_mark(&bytes).ok_or(FileError::Utf16)?.len();
+    bytes.drain(..bytes.len() - after);
     String::from_utf8(bytes).map_err(|error| FileError::NotText(error.utf8_error().valid_up_to()))
 }
 

@@ -22,10 +22,12 @@ mod site;
 mod switch;
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use hyper::Request;
 use hyper::body::Incoming;
@@ -33,6 +35,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -83,6 +87,10 @@ pub struct Limits {
     pub connections_per_peer: usize,
     /// How many of `connections` are kept for addresses that have few.
     pub connections_for_small_peers: usize,
+    /// Maximum number of connections that were told to close and have not ended yet. While there
+    /// are as many, no connection is closed for another: each is a file descriptor still, and a
+    /// flood of new connections must not make the server begin one big response after the other.
+    pub closing: usize,
     /// Maximum number of streams. Smaller than `connections`, so that streams leave room for
     /// scrapes.
     pub streams: usize,
@@ -102,6 +110,31 @@ pub struct Limits {
     pub heartbeat: Duration,
 }
 
+impl Limits {
+    /// The limits of a process that may open so many files: clients may take half of them. The
+    /// others are for Redis, recordings, and connections that are being closed.
+    pub fn within(files: Option<u64>) -> Limits {
+        let all = Limits::default();
+        let half = files.and_then(|files| usize::try_from(files / 2).ok());
+        let connections = half.map_or(all.connections, |half| half.clamp(1, all.connections));
+        let part = |of_all: usize| (of_all * connections / all.connections).max(1);
+        Limits {
+            connections,
+            connections_per_peer: part(all.connections_per_peer),
+            connections_for_small_peers: part(all.connections_for_small_peers),
+            closing: part(all.closing),
+            streams: part(all.streams),
+            explanations: part(all.explanations),
+            ..all
+        }
+    }
+
+    /// The limits of this process.
+    pub fn of_process() -> Limits {
+        Limits::within(getrlimit(Resource::Nofile).current)
+    }
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
@@ -110,6 +143,7 @@ impl Default for Limits {
             connections: 512,
             connections_per_peer: 384,
             connections_for_small_peers: 32,
+            closing: 64,
             streams: 320,
             explanations: 64,
             // Prometheus' default scrape interval is one minute, over a persistent connection.
@@ -129,6 +163,9 @@ const HEADERS_MAX: usize = 64;
 /// Pause after connections could not be accepted, usually because file descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
+/// How often that is logged, at most.
+const SAID_EACH: Duration = Duration::from_secs(60);
+
 /// Maximum number of connections that wait to be accepted; the system may lower it. Beyond it, the
 /// kernel drops a client's SYN, so that a scrape waits at least one second for its retransmission.
 const BACKLOG: u32 = 4096;
@@ -139,30 +176,61 @@ const BACKLOG: u32 = 4096;
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES_MAX: u32 = 1 << 20;
 
-/// Listens on `address`.
+/// Listens on `address`; `[::]` stands for all addresses of this machine, also where it has none of
+/// IPv6.
 ///
 /// # Errors
 /// The address is in use, or not one of this machine.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let all = SocketAddr::from((Ipv6Addr::UNSPECIFIED, address.port()));
+    match listen_on(address) {
+        Err(error) if address == all && has_no_ipv6(&error) => {
+            listen_on((Ipv4Addr::UNSPECIFIED, address.port()).into())
+        }
+        listener => listener,
+    }
+}
+
+fn has_no_ipv6(error: &io::Error) -> bool {
+    let is = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
+    is(Errno::AFNOSUPPORT) || is(Errno::ADDRNOTAVAIL)
+}
+
+fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    if address.is_ipv6() {
+        // Whatever the machine's default is, `[::]` means all addresses.
+        socket2::SockRef::from(&socket).set_only_v6(false)?;
+    }
     // After a restart, connections of the previous process must not block the address.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Serves `listener` until `shutdown`, then lets open connections finish within [`Limits::drain`].
-pub async fn serve(listener: TcpListener, context: HttpContext, shutdown: CancellationToken) {
+/// The next connection of any of them.
+async fn accept(listeners: &[TcpListener]) -> io::Result<(TcpStream, SocketAddr)> {
+    poll_fn(|context| {
+        let mut polled = listeners.iter().map(|listener| listener.poll_accept(context));
+        polled.find(Poll::is_ready).unwrap_or(Poll::Pending)
+    })
+    .await
+}
+
+/// Serves these listeners until `shutdown`, then lets open connections finish within
+/// [`Limits::drain`].
+pub async fn serve(listeners: Vec<TcpListener>, context: HttpContext, shutdown: CancellationToken) {
     let limits = context.limits;
     let open = Connections::new(limits);
     let site = Arc::new(Site::new(context, shutdown.clone()));
     let graceful = GracefulShutdown::new();
     let mut tasks = JoinSet::new();
+    let mut said: Option<Instant> = None;
     loop {
         let accepted = tokio::select! {
             () = shutdown.cancelled() => break,
             Some(_) = tasks.join_next() => continue,
-            accepted = listener.accept() => accepted,
+            accepted = accept(&listeners) => accepted,
         };
         match accepted {
             Ok((stream, peer)) => match open.admit(peer.ip()) {
@@ -183,12 +251,15 @@ pub async fn serve(listener: TcpListener, context: HttpContext, shutdown: Cancel
             Err(error) => {
                 let remedy = "With too many open files: let the agent open 1024 (`ulimit -n`, \
                     `LimitNOFILE`).";
-                tracing::warn!(%error, remedy, "cannot take connections");
+                if said.is_none_or(|said| said.elapsed() >= SAID_EACH) {
+                    tracing::warn!(%error, remedy, "cannot take connections");
+                    said = Some(Instant::now());
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
-    drop(listener);
+    drop(listeners);
     if tokio::time::timeout(limits.drain, graceful.shutdown()).await.is_err() {
         tracing::info!("ending connections that are still open");
     }
@@ -286,5 +357,27 @@ async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             tracing::debug!(%error, "connection ended");
         },
         why = client.is_to_go() => tracing::debug!(why, "connection closed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn all_addresses_are_those_of_both_families() {
+        let listener = listen("[::]:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let listeners = [listen("127.0.0.1:0".parse().unwrap()).unwrap(), listener];
+        let mut ways = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, address.port()))];
+        // A machine may have no IPv6.
+        ways.extend(
+            address.is_ipv6().then(|| SocketAddr::from((Ipv6Addr::LOCALHOST, address.port()))),
+        );
+        ways.push(listeners[0].local_addr().unwrap());
+        for way in ways {
+            let (client, accepted) = tokio::join!(TcpStream::connect(way), accept(&listeners));
+            assert_eq!(client.unwrap().local_addr().unwrap().port(), accepted.unwrap().1.port());
+        }
     }
 }

@@ -23,4 +23,5 @@ pub use connection::{Connection, Wire};
 pub use drive::{Assignment, run};
 pub use listen::{Listening, listen, listen_over};
 pub use lockwatch_watch::redis::driver::Failure;
+pub(crate) use login::beside_commands;
 pub use tls::unusable as unusable_tls;

@@ -7,6 +7,7 @@
 
 pub mod boot;
 pub mod group;
+pub mod input;
 pub mod tree;
 pub mod wire;
 
@@ -39,8 +40,10 @@ pub const PROGRAM: &str = "/proc/self/exe";
 pub const COMMAND: &str = "keeper";
 /// The one that enters a group and becomes the script.
 const ENTER: &str = "enter";
-/// Stands for no group among the keeper's arguments.
-pub const NO_GROUP: &str = "-";
+/// Stands for no group, or no input, among the keeper's arguments.
+pub const NOTHING: &str = "-";
+/// Stands for the guard's standard input, which comes through the socket.
+pub const INPUT: &str = "input";
 /// The program cannot be run, or is not there; as shells say it.
 pub const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
@@ -64,24 +67,28 @@ pub fn run_if_asked(mut arguments: impl Iterator<Item = OsString>) -> Option<Exi
     }))
 }
 
-/// `arguments`: the deadline, the group, and the script with its arguments.
+/// `arguments`: the deadline, the group, the input, and the script with its arguments.
 fn keep(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
-    let [dead_by, group, script @ ..] = arguments else {
+    let [dead_by, group, input, script @ ..] = arguments else {
         anyhow::bail!("is started by `lockwatch guard` only");
     };
     let dead_by = dead_by.to_str().and_then(|text| text.parse().ok()).map(Mono);
     let dead_by = dead_by.context("has no deadline")?;
-    let group = (group != NO_GROUP).then(|| Group::at(group));
+    let group = (group != NOTHING).then(|| Group::at(group));
     setsid().context("cannot begin a session")?;
     set_child_subreaper(Some(getpid())).context("cannot adopt processes")?;
     let guard = UnixStream::from(
         std::io::stdin().as_fd().try_clone_to_owned().context("has no guard to listen to")?,
     );
+    let input = match input == INPUT {
+        true => Stdio::from(input::receive(&guard).context("has no input for the script")?),
+        false => Stdio::null(),
+    };
     guard.set_nonblocking(true).context("cannot listen to the guard")?;
     let alarm = Alarm::new().context("cannot set an alarm")?;
     alarm.set(dead_by).context("cannot set an alarm")?;
     let mut command = command(script, group.as_ref())?;
-    match command.stdin(Stdio::null()).process_group(0).spawn() {
+    match command.stdin(input).process_group(0).spawn() {
         Ok(script) => {
             let script = Pid::from_raw(script.id().try_into().unwrap_or(0)).context("no script")?;
             let tree = Tree::of(getpid(), group);

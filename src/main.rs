@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // That nobody reads it is no mistake.
             let _ = error.print();
+            cli::answer_monitor(std::env::args_os(), &error);
             return ExitCode::from(cli::exit_code(std::env::args_os(), &error));
         }
     };

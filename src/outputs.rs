@@ -1,6 +1,7 @@
 //! All that is shown of a snapshot or an event: metrics, JSON, pages, badges, explanations, history
 //! and log lines. Nothing here can reach Redis, and nothing knows how it is transported.
 
+pub mod absent;
 pub(crate) mod badge;
 pub mod cause;
 pub mod events;
@@ -13,6 +14,7 @@ pub mod metrics;
 pub mod negotiate;
 pub(crate) mod page;
 mod process;
+mod progress;
 mod queue;
 pub mod reason;
 pub mod remark;

@@ -1,6 +1,8 @@
 //! The paths of the HTTP server, in one table: the routes answer them, and the pages and the
 //! commands ask for them.
 
+use std::sync::Arc;
+
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
 /// The page of all tasks.
@@ -21,6 +23,8 @@ pub const TASKS: &str = "/api/v1/tasks";
 pub const EVENTS: &str = "/api/v1/events";
 /// The description of the API.
 pub const OPENAPI: &str = "/api/v1/openapi.json";
+/// The runbooks; each has its alert's name behind a slash.
+pub const RUNBOOKS: &str = "/runbooks";
 /// Whether the engine is running.
 pub const HEALTHY: &str = "/-/healthy";
 /// Whether every Redis store was tried.
@@ -46,6 +50,9 @@ pub const PAGE: OfTask = OfTask { before: "/tasks/", after: "" };
 /// A task as a picture.
 pub const BADGE: OfTask = OfTask { before: "/badge/", after: ".svg" };
 
+/// The runbook of an alert.
+pub const RUNBOOK: OfTask = OfTask { before: "/runbooks/", after: "" };
+
 impl OfTask {
     /// The path of this task.
     pub fn of(self, task: &str) -> String {
@@ -63,6 +70,22 @@ pub fn segment(text: &str) -> PercentEncode<'_> {
     const ESCAPED: &AsciiSet =
         &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
     utf8_percent_encode(text, ESCAPED)
+}
+
+/// Where people reach what alerts point to: addresses without a slash at the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Links {
+    /// Grafana.
+    pub grafana: Option<Arc<str>>,
+    /// The agent's pages.
+    pub lockwatch: Option<Arc<str>>,
+    /// Where there is a page for each alert, by its name.
+    pub runbooks: Option<Arc<str>>,
+}
+
+impl Links {
+    /// None is configured.
+    pub const NONE: Links = Links { grafana: None, lockwatch: None, runbooks: None };
 }
 
 #[cfg(test)]

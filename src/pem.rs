@@ -11,6 +11,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
 use rustls::sign::CertifiedKey;
 use rustls::{CertificateError, Error, InconsistentKeys, RootCertStore};
 
+use crate::text::marks::{IS_UTF_16, after_mark};
+
 /// Maximum size of a file in bytes; all authorities of a system take a quarter of it.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -35,7 +37,7 @@ pub(crate) fn read(named: &str, path: &Path) -> Result<Vec<u8>, String> {
     match read {
         Ok(0) => told("is empty"),
         Ok(_) if bytes.len() as u64 > FILE_BYTES_MAX => told("is larger than 1 MiB"),
-        Ok(_) => Ok(bytes),
+        Ok(_) => after_mark(&bytes).map(<[u8]>::to_vec).ok_or(format!("{named} {IS_UTF_16}")),
         Err(error) => match error.kind() {
             io::ErrorKind::NotFound => told("does not exist"),
             io::ErrorKind::PermissionDenied => {
@@ -152,4 +154,24 @@ fn pair_of_version_1(
         return Err(InconsistentKeys::KeyMismatch.into());
     }
     Ok(CertifiedKey::new(certificates, key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Editors of Windows write these marks.
+    #[test]
+    fn a_mark_before_the_text_is_skipped_and_utf_16_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pem");
+        for (bytes, expected) in [
+            (&b"\xef\xbb\xbf-----BEGIN"[..], Ok(b"-----BEGIN".to_vec())),
+            (b"-----BEGIN", Ok(b"-----BEGIN".to_vec())),
+            (b"\xff\xfe-\0", Err("`ca_file` is UTF-16 text; save it as UTF-8".to_owned())),
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(read("`ca_file`", &path), expected);
+        }
+    }
 }

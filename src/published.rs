@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::paths::Links;
 use lockwatch_judge::snapshot::Snapshot;
 use lockwatch_judge::time::{AgentWall, Mono};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -214,7 +215,7 @@ impl From<watch::Receiver<Arc<Published>>> for Snapshots {
 }
 
 /// The result of the newest load of the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReloadStatus {
     /// Whether the last attempt succeeded.
     pub successful: bool,
@@ -222,6 +223,8 @@ pub struct ReloadStatus {
     pub success_at: AgentWall,
     /// Identifies its tasks; 0 if it has none.
     pub tasks: u64,
+    /// Its links.
+    pub links: Links,
 }
 
 /// Requests a reload of the configuration. The reply is sent through it: the error is text for a

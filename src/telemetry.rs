@@ -1,5 +1,6 @@
 //! The destination and format of log lines.
 
+mod journal;
 mod sink;
 
 use std::sync::OnceLock;
@@ -14,6 +15,7 @@ use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, time::FormatTime, time::SystemTime};
 use tracing_subscriber::registry::LookupSpan;
 
+use self::journal::Lines;
 use self::sink::Sink;
 
 /// Maximum time at exit to write the last lines.
@@ -83,7 +85,10 @@ pub fn start(options: LogOptions) -> io::Result<Logging> {
     let sink = SINK.get_or_init(|| started);
     let builder = tracing_subscriber::fmt()
         .with_max_level(options.level)
-        .with_writer(sink.clone())
+        .with_writer(Lines {
+            sink: sink.clone(),
+            has_priorities: journal::is_journal(io::stderr()),
+        })
         // Internal errors would be written to standard error, too.
         .log_internal_errors(false)
         .with_ansi(false)

@@ -4,5 +4,6 @@
 pub mod durations;
 pub mod identity;
 pub mod instants;
+pub mod marks;
 pub mod nearest;
 pub mod terminal;

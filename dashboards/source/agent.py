@@ -4,22 +4,23 @@ from grafana_foundation_sdk.models import common as kinds, units
 
 import house
 from house import Column, graph, grid, heat, now, query, rows, stat_panel, timeline
-from queries import increase, rate, series, worst, worst_increase
+from queries import AGENTS, SITE, increase, rate, series, worst, worst_increase
 
-AGENT = 'job=~"$job", instance=~"$instance"'
+AGENT = f'{AGENTS}, instance=~"$instance"'
 STORE = f'{AGENT}, store=~"$store"'
 # Problems of a store carry no task. Alerts about an agent name no store.
-PROBLEMS = 'store=~"$store", task=""'
-ALERTS = 'store=~"$store|", task=""'
+PROBLEMS = f'{SITE}, store=~"$store", task=""'
+ALERTS = f'{SITE}, store=~"$store|", task=""'
 OF_STORE = "{{store}} by {{instance}}"
 OF_SERVER = "{{store}} at {{server}} by {{instance}}"
 
 
 def build(uid: str) -> str:
-    stores_of = 'lockwatch_store_clear{job=~"$job", instance=~"$instance"}'
+    stores_of = series("lockwatch_store_clear", AGENT)
     variables = [
+        *house.SITE_VARIABLES,
         house.JOB_VARIABLE,
-        house.any_of("instance", "Agent", 'lockwatch_build_info{job=~"$job"}'),
+        house.any_of("instance", "Agent", series("lockwatch_build_info", AGENTS)),
         house.any_of("store", "Store", stores_of),
     ]
     annotations = [

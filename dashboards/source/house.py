@@ -31,12 +31,18 @@ DATASOURCE = kinds.DataSourceRef(type_val="prometheus", uid="${datasource}")
 FILES = "https://github.com/lockwatch/lockwatch/blob/main"
 RUNBOOKS = f"{FILES}/alerts/runbooks"
 # What a link to another dashboard always keeps.
-KEPT = "${datasource:queryparam}&${job:queryparam}&${__url_time_range}"
+SITE_KEPT = "${cluster:queryparam}&${namespace:queryparam}"
+KEPT = f"${{datasource:queryparam}}&{SITE_KEPT}&${{job:queryparam}}&${{__url_time_range}}"
 # What the links at the top keep, by where they lead.
 KEPT_BY = {
-    "lockwatch-overview": ["${datasource:queryparam}", "${job:queryparam}"],
-    "lockwatch-task": ["${datasource:queryparam}", "${job:queryparam}"],
-    "lockwatch-agent": ["${datasource:queryparam}", "${job:queryparam}", "${store:queryparam}"],
+    "lockwatch-overview": ["${datasource:queryparam}", SITE_KEPT, "${job:queryparam}"],
+    "lockwatch-task": ["${datasource:queryparam}", SITE_KEPT, "${job:queryparam}"],
+    "lockwatch-agent": [
+        "${datasource:queryparam}",
+        SITE_KEPT,
+        "${job:queryparam}",
+        "${store:queryparam}",
+    ],
 }
 GRID_WIDTH = 24
 # The legend of a task.
@@ -472,6 +478,11 @@ def any_of(
 DATASOURCE_VARIABLE = (
     dashboard.DatasourceVariable("datasource").label("Data Source").type("prometheus").regex("")
 )
+# Where no target has such a label there is only "All", which fits series without it, too.
+SITE_VARIABLES = [
+    any_of("cluster", "Cluster", "lockwatch_build_info", all_value=".*"),
+    any_of("namespace", "Namespace", 'lockwatch_build_info{cluster=~"$cluster"}', all_value=".*"),
+]
 # "All" lists the jobs one by one: a pattern for any job would also find the `up` of whatever else
 # Prometheus scrapes.
 JOB_VARIABLE = any_of("job", "Job", "lockwatch_build_info", all_value=None)

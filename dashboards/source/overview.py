@@ -5,9 +5,12 @@ from grafana_foundation_sdk.models import units
 import house
 from house import OF_TASK, Column, graph, grid, now, query, ranking, rows, stat_panel, timeline
 from queries import (
+    AGENTS,
     MANY_TASKS,
     MANY_TASKS_RECORDED,
+    SITE,
     firing,
+    series,
     ttl,
     verdict,
     worst,
@@ -15,19 +18,20 @@ from queries import (
     worst_rate,
 )
 
-AGENT = 'job=~"$job"'
-STORE = 'job=~"$job", store=~"$store"'
+AGENT = AGENTS
+STORE = f'{AGENTS}, store=~"$store"'
 # Problems of a store, and alerts about a store or an agent, carry no task; those about an agent no
 # store either.
-PROBLEMS = 'store=~"$store", task=~"$task|"'
-ALERTS = 'store=~"$store|", task=~"$task|"'
+PROBLEMS = f'{SITE}, store=~"$store", task=~"$task|"'
+ALERTS = f'{SITE}, store=~"$store|", task=~"$task|"'
 
 
 def build(uid: str) -> str:
     variables = [
+        *house.SITE_VARIABLES,
         house.JOB_VARIABLE,
-        house.any_of("store", "Store", 'lockwatch_store_clear{job=~"$job"}'),
-        house.any_of("task", "Task", 'lockwatch_task_clear{job=~"$job", store=~"$store"}'),
+        house.any_of("store", "Store", series("lockwatch_store_clear", AGENT)),
+        house.any_of("task", "Task", series("lockwatch_task_clear", STORE)),
     ]
     annotations = [
         house.alert_marks(ALERTS),
@@ -48,8 +52,8 @@ def build(uid: str) -> str:
 
 
 def wrong_now():
-    # The watchdog always fires, so without it the rules are not loaded and nothing is known.
-    no_alert = '0 * count(ALERTS{alertname="LockwatchWatchdog"})'
+    # Without it the rules are not loaded, and nothing is known.
+    no_alert = "0 * count(instance:lockwatch_up)"
     return [
         house.problems_table(PROBLEMS, height=7),
         stat_panel(

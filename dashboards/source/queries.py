@@ -6,11 +6,14 @@ Several agents may watch the same tasks, so what belongs to a task is never summ
 
 # Which series a dashboard is about. A variable with one value is compared as text, one with many as
 # a pattern.
-MANY_TASKS = 'job=~"$job", store=~"$store", task=~"$task"'
-ONE_TASK = 'job=~"$job", store="$store", task="$task"'
+# Empty where no target has such labels: "All" fits then.
+SITE = 'cluster=~"$cluster", namespace=~"$namespace"'
+AGENTS = f'{SITE}, job=~"$job"'
+MANY_TASKS = f'{AGENTS}, store=~"$store", task=~"$task"'
+ONE_TASK = f'{AGENTS}, store="$store", task="$task"'
 # The same for what recording rules made, which has no job.
-MANY_TASKS_RECORDED = 'store=~"$store", task=~"$task"'
-ONE_TASK_RECORDED = 'store="$store", task="$task"'
+MANY_TASKS_RECORDED = f'{SITE}, store=~"$store", task=~"$task"'
+ONE_TASK_RECORDED = f'{SITE}, store="$store", task="$task"'
 
 # The ranks that `lockwatch_task_state` has as its value, worst first.
 VERDICTS = {

@@ -6,8 +6,10 @@ import house
 from house import graph, heat, note, now, query, stat_panel, timeline
 from other_kinds import queue, turns
 from queries import (
+    AGENTS,
     ONE_TASK,
     ONE_TASK_RECORDED,
+    SITE,
     mean,
     series,
     ttl,
@@ -18,8 +20,8 @@ from queries import (
 )
 
 # What is about the task, or about its store as a whole.
-ABOUT_IT = 'store="$store", task="$task"'
-ABOUT_ITS_STORE = 'store="$store", task=""'
+ABOUT_IT = f'{SITE}, store="$store", task="$task"'
+ABOUT_ITS_STORE = f'{SITE}, store="$store", task=""'
 
 HOW_TO_SEE_MORE = f"""\
 The panels below show what an agent tells only of tasks with `metrics: full`. Write that at the top
@@ -41,10 +43,11 @@ def gauge(metric: str) -> str:
 
 def build(uid: str) -> str:
     variables = [
+        *house.SITE_VARIABLES,
         house.JOB_VARIABLE,
-        house.one_of("task", "Task", 'lockwatch_task_clear{job=~"$job"}'),
+        house.one_of("task", "Task", series("lockwatch_task_clear", AGENTS)),
         # The task decides which store it can be, so that choosing a task is enough.
-        house.one_of("store", "Store", 'lockwatch_task_clear{job=~"$job", task="$task"}'),
+        house.one_of("store", "Store", series("lockwatch_task_clear", AGENTS, task="$task")),
     ]
     sections = [
         ("Now", present()),
@@ -78,8 +81,8 @@ def annotations():
         events("Expiries", "orange", "lockwatch_lock_expired_total", "Lease expired"),
         events("Losses", "semi-dark-red", "lockwatch_lock_lost_total", "Lost by a living holder"),
         events("Splits", "dark-red", "lockwatch_task_splits_total", "Two holders"),
-        house.generation_marks('job=~"$job", store="$store"'),
-        house.restart_marks('job=~"$job"'),
+        house.generation_marks(f'{AGENTS}, store="$store"'),
+        house.restart_marks(AGENTS),
     ]
 
 

@@ -45,15 +45,15 @@ pub enum Reply {
     Held,
     /// This guard does not have the lock.
     NotOurs,
-    /// The lock was given back.
+    /// The lock was given back, or left to itself.
     Released,
     /// No answer, or a refusal: nothing is known.
     Failed,
 }
 
-/// What is to be done. [`Action::Take`], [`Action::Renew`], [`Action::Look`] and
-/// [`Action::Release`] are requests: they are sent one after the other, each when the one before is
-/// answered, and for each comes an [`Input::Told`].
+/// What is to be done. [`Action::Take`], [`Action::Renew`], [`Action::Look`], [`Action::Release`]
+/// and [`Action::Leave`] are requests: they are sent one after the other, each when the one before
+/// is answered, and for each comes an [`Input::Told`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Try to get the lock. Poll right before sending.
@@ -64,6 +64,11 @@ pub enum Action {
     Look,
     /// Give the lock back.
     Release,
+    /// Shorten the lease to this and never renew it again: then the lock is free by itself.
+    Leave {
+        /// What is left of the lease.
+        left_ms: u64,
+    },
     /// Start the script.
     Start {
         /// The fencing token.
@@ -119,6 +124,8 @@ pub enum Outcome {
     Lost,
     /// Another client had the lock for all the time that it was to wait.
     NotTaken,
+    /// Nobody wanted the task for all that time.
+    NotWanted,
     /// The store did not answer for all that time.
     NoStore,
 }

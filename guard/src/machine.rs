@@ -17,6 +17,8 @@ const AGAIN_MS: u64 = 250;
 const LOOK_MS: u64 = 2_000;
 /// An attempt comes so long after the other hold ends, in milliseconds.
 const AFTER_END_MS: u64 = 5;
+/// A lease is shortened by at least this, in milliseconds, so that nobody takes it for a renewal.
+const SHORTER_MS: u64 = 250;
 
 /// One guard.
 #[derive(Clone, Debug)]
@@ -24,6 +26,8 @@ pub struct Guard {
     terms: Terms,
     state: State,
     wanted: Wanted,
+    /// Whether it was ever told whether the task is wanted, or that this is unknown.
+    heard: bool,
     asked: bool,
     /// Until when to wait for the lock for the first time.
     patience: Option<Mono>,
@@ -53,6 +57,7 @@ enum Request {
     Renew { sent: Mono },
     Look,
     Release,
+    Leave { left_ms: u64 },
 }
 
 #[derive(Clone, Debug)]
@@ -83,6 +88,8 @@ struct Holding {
     /// Something changed since the newest request was sent.
     changed: bool,
     script: Script,
+    /// When the script first started under this hold.
+    first_start: Option<Mono>,
     /// Another client may have the lock.
     lost: bool,
 }
@@ -102,6 +109,11 @@ enum Script {
         kill_at: Mono,
         killed: bool,
     },
+    /// It ended for good. The lock is kept until then, with its lease in full up to `shown`.
+    Done {
+        until: Mono,
+        shown: Option<Mono>,
+    },
 }
 
 impl Guard {
@@ -112,6 +124,7 @@ impl Guard {
             terms,
             state: State::Waiting { at: now },
             wanted: Wanted::Unknown,
+            heard: false,
             asked: false,
             patience: terms.wait_ms.map(|wait_ms| now.plus_ms(wait_ms)),
             found: None,
@@ -126,6 +139,7 @@ impl Guard {
 
     /// Takes in what happened by `now`. Instants must not decrease.
     pub fn handle(&mut self, now: Mono, input: Input) {
+        self.heard |= matches!(input, Input::Wanted(_));
         match input {
             Input::Wanted(Wanted::Unknown) => {}
             Input::Wanted(wanted) => self.wanted = wanted,
@@ -152,7 +166,8 @@ impl Guard {
         let of_lock = match &self.state {
             State::Waiting { at } => {
                 let tries = self.wanted == Wanted::Yes && !self.asked;
-                [tries.then_some(*at), self.patience].into_iter().flatten().min()
+                let patience = self.patience.filter(|_| self.has_tried());
+                [tries.then_some(*at), patience].into_iter().flatten().min()
             }
             State::Holding(holding) => Some(holding.next_wake(&self.terms)),
             State::Taking { .. } | State::Releasing { .. } | State::Ended => None,
@@ -186,7 +201,7 @@ impl Guard {
             (State::Holding(holding), Request::Renew { .. } | Request::Look) => {
                 holding.told(now, request, reply, &self.terms, &mut self.actions);
             }
-            (State::Releasing { again, last }, Request::Release) => {
+            (State::Releasing { again, last }, Request::Release | Request::Leave { .. }) => {
                 let (again, last) = (*again, *last);
                 self.state = State::Waiting { at: again.max(now) };
                 if let Some(outcome) = last {
@@ -223,6 +238,7 @@ impl Guard {
             Request::Renew { .. } => Action::Renew,
             Request::Look => Action::Look,
             Request::Release => Action::Release,
+            Request::Leave { left_ms } => Action::Leave { left_ms },
         });
     }
 
@@ -246,7 +262,7 @@ impl Guard {
             self.actions.push_back(Action::Report(Overrun { token, from, to: at }));
         }
         match holding.script {
-            Script::Due { .. } => {}
+            Script::Due { .. } | Script::Done { .. } => {}
             Script::Stopping { why, .. } => self.stopped(now, why),
             Script::Running { since } => self.ended(now, code, at.since_ms(since)),
         }
@@ -272,7 +288,7 @@ impl Guard {
             self.failures = self.failures.saturating_add(1);
         }
         if self.never_again() || (succeeded && self.terms.restart == Restart::OnFailure) {
-            return self.leave(now, Some(Outcome::Done));
+            return self.finish(now);
         }
         let pause_ms = self.backoff_ms();
         if self.terms.give_up_after.is_some_and(|limit| self.failures >= limit) {
@@ -283,6 +299,21 @@ impl Guard {
         if let State::Holding(holding) = &mut self.state {
             holding.script = Script::Due { at: now.plus_ms(pause_ms) };
         }
+    }
+
+    /// The script ended for good. The lock may have to be kept for some time.
+    fn finish(&mut self, now: Mono) {
+        if let State::Holding(holding) = &mut self.state
+            && let Some(first_start) = holding.first_start
+        {
+            let until = first_start.plus_ms(self.terms.at_least_ms);
+            if until > now {
+                let shown = Some(first_start.plus_ms(self.terms.shown_ms));
+                holding.script = Script::Done { until, shown };
+                return;
+            }
+        }
+        self.leave(now, Some(Outcome::Done));
     }
 
     fn never_again(&self) -> bool {
@@ -326,12 +357,13 @@ impl Guard {
             }
             return;
         };
-        let is_over = self.patience.is_some_and(|until| now >= until);
+        let is_over = self.patience.is_some_and(|until| now >= until) && self.has_tried();
         let outcome = match self.found {
             _ if self.asked => Outcome::Stopped,
             Some(Found::Doubt) => Outcome::NoStore,
             // Nobody could even say whether it is wanted.
             None if self.wanted == Wanted::Unknown => Outcome::NoStore,
+            None if self.wanted == Wanted::No => Outcome::NotWanted,
             Some(Found::Busy) | None => Outcome::NotTaken,
         };
         if self.found == Some(Found::Doubt) && (self.asked || self.wanted == Wanted::No) {
@@ -345,8 +377,39 @@ impl Guard {
         }
     }
 
+    /// Whether an attempt to take the lock was answered, or could not be made: however short the
+    /// patience, it allows one.
+    fn has_tried(&self) -> bool {
+        self.found.is_some() || (self.heard && self.wanted != Wanted::Yes)
+    }
+
+    /// Keeps the lock after the script has ended for good, until it can be left to itself.
+    fn advance_done(&mut self, now: Mono) {
+        let State::Holding(holding) = &mut self.state else { return };
+        let Script::Done { until, shown } = &mut holding.script else { return };
+        shown.take_if(|shown| now >= *shown);
+        let (until, is_shown) = (*until, shown.is_none());
+        let (end, is_lost) = (holding.hold.end(&self.terms), holding.lost);
+        let due = holding.due(now, &self.terms);
+        // What is left must be less than before: a longer lease would look like a renewal.
+        let latest = end.minus_ms(SHORTER_MS);
+        let can_be_left = (is_shown && until <= latest) || (self.asked && now < latest);
+        if is_lost || now >= until.min(end) || (self.asked && !can_be_left) {
+            self.leave(now, Some(Outcome::Done));
+        } else if can_be_left {
+            let left_ms = until.min(latest).since_ms(now);
+            self.state = State::Releasing { again: now, last: Some(Outcome::Done) };
+            self.request(Request::Leave { left_ms });
+        } else if let Some(request) = due {
+            self.request(request);
+        }
+    }
+
     fn advance_hold(&mut self, now: Mono) {
         let State::Holding(holding) = &mut self.state else { return };
+        if let Script::Done { .. } = holding.script {
+            return self.advance_done(now);
+        }
         let stop = match self.wanted {
             _ if holding.lost => Some(Why::Lost),
             _ if self.asked => Some(Why::Asked),
@@ -379,7 +442,8 @@ impl Guard {
 impl Holding {
     fn new(hold: Hold, now: Mono, terms: &Terms) -> Holding {
         let renew_at = Some(hold.sent.plus_ms(terms.period_ms()));
-        Holding { hold, renew_at, changed: false, script: Script::Due { at: now }, lost: false }
+        let script = Script::Due { at: now };
+        Holding { hold, renew_at, changed: false, script, first_start: None, lost: false }
     }
 
     fn told(
@@ -394,7 +458,7 @@ impl Holding {
         self.renew_at = Some(match (request, reply) {
             (Request::Renew { sent }, Reply::Renewed) => {
                 self.hold.sent = sent;
-                if !matches!(self.script, Script::Due { .. }) {
+                if matches!(self.script, Script::Running { .. } | Script::Stopping { .. }) {
                     actions.push_back(Action::Extend { dead_by: self.hold.dead_by(terms) });
                 }
                 sent.plus_ms(terms.period_ms())
@@ -419,6 +483,7 @@ impl Holding {
             (Script::Stopping { kill_at, .. }, Some(Why::Lost)) => *kill_at = now.min(*kill_at),
             (Script::Due { at }, None) if now >= *at => {
                 self.script = Script::Running { since: now };
+                self.first_start.get_or_insert(now);
                 let (token, dead_by) = (self.hold.token, self.hold.dead_by(terms));
                 actions.push_back(Action::Start { token, dead_by });
             }
@@ -462,6 +527,9 @@ impl Holding {
             Script::Due { at } if at < self.hold.stop_by(terms) => at,
             Script::Due { .. } => self.hold.end(terms),
             Script::Running { .. } => self.hold.stop_by(terms),
+            Script::Done { until, shown } => {
+                shown.unwrap_or(until).min(until).min(self.hold.end(terms))
+            }
             Script::Stopping { killed: true, .. } => Mono(u64::MAX),
             Script::Stopping { kill_at, .. } => kill_at.min(self.hold.dead_by(terms)),
         };

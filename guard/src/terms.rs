@@ -35,8 +35,14 @@ pub struct Terms {
     pub give_up_after: Option<u32>,
     /// When to start again.
     pub restart: Restart,
-    /// How long to wait for the lock for the first time.
+    /// How long to wait for the lock for the first time; it is tried once in any case.
     pub wait_ms: Option<u64>,
+    /// How long the lock is kept after the script first started, although its work is done; 0: no
+    /// longer than that. Not with [`Restart::Always`].
+    pub at_least_ms: u64,
+    /// How long a hold keeps its lease in full before that is shortened: agents must have seen it,
+    /// to tell a shortened lease from a short one that ran out.
+    pub shown_ms: u64,
 }
 
 impl Terms {
@@ -79,6 +85,8 @@ impl Default for Terms {
             give_up_after: None,
             restart: Restart::Always,
             wait_ms: None,
+            at_least_ms: 0,
+            shown_ms: 0,
         }
     }
 }

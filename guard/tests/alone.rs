@@ -12,6 +12,8 @@ const TERMS: Terms = Terms {
     give_up_after: Some(3),
     restart: Restart::Always,
     wait_ms: None,
+    at_least_ms: 0,
+    shown_ms: 0,
 };
 
 /// The instants of one guard alone.
@@ -143,6 +145,93 @@ fn patience_has_an_end() {
         assert_eq!(alone.guard.next_wake(), Some(Mono(1_100)));
         assert_eq!(alone.at(1_100), [Action::End(End { outcome, code: None })]);
     }
+}
+
+/// `flock -w 0`: a free lock is taken, and one that somebody has is not waited for.
+#[test]
+fn without_patience_it_is_tried_once() {
+    let once = Terms { wait_ms: Some(0), restart: Restart::Never, ..TERMS };
+    Alone::running(once);
+    let ends = |outcome| vec![Action::End(End { outcome, code: None })];
+    for (reply, outcome) in [
+        (Reply::Busy { left_ms: Some(9_000) }, Outcome::NotTaken),
+        (Reply::Failed, Outcome::NoStore),
+    ] {
+        let mut alone = Alone::new(once);
+        assert_eq!(alone.at(1_000), [Action::Take]);
+        assert_eq!(alone.guard.next_wake(), None, "the answer is waited for");
+        alone.tell(Input::Told(reply));
+        assert_eq!(alone.at(1_010), ends(outcome));
+    }
+    for (wanted, outcome) in [(Wanted::No, Outcome::NotWanted), (Wanted::Unknown, Outcome::NoStore)]
+    {
+        let mut guard = Guard::new(once, Mono(1_000), 7);
+        assert_eq!((guard.poll(Mono(1_000)), guard.next_wake()), (None, None), "not asked yet");
+        guard.handle(Mono(1_003), Input::Wanted(wanted));
+        assert_eq!(guard.poll(Mono(1_003)), ends(outcome).pop());
+    }
+}
+
+/// Cron on several servers: the work is done before the next server's clock strikes.
+#[test]
+fn a_lock_that_is_kept_for_a_while_is_left_with_the_rest() {
+    let kept = |at_least_ms| Terms { at_least_ms, restart: Restart::Never, ..TERMS };
+    let end = |code| Action::End(End { outcome: Outcome::Done, code: Some(code) });
+    // The script started at 1,010.
+    for code in [0, 1] {
+        let mut alone = Alone::running(kept(1_500));
+        alone.tell(Input::Gone { code: Some(code), at: Mono(1_200) });
+        assert_eq!(alone.at(1_200), [Action::Leave { left_ms: 1_310 }]);
+        alone.tell(Input::Told(Reply::Released));
+        assert_eq!(alone.at(1_210), [end(code)]);
+    }
+    let mut alone = Alone::running(Terms { shown_ms: 400, ..kept(1_500) });
+    alone.tell(Input::Gone { code: Some(0), at: Mono(1_200) });
+    assert_eq!((alone.at(1_200), alone.guard.next_wake()), (vec![], Some(Mono(1_410))));
+    assert_eq!(alone.at(1_410), [Action::Leave { left_ms: 1_100 }], "agents have seen the lease");
+    let mut alone = Alone::running(kept(150));
+    alone.tell(Input::Gone { code: Some(0), at: Mono(1_160) });
+    assert_eq!(alone.at(1_160), [Action::Release], "it ran for longer");
+}
+
+/// A lease that is lengthened would look like a renewal, and then like a lease that ran out.
+#[test]
+fn a_lock_that_is_kept_beyond_its_lease_is_renewed_until_the_rest_is_shorter() {
+    let terms = Terms { at_least_ms: 3_000, restart: Restart::Never, ..TERMS };
+    let end = Action::End(End { outcome: Outcome::Done, code: Some(0) });
+    let done = || {
+        let mut alone = Alone::running(terms);
+        alone.tell(Input::Gone { code: Some(0), at: Mono(1_100) });
+        assert_eq!(alone.at(1_100), []);
+        assert_eq!(alone.guard.next_wake(), Some(Mono(1_666)));
+        alone
+    };
+    let mut alone = done();
+    assert_eq!(alone.at(1_666), [Action::Renew]);
+    alone.tell(Input::Told(Reply::Renewed));
+    assert_eq!(alone.at(1_670), [], "no script is left whose time could be extended");
+    assert_eq!(alone.at(2_332), [Action::Renew]);
+    alone.tell(Input::Told(Reply::Renewed));
+    // The lease ends at 4,332, and the lock is kept until 4,010.
+    assert_eq!(alone.at(2_340), [Action::Leave { left_ms: 1_670 }]);
+    alone.tell(Input::Told(Reply::Failed));
+    assert_eq!(alone.at(2_900), [end], "then the lock stays for the rest of the lease");
+
+    let mut alone = done();
+    alone.tell(Input::Stop);
+    assert_eq!(alone.at(1_200), [Action::Leave { left_ms: 1_550 }], "less, but no renewal");
+
+    let mut alone = done();
+    alone.tell(Input::Wanted(Wanted::No));
+    assert_eq!(alone.at(1_200), [], "it is done whether or not it is wanted");
+    assert_eq!(alone.at(1_666), [Action::Renew]);
+    alone.tell(Input::Told(Reply::NotOurs));
+    assert_eq!(alone.at(1_670), [end], "somebody else has it");
+
+    let mut alone = done();
+    assert_eq!(alone.at(1_666), [Action::Renew]);
+    assert_eq!(alone.guard.next_wake(), Some(Mono(3_000)));
+    assert_eq!(alone.at(3_000), [Action::Release], "the store is silent, and the lease is over");
 }
 
 #[test]

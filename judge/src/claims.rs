@@ -1,5 +1,6 @@
 //! The workers' claims over time, and two of them that contradict each other.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::reading::{ClaimsReading, Held, Mode, Overrun, Unknown};
@@ -9,6 +10,12 @@ use crate::time::Mono;
 /// last one of a worker that stops.
 pub(crate) const CLAIM_GOES_ON: u32 = 2;
 
+/// Number of times that a claim must have changed beside another's hold, wherever these holds
+/// came between the claimant's own. A worker whose lock was handed on claims for a moment longer.
+const CROSSINGS: usize = 3;
+/// They must lie within this time, in milliseconds, or within three times `fresh_for`.
+const CROSSINGS_MS: u64 = 900_000;
+
 /// The workers' claims over time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Claims {
@@ -17,8 +24,44 @@ pub(crate) struct Claims {
     newest: Mono,
     /// The newest attempt to read them failed.
     unread: Option<Unknown>,
+    /// Absent until there is any.
+    rare: Option<Box<Rare>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Rare {
     /// Instances and tokens of the overruns that are there.
     overruns: Vec<(Vec<u8>, u64)>,
+    /// Claims that changed while another certainly held the lock, since it was last seen free.
+    crossings: Vec<Crossing>,
+}
+
+/// The hold beside which claims are weighed.
+#[derive(Clone, Copy)]
+pub(crate) struct Weighed<'a> {
+    pub(crate) held: &'a Held,
+    /// Since when that hold certainly continues.
+    pub(crate) sure_since: Mono,
+    /// Since when its deadline stood still; `None`: it has none that can tell.
+    pub(crate) still_since: Option<Mono>,
+}
+
+/// A claim that changed between two readings that both show the same deadline of one other holder.
+#[derive(Clone, Debug)]
+struct Crossing {
+    claimant: Vec<u8>,
+    holder: Vec<u8>,
+    /// The newest such changes, oldest first. Of those within half of `fresh_for`, the first.
+    at: Vec<Mono>,
+}
+
+impl Crossing {
+    /// Whether the claim went on beside that holder, as of `now`.
+    fn goes_on(&self, now: Mono, fresh_for_ms: u64) -> bool {
+        let within_ms = CROSSINGS_MS.max(fresh_for_ms.saturating_mul(3));
+        let first = self.at.first().filter(|_| self.at.len() == CROSSINGS);
+        first.is_some_and(|first| now.since_ms(*first) <= within_ms)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -42,6 +85,25 @@ impl Claim {
     fn alive(&self, now: Mono, fresh_for_ms: u64) -> bool {
         self.alive_since.is_some()
             && self.changed.is_some_and(|changed| now.since_ms(changed) <= fresh_for_ms)
+    }
+}
+
+impl Rare {
+    /// Counts a change of a claim, seen at `at`, beside the hold of another. `who`: the claimant
+    /// and the holder.
+    fn cross(&mut self, who: (&[u8], &[u8]), at: Mono, fresh_for_ms: u64) {
+        let is_known = |crossing: &&mut Crossing| (&*crossing.claimant, &*crossing.holder) == who;
+        let Some(crossing) = self.crossings.iter_mut().find(is_known) else {
+            let (claimant, holder) = (who.0.to_vec(), who.1.to_vec());
+            return self.crossings.push(Crossing { claimant, holder, at: Vec::from([at]) });
+        };
+        let newest = crossing.at.last().copied().unwrap_or_default();
+        if at.since_ms(newest).saturating_mul(2) >= fresh_for_ms {
+            if crossing.at.len() == CROSSINGS {
+                crossing.at.remove(0);
+            }
+            crossing.at.push(at);
+        }
     }
 }
 
@@ -89,6 +151,7 @@ impl Claims {
             claims.push(claim);
         }
         self.claims = claims;
+        self.forget_crossings_of_the_dead();
         self.read_before = true;
         self.unread = None;
         self.newest = self.newest.max(at);
@@ -99,9 +162,12 @@ impl Claims {
     /// Call it before [`Claims::observe`]: what was there at the first reading may be old.
     pub(crate) fn overran(&mut self, told: &[Overrun]) -> Vec<Overrun> {
         let of = |overrun: &Overrun| (overrun.instance.clone(), overrun.token);
-        let is_new = |overrun: &&Overrun| !self.overruns.contains(&of(overrun));
-        let new: Vec<Overrun> = told.iter().filter(is_new).cloned().collect();
-        self.overruns = told.iter().map(of).collect();
+        if told.is_empty() && self.rare.is_none() {
+            return Vec::new();
+        }
+        let known = &mut self.rare.get_or_insert_default().overruns;
+        let new = told.iter().filter(|overrun| !known.contains(&of(overrun))).cloned().collect();
+        *known = told.iter().map(of).collect();
         if self.read_before { new } else { Vec::new() }
     }
 
@@ -121,24 +187,58 @@ impl Claims {
         self.claims.iter_mut().for_each(|claim| claim.beside = 0);
     }
 
-    /// Takes in the holders, and since when that hold certainly continues, as of a reading of the
-    /// lock. Returns the claims that changed beside it. Readers share their lock, so no claim
-    /// beside them contradicts another.
-    pub(crate) fn weigh(&mut self, hold: Option<(&Held, Mono)>) -> Vec<Vec<u8>> {
-        let hold = hold.filter(|(held, _)| held.mode != Mode::Read);
+    /// Nobody held the lock. Who takes turns with pauses claims beside nobody.
+    pub(crate) fn seen_free(&mut self) {
+        self.rare.iter_mut().for_each(|rare| rare.crossings.clear());
+    }
+
+    /// Takes in the hold as of a reading of the lock. Returns the claims that changed beside it.
+    /// Readers share their lock, so no claim beside them contradicts another.
+    pub(crate) fn weigh(&mut self, hold: Option<Weighed<'_>>, fresh_for_ms: u64) -> Vec<Vec<u8>> {
+        let hold = hold.filter(|hold| hold.held.mode != Mode::Read);
         let mut beside = Vec::new();
         for claim in &mut self.claims {
-            let (Some(before), Some((held, sure_since))) = (claim.unweighed.take(), hold) else {
+            let (Some(before), Some(hold)) = (claim.unweighed.take(), hold) else {
                 continue;
             };
-            if held.holders.iter().any(|holder| holder.client == claim.instance) {
+            if hold.held.holders.iter().any(|holder| holder.client == claim.instance) {
                 claim.beside += 1;
-            } else if sure_since <= before {
+                continue;
+            }
+            if hold.sure_since <= before {
                 claim.beside += 1;
                 beside.push(claim.instance.clone());
             }
+            if let ([holder], Some(still_since)) = (&*hold.held.holders, hold.still_since)
+                && still_since <= before
+            {
+                let rare = self.rare.get_or_insert_default();
+                rare.cross((&claim.instance, &holder.client), self.newest, fresh_for_ms);
+            }
         }
         beside
+    }
+
+    /// What was seen of a claim before it fell silent does not count when it lives again.
+    fn forget_crossings_of_the_dead(&mut self) {
+        let Some(rare) = &mut self.rare else { return };
+        let alive_since = |instance: &[u8]| {
+            self.claims.iter().find(|claim| claim.instance == instance)?.alive_since
+        };
+        rare.crossings.retain(|crossing| {
+            let first = crossing.at.first().copied().unwrap_or_default();
+            alive_since(&crossing.claimant).is_some_and(|since| since <= first)
+        });
+    }
+
+    /// Whether the claim of `a` went on beside the hold of `b`.
+    fn crosses(&self, a: &Claim, b: &Claim, fresh_for_ms: u64) -> bool {
+        let crossings = self.rare.iter().flat_map(|rare| &rare.crossings);
+        crossings.into_iter().any(|crossing| {
+            crossing.claimant == a.instance
+                && crossing.holder == b.instance
+                && crossing.goes_on(self.newest, fresh_for_ms)
+        })
     }
 
     /// Instances whose claim is alive; `None` when unknown.
@@ -168,7 +268,8 @@ impl Claims {
 
     /// Returns two claims that each changed in two different samples after both were alive, beside
     /// one hold, and neither of them only before the other. Changes in sequence also occur when a
-    /// lock is handed over and soon returned.
+    /// lock is handed over and soon returned. Or two of which each went on beside the other's
+    /// holds, however often the lock changed hands.
     pub(crate) fn contradicting(&self, fresh_for_ms: u64) -> Option<[Vec<u8>; 2]> {
         let live: Vec<&Claim> =
             self.claims.iter().filter(|claim| claim.alive(self.newest, fresh_for_ms)).collect();
@@ -177,11 +278,13 @@ impl Claims {
                 let both_since = a.alive_since.max(b.alive_since);
                 let side_by_side = a.changed_before < b.changed && b.changed_before < a.changed;
                 let one_hold = a.beside.min(b.beside) >= CLAIM_GOES_ON;
-                if a.changed_before > both_since
+                let beside_one = a.changed_before > both_since
                     && b.changed_before > both_since
                     && side_by_side
-                    && one_hold
-                {
+                    && one_hold;
+                let across =
+                    || self.crosses(a, b, fresh_for_ms) && self.crosses(b, a, fresh_for_ms);
+                if beside_one || across() {
                     return Some([a.instance.clone(), b.instance.clone()]);
                 }
             }

@@ -1,15 +1,13 @@
-//! Measures durations: gaps and handovers, outages, unwanted holds, missing progress, blindness.
+//! Measures durations: gaps and handovers, outages, unwanted holds, blindness.
 //!
 //! Every clock counts evidence. It advances when a reading supports it, keeps its value while
 //! nothing can be read, and resets only on evidence to the contrary.
 
-use alloc::vec::Vec;
-
-use crate::reading::{ProgressReading, Unknown};
-use crate::time::{Mono, ServerTime};
+use crate::grounds::ShortHolds;
+use crate::time::Mono;
 use crate::verdict::Wanted;
 
-/// Measures "wanted without a holder".
+/// Measures "wanted, and no hold has lasted".
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GapClock {
     gap: Option<Gap>,
@@ -25,32 +23,60 @@ pub(crate) struct GapClock {
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     value_ms: u64,
-    /// Newest evidence of "free and wanted" with no hold since. `None` while a short hold suspends
-    /// the gap.
-    newest: Option<Mono>,
+    /// The time since the newest break. It counts once the present hold breaks, and is forgotten if
+    /// that hold lasts.
+    open_ms: u64,
+    /// Newest reading of the lock while it was wanted.
+    newest: Mono,
+    /// Newest evidence of "free and wanted" with no hold since. `None` while a short hold lasts.
+    free_newest: Option<Mono>,
     /// Part of the gap was unseen for too long, so its length is unknown.
     tainted: bool,
+    /// The gap was published as `down` while the lock was free.
+    published: bool,
+    short_holds: ShortHolds,
 }
 
 impl Gap {
     /// A hold began by `at`. If it was unknown for too long before that whether the lock was still
     /// wanted, the length of the gap is unknown, too.
     fn taint_until(&mut self, at: Mono, blind_after_ms: u64) {
-        self.tainted |= self.newest.is_some_and(|newest| at.since_ms(newest) > blind_after_ms);
+        self.tainted |= self.free_newest.is_some_and(|newest| at.since_ms(newest) > blind_after_ms);
+    }
+
+    /// What passed counts, but for the newest `hold_ms`, in which another hold began.
+    fn count_until(&mut self, hold_ms: u64) {
+        let counts_ms = self.open_ms.saturating_sub(hold_ms);
+        self.value_ms = self.value_ms.saturating_add(counts_ms);
+        self.open_ms -= counts_ms;
+    }
+
+    /// The lock was read at `at`, and is wanted. A hold that was not seen for too long may have
+    /// lasted, so what passed under it does not count.
+    fn pass(&mut self, at: Mono, blind_after_ms: u64) {
+        let stretch_ms = at.since_ms(self.newest);
+        if stretch_ms <= blind_after_ms {
+            self.open_ms = self.open_ms.saturating_add(stretch_ms);
+        } else {
+            self.open_ms = 0;
+            self.tainted = true;
+        }
+        self.newest = self.newest.max(at);
     }
 }
 
 /// The state of the lock as the gap's clock sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holding {
-    /// Confirmed free since this first evidence.
+    /// Certainly free since this first evidence.
     Free(Mono),
     /// Free, but not confirmed yet.
     PerhapsFree,
     /// It could not be read.
     Unseen,
-    /// Held, but not long enough to count.
-    Unsettled,
+    /// Held, but not long enough to count. If another hold ran out since the newest reading: when
+    /// the present one began.
+    Unsettled(Option<Mono>),
     /// Held long enough to count.
     Settled,
 }
@@ -60,8 +86,8 @@ pub(crate) enum Holding {
 pub(crate) struct GapNews {
     /// A gap began.
     pub(crate) began: bool,
-    /// Growth of the gap in milliseconds.
-    pub(crate) grew_ms: u64,
+    /// Time without a holder since the previous evidence of that, in milliseconds.
+    pub(crate) free_ms: u64,
     /// A hold ended the gap. `Some(None)`: its length is unknown.
     pub(crate) ended: Option<Option<u64>>,
     /// Wanted time since the previous evidence, in milliseconds.
@@ -89,6 +115,32 @@ impl GapClock {
         if let Some(gap) = &mut self.gap {
             gap.tainted = true;
         }
+    }
+
+    /// The open gap was published as `down` while the lock was free.
+    pub(crate) fn publish(&mut self) {
+        if let Some(gap) = &mut self.gap {
+            gap.published = true;
+        }
+    }
+
+    /// Whether the open gap was published as `down`.
+    pub(crate) fn is_published(&self) -> bool {
+        self.gap.is_some_and(|gap| gap.published)
+    }
+
+    /// A hold of `held_ms` broke before it had lasted.
+    pub(crate) fn broke(&mut self, held_ms: u64, expired: bool) {
+        if let Some(Gap { short_holds: short, .. }) = &mut self.gap {
+            short.count = short.count.saturating_add(1);
+            short.expired = short.expired.saturating_add(u32::from(expired));
+            short.longest_ms = short.longest_ms.max(held_ms);
+        }
+    }
+
+    /// The holds of the open gap that broke.
+    pub(crate) fn short_holds(&self) -> ShortHolds {
+        self.gap.map(|gap| gap.short_holds).unwrap_or_default()
     }
 
     /// Starts again, as if nothing had been wanted before.
@@ -125,42 +177,55 @@ impl GapClock {
             // known.
             Wanted::Unknown | Wanted::Unset => {}
         }
-        match (holding, wanted) {
-            (Holding::Free(first), Wanted::Yes) => self.grow(at, first, blind_after_ms, &mut news),
-            (Holding::Unsettled, _) => {
-                if let Some(gap) = &mut self.gap {
-                    gap.taint_until(at, blind_after_ms);
-                    gap.newest = None;
+        if let (Some(gap), Wanted::Yes, true) = (&mut self.gap, wanted, holding != Holding::Unseen)
+        {
+            gap.pass(at, blind_after_ms);
+        }
+        match (holding, &mut self.gap) {
+            (Holding::Free(first), _) if wanted == Wanted::Yes => {
+                self.grow(at, first, blind_after_ms, &mut news);
+            }
+            (Holding::Unsettled(began), Some(gap)) => {
+                gap.taint_until(at, blind_after_ms);
+                gap.free_newest = None;
+                if let Some(began) = began {
+                    gap.count_until(at.since_ms(began));
                 }
             }
-            (Holding::Settled, _) => {
-                if let Some(gap) = &mut self.gap {
-                    gap.taint_until(at, blind_after_ms);
-                }
-                news.ended = self.gap.take().map(|gap| (!gap.tainted).then_some(gap.value_ms));
+            (Holding::Settled, Some(gap)) => {
+                gap.taint_until(at, blind_after_ms);
+                news.ended = Some((!gap.tainted).then_some(gap.value_ms));
+                self.gap = None;
             }
-            (Holding::Free(_) | Holding::PerhapsFree | Holding::Unseen, _) => {}
+            _ => {}
         }
         news
     }
 
     fn grow(&mut self, at: Mono, first_free: Mono, blind_after_ms: u64, news: &mut GapNews) {
-        news.began = self.gap.is_none();
-        let gap = self.gap.get_or_insert(Gap { value_ms: 0, newest: None, tainted: false });
-        let free_from = gap.newest.unwrap_or(first_free);
+        let free_newest = self.gap.and_then(|gap| gap.free_newest);
+        let free_from = free_newest.unwrap_or(first_free);
         let from = free_from.max(self.unbroken_since.unwrap_or(at));
         let stretch_ms = at.since_ms(from);
+        // The lock's own confirmation and the unbroken "wanted" attest the first stretch.
+        if free_newest.is_none() || stretch_ms <= blind_after_ms {
+            news.free_ms = stretch_ms;
+        }
+        news.began = self.gap.is_none();
+        let gap = self.gap.get_or_insert(Gap {
+            value_ms: 0,
+            open_ms: stretch_ms,
+            newest: at,
+            free_newest: None,
+            tainted: false,
+            published: false,
+            short_holds: ShortHolds::default(),
+        });
         // The lock was free throughout, but for too long it was unknown whether it was still
         // wanted.
         gap.tainted |= free_from < from && self.wanted_since < self.unbroken_since;
-        // The lock's own confirmation and the unbroken "wanted" attest the first stretch.
-        if gap.newest.is_none() || stretch_ms <= blind_after_ms {
-            news.grew_ms = stretch_ms;
-        } else {
-            gap.tainted = true;
-        }
-        gap.value_ms = gap.value_ms.saturating_add(news.grew_ms);
-        gap.newest = gap.newest.max(Some(at));
+        gap.count_until(0);
+        gap.free_newest = gap.free_newest.max(Some(at));
     }
 }
 
@@ -191,100 +256,6 @@ impl UnwantedClock {
             }
             (true, Wanted::Unknown) => {}
             _ => *self = UnwantedClock::default(),
-        }
-    }
-}
-
-/// Tracks whether the work makes progress.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ProgressClock {
-    value: Option<Vec<u8>>,
-    first_reading: Option<Mono>,
-    moved_at: Option<Mono>,
-    pub(crate) moved: Option<ServerTime>,
-    /// Why there is no value to judge by: the key is absent (`Some(None)`) or unreadable.
-    pub(crate) missing: Option<Option<Unknown>>,
-    stalled_ms: u64,
-    /// It did not move for too long, whether or not that counts.
-    is_stale: bool,
-}
-
-impl ProgressClock {
-    /// Whether the work was seen to move, or the hold to begin, and neither is too long ago.
-    pub(crate) fn moves(&self, saw_begin: bool) -> bool {
-        !self.is_stale && (saw_begin || self.moved_at.is_some())
-    }
-
-    /// Time without progress once that is too long, otherwise 0. In milliseconds.
-    pub(crate) fn stalled_ms(&self) -> u64 {
-        self.stalled_ms
-    }
-
-    /// Takes in a reading; returns whether the progress moved.
-    pub(crate) fn observe(
-        &mut self,
-        reading: &ProgressReading,
-        at: Mono,
-        server: ServerTime,
-    ) -> bool {
-        match reading {
-            ProgressReading::Value(value) => {
-                self.missing = None;
-                self.first_reading.get_or_insert(at);
-                let moved = self.value.as_ref().is_some_and(|old| old != value);
-                if moved {
-                    self.moved_at = Some(at);
-                    self.moved = Some(server);
-                }
-                if moved || self.value.is_none() {
-                    self.value = Some(value.clone());
-                }
-                moved
-            }
-            ProgressReading::Absent => {
-                self.missing = Some(None);
-                // Bytes that appear later count as progress.
-                if self.value.is_some() || self.first_reading.is_none() {
-                    self.value = Some(Vec::new());
-                }
-                self.first_reading.get_or_insert(at);
-                false
-            }
-            ProgressReading::Unknown(why) => {
-                self.missing = Some(Some(*why));
-                false
-            }
-        }
-    }
-
-    /// Judges an accepted reading of the lock. `held_since` is the start of the present hold,
-    /// `None` when the lock is free.
-    pub(crate) fn judge(
-        &mut self,
-        at: Mono,
-        held_since: Option<Mono>,
-        wanted: Wanted,
-        wanted_since: Option<Mono>,
-        stale_after_ms: u64,
-    ) {
-        let (Some(held_since), Wanted::Yes | Wanted::Unset | Wanted::Unknown) =
-            (held_since, wanted)
-        else {
-            self.stalled_ms = 0;
-            return;
-        };
-        let instants = [self.moved_at, Some(held_since), wanted_since, self.first_reading];
-        let from = instants.into_iter().flatten().max().unwrap_or(at);
-        let still_ms = at.since_ms(from);
-        let stale = still_ms > stale_after_ms;
-        self.is_stale = stale;
-        match self.missing {
-            Some(None) => self.stalled_ms = 0,
-            // An unreadable value resolves nothing and proves nothing. Another hold, or progress
-            // that was seen, is evidence.
-            Some(Some(_)) if stale => {}
-            None if wanted == Wanted::Unknown && stale => {}
-            _ => self.stalled_ms = if stale { still_ms } else { 0 },
         }
     }
 }

@@ -291,11 +291,13 @@ pub struct Party {
     pub holder: Holder,
     /// The server that shows it, if it is not the one whose answer led to the event.
     pub node: Option<Arc<str>>,
+    /// Its host, where that is known.
+    pub host: Option<Vec<u8>>,
 }
 
 impl Party {
     pub(crate) fn of(holder: &Holder, node: Option<&Arc<str>>) -> Party {
-        Party { holder: holder.clone(), node: node.cloned() }
+        Party { holder: holder.clone(), node: node.cloned(), host: None }
     }
 }
 

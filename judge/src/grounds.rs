@@ -4,6 +4,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::event::{Party, SplitKind};
 use crate::time::Mono;
 
 named! {
@@ -42,6 +43,10 @@ named! {
         ProgressMissing = "progress_missing",
         /// Gaps and short holds follow each other.
         Flapping = "flapping",
+        /// Holders come back while the lease of their successor runs.
+        Contended = "contended",
+        /// Held, and it cannot be read whether a user wants it.
+        Undecodable = "undecodable",
         /// Another worker executes a member of a queue that was executed before.
         ExecutedAgain = "executed_again",
         /// Who executes a member of a queue shows no sign of life.
@@ -65,6 +70,8 @@ named! {
 
 /// Number of changes that count as flapping.
 pub(crate) const FLAPS: usize = 5;
+/// Number of holders that come back which count as contended.
+pub(crate) const RETURNS: usize = 3;
 
 /// Grounds of one task's problems.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,6 +82,8 @@ pub struct Grounds {
     pub was_sighted: bool,
     /// The lock is held, and has been without a break for `settle`.
     pub settled: bool,
+    /// The present gap was published as `down` while the lock was free.
+    pub published_down: bool,
     /// The work was seen to move, or the present hold to begin, and not too long ago.
     pub moves: bool,
     /// The switches' key was seen, and the newest reading shows that none is missing.
@@ -98,10 +107,23 @@ pub struct Since {
     pub progress_missing: Option<Mono>,
     /// Its script fails: since the first of the errors that count.
     pub failing: Option<Mono>,
+    /// Held, and a switch cannot be read.
+    pub undecodable: Option<Mono>,
     /// Who executes a member of a queue shows no sign of life.
     pub dead_holder: Option<Mono>,
     /// The lock of a member is held that left the queue: since it left.
     pub orphan_lock: Option<Mono>,
+}
+
+/// The holds of one gap that broke before they had lasted for `settle`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShortHolds {
+    /// How many.
+    pub count: u32,
+    /// How many of them ended because their lease ran out.
+    pub expired: u32,
+    /// The longest of them, in milliseconds.
+    pub longest_ms: u64,
 }
 
 /// Rare grounds of one task's problems.
@@ -111,6 +133,8 @@ pub struct Rare {
     pub since: Since,
     /// When a split was last in force.
     pub split: Option<Mono>,
+    /// The kind of the newest split, and its parties when it began.
+    pub split_by: Option<(SplitKind, Vec<Party>)>,
     /// When a living holder lost its lock.
     pub lock_lost: Option<Mono>,
     /// When a hold expired.
@@ -119,8 +143,13 @@ pub struct Rare {
     pub executed_again: Option<Mono>,
     /// When due members left a queue that nobody was seen to execute.
     pub vanished: Option<Mono>,
+    /// The holds of the present gap that were too short to end it.
+    pub short_holds: ShortHolds,
     /// When gaps ended and holds were too short, oldest first; the newest five.
     pub flaps: Vec<Mono>,
+    /// When holders came back while the lease of their successor ran, since the lock was last seen
+    /// free, oldest first; the newest three.
+    pub returns: Vec<Mono>,
     /// When the newest pause began, and what was shown before it.
     pub pause_began: Option<Mono>,
     /// When it ended.
@@ -147,6 +176,11 @@ impl Grounds {
         }
     }
 
+    /// The holds of the present gap that were too short to end it.
+    pub fn short_holds(&self) -> ShortHolds {
+        self.rare.as_ref().map_or(ShortHolds::default(), |rare| rare.short_holds)
+    }
+
     /// What is rare, for modification.
     pub(crate) fn rare(&mut self) -> &mut Rare {
         Arc::make_mut(self.rare.get_or_insert_default())
@@ -154,11 +188,19 @@ impl Grounds {
 
     /// A gap ended, or a hold was too short to end it.
     pub(crate) fn flapped(&mut self, at: Mono) {
-        let flaps = &mut self.rare().flaps;
-        if flaps.len() == FLAPS {
-            flaps.remove(0);
+        push_newest(&mut self.rare().flaps, FLAPS, at);
+    }
+
+    /// A holder came back while the lease of its successor ran.
+    pub(crate) fn came_back(&mut self, at: Mono) {
+        push_newest(&mut self.rare().returns, RETURNS, at);
+    }
+
+    /// The lock was seen free.
+    pub(crate) fn seen_free(&mut self) {
+        if self.rare.as_ref().is_some_and(|rare| !rare.returns.is_empty()) {
+            self.rare().returns.clear();
         }
-        flaps.push(at);
     }
 
     /// Whether alerts wait.
@@ -185,6 +227,13 @@ impl Rare {
     pub(crate) fn withholds(&self, problem: Problem) -> bool {
         self.is_paused() && !self.shown.contains(&problem)
     }
+}
+
+fn push_newest(instants: &mut Vec<Mono>, max: usize, at: Mono) {
+    if instants.len() == max {
+        instants.remove(0);
+    }
+    instants.push(at);
 }
 
 /// A stopwatch for a condition.

@@ -102,8 +102,8 @@ pub struct Attestation {
     pub role_verified: bool,
     /// The replication offset after the answers: bytes of the history that its generation names.
     pub offset: Option<u64>,
-    /// It refuses writes because too few replicas follow it.
-    pub refuses_writes: bool,
+    /// Why it refuses writes, if it is known to.
+    pub refuses_writes: Option<Refusal>,
     /// Its replicas, `host:port` as the server knows them.
     pub replicas: Vec<Arc<str>>,
     /// The data that change when the node may have lost data; `None` when the server refuses to
@@ -122,11 +122,25 @@ impl Attestation {
             role: Role::Master,
             role_verified: true,
             offset: None,
-            refuses_writes: false,
+            refuses_writes: None,
             replicas: Vec::new(),
             generation: None,
             clock_offset_ms: 0,
         }
+    }
+}
+
+named! {
+    /// Why a server refuses writes: the code of its error.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+    pub enum Refusal {
+        /// It is full, and may evict nothing.
+        Oom = "OOM",
+        /// Too few replicas follow it.
+        NoReplicas = "NOREPLICAS",
+        /// Its newest snapshot failed, or its append-only file cannot be written.
+        Misconf = "MISCONF",
     }
 }
 

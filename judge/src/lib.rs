@@ -42,6 +42,7 @@ pub mod histogram;
 pub mod input;
 mod kinds;
 pub mod problems;
+mod progress;
 pub mod reading;
 mod runs;
 pub mod snapshot;

@@ -95,6 +95,8 @@ named! {
         WrongType = "wrong_type",
         /// The key does not have the layout of the library.
         Layout = "layout",
+        /// The value path finds nothing in the value, or no text there.
+        ValuePath = "value_path",
         /// An instant in the value is years away, as if it were written in another unit.
         FarInstant = "far_instant",
         /// There is more data than lockwatch reads.
@@ -171,6 +173,21 @@ pub enum GuardReading {
 }
 
 impl GuardReading {
+    /// Whether it shows that the key exists: it holds something, if only what cannot be read.
+    pub fn shows_key(&self) -> bool {
+        match self {
+            GuardReading::Lock { lock: LockReading::Held(_), .. } => true,
+            GuardReading::Turn(TurnReading::Read(turns)) => !turns.is_empty(),
+            GuardReading::Queue(QueueReading::Read(queue)) => queue.members > 0,
+            _ => matches!(
+                self.why_unknown(),
+                Some(
+                    Unknown::WrongType | Unknown::Layout | Unknown::FarInstant | Unknown::TooLarge
+                )
+            ),
+        }
+    }
+
     /// Why there is no trustworthy answer, if so.
     pub fn why_unknown(&self) -> Option<Unknown> {
         match self {
@@ -234,8 +251,10 @@ pub struct Queue {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Member {
-    /// Its id.
+    /// The member as it stands in the set.
     pub id: Id,
+    /// The id inside the member, if a value path names one.
+    pub name: Option<Id>,
     /// When it was, or is, due.
     pub due: ServerTime,
     /// Its lock; `None` if that was not asked for.
@@ -246,7 +265,7 @@ pub struct Member {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Left {
-    /// Its id.
+    /// The member as it stood in the set.
     pub id: Id,
     /// Whether it is still in the queue.
     pub place: Place,
@@ -347,7 +366,8 @@ named! {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Holder {
-    /// The id of the instance: Redisson's client id, or the whole token of a string lock.
+    /// The id of the instance: Redisson's client id, the whole token of a string lock, or what a
+    /// value path names. Empty: the lock's value identifies nobody.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub client: Vec<u8>,
     /// The thread within the instance, if the library has it.
@@ -360,6 +380,15 @@ pub struct Holder {
 }
 
 impl Holder {
+    /// A holder of whom nothing is known: every holder of the lock writes the same.
+    pub const NOBODY_KNOWN: Holder =
+        Holder { client: Vec::new(), thread: None, entries: None, secret: false };
+
+    /// Whether its id tells it from other holders.
+    pub fn is_identified(&self) -> bool {
+        !self.client.is_empty() || self.thread.is_some()
+    }
+
     /// The thread that `<client>:<thread>` names, or `<client>:<thread>:<transaction>`. The second
     /// form counts only if its first part is certainly a client id.
     pub fn of_thread(name: &[u8]) -> Option<Holder> {
@@ -395,8 +424,11 @@ fn is_integer(bytes: &[u8]) -> bool {
     !digits.is_empty() && digits.len() <= 20 && digits.iter().all(u8::is_ascii_digit)
 }
 
-fn is_uuid(bytes: &[u8]) -> bool {
-    bytes.len() == 36
+/// Length of a UUID with dashes in bytes.
+pub(crate) const UUID_BYTES: usize = 36;
+
+pub(crate) fn is_uuid(bytes: &[u8]) -> bool {
+    bytes.len() == UUID_BYTES
         && bytes.iter().enumerate().all(|(at, byte)| match at {
             8 | 13 | 18 | 23 => *byte == b'-',
             _ => byte.is_ascii_hexdigit(),
@@ -518,13 +550,38 @@ named! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum ProgressReading {
-    /// The bytes (of a length: its decimal digits).
-    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
-    Value(Vec<u8>),
-    /// The progress key or field does not exist.
+    /// It is there.
+    Value(ProgressValue),
+    /// The progress key, field or member does not exist.
     Absent,
     /// No trustworthy answer.
     Unknown(Unknown),
+}
+
+/// The value of a progress, and when it ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct ProgressValue {
+    /// The bytes (of a length, a score or a count: its decimal digits).
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    pub bytes: Vec<u8>,
+    /// When the value by itself ends: a string key, or a field that has a TTL of its own. `Err`:
+    /// this cannot be read.
+    pub own: Result<Deadline, Unknown>,
+    /// When the hash, list, set or stream ends that it stands in.
+    pub whole: Deadline,
+}
+
+impl ProgressValue {
+    /// A value that never ends.
+    pub fn lasting(bytes: Vec<u8>) -> ProgressValue {
+        ProgressValue { bytes, own: Ok(Deadline::Never), whole: Deadline::Never }
+    }
+
+    /// When it is gone, if nothing renews it.
+    pub fn ends(&self) -> Option<ServerTime> {
+        self.own.ok().into_iter().chain([self.whole]).filter_map(Deadline::instant).min()
+    }
 }
 
 /// The claims at one instant.

@@ -3,22 +3,28 @@
 
 mod tasks;
 
+use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 pub(crate) use self::tasks::Changed;
 pub use self::tasks::{Iter, TaskViews};
 use crate::event::{End, Fate, Party, SplitKind};
-pub use crate::grounds::{Grounds, Rare, Since, StoreGrounds};
+pub use crate::grounds::{Grounds, Rare, ShortHolds, Since, StoreGrounds};
 use crate::histogram::Histogram;
-use crate::input::{Announcer, Generation, Role, WakeUps};
+use crate::input::{Announcer, Generation, Refusal, Role, WakeUps};
 pub use crate::kinds::KindView;
-pub use crate::kinds::lock::view::{HeldBy, HoldView, LockView, RENEWALS_KEPT, WitnessView};
+pub use crate::kinds::lock::view::{
+    HeldBy, HoldView, LastHold, LockView, RENEWALS_KEPT, WitnessView,
+};
 pub use crate::kinds::queue::{ExecutionView, MemberView, OrphanView, QueueView};
 pub use crate::kinds::turn::{Taken, TurnView};
 use crate::reading::{Holder, Unknown, User};
 pub use crate::runs::{Run, Runs};
+use crate::spec::Moves;
 use crate::spec::{Codec, StoreSpec, TaskSpec};
 use crate::time::{Mono, ServerTime};
 use crate::verdict::{Facts, Rule, Verdict, Wanted};
@@ -64,6 +70,8 @@ pub struct TaskView {
     pub lost_users: Box<[User]>,
     /// Why the newest reading of the switches is no answer.
     pub switches_unknown: Option<Unknown>,
+    /// Whether its key, the lock's or the queue's, was ever seen to exist by this process.
+    pub key_seen: bool,
     /// The newest reading: `Some(true)` somebody has it, `Some(false)` nobody (confirmed or not),
     /// `None` unknown.
     pub held: Option<bool>,
@@ -73,14 +81,14 @@ pub struct TaskView {
     pub said: Option<Arc<str>>,
     /// The server that the newest accepted reading came from.
     pub node: Option<Arc<str>>,
+    /// Why that server refuses writes, if it is known to.
+    pub refuses_writes: Option<Refusal>,
     /// When the request of the newest accepted reading was sent.
     pub last_reading: Option<Mono>,
     /// What is specific to the kind of guard.
     pub kind: KindView,
-    /// When the progress was last seen to move, on the server's clock.
-    pub progress_moved: Option<ServerTime>,
-    /// Why there is no progress to judge by (`Some(None)`: it is absent).
-    pub progress_missing: Option<Option<Unknown>>,
+    /// The progress, if one is configured.
+    pub progress: Option<Box<ProgressView>>,
     /// Instances whose claim is alive.
     pub live_claims: Box<[Holder]>,
     /// Why the newest reading of the claims is no answer. If set, it is unknown which claims are
@@ -103,7 +111,29 @@ pub struct TaskView {
     pub grounds: Grounds,
 }
 
+/// The progress of a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProgressView {
+    /// When it was last seen to move, on the server's clock.
+    pub moved: Option<ServerTime>,
+    /// Why there is none to judge by (`Some(None)`: it is absent).
+    pub missing: Option<Option<Unknown>>,
+    /// It is gone because its deadline passed, which is a standstill.
+    pub expired: bool,
+    /// What counts as a movement; `None` while that is not known.
+    pub by: Option<Moves>,
+    /// Whether it has a TTL; `None` while it is not there.
+    pub has_ttl: Option<bool>,
+    /// The shortest time between two changes of its bytes, in milliseconds.
+    pub shortest_ms: Option<u64>,
+}
+
 impl TaskView {
+    /// When the progress was last seen to move, on the server's clock.
+    pub fn progress_moved(&self) -> Option<ServerTime> {
+        self.progress.as_ref().and_then(|progress| progress.moved)
+    }
+
     /// The lock, if one guards the task.
     pub fn lock(&self) -> Option<&LockView> {
         match &self.kind {
@@ -363,11 +393,41 @@ impl StoreView {
     }
 
     /// The words that came with the failure `why`: of a server that decides, else of any.
-    pub fn words_of_any(&self, why: Unknown) -> Option<&str> {
+    pub fn words_of_any(&self, why: Unknown) -> Option<Arc<str>> {
         let decides =
             |server: &str| self.nodes.iter().any(|node| node.decides && *node.address == *server);
-        newest_words(&self.said, why, decides).map(|words| &**words)
+        let words = newest_words(&self.said, why, decides).cloned();
+        let nodes = self.nodes.iter().map(|node| (&node.address, node.decides, node.unknown));
+        unreached(&self.announcers, nodes, why, words.as_deref()).or(words)
     }
+}
+
+/// The words for a server that cannot be reached, and that Sentinels name. Nobody configured it. Of
+/// each server: its address, whether it decides, and why it is not read.
+pub(crate) fn unreached<'a>(
+    announcers: &[Announcer],
+    nodes: impl Iterator<Item = (&'a Arc<str>, bool, Option<Unknown>)>,
+    why: Unknown,
+    said: Option<&str>,
+) -> Option<Arc<str>> {
+    if !matches!(why, Unknown::Connect | Unknown::Timeout | Unknown::Dns) {
+        return None;
+    }
+    let (mut master, mut others) = (None, 0);
+    for (address, decides, unknown) in nodes {
+        match decides && unknown == Some(why) {
+            true => master = Some(address),
+            false => others += 1,
+        }
+    }
+    let names = |one: &Announcer| matches!(&one.master, Some(Ok(named)) if Some(named) == master);
+    let master = master.filter(|_| announcers.iter().any(names))?;
+    let said = said.map_or(String::new(), |said| format!(" ({said})"));
+    let others = match others {
+        0 => "they know no other".to_owned(),
+        others => format!("they know {others} more"),
+    };
+    Some(format!("the Sentinels name {master}, which cannot be reached{said}; {others}").into())
 }
 
 /// The newest words for a reason: of a server that decides, else of any.
@@ -415,6 +475,8 @@ pub struct NodeView {
     pub role_verified: Option<bool>,
     /// Its clock at the newest accepted batch.
     pub last_success: Option<ServerTime>,
+    /// Why it refuses writes, if it is known to.
+    pub refuses_writes: Option<Refusal>,
     /// Its clock minus the agent's, in milliseconds.
     pub clock_offset_ms: Option<i64>,
     /// For a replica: number of watched locks whose newest deadline it lacks; `None` when nothing

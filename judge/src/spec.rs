@@ -6,6 +6,7 @@
 mod lock;
 mod queue;
 mod turn;
+mod value;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use self::lock::{Claimants, LibraryName, LockSpec};
 pub use self::queue::{KeyPattern, QueueSpec};
 pub use self::turn::{Name, TurnSpec};
+pub use self::value::ValuePath;
 pub use crate::reading::Codec;
 use crate::reading::{Extras, GuardReading, LockReading, QueueReading, TurnReading, Unknown};
 
@@ -167,7 +169,7 @@ impl KindSpec {
         match self {
             KindSpec::Lock(lock) => Some(&lock.library),
             KindSpec::Turn(_) => None,
-            KindSpec::Queue(queue) => Some(&queue.library),
+            KindSpec::Queue(queue) => queue.lock.as_ref().map(|_| &queue.library),
         }
     }
 
@@ -356,8 +358,23 @@ pub enum WantedSource {
 pub struct ProgressSpec {
     /// The key that holds it.
     pub source: ProgressSource,
+    /// What counts as a movement. `None`: its bytes, and its own deadline while these were never
+    /// seen to change.
+    pub moves: Option<Moves>,
     /// Without a change for longer than this, the task is stalled. In milliseconds.
     pub stale_after_ms: u64,
+}
+
+named! {
+    /// What of a progress moves.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+    pub enum Moves {
+        /// Its bytes.
+        Value = "value",
+        /// Its deadline: forward.
+        Deadline = "deadline",
+    }
 }
 
 /// The kinds of progress.
@@ -376,9 +393,34 @@ pub enum ProgressSource {
     /// A string key.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     Key(Key),
-    /// The length of a list, set, stream or sorted set.
+    /// The length of a list, set or sorted set; of a stream what [`ProgressSource::Stream`] is.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     Length(Key),
+    /// The score of a member of a sorted set.
+    Score {
+        /// The sorted set.
+        #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+        key: Key,
+        /// The member.
+        #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+        member: Vec<u8>,
+    },
+    /// How many entries were ever added to a stream.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    Stream(Key),
+}
+
+impl ProgressSource {
+    /// The key.
+    pub fn key(&self) -> &Key {
+        match self {
+            ProgressSource::HashField { key, .. }
+            | ProgressSource::Key(key)
+            | ProgressSource::Length(key)
+            | ProgressSource::Score { key, .. }
+            | ProgressSource::Stream(key) => key,
+        }
+    }
 }
 
 /// The hash in which each worker states that it is running this task: a field per instance, whose

@@ -132,6 +132,7 @@ impl State {
             let mut view = task.view(at);
             let unknown = view.unknown.or(view.switches_unknown);
             view.said = unknown.and_then(|why| store?.words(why));
+            view.refuses_writes = view.node.as_ref().and_then(|node| store?.refuses_writes(node));
             Some(view)
         };
         self.views.renew(&mut self.changed, least, view);

@@ -11,9 +11,11 @@ use crate::continuity::generation::{self, Delta};
 use crate::event::EventKind;
 use crate::evidence::Origin;
 use crate::grounds::{StoreGrounds, follow};
-use crate::input::{Attestation, Generation, NodeNewsKind, Role, Standing, Topology, agreeing};
+use crate::input::{
+    Attestation, Generation, NodeNewsKind, Refusal, Role, Standing, Topology, agreeing,
+};
 use crate::reading::Unknown;
-use crate::snapshot::{NodeView, Said, StoreTotals, StoreView, newest_words};
+use crate::snapshot::{NodeView, Said, StoreTotals, StoreView, newest_words, unreached};
 use crate::spec::StoreSpec;
 use crate::time::Mono;
 
@@ -328,13 +330,24 @@ impl Store {
         said.push(Said { server: Arc::clone(server), why, words: Arc::clone(words) });
     }
 
+    /// Why the server at `address` refuses writes, if it is known to.
+    pub(crate) fn refuses_writes(&self, address: &str) -> Option<Refusal> {
+        self.nodes.iter().find(|node| *node.address == *address)?.refuses_writes()
+    }
+
     /// The words that came with the failure `why`: of a server that decides, else of any.
     pub(crate) fn words(&self, why: Unknown) -> Option<Arc<str>> {
         let decides = |server: &str| {
             let own = self.nodes.iter().find(|node| *node.address == *server);
             own.is_some_and(|node| node.standing() == Standing::Decides)
         };
-        newest_words(&self.said, why, decides).cloned()
+        let words = newest_words(&self.said, why, decides).cloned();
+        let announcers = self.topology.as_ref().map_or(&[][..], |topology| &topology.announcers);
+        let nodes = self
+            .nodes
+            .iter()
+            .map(|node| (&node.address, node.standing() == Standing::Decides, node.unknown()));
+        unreached(announcers, nodes, why, words.as_deref()).or(words)
     }
 
     /// Takes in the known servers, and which of them decide.

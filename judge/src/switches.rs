@@ -142,6 +142,14 @@ impl Switches {
         if self.source == Source::Keys { self.newest.err() } else { None }
     }
 
+    /// Whether the newest attempt gave no answer, or one with a switch that says neither on nor off.
+    pub(crate) fn are_undecodable(&self) -> bool {
+        let is_undecodable =
+            |(_, switch): &(User, Switch)| matches!(switch, Switch::Undecodable { .. });
+        let in_answer = |answer: &Answer| answer.switches.iter().any(is_undecodable);
+        self.why_unknown().is_some() || self.last.as_ref().is_some_and(in_answer)
+    }
+
     /// Whether the key was seen, and the newest attempt shows that no "on" is missing.
     pub(crate) fn are_kept(&self) -> bool {
         self.newest.is_ok() && self.key_seen && self.vanished.is_none()

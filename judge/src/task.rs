@@ -22,15 +22,16 @@ use self::queue::OfQueue;
 use self::turn::OfTurn;
 use self::wanting::Wanting;
 use crate::claims::Claims;
-use crate::clocks::{BlindClock, Holding, ProgressClock};
+use crate::clocks::{BlindClock, Holding};
 use crate::continuity::failover_report::Overlap;
 use crate::continuity::generation::{Continued, Delta, Mark};
 use crate::continuity::lost::Parts;
-use crate::event::{EventKind, Fate};
+use crate::event::{EventKind, Fate, Party};
 use crate::evidence::{Origin, Seen};
 use crate::grounds::Grounds;
 use crate::input::{Attestation, Sample, Standing};
 use crate::kinds::KindView;
+use crate::progress::ProgressClock;
 use crate::reading::{Beside, GuardReading, Holder, LockReading, TaskReading, Unknown};
 use crate::runs::Runs;
 use crate::snapshot::{Judged, TaskView, Totals};
@@ -138,6 +139,8 @@ pub(crate) struct Watched<K> {
     /// Warnings that are reported once for as long as they last.
     told: Reported,
     newest_attempt: Mono,
+    /// Its key was seen to exist.
+    key_seen: bool,
     verdict: Option<(Verdict, Rule, Mono)>,
     judged: Option<Judged>,
     /// Shared with the views.
@@ -332,6 +335,7 @@ impl<K: Kind> Watched<K> {
             pause: Pause::default(),
             told: Reported::default(),
             newest_attempt: at,
+            key_seen: false,
             verdict: None,
             judged: None,
             totals: Arc::default(),
@@ -406,6 +410,7 @@ impl<K: Kind> Watched<K> {
         log: &mut Log<'_>,
     ) -> Option<Option<Fate>> {
         self.newest_attempt = batch.sent;
+        self.key_seen |= reading.guard.shows_key();
         let signs = self.observe_signs(&reading.beside, batch, log);
         let fate = K::observe(self, (&reading.guard, &reading.beside), &signs, batch, log);
         self.note_sight(batch.sent);
@@ -503,15 +508,27 @@ impl<K: Kind> Watched<K> {
             log.push(EventKind::SplitEnded { kind, lasted_ms });
         }
         for Began { kind, parties, left_ms } in news.began {
-            self.grounds.rare().split = Some(log.at);
+            let parties = self.with_hosts(parties);
+            let rare = self.grounds.rare();
+            (rare.split, rare.split_by) = (Some(log.at), Some((kind, parties.clone())));
             if let Some(count) = self.totals().splits.get_mut(kind as usize) {
                 *count += 1;
             }
             log.push(EventKind::SplitBegan { kind, parties, left_ms });
         }
         if let Some((older, newer)) = news.rival_in_doubt {
+            let (older, newer) = (self.with_hosts(older), self.with_hosts(newer));
             log.push(EventKind::RivalInDoubt { older, newer });
         }
+    }
+
+    /// The same, each with its host where that is known.
+    fn with_hosts(&self, mut parties: Vec<Party>) -> Vec<Party> {
+        for party in &mut parties {
+            let of_it = |(id, _): &&(Vec<u8>, Vec<u8>)| *id == party.holder.client;
+            party.host = self.hosts.iter().find(of_it).map(|(_, host)| host.clone());
+        }
+        parties
     }
 }
 

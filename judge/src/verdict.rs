@@ -15,7 +15,7 @@ named! {
     pub enum Verdict {
         /// Positive evidence of more than one holder.
         Split = "split",
-        /// Wanted, free, and the gap is longer than `grace`.
+        /// Wanted, no hold has lasted for `settle`, and the gap is longer than `grace`.
         Down = "down",
         /// Held, but its progress has not moved for longer than `stale_after`.
         Stalled = "stalled",
@@ -86,6 +86,14 @@ impl Facts {
         }
     }
 
+    /// Whether it is wanted, certainly free, and the gap is too long.
+    pub(crate) fn is_down(self) -> bool {
+        match self {
+            Facts::Lock(facts) => facts.is_down(),
+            Facts::Turn(_) | Facts::Queue(_) => false,
+        }
+    }
+
     /// What guards the task, and what is known of it.
     pub fn guard(self) -> (&'static str, &'static str) {
         match self {
@@ -148,6 +156,8 @@ named! {
         KeepPrevious = "keep_previous",
         /// Cannot be judged, and never could.
         NothingYet = "nothing_yet",
+        /// Held, but not for long enough to end a gap that was published as `down`.
+        HeldBriefly = "held_briefly",
         /// Held, but the work makes no progress.
         NoProgress = "no_progress",
         /// Held though unwanted, for too long.
@@ -160,7 +170,7 @@ named! {
         HeldWantedUnknown = "held_wanted_unknown",
         /// Held though unwanted, but not for long.
         WindingDown = "winding_down",
-        /// Wanted and free for too long.
+        /// Wanted and free, and the gap is too long.
         GapOverGrace = "gap_over_grace",
         /// Wanted and free, but not for long.
         GapWithinGrace = "gap_within_grace",
@@ -218,7 +228,11 @@ impl Rule {
             }
             Rule::NothingYet => "There is no confirmed reading yet.",
             Rule::GapOverGrace => {
-                "Users want it, and nobody has held the lock for longer than grace."
+                "Users want it, the lock is free, and for longer than grace no hold has lasted for \
+                 settle."
+            }
+            Rule::HeldBriefly => {
+                "The lock is held, but not yet for settle, and the task was down before that."
             }
             Rule::GapWithinGrace => {
                 "Users want it, and nobody holds the lock yet; that is within grace."

@@ -13,7 +13,8 @@ use lockwatch_judge::input::{
 };
 use lockwatch_judge::reading::{
     Beside, ClaimsReading, Deadline, Extras, GuardReading, Held, Holder, LockReading, Mode,
-    PauseReading, ProgressReading, RunsReading, Switch, SwitchesReading, TaskReading, Unknown,
+    PauseReading, ProgressReading, ProgressValue, RunsReading, Switch, SwitchesReading,
+    TaskReading, Unknown,
 };
 use lockwatch_judge::snapshot::{Durations, Snapshot, TaskView, Totals};
 use lockwatch_judge::spec::{
@@ -266,7 +267,7 @@ impl World {
             role: server.role,
             role_verified: true,
             offset: told.then_some(server.offset),
-            refuses_writes: false,
+            refuses_writes: None,
             replicas: Vec::new(),
             generation: told.then(|| server.generation.clone()),
             clock_offset_ms: server.clock_ms,
@@ -423,7 +424,9 @@ impl World {
         let switches = self.switches.clone();
         let progress = match self.dice.below(12) {
             0 => ProgressReading::Absent,
-            _ => ProgressReading::Value(self.progress.to_string().into_bytes()),
+            _ => ProgressReading::Value(ProgressValue::lasting(
+                self.progress.to_string().into_bytes(),
+            )),
         };
         let until = ServerTime(self.clock(at) + self.dice.below(100_000) as i64);
         let refusal = self.refusal();
@@ -500,6 +503,7 @@ fn task(dice: &mut Dice, name: &str) -> TaskSpec {
     let renew_every_ms = if dice.one_in(5) { Some(7_000) } else { None };
     let progress = (!dice.one_in(3)).then(|| ProgressSpec {
         source: ProgressSource::Key(key("progress")),
+        moves: None,
         stale_after_ms: 5_000,
     });
     TaskSpec {

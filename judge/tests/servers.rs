@@ -95,7 +95,7 @@ fn attestation(run_id: &str, sent: u64) -> Attestation {
         role: Role::Master,
         role_verified: true,
         offset: Some(1_000 + sent),
-        refuses_writes: false,
+        refuses_writes: None,
         replicas: Vec::new(),
         generation: Some(Generation {
             process: bytes(run_id),

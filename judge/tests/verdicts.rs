@@ -16,7 +16,8 @@ const HEADING: &str = "\
 The verdict and its rule, for every combination of what it depends on. A flag that is set shows \
     its name, else a dot:
   split  there is positive evidence of more than one holder
-  gap    wanted without a holder for longer than grace
+  gap    wanted, and no hold has lasted for settle, for longer than grace
+  shown  that gap was published as down while the lock was free
   stale  the progress has not moved for longer than stale_after
   wind   held though not wanted for longer than wind_down
   blind  no trustworthy answer on what matters for longer than blind_after
@@ -25,7 +26,7 @@ The verdict and its rule, for every combination of what it depends on. A flag th
 Of turns and queues:
   late   the turn, or a due member that nobody executes, is over max_late
 
-wanted   lock, turn, queue  flags                        at first                     later
+wanted   lock, turn, queue  flags                              at first                     later
 ";
 
 /// Every combination, of locks.
@@ -33,16 +34,17 @@ fn all_of_locks() -> Vec<LockFacts> {
     let mut all = Vec::new();
     for wanted in Wanted::ALL {
         for lock in LockFact::ALL {
-            for bits in 0..32_u8 {
-                let flag = |bit: u8| bits & (16 >> bit) != 0;
+            for bits in 0..64_u8 {
+                let flag = |bit: u8| bits & (32 >> bit) != 0;
                 all.push(LockFacts {
                     wanted,
                     lock,
                     split: flag(0),
                     gap_over_grace: flag(1),
-                    stale: flag(2),
-                    over_wind_down: flag(3),
-                    blind: flag(4),
+                    down_goes_on: flag(2),
+                    stale: flag(3),
+                    over_wind_down: flag(4),
+                    blind: flag(5),
                 });
             }
         }
@@ -109,6 +111,7 @@ fn flags(facts: Facts) -> String {
         Facts::Lock(facts) => vec![
             (facts.split, "split"),
             (facts.gap_over_grace, "gap"),
+            (facts.down_goes_on, "shown"),
             (facts.stale, "stale"),
             (facts.over_wind_down, "wind"),
             (facts.blind, "blind"),
@@ -155,7 +158,7 @@ fn table() -> String {
         let first = format!("{} {}", verdict.name(), rule.name());
         let guard = facts.guard();
         let row = format!(
-            "{:<8} {:<18} {:<27}  {first:<28} {}",
+            "{:<8} {:<18} {:<33}  {first:<28} {}",
             facts.wanted().name(),
             [guard.0, guard.1].join(" "),
             flags(facts),
@@ -258,7 +261,10 @@ fn each_bad_verdict_needs_its_evidence() {
 fn lock_needs(facts: LockFacts, verdict: Verdict) -> bool {
     let (held, free) = (facts.lock == LockFact::Held, facts.lock == LockFact::Free);
     match verdict {
-        Verdict::Down => free && facts.wanted == Wanted::Yes && facts.gap_over_grace,
+        Verdict::Down => {
+            facts.wanted == Wanted::Yes
+                && (free && facts.gap_over_grace || held && facts.down_goes_on)
+        }
         Verdict::Stalled => {
             held && matches!(facts.wanted, Wanted::Yes | Wanted::Unset) && facts.stale
         }
@@ -307,6 +313,7 @@ fn evidence_of_harm_is_never_talked_away() {
             _ if facts.unjudgeable() && facts.blind() => Verdict::Unknown,
             Facts::Lock(facts) => match (facts.lock, facts.wanted) {
                 (LockFact::Free, Wanted::Yes) if facts.gap_over_grace => Verdict::Down,
+                (LockFact::Held, Wanted::Yes) if facts.down_goes_on => Verdict::Down,
                 (LockFact::Held, _) if counts && facts.stale => Verdict::Stalled,
                 (LockFact::Held, Wanted::No) if facts.over_wind_down => Verdict::Unwanted,
                 _ => continue,

@@ -27,7 +27,7 @@ mod verdict;
 
 use std::sync::Arc;
 
-use lockwatch_judge::event::{Event, EventKind, Subject};
+use lockwatch_judge::event::{End, Event, EventKind, Subject};
 use lockwatch_judge::input::Standing;
 use lockwatch_judge::snapshot::Snapshot;
 use lockwatch_judge::spec::TaskSpec;
@@ -178,7 +178,8 @@ impl Oracle {
             }
             match (good, part, attempt.server) {
                 (true, Some(part), Some(server)) => {
-                    self.answered(*task, part, attempt, server, world)
+                    self.answered(*task, part, attempt, server, world);
+                    self.tasks[*task].follow_published(attempt.sent);
                 }
                 _ => self.failed(*task, attempt),
             }
@@ -194,7 +195,10 @@ impl Oracle {
         let Some(task) = position(spec, world) else { return };
         match &event.kind {
             EventKind::HoldEnded { holders, reason, .. } => {
-                self.check_end(task, holders, *reason, world)
+                self.check_end(task, holders, *reason, world);
+                if *reason == End::Expired {
+                    self.tasks[task].ran_out(event.at);
+                }
             }
             EventKind::LockLost { holders, sign } => self.check_lost(task, holders, *sign, world),
             EventKind::GapEnded { gap_ms } => self.check_handover(task, *gap_ms, world),
@@ -224,6 +228,7 @@ impl Oracle {
                 facts.unasked();
                 facts.blind.get_or_insert(facts.good);
             }
+            facts.follow_published(at);
         }
     }
 

@@ -353,6 +353,7 @@ fn draw_task(task: u64, kind: RedisKind, apart: bool, rng: &mut Rng) -> (TaskSpe
                 1 => ProgressSource::Key(key("progress")),
                 _ => ProgressSource::Length(key("progress")),
             },
+            moves: None,
             stale_after_ms: rng.weighted(&[(50, 60_000), (50, 20_000)]).unwrap_or(60_000),
         });
     }

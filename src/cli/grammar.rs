@@ -17,9 +17,8 @@ use crate::commands::status::StatusOptions;
 use crate::commands::want::WantOptions;
 
 /// Shown below the help of `status`.
-const STATUS_CODES: &str = "Exit codes: 0 all is well; 1 warning (unwanted); 2 critical (split, \
-    down, stalled, lost \
-                            switches); 3 unknown, also without an answer";
+const STATUS_CODES: &str = "Exit codes: 0 nothing to be alerted about; 1 a warning; 2 an alert \
+    that wakes somebody; 3 unknown, also without an answer";
 
 /// Shown below the help of `guard`.
 const GUARD_CODES: &str = "Exit codes: the script's own; 64 usage or configuration; 69 Redis \

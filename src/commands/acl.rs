@@ -347,7 +347,8 @@ fn notes(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> Vec<Stri
 fn on_each(redis: &RedisConfig, servers: &str) -> String {
     format!(
         "redis {:?}: replace PASSWORD, then give this line to redis-cli on each server: {servers} \
-         (users are not replicated)",
+         (users are not replicated), and then ACL SAVE if it has an aclfile, else CONFIG REWRITE: a \
+         restart forgets users that are not saved",
         redis.name
     )
 }
@@ -440,7 +441,7 @@ impl Needs {
             self.commands.insert(ask.name());
             let pattern = match &ask.key {
                 Keys::None => continue,
-                Keys::Second => self.pattern(ask.key().unwrap_or_default()),
+                Keys::Second | Keys::Third => self.pattern(ask.key().unwrap_or_default()),
                 Keys::Like(parts) => {
                     parts.iter().map(|part| self.pattern(part)).collect::<Vec<_>>().join(&b'*')
                 }

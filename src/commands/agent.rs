@@ -1,10 +1,12 @@
 //! The agent: what it takes, and what it is put together from.
 
+mod first;
 mod options;
 mod switching;
 pub mod wiring;
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -40,9 +42,13 @@ pub async fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
     let web = options.web.as_ref().map(WebOptions::load).transpose()?;
     let has_login = web.as_ref().is_some_and(|web| !web.door().config.users.is_empty());
     config.check_login(&options.source.name(), has_login)?;
-    let listener = http::listen(options.listen)
-        .with_context(|| format!("cannot listen on {}", options.listen))?;
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = %listener.local_addr()?, "lockwatch started");
+    let listen = |address: &SocketAddr| {
+        http::listen(*address).with_context(|| format!("cannot listen on {address}"))
+    };
+    let listeners = options.listen.iter().map(listen).collect::<anyhow::Result<Vec<_>>>()?;
+    let bound = listeners.iter().map(|listener| Ok(listener.local_addr()?.to_string()));
+    let bound = bound.collect::<anyhow::Result<Vec<String>>>()?.join(",");
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = %bound, "lockwatch started");
     let RunOptions { source, enable_lifecycle, frame_ancestors, record, .. } = options;
     let recorder = record.as_ref().map(Recorder::start).transpose()?;
     let history = History::default();
@@ -75,13 +81,13 @@ pub async fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
                 frame_ancestors: frame_ancestors.into(),
                 web: web.clone(),
                 switches: Some(switches),
-                limits: Limits::default(),
+                limits: Limits::of_process(),
             };
             async move {
                 let following = web.map(|web| AbortOnDropHandle::new(tokio::spawn(web.follow())));
                 let switching = AbortOnDropHandle::new(tokio::spawn(switching.serve(asked)));
                 let renewing = AbortOnDropHandle::new(tokio::spawn(renew(config, tasks)));
-                http::serve(listener, context, stop).await;
+                http::serve(listeners, context, stop).await;
                 drop((following, switching, renewing));
             }
         },

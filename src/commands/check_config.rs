@@ -19,7 +19,7 @@ use clap::{Args, ValueHint};
 use lockwatch_judge::spec::TaskSpec;
 
 use super::source::ConfigSource;
-use crate::alerts::{down_after_ms, lease_ms};
+use crate::alerts::{crash_loop_after_ms, down_after_ms, lease_ms};
 use crate::config::{Config, Login, RedisConfig, Servers, TlsFiles, exposed, ms};
 use crate::text::durations::{duration_text, parse_duration_ms};
 use crate::text::identity::{escape, list};
@@ -367,7 +367,7 @@ pub fn report(config: &Config, timing: &PageTiming) -> String {
 }
 
 /// The footnote marks of [`row`] and their meaning.
-const FOOTNOTES: [(&str, &str); 6] = [
+const FOOTNOTES: [(&str, &str); 7] = [
     (NOT_WANTED, "Nobody says that it is wanted (no `wanted`, or `never`), so it is never down."),
     (ASSUMED_LEASE, "`lease` is not configured; Redisson's default of 30s is assumed."),
     (UNKNOWN_LEASE, "`lease` is not configured; lockwatch learns it once it runs."),
@@ -378,6 +378,11 @@ const FOOTNOTES: [(&str, &str); 6] = [
     ),
     (TOLD_NOBODY, "It ends at a receiver that tells nobody: one without `*_configs`."),
     (DROPPED, "Prometheus' relabelling drops it."),
+    (
+        GUARD_LEASE,
+        "The `lease` of the guard; a client of another kind that takes the lock may have a longer \
+         one.",
+    ),
 ];
 const NOT_WANTED: &str = "[1]";
 const ASSUMED_LEASE: &str = "[2]";
@@ -385,37 +390,47 @@ const UNKNOWN_LEASE: &str = "[3]";
 const SHARED_GROUP: &str = "[4]";
 const TOLD_NOBODY: &str = "[5]";
 const DROPPED: &str = "[6]";
+const GUARD_LEASE: &str = "[7]";
 
-const HEADER: [&str; 5] = ["TASK", "GRACE", "DOWN AFTER", "PAGE AFTER", "AFTER A CRASH"];
+const HEADER: [&str; 6] =
+    ["TASK", "GRACE", "DOWN AFTER", "PAGE AFTER", "AFTER A CRASH", "CRASH LOOP"];
 
-fn row(config: &Config, task: &TaskSpec, timing: &PageTiming) -> [String; 5] {
+fn row(config: &Config, task: &TaskSpec, timing: &PageTiming) -> [String; 6] {
     let name = task.name.escape_debug().to_string();
     let grace = duration_text(task.grace_ms);
     if !task.may_be_wanted() {
-        return [name, grace, format!("never {NOT_WANTED}"), "-".to_owned(), "-".to_owned()];
+        let never = format!("never {NOT_WANTED}");
+        return [name, grace, never, "-".to_owned(), "-".to_owned(), "-".to_owned()];
     }
     let interval_ms =
         config.redises.get(usize::from(task.store.0)).map_or(0, |redis| ms(redis.interval));
     let down_ms = down_after_ms(interval_ms, task);
     let page = timing.page(config, task);
     if let Some(why) = page.never() {
-        return [name, grace, rounded(down_ms), format!("never {why}"), "-".to_owned()];
+        let never = format!("never {why}");
+        return [name, grace, rounded(down_ms), never, "-".to_owned(), "-".to_owned()];
     }
     let delays = [&timing.scrape, &timing.evaluation, &timing.wait(&page)];
     let page_ms = delays.into_iter().fold(down_ms, |sum, delay| sum.saturating_add(delay.ms));
     let shared = if page.shares_a_group() { format!(" {SHARED_GROUP}") } else { String::new() };
-    let crash = match lease_ms(task) {
-        Some(lease_ms) => {
-            let mark = if task.lock().is_some_and(|lock| lock.lease_ms.is_none()) {
-                format!(" {ASSUMED_LEASE}")
-            } else {
-                String::new()
-            };
-            rounded(page_ms.saturating_add(lease_ms)) + &mark
-        }
+    let guards_ms = config.guards.get(&task.name).map(|guard| guard.terms.lease_ms);
+    let lease = match (task.lock().and_then(|lock| lock.lease_ms), guards_ms) {
+        (Some(lease_ms), _) => Some((lease_ms, String::new())),
+        (None, Some(lease_ms)) => Some((lease_ms, format!(" {GUARD_LEASE}"))),
+        (None, None) => lease_ms(task).map(|lease_ms| (lease_ms, format!(" {ASSUMED_LEASE}"))),
+    };
+    let crash = match lease {
+        Some((lease_ms, mark)) => rounded(page_ms.saturating_add(lease_ms)) + &mark,
         None => format!("{} + lease {UNKNOWN_LEASE}", rounded(page_ms)),
     };
-    [name, grace, rounded(down_ms), rounded(page_ms) + &shared, crash]
+    let in_a_loop = match task.lock() {
+        Some(_) => {
+            let longer_ms = crash_loop_after_ms(interval_ms, task).saturating_sub(down_ms);
+            rounded(page_ms.saturating_add(longer_ms))
+        }
+        None => "-".to_owned(),
+    };
+    [name, grace, rounded(down_ms), rounded(page_ms) + &shared, crash, in_a_loop]
 }
 
 /// An upper bound for people: whole seconds, rounded up.
@@ -423,8 +438,8 @@ fn rounded(ms: u64) -> String {
     duration_text(ms.div_ceil(1000).saturating_mul(1000))
 }
 
-fn table(rows: Vec<[String; 5]>) -> String {
-    let rows: Vec<[String; 5]> = std::iter::once(HEADER.map(str::to_owned)).chain(rows).collect();
+fn table(rows: Vec<[String; 6]>) -> String {
+    let rows: Vec<[String; 6]> = std::iter::once(HEADER.map(str::to_owned)).chain(rows).collect();
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
     };
@@ -457,7 +472,8 @@ fn explanation(config: &Config, timing: &PageTiming) -> String {
     }
     text.push_str(
         "After a crash: the lock is still held until the lease has run out, so the \
-        lease comes on top.\n",
+        lease comes on top.\nCrash loop: where each hold ends before `settle`, settle + interval + \
+        250ms come on top of a page.\n",
     );
     text
 }

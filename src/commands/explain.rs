@@ -4,7 +4,7 @@ mod once;
 
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::{Args, ValueHint};
 use serde::Deserialize;
 
@@ -14,14 +14,15 @@ use crate::http::client::{Answer, PATIENCE};
 use crate::outputs::explanation::{Explanation, text};
 use crate::paths;
 use crate::text::identity::harmless;
+use crate::text::nearest::which_task;
 use crate::text::terminal;
 
 /// What the command takes.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct ExplainOptions {
-    /// Which task
+    /// Which task [default: the only one]
     #[arg(value_name = "TASK", value_hint = ValueHint::Other)]
-    pub task: String,
+    pub task: Option<String>,
     /// How the agent is reached.
     #[command(flatten)]
     pub agent: AgentArguments,
@@ -51,8 +52,7 @@ pub async fn run(options: ExplainOptions) -> anyhow::Result<ExitCode> {
     if let Some(warning) = options.agent.warning() {
         eprintln!("warning: {warning}");
     }
-    let path = paths::EXPLANATION.of(&options.task);
-    match options.agent.get(&path, PATIENCE).await {
+    match ask(&options).await {
         Ok(answer) => by_agent(&options, &answer),
         Err(error) if is_configured(&options.source) => {
             eprintln!("lockwatch: {error:#}: reading Redis once instead");
@@ -65,6 +65,31 @@ pub async fn run(options: ExplainOptions) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::from(NOT_EXPLAINED))
         }
     }
+}
+
+/// Asks the agent about the task, or about its only one.
+async fn ask(options: &ExplainOptions) -> anyhow::Result<Answer> {
+    #[derive(Deserialize)]
+    struct Tasks {
+        tasks: Vec<Named>,
+    }
+    #[derive(Deserialize)]
+    struct Named {
+        name: String,
+    }
+    let name = match &options.task {
+        Some(name) => name.clone(),
+        None => {
+            let answer = options.agent.get(paths::TASKS, PATIENCE).await?;
+            let Ok(Tasks { tasks }) = serde_json::from_slice(&answer.body) else {
+                return Ok(answer);
+            };
+            let names: Vec<&str> = tasks.iter().map(|task| &*task.name).collect();
+            let [only] = names[..] else { bail!(which_task(&names)) };
+            only.to_owned()
+        }
+    };
+    options.agent.get(&paths::EXPLANATION.of(&name), PATIENCE).await
 }
 
 /// Whether there is a configuration with which to read Redis.
@@ -101,7 +126,7 @@ fn by_agent(options: &ExplainOptions, answer: &Answer) -> anyhow::Result<ExitCod
 
 async fn without_agent(options: &ExplainOptions) -> anyhow::Result<ExitCode> {
     let config = options.source.load()?;
-    let look = match once::look(&config, &options.task).await {
+    let look = match once::look(&config, options.task.as_deref()).await {
         Ok(look) => look,
         Err(no_such_task) => {
             eprintln!("lockwatch: {no_such_task}");

@@ -3,6 +3,7 @@
 mod beside;
 mod drive;
 mod fence;
+mod last;
 mod listen;
 mod notify;
 mod options;
@@ -29,7 +30,7 @@ pub const USAGE: u8 = 64;
 pub const NO_STORE: u8 = 69;
 /// The lock was lost.
 pub const LOST: u8 = 70;
-/// The lock was not acquired in time.
+/// The lock was not acquired in time, unless `--busy-code` names another code.
 pub const NOT_TAKEN: u8 = 75;
 
 /// Runs the guard until it is told to end, or until its script has ended for good. The exit code is

@@ -3,12 +3,15 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use lockwatch_judge::spec::TaskSpec;
 use lockwatch_watch::redis::libraries;
 
 use crate::config::{Config, ConfigErrors, PasswordSource, SingleLock, TlsConfig, TlsFiles};
+use crate::text::nearest::{no_such_task, which_task};
 
 /// Where the configuration comes from; a reload reads it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +39,22 @@ impl ConfigSource {
         match self {
             ConfigSource::File(path) => Config::load(path),
             ConfigSource::SingleLock(lock) => Config::single_lock(lock),
+        }
+    }
+}
+
+/// The task of this name; without a name, the only one.
+///
+/// # Errors
+/// There is no such task, or more than one; text for a person.
+pub fn task_of<'a>(config: &'a Config, name: Option<&str>) -> Result<&'a Arc<TaskSpec>, String> {
+    let names = || config.tasks.iter().map(|task| &*task.name);
+    match (name, &config.tasks[..]) {
+        (None, [only]) => Ok(only),
+        (None, _) => Err(which_task(&names().collect::<Vec<_>>())),
+        (Some(name), tasks) => {
+            let task = tasks.iter().find(|task| &*task.name == name);
+            task.ok_or_else(|| no_such_task(name, names()))
         }
     }
 }

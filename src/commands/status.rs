@@ -4,12 +4,14 @@
 mod answer;
 mod judge;
 mod one;
+mod plugin;
 mod queue;
 mod screen;
 mod table;
 mod turn;
 mod words;
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -50,6 +52,10 @@ pub struct StatusOptions {
     /// Print the agent's JSON
     #[arg(long)]
     pub json: bool,
+    /// Print as monitoring plugins do: a summary first, all on standard output, with performance
+    /// data
+    #[arg(long, conflicts_with_all = ["json", "watch_ms"])]
+    pub plugin: bool,
     /// Show it again and again, with this pause, until Ctrl-C
     #[arg(long = "watch", value_name = "PAUSE", num_args = 0..=1, require_equals = true, default_missing_value = "1s", value_parser = watch_pause)]
     pub watch_ms: Option<u64>,
@@ -73,13 +79,26 @@ pub async fn run(options: StatusOptions) -> anyhow::Result<ExitCode> {
     }
     let level = match options.watch_ms {
         None => {
-            let look = look(&options).await?;
+            let look = look(&options).await.inspect_err(|error| deny(&options, error))?;
             terminal::print(printed(&options, &look)).context("cannot print it")?;
             look.level
         }
         Some(pause_ms) => watch(&options, Duration::from_millis(pause_ms)).await?,
     };
     Ok(ExitCode::from(level.code()))
+}
+
+/// Says on standard output that nothing is known: monitors show nothing else. On a terminal and
+/// beside JSON the words on standard error are enough.
+fn deny(options: &StatusOptions, error: &anyhow::Error) {
+    if options.plugin || !(options.json || std::io::stdout().is_terminal()) {
+        let _closed = terminal::print(plugin::unknown(&format!("{error:#}")) + "\n");
+    }
+}
+
+/// The first line for a monitor whose command line is wrong.
+pub fn refused(why: &str) -> String {
+    plugin::unknown(why) + "\n"
 }
 
 struct Look {
@@ -122,8 +141,8 @@ fn read(answer: Answer, one: bool) -> anyhow::Result<Look> {
         true => View::One(Box::new(serde_json::from_str(&body).map_err(harmless)?)),
     };
     let level = match &view {
-        View::All(answer) => judge::worst(&answer.tasks),
-        View::One(answer) => judge::worst([&answer.task]),
+        View::All(answer) => judge::worst(&answer.tasks, &answer.stores),
+        View::One(answer) => judge::worst([&answer.task], &[]),
     };
     Ok(Look { body, view, level })
 }
@@ -150,6 +169,13 @@ fn printed(options: &StatusOptions, look: &Look) -> String {
     if options.json {
         // The agent's own JSON is on one line and harmless, but a proxy may have changed it.
         return safe_json(look.body.trim_end()).into_owned() + "\n";
+    }
+    if options.plugin {
+        let (tasks, stores) = match &look.view {
+            View::All(answer) => (&answer.tasks[..], &answer.stores[..]),
+            View::One(answer) => (std::slice::from_ref(&answer.task), &[][..]),
+        };
+        return plugin::render(tasks, stores, table::oldest(tasks)).join("\n") + "\n";
     }
     let terminal = Terminal { lines: None, ..Terminal::now() };
     lines(options, look, &terminal).join("\n") + "\n"
@@ -286,6 +312,7 @@ mod tests {
             task: None,
             agent: AgentArguments::at(agent),
             json: false,
+            plugin: false,
             watch_ms: None,
         };
         let here = options(DEFAULT_AGENT);
@@ -297,7 +324,10 @@ mod tests {
 
     #[test]
     fn a_watch_that_gets_no_answer_knows_nothing() {
-        let answer = || Answer { status: 200, body: r#"{"tasks":[{"verdict":"running"}]}"#.into() };
+        let answer = || Answer {
+            status: 200,
+            body: r#"{"tasks":[{"verdict":"running","problems":[]}]}"#.into(),
+        };
         let mut seen = Seen { last: None, trouble: None };
         assert_eq!(seen.level(), Level::Unknown);
         seen.note(read(answer(), false));

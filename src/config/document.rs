@@ -8,6 +8,7 @@ use serde_yaml::Value;
 
 use super::block::{At, Block};
 use super::labels;
+use super::links;
 use super::mistake::{Mistakes, Reported, field_text, quoted};
 use super::place::Place;
 use super::redises::{self, Redises};
@@ -23,8 +24,19 @@ const TASKS_MAX: usize = 10_000;
 /// Maximum value of `max_tasks`.
 const TASKS_MAX_MAX: usize = 200_000;
 
+/// The document without the fields at its top that begin with `x-`: a place for anchors, as in
+/// Docker's compose files. `None`: there are none.
+fn without_extensions(document: &Value) -> Option<Value> {
+    let is_extension = |name: &Value| name.as_str().is_some_and(|name| name.starts_with("x-"));
+    let map = document.as_mapping().filter(|map| map.keys().any(is_extension))?;
+    let kept = map.iter().filter(|(name, _)| !is_extension(name));
+    Some(Value::Mapping(kept.map(|(name, value)| (name.clone(), value.clone())).collect()))
+}
+
 /// Reads the document. The configuration is complete exactly if no mistake was reported.
 pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<Config, Reported> {
+    let without = without_extensions(document);
+    let document = without.as_ref().unwrap_or(document);
     let top = Block::open(At { value: document, place: Place::default(), mistakes }, &TOP)?;
     let redises = match top.at("redis") {
         Some(at) => redises::read(&at, dir),
@@ -34,6 +46,7 @@ pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<
         }
     };
     let label_names = top.at("labels").map_or(Ok(Vec::new()), |at| labels::read(&at));
+    let links = links::read(&top);
     let shared = Shared {
         redises: redises.as_ref().ok(),
         label_names: label_names.as_deref().ok(),
@@ -57,7 +70,7 @@ pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<
         .ok_or(Reported)?;
     // The vector was collected in place of its source, whose items are fifty times larger.
     tasks.shrink_to_fit();
-    Ok(Config { redises, label_names: label_names?, tasks, guards })
+    Ok(Config { redises, label_names: label_names?, links: links?, tasks, guards })
 }
 
 /// The names of the tasks in messages; `None` where the name is invalid or a duplicate.

@@ -53,8 +53,9 @@ pub(super) fn read(
     let heartbeat = block.optional("progress", |value| heartbeat(value, dir));
     let login = login::read(&block, dir)?;
     let heartbeat = heartbeat?;
-    let can_be_written =
-        progress.is_some_and(|spec| !matches!(spec.source, ProgressSource::Length(_)));
+    let can_be_written = progress.is_some_and(|spec| {
+        matches!(spec.source, ProgressSource::HashField { .. } | ProgressSource::Key(_))
+    });
     if heartbeat.is_some() && !can_be_written {
         let message = "has no place to be written to; configure the task's own `progress` with \
                        `hash` or `key`";
@@ -68,6 +69,8 @@ pub(super) fn read(
         give_up_after: give_up_after?.map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
         restart: restart?,
         wait_ms: None,
+        at_least_ms: 0,
+        shown_ms: 0,
     };
     if backoff_ms > longest_ms {
         return Err(block.report("backoff", "is longer than `backoff_max`; make it shorter"));

@@ -1,14 +1,17 @@
 //! What guards a task: exactly one of the blocks `lock`, `turn` and `queue`.
 
-use lockwatch_judge::spec::{KeyPattern, KindSpec, LockSpec, Name, QueueSpec, TurnSpec, Unit};
+use lockwatch_judge::spec::{
+    Claimants, KeyPattern, KindSpec, LockSpec, Name, QueueSpec, TurnSpec, Unit, ValuePath,
+};
 use lockwatch_watch::redis::libraries;
+use lockwatch_watch::redis::value::Finder;
 
 use super::block::{Block, choice};
 use super::mistake::Reported;
 use super::roles::{Roles, read_key};
-use super::schema::{LOCK, QUEUE, TURN};
+use super::schema::{BlockSpec, HOLDER, LOCK, MEMBER_ID, QUEUE, TURN};
 use super::threshold::{self, Threshold};
-use super::values::{bytes, duration_ms, key};
+use super::values::{bytes, duration_ms, key, text};
 
 /// The fields that only a task with a lock has.
 const OF_LOCKS: [&str; 5] = ["settle", "wind_down", "progress", "max_hold", "guard"];
@@ -61,8 +64,39 @@ fn read_lock(task: &Block<'_>, roles: &mut Roles) -> Result<LockSpec, Reported> 
     {
         lock.report("renew_every", mistake);
     }
-    let lock = libraries::lock(&key?, library?);
-    Ok(LockSpec { lease_ms: lease_ms?, renew_every_ms: renew_every_ms?, ..lock })
+    let holder = read_path(&lock, "holder", &HOLDER);
+    if let (Ok(Some(_)), Ok(name)) = (&holder, &library)
+        && !libraries::named(name).is_some_and(|library| library.takes_a_path())
+    {
+        return Err(lock.report(
+            "holder",
+            format!(
+                "says nothing of a lock of `library: {name}`, whose layout names its holder; \
+                 remove it, or write `library: string`"
+            ),
+        ));
+    }
+    let spec = libraries::lock(&key?, library?);
+    let holder = holder?;
+    let claimants = if holder.is_some() { Claimants::Named } else { spec.claimants };
+    let (lease_ms, renew_every_ms) = (lease_ms?, renew_every_ms?);
+    Ok(LockSpec { holder, claimants, lease_ms, renew_every_ms, ..spec })
+}
+
+/// A value path, if there is one.
+fn read_path(
+    block: &Block<'_>,
+    field: &str,
+    spec: &BlockSpec,
+) -> Result<Option<ValuePath>, Reported> {
+    const REMEDY: &str = "write `json: /owner`, or `regex: \"^[0-9]+:(.*)$\"` with one group";
+    let Some(path) = block.child(field, spec)? else { return Ok(None) };
+    let form = path.exactly_one(&["json", "regex"], REMEDY)?;
+    path.optional(form, |value| {
+        let text = text(value)?.into();
+        let path = if form == "json" { ValuePath::Json(text) } else { ValuePath::Regex(text) };
+        Finder::new(&path).map(|_| path)
+    })
 }
 
 fn read_turn(task: &Block<'_>, roles: &mut Roles) -> Result<TurnSpec, Reported> {
@@ -102,7 +136,8 @@ fn read_queue(task: &Block<'_>, roles: &mut Roles) -> Result<QueueSpec, Reported
     let Some(queue) = task.child("queue", &QUEUE)? else { return Err(Reported) };
     let zset = read_key(&queue, "zset", roles);
     let unit = read_unit(&queue, Unit::Seconds);
-    let pattern = queue.required("lock", "write `lock: \"lock_{id}\"`", |value| {
+    let id = read_path(&queue, "id", &MEMBER_ID);
+    let pattern = queue.optional("lock", |value| {
         KeyPattern::parse(&bytes(value)?)
             .ok_or_else(|| "does not have `{id}` in it just once; write \"lock_{id}\"".to_owned())
     });
@@ -110,10 +145,16 @@ fn read_queue(task: &Block<'_>, roles: &mut Roles) -> Result<QueueSpec, Reported
     let library = queue
         .optional("library", known)
         .map(|library| library.or_else(|| libraries::named(QUEUE_LIBRARY)));
+    if let (None, Some(_)) = (queue.value("lock"), queue.value("library")) {
+        let message = "is the layout of the locks, and there is no `lock`; remove it, or write \
+                       `lock: \"lock_{id}\"`";
+        queue.report("library", message);
+    }
     let max_late_ms = Threshold::MaxLate.or(&queue, QueueSpec::MAX_LATE_MS);
     let library = library?.ok_or(Reported)?;
     Ok(QueueSpec {
         unit: unit?,
+        id: id?,
         renewals_per_lease: library.renewals_per_lease(),
         claimants: library.claimants(),
         max_late_ms: max_late_ms?,

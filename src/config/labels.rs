@@ -33,20 +33,24 @@ pub(crate) const OURS: [&str; 18] = [
     "version",
 ];
 
-/// Labels of scrape targets that tell agents apart. The rules drop them.
+/// Labels of scrape targets that tell agents and copies of their series apart. The rules drop them.
 #[rustfmt::skip] // a list
-pub const AGENT_LABELS: [&str; 20] = [
+pub const AGENT_LABELS: [&str; 24] = [
     "instance", "job", "pod", "pod_name", "pod_ip",
     "pod_template_hash", "container", "container_name", "endpoint", "service",
     "address", "node", "node_name", "host", "hostname",
     "instance_id", "controller_revision_hash",
     "kubernetes_pod_name", "kubernetes_node", "kubernetes_name",
+    // Of copies of their series.
+    "prometheus", "prometheus_replica", "replica", "__replica__",
 ];
 
 /// Names that Prometheus sets itself on targets, histograms or alerts, or that the alert rules set.
-/// They also drop [`AGENT_LABELS`].
-const OF_PROMETHEUS: [&str; 6] =
-    ["agent", "alertname", "alertstate", "le", "namespace", "quantile"];
+/// They also drop [`AGENT_LABELS`], and tell sites apart by [`SITE_LABELS`].
+const OF_PROMETHEUS: [&str; 5] = ["agent", "alertname", "alertstate", "le", "quantile"];
+
+/// Labels of scrape targets that tell sites apart. The rules join series by them.
+pub const SITE_LABELS: [&str; 3] = ["cluster", "namespace", "env"];
 
 /// Beginnings of names that Prometheus gives to labels that were taken.
 const OF_PROMETHEUS_BEGIN: [&str; 2] = ["__", "exported_"];
@@ -91,6 +95,13 @@ fn label_name(value: &Value) -> Result<Arc<str>, String> {
             quoted(&name)
         ));
     }
+    if SITE_LABELS.contains(&name.as_str()) {
+        return Err(format!(
+            "{} is reserved: the alert rules tell sites apart by it, so set it in the scrape job; \
+             choose another name here",
+            quoted(&name)
+        ));
+    }
     if OF_PROMETHEUS.iter().chain(&AGENT_LABELS).any(|other| *other == name) {
         return Err(format!(
             "{} is reserved: Prometheus sets it itself, or the alert rules set or drop it; choose \
@@ -111,7 +122,10 @@ mod tests {
         let (_, list) = docs.split_once("names that lockwatch sets itself (").unwrap();
         let (list, _) = list.split_once(" and names that begin with").unwrap();
         let names: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
-        assert_eq!(names.len(), OURS.len() + OF_PROMETHEUS.len() + AGENT_LABELS.len());
+        assert_eq!(
+            names.len(),
+            OURS.len() + OF_PROMETHEUS.len() + AGENT_LABELS.len() + SITE_LABELS.len()
+        );
         for name in names {
             let refused = label_name(&Value::from(name)).unwrap_err();
             assert!(refused.contains("is reserved"), "{name}: {refused}");

@@ -15,8 +15,9 @@ pub struct BlockSpec {
 }
 
 /// All blocks.
-pub const BLOCKS: [&BlockSpec; 17] = [
+pub const BLOCKS: [&BlockSpec; 20] = [
     &TOP,
+    &LINKS,
     &REDIS,
     &TLS,
     &WANT,
@@ -24,8 +25,10 @@ pub const BLOCKS: [&BlockSpec; 17] = [
     &CLUSTER,
     &TASK,
     &LOCK,
+    &HOLDER,
     &TURN,
     &QUEUE,
+    &MEMBER_ID,
     &WANTED,
     &PROGRESS,
     &CLAIMS,
@@ -49,11 +52,17 @@ const ONE_KEY: (&str, &str) =
 
 pub(super) const TOP: BlockSpec = BlockSpec {
     path: "",
-    fields: &["redis", "labels", "metrics", "tasks", "max_tasks"],
+    fields: &["redis", "labels", "links", "metrics", "tasks", "max_tasks"],
     otherwise: &[(
         "patterns",
         "`patterns` is not supported yet; list each lock as a task with `lock: {key: …}`",
     )],
+};
+
+pub(super) const LINKS: BlockSpec = BlockSpec {
+    path: "links",
+    fields: &["grafana", "lockwatch", "runbooks"],
+    otherwise: &[("dashboards", "name the server with `grafana: …`")],
 };
 
 pub(super) const REDIS: BlockSpec = BlockSpec {
@@ -181,9 +190,18 @@ pub(super) const GUARD: BlockSpec = BlockSpec {
 
 pub(super) const LOCK: BlockSpec = BlockSpec {
     path: "tasks[].lock",
-    fields: &["key", "library", "lease", "renew_every"],
+    fields: &["key", "library", "holder", "lease", "renew_every"],
     otherwise: &[ONE_KEY],
 };
+
+/// Fields that people expect in a value path.
+const NO_PATH: [(&str, &str); 2] = [
+    ("pointer", "write the JSON Pointer as `json: /owner`"),
+    ("pattern", "write the pattern as `regex: \"^[0-9]+:(.*)$\"`"),
+];
+
+pub(super) const HOLDER: BlockSpec =
+    BlockSpec { path: "tasks[].lock.holder", fields: &["json", "regex"], otherwise: &NO_PATH };
 
 pub(super) const TURN: BlockSpec = BlockSpec {
     path: "tasks[].turn",
@@ -196,9 +214,12 @@ pub(super) const TURN: BlockSpec = BlockSpec {
 
 pub(super) const QUEUE: BlockSpec = BlockSpec {
     path: "tasks[].queue",
-    fields: &["zset", "unit", "lock", "library", "max_late"],
+    fields: &["zset", "unit", "id", "lock", "library", "max_late"],
     otherwise: &[("key", "name the sorted set with `zset: …`")],
 };
+
+pub(super) const MEMBER_ID: BlockSpec =
+    BlockSpec { path: "tasks[].queue.id", fields: &["json", "regex"], otherwise: &NO_PATH };
 
 pub(super) const WANTED: BlockSpec = BlockSpec {
     path: "tasks[].wanted",
@@ -212,7 +233,7 @@ pub(super) const WANTED: BlockSpec = BlockSpec {
 
 pub(super) const PROGRESS: BlockSpec = BlockSpec {
     path: "tasks[].progress",
-    fields: &["hash", "field", "key", "length", "stale_after"],
+    fields: &["hash", "field", "key", "length", "zset", "member", "stream", "moves", "stale_after"],
     otherwise: &[],
 };
 

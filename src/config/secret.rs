@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::PasswordSource;
+use crate::text::marks::{IS_UTF_16, after_mark};
 
 /// Maximum length of the first line in bytes. A longer one indicates that the path names some other
 /// file.
@@ -56,11 +57,14 @@ pub enum SecretError {
         error: io::Error,
     },
     /// The environment variable is not set.
-    #[error("the environment variable {0} (`password_env`) is not set")]
+    #[error("{0} is not set (`password_env` is its name, not the password)")]
     Unset(String),
     /// The source is empty.
     #[error("{0} is empty; its first line must be the password")]
     Empty(String),
+    /// An editor wrote it in another encoding.
+    #[error("{0} {IS_UTF_16}")]
+    Utf16(String),
     /// The content cannot be a password.
     #[error(
         "{0} does not hold a password: its first line must be UTF-8 text of at most \
@@ -77,7 +81,7 @@ impl PasswordSource {
                 .map_err(|error| SecretError::Unreadable { path: path.clone(), error }),
             PasswordSource::Env(variable) => env::var_os(variable)
                 .map(OsString::into_encoded_bytes)
-                .ok_or_else(|| SecretError::Unset(variable.clone())),
+                .ok_or_else(|| SecretError::Unset(self.to_string())),
             PasswordSource::Command(_) => return None,
         };
         Some(bytes.and_then(|bytes| self.first_line(&bytes)))
@@ -104,6 +108,9 @@ impl PasswordSource {
     /// # Errors
     /// There is no usable password.
     pub(crate) fn first_line(&self, bytes: &[u8]) -> Result<Secret, SecretError> {
+        let Some(bytes) = after_mark(bytes) else {
+            return Err(SecretError::Utf16(self.to_string()));
+        };
         let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
@@ -121,6 +128,10 @@ impl fmt::Display for PasswordSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PasswordSource::File(path) => write!(f, "the password file {path:?}"),
+            // Another name may be the password, written in the wrong place.
+            PasswordSource::Env(variable) if !is_usual_name(variable) => {
+                f.write_str("the environment variable of `password_env`")
+            }
             PasswordSource::Env(variable) => write!(f, "the environment variable {variable}"),
             // Not its arguments: one of them may be a secret.
             PasswordSource::Command(words) => {
@@ -129,6 +140,12 @@ impl fmt::Display for PasswordSource {
             }
         }
     }
+}
+
+/// Whether a variable is named as such variables usually are.
+fn is_usual_name(variable: &str) -> bool {
+    let is_usual = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    variable.bytes().all(is_usual)
 }
 
 /// A warning about unsafe permissions of a file with a secret, which is called `what`.
@@ -171,6 +188,7 @@ mod tests {
             ("hunter2\n", "hunter2"),
             ("hunter2\r\nmore\n", "hunter2"),
             (" a b \n", " a b "),
+            ("\u{feff}hunter2\r\n", "hunter2"),
         ] {
             let (_dir, source) = file(contents.as_bytes());
             assert_eq!(source.stored().unwrap().unwrap().expose(), password);
@@ -194,6 +212,8 @@ mod tests {
             (b"".as_slice(), "is empty"),
             (b"\nhunter2", "is empty"),
             (b"\r\n", "is empty"),
+            (b"\xff\xfeh\0u\0", "is UTF-16 text; save it as UTF-8"),
+            (b"\xef\xbb\xbf\n", "is empty"),
             (b"hunter2\xff", "does not hold a password"),
             (&[b'p'; 4097], "does not hold a password"),
         ] {
@@ -214,6 +234,10 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(unset.contains("LOCKWATCH_TEST_UNSET"), "{unset}");
+        let misplaced = PasswordSource::Env("sesame".into()).stored().unwrap().unwrap_err();
+        let misplaced = misplaced.to_string();
+        assert!(misplaced.contains("`password_env` is its name, not the password"), "{misplaced}");
+        assert!(!misplaced.contains("sesame"), "{misplaced}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, Key, KindSpec, ProgressSource, ProgressSpec, StoreIndex, TaskSpec,
+    ClaimsSpec, Codec, Key, KindSpec, Moves, ProgressSource, ProgressSpec, StoreIndex, TaskSpec,
     WantedSource, WantedSpec,
 };
 use lockwatch_watch::redis::topology::cluster::slot;
@@ -221,16 +221,20 @@ fn read_switch_keys(block: &Block<'_>, roles: &mut Roles) -> Result<Vec<Key>, Re
 }
 
 fn read_progress(task: &Block<'_>, roles: &mut Roles) -> Result<Option<ProgressSpec>, Reported> {
-    const REMEDY: &str = "write one of hash (with field), key, length";
+    const REMEDY: &str = "write one of hash (with field), key, length, zset (with member), stream";
     let Some(block) = task.child("progress", &PROGRESS)? else { return Ok(None) };
     let stale_after_ms = Threshold::StaleAfter.or(&block, STALE_AFTER_MS);
-    let field = block.exactly_one(&["hash", "key", "length"], REMEDY)?;
+    let moves =
+        block.optional("moves", |value| choice(value, "movement", &Moves::ALL, Moves::name));
+    let field = block.exactly_one(&["hash", "key", "length", "zset", "stream"], REMEDY)?;
     let key = read_key(&block, field, roles);
-    if field != "hash" && block.value("field").is_some() {
-        return Err(block.report(
-            "field",
-            format!("belongs to `hash` and cannot stand beside `{field}`; remove it"),
-        ));
+    for (part, of) in [("field", "hash"), ("member", "zset")] {
+        if field != of && block.value(part).is_some() {
+            return Err(block.report(
+                part,
+                format!("belongs to `{of}` and cannot stand beside `{field}`; remove it"),
+            ));
+        }
     }
     let source = match field {
         "hash" => {
@@ -238,10 +242,16 @@ fn read_progress(task: &Block<'_>, roles: &mut Roles) -> Result<Option<ProgressS
                 block.required("field", "name the field of the hash that the work changes", bytes);
             key.and_then(|key| Ok(ProgressSource::HashField { key, field: field? }))
         }
+        "zset" => {
+            let member =
+                block.required("member", "name the member whose score the work sets", bytes);
+            key.and_then(|key| Ok(ProgressSource::Score { key, member: member? }))
+        }
         "key" => key.map(ProgressSource::Key),
+        "stream" => key.map(ProgressSource::Stream),
         _ => key.map(ProgressSource::Length),
     };
-    Ok(Some(ProgressSpec { source: source?, stale_after_ms: stale_after_ms? }))
+    Ok(Some(ProgressSpec { source: source?, moves: moves?, stale_after_ms: stale_after_ms? }))
 }
 
 fn read_claims(task: &Block<'_>, roles: &mut Roles) -> Result<Option<ClaimsSpec>, Reported> {
@@ -311,7 +321,8 @@ fn queue_mistake(redis: &RedisConfig, kind: &KindSpec) -> Option<String> {
     };
     let own = slot(&queue.zset);
     let ids: [&[u8]; 3] = [b"0", b"1", b"{x}"];
-    let is_elsewhere = ids.iter().any(|id| slot(&queue.lock.key(id)) != own);
+    let is_elsewhere =
+        ids.iter().any(|id| queue.lock_of(id).is_some_and(|lock| slot(&lock) != own));
     is_elsewhere.then(|| {
         format!(
             "is not always in the slot of the set, in the cluster {}; give both a common hash tag, \

@@ -89,6 +89,10 @@ impl Client {
                 self.before = Some(std::mem::replace(&mut self.holder, next));
                 self.is_one(command).await.map(|ours| ours_or(ours, guard::Reply::Released))
             }
+            guard::Action::Leave { left_ms } => {
+                let command = scripts::renew(&self.key, self.holder.field(), left_ms);
+                self.is_one(command).await.map(|ours| ours_or(ours, guard::Reply::Released))
+            }
             _ => Ok(guard::Reply::Failed),
         };
         match answer {

@@ -31,10 +31,6 @@ const READING_GRACE: Duration = Duration::from_millis(100);
 const IDLE_GRACE: Duration = Duration::from_millis(500);
 /// After this time a connection is closed between any two requests.
 const IDLE_PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum number of connections that were told to close and have not ended yet. While there are
-/// as many, no connection is closed for another: each is a file descriptor still, and a flood of
-/// new connections must not make the server begin one big response after the other.
-const CLOSING_MAX: usize = 64;
 /// An address with fewer connections than this has few. A scraper has one or two.
 const FEW: usize = 4;
 
@@ -116,7 +112,7 @@ impl Places {
         if !has_its_share && self.open.len() + kept < limits.connections {
             return Some(());
         }
-        if self.closing >= CLOSING_MAX {
+        if self.closing >= limits.closing {
             return None;
         }
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
@@ -357,14 +353,15 @@ mod tests {
 
     #[tokio::test]
     async fn connections_that_do_not_end_are_bounded() {
-        let limits = Limits { connections: 2 * CLOSING_MAX, ..Limits::default() };
+        let limits = Limits { connections: 128, ..Limits::default() };
         let connections = Connections::new(limits);
         let addresses = vec!["10.0.0.1"; limits.connections - limits.connections_for_small_peers];
         let mut slots = waiting(&connections, &addresses).await;
         let _newer: Vec<Slot> =
-            (0..CLOSING_MAX).map(|_| open(&connections, "10.0.0.1").unwrap()).collect();
+            (0..limits.closing).map(|_| open(&connections, "10.0.0.1").unwrap()).collect();
         assert!(open(&connections, "10.0.0.1").is_none());
-        assert_eq!(end_closed(&mut slots).iter().filter(|closed| **closed).count(), CLOSING_MAX);
+        let closed = end_closed(&mut slots).iter().filter(|closed| **closed).count();
+        assert_eq!(closed, limits.closing);
         assert!(open(&connections, "10.0.0.1").is_some());
     }
 
@@ -389,6 +386,16 @@ mod tests {
             sleep(READING_GRACE).await;
             assert_eq!(client.kept_waiting_since().is_some(), may_close, "{phase:?}");
         }
+    }
+
+    #[test]
+    fn few_files_leave_room_for_redis() {
+        let of = |files| Limits::within(files);
+        assert_eq!([None, Some(1_024), Some(65_536)].map(of), [Limits::default(); 3]);
+        let few = of(Some(48));
+        assert_eq!((few.connections, few.connections_per_peer, few.closing), (24, 18, 3));
+        assert!(few.streams < few.connections && few.connections_for_small_peers == 1);
+        assert_eq!(of(Some(0)).connections, 1);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use lockwatch_judge::verdict::Verdict;
 use super::etag::tagged_content;
 use super::gate::LoggedIn;
 use super::parameters::lenient;
-use super::reply::{Reply, as_page, pieces, reply, stream, too_many_streams, with_header};
+use super::reply::{Reply, as_page, pieces, reply, stream, text, too_many_streams, with_header};
 use super::site::Site;
 use crate::outputs::badge::{self, Says};
 use crate::outputs::history::About;
@@ -78,6 +78,20 @@ impl Site {
         let reply = tagged_content(request.headers(), status, SVG, badge::picture(name, says));
         // Badges are meant to be embedded, so any site may load them.
         with_header(reply, HeaderName::from_static("cross-origin-resource-policy"), "cross-origin")
+    }
+
+    pub(super) fn runbooks(&self, request: &Request<Incoming>) -> Reply {
+        let page = tagged_content(request.headers(), StatusCode::OK, HTML, page::runbooks());
+        as_page(page, &[])
+    }
+
+    pub(super) fn runbook(&self, name: &str, request: &Request<Incoming>) -> Reply {
+        match page::runbook(name) {
+            Some(page) => {
+                as_page(tagged_content(request.headers(), StatusCode::OK, HTML, page), &[])
+            }
+            None => text(StatusCode::NOT_FOUND, "There is no such runbook; /runbooks lists them."),
+        }
     }
 
     /// What changes on the pages, for their script.

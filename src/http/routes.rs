@@ -6,6 +6,7 @@
 //! | `/tasks/<name>` | GET, HEAD | one task for people |
 //! | `/app.js` | GET, HEAD | the script of these pages |
 //! | `/live` | GET, HEAD | what changes on these pages, as server-sent events |
+//! | `/runbooks`, `/runbooks/<alert>` | GET, HEAD | what to do about each alert |
 //! | `/badge/<name>.svg` | GET, HEAD | one task as a picture |
 //! | `/metrics` | GET, HEAD | the metrics; 503 when the engine has stopped |
 //! | `/api/v1/tasks`, `/api/v1/tasks/<name>` | GET, HEAD | tasks as JSON |
@@ -56,6 +57,8 @@ enum Route {
     Script,
     Live,
     Badge(String),
+    Runbooks,
+    Runbook(String),
     Healthy,
     Ready,
     Reload,
@@ -101,6 +104,8 @@ impl Site {
             Route::Script => self.script(&request),
             Route::Live => self.live(&request),
             Route::Badge(name) => self.badge(&name, &request).await,
+            Route::Runbooks => self.runbooks(&request),
+            Route::Runbook(name) => self.runbook(&name, &request),
             Route::Healthy => self.healthy(),
             Route::Ready => self.ready(),
             Route::Reload => self.reload(request.headers()).await,
@@ -118,7 +123,7 @@ impl Site {
             coding: negotiate::coding(&joined(headers, header::ACCEPT_ENCODING)),
         };
         let own = Own {
-            reload: *self.context.reload_status.borrow(),
+            reload: self.context.reload_status.borrow().clone(),
             log_lines_lost: (self.context.log_lines_lost)(),
         };
         let exposition = self.readers.read(&published, own, variant);
@@ -201,6 +206,7 @@ fn route(path: &str) -> Option<Route> {
         paths::ICON => Some(Route::Icon),
         paths::SCRIPT => Some(Route::Script),
         paths::LIVE => Some(Route::Live),
+        paths::RUNBOOKS => Some(Route::Runbooks),
         paths::METRICS => Some(Route::Metrics),
         paths::TASKS => Some(Route::Tasks),
         paths::EVENTS => Some(Route::Events),
@@ -220,7 +226,8 @@ fn named(path: &str) -> Option<Route> {
     let task = || name(paths::TASK).map(Route::Task);
     let page = || name(paths::PAGE).map(Route::TaskPage);
     let badge = || name(paths::BADGE).map(Route::Badge);
-    explain().or_else(want).or_else(task).or_else(page).or_else(badge)
+    let runbook = || name(paths::RUNBOOK).map(Route::Runbook);
+    explain().or_else(want).or_else(task).or_else(page).or_else(badge).or_else(runbook)
 }
 
 /// One path segment decoded; `None` if it is more than one, its escapes are broken, or it is not

@@ -3,6 +3,8 @@
 
 mod command;
 
+pub(crate) use command::beside_commands;
+
 use lockwatch_judge::reading::Unknown;
 use lockwatch_watch::redis::driver::{Dialled, Failure};
 use lockwatch_watch::redis::reply::{Command, Reply};

@@ -6,7 +6,6 @@
 mod limit;
 mod queue;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use lockwatch_judge::event::{
@@ -18,7 +17,7 @@ use lockwatch_judge::time::Mono;
 use lockwatch_judge::verdict::Verdict;
 use tracing::Level;
 
-use crate::text::identity::{escape, holder_label, list};
+use crate::text::identity::{escape, holder_label, list, party_name};
 use crate::text::instants::{rfc3339, seconds, signed_seconds};
 use limit::{Admission, Limiter, Suppressed};
 
@@ -484,13 +483,7 @@ fn fates_harm(failover_report: &FailoverReport) -> bool {
 }
 
 fn party_names(parties: &[Party]) -> String {
-    let name = |party: &Party| match &party.node {
-        Some(node) => {
-            Cow::Owned(format!("{} at {}", holder_label(&party.holder), escape(node.as_bytes())))
-        }
-        None => Cow::Owned(holder_label(&party.holder).to_string()),
-    };
-    list(parties.iter().map(name), NAMED_MAX)
+    list(parties.iter().map(party_name), NAMED_MAX)
 }
 
 fn verdict_level(to: Verdict) -> Level {
@@ -511,7 +504,7 @@ fn verdict_message(from: Option<Verdict>, to: Verdict, sentence: &str) -> String
 fn end_words(end: End) -> &'static str {
     match end {
         End::Expired => "its lease ran out",
-        End::EndedEarly => "it was released before its deadline",
+        End::EndedEarly => "its holder released it, or had shortened its lease to this",
         End::Replaced => "another holder took over before its deadline",
         End::Lost => "Redis lost it",
         End::Unknown => "nobody could see how",

@@ -30,7 +30,7 @@ pub const HOLDER_SERIES_MAX: usize = 5;
 const RESERVED_LABELS: [&str; 4] = ["task", "store", "key", "library"];
 
 /// What the agent counts of itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Own {
     /// The result of the newest load of the configuration.
     pub reload: ReloadStatus,
@@ -201,11 +201,12 @@ impl Number {
     }
 }
 
-/// The series of `lockwatch_lock_holder`: each pair of holder and host once.
+/// The series of `lockwatch_lock_holder`: each pair of holder and host once. A holder of whom
+/// nothing is known has none: a name for all of them would look like one that stays.
 fn holder_series(task: &TaskView, emit: &mut Emit<'_>) {
     let Some(hold) = table::hold(task) else { return };
     let mut seen = HashSet::new();
-    for (holder, host) in hold.holders.iter() {
+    for (holder, host) in hold.holders.iter().filter(|(holder, _)| holder.is_identified()) {
         let labels = (holder_label(holder), escape(host.as_deref().unwrap_or_default()));
         if seen.len() < HOLDER_SERIES_MAX && !seen.contains(&labels) {
             emit(&[("holder", &labels.0), ("holder_host", &labels.1)], Number::Count(1));

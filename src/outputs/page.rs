@@ -15,6 +15,7 @@ pub(crate) mod query;
 mod queue;
 pub(super) mod redises;
 pub(super) mod row;
+mod runbooks;
 mod settings;
 mod shell;
 mod task;
@@ -28,6 +29,7 @@ use crate::outputs::history::Kept;
 use crate::published::Published;
 use crate::text::identity::escape;
 use query::{ListQuery, TaskQuery};
+pub(crate) use runbooks::{runbook, runbooks};
 use shell::Shell;
 
 /// The style sheet.

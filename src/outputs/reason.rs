@@ -3,14 +3,18 @@
 
 use std::borrow::Cow;
 
+use lockwatch_judge::input::Refusal;
 use lockwatch_judge::snapshot::{SplitView, TaskView};
 use lockwatch_judge::spec::WantedSource;
 use lockwatch_judge::verdict::{Rule, Verdict, Wanted};
 
+use crate::outputs::absent;
 use crate::outputs::cause::told;
+use crate::outputs::progress::hint;
+use crate::outputs::remark::unseen_locks;
 use crate::outputs::runs;
 use crate::outputs::turn::max_late_ms;
-use crate::text::identity::{escape, holder_label, list};
+use crate::text::identity::{escape, holder_label, list, party_name};
 use crate::text::instants::seconds;
 
 /// Maximum number of holders that are named.
@@ -33,9 +37,22 @@ pub fn sentence(view: &TaskView) -> String {
         Rule::KeepPrevious | Rule::NothingYet => view.rule.sentence().to_owned(),
         Rule::GapOverGrace => {
             format!(
-                "{}, and nobody has held the lock for longer than {}.",
+                "{}, the lock is free, and no hold has lasted for {} for longer than {}.",
                 who_wants(view),
+                limit("settle", spec.settle_ms),
                 grace()
+            )
+        }
+        Rule::HeldBriefly => {
+            let holders = view.hold().map(|hold| &*hold.holders).unwrap_or_default();
+            let names = holders.iter().map(|(holder, _)| holder_label(holder));
+            format!(
+                "{}, and no hold has lasted for longer than {}. {} holds the lock now, and must \
+                 hold it for {}.",
+                who_wants(view),
+                grace(),
+                list(names, NAMED_MAX),
+                limit("settle", spec.settle_ms),
             )
         }
         Rule::GapWithinGrace => {
@@ -49,7 +66,13 @@ pub fn sentence(view: &TaskView) -> String {
             let stale_after =
                 spec.progress.as_ref().map(|progress| progress.stale_after_ms).unwrap_or_default();
             let limit = limit("stale_after", stale_after);
-            format!("The lock is held, but the progress has not moved for longer than {limit}.")
+            let expired = view.progress.as_ref().is_some_and(|progress| progress.expired);
+            let what = match expired {
+                true => "the sign of life ran out, and did not come back",
+                false => "the progress has not moved",
+            };
+            let hint = hint(view).map(|hint| format!(" {hint}")).unwrap_or_default();
+            format!("The lock is held, but {what} for longer than {limit}.{hint}")
         }
         Rule::HeldUnwanted => {
             let limit = limit("wind_down", spec.wind_down_ms);
@@ -87,10 +110,7 @@ pub fn sentence(view: &TaskView) -> String {
         Rule::NoTurnWithinGrace => {
             format!("{}, and it is nobody's turn; that is within {}.", who_wants(view), grace())
         }
-        Rule::QueueLate => format!(
-            "A member of the queue is due, nobody executes it, and that has lasted longer than {}.",
-            limit("max_late", max_late_ms(spec))
-        ),
+        Rule::QueueLate => queue_late(view, limit("max_late", max_late_ms(spec))),
         Rule::QueueWanted => {
             format!("Nothing that is due waits for too long. {}.", who_wants(view))
         }
@@ -102,13 +122,26 @@ pub fn sentence(view: &TaskView) -> String {
         | Rule::QueueUnset
         | Rule::QueueUnwanted => view.rule.sentence().to_owned(),
     };
-    let reason = match view.failing().and_then(runs::failing) {
-        Some(failing) => format!("{reason} {failing}"),
-        None => reason,
+    let mut sentences = vec![reason];
+    sentences.extend(view.failing().and_then(runs::failing));
+    sentences.extend(remedy(view));
+    sentences.extend(refused(view));
+    sentences.extend(absent::hint(view));
+    sentences.join(" ")
+}
+
+fn queue_late(view: &TaskView, limit: String) -> String {
+    let queue = view.queue().zip(view.spec.queue());
+    let unseen = queue.and_then(|(queue, spec)| unseen_locks(queue, spec));
+    let executes = match view.spec.queue().map(|spec| &spec.lock) {
+        Some(None) => "",
+        _ => ", nobody executes it",
     };
-    match remedy(view) {
-        Some(remedy) => format!("{reason} {remedy}"),
-        None => reason,
+    let late =
+        format!("A member of the queue is due{executes}, and that has lasted longer than {limit}.");
+    match unseen {
+        Some(unseen) => format!("{late} {unseen}"),
+        None => late,
     }
 }
 
@@ -155,15 +188,33 @@ pub fn is_counted(view: &TaskView) -> bool {
 }
 
 fn split(split: &SplitView) -> String {
-    let name = |party: &lockwatch_judge::event::Party| match &party.node {
-        Some(node) => {
-            Cow::Owned(format!("{} at {}", holder_label(&party.holder), escape(node.as_bytes())))
-        }
-        None => Cow::Owned(holder_label(&party.holder).into_owned()),
-    };
-    let parties = list(split.parties.iter().map(name), NAMED_MAX);
+    let parties = list(split.parties.iter().map(party_name), NAMED_MAX);
     let kind = split.kind.name();
     format!("More than one holder ({kind}): {parties}.")
+}
+
+/// Why nobody can take the lock: its server refuses writes.
+fn refused(view: &TaskView) -> Option<String> {
+    let why = view.refuses_writes.filter(|_| view.held == Some(false))?;
+    if view.wanted == Wanted::No {
+        return None;
+    }
+    let cause = match why {
+        Refusal::Oom => {
+            "it holds more than `maxmemory`, and its `maxmemory-policy` lets it evict nothing"
+        }
+        Refusal::NoReplicas => "too few replicas follow it for `min-replicas-to-write`",
+        Refusal::Misconf => {
+            "it could not write its newest snapshot or its append-only file; only with \
+             `stop-writes-on-bgsave-error no` a snapshot does not matter"
+        }
+    };
+    let server = escape(view.node.as_deref().unwrap_or("the server").as_bytes());
+    let code = why.name();
+    Some(match why {
+        Refusal::Misconf => format!("Perhaps {server} refuses writes ({code}): {cause}."),
+        _ => format!("Nobody can take it: {server} refuses writes ({code}): {cause}."),
+    })
 }
 
 /// What cannot be read, and what to do about it.

@@ -9,8 +9,8 @@
 use lockwatch_judge::input::{Attestation, Fork, Generation};
 use lockwatch_judge::reading::{
     Beside, ClaimsReading, GuardReading, GuardRuns, Held, Holder, HostsReading, Left, LockReading,
-    Member, Overrun, ProgressReading, Queue, QueueReading, RunsReading, Switch, SwitchesReading,
-    TaskReading,
+    Member, Overrun, ProgressReading, ProgressValue, Queue, QueueReading, RunsReading, Switch,
+    SwitchesReading, TaskReading,
 };
 use lockwatch_judge::spec::Claimants;
 use sha2::{Digest, Sha256};
@@ -167,7 +167,8 @@ impl Redactor {
     fn progress(&self, progress: &ProgressReading) -> ProgressReading {
         match progress {
             ProgressReading::Value(value) => {
-                ProgressReading::Value(self.digest(Kind::Progress, value))
+                let bytes = self.digest(Kind::Progress, &value.bytes);
+                ProgressReading::Value(ProgressValue { bytes, ..*value })
             }
             ProgressReading::Absent => ProgressReading::Absent,
             ProgressReading::Unknown(why) => ProgressReading::Unknown(*why),
@@ -204,6 +205,7 @@ impl Redactor {
                 }
                 Holder { thread: None, .. } => id.to_vec(),
             },
+            Claimants::Named => self.holder(&claimants.holder(id)).client,
             Claimants::Secret => self.digest(Kind::Instance, id),
         }
     }

@@ -8,17 +8,17 @@ use std::sync::mpsc;
 
 use fastrand::Rng;
 use lockwatch_judge::input::{
-    Announcer, Attestation, Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample,
-    Standing, Topology, WakeUpState, WakeUps,
+    Announcer, Attestation, Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Refusal,
+    Role, Sample, Standing, Topology, WakeUpState, WakeUps,
 };
 use lockwatch_judge::reading::{
     Beside, ClaimsReading, Deadline, Ended, Extras, GuardRuns, Held, Holder, LockReading, Mode,
-    Overrun, PauseReading, ProgressReading, RunsReading, Switch, SwitchesReading, TaskReading,
-    Unknown,
+    Overrun, PauseReading, ProgressReading, ProgressValue, RunsReading, Switch, SwitchesReading,
+    TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, StoreIndex, StoreSpec, TaskIndex,
-    TaskSpec, WantedSource, WantedSpec, WatchSpec,
+    ClaimsSpec, Codec, LockSpec, Moves, ProgressSource, ProgressSpec, StoreIndex, StoreSpec,
+    TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 use lockwatch_watch::redis::{RedisKind, libraries};
@@ -106,6 +106,8 @@ impl Source {
             ProgressSource::HashField { key: key.clone(), field: self.bytes() },
             ProgressSource::Key(key.clone()),
             ProgressSource::Length(key.clone()),
+            ProgressSource::Score { key: key.clone(), member: self.bytes() },
+            ProgressSource::Stream(key.clone()),
         ];
         TaskSpec {
             name: format!("task {number}").into(),
@@ -121,6 +123,7 @@ impl Source {
             }),
             progress: self.maybe(|source| ProgressSpec {
                 source: source.pick(&progress),
+                moves: source.pick(&[None, Some(Moves::Value), Some(Moves::Deadline)]),
                 stale_after_ms: source.ms(),
             }),
             claims: self
@@ -232,7 +235,7 @@ impl Source {
             role: self.role(),
             role_verified: self.random.bool(),
             offset: self.maybe(Source::ms),
-            refuses_writes: self.random.bool(),
+            refuses_writes: self.maybe(|source| source.pick(&Refusal::ALL)),
             replicas: self.list(Source::text),
             generation: self.maybe(|source| Generation {
                 process: source.pick(&[&b"run"[..], b""]).to_vec(),
@@ -283,7 +286,11 @@ impl Source {
 
     fn beside(&mut self) -> Beside {
         let why = self.unknown();
-        let value = self.bytes();
+        let value = ProgressValue {
+            bytes: self.bytes(),
+            own: Ok(self.pick(&[Deadline::Never, Deadline::Torn, Deadline::At(ServerTime(7))])),
+            whole: self.pick(&[Deadline::Never, Deadline::At(ServerTime(9))]),
+        };
         let read = SwitchesReading::Read {
             switches: self.list(|source| {
                 let undecodable = Switch::Undecodable {
@@ -301,7 +308,8 @@ impl Source {
             switches: self.pick(&[None, Some(read), Some(SwitchesReading::Unknown(why))]),
             progress: self.pick(&[
                 None,
-                Some(ProgressReading::Value(value)),
+                Some(ProgressReading::Value(value.clone())),
+                Some(ProgressReading::Value(ProgressValue { own: Err(why), ..value })),
                 Some(ProgressReading::Absent),
                 Some(ProgressReading::Unknown(why)),
             ]),

@@ -11,8 +11,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tracing_subscriber::fmt::MakeWriter;
-
 /// Maximum bytes that wait to be written.
 const WAITING_BYTES_MAX: usize = 256 << 10;
 /// Interval at which a flush checks whether everything is written.
@@ -90,14 +88,6 @@ impl Write for &Sink {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Sink {
-    type Writer = &'a Sink;
-
-    fn make_writer(&'a self) -> &'a Sink {
-        self
     }
 }
 

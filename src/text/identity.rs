@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use lockwatch_judge::event::Party;
 use lockwatch_judge::input::Generation;
 use lockwatch_judge::reading::Holder;
 use lockwatch_judge::spec::WatchSpec;
@@ -43,9 +44,25 @@ pub fn escape(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 /// The text for a holder in labels, JSON, pages and logs: a secret as its digest, anything else as
-/// its escaped bytes. Never includes the thread.
+/// its escaped bytes, one of whom nothing is known as "somebody". Never includes the thread.
 pub fn holder_label(holder: &Holder) -> Cow<'_, str> {
+    if !holder.is_identified() {
+        return Cow::Borrowed("somebody");
+    }
     if holder.secret { Cow::Owned(digest(&holder.client)) } else { escape(&holder.client) }
+}
+
+/// The text for a holder with its host and the server that shows it, where these are known.
+pub fn party_name(party: &Party) -> Cow<'_, str> {
+    let mut name = holder_label(&party.holder);
+    for (word, text) in
+        [(" on ", party.host.as_deref()), (" at ", party.node.as_deref().map(str::as_bytes))]
+    {
+        if let Some(text) = text {
+            name = Cow::Owned(format!("{name}{word}{}", escape(text)));
+        }
+    }
+    name
 }
 
 /// `text` without the credentials of a URL in it: `redis://…@host`.

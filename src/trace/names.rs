@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use lockwatch_judge::spec::{Claimants, TaskSpec};
 use lockwatch_watch::redis::libraries::{self, Library, Shown as Open};
 
-use crate::text::identity::{digest, escape};
+use crate::text::identity::{digest, escape, holder_label};
 
 /// Replaces what could release a lock.
 const HIDDEN: &str = "…";
@@ -24,6 +24,7 @@ pub(super) fn open(library: &dyn Library, is_name: bool, word: &[u8]) -> Option<
 pub(super) fn instance_label<'a>(spec: &TaskSpec, instance: &'a [u8]) -> Cow<'a, str> {
     match spec.kind.claimants() {
         Claimants::Secret => Cow::Owned(digest(instance)),
+        named @ Claimants::Named => Cow::Owned(holder_label(&named.holder(instance)).into_owned()),
         Claimants::Threads => open(libraries::of_task(spec), true, instance)
             .map_or_else(|| escape(instance), Cow::Owned),
     }

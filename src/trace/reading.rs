@@ -122,7 +122,10 @@ fn switches_words(switches: &SwitchesReading) -> String {
 
 fn progress_words(progress: &ProgressReading) -> String {
     match progress {
-        ProgressReading::Value(value) => format!("a value, digest {}", digest(value)),
+        ProgressReading::Value(value) => {
+            let ends = value.ends().map(|at| format!(", until {}", instant(at)));
+            format!("a value, digest {}{}", digest(&value.bytes), ends.unwrap_or_default())
+        }
         ProgressReading::Absent => "there is none".to_owned(),
         ProgressReading::Unknown(why) => unknown_words(*why),
     }

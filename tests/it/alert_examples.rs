@@ -38,8 +38,9 @@ fn str_of<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
 
 /// Every alert with the severity from its rule; alerts about a task have the task's severity.
 fn all_alerts() -> BTreeMap<String, Option<String>> {
-    let rules = yaml("lockwatch.rules.yml");
-    let rules = list(&rules["groups"]).flat_map(|group| list(&group["rules"]));
+    let files = RULES.map(|(rules, _)| yaml(rules));
+    let rules = files.iter().flat_map(|file| list(&file["groups"]));
+    let rules = rules.flat_map(|group| list(&group["rules"]));
     let severity = |rule: &Value| {
         rule.get("labels").and_then(|labels| str_of(labels, "severity")).map(str::to_owned)
     };
@@ -326,9 +327,15 @@ fn what_proves_harm_is_never_muted() {
     assert_eq!(pages, ["LockwatchTaskBlind"]);
 }
 
+/// The files of rules, and each as wrapped for the Prometheus Operator.
+const RULES: [(&str, &str); 2] = [
+    ("lockwatch.rules.yml", "prometheusrule.yaml"),
+    ("lockwatch-watchdog.rules.yml", "prometheusrule-watchdog.yaml"),
+];
+
 const WRAPPING: &str = "\
-# Generated from lockwatch.rules.yml for the Prometheus Operator; `BLESS=1 cargo test --test it \
-    alert_examples` writes it anew.
+# Generated from {file} for the Prometheus Operator; `BLESS=1 cargo test --test it \
+    alert_examples` rewrites it.
 #
 # A Prometheus takes the PrometheusRules that its `ruleSelector` names: add the labels that yours \
     asks for (the Helm chart
@@ -337,7 +344,7 @@ const WRAPPING: &str = "\
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:
-  name: lockwatch
+  name: {name}
   labels:
     app.kubernetes.io/name: lockwatch
     app.kubernetes.io/component: monitoring
@@ -345,28 +352,26 @@ spec:
 ";
 
 /// The rules indented by two more levels.
-fn wrapped(rules: &str) -> String {
+fn wrapped(file: &str) -> String {
+    let rules = text(file);
     let (_, groups) = rules.split_once("\ngroups:\n").unwrap();
     let lines = std::iter::once("groups:").chain(groups.lines());
     let lines =
         lines.map(|line| if line.is_empty() { "\n".to_owned() } else { format!("  {line}\n") });
-    WRAPPING.to_owned() + &lines.collect::<String>()
+    let name = file.trim_end_matches(".rules.yml");
+    WRAPPING.replace("{file}", file).replace("{name}", name) + &lines.collect::<String>()
 }
 
 #[test]
 fn the_operators_wrapping_has_the_same_rules() {
-    let expected = wrapped(&text("lockwatch.rules.yml"));
-    if std::env::var_os("BLESS").is_some() {
-        fs::write(alerts("prometheusrule.yaml"), &expected).unwrap();
+    for (file, wrapping) in RULES {
+        let expected = wrapped(file);
+        if std::env::var_os("BLESS").is_some() {
+            fs::write(alerts(wrapping), &expected).unwrap();
+        }
+        assert!(text(wrapping) == expected, "alerts/{wrapping} differs; BLESS=1 rewrites it");
+        assert_eq!(yaml(wrapping)["spec"]["groups"], yaml(file)["groups"]);
     }
-    assert!(
-        text("prometheusrule.yaml") == expected,
-        "alerts/prometheusrule.yaml differs; BLESS=1 rewrites it"
-    );
-    assert_eq!(
-        yaml("prometheusrule.yaml")["spec"]["groups"],
-        yaml("lockwatch.rules.yml")["groups"]
-    );
 }
 
 /// The fields that the resource definition permits, as far as these rules use them.

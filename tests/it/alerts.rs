@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::support::skip;
 
 const RULES: &str = "alerts/lockwatch.rules.yml";
+/// The alert that always fires.
+const WATCHDOG: &str = "alerts/lockwatch-watchdog.rules.yml";
 const TESTS: &str = "alerts/tests";
 const PROMTOOL: &str = "promtool";
 
@@ -55,7 +57,9 @@ struct Rule {
 
 impl Rules {
     fn load() -> Rules {
-        serde_yaml::from_str(&fs::read_to_string(RULES).unwrap()).unwrap()
+        let read = |file| serde_yaml::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+        let [rules, watchdog]: [Rules; 2] = [RULES, WATCHDOG].map(read);
+        Rules { groups: [rules.groups, watchdog.groups].concat() }
     }
 
     fn all(&self) -> impl Iterator<Item = &Rule> {
@@ -130,6 +134,6 @@ fn the_rules_pass_promtool_and_their_unit_tests() {
     if !skip::has("alerts::the_rules_pass_promtool_and_their_unit_tests", &[PROMTOOL]) {
         return;
     }
-    promtool(&["check", "rules"], &[RULES.into()]).unwrap();
+    promtool(&["check", "rules"], &[RULES.into(), WATCHDOG.into()]).unwrap();
     promtool(&["test", "rules"], &test_files()).unwrap();
 }

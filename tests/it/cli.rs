@@ -148,6 +148,7 @@ fn bash_completes() {
             "--agent.key-file",
             "--agent.login-file",
             "--json",
+            "--plugin",
             "--watch",
             "--help"
         ])

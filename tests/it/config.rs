@@ -17,7 +17,8 @@ use lockwatch::config::{
     SentinelConfig, Servers, SingleLock, TlsConfig, TlsFiles,
 };
 use lockwatch_judge::spec::{
-    Codec, KeyPattern, ProgressSource, QueueSpec, StoreIndex, TurnSpec, WantedSource,
+    Claimants, Codec, KeyPattern, ProgressSource, QueueSpec, StoreIndex, TurnSpec, ValuePath,
+    WantedSource,
 };
 use lockwatch_watch::redis::topology::Announced;
 use lockwatch_watch::redis::{RedisKind, libraries};
@@ -215,11 +216,18 @@ fn the_complete_example_means_what_it_says() {
     assert_eq!(vault.login.password, Some(PasswordSource::Command(words)));
     assert_eq!(vault.login.max_age, Some(Duration::from_secs(12 * 3600)));
 
-    let [outbound, inbound, nightly, cleaner, leader, retired, alternate, delayed] =
+    let [outbound, inbound, nightly, cleaner, leader, retired, alternate, delayed, rest @ ..] =
         config.tasks.as_slice()
     else {
-        panic!("eight tasks")
+        panic!("eight tasks and more")
     };
+    let [exporter, messages, scheduler] = rest else { panic!("three more") };
+    let exporter = exporter.lock().unwrap();
+    assert_eq!(exporter.holder, Some(ValuePath::Json("/owner".into())));
+    assert_eq!(exporter.claimants, Claimants::Named);
+    let messages = messages.queue().unwrap();
+    assert_eq!(messages.id, Some(ValuePath::Regex("^[0-9]+:([^:]+):".into())));
+    assert_eq!(scheduler.queue().unwrap().lock, None);
     let turn = TurnSpec { min_turn_ms: Some(5_000), ..TurnSpec::new(b"turns", &["a", "b"]) };
     assert_eq!(alternate.turn(), Some(&turn));
     let queue = QueueSpec {
@@ -309,6 +317,37 @@ fn merged_blocks_can_be_overridden() {
 }
 
 #[test]
+fn a_field_that_begins_with_x_at_the_top_is_a_place_for_anchors() {
+    let config = good("anchors.yml");
+    let grace: Vec<u64> = config.tasks.iter().map(|task| task.grace_ms).collect();
+    assert_eq!(grace, [90_000, 5_000]);
+    let refused = |text: &str| Config::parse(text, Path::new("a.yml")).unwrap_err().to_string();
+    let redis = "redis: {main: {url: 'redis://x'}}\n";
+    let said = refused(&format!("{redis}tasks: [{{name: a, lock: {{key: a}}, x-more: 1}}]\n"));
+    assert!(said.contains("x-more: is not a known field"), "{said}");
+    let said = refused(&format!("{redis}task: [{{name: a, lock: {{key: a}}}}]\n"));
+    assert!(said.contains("task: is not a known field; did you mean `tasks`?"), "{said}");
+}
+
+/// A guard says its own lease; a client of another kind may have another one.
+#[test]
+fn check_config_reckons_a_crash_by_the_lease_of_the_guard() {
+    let text = "redis: {main: {url: 'redis://x'}}\ntasks: [{name: a, lock: {key: a}, wanted: \
+                always, guard: {lease: 5s, stop_after: 1s}}]\n";
+    let config = Config::parse(text, Path::new("a.yml")).unwrap();
+    let report = report(&config, &PageTiming::find(&TimingSources::default()).unwrap());
+    let row = report.lines().find(|line| line.starts_with("  a ")).unwrap();
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    let [.., page, crash, mark] = cells[..] else { panic!("{row}") };
+    let ms = |text| lockwatch::text::durations::parse_duration_ms(text).unwrap();
+    assert_eq!((ms(crash) - ms(page), mark), (5_000, "[7]"), "{report}");
+    assert!(
+        report.contains("[7] The `lease` of the guard;") && !report.contains("[2]"),
+        "{report}"
+    );
+}
+
+#[test]
 fn a_relative_password_file_is_beside_the_configuration() {
     let text = "redis: {main: {url: 'redis://x', password_file: secret}}\n\
         tasks: [{name: a, lock: {key: a}}]\n";
@@ -389,10 +428,7 @@ fn check_config_tells_the_worst_time_to_page() {
         fs::write(&file, &report).unwrap();
     }
     assert_eq!(report, fs::read_to_string(&file).unwrap());
-    assert!(
-        report.contains("  outbound        20s    22s         1m22s       1m52s\n"),
-        "{report}"
-    );
+    assert!(report.contains("  outbound        20s    22s         1m22s       1m52s "), "{report}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use lockwatch::outputs::exposition::{KEPT_FOR, Readers, TooSlow, Variant, make};
 use lockwatch::outputs::metrics::{HOLDER_SERIES_MAX, TABLE};
 use lockwatch::outputs::negotiate::{Coding, Format};
 use lockwatch::published::Published;
+use lockwatch_judge::input::Refusal;
 use lockwatch_judge::reading::{Codec, Holder, Mode};
 use lockwatch_judge::snapshot::{StoreView, TaskView};
 use lockwatch_judge::spec::{WantedSource, WantedSpec};
@@ -171,9 +172,17 @@ fn fixed() -> Arc<Published> {
             good_redis("main"),
             new_redis("spare"),
             sentinel_redis("behind"),
-            cluster_redis("many"),
+            full_redis(cluster_redis("many")),
         ],
     )
+}
+
+/// The first of its servers holds more than it may.
+fn full_redis(mut redis: StoreView) -> StoreView {
+    if let Some(node) = redis.nodes.first_mut() {
+        node.refuses_writes = Some(Refusal::Oom);
+    }
+    redis
 }
 
 /// The text without what differs from run to run.
@@ -315,7 +324,7 @@ fn shapes() -> [(&'static str, TaskView, usize); 4] {
     let spec = Arc::make_mut(&mut switches.spec);
     spec.labels.clear();
     (spec.progress, spec.paused_until) = (None, None);
-    (switches.progress_moved, switches.paused) = (None, None);
+    (switches.progress, switches.paused) = (None, None);
     let mut always = switches.clone();
     Arc::make_mut(&mut always.spec).wanted =
         Some(WantedSpec { source: WantedSource::Always, codec: Codec::Raw });

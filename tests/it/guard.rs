@@ -15,6 +15,7 @@ mod pauses;
 mod replicas;
 mod rights;
 mod topologies;
+mod wrapper;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -73,7 +73,7 @@ pub(crate) async fn start_as(
     let context = change(context);
     let history = context.history.clone();
     let shutdown = CancellationToken::new();
-    let serving = tokio::spawn(serve(listener, context, shutdown.clone()));
+    let serving = tokio::spawn(serve(vec![listener], context, shutdown.clone()));
     Server {
         address,
         published,

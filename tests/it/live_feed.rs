@@ -71,7 +71,7 @@ async fn start(first: Arc<Published>, limits: Limits) -> Server {
         limits,
     };
     let shutdown = CancellationToken::new();
-    let serving = tokio::spawn(serve(listener, context, shutdown.clone()));
+    let serving = tokio::spawn(serve(vec![listener], context, shutdown.clone()));
     Server { address, boot, published, shutdown, serving }
 }
 

@@ -10,7 +10,7 @@ use lockwatch_judge::event::{
 };
 use lockwatch_judge::input::{Announcer, Role};
 use lockwatch_judge::reading::{Holder, Unknown};
-use lockwatch_judge::snapshot::{StoreView, TaskView};
+use lockwatch_judge::snapshot::{ProgressView, StoreView, TaskView};
 use lockwatch_judge::spec::{Codec, StoreIndex};
 use lockwatch_judge::time::{Mono, ServerTime};
 use lockwatch_judge::verdict::{Rule, Verdict};
@@ -83,6 +83,7 @@ fn a_task_tells_everything_in_base_units() {
             {"user": "c\\xe2\\x80\\xaelaire", "state": "undecodable", "fits": "kryo5"},
         ],
         "switches_unknown": null,
+        "key_seen": true,
         "switch_key_seen": true,
         "lost_users": ["dora"],
         "lock": {
@@ -171,7 +172,10 @@ fn an_unreadable_task_names_the_remedy() {
         held: None,
         unknown: Some(Unknown::NoPermission),
         switches_unknown: Some(Unknown::WrongType),
-        progress_missing: Some(Some(Unknown::Layout)),
+        progress: Some(Box::new(ProgressView {
+            missing: Some(Some(Unknown::Layout)),
+            ..ProgressView::default()
+        })),
         claims_unknown: Some(Unknown::TooLarge),
         ..full_task("outbound")
     };
@@ -232,7 +236,7 @@ fn redises_tell_how_they_are() {
             "clear": false, "problems": [], "masters": 1, "nodes": [{
                 "address": "10.0.0.5:6379", "decides": true, "up": true, "unknown": null, "role": "master",
                 "role_verified": true, "version": "7.0.15", "last_success": "2027-01-15T08:00:00.000Z",
-                "clock_offset_seconds": -0.012, "locks_behind": null, "deadline_lag_seconds": null,
+                "refuses_writes": null, "clock_offset_seconds": -0.012, "locks_behind": null, "deadline_lag_seconds": null,
                 "wake_ups": {"state": "on", "reconnects": 2, "hints": [
                     {"name": "read", "count": 40}, {"name": "coalesced", "count": 500}, {"name": "foreign", "count": 6},
                 ]},
@@ -502,7 +506,7 @@ fn event(kind: EventKind) -> Event {
 }
 
 fn party(holder: Holder, node: Option<&str>) -> Party {
-    Party { holder, node: node.map(Into::into) }
+    Party { holder, node: node.map(Into::into), host: None }
 }
 
 #[test]

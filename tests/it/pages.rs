@@ -374,6 +374,7 @@ fn of_others(text: &str) -> TaskView {
         WantedSource::Keys(vec![bytes.clone(), b"\xff\0".to_vec()]);
     spec.progress = Some(ProgressSpec {
         source: ProgressSource::HashField { key: bytes.clone(), field: bytes.clone() },
+        moves: None,
         stale_after_ms: 1,
     });
     let who = Holder { client: bytes.clone(), ..holder(b"") };
@@ -385,7 +386,8 @@ fn of_others(text: &str) -> TaskView {
     task.live_claims = [holder(&bytes)].into();
     task.lock_mut().unwrap().witnesses =
         [witness(text, Role::Master, Some(vec![holder(b"other")]))].into();
-    let parties = vec![Party { holder: who, node: Some(text.into()) }];
+    let parties =
+        vec![Party { holder: who, node: Some(text.into()), host: Some(text.as_bytes().to_vec()) }];
     (task.verdict, task.rule) = (Verdict::Split, Rule::SplitEvidence);
     task.splits = [SplitView { kind: SplitKind::Claims, parties, since: NOW, lasted_ms: 0 }].into();
     task

@@ -4,13 +4,15 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
 use crate::support::agent::Agent;
+use crate::support::child::OwnedChild;
 use crate::support::redis::RedisServer;
-use crate::support::{PATIENCE, wait_until};
+use crate::support::{PATIENCE, skip, wait_until};
 
 /// A password that no output may show.
 const SECRET: &str = "c4nary-of-a-COMMAND";
@@ -244,4 +246,62 @@ fn a_password_file_that_comes_late_is_found_soon() {
     source.put("second");
     agent.until_view(PATIENCE, "the lock is read again", |view| view.held("main") == Some(0.0));
     assert_eq!(agent.log_lines(&["cannot connect", "WRONGPASS"]).len(), 1, "{}", agent.log());
+}
+
+/// The children of a process that have ended and are not reaped.
+fn zombies(of: u32) -> usize {
+    let is_one = |stat: &String| {
+        let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
+        let fields: Vec<&str> = after.split_whitespace().collect();
+        fields.first() == Some(&"Z") && fields.get(1) == Some(&&*of.to_string())
+    };
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let stats = entries.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+    stats.filter(is_one).count()
+}
+
+/// In a container the agent is the parent of what its password command leaves running, as the
+/// clients of clouds do to look for updates.
+#[test]
+fn the_first_process_of_a_container_reaps_what_a_command_leaves() {
+    let test = "passwords::the_first_process_of_a_container_reaps_what_a_command_leaves";
+    if !skip::has(test, &["unshare"]) {
+        return;
+    }
+    let contained = |arguments: &[&std::ffi::OsStr]| {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--mount-proc", "--kill-child"]).args(arguments);
+        command
+    };
+    if !contained(&["true".as_ref()]).status().is_ok_and(|status| status.success()) {
+        return skip::say(test, "the right to make a namespace");
+    }
+    let Some(server) = RedisServer::start_with_password(test, SECRET) else { return };
+    let source = Source::new("wrong");
+    // A refusal makes it run again, and each run leaves a child that ends later.
+    let leaves = "setsid sleep 0.4 >/dev/null 2>&1 &\n echo run >>\"$1/runs\"; cat \"$1/password\"";
+    source.script("leaves", leaves);
+    let file = source.path("lockwatch.yml");
+    fs::write(&file, config(&[("main", &server, &source.command("leaves"))])).unwrap();
+    let agent = [
+        env!("CARGO_BIN_EXE_lockwatch").as_ref(),
+        "--web.listen-address".as_ref(),
+        "127.0.0.1:0".as_ref(),
+        "--config.file".as_ref(),
+        file.as_os_str(),
+    ];
+    let log = fs::File::create(source.path("log")).unwrap();
+    let unshare = OwnedChild::spawn(contained(&agent).stderr(log));
+    let children = format!("/proc/{0}/task/{0}/children", unshare.id());
+    let of = || fs::read_to_string(&children).ok()?.trim().parse::<u32>().ok();
+    wait_until(PATIENCE, "it runs", || of().is_some());
+    let first = of().unwrap();
+    wait_until(PATIENCE, "many runs", || source.runs() >= 12);
+    wait_until(PATIENCE, "what they left is reaped", || zombies(first) <= 2);
+    // The commands themselves were still waited for.
+    source.put(SECRET);
+    wait_until(PATIENCE, "it logs in", || clients(&server, "lockwatch").len() == 1);
+    wait_until(PATIENCE, "nothing is left", || zombies(first) == 0);
+    let said = fs::read_to_string(source.path("log")).unwrap();
+    assert!(!said.contains("cannot be waited for"), "{said}");
 }

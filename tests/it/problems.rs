@@ -25,7 +25,9 @@ ago. The age counts from the end of a pause, or of a time without scrapes, if th
 
 While a pause lasts, a problem that pages is withheld unless it was shown before; what happened in
 the pause shows at its end. The label `severity` is that of the alert: a task's own label `severity`
-replaces that of its pages. A task's own labels stand on these series.
+replaces that of its pages. (Only the series of `switches_unseen` has the severity of pages, \
+because it becomes `switches_lost` where users wanted the task before.) A task's own labels stand on \
+these series.
 
 The agent keeps nothing: what it knows was seen by this process. The alerting rules read nothing
 else of tasks and stores. They put agents together, and remember what an agent said while it cannot
@@ -48,7 +50,7 @@ fn the_reference_is_that_of_the_table() {
 }
 
 fn line(row: &Row) -> String {
-    let severity = match row.severity {
+    let severity = match row.alert_severity() {
         Severity::Page => "page",
         Severity::Warning => "warning",
     };

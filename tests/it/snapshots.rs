@@ -4,17 +4,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lockwatch::outputs::metrics::Own;
+use lockwatch::paths::Links;
 use lockwatch::published::{Published, ReloadStatus};
+use lockwatch_judge::event::{Party, SplitKind};
 use lockwatch_judge::input::{Announcer, Generation, Role, WakeUpState, WakeUps};
 use lockwatch_judge::reading::{Holder, Mode, Unknown};
 use lockwatch_judge::snapshot::{
-    Durations, ExecutionView, Grounds, HoldView, KindView, LockView, MemberView, NodeView,
-    OrphanView, QueueView, Rare, Snapshot, StoreGrounds, StoreTotals, StoreView, SwitchView, Taken,
-    TaskView, Totals, TurnView, WitnessView,
+    Durations, ExecutionView, Grounds, HoldView, KindView, LastHold, LockView, MemberView,
+    NodeView, OrphanView, ProgressView, QueueView, Rare, Snapshot, StoreGrounds, StoreTotals,
+    StoreView, SwitchView, Taken, TaskView, Totals, TurnView, WitnessView,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, KeyPattern, KindSpec, ProgressSource, ProgressSpec, QueueSpec, StoreIndex,
-    TaskSpec, TurnSpec, WantedSource, WantedSpec,
+    ClaimsSpec, Codec, KeyPattern, KindSpec, Moves, ProgressSource, ProgressSpec, QueueSpec,
+    StoreIndex, TaskSpec, TurnSpec, WantedSource, WantedSpec,
 };
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 use lockwatch_judge::verdict::{LockFact, Rule, TurnFact, Verdict, Wanted};
@@ -25,8 +27,12 @@ pub(crate) const WALL: AgentWall = AgentWall(1_800_000_000_123);
 /// The agent's monotonic clock in all these snapshots.
 pub(crate) const NOW: Mono = Mono(1_000_000);
 
-pub(crate) const RELOAD: ReloadStatus =
-    ReloadStatus { successful: true, success_at: AgentWall(1_799_999_000_000), tasks: 0x1f2e3d };
+pub(crate) const RELOAD: ReloadStatus = ReloadStatus {
+    successful: true,
+    success_at: AgentWall(1_799_999_000_000),
+    tasks: 0x1f2e3d,
+    links: Links::NONE,
+};
 /// And what it counts of itself.
 pub(crate) const OWN: Own = Own { reload: RELOAD, log_lines_lost: 0 };
 
@@ -65,6 +71,7 @@ fn new_node(address: &str) -> NodeView {
         role: None,
         role_verified: None,
         last_success: None,
+        refuses_writes: None,
         clock_offset_ms: None,
         locks_behind: None,
         deadline_lag_ms: None,
@@ -80,6 +87,7 @@ pub(crate) fn good_node(address: &str) -> NodeView {
         role: Some(Role::Master),
         role_verified: Some(true),
         last_success: Some(ServerTime(1_800_000_000_000)),
+        refuses_writes: None,
         clock_offset_ms: Some(-12),
         version: Some("7.0.15".into()),
         wake_ups: Some(WakeUps {
@@ -98,6 +106,7 @@ pub(crate) fn replica(address: &str) -> NodeView {
     NodeView {
         decides: false,
         role: Some(Role::Replica),
+        refuses_writes: None,
         clock_offset_ms: Some(2_500),
         locks_behind: Some(2),
         deadline_lag_ms: Some(1_250),
@@ -211,16 +220,17 @@ pub(crate) fn new_task(name: &str) -> TaskView {
         switches: None,
         wanting_users: None,
         switch_key_seen: None,
+        key_seen: true,
         lost_users: Box::default(),
         switches_unknown: None,
         held: None,
         unknown: None,
         said: None,
+        refuses_writes: None,
         node: None,
         last_reading: None,
         kind: KindView::Lock(LockView::default()),
-        progress_moved: None,
-        progress_missing: None,
+        progress: None,
         live_claims: Box::default(),
         claims_unknown: None,
         runs: None,
@@ -326,7 +336,7 @@ pub(crate) fn full_task(name: &str) -> TaskView {
         codec: Codec::Raw,
     });
     let source = ProgressSource::Key(b"outbound:last".to_vec());
-    spec.progress = Some(ProgressSpec { source, stale_after_ms: 300_000 });
+    spec.progress = Some(ProgressSpec { source, moves: None, stale_after_ms: 300_000 });
     spec.claims = Some(ClaimsSpec { key: b"lockwatch:claims".to_vec(), fresh_for_ms: 10_000 });
     spec.hosts = Some(b"lockwatch:hosts".to_vec());
     spec.paused_until = Some(b"outbound:pause".to_vec());
@@ -358,13 +368,22 @@ pub(crate) fn full_task(name: &str) -> TaskView {
             }]
             .into(),
             hold: Some(hold(vec![(holder(b"3f2b9c1e-client"), Some(b"srv-a".to_vec()))])),
+            last: Some(Arc::new(LastHold {
+                holders: vec![party(b"before")],
+                seen: ServerTime(1_799_999_938_000),
+            })),
             waiters: Some(1),
             fencing_token: Some(-42),
             lease_ms: Some(30_000),
             renewal_period_ms: Some(10_000),
             ..LockView::default()
         }),
-        progress_moved: Some(ServerTime(1_799_999_990_500)),
+        progress: Some(Box::new(ProgressView {
+            moved: Some(ServerTime(1_799_999_990_500)),
+            by: Some(Moves::Value),
+            has_ttl: Some(false),
+            ..ProgressView::default()
+        })),
         live_claims: [holder(b"srv-a")].into(),
         paused: Some(false),
         durations: durations(),
@@ -391,10 +410,16 @@ pub(crate) fn hold(holders: Vec<(Holder, Option<Vec<u8>>)>) -> HoldView {
     }
 }
 
+fn party(client: &[u8]) -> Party {
+    Party { holder: holder(client), node: None, host: Some(b"srv-a".to_vec()) }
+}
+
 fn grounds() -> Grounds {
     let rare = Rare {
         lock_lost: Some(Mono(NOW.0 - 61_500)),
         lease_expired: Some(Mono(NOW.0 - 800_000)),
+        split: Some(Mono(NOW.0 - 700_000)),
+        split_by: Some((SplitKind::Claims, vec![party(b"3f2b9c1e-client"), party(b"other")])),
         ..Rare::default()
     };
     Grounds {

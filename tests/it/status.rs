@@ -250,7 +250,8 @@ fn json_is_the_agents_own() {
     assert_eq!((code(&one), shown["task"]["verdict"].as_str()), (2, Some("down")));
 
     // Unchanged, byte for byte, one line per request.
-    let body = r#"{"tasks":[ {"name":"ü","verdict":"running","new":1e3} ],"sequence":7}"#;
+    let body =
+        r#"{"tasks":[ {"name":"ü","verdict":"running","problems":[],"new":1e3} ],"sequence":7}"#;
     let stub = Stub::start(200, body);
     let output = status(stub.port, &["--json"]).output().unwrap();
     assert_eq!((code(&output), text(&output.stdout)), (0, format!("{body}\n")));
@@ -264,9 +265,13 @@ fn whatever_is_not_known_is_3() {
     let Some((_server, agent)) = everything("status::whatever_is_not_known_is_3") else { return };
     let unknown = |output: &Output, why: &str| {
         assert_eq!(code(output), 3, "{output:?}");
-        assert_eq!(text(&output.stdout), "", "nothing that could be taken for an answer");
         let said = text(&output.stderr);
         assert!(said.contains(why), "{why}: {said}");
+        // Monitors show only the first line of standard output.
+        let (shown, is_usage) = (text(&output.stdout), said.starts_with("error: "));
+        let lines: Vec<&str> = shown.lines().collect();
+        assert!(lines.len() == usize::from(!is_usage), "{shown}");
+        assert!(lines.iter().all(|line| line.starts_with("UNKNOWN: ")), "{shown}");
     };
     unknown(&status(agent.port, &["is nothing"]).output().unwrap(), "there is no task is nothing");
     unknown(&status(free_port(), &[]).output().unwrap(), "cannot be reached");
@@ -280,7 +285,7 @@ fn whatever_is_not_known_is_3() {
         &program_with(&["status", "--agent.url", "\u{1b}[2J nonsense"]),
         r"\x1b[2J nonsense is no address",
     );
-    assert_eq!(code(&program_with(&["explain"])), 2, "other commands have clap's code");
+    assert_eq!(code(&program_with(&["explain", "--nope"])), 2, "other commands have clap's code");
     assert_eq!(code(&program_with(&["status", "--help"])), 0);
 
     let stopped = Stub::start(
@@ -301,6 +306,57 @@ fn whatever_is_not_known_is_3() {
     unknown(&output.unwrap(), "no answer within 9 s");
 }
 
+fn down(name: &str) -> Value {
+    let problem = json!({"alert": "LockwatchTaskDown", "severity": "page", "seconds": 61.5});
+    json!({"name": name, "verdict": "down", "reason": "Nobody has it.", "problems": [problem]})
+}
+
+#[test]
+fn a_monitor_gets_the_worst_in_the_first_line_and_all_of_it_on_standard_output() {
+    let test = "status::a_monitor_gets_the_worst_in_the_first_line";
+    let Some((_server, agent)) = everything(test) else { return };
+    let output = status(agent.port, &["--plugin"]).output().unwrap();
+    assert_eq!((code(&output), text(&output.stderr).as_str()), (2, ""));
+    let said = text(&output.stdout);
+    let lines: Vec<&str> = said.lines().collect();
+    let (first, figures) = lines[0].split_once(" | ").unwrap();
+    assert!(first.starts_with("CRITICAL: is split: split, LockwatchTaskSplit for "), "{said}");
+    assert!(first.contains("(8 tasks: 1 split, 1 down, "), "{said}");
+    let expected = "tasks=8;;;0 critical=3;;;0;8 warning=1;;;0;8 unknown=1;;;0;8 oldest_reading=";
+    assert!(figures.starts_with(expected), "{said}");
+    assert_eq!(lines.len(), 1 + VERDICTS.len(), "{said}");
+    assert!(lines[1..].iter().all(|line| !line.contains('|')), "{said}");
+    let one = status(agent.port, &["--plugin", "is running"]).output().unwrap();
+    assert_eq!(code(&one), 0);
+    assert!(text(&one.stdout).starts_with("OK: 1 task: 1 running | tasks=1;"), "{one:?}");
+
+    let unknown = |arguments: &[&str], port: u16, why: &str| {
+        let output = status(port, arguments).output().unwrap();
+        let said = text(&output.stdout);
+        assert_eq!(code(&output), 3, "{output:?}");
+        assert!(said.starts_with("UNKNOWN: ") && said.contains(why), "{output:?}");
+    };
+    unknown(&["--plugin"], free_port(), "cannot be reached");
+    unknown(&["--plugin", "is nothing"], agent.port, "there is no task is nothing");
+    unknown(&["--plugin", "--jsn"], agent.port, "--jsn");
+    unknown(&["--plugin", "--json"], agent.port, "cannot be used with");
+}
+
+/// What an alert fires for is not well, whatever the verdict is called.
+#[test]
+fn an_event_that_pages_is_critical_while_the_task_runs() {
+    let lost =
+        json!({"alert": "LockwatchLockLost", "severity": "page", "seconds": 30, "event": true});
+    let task = json!({"name": "a", "verdict": "running", "reason": "Held.", "problems": [lost]});
+    let stub = Stub::start(200, &json!({"tasks": [task]}).to_string());
+    let output = status(stub.port, &[]).output().unwrap();
+    assert_eq!(code(&output), 2, "{output:?}");
+    assert!(text(&output.stdout).contains("!! running"), "{output:?}");
+    let output = status(stub.port, &["--plugin"]).output().unwrap();
+    let said = text(&output.stdout);
+    assert!(said.starts_with("CRITICAL: a: running, LockwatchLockLost 30s ago."), "{said}");
+}
+
 #[test]
 fn nothing_of_a_malicious_agent_reaches_the_terminal() {
     let evil = "\u{1b}]0;owned\u{7}\u{1b}[2J\r\n\u{9b}31m\u{202e}\u{2066}x\u{200b}出荷e\u{301}";
@@ -316,6 +372,7 @@ fn nothing_of_a_malicious_agent_reaches_the_terminal() {
     for (answer, arguments) in [
         ((200, &body), [].as_slice()),
         ((200, &body), &["--json"]),
+        ((200, &body), &["--plugin"]),
         ((200, &one), &[evil]),
         ((200, &one), &["a", "--json"]),
         ((404, &refusal), &[evil]),
@@ -334,7 +391,7 @@ fn nothing_of_a_malicious_agent_reaches_the_terminal() {
                 });
                 assert_eq!(bad, None, "{arguments:?}: {said:?}");
                 let columns: usize = columns.parse().unwrap();
-                let fits = arguments.contains(&"--json")
+                let fits = arguments.iter().any(|it| ["--json", "--plugin"].contains(it))
                     || said.lines().all(|line| width(line) <= columns);
                 assert!(fits || !output.stderr.is_empty(), "{columns}: {said}");
             }
@@ -376,12 +433,12 @@ fn a_reader_that_goes_away_ends_it_quietly() {
     if !skip::has(test, &["bash", "head"]) {
         return;
     }
-    let tasks: Vec<Value> =
-        (0..3_000).map(|number| json!({"name": number.to_string(), "verdict": "down"})).collect();
+    let tasks: Vec<Value> = (0..3_000).map(|number| down(&number.to_string())).collect();
     let stub = Stub::start(200, &json!({"tasks": tasks}).to_string());
     for (command, expected) in [
         ("status", "2"),
         ("status --json", "2"),
+        ("status --plugin", "2"),
         ("status --watch=100ms", "2"),
         ("completions bash", "0"),
         ("man", "0"),
@@ -448,9 +505,11 @@ fn a_watch_draws_in_place_survives_the_agents_absence_and_gives_the_terminal_bac
     if !skip::has(test, PTY) {
         return;
     }
-    let body =
-        |verdict: &str| format!(r#"{{"tasks":[{{"name":"outbound","verdict":"{verdict}"}}]}}"#);
-    let stub = Stub::start(200, &body("running"));
+    let body = |verdict: &str, problems: Value| {
+        json!({"tasks": [{"name": "outbound", "verdict": verdict, "problems": problems}]})
+            .to_string()
+    };
+    let stub = Stub::start(200, &body("running", json!([])));
     let port = stub.port;
     let line = format!(
         "stty cols 60 rows 20; exec {} status --watch=100ms --agent.url {}",
@@ -469,7 +528,7 @@ fn a_watch_draws_in_place_survives_the_agents_absence_and_gives_the_terminal_bac
     watch.until("that it is away", |seen| {
         seen.contains("no answer") && seen.contains("trying again")
     });
-    let again = Stub::start_at(port, 200, &body("stalled"));
+    let again = Stub::start_at(port, 200, &body("stalled", json!([{"severity": "page"}])));
     watch.until("that it is back", |seen| seen.contains("stalled"));
     watch.until("a frame without trouble", |seen| {
         seen.rsplit("\x1b[H")
@@ -487,7 +546,8 @@ fn a_watch_draws_in_place_survives_the_agents_absence_and_gives_the_terminal_bac
 
 #[test]
 fn a_watch_off_a_terminal_appends() {
-    let stub = Stub::start(200, r#"{"tasks":[{"name":"outbound","verdict":"unwanted"}]}"#);
+    let body = r#"{"tasks":[{"name":"outbound","verdict":"unwanted","problems":[{"severity":"warning"}]}]}"#;
+    let stub = Stub::start(200, body);
     let port = stub.port;
     let mut watch = Running::start(status(port, &["outbound", "--watch=100ms"]));
     // An answer for one task differs in form from one for all.
@@ -498,8 +558,7 @@ fn a_watch_off_a_terminal_appends() {
     assert!(!seen.contains('\x1b'), "{seen:?}");
     drop(stub);
     watch.until("that it is away", |seen| seen.contains("? no answer, for "));
-    let _again =
-        Stub::start_at(port, 200, r#"{"tasks":[{"name":"outbound","verdict":"unwanted"}]}"#);
+    let _again = Stub::start_at(port, 200, body);
     let before = watch.seen.matches("VERDICT").count();
     watch.until("that it is back", |seen| seen.matches("VERDICT").count() > before + 1);
     watch.signal("INT");

@@ -136,13 +136,28 @@ async fn each_way_to_be_wrong_has_its_word_and_no_password_is_sent() {
     let named = |name: &str| TlsConfig { server_name: Some(name.to_owned()), ..right() };
     let sign = |names: &[&str], life| papers.authority.sign(names, life);
     let local: &[&str] = &["127.0.0.1"];
-    let cases: [(&str, Pair, TlsConfig, Unknown, &str); 8] = [
+    let namesake = |authority: Authority| authority.sign(local, Life::Now);
+    let cases: [(&str, Pair, TlsConfig, Unknown, &str); 10] = [
         (
             "wrong CA",
             sign(local, Life::Now),
             papers.trusting(&papers.other_ca),
             Unknown::TlsUntrusted,
             "other-ca.crt; put the authority that signed it into `tls.ca_file`",
+        ),
+        (
+            "another authority of the same name",
+            namesake(Authority::new("the authority")),
+            right(),
+            Unknown::TlsUntrusted,
+            "signed by another authority of the same name than the one among those in `tls.ca_file`",
+        ),
+        (
+            "one with a key of another type",
+            namesake(Authority::of_ed25519("the authority")),
+            right(),
+            Unknown::TlsUntrusted,
+            "signed by another authority of the same name",
         ),
         (
             "self-signed",

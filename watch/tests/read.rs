@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use lockwatch_judge::reading::{
-    ClaimsReading, Deadline, LockReading, Mode, PauseReading, ProgressReading, Switch,
-    SwitchesReading, TaskReading, Unknown,
+    ClaimsReading, Deadline, LockReading, Mode, PauseReading, ProgressReading, ProgressValue,
+    Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, ProgressSource, ProgressSpec, StoreIndex, TaskSpec, WantedSource, WantedSpec,
+    ClaimsSpec, Codec, KindSpec, ProgressSource, ProgressSpec, StoreIndex, TaskSpec, ValuePath,
+    WantedSource, WantedSpec,
 };
 use lockwatch_judge::time::ServerTime;
 use lockwatch_watch::redis::accept::{Caps, RoleCheck};
@@ -15,6 +16,8 @@ use lockwatch_watch::redis::libraries;
 use lockwatch_watch::redis::read::{Round, Scope, TaskRead, keys_beside};
 use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
 
+#[path = "read/progress.rs"]
+mod progress;
 #[path = "read/switches.rs"]
 mod switches;
 #[path = "../../judge/tests/truth/mod.rs"]
@@ -103,6 +106,43 @@ fn held(reading: &TaskReading) -> (Mode, usize, u32, Deadline) {
     match reading.lock().unwrap() {
         LockReading::Held(held) => (held.mode, held.holders.len(), held.ghosts, held.deadline),
         other => panic!("{other:?}"),
+    }
+}
+
+/// What is written anew with each renewal changes nothing about who holds the lock.
+#[test]
+fn a_value_path_names_the_holder_and_says_nothing_else() {
+    let _rule = rule("1 evidence");
+    let path = ValuePath::Json("/owner".into());
+    let mut spec = spec("string");
+    let KindSpec::Lock(lock) = &mut spec.kind else { panic!("a lock") };
+    lock.holder = Some(path);
+    let of = |deadline, value: &str| {
+        let replies = vec![Reply::Int(deadline), text(value), Reply::Int(deadline)];
+        read(spec.clone(), CAPS, &[replies]).lock().unwrap().clone()
+    };
+    for beat in [1, 2] {
+        let value = format!(r#"{{"owner":"web-1","beat":{beat}}}"#);
+        let LockReading::Held(held) = of(30_000, &value) else { panic!("it is held") };
+        assert_eq!((&*held.holders[0].client, held.holders[0].secret), (&b"web-1"[..], false));
+    }
+    let LockReading::Held(held) = of(-1, r#"{"owner":"jbd14nbLFQS1FR2o"}"#) else { panic!() };
+    assert!(held.holders[0].secret, "it may be a token");
+    for value in ["", "web-1", r#"{"owner":null}"#, r#"{"Owner":"web-1"}"#] {
+        let reading = of(30_000, value);
+        assert_eq!(reading, LockReading::Unknown(Unknown::ValuePath), "{value}");
+    }
+    assert_eq!(of(-2, ""), LockReading::Free);
+}
+
+#[test]
+fn a_constant_identifies_nobody() {
+    let _rule = rule("12 two holders");
+    for (value, is_identified) in [("1", false), ("locked", false), ("job", false), ("w-7", true)] {
+        let replies = vec![Reply::Int(30_000), text(value), Reply::Int(30_000)];
+        let reading = read(spec("string"), CAPS, &[replies]);
+        let Some(LockReading::Held(held)) = reading.lock() else { panic!("{value} is held") };
+        assert_eq!(held.holders[0].is_identified(), is_identified, "{value}");
     }
 }
 
@@ -198,23 +238,32 @@ fn waiters_are_asked_for_beside_a_glance_too() {
 /// Further details take another round as before, and the lock is read again with them.
 #[test]
 fn a_glance_beside_a_length_is_followed_by_a_whole_reading() {
-    let progress =
-        ProgressSpec { source: ProgressSource::Length(b"queue".to_vec()), stale_after_ms: 60_000 };
+    let progress = ProgressSpec {
+        source: ProgressSource::Length(b"queue".to_vec()),
+        moves: None,
+        stale_after_ms: 60_000,
+    };
     let spec = Arc::new(TaskSpec { progress: Some(progress), ..spec("redisson") });
     let known = read(self::spec("redisson"), CAPS, &[lock(30_000, &[A, "1"])]);
     let LockReading::Held(held) = known.lock().unwrap() else { panic!("{known:?}") };
     let task = TaskRead::new(spec, CAPS, false, Scope::ALL).glancing_at(held);
-    let Round::Again(task) = task.decode(&[Reply::Int(30_000), text("list")]) else {
+    let Round::Again(task) = task.decode(&[Reply::Int(30_000), text("list"), Reply::Int(-1)])
+    else {
         panic!("the length is not known")
     };
     let mut commands: Vec<Command> = Vec::new();
     task.commands(&mut commands);
     let names: Vec<&[u8]> = commands.iter().map(|command| &*command.args[0]).collect();
-    assert_eq!(names, [&b"PEXPIRETIME"[..], b"HSCAN", b"PEXPIRETIME", b"TYPE", b"LLEN"]);
-    let replies = [lock(40_000, &[A, "1"]), vec![text("list"), Reply::Int(7)]].concat();
+    let ends = &b"PEXPIRETIME"[..];
+    assert_eq!(names, [ends, b"HSCAN", ends, b"TYPE", ends, b"LLEN"]);
+    let replies =
+        [lock(40_000, &[A, "1"]), vec![text("list"), Reply::Int(-1), Reply::Int(7)]].concat();
     let Round::Done(reading) = task.decode(&replies) else { panic!("asks again") };
     assert_eq!(self::held(&reading).3, Deadline::At(ServerTime(40_000)));
-    assert_eq!(reading.beside.progress, Some(ProgressReading::Value(b"7".to_vec())));
+    assert_eq!(
+        reading.beside.progress,
+        Some(ProgressReading::Value(ProgressValue::lasting(b"7".to_vec())))
+    );
 }
 
 #[test]
@@ -318,26 +367,18 @@ fn dead_readers_are_ghosts() {
 #[test]
 fn a_second_round_reads_the_lock_again() {
     let source = ProgressSource::Length(b"q".to_vec());
-    let spec =
-        TaskSpec { progress: Some(ProgressSpec { source, stale_after_ms: 1 }), ..spec("redisson") };
-    let first = [lock(30_000, &["a:1", "1"]), vec![text("list")]].concat();
-    let second = [free(), vec![text("list"), Reply::Int(3)]].concat();
+    let spec = TaskSpec {
+        progress: Some(ProgressSpec { source, moves: None, stale_after_ms: 1 }),
+        ..spec("redisson")
+    };
+    let first = [lock(30_000, &["a:1", "1"]), vec![text("list"), Reply::Int(-1)]].concat();
+    let second = [free(), vec![text("list"), Reply::Int(-1), Reply::Int(3)]].concat();
     let reading = read(spec, CAPS, &[first, second]);
     assert_eq!(reading.lock().unwrap(), &LockReading::Free);
-    assert_eq!(reading.beside.progress, Some(ProgressReading::Value(b"3".to_vec())));
-}
-
-/// A key that was deleted between the rounds has no length, whatever the reply to the command for a
-/// list.
-#[test]
-fn a_queue_that_is_gone_in_the_second_round_is_absent() {
-    let _rule = rule("9 stalls");
-    let source = ProgressSource::Length(b"q".to_vec());
-    let spec =
-        TaskSpec { progress: Some(ProgressSpec { source, stale_after_ms: 1 }), ..spec("redisson") };
-    let first = [lock(30_000, &["a:1", "1"]), vec![text("list")]].concat();
-    let second = [lock(30_000, &["a:1", "1"]), vec![text("none"), Reply::Int(0)]].concat();
-    assert_eq!(read(spec, CAPS, &[first, second]).beside.progress, Some(ProgressReading::Absent));
+    assert_eq!(
+        reading.beside.progress,
+        Some(ProgressReading::Value(ProgressValue::lasting(b"3".to_vec())))
+    );
 }
 
 /// They are requested only in the first round, and reported with the second.
@@ -372,105 +413,6 @@ fn deadlines_beyond_all_reason_do_not_overflow() {
     let at = Reply::Array(vec![Reply::Int(i64::MAX / 1_000), Reply::Int(0)]);
     let replies = vec![at.clone(), Reply::Int(i64::MAX), scan(&[A, "1"]), at, Reply::Int(i64::MAX)];
     assert!(matches!(held(&read(spec("redisson"), OLD, &[replies])).3, Deadline::At(_)));
-}
-
-/// The reading of the progress for these parts of the rounds.
-fn progress(source: ProgressSource, parts: &[Vec<Reply>]) -> ProgressReading {
-    let mut rounds: Vec<Vec<Reply>> = parts.to_vec();
-    rounds.iter_mut().for_each(|round| drop(round.splice(0..0, free())));
-    let spec =
-        TaskSpec { progress: Some(ProgressSpec { source, stale_after_ms: 1 }), ..spec("redisson") };
-    read(spec, CAPS, &rounds).beside.progress.expect("progress")
-}
-
-/// Redisson's maps write the names of their fields with the map's codec.
-#[test]
-fn a_field_of_progress_is_found_by_the_name_that_a_serializer_gives_it() {
-    let source = ProgressSource::HashField { key: b"stats".to_vec(), field: b"last_run".to_vec() };
-    let spec =
-        TaskSpec { progress: Some(ProgressSpec { source, stale_after_ms: 1 }), ..spec("redisson") };
-    let mut commands = Vec::new();
-    TaskRead::new(Arc::new(spec), CAPS, false, Scope::ALL).commands(&mut commands);
-    let asked = commands.iter().find(|command| command.args[0] == b"HMGET").expect("a field");
-    let names: Vec<&[u8]> = asked.args[2..].iter().map(Vec::as_slice).collect();
-    let jdk = b"\xac\xed\x00\x05t\x00\x08last_run";
-    assert_eq!(
-        names,
-        [&b"last_run"[..], b"\"last_run\"", b"\x03last_ru\xee", jdk, b"'last_run'", b"last_run\n"]
-    );
-    for place in 0..6 {
-        let mut values = vec![Reply::Nil; 6];
-        values[place] = text("7");
-        let field =
-            ProgressSource::HashField { key: b"stats".to_vec(), field: b"last_run".to_vec() };
-        let reading = progress(field, &[vec![Reply::Array(values)]]);
-        assert_eq!(reading, ProgressReading::Value(b"7".to_vec()), "{place}");
-    }
-}
-
-#[test]
-fn progress_is_whatever_bytes_change() {
-    let field =
-        || ProgressSource::HashField { key: b"stats".to_vec(), field: b"last_run".to_vec() };
-    let found = |value: Reply| vec![Reply::Array(vec![value, Reply::Nil, Reply::Nil, Reply::Nil])];
-    assert_eq!(progress(field(), &[found(text("7"))]), ProgressReading::Value(b"7".to_vec()));
-    assert_eq!(progress(field(), &[found(Reply::Nil)]), ProgressReading::Absent);
-    assert_eq!(
-        progress(field(), &[vec![error("WRONGTYPE")]]),
-        ProgressReading::Unknown(Unknown::WrongType)
-    );
-    let long =
-        |last: &str| progress(field(), &[found(text(&format!("{}{last}", "x".repeat(5_000))))]);
-    assert_ne!(long("a"), long("b"));
-    let key = |length: i64, beginning: &str| {
-        progress(ProgressSource::Key(b"p".to_vec()), &[vec![Reply::Int(length), text(beginning)]])
-    };
-    assert_eq!(key(0, ""), ProgressReading::Absent);
-    for [length, beginning] in [[error("NOPERM"), text("")], [Reply::Int(3), error("NOPERM")]] {
-        let reading = progress(ProgressSource::Key(b"p".to_vec()), &[vec![length, beginning]]);
-        assert_eq!(
-            reading,
-            ProgressReading::Unknown(Unknown::NoPermission),
-            "one of both is refused"
-        );
-    }
-    assert_ne!(key(300, "same beginning"), key(301, "same beginning"));
-    // A status document: the change may be anywhere, and the length stays the same.
-    let document = |count: u32| format!("{}{count:08}{}", "x".repeat(700), "y".repeat(700));
-    let (before, after) = (document(1), document(2));
-    assert_ne!(
-        progress(field(), &[found(text(&before))]),
-        progress(field(), &[found(text(&after))])
-    );
-    assert_ne!(key(1_408, &before), key(1_408, &after));
-    assert_eq!(key(1_408, &before), key(1_408, &before));
-    let length = |parts: &[Vec<Reply>]| progress(ProgressSource::Length(b"q".to_vec()), parts);
-    assert_eq!(
-        length(&[vec![text("stream")], vec![text("stream"), Reply::Int(9)]]),
-        ProgressReading::Value(b"9".to_vec())
-    );
-    for kind in ["list", "set", "zset"] {
-        let told = length(&[vec![text(kind)], vec![text(kind), Reply::Int(9)]]);
-        assert_eq!(told, ProgressReading::Value(b"9".to_vec()), "{kind}");
-    }
-    assert_eq!(length(&[vec![error("NOPERM")]]), ProgressReading::Unknown(Unknown::NoPermission));
-    assert_eq!(length(&[vec![text("none")]]), ProgressReading::Absent);
-    assert_eq!(length(&[vec![text("string")]]), ProgressReading::Unknown(Unknown::WrongType));
-    assert_eq!(
-        length(&[vec![text("stream")], vec![text("stream"), error("NOPERM")]]),
-        ProgressReading::Unknown(Unknown::NoPermission)
-    );
-}
-
-/// The read covers as many bytes of a string as are compared.
-#[test]
-fn a_status_document_in_a_string_is_read_whole() {
-    let source = ProgressSource::Key(b"p".to_vec());
-    let spec =
-        TaskSpec { progress: Some(ProgressSpec { source, stale_after_ms: 1 }), ..spec("redisson") };
-    let mut commands: Vec<Command> = Vec::new();
-    TaskRead::new(Arc::new(spec), CAPS, false, Scope::ALL).commands(&mut commands);
-    assert_eq!(commands.last(), Some(&Command::new(["GETRANGE", "p", "0", "16383"])));
 }
 
 #[test]
@@ -561,6 +503,7 @@ fn each_part_that_is_asked_for_gets_its_own_answer() {
         wanted: wanted(WantedSource::Hash(b"users".to_vec())),
         progress: Some(ProgressSpec {
             source: ProgressSource::Key(b"progress".to_vec()),
+            moves: None,
             stale_after_ms: 1_000,
         }),
         claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
@@ -582,6 +525,7 @@ fn each_part_that_is_asked_for_gets_its_own_answer() {
         [b"HSCAN", b"hosts"] => scan(&["a", "wms-1"]),
         [b"STRLEN", b"progress"] => Reply::Int(3),
         [b"GETRANGE", b"progress"] => text("two"),
+        [b"PEXPIRETIME", b"progress"] => Reply::Int(-1),
         [b"GETRANGE", b"pause"] => text("1970-01-01T00:00:09Z"),
         [b"PUBSUB", _] => Reply::Array(vec![text("channel"), Reply::Int(2)]),
         [b"LLEN", _] => Reply::Int(0),
@@ -668,6 +612,7 @@ fn what_cannot_be_read_where_it_lives_is_unknown() {
         wanted: wanted(WantedSource::Hash(b"users".to_vec())),
         progress: Some(ProgressSpec {
             source: ProgressSource::Length(b"progress".to_vec()),
+            moves: None,
             stale_after_ms: 1_000,
         }),
         claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),

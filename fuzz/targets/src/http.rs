@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use lockwatch::http::{HttpContext, Limits, serve_client};
 use lockwatch::outputs::history::History;
+use lockwatch::paths::Links;
 use lockwatch::published::{Published, ReloadRequest, ReloadStatus};
 use lockwatch::trace::Traces;
 use lockwatch_judge::time::AgentWall;
@@ -70,7 +71,7 @@ async fn ask(
     let (_published, published) = watch::channel(published);
     let success_at = AgentWall(1_800_000_000_000);
     let (_status, reload_status) =
-        watch::channel(ReloadStatus { successful: true, success_at, tasks: 1 });
+        watch::channel(ReloadStatus { successful: true, success_at, tasks: 1, links: Links::NONE });
     let (reload, mut reloads) = mpsc::channel::<ReloadRequest>(1);
     let context = HttpContext {
         snapshots: published.into(),

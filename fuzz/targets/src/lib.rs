@@ -27,6 +27,7 @@ mod status;
 mod text;
 mod topology;
 mod tracking;
+mod value;
 mod wire;
 mod worlds;
 
@@ -43,7 +44,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     Target { name: "session", run: session::run, bytes_max: 4_096 },
     Target { name: "tracking", run: tracking::run, bytes_max: 4_096 },
     Target { name: "reading", run: reading::run, bytes_max: 4_096 },
@@ -56,6 +57,7 @@ pub const TARGETS: [Target; 13] = [
     Target { name: "outputs", run: outputs::run, bytes_max: 1_024 },
     Target { name: "status", run: status::run, bytes_max: 4_096 },
     Target { name: "text", run: text::run, bytes_max: 1_024 },
+    Target { name: "value", run: value::run, bytes_max: 4_096 },
     Target { name: "recording", run: recording::run, bytes_max: 16_384 },
 ];
 

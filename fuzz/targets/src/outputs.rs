@@ -14,13 +14,15 @@ use lockwatch::outputs::history::History;
 use lockwatch::outputs::json::{self, TaskFilter, TaskList};
 use lockwatch::outputs::metrics::Own;
 use lockwatch::outputs::negotiate::{Coding, Format};
+use lockwatch::paths::Links;
 use lockwatch::published::{Published, ReloadStatus};
 use lockwatch::text::identity::{digest, escape};
 use lockwatch::trace;
 use lockwatch_judge::input::{Attestation, Generation, Input, Outcome, Role, Sample, Standing};
 use lockwatch_judge::reading::{
     Beside, ClaimsReading, Deadline, Ended, Extras, GuardRuns, Held, Holder, LockReading, Mode,
-    Overrun, PauseReading, ProgressReading, RunsReading, Switch, SwitchesReading, TaskReading,
+    Overrun, PauseReading, ProgressReading, ProgressValue, RunsReading, Switch, SwitchesReading,
+    TaskReading,
 };
 use lockwatch_judge::spec::{
     Codec, StoreIndex, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
@@ -42,7 +44,12 @@ use crate::{honest, http, worlds};
 /// The agent's wall clock at its start.
 const WALL: i64 = honest::NOW_S * 1_000;
 const OWN: Own = Own {
-    reload: ReloadStatus { successful: true, success_at: AgentWall(WALL), tasks: 1 },
+    reload: ReloadStatus {
+        successful: true,
+        success_at: AgentWall(WALL),
+        tasks: 1,
+        links: Links::NONE,
+    },
     log_lines_lost: 0,
 };
 /// The names of the two tasks.
@@ -73,6 +80,7 @@ pub(crate) fn run(data: &[u8]) {
                 task: task.clone(),
                 agent: AgentArguments::at("http://127.0.0.1:9898"),
                 json,
+                plugin: !json && task.is_none(),
                 watch_ms: None,
             };
             let shown = status::printed_for(body.clone().into_bytes(), &options)
@@ -177,7 +185,9 @@ fn named_reading(turn: u64, data: &[u8]) -> TaskReading {
             counted: None,
             whole: true,
         }),
-        progress: Some(ProgressReading::Value([data, turn.to_string().as_bytes()].concat())),
+        progress: Some(ProgressReading::Value(ProgressValue::lasting(
+            [data, turn.to_string().as_bytes()].concat(),
+        ))),
         claims: Some(ClaimsReading::Read(vec![(data.to_vec(), turn.to_string().into_bytes())])),
         hosts: Some(Ok(vec![(data.to_vec(), data.to_vec())])),
         pause: Some(PauseReading::Undecodable),
@@ -208,7 +218,7 @@ fn sample(at: u64, readings: Vec<(TaskIndex, TaskReading)>) -> Sample {
         role: Role::Master,
         role_verified: true,
         offset: Some(at),
-        refuses_writes: false,
+        refuses_writes: None,
         replicas: Vec::new(),
         generation: Some(Generation::default()),
         clock_offset_ms: 0,

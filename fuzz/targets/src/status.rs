@@ -13,6 +13,7 @@ pub(crate) fn run(data: &[u8]) {
         task: (choice & 1 != 0).then(|| "outbound".to_owned()),
         agent: AgentArguments::at("http://127.0.0.1:9898"),
         json: choice & 2 != 0,
+        plugin: choice & 4 != 0,
         watch_ms: None,
     };
     match printed_for(body.to_vec(), &options) {

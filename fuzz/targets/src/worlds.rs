@@ -20,16 +20,24 @@ pub(crate) fn task(choice: u8) -> TaskSpec {
         2 => WantedSource::Counter(b"count".to_vec()),
         _ => WantedSource::Keys(vec![b"anna".to_vec(), b"bert".to_vec()]),
     };
-    let progress = match choice >> 3 & 3 {
-        0 => Some(ProgressSource::HashField { key: b"stats".to_vec(), field: b"run".to_vec() }),
-        1 => Some(ProgressSource::Key(b"beat".to_vec())),
-        2 => Some(ProgressSource::Length(b"queue".to_vec())),
+    let progress = match (choice >> 3 & 3, choice & 0x80 == 0) {
+        (0, true) => {
+            Some(ProgressSource::HashField { key: b"stats".to_vec(), field: b"run".to_vec() })
+        }
+        (0, false) => Some(ProgressSource::Score { key: b"beats".to_vec(), member: b"w".to_vec() }),
+        (1, _) => Some(ProgressSource::Key(b"beat".to_vec())),
+        (2, true) => Some(ProgressSource::Length(b"queue".to_vec())),
+        (2, false) => Some(ProgressSource::Stream(b"log".to_vec())),
         _ => None,
     };
     let codec = Codec::ALL[usize::from(choice >> 5 & 3)];
     TaskSpec {
         wanted: Some(WantedSpec { source, codec }),
-        progress: progress.map(|source| ProgressSpec { source, stale_after_ms: 60_000 }),
+        progress: progress.map(|source| ProgressSpec {
+            source,
+            moves: None,
+            stale_after_ms: 60_000,
+        }),
         claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
         hosts: Some(b"hosts".to_vec()),
         paused_until: Some(b"pause".to_vec()),

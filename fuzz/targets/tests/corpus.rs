@@ -117,7 +117,8 @@ corpora!(
     outputs,
     status,
     text,
-    recording
+    recording,
+    value
 );
 
 #[test]

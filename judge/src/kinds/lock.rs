@@ -1,14 +1,19 @@
 //! Tracks one lock over time: its holders and when they acquired it, how holds begin and end, and
 //! when "free" may be believed.
 
+mod identity;
 pub(crate) mod renewal;
+mod stretch;
 pub(crate) mod view;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use self::identity::Identity;
 use self::renewal::{Deadlines, Leases, Move, PeriodRule, RHYTHM};
+pub(crate) use self::stretch::Break;
+use self::stretch::Stretch;
 use crate::continuity::earlier::{BRIEF_MS, Earlier};
 use crate::continuity::generation::{Delta, Mark};
 use crate::event::End;
@@ -20,8 +25,6 @@ use crate::verdict::LockFact;
 
 /// Number of deadlines remembered for a hold. Replication is rarely behind by more renewals.
 const WRITTEN_MAX: usize = 4;
-/// So many holders in a row that each replaced a living one show that the id identifies nobody.
-const REPLACED_MAX: u8 = 3;
 
 /// The state of one lock.
 #[derive(Clone, Debug)]
@@ -37,10 +40,9 @@ pub(crate) struct Lock {
     /// The replication offset of the server at that reading.
     last_offset: Option<u64>,
     earlier: Earlier,
-    /// The first and the newest reading of a stretch in which somebody held it without a break.
-    unbroken: Option<(Mono, Mono)>,
-    /// How many holders in a row replaced a living one, without a break and without any renewal.
-    replaced: u8,
+    unbroken: Option<Stretch>,
+    /// Absent until a holder is replaced.
+    identity: Option<Box<Identity>>,
 }
 
 #[derive(Clone, Debug)]
@@ -62,6 +64,8 @@ pub(crate) struct Hold {
     pub(crate) began: Mono,
     /// Whether the beginning was observed.
     pub(crate) start_seen: bool,
+    /// Whether the lease tells when it began.
+    began_exactly: bool,
     /// When it was acquired, on the server's clock.
     pub(crate) acquired: Option<ServerTime>,
     pub(crate) deadlines: Deadlines,
@@ -71,9 +75,12 @@ pub(crate) struct Hold {
     /// Since when only a timely renewal moved the deadline, so that another holder in between is
     /// unlikely.
     whole_since: Mono,
-    /// Both values from before the newest readings without a deadline. The next reading with a
-    /// deadline decides whether they still hold.
-    untold: Option<(Mono, Mono)>,
+    /// Since when the deadline stood still, so that the holder had the lock at every moment since
+    /// then.
+    pub(crate) still_since: Mono,
+    /// The three values from before the newest readings without a deadline. The next reading with
+    /// a deadline decides whether they still hold.
+    untold: Option<(Mono, Mono, Mono)>,
     pub(crate) overdue_ms: u64,
     /// The holder's last sign of life.
     pub(crate) last_life: Mono,
@@ -151,10 +158,10 @@ pub(crate) struct News {
     pub(crate) across_blind: bool,
     /// The deadline of the present hold moved.
     pub(crate) moved: Option<Move>,
-    /// A stretch in which somebody held the lock without a break is over: its duration in
-    /// milliseconds. A free reading breaks it once that is confirmed, and so does an expiry. A new
-    /// holder between two readings does not.
-    pub(crate) broke: Option<u64>,
+    /// A stretch in which somebody held the lock without a break is over.
+    pub(crate) broke: Option<Break>,
+    /// The new holder had the lock not long ago, and took it while the lease of another ran.
+    pub(crate) came_back: bool,
 }
 
 /// A hold that ended.
@@ -162,6 +169,8 @@ pub(crate) struct News {
 pub(crate) struct Ended {
     pub(crate) hold: Box<Hold>,
     pub(crate) reason: End,
+    /// It ended at its deadline: an expiry, or an end that its holder had set.
+    pub(crate) at_deadline: bool,
     /// Duration of the hold in milliseconds; `None` when its start or its end was not seen.
     pub(crate) held_ms: Option<u64>,
     /// The replication offset, in the history of this hold, by which an earlier hold of its
@@ -169,6 +178,9 @@ pub(crate) struct Ended {
     pub(crate) successor_over: Option<u64>,
     /// A client had released the lock after a moment, before this hold began.
     pub(crate) earlier_brief: bool,
+    /// When its lease certainly ran out: the lock was found free at or after the deadline, or with
+    /// a holder that took it after that, and no renewal can be unseen.
+    pub(crate) ran_out: Option<Mono>,
 }
 
 /// What may have happened between two readings.
@@ -205,7 +217,7 @@ impl Lock {
             last_offset: None,
             earlier: Earlier::default(),
             unbroken: None,
-            replaced: 0,
+            identity: None,
         }
     }
 
@@ -258,10 +270,10 @@ impl Lock {
         }
     }
 
-    /// How long the lock has been held without a break, by whomever; 0 while it is free.
+    /// How long the lock has been held without a break, by any holder; 0 while it is free.
     pub(crate) fn unbroken_ms(&self) -> u64 {
         let held = self.unbroken.filter(|_| self.hold().is_some());
-        held.map_or(0, |(first, newest)| newest.since_ms(first))
+        held.map_or(0, Stretch::ms)
     }
 
     /// A sign other than a renewal showed that the holder lives.
@@ -322,7 +334,7 @@ impl Lock {
         };
         news.across_blind = unseen.across_blind;
         news.broke = self.follow_stretch(&news, seen.sent);
-        self.follow_identity(&news);
+        news.came_back = self.follow_identity(&news, seen.sent);
         if let Some(ended) = &mut news.ended {
             ended.successor_over = successor_over;
             ended.earlier_brief = self.earlier.brief();
@@ -337,35 +349,22 @@ impl Lock {
     }
 
     /// Follows whether the holder's id tells one holder from another. A library may write another
-    /// token with each renewal.
-    fn follow_identity(&mut self, news: &News) {
-        let is_replaced = news.ended.as_ref().is_some_and(|ended| ended.reason == End::Replaced);
+    /// token with each renewal. Returns whether a client comes back.
+    fn follow_identity(&mut self, news: &News, at: Mono) -> bool {
+        let old = news.ended.as_ref().filter(|ended| ended.reason == End::Replaced);
         if news.broke.is_some() || matches!(news.moved, Some(Move::Renewed { .. })) {
-            self.replaced = 0;
-        } else if is_replaced && news.acquired && !news.across_blind {
-            self.replaced = self.replaced.saturating_add(1);
+            self.identity.iter_mut().for_each(|identity| identity.stays());
+            return false;
         }
+        let (Some(old), Present::Held(now), false) = (old, &self.present, news.across_blind) else {
+            return false;
+        };
+        self.identity.get_or_insert_default().replaced(&old.hold.held, &now.held, at)
     }
 
     /// Whether another id is another holder, as far as that is known.
     pub(crate) fn identifies(&self) -> bool {
-        self.replaced < REPLACED_MAX
-    }
-
-    /// Returns the duration of a stretch that is over.
-    fn follow_stretch(&mut self, news: &News, at: Mono) -> Option<u64> {
-        let replaced = news.acquired || news.ended.is_some();
-        let expired = news.ended.as_ref().is_some_and(|ended| ended.reason == End::Expired);
-        let is_over = match self.present {
-            Present::Nothing => false,
-            Present::Free { confirmed, .. } => confirmed || expired || news.across_blind,
-            Present::Held(_) => replaced && (expired || news.across_blind),
-        };
-        let over = if is_over { self.unbroken.take() } else { None };
-        if let Present::Held(_) = self.present {
-            self.unbroken.get_or_insert((at, at)).1 = at;
-        }
-        over.map(|(first, newest)| newest.since_ms(first))
+        self.identity.as_ref().is_none_or(|identity| identity.is_told())
     }
 
     fn observe_free(&mut self, context: Context, unseen: Unseen) -> News {
@@ -388,14 +387,14 @@ impl Lock {
             }
             Present::Nothing | Present::Held(_) => {}
         }
-        let before = core::mem::replace(
-            &mut self.present,
-            Present::Free { first: sent, confirmed: false, fact_before },
-        );
+        let before = core::mem::replace(&mut self.present, Present::Nothing);
         let ended = match before {
             Present::Held(hold) => Some(end_by_absence(hold, context, unseen)),
             _ => None,
         };
+        // What ran out needs no confirmation.
+        let confirmed = ended.as_ref().is_some_and(|ended| ended.ran_out.is_some());
+        self.present = Present::Free { first: sent, confirmed, fact_before };
         News { ended, ..News::default() }
     }
 
@@ -431,10 +430,12 @@ impl Lock {
             last_seen: seen.sent,
             began,
             start_seen: watched,
+            began_exactly: exact.is_some(),
             acquired: exact.or(watched.then_some(seen.last)),
             deadlines: Deadlines::new(deadline, before, seen, exact, regular),
             sure_since: seen.sent,
             whole_since: seen.sent,
+            still_since: seen.sent,
             untold: None,
             overdue_ms: 0,
             last_life: began,
@@ -492,6 +493,10 @@ impl Hold {
             }
             Deadline::Torn => None,
         };
+        if context.delta.new_history() {
+            // A renewal may be lost there: nobody shortened anything.
+            self.deadlines.end_is_set = false;
+        }
         match moved {
             Some(Move::Renewed { at, .. }) => self.last_life = self.last_life.max(at),
             Some(Move::Shortened { .. } | Move::Reset) => {
@@ -506,12 +511,12 @@ impl Hold {
             Some(Move::Renewed { in_a_row, .. }) => in_a_row,
             Some(Move::Shortened { .. } | Move::Reset) => 0,
         };
-        let before = (self.sure_since, self.whole_since);
+        let before = (self.sure_since, self.whole_since, self.still_since);
         match (held.deadline, self.untold) {
             _ if !same_clock => self.untold = None,
             (Deadline::Torn, _) => _ = self.untold.get_or_insert(before),
             (_, Some(before)) => {
-                (self.sure_since, self.whole_since) = before;
+                (self.sure_since, self.whole_since, self.still_since) = before;
                 self.untold = None;
             }
             (_, None) => {}
@@ -521,6 +526,11 @@ impl Hold {
         }
         if in_a_row == 0 {
             self.whole_since = seen.sent;
+        }
+        // Without a deadline, nothing shows that it was not given back and taken anew.
+        let stands_still = in_a_row == u32::MAX && held.deadline != Deadline::Never;
+        if !stands_still || context.delta.new_history() {
+            self.still_since = seen.sent;
         }
         let period_ms = self.deadlines.period_ms(rule, leases.of(held.mode));
         self.overdue_ms = match held.deadline {
@@ -572,7 +582,7 @@ fn same(a: &Holder, b: &Holder) -> bool {
 fn end_by_absence(hold: Box<Hold>, context: Context, unseen: Unseen) -> Ended {
     let deadline_passed =
         hold.deadlines.newest().is_some_and(|deadline| context.seen.last >= deadline);
-    ended(hold, deadline_passed, End::EndedEarly, context, unseen)
+    ended(hold, deadline_passed, true, End::EndedEarly, context, unseen)
 }
 
 fn end_by_successor(old: Box<Hold>, new: &Hold, context: Context, unseen: Unseen) -> Ended {
@@ -580,13 +590,15 @@ fn end_by_successor(old: Box<Hold>, new: &Hold, context: Context, unseen: Unseen
     let began = new.acquired.unwrap_or(context.seen.last);
     let after_deadline =
         old.deadlines.newest().is_some_and(|deadline| began.plus_ms(NOISE_MS) >= deadline);
-    ended(old, after_deadline, End::Replaced, context, unseen)
+    ended(old, after_deadline, new.began_exactly, End::Replaced, context, unseen)
 }
 
+/// `surely`: it is certain that the lock was free after the deadline, if `after_deadline`.
 /// `before_deadline`: the kind of the end if it came before the deadline and no data were lost.
 fn ended(
     hold: Box<Hold>,
     after_deadline: bool,
+    surely: bool,
     before_deadline: End,
     context: Context,
     unseen: Unseen,
@@ -598,8 +610,11 @@ fn ended(
     // ended.
     let perhaps_after = !context.same_clock
         && hold.deadlines.newest_mono().is_some_and(|deadline| context.seen.sent >= deadline);
+    let at_deadline = after_deadline && !moved && !unseen.may_have_renewed;
     let reason = match () {
-        () if after_deadline && !moved && !unseen.may_have_renewed => End::Expired,
+        // The holder had shortened its lease to this.
+        () if at_deadline && hold.deadlines.end_is_set => End::EndedEarly,
+        () if at_deadline => End::Expired,
         // A holder that renewed unseen and then released the lock leaves the same state.
         () if after_deadline || perhaps_after || unseen.across_blind || hold.deadline_unknown => {
             End::Unknown
@@ -610,15 +625,25 @@ fn ended(
         }
         () => before_deadline,
     };
-    let end = match (reason, hold.deadlines.newest()) {
+    let end = match (at_deadline, hold.deadlines.newest()) {
         // With another clock, or after a step, the deadline may lie before the newest reading that
         // showed the hold.
-        (End::Expired, Some(deadline)) => context.seen.mono_of(deadline).max(hold.last_seen),
+        (true, Some(deadline)) => context.seen.mono_of(deadline).max(hold.last_seen),
         _ => context.seen.sent,
     };
     let known = hold.start_seen && !unseen.across_blind && reason != End::Unknown;
     let held_ms = known.then(|| end.since_ms(hold.began));
-    Ended { held_ms, reason, hold, successor_over: None, earlier_brief: false }
+    let surely = surely && context.same_clock && !unseen.across_blind;
+    let ran_out = (at_deadline && surely).then_some(end);
+    Ended {
+        held_ms,
+        reason,
+        at_deadline,
+        ran_out,
+        hold,
+        successor_over: None,
+        earlier_brief: false,
+    }
 }
 
 #[cfg(test)]

@@ -120,6 +120,7 @@ impl Queue {
     /// Takes over a changed configuration of the same set.
     pub(crate) fn configure(&mut self, before: &QueueSpec, now: &QueueSpec) {
         let is_same = before.unit == now.unit
+            && before.id == now.id
             && before.lock == now.lock
             && before.library == now.library
             && before.claimants == now.claimants;
@@ -186,8 +187,7 @@ impl Queue {
 
     /// Since when the oldest lock has outlived its member.
     pub(crate) fn orphan_since(&self) -> Option<Mono> {
-        let held = self.entries.values().filter(|entry| entry.is_held());
-        held.filter_map(|entry| entry.gone_since).min()
+        self.entries.values().filter_map(Entry::orphan_since).min()
     }
 
     /// The members that two workers execute, with both.
@@ -195,7 +195,7 @@ impl Queue {
         let twice = |(id, entry): (&Vec<u8>, &Entry)| {
             let older = entry.replaced().iter().find(|old| old.goes_on(claims, fresh_for_ms))?;
             let both = core::iter::once(&older.holder).chain(entry.holders());
-            Some((id.clone(), both.map(|holder| Party::of(holder, None)).collect()))
+            Some((entry.shown(id).to_vec(), both.map(|holder| Party::of(holder, None)).collect()))
         };
         self.entries.iter().filter_map(twice).collect()
     }
@@ -270,11 +270,14 @@ impl Queue {
         let unstepped_ms =
             self.other_clock.map(|before| at.since_ms(before.mono_of(member.due).min(before.sent)));
         let unseen_ms = unseen_ms.into_iter().chain(unstepped_ms).min();
-        let entry = match old {
+        let mut entry = match old {
             Some(old) if old.due == member.due && old.gone_since.is_none() => old,
             Some(old) => old.rescored(member.due, at),
             None => Entry::new(member.due, at, unseen_ms),
         };
+        if member.name.is_some() {
+            entry.name.clone_from(&member.name);
+        }
         self.look_at(&member.id, entry, lock, context, news);
     }
 
@@ -288,25 +291,25 @@ impl Queue {
         news: &mut News,
     ) {
         let LockNews { again, expired, died } = entry.observe(lock, &context);
-        let id = || id.0.clone();
+        let (id, shown) = (|| id.0.clone(), entry.shown(&id.0).to_vec());
         let holders = || entry.holders().to_vec();
         if let Some((before, now)) = again {
             self.counts.executed_again += 1;
-            news.again.push((id(), before, now));
+            news.again.push((shown.clone(), before, now));
         }
         if let Some(before) = expired {
             self.counts.expired += 1;
             let is_live =
                 |holder: &Holder| context.claims.is_live(&holder.client, context.fresh_for_ms);
             let goes_on = before.iter().any(is_live);
-            news.expired.push((id(), before, goes_on));
+            news.expired.push((shown.clone(), before, goes_on));
         }
         if died && entry.is_executing() {
-            news.died.push((id(), holders(), entry.until()));
+            news.died.push((shown.clone(), holders(), entry.until()));
         }
         if entry.tells_orphan(context.seen.sent) {
             self.counts.orphaned += 1;
-            news.orphaned.push((id(), entry.holders().to_vec(), entry.until()));
+            news.orphaned.push((shown, entry.holders().to_vec(), entry.until()));
         }
         self.entries.insert(id(), entry);
     }
@@ -336,7 +339,7 @@ impl Queue {
             Place::Gone => {
                 let is_news = old.gone_since.is_none();
                 if is_news {
-                    self.departs(&old, &left.lock, news);
+                    self.departs(&old, &left.lock, context, news);
                     old.gone_since = Some(at);
                 }
                 if matches!(left.lock, LockReading::Held(_)) {
@@ -348,12 +351,12 @@ impl Queue {
     }
 
     /// A due member left, beside this reading of its lock.
-    fn departs(&mut self, old: &Entry, lock: &LockReading, news: &mut News) {
+    fn departs(&mut self, old: &Entry, lock: &LockReading, context: Context<'_>, news: &mut News) {
         let is_locked = matches!(lock, LockReading::Held(_));
         let counts = &mut self.counts;
         if old.was_locked || is_locked {
             counts.executed += 1;
-        } else if old.waits() && *lock == LockReading::Free {
+        } else if context.spec.lock.is_some() && old.waits() && *lock == LockReading::Free {
             news.is_suspect |=
                 counts.departed >= DEPARTED_MIN && counts.executed * 2 >= counts.departed;
             counts.vanished += 1;

@@ -78,6 +78,12 @@ impl Row {
         }
     }
 
+    /// Whom its alert wakes. A series of `switches_unseen` has the severity of pages, because with
+    /// Prometheus' memory of wanting users it is `switches_lost`; alone it wakes nobody.
+    pub fn alert_severity(&self) -> Severity {
+        if self.problem == Problem::SwitchesUnseen { Severity::Warning } else { self.severity }
+    }
+
     /// Whether fresh evidence against it is wanted for `clear`.
     pub fn is_page_state(&self) -> bool {
         self.severity == Severity::Page && !self.negative.is_empty()
@@ -102,10 +108,11 @@ const fn store(problem: Problem, alert: &'static str, severity: Severity) -> Row
 /// All problems, in the order of [`Problem::ALL`].
 pub const TABLE: [Row; Problem::ALL.len()] = [
     Row {
-        positive: "The task is seen to be wanted, and had no holder for longer than `grace`.",
-        negative: "It has been held without a break for `settle`, by whomever; or it is known to \
+        positive: "The task is seen to be wanted, and no hold has lasted for `settle`, for longer \
+                   than `grace`.",
+        negative: "It has been held without a break for `settle`, by any holder; or it is known to \
                    be unwanted; or nobody can want it.",
-        number: "time wanted without a holder",
+        number: "time wanted without a hold that lasted",
         memory: Memory::UntilNegative,
         ..task(Problem::Down, "LockwatchTaskDown", Severity::Page)
     },
@@ -117,8 +124,8 @@ pub const TABLE: [Row; Problem::ALL.len()] = [
         ..task(Problem::Split, "LockwatchTaskSplit", Severity::Page)
     },
     Row {
-        positive: "The task is seen to be held, and its progress did not move for longer than \
-                   `stale_after`; or a turn, or a due member of a queue, is over `max_late`.",
+        positive: "The task is seen to be held, and its progress did not move, or was gone because \
+                   its TTL ran out, for longer than `stale_after`; or a turn, or a due member of a queue, is over `max_late`.",
         negative: "The work moved, or a new hold began; or the lock is free, or nobody wants it; \
                    or no progress is configured; or no turn and no member is over `max_late`.",
         number: "time without a movement",
@@ -177,7 +184,7 @@ pub const TABLE: [Row; Problem::ALL.len()] = [
         ..task(Problem::LeaseExpired, "LockwatchLeaseExpired", Severity::Warning)
     },
     Row {
-        positive: "Held without a TTL for 5 minutes.",
+        positive: "Held for 5 minutes without a TTL, or with one of more than a year.",
         ..task(Problem::Persistent, "LockwatchLockPersistent", Severity::Warning)
     },
     Row {
@@ -190,14 +197,24 @@ pub const TABLE: [Row; Problem::ALL.len()] = [
         ..task(Problem::NoCandidate, "LockwatchNoCandidate", Severity::Warning)
     },
     Row {
-        positive: "Held for longer than `stale_after` while the configured progress was absent or \
-                   unreadable.",
+        positive: "Held for longer than `stale_after` while the configured progress was absent \
+                   (but not expired) or unreadable.",
         ..task(Problem::ProgressMissing, "LockwatchProgressMissing", Severity::Warning)
     },
     Row {
         positive: "Five gaps ended, or holds were too short to end one, within 15 minutes.",
         number: "the age of the fifth newest",
         ..task(Problem::Flapping, "LockwatchTaskFlapping", Severity::Warning)
+    },
+    Row {
+        positive: "Three times within 15 minutes a holder came back while the lease of its \
+                   successor ran, and the lock was never seen free between.",
+        number: "the age of the third newest",
+        ..task(Problem::Contended, "LockwatchTaskContended", Severity::Warning)
+    },
+    Row {
+        positive: "Held for longer than `blind_after` while a switch could not be read.",
+        ..task(Problem::Undecodable, "LockwatchSwitchUndecodable", Severity::Warning)
     },
     Row {
         positive: "A member of a queue kept its score, and another worker took its lock.",

@@ -2,7 +2,7 @@
 
 use super::table::{EVENT_MS, Of, TABLE};
 use super::{Finding, Problem, Problems, Unscraped, age_ms, told_by};
-use crate::grounds::FLAPS;
+use crate::grounds::{FLAPS, RETURNS};
 use crate::kinds::queue::ORPHAN_MS;
 use crate::snapshot::{KindView, TaskView};
 use crate::spec::WantedSource;
@@ -13,7 +13,7 @@ use crate::verdict::{LockFact, Rule, TurnFact, Verdict, Wanted};
 const PERSISTENT_MS: u64 = 300_000;
 /// How long nobody may wait for a lock, in milliseconds.
 const NO_CANDIDATE_MS: u64 = 600_000;
-/// Within this time so many changes are flapping, in milliseconds.
+/// Within this time so many changes are flapping, and so many returns contended, in milliseconds.
 const FLAPPING_MS: u64 = 900_000;
 
 /// The problems of the task that `view` shows, as of `at`.
@@ -106,15 +106,9 @@ pub fn finding(problem: Problem, view: &TaskView, at: Mono) -> Finding {
         }
         Problem::DeadHolder => lasted(seen(grounds.since().dead_holder), 0),
         Problem::OrphanLock => lasted(seen(grounds.since().orphan_lock), ORPHAN_MS),
-        Problem::Flapping => {
-            let flaps = grounds.rare.as_ref().map(|rare| &*rare.flaps).unwrap_or_default();
-            match flaps {
-                [first, ..] if flaps.len() == FLAPS && at.since_ms(*first) < FLAPPING_MS => {
-                    Finding::positive(at.since_ms(*first))
-                }
-                _ => Finding::Unknown,
-            }
-        }
+        Problem::Undecodable => lasted(seen(grounds.since().undecodable), spec.blind_after_ms),
+        Problem::Flapping => often(grounds.rare.as_ref().map(|rare| &*rare.flaps), FLAPS, at),
+        Problem::Contended => often(grounds.rare.as_ref().map(|rare| &*rare.returns), RETURNS, at),
         Problem::Unwanted
         | Problem::LockLost
         | Problem::LeaseExpired
@@ -125,6 +119,16 @@ pub fn finding(problem: Problem, view: &TaskView, at: Mono) -> Finding {
         | Problem::SentinelMissing
         | Problem::ReplicaBehind
         | Problem::ClockStep => Finding::Unknown,
+    }
+}
+
+/// Whether the newest `times` instants lie within a quarter of an hour.
+fn often(instants: Option<&[Mono]>, times: usize, at: Mono) -> Finding {
+    match instants {
+        Some(all @ [first, ..]) if all.len() == times && at.since_ms(*first) < FLAPPING_MS => {
+            Finding::positive(at.since_ms(*first))
+        }
+        _ => Finding::Unknown,
     }
 }
 
@@ -147,7 +151,10 @@ fn down(view: &TaskView, sighted: bool) -> Finding {
     if !sighted {
         return Finding::Unknown;
     }
-    if view.wanted == Wanted::Yes && view.durations.down_ms > spec.grace_ms {
+    // A short hold hides what was not shown before it, and ends nothing that was.
+    let counts =
+        grounds.published_down || view.lock().is_none_or(|lock| lock.fact == LockFact::Free);
+    if view.wanted == Wanted::Yes && counts && view.durations.down_ms > spec.grace_ms {
         Finding::positive(view.durations.down_ms)
     } else if grounds.settled || view.is_known_unwanted() {
         Finding::Negative

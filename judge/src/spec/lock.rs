@@ -5,7 +5,12 @@ use alloc::vec::Vec;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
-use crate::reading::Holder;
+use super::ValuePath;
+use crate::reading::{Holder, UUID_BYTES, is_uuid};
+
+/// Shortest run of mixed letters and digits that may be a random token. The name of a container is
+/// shorter.
+const TOKEN_RUN: usize = 16;
 
 /// The lock of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +22,8 @@ pub struct LockSpec {
     /// The library whose layout it has.
     #[cfg_attr(feature = "serde", serde(rename = "scheme"))]
     pub library: LibraryName,
+    /// Where in the lock's value the holder is named; `None`: as the library says.
+    pub holder: Option<ValuePath>,
     /// Full lifetime of a hold in milliseconds; learned when `None`.
     pub lease_ms: Option<u64>,
     /// Pause between two renewals in milliseconds. When `None`, it follows the library's rule or is
@@ -34,6 +41,7 @@ impl LockSpec {
         LockSpec {
             key: key.to_vec(),
             library: LibraryName::new(library),
+            holder: None,
             lease_ms: None,
             renew_every_ms: None,
             renewals_per_lease: None,
@@ -68,6 +76,8 @@ named! {
         Secret = "secret",
         /// By `<client>:<thread>` as in the lock, or by the client alone.
         Threads = "threads",
+        /// By a name that others may know, unless it could be a random token.
+        Named = "named",
     }
 }
 
@@ -75,17 +85,31 @@ impl Claimants {
     /// The holder that names itself `instance`.
     pub fn holder(self, instance: &[u8]) -> Holder {
         match self {
-            Claimants::Secret => {
-                Holder { client: instance.to_vec(), thread: None, entries: None, secret: true }
+            Claimants::Secret => of_client(instance, true),
+            Claimants::Threads => {
+                Holder::of_thread(instance).unwrap_or_else(|| of_client(instance, false))
             }
-            Claimants::Threads => Holder::of_thread(instance).unwrap_or_else(|| Holder {
-                client: instance.to_vec(),
-                thread: None,
-                entries: None,
-                secret: false,
-            }),
+            Claimants::Named => of_client(instance, may_be_a_token(instance)),
         }
     }
+}
+
+fn of_client(client: &[u8], secret: bool) -> Holder {
+    Holder { client: client.to_vec(), thread: None, entries: None, secret }
+}
+
+/// Whether a name could be a random token: it is no text, or it has a UUID or a run of digits and
+/// letters in it that is too long and too mixed for a word.
+fn may_be_a_token(name: &[u8]) -> bool {
+    let has = |run: &[u8], is: fn(&u8) -> bool| run.iter().any(is);
+    let is_random = |run: &[u8]| {
+        let is_mixed = has(run, u8::is_ascii_uppercase) && has(run, u8::is_ascii_lowercase);
+        run.len() >= TOKEN_RUN && (has(run, u8::is_ascii_digit) || is_mixed)
+    };
+    let of_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
+    core::str::from_utf8(name).is_err()
+        || name.split(|byte| !of_base64(byte)).any(is_random)
+        || name.windows(UUID_BYTES).any(is_uuid)
 }
 
 #[cfg(test)]
@@ -103,5 +127,26 @@ mod tests {
         let field = Claimants::Threads.holder(b"8743c9c0-0795-4907-87fd-6c719a6b4586:47");
         assert_eq!((field.client, field.entries), (named.client, None));
         assert_eq!(Claimants::Threads.holder(b"srv-1").client, b"srv-1");
+        for name in [
+            "web-1",
+            "vm:9780",
+            "ip-10-0-0-12.eu-west-1.compute.internal",
+            "outbound-7d9f8b6c5d-x2x9z",
+            "a1b2c3d4e5f6",
+            "warehousescheduler",
+            "WEB01:4711",
+        ] {
+            assert!(!Claimants::Named.holder(name.as_bytes()).secret, "{name}");
+        }
+        for token in [
+            "8743c9c0-0795-4907-87fd-6c719a6b4586",
+            "web-1:8743c9c0-0795-4907-87fd-6c719a6b4586",
+            "jbd14nbLFQS1FR2o",
+            "WEB01_4711_0b1f6c0e6d6c4d0e9f0a5d3c1f2e4a5b",
+            "AbCdEfGhIjKlMnOpQrStUv==",
+        ] {
+            assert!(Claimants::Named.holder(token.as_bytes()).secret, "{token}");
+        }
+        assert!(Claimants::Named.holder(b"\xff\x01").secret);
     }
 }

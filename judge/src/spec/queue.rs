@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
-use super::{Claimants, Key, LibraryName, Unit};
+use super::{Claimants, Key, LibraryName, Unit, ValuePath};
 
-/// Delayed tasks: a sorted set of ids, scored by the instant at which each is due. Whoever executes
-/// one holds its lock.
+/// Delayed tasks: a sorted set of ids, scored by the instant at which each is due. Who executes one
+/// holds its lock, if there are locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct QueueSpec {
@@ -16,8 +16,10 @@ pub struct QueueSpec {
     pub zset: Key,
     /// The unit of its scores.
     pub unit: Unit,
-    /// The keys of the locks.
-    pub lock: KeyPattern,
+    /// Where in a member its id lies; `None`: the member is the id.
+    pub id: Option<ValuePath>,
+    /// The keys of the locks; `None`: nothing shows who executes a member.
+    pub lock: Option<KeyPattern>,
     /// The library whose layout the locks have.
     pub library: LibraryName,
     /// How often that library renews a lease by its own rule; `None`: it has none.
@@ -37,16 +39,22 @@ impl QueueSpec {
     pub const PASSED_OVER: u64 = 10;
 
     /// A queue with default settings. Its library has no rules of its own.
-    pub fn new(zset: &[u8], lock: KeyPattern, library: &str) -> QueueSpec {
+    pub fn new(zset: &[u8], lock: impl Into<Option<KeyPattern>>, library: &str) -> QueueSpec {
         QueueSpec {
             zset: zset.to_vec(),
             unit: Unit::Seconds,
-            lock,
+            id: None,
+            lock: lock.into(),
             library: LibraryName::new(library),
             renewals_per_lease: None,
             claimants: Claimants::Secret,
             max_late_ms: QueueSpec::MAX_LATE_MS,
         }
+    }
+
+    /// The key of the lock of this id; `None` if there are no locks.
+    pub fn lock_of(&self, id: &[u8]) -> Option<Key> {
+        self.lock.as_ref().map(|lock| lock.key(id))
     }
 }
 

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::event::EventKind;
-use crate::input::{Attestation, Generation, Role, Standing, WakeUps};
+use crate::input::{Attestation, Generation, Refusal, Role, Standing, WakeUps};
 use crate::reading::Unknown;
 use crate::snapshot::NodeView;
 use crate::time::{Mono, ServerTime};
@@ -30,6 +30,7 @@ pub(crate) struct Node {
     role: Option<Role>,
     role_verified: Option<bool>,
     last_success: Option<ServerTime>,
+    refuses_writes: Option<Refusal>,
     offset: Option<Offset>,
     /// Its clock at the newest batch, and the number of steps so far.
     clock: Option<Reading>,
@@ -73,6 +74,7 @@ impl Node {
             role: None,
             role_verified: None,
             last_success: None,
+            refuses_writes: None,
             offset: None,
             clock: None,
             steps: 0,
@@ -126,9 +128,19 @@ impl Node {
         matches!(self.newest, Some(Err(_)))
     }
 
+    /// Why the newest attempt to read it failed, if it did.
+    pub(crate) fn unknown(&self) -> Option<Unknown> {
+        self.newest.and_then(Result::err)
+    }
+
     /// The role reported in the newest batch, if that was accepted.
     pub(crate) fn role(&self) -> Option<Role> {
         if self.newest == Some(Ok(())) { self.role } else { None }
+    }
+
+    /// Why it refuses writes, as of the newest batch, if that was accepted.
+    pub(crate) fn refuses_writes(&self) -> Option<Refusal> {
+        if self.newest == Some(Ok(())) { self.refuses_writes } else { None }
     }
 
     /// Number of clock steps. Server times from before and after a step cannot be compared.
@@ -156,6 +168,7 @@ impl Node {
         self.role_verified = Some(attestation.role_verified);
         self.replicated |= attestation.role == Role::Replica;
         self.last_success = Some(attestation.last);
+        self.refuses_writes = attestation.refuses_writes;
         if let Some(new) = &attestation.generation
             && self.generation.as_deref() != Some(new)
         {
@@ -244,10 +257,11 @@ impl Node {
             address: self.address.clone(),
             decides: self.standing == Standing::Decides,
             up: self.newest.map(|newest| newest.is_ok()),
-            unknown: self.newest.and_then(Result::err),
+            unknown: self.unknown(),
             role: self.role,
             role_verified: self.role_verified,
             last_success: self.last_success,
+            refuses_writes: self.refuses_writes(),
             clock_offset_ms: self.offset.map(|offset| offset.ms),
             // Only the tasks know this.
             locks_behind: None,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::input::Announcer;
 use crate::spec::Authority;
 use crate::time::ServerTime;
 
@@ -325,6 +326,27 @@ fn who_refuses_to_tell_its_generation_proves_nothing_by_what_it_told_before() {
         origin.generation.is_some()
     });
     assert_eq!(generation, [true, false]);
+}
+
+/// Nobody configured the address of a server that Sentinels name.
+#[test]
+fn the_words_for_a_server_that_cannot_be_reached_say_who_names_it() {
+    let named =
+        |master: &str| Announcer { address: "s:26379".into(), master: Some(Ok(master.into())) };
+    let (a, b): (Arc<str>, Arc<str>) = (A.into(), B.into());
+    let (why, busy) = (Unknown::Connect, Unknown::Busy);
+    let words = |announcers: &[Announcer], nodes: &[(&Arc<str>, bool, Option<Unknown>)], why| {
+        let words = unreached(announcers, nodes.iter().copied(), why, Some("refused"));
+        words.map(|words| alloc::string::String::from(&*words))
+    };
+    let alone = [(&a, true, Some(why))];
+    let beside = [(&a, true, Some(why)), (&b, false, None)];
+    let begins = alloc::format!("the Sentinels name {A}, which cannot be reached (refused); ");
+    assert_eq!(words(&[named(A)], &alone, why), Some(begins.clone() + "they know no other"));
+    assert_eq!(words(&[named(A)], &beside, why), Some(begins + "they know 1 more"));
+    assert_eq!(words(&[], &alone, why), None, "it was configured");
+    assert_eq!(words(&[named(B)], &alone, why), None, "they name another one");
+    assert_eq!(words(&[named(A)], &alone, busy), None, "it was reached");
 }
 
 #[test]

@@ -8,10 +8,10 @@ use alloc::vec::Vec;
 use super::wanting::Wanting;
 use super::{Accepted, Kind, Log, Watched};
 use crate::claims::Claims;
-use crate::clocks::ProgressClock;
 use crate::continuity::lost::Parts;
 use crate::event::{EventKind, Party, SplitKind};
 use crate::evidence::Seen;
+use crate::progress::{self, ProgressClock};
 use crate::reading::{
     Beside, ClaimsReading, HostsReading, Overrun, PauseReading, ProgressReading, Switch,
     SwitchesReading, Unknown,
@@ -20,7 +20,7 @@ use crate::runs::Runs;
 use crate::spec::TaskSpec;
 use crate::splits::{Began, SplitNews};
 use crate::switches;
-use crate::time::{Mono, ServerTime};
+use crate::time::Mono;
 
 /// The signs seen beside the lock.
 pub(crate) struct Signs {
@@ -105,7 +105,7 @@ impl<K: Kind> Watched<K> {
         let signs = Signs {
             kept_switches: self.observe_switches(beside, batch, log),
             claims_changed: self.observe_claims(beside, batch.seen(), log),
-            progress_moved: self.observe_progress(beside, batch.seen(), log),
+            progress_moved: self.observe_progress(beside, batch, log),
         };
         self.observe_side(beside, batch.seen(), log);
         signs
@@ -180,21 +180,36 @@ impl<K: Kind> Watched<K> {
         self.told.claims_unreadable = why.is_some();
     }
 
-    fn observe_progress(&mut self, beside: &Beside, seen: Seen, log: &mut Log<'_>) -> bool {
-        let Some((clock, progress)) = self.progress.as_mut().zip(beside.progress.as_ref()) else {
+    fn observe_progress(
+        &mut self,
+        beside: &Beside,
+        batch: Accepted<'_>,
+        log: &mut Log<'_>,
+    ) -> bool {
+        let Some((clock, reading)) = self.progress.as_mut().zip(beside.progress.as_ref()) else {
             return false;
         };
-        let moved = clock.observe(progress, seen.sent, seen.last);
-        self.tell_progress(progress, log);
+        let delta = batch.delta(clock.origin.as_deref());
+        // An eviction takes a key before its deadline. Whether that has passed shows which it was,
+        // unless nothing was read for long.
+        let long_unread = clock
+            .last_there()
+            .is_some_and(|last| batch.sent.since_ms(last) > self.spec.blind_after_ms);
+        let look = progress::Look {
+            seen: batch.seen(),
+            moves: self.spec.progress.as_ref().and_then(|progress| progress.moves),
+            may_be_removed: delta.may_lose_locks() || delta.evicted && long_unread,
+        };
+        let moved = clock.observe(reading, look);
+        if batch.origin.generation.is_some() {
+            clock.origin = Some(Arc::clone(batch.origin));
+        }
+        self.tell_progress(log);
         moved
     }
 
-    fn tell_progress(&mut self, progress: &ProgressReading, log: &mut Log<'_>) {
-        let why = match progress {
-            ProgressReading::Value(_) => None,
-            ProgressReading::Absent => Some(None),
-            ProgressReading::Unknown(why) => Some(Some(*why)),
-        };
+    fn tell_progress(&mut self, log: &mut Log<'_>) {
+        let why = self.progress.as_ref().and_then(|clock| clock.missing);
         if let (Some(why), false) = (why, self.told.progress_missing) {
             log.push(EventKind::ProgressMissing { why });
         }
@@ -270,9 +285,11 @@ impl<K: Kind> Watched<K> {
             self.claims.observe(claims, at, self.fresh_for_ms());
             self.tell_claims(claims, log);
         }
-        if let Some((clock, progress)) = self.progress.as_mut().zip(beside.progress.as_ref()) {
-            clock.observe(progress, at, ServerTime::default());
-            self.tell_progress(progress, log);
+        if let (Some(clock), Some(ProgressReading::Unknown(why))) =
+            (&mut self.progress, &beside.progress)
+        {
+            clock.missing = Some(Some(*why));
+            self.tell_progress(log);
         }
         if beside.pause.is_some() {
             self.pause.unread();

@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 
 use super::{Kind, Watched};
-use crate::grounds::Problem;
+use crate::clocks::GapClock;
+use crate::grounds::{Problem, follow};
 use crate::problems::task_finding;
 use crate::switches::Switches;
 use crate::time::Mono;
@@ -25,6 +26,11 @@ impl<K: Kind> Watched<K> {
             }
             _ => since.switches_unseen = None,
         }
+        // What cannot be read at all goes on, and is not shown.
+        if let Some(held) = self.kind.held() {
+            let is_unread = switches.is_some_and(Switches::are_undecodable);
+            follow(&mut since.undecodable, held && is_unread, at);
+        }
         grounds.note_since(since);
         self.grounds.sighted = self.has_sight() && self.blind.ms() == 0;
         self.grounds.was_sighted |= self.grounds.sighted;
@@ -35,6 +41,23 @@ impl<K: Kind> Watched<K> {
         if paused != self.grounds.is_paused() {
             let shown = if paused { self.positive(at) } else { Vec::new() };
             self.grounds.paused(paused, at, shown);
+        }
+        self.follow_published();
+    }
+
+    /// While a short hold lasts, a gap stays `down` only if it was published while the lock was
+    /// free.
+    fn follow_published(&mut self) {
+        let is_down = self.grounds.sighted && self.judged.is_some_and(|it| it.facts.is_down());
+        let withheld = self.grounds.rare.as_ref().is_some_and(|rare| rare.withholds(Problem::Down));
+        if let (Some(wanting), true, false) = (&mut self.wanting, is_down, withheld) {
+            wanting.gap.publish();
+        }
+        let gap = self.gap();
+        let short_holds = gap.map(GapClock::short_holds).unwrap_or_default();
+        self.grounds.published_down = gap.is_some_and(GapClock::is_published);
+        if short_holds != self.grounds.short_holds() {
+            self.grounds.rare().short_holds = short_holds;
         }
     }
 

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 
 use super::beside::Signs;
 use super::{Accepted, Kind, Log, Watched};
-use crate::clocks::{Holding, OutageClock};
+use crate::clocks::{GapClock, Holding, OutageClock};
 use crate::continuity::generation::{Continued, Delta};
 use crate::continuity::lost::{Expired, Parts};
 use crate::event::{End, EventKind, Fate};
@@ -15,9 +15,10 @@ use crate::grounds::follow;
 use crate::kinds::KindView;
 use crate::kinds::lock::view::LockView;
 use crate::kinds::lock::{self, Context, Hold, Lock};
+use crate::progress::ProgressClock;
 use crate::reading::{Beside, Extras, GuardReading, Held, Holder, LockReading, Unknown};
 use crate::runs::{Present, Runs};
-use crate::snapshot::HeldBy;
+use crate::snapshot::{HeldBy, LastHold};
 use crate::spec::{Authority, Claimants, LockSpec, TaskSpec};
 use crate::splits::{Limits, PHANTOM_MS, Witnesses, Word};
 use crate::time::{Mono, ServerTime};
@@ -26,6 +27,9 @@ use crate::verdict::{Facts, LockFact, LockFacts};
 /// Slack in milliseconds beyond two sweeps. Readings of two servers that are further apart do not
 /// contradict each other.
 const FRESH_SLACK_MS: u64 = 1_000;
+
+/// A lease that has more than a year left is none: it was written in another unit, or means "never".
+const ENDLESS_MS: u64 = 366 * 86_400_000;
 
 /// What is followed of a task only because a lock guards it.
 #[derive(Clone, Debug)]
@@ -51,6 +55,8 @@ pub(crate) struct OfLock {
     /// hosts have changed since.
     shown: HeldBy,
     shown_by: Option<Arc<Held>>,
+    /// The hold that ended last.
+    last: Option<Arc<LastHold>>,
     ttl_ms: Option<u64>,
 }
 
@@ -79,6 +85,7 @@ impl OfLock {
             renewals: Arc::default(),
             shown: Arc::default(),
             shown_by: None,
+            last: None,
             ttl_ms: None,
         }
     }
@@ -165,6 +172,8 @@ impl Kind for OfLock {
             lock: if unconfirmed { LockFact::Unknown } else { lock.fact() },
             split: task.is_split(),
             gap_over_grace: task.is_gap_over_grace(),
+            down_goes_on: task.is_gap_over_grace()
+                && task.gap().is_some_and(GapClock::is_published),
             stale: OfLock::stalled_ms(task) > 0,
             over_wind_down: task.unwanted_ms() > task.spec.wind_down_ms,
             blind: task.is_blind(),
@@ -175,7 +184,8 @@ impl Kind for OfLock {
         let lock = &task.kind.lock;
         let held = lock.held();
         let hold = if held == Some(true) { lock.hold() } else { None };
-        let is_persistent = hold.and_then(|hold| hold.is_persistent());
+        let is_endless = task.kind.ttl_ms.is_some_and(|ttl_ms| ttl_ms > ENDLESS_MS);
+        let is_persistent = hold.and_then(|hold| hold.is_persistent()).map(|is| is || is_endless);
         let saw_begin = hold.is_some_and(|hold| hold.acquired.is_some());
         let progress_missing =
             hold.is_some() && task.progress.as_ref().is_some_and(|clock| clock.missing.is_some());
@@ -193,7 +203,9 @@ impl Kind for OfLock {
             hold.is_some() && task.kind.waiters == Some(0) && task.spec.needs_standby();
         let grounds = &mut task.grounds;
         grounds.settled = hold.is_some() && lock.unbroken_ms() >= task.spec.settle_ms;
-        grounds.moves = task.progress.as_ref().map_or(saw_begin, |clock| clock.moves(saw_begin));
+        let moves = task.spec.progress.as_ref().and_then(|progress| progress.moves);
+        let moved = |clock: &ProgressClock| clock.moves(saw_begin, moves, at);
+        grounds.moves = task.progress.as_deref().map_or(saw_begin, moved);
         let mut since = grounds.since();
         if let Some((runs, fails)) = runs.and_then(|runs| Some((runs, runs.fails?))) {
             let first = since.failing.unwrap_or(at.minus_ms(runs.failing_ms()));
@@ -220,6 +232,7 @@ impl Kind for OfLock {
         KindView::Lock(LockView {
             fact: lock.fact(),
             hold: hold.map(|hold| hold.view(kind.shown.clone(), kind.ttl_ms)),
+            last: kind.last.clone(),
             waiters: if held.is_some() { kind.waiters } else { None },
             fencing_token: if held.is_some() { kind.fencing_token } else { None },
             lease_ms: known_mode.map_or_else(|| lock.leases.any(), |mode| lock.leases.of(mode)),

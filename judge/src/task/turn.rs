@@ -5,6 +5,7 @@ use alloc::vec;
 
 use super::beside::Signs;
 use super::{Accepted, Kind, Log, Watched};
+use crate::claims::Weighed;
 use crate::clocks::{GapClock, Holding};
 use crate::event::{EventKind, Fate, Party};
 use crate::evidence::Seen;
@@ -177,7 +178,12 @@ impl Watched<OfTurn> {
 
     fn follow_turn_splits(&mut self, news: &News, at: Mono, log: &mut Log<'_>) {
         let since = self.kind.turns.holder().map_or(at, |holder| holder.first_seen);
-        let claims_beside = self.claims.weigh(self.kind.held.as_ref().map(|held| (held, since)));
+        let weighed = self.kind.held.as_ref().map(|held| Weighed {
+            held,
+            sure_since: since,
+            still_since: None,
+        });
+        let claims_beside = self.claims.weigh(weighed, self.fresh_for_ms());
         let fresh_for_ms = self.fresh_for_ms();
         let view = View {
             at,
@@ -201,5 +207,5 @@ impl Watched<OfTurn> {
 /// The task that has a turn, as an instance that holds a lock.
 fn party(turn: &Turn) -> Party {
     let holder = Holder { client: turn.name.clone(), thread: None, entries: None, secret: false };
-    Party { holder, node: None }
+    Party { holder, node: None, host: None }
 }

@@ -1,10 +1,11 @@
 //! Builds the view of a task that outputs read.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{Kind, Watched};
 use crate::reading::Switch;
-use crate::snapshot::{Durations, SwitchView, TaskView};
+use crate::snapshot::{Durations, SplitView, SwitchView, TaskView};
 use crate::switches::Switches;
 use crate::time::Mono;
 use crate::verdict::{Rule, Verdict};
@@ -34,15 +35,20 @@ impl<K: Kind> Watched<K> {
                 .map(|switches| switches.key_seen),
             lost_users: switches.map(|switches| switches.lost().into()).unwrap_or_default(),
             switches_unknown: switches.and_then(Switches::why_unknown),
+            key_seen: self.key_seen,
             held: self.kind.held(),
             unknown: self.kind.newest().err(),
             // Only the store knows them.
             said: None,
+            refuses_writes: None,
             node: self.origin.as_ref().map(|origin| origin.node.clone()),
             last_reading: self.kind.last_reading().map(|seen| seen.sent),
             kind,
-            progress_moved: self.progress.as_ref().and_then(|clock| clock.moved),
-            progress_missing: self.progress.as_ref().and_then(|clock| clock.missing),
+            progress: self
+                .progress
+                .as_ref()
+                .zip(self.spec.progress.as_ref())
+                .map(|(clock, spec)| Box::new(clock.view(spec.moves, self.newest_attempt))),
             live_claims: self
                 .claims
                 .live(self.fresh_for_ms())
@@ -56,7 +62,7 @@ impl<K: Kind> Watched<K> {
                 None => None,
             },
             runs: self.runs.clone(),
-            splits: self.splits.view().into(),
+            splits: self.splits_view(),
             paused: (self.spec.paused_until.is_some() && self.pause.known)
                 .then(|| self.pause.until.is_some_and(|until| now < until)),
             durations: Durations {
@@ -70,6 +76,11 @@ impl<K: Kind> Watched<K> {
             totals: self.totals.clone(),
             grounds: self.grounds.clone(),
         }
+    }
+
+    fn splits_view(&self) -> Box<[SplitView]> {
+        let splits = self.splits.view().into_iter();
+        splits.map(|split| SplitView { parties: self.with_hosts(split.parties), ..split }).collect()
     }
 }
 

@@ -77,10 +77,10 @@ impl<K: Kind> Watched<K> {
         let wanted = self.wanted();
         let Some(wanting) = &mut self.wanting else { return false };
         let gap = wanting.gap.observe(at, holding, wanted, self.spec.blind_after_ms);
-        if gap.wanted_ms > 0 || gap.grew_ms > 0 {
+        if gap.wanted_ms > 0 || gap.free_ms > 0 {
             let totals = self.totals();
             totals.wanted_ms += gap.wanted_ms;
-            totals.down_ms += gap.grew_ms;
+            totals.down_ms += gap.free_ms;
         }
         if gap.began {
             log.push(EventKind::GapBegan);

@@ -26,6 +26,8 @@ pub struct LockFacts {
     pub split: bool,
     /// The gap is longer than `grace`.
     pub gap_over_grace: bool,
+    /// The gap is longer than `grace`, and was published as `down` while the lock was free.
+    pub down_goes_on: bool,
     /// The progress has not moved for longer than `stale_after`.
     pub stale: bool,
     /// Held though not wanted for longer than `wind_down`.
@@ -35,12 +37,13 @@ pub struct LockFacts {
 }
 
 /// The rules, in the order in which they are considered.
-pub(super) const RULES: [Rule; 15] = [
+pub(super) const RULES: [Rule; 16] = [
     Rule::SplitEvidence,
     Rule::LockBlind,
     Rule::WantedBlind,
     Rule::KeepPrevious,
     Rule::NothingYet,
+    Rule::HeldBriefly,
     Rule::NoProgress,
     Rule::HeldUnwanted,
     Rule::HeldWanted,
@@ -60,13 +63,20 @@ impl LockFacts {
             || self.lock == LockFact::Free && self.wanted == Wanted::Unknown
     }
 
+    pub(super) fn is_down(self) -> bool {
+        self.lock == LockFact::Free && self.wanted == Wanted::Yes && self.gap_over_grace
+    }
+
     pub(super) fn verdict_by(self, rule: Rule) -> Option<Verdict> {
-        let LockFacts { wanted, lock, split, gap_over_grace, stale, over_wind_down, blind } = self;
+        let LockFacts { wanted, lock, split, stale, over_wind_down, blind, .. } = self;
         let (held, free) = (lock == LockFact::Held, lock == LockFact::Free);
         match rule {
             Rule::SplitEvidence => when(split, Verdict::Split),
             Rule::LockBlind => when(lock == LockFact::Unknown && blind, Verdict::Unknown),
             Rule::WantedBlind => when(free && wanted == Wanted::Unknown && blind, Verdict::Unknown),
+            Rule::HeldBriefly => {
+                when(held && wanted == Wanted::Yes && self.down_goes_on, Verdict::Down)
+            }
             Rule::NoProgress => when(
                 held && matches!(wanted, Wanted::Yes | Wanted::Unset) && stale,
                 Verdict::Stalled,
@@ -78,9 +88,7 @@ impl LockFacts {
             Rule::HeldUnset => when(held && wanted == Wanted::Unset, Verdict::Running),
             Rule::HeldWantedUnknown => when(held && wanted == Wanted::Unknown, Verdict::Running),
             Rule::WindingDown => when(held && wanted == Wanted::No, Verdict::Running),
-            Rule::GapOverGrace => {
-                when(free && wanted == Wanted::Yes && gap_over_grace, Verdict::Down)
-            }
+            Rule::GapOverGrace => when(self.is_down(), Verdict::Down),
             Rule::GapWithinGrace => when(free && wanted == Wanted::Yes, Verdict::Pending),
             Rule::FreeUnwanted => when(free && wanted == Wanted::No, Verdict::Stopped),
             Rule::FreeUnset => when(free && wanted == Wanted::Unset, Verdict::Stopped),

@@ -7,6 +7,7 @@ use lockwatch_judge::histogram::Histogram;
 use lockwatch_judge::problems::{self, Finding, Problem, Problems};
 use lockwatch_judge::reading::{Holder, Unknown};
 use lockwatch_judge::snapshot::{HoldView, StoreView, TaskView, Totals};
+use lockwatch_judge::spec::Moves;
 use lockwatch_judge::time::{Mono, ServerTime};
 
 use super::text::{Found, seconds};
@@ -79,6 +80,7 @@ fn of_task(view: &TaskView, name: &str) -> Option<Found> {
             view.switches.as_ref().map_or(word("unknown"), |all| Found::Count(all.len() as u64))
         }
         "wanting_users" => count(view.wanting_users),
+        "key_seen" => tri(Some(view.key_seen)),
         "switch_key_seen" => tri(view.switch_key_seen),
         "switches_unknown" => reason(view.switches_unknown),
         "lost" => joined(view.lost_users.iter().map(|user| text(user))),
@@ -98,12 +100,16 @@ fn of_task(view: &TaskView, name: &str) -> Option<Found> {
             .map_or(word("none"), |token| Found::Count(token.unsigned_abs())),
         "lease" => optional(view.lock().unwrap().lease_ms.map(signed)),
         "period" => optional(view.lock().unwrap().renewal_period_ms.map(signed)),
-        "progress_moved" => optional(view.progress_moved.map(server_ms)),
-        "progress_missing" => match view.progress_missing {
+        "progress_moved" => optional(view.progress_moved().map(server_ms)),
+        "progress_missing" => match view.progress.as_ref().and_then(|own| own.missing) {
             None => word("no"),
             Some(None) => word("absent"),
             Some(Some(why)) => word(why.name()),
         },
+        "progress_expired" => tri(view.progress.as_ref().map(|own| own.expired)),
+        "moves" => {
+            word(view.progress.as_ref().and_then(|own| own.by).map_or("unknown", Moves::name))
+        }
         "live" => joined(view.live_claims.iter().map(|claim| text(&claim.client))),
         "hosts_unknown" => word(view.hosts_unknown.map_or("none", |why| why.name())),
         "claims_unknown" => word(view.claims_unknown.map_or("none", |why| why.name())),

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use lockwatch_judge::input::{Attestation, Fork, Role, Standing, Topology};
+use lockwatch_judge::input::{Attestation, Fork, Refusal, Role, Standing, Topology};
 use lockwatch_judge::reading::{Mode, Unknown};
 use lockwatch_judge::spec::StoreIndex;
 use lockwatch_watch::redis::RedisKind;
@@ -180,7 +180,7 @@ impl Fleet {
         Attestation {
             role: server.role(),
             offset: several.then_some(server.world.offset),
-            refuses_writes: server.world.refuses_writes,
+            refuses_writes: server.world.refuses_writes.then_some(Refusal::NoReplicas),
             ..server.world.attestation()
         }
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use lockwatch_judge::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, StoreIndex, StoreSpec, TaskSpec,
-    WantedSource, WantedSpec, WatchSpec,
+    ClaimsSpec, Codec, LockSpec, Moves, ProgressSource, ProgressSpec, StoreIndex, StoreSpec,
+    TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_watch::redis::{RedisKind, libraries};
 
@@ -25,7 +25,8 @@ pub(crate) struct Setup {
     lease_ms: Option<u64>,
     renew_every_ms: Option<u64>,
     stale_after_ms: Option<u64>,
-    progress_is_length: bool,
+    pub(crate) progress_is_length: bool,
+    moves: Option<Moves>,
     fresh_for_ms: Option<u64>,
     pause: bool,
     standby: bool,
@@ -54,6 +55,7 @@ impl Default for Setup {
             renew_every_ms: None,
             stale_after_ms: None,
             progress_is_length: false,
+            moves: None,
             fresh_for_ms: None,
             pause: false,
             standby: false,
@@ -84,6 +86,10 @@ impl Setup {
             "lease" => self.lease_ms = optional(value)?,
             "renew_every" => self.renew_every_ms = optional(value)?,
             "progress" => self.stale_after_ms = optional(value)?,
+            "moves" => {
+                let moves = Moves::ALL.into_iter().find(|moves| moves.name() == *value);
+                self.moves = Some(moves.ok_or("value or deadline, please")?);
+            }
             "progress_is_length" => self.progress_is_length = yes_or_no(value)?,
             "claims" => self.fresh_for_ms = optional(value)?,
             "max_hold" => self.max_hold_ms = optional(value)?,
@@ -163,6 +169,7 @@ impl Setup {
                     true => ProgressSource::Length(bytes("outbound:queue")),
                     false => ProgressSource::Key(bytes("outbound:progress")),
                 },
+                moves: self.moves,
                 stale_after_ms,
             }),
             claims: self.fresh_for_ms.map(|fresh_for_ms| ClaimsSpec {

@@ -49,6 +49,12 @@ fn worker(world: &mut World, who: &str, words: &[&str]) -> Result<(), String> {
                 Err(format!("{who} does not hold the lock"))
             }
         }
+        // `SET key token XX`: without comparing.
+        ["overwrites", lease] => {
+            let (mode, lease) = (held(world)?.mode, duration(lease)?);
+            world.acquire(who, mode, lease);
+            Ok(())
+        }
         ["watchdog", "stops"] => {
             world.timers.retain(|timer| {
                 !(timer.what.who() == Some(who) && matches!(timer.what, Beat::Renew { .. }))
@@ -211,17 +217,33 @@ fn switch(world: &mut World, words: &[&str]) -> Result<(), String> {
 
 fn progress(world: &mut World, words: &[&str]) -> Result<(), String> {
     match words {
-        ["moves"] => world.progress = Some(world.progress.unwrap_or(0) + 1),
-        ["moves", "every", every] => add_timer(world, Beat::Progress, duration(every)?)?,
-        ["stops"] => world.timers.retain(|timer| timer.what != Beat::Progress),
+        ["stops"] => stop_progress(world),
         ["vanishes"] => {
-            world.timers.retain(|timer| timer.what != Beat::Progress);
+            stop_progress(world);
             world.progress = None;
         }
         ["unreadable", ..] => world.progress_veil = Some(veil(world.now, words)?),
+        [how @ ("moves" | "beats"), rest @ ..] => {
+            let (ttl, rest) = match rest {
+                ["for", ttl, rest @ ..] => (Some(duration(ttl)?), rest),
+                rest => (None, rest),
+            };
+            let moves = *how == "moves";
+            match rest {
+                [] => world.write_progress(moves, ttl),
+                ["every", every] => {
+                    add_timer(world, Beat::Progress { moves, ttl }, duration(every)?)?;
+                }
+                _ => return Err("moves|beats [for TTL] [every PERIOD], please".to_owned()),
+            }
+        }
         _ => return Err("progress cannot do that".to_owned()),
     }
     Ok(())
+}
+
+fn stop_progress(world: &mut World) {
+    world.timers.retain(|timer| !matches!(timer.what, Beat::Progress { .. }));
 }
 
 fn number<T: std::str::FromStr>(words: &[&str]) -> Result<Option<T>, String> {
@@ -278,6 +300,10 @@ fn data(world: &mut World, words: &[&str]) -> Result<(), String> {
             world.generation.evictions += 1;
             world.release();
         }
+        ["evict", "progress"] => {
+            world.generation.evictions += 1;
+            world.progress = None;
+        }
         ["evict", "switches"] => {
             world.generation.evictions += 1;
             world.switches.clear();
@@ -287,7 +313,7 @@ fn data(world: &mut World, words: &[&str]) -> Result<(), String> {
         ["generation", "shown"] => world.generation_hidden = false,
         _ => {
             return Err(
-                "flush [elsewhere], restart empty|kept|stale, evict lock|switches|elsewhere, \
+                "flush [elsewhere], restart empty|kept|stale, evict lock|switches|progress|elsewhere, \
              failover, generation hidden|shown"
                     .to_owned(),
             );

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use lockwatch_judge::input::{Attestation, Generation, Role};
 use lockwatch_judge::reading::{
     Beside, ClaimsReading, Deadline, Extras, GuardReading, GuardRuns, Held, Holder, LockReading,
-    Mode, PauseReading, ProgressReading, RunsReading, Switch, SwitchesReading, TaskReading,
-    Unknown,
+    Mode, PauseReading, ProgressReading, ProgressValue, RunsReading, Switch, SwitchesReading,
+    TaskReading, Unknown,
 };
 use lockwatch_judge::time::{Mono, ServerTime};
 
@@ -36,6 +36,13 @@ pub(crate) struct Lock {
     pub(crate) deadline: Option<i64>,
 }
 
+/// What the work writes: a count, and when it ends on the server's clock; `None`: it has no TTL.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Progress {
+    pub(crate) count: u64,
+    pub(crate) deadline: Option<i64>,
+}
+
 /// A recurring event.
 #[derive(Clone, Debug)]
 pub(crate) struct Timer {
@@ -51,8 +58,8 @@ pub(crate) enum Beat {
     Renew { who: String, lease: u64 },
     /// The worker changes its claim.
     Claim { who: String },
-    /// The work moves its progress.
-    Progress,
+    /// The progress is written: its count grows, or its TTL is renewed, or both.
+    Progress { moves: bool, ttl: Option<u64> },
     /// The worker leaves the lock, once.
     GiveBack { who: String },
 }
@@ -64,7 +71,7 @@ pub(crate) struct Data {
     switches: BTreeMap<String, Switch>,
     counter: Option<i64>,
     claims: BTreeMap<String, u64>,
-    progress: Option<u64>,
+    progress: Option<Progress>,
     token: Option<i64>,
     pause: PauseReading,
 }
@@ -74,7 +81,7 @@ impl Beat {
     pub(crate) fn who(&self) -> Option<&str> {
         match self {
             Beat::Renew { who, .. } | Beat::Claim { who } | Beat::GiveBack { who } => Some(who),
-            Beat::Progress => None,
+            Beat::Progress { .. } => None,
         }
     }
 }
@@ -103,7 +110,7 @@ pub(crate) struct World {
     pub(crate) claims: BTreeMap<String, u64>,
     /// What guards state of the runs of their scripts.
     pub(crate) runs: BTreeMap<String, GuardRuns>,
-    pub(crate) progress: Option<u64>,
+    pub(crate) progress: Option<Progress>,
     pub(crate) token: Option<i64>,
     pub(crate) pause: PauseReading,
     pub(crate) generation: Generation,
@@ -282,9 +289,7 @@ impl World {
                 switches: setup.has_switches().then(|| self.read_switches(setup)),
                 progress: progress.then(|| match self.veiled(self.progress_veil) {
                     Some(why) => ProgressReading::Unknown(why),
-                    None => self.progress.map_or(ProgressReading::Absent, |count| {
-                        ProgressReading::Value(count.to_string().into_bytes())
-                    }),
+                    None => self.read_progress(setup),
                 }),
                 claims: claims.then(|| match self.veiled(self.claims_veil) {
                     Some(why) => ClaimsReading::Unknown(why),
@@ -312,7 +317,7 @@ impl World {
             role: Role::Master,
             role_verified: true,
             offset: None,
-            refuses_writes: false,
+            refuses_writes: None,
             replicas: Vec::new(),
             generation: (!self.generation_hidden).then(|| self.generation.clone()),
             clock_offset_ms: now.0 - mono(self.now).0 as i64,
@@ -349,7 +354,7 @@ impl World {
                 }
                 Beat::Renew { .. } => {}
                 Beat::Claim { who } => *self.claims.entry(who.clone()).or_insert(0) += 1,
-                Beat::Progress => self.progress = Some(self.progress.unwrap_or(0) + 1),
+                Beat::Progress { moves, ttl } => self.write_progress(*moves, *ttl),
             }
         }
     }
@@ -360,6 +365,35 @@ impl World {
             let (who, lease) = self.waiters.remove(0);
             self.acquire(&who, Mode::Exclusive, lease);
         }
+    }
+
+    /// Writes the progress: the next count, or the same one again.
+    pub(crate) fn write_progress(&mut self, moves: bool, ttl: Option<u64>) {
+        let count = self.there().map_or(0, |progress| progress.count);
+        let deadline = ttl.map(|ttl| self.server_now() + ttl as i64);
+        self.progress = Some(Progress { count: count + u64::from(moves), deadline });
+    }
+
+    /// The progress, unless it has expired. Redis keeps a key through the millisecond of its
+    /// deadline.
+    fn there(&self) -> Option<Progress> {
+        self.progress.filter(|progress| progress.deadline.is_none_or(|at| at >= self.server_now()))
+    }
+
+    fn read_progress(&self, setup: &Setup) -> ProgressReading {
+        let Some(Progress { count, deadline }) = self.there() else {
+            return ProgressReading::Absent;
+        };
+        let deadline = match deadline {
+            _ if self.now < self.torn_until => Deadline::Torn,
+            Some(at) => Deadline::At(ServerTime(at)),
+            None => Deadline::Never,
+        };
+        let value = ProgressValue::lasting(count.to_string().into_bytes());
+        ProgressReading::Value(match setup.progress_is_length {
+            true => ProgressValue { whole: deadline, ..value },
+            false => ProgressValue { own: Ok(deadline), ..value },
+        })
     }
 
     fn veiled(&self, veil: Option<Veil>) -> Option<Unknown> {

@@ -24,6 +24,7 @@ use lockwatch::outputs::exposition::{Variant, make};
 use lockwatch::outputs::history::History;
 use lockwatch::outputs::metrics::Own;
 use lockwatch::outputs::negotiate::{Coding, Format};
+use lockwatch::paths::Links;
 use lockwatch::published::{Published, ReloadStatus};
 use lockwatch::trace::Traces;
 use lockwatch_judge::spec::{StoreIndex, TaskIndex};
@@ -42,7 +43,8 @@ const SERIES: usize = 100_000;
 /// Number of tasks used to find out how many series one task has.
 const FEW: usize = 100;
 const READ_WITHIN: Duration = Duration::from_secs(60);
-const RELOAD: ReloadStatus = ReloadStatus { successful: true, success_at: AgentWall(0), tasks: 1 };
+const RELOAD: ReloadStatus =
+    ReloadStatus { successful: true, success_at: AgentWall(0), tasks: 1, links: Links::NONE };
 const OWN: Own = Own { reload: RELOAD, log_lines_lost: 0 };
 const PLAIN: Variant = Variant { format: Format::Classic, coding: Coding::Identity };
 
@@ -187,7 +189,7 @@ pub(super) async fn listen_with_lockwatch(
             switches: None,
             limits: Limits::default(),
         };
-        serve(listener, context, CancellationToken::new()).await;
+        serve(vec![listener], context, CancellationToken::new()).await;
     });
     Ok(address)
 }

@@ -35,6 +35,8 @@ const CONTROL_TASK: &str = "control";
 /// A task that is down only at the end.
 const LAST_CONTROL_TASK: &str = "control-at-the-end";
 pub(super) const WATCHDOG: &str = "LockwatchWatchdog";
+const WATCHDOG_RULES: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../alerts/lockwatch-watchdog.rules.yml");
 /// Alerts that fire before Prometheus knows its Alertmanager are sent again a minute later.
 const WATCHDOG_WITHIN: Duration = Duration::from_secs(150);
 /// Maximum time until all parts know each other.
@@ -321,7 +323,7 @@ impl Stage {
             })
         });
         let prometheus = Prometheus::start(&PrometheusSetup {
-            rules: vec![timing.rules.clone()],
+            rules: vec![timing.rules.clone(), PathBuf::from(WATCHDOG_RULES)],
             targets: targets.collect::<anyhow::Result<_>>()?,
             job_fields: job_fields(wiring.relabelled),
             scrape_interval: timing.scrape,

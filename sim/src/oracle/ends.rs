@@ -116,6 +116,8 @@ impl Oracle {
                 // The deciding clock stepped. The round after that is not believed, so the deadline
                 // has passed by then.
                 (Cause::Expired, End::Expired) => true,
+                // It had set that end itself.
+                (Cause::Expired, End::EndedEarly) if world.has_left(task, who) => true,
                 // Its lease was shortened after it was read, or the clock stepped forward and back
                 // unseen.
                 (Cause::Expired, End::EndedEarly | End::Replaced)

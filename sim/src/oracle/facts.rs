@@ -51,6 +51,8 @@ pub(super) struct TaskFacts {
     pub(super) is_split: bool,
     /// The keys beside the lock may be on another server.
     pub(super) apart: bool,
+    /// A key may say that alerts wait.
+    pub(super) has_pause: bool,
     /// The newest pause that was read.
     pub(super) pause: Option<pause::Pause>,
     /// Whose turn it was.
@@ -114,6 +116,7 @@ impl TaskFacts {
             renewal_said: renewals::Said::default(),
             is_split: false,
             apart: shape.apart,
+            has_pause: spec.paused_until.is_some(),
             pause: None,
             turns: turns::TurnFacts::of(spec, now),
             queue: queues::QueueFacts::of(spec, now),

@@ -4,7 +4,7 @@ use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::time::Mono;
 use lockwatch_judge::time::ServerTime;
 
-use super::Oracle;
+use super::{Oracle, TaskFacts};
 use crate::agent::Attempt;
 use crate::serve::{PartTruth, Pause as KeySays};
 use crate::world::World;
@@ -17,6 +17,16 @@ const CLOSE_MS: u64 = 2_100;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pause {
     end: Option<Mono>,
+}
+
+impl TaskFacts {
+    /// Whether alerts may wait at `at`.
+    pub(super) fn may_be_paused(&self, at: Mono) -> bool {
+        self.has_pause
+            && self
+                .pause
+                .is_none_or(|pause| pause.end.is_some_and(|end| at <= end.plus_ms(CLOSE_MS)))
+    }
 }
 
 impl Oracle {

@@ -5,6 +5,7 @@ use lockwatch_judge::problems::{Finding, Problem, of_task, task_finding};
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::time::Mono;
 
+use super::reference::Published;
 use super::{Newest, Oracle};
 use crate::agent::mono;
 use crate::truth::LockState;
@@ -65,14 +66,16 @@ impl Oracle {
         let is_changed = facts.tried.max(self.ticked) <= mono(facts.configured_at);
         let unsure = facts.reference.unsure || facts.mixed || facts.lost.unsure;
         if answered && !unsure && !facts.contradicted && !facts.hazy && !is_changed {
-            let held = matches!(
-                facts.last.as_ref().map(|last| last.states.as_slice()),
-                Some([LockState::Held { .. } | LockState::Turn(_)])
-            );
+            let states = facts.last.as_ref().map(|last| last.states.as_slice());
+            let held = matches!(states, Some([LockState::Held { .. } | LockState::Turn(_)]));
             let over = facts.reference.gap_ms() > facts.limits.grace_ms;
             let wanted = facts.wanted() == Says::Yes;
+            let published = facts.reference.published();
+            let shown_free = facts.reference.free() || matches!(states, Some([LockState::Turn(_)]));
             claim(
-                of(Problem::Down).is_positive() == (wanted && over),
+                (published == Published::Perhaps && !shown_free)
+                    || of(Problem::Down).is_positive()
+                        == (wanted && over && (shown_free || published == Published::Yes)),
                 "down is as the readings say",
             );
             let read_at = facts.last.as_ref().map_or(Mono(0), |last| last.sent);

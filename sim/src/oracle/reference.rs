@@ -10,6 +10,8 @@ use crate::world::Says;
 
 /// Minimum time in milliseconds between a first free reading and its confirmation.
 pub(super) const CONFIRM_MS: u64 = 250;
+/// A hold whose duration is so near to `settle` may have lasted, or not.
+const CLOSE_MS: u64 = 100;
 /// Maximum difference in milliseconds between two readings of a deadline that is reported as the
 /// remaining time.
 const NOISE_MS: i64 = 2;
@@ -93,6 +95,46 @@ impl Hold {
     }
 }
 
+/// A gap by the clock: from its first free reading to the newest break, but for what does not count.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    first: Mono,
+    /// The newest reading at which it was certain that no hold had lasted.
+    until: Mono,
+    /// What does not count of the time between: it could not be read for too long, and what was
+    /// held before that may have lasted.
+    unseen_ms: u64,
+    /// The newest reading of the lock while it was wanted.
+    newest: Mono,
+    published: Published,
+}
+
+impl Gap {
+    fn ms(self) -> u64 {
+        self.until.since_ms(self.first).saturating_sub(self.unseen_ms)
+    }
+}
+
+/// Whether a gap was shown as down while the lock was free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Published {
+    #[default]
+    No,
+    /// Alerts may have waited.
+    Perhaps,
+    Yes,
+}
+
+/// A hold that the newest reading did not find any more.
+#[derive(Clone, Copy, Debug)]
+struct Gone {
+    /// When its lease ran out, on the agent's clock; `None`: it did not, or by another clock, or
+    /// that is unknown.
+    ran_out: Option<Mono>,
+    stretch: Option<Stretch>,
+    is_sure: bool,
+}
+
 /// What the newest hold was and what is certain of it, by the readings alone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reference {
@@ -111,8 +153,12 @@ pub(super) struct Reference {
     /// The server that gave the newest answer.
     read_of: Option<usize>,
     confirmed: bool,
+    /// The hold that was gone at the first free reading.
+    gone: Option<Gone>,
+    /// Its lease ran out, so that reading needs no confirmation.
+    ran_out: bool,
     newest: Option<Mono>,
-    gap: Option<(u64, Option<Mono>)>,
+    gap: Option<Gap>,
     wanted_since: Option<Mono>,
     wanted_newest: Option<Mono>,
     unbroken: Option<Mono>,
@@ -152,7 +198,18 @@ pub(super) struct Progress {
 
 impl Reference {
     pub(super) fn gap_ms(&self) -> u64 {
-        self.gap.map_or(0, |(ms, _)| ms)
+        self.gap.map_or(0, Gap::ms)
+    }
+
+    pub(super) fn published(&self) -> Published {
+        self.gap.map_or(Published::No, |gap| gap.published)
+    }
+
+    /// The lock is free, and the gap too long. Not `surely`: alerts may wait.
+    pub(super) fn publish(&mut self, surely: bool) {
+        if let Some(gap) = self.gap.as_mut().filter(|gap| gap.published != Published::Yes) {
+            gap.published = if surely { Published::Yes } else { Published::Perhaps };
+        }
     }
 
     /// Whether the lock may have been held without a break for `settle` at `at`: some hold may have
@@ -186,16 +243,20 @@ impl Reference {
 
     /// Whether that also holds without readings that may have found something else.
     pub(super) fn surely_free(&self) -> bool {
-        self.surely_free
-            .zip(self.newest)
-            .is_some_and(|(first, newest)| newest.since_ms(first) >= CONFIRM_MS)
+        self.ran_out
+            || self
+                .surely_free
+                .zip(self.newest)
+                .is_some_and(|(first, newest)| newest.since_ms(first) >= CONFIRM_MS)
     }
 
     /// Whether the agent may consider the lock free.
     pub(super) fn perhaps_free(&self) -> bool {
-        self.perhaps_free
-            .zip(self.newest)
-            .is_some_and(|(first, newest)| newest.since_ms(first) >= CONFIRM_MS)
+        self.ran_out
+            || self
+                .perhaps_free
+                .zip(self.newest)
+                .is_some_and(|(first, newest)| newest.since_ms(first) >= CONFIRM_MS)
     }
 
     /// A reading of lock and switches, requested at `at`. Not `sure`: it may have found something
@@ -221,7 +282,7 @@ impl Reference {
             Found::Held { holders, deadline } => {
                 self.read_held(at, holders, *deadline, sure, limits)
             }
-            Found::Free => self.read_free(at, sure, limits),
+            Found::Free => self.read_free(at, sure, wanted, limits),
         }
         if wanted != Says::No {
             self.read_gap(at, found, wanted, limits);
@@ -282,6 +343,7 @@ impl Reference {
         limits: Limits,
     ) {
         (self.free_first, self.confirmed) = (None, false);
+        (self.gone, self.ran_out) = (None, false);
         self.broke.get_or_insert(at);
         let sure_deadline = if sure { deadline } else { None };
         let mut unseen = false;
@@ -358,17 +420,25 @@ impl Reference {
         }
     }
 
-    fn read_free(&mut self, at: Mono, sure: bool, limits: Limits) {
-        let hold = self.hold.take();
-        self.perhaps_ran_out |= hold.is_some_and(|hold| hold.may_be_out(self.server, self.clock));
+    fn read_free(&mut self, at: Mono, sure: bool, wanted: Says, limits: Limits) {
+        let across_blind =
+            self.newest.is_some_and(|newest| at.since_ms(newest) > limits.blind_after_ms);
+        if let Some(hold) = self.hold.take() {
+            self.perhaps_ran_out |= hold.may_be_out(self.server, self.clock);
+            let is_told = hold.server == self.server && !self.stepped;
+            let deadline = hold.deadline.filter(|_| is_told);
+            let ago = deadline.and_then(|deadline| u64::try_from(self.clock - deadline).ok());
+            let ran_out = ago.map(|ago_ms| at.minus_ms(ago_ms));
+            // After a stretch that was unread for too long, it may have been held again since.
+            self.gone =
+                (!across_blind).then_some(Gone { ran_out, stretch: self.stretch, is_sure: sure });
+        }
         // It may have been held during the read, and possibly was not free before.
         if sure && self.free_first.is_some() {
             self.surely_free.get_or_insert(at);
         } else {
             self.surely_free = sure.then_some(at);
         }
-        let across_blind =
-            self.newest.is_some_and(|newest| at.since_ms(newest) > limits.blind_after_ms);
         match self.free_first {
             None => (self.free_first, self.confirmed) = (Some(at), false),
             Some(_) if !self.confirmed && across_blind => self.free_first = Some(at),
@@ -378,12 +448,63 @@ impl Reference {
             self.broke = Some(at);
         }
         self.broke.get_or_insert(at);
+        if self.confirmed && !across_blind {
+            let end = self.gone.and_then(|gone| gone.ran_out).or(self.free_first);
+            self.break_off(end.unwrap_or(at), wanted, limits);
+        }
         if self.confirmed || across_blind {
             (self.stretch, self.perhaps_ran_out) = (None, false);
         }
     }
 
+    /// The stretch of holds is over, and lasted until `end`. By the readings around it, it may have
+    /// lasted for `settle`: then it ended a gap of which nobody knows.
+    fn break_off(&mut self, end: Mono, wanted: Says, limits: Limits) {
+        let Some(stretch) = self.stretch.take() else { return };
+        let (Some(gap), true) = (self.gap, wanted != Says::No) else { return };
+        let held_ms = end.since_ms(stretch.first);
+        // Where it is a matter of milliseconds.
+        self.unsure |= held_ms.abs_diff(limits.settle_ms) < CLOSE_MS;
+        match gap.published {
+            _ if held_ms < limits.settle_ms => {}
+            Published::Yes => {}
+            Published::Perhaps => self.unsure = true,
+            Published::No => {
+                let handover = Handover { ms: gap.ms(), unseen: stretch.unseen };
+                self.ended = (!self.unsure).then_some(handover);
+                self.gap = None;
+            }
+        }
+    }
+
+    /// The agent says that the hold ran out which its newest reading does not show any more. Then
+    /// that reading needs no confirmation.
+    pub(super) fn ran_out(&mut self, at: Mono, wanted: Says, limits: Limits) {
+        let (Some(gone), false) = (self.gone, self.confirmed) else { return };
+        if self.free_first != Some(at) {
+            return;
+        }
+        let Some(ran_out) = gone.ran_out.filter(|_| gone.is_sure) else {
+            self.unsure = true;
+            return;
+        };
+        self.stretch = gone.stretch;
+        (self.confirmed, self.ran_out, self.broke) = (true, true, Some(at));
+        self.break_off(ran_out, wanted, limits);
+        (self.stretch, self.perhaps_ran_out) = (None, false);
+        if wanted != Says::No {
+            self.read_gap(at, &Found::Free, wanted, limits);
+        }
+    }
+
     fn read_gap(&mut self, at: Mono, found: &Found, wanted: Says, limits: Limits) {
+        if let (Some(gap), Says::Yes) = (&mut self.gap, wanted) {
+            if at.since_ms(gap.newest) > limits.blind_after_ms {
+                gap.unseen_ms += at.since_ms(gap.until);
+                gap.until = at;
+            }
+            gap.newest = at;
+        }
         if let Found::Held { .. } = found {
             let lasted = |stretch: &Stretch| at.since_ms(stretch.first) >= limits.settle_ms;
             if let Some(Stretch { unseen, .. }) = self.stretch.filter(lasted) {
@@ -391,19 +512,16 @@ impl Reference {
                 self.ended = (!self.unsure).then_some(Handover { ms, unseen });
                 self.gap = None;
                 self.unsure = false;
-            } else if let Some((_, newest)) = &mut self.gap {
-                *newest = None;
             }
             return;
         }
         let (Some(first), true, Says::Yes) = (self.free_first, self.confirmed, wanted) else {
             return;
         };
-        let (ms, newest) = self.gap.unwrap_or((0, None));
-        let from = newest.unwrap_or(first).max(self.unbroken.unwrap_or(at));
-        let stretch = at.since_ms(from);
-        let counts = newest.is_none() || stretch <= limits.blind_after_ms;
-        self.gap = Some((ms + if counts { stretch } else { 0 }, Some(at)));
+        let first = first.max(self.unbroken.unwrap_or(at));
+        let new =
+            Gap { first, until: at, unseen_ms: 0, newest: at, published: Published::default() };
+        self.gap.get_or_insert(new).until = at;
     }
 
     /// A reading of the progress; `None`: refused.

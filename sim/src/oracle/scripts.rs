@@ -36,8 +36,8 @@ struct Facts {
     runs: Vec<Run>,
     /// The newest lease of each guard process, by host and process.
     leases: BTreeMap<(usize, u32), Lease>,
-    /// The newest token that each server gave out, and when.
-    tokens: BTreeMap<usize, (u64, u64)>,
+    /// The newest token that each server gave out, when, and to which guard process.
+    tokens: BTreeMap<usize, (u64, u64, (usize, u32))>,
     /// Who took the lock last; `None`: a worker that is no guard.
     took: Option<Option<usize>>,
     reports: Vec<Owed>,
@@ -114,7 +114,7 @@ impl Facts {
                         .get(&(host, life))
                         .is_some_and(|lease| (lease.server, lease.token) == (server, token));
                     if !is_known || self.was_given_back(host, life, token) {
-                        wrong.extend(self.check_token(server, token, world));
+                        wrong.extend(self.check_token(server, token, (host, life), world));
                     }
                     self.note_taker(Some(host), coverage);
                 }
@@ -136,8 +136,10 @@ impl Facts {
                     (run.heard_at, run.known_since) = (None, None);
                 }
             }
-            Did::GaveBack => {
-                self.leases.entry((host, life)).and_modify(|lease| lease.is_given_back = true);
+            Did::GaveBack | Did::Left => {
+                // A late attempt still finds what was left to itself.
+                let given = what == Did::GaveBack;
+                self.leases.entry((host, life)).and_modify(|lease| lease.is_given_back |= given);
                 if self.runs.iter().any(|run| run.is_of(host, life)) {
                     let what = format!("host {host} gave the lock back while its script runs");
                     wrong.push(("given back", what));

@@ -2,8 +2,10 @@
 //! If the table keeps the verdict, it must stay.
 
 use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::time::Mono;
 use lockwatch_judge::verdict::{Verdict, Wanted};
 
+use super::reference::Published;
 use super::{Newest, Oracle, TaskFacts};
 use crate::agent::mono;
 use crate::truth::LockState;
@@ -58,7 +60,16 @@ impl TaskFacts {
         {
             return Leads::Open;
         }
+        let is_down = self.reference.gap_ms() > self.limits.grace_ms;
         let verdict = match (state, self.wanted()) {
+            (LockState::Held { .. }, Says::Yes)
+                if is_down && self.reference.published() != Published::No =>
+            {
+                match self.reference.published() {
+                    Published::Yes => Verdict::Down,
+                    Published::Perhaps | Published::No => return Leads::Open,
+                }
+            }
             (LockState::Held { .. }, Says::No) if self.reference.unwanted_unsure => {
                 return Leads::Open;
             }
@@ -82,9 +93,7 @@ impl TaskFacts {
             }
             (LockState::Free, _) if !self.reference.free() => return Leads::Nowhere,
             (LockState::Free, _) if !self.reference.surely_free() => return Leads::Open,
-            (LockState::Free, Says::Yes) if self.reference.gap_ms() > self.limits.grace_ms => {
-                Verdict::Down
-            }
+            (LockState::Free, Says::Yes) if is_down => Verdict::Down,
             (LockState::Free, Says::Yes) => Verdict::Pending,
             (LockState::Free, Says::No | Says::Unset) => Verdict::Stopped,
             (LockState::Free, Says::Unclear) | (LockState::Queue | LockState::Other, _) => {
@@ -92,6 +101,24 @@ impl TaskFacts {
             }
         };
         Leads::To(verdict)
+    }
+
+    /// The agent says that a hold ran out that its reading of `at` does not show any more.
+    pub(super) fn ran_out(&mut self, at: Mono) {
+        let (wanted, limits) = (self.wanted(), self.limits);
+        self.reference.ran_out(at, wanted, limits);
+        self.follow_verdict();
+        self.follow_published(at);
+    }
+
+    /// A gap that is too long is shown while the lock is free, unless alerts wait.
+    pub(super) fn follow_published(&mut self, at: Mono) {
+        let is_free = self.newest == Newest::Answered && self.reference.surely_free();
+        let is_down = self.reference.gap_ms() > self.limits.grace_ms;
+        if is_free && is_down && self.wanted() == Says::Yes {
+            let waits = self.may_be_paused(at);
+            self.reference.publish(!waits);
+        }
     }
 
     /// Follows each answer, so that the verdict before an answer that proves nothing is known.

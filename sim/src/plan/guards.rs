@@ -41,6 +41,8 @@ pub(super) fn draw(seed: u64, specs: &mut [TaskSpec], tasks: &mut [TaskPlan]) {
 }
 
 fn draw_terms(lease_ms: u64, rng: &mut Rng) -> Terms {
+    let give_up_after = rng.percent(30).then_some(3);
+    let restart = if rng.percent(80) { Restart::Always } else { Restart::OnFailure };
     Terms {
         lease_ms,
         stop_after_ms: match lease_ms {
@@ -49,9 +51,11 @@ fn draw_terms(lease_ms: u64, rng: &mut Rng) -> Terms {
             _ => 10_000,
         },
         backoff_ms: (500, 5_000),
-        give_up_after: rng.percent(30).then_some(3),
-        restart: if rng.percent(80) { Restart::Always } else { Restart::OnFailure },
+        give_up_after,
+        restart,
         wait_ms: None,
+        at_least_ms: if restart == Restart::OnFailure { lease_ms * 3 / 2 } else { 0 },
+        shown_ms: 2_000,
     }
 }
 

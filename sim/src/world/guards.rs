@@ -293,7 +293,11 @@ impl World {
     fn carry_out(&mut self, task: usize, host: usize, action: Action) {
         let life = self.tasks[task].stations[host].life;
         match action {
-            Action::Take | Action::Renew | Action::Look | Action::Release => {
+            Action::Take
+            | Action::Renew
+            | Action::Look
+            | Action::Release
+            | Action::Leave { .. } => {
                 if let Some(guard) = &mut self.tasks[task].stations[host].guard {
                     guard.client.queue.push_back(action);
                 }

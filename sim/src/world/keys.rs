@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use lockwatch_judge::spec::{Codec, KindSpec, ProgressSource, TaskSpec, WantedSource};
+use lockwatch_judge::spec::{Codec, KindSpec, TaskSpec, WantedSource};
 
 use super::{Queues, Task, Turns, Worker};
 use crate::plan::Plan;
@@ -40,11 +40,8 @@ impl Keys {
             }
             Some(WantedSource::Always | WantedSource::Never) | None => Vec::new(),
         };
-        let progress = spec.progress.as_ref().map(|progress| match &progress.source {
-            ProgressSource::HashField { key, .. }
-            | ProgressSource::Key(key)
-            | ProgressSource::Length(key) => key.as_slice().into(),
-        });
+        let progress =
+            spec.progress.as_ref().map(|progress| progress.source.key().as_slice().into());
         let guard: &[u8] = match &spec.kind {
             KindSpec::Lock(lock) => &lock.key,
             KindSpec::Turn(turn) => &turn.hash,

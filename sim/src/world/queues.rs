@@ -156,7 +156,7 @@ impl World {
             None => &[],
             Some(_) => return None,
         };
-        let lock = |id: &[u8]| match &state.get(&queue.lock.key(id), self.now)?.value {
+        let lock = |id: &[u8]| match &state.get(&queue.lock_of(id)?, self.now)?.value {
             Value::Text(token) => Some(token.clone()),
             _ => None,
         };
@@ -167,7 +167,7 @@ impl World {
     fn member_lock(&mut self, task: usize, id: &[u8]) -> Arc<[u8]> {
         let spec = Arc::clone(&self.plan.spec.tasks[task]);
         let key: Arc<[u8]> =
-            spec.queue().map(|queue| queue.lock.key(id)).unwrap_or_default().into();
+            spec.queue().and_then(|queue| queue.lock_of(id)).unwrap_or_default().into();
         self.member_keys.entry(Arc::clone(&key)).or_insert_with(|| (task, id.to_vec()));
         key
     }

@@ -359,7 +359,7 @@ impl World {
                 self.servers[server]
                     .edit(&key, now, Value::List(0), |value| *value = Value::List(count));
             }
-            None => {}
+            Some(ProgressSource::Score { .. } | ProgressSource::Stream(_)) | None => {}
         }
     }
 

@@ -21,7 +21,7 @@ pub struct RunOptions {
     /// What to watch.
     pub source: ConfigSource,
     /// Where to serve.
-    pub listen: SocketAddr,
+    pub listen: Vec<SocketAddr>,
     /// Whether `POST /-/reload` is allowed.
     pub enable_lifecycle: bool,
     /// Sites that may show a task's page in a frame, as `Content-Security-Policy` writes them.
@@ -90,10 +90,10 @@ struct RecordArguments {
 
 #[derive(Debug, Args)]
 struct WebArguments {
-    /// Where to serve metrics and pages; `:10379` means all IPv4 addresses of this machine,
-    /// `[::]:10379` those of IPv6 as well
+    /// Where to serve metrics and pages; `:10379` means all addresses of this machine; may be
+    /// repeated
     #[arg(long = "web.listen-address", value_name = "ADDRESS", default_value = DEFAULT_LISTEN, value_parser = listen_address)]
-    listen: SocketAddr,
+    listen: Vec<SocketAddr>,
     /// A site that may show a task's page in a frame, https://wms.example.com; may be repeated
     #[arg(long = "web.frame-ancestor", value_name = "ORIGIN", value_parser = origin)]
     frame_ancestors: Vec<String>,
@@ -115,10 +115,10 @@ impl From<RunArguments> for RunOptions {
     }
 }
 
-/// `address:port`, `localhost:port`, or `:port` for all IPv4 addresses.
+/// `address:port`, `localhost:port`, or `:port` for all addresses.
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let full = match text.split_once(':') {
-        Some(("", port)) => format!("0.0.0.0:{port}"),
+        Some(("", port)) => format!("[::]:{port}"),
         Some(("localhost", port)) => format!("127.0.0.1:{port}"),
         _ => text.to_owned(),
     };

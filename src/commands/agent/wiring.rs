@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::first;
 use crate::apart::apart;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -77,6 +78,7 @@ where
     let mut hangup = signal(SignalKind::hangup())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    first::reap_orphans()?;
     let Parts { config, load, observers, http } = parts;
     let load = Arc::new(load);
     let clock = Clock::start();
@@ -144,7 +146,8 @@ async fn told_to_end(stop: &CancellationToken, terminate: &mut Signal, interrupt
 /// What is said of a configuration that was loaded just now.
 fn loaded(config: &Config, clock: Clock) -> ReloadStatus {
     let tasks = if config.tasks.is_empty() { 0 } else { tasks_fingerprint(&config.watch_spec(0)) };
-    ReloadStatus { successful: true, success_at: clock.wall(), tasks }
+    let links = config.links.clone();
+    ReloadStatus { successful: true, success_at: clock.wall(), tasks, links }
 }
 
 /// Loads the configuration again and applies it. If that fails, the old one stays in force.

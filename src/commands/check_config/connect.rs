@@ -8,10 +8,14 @@ use std::time::Duration;
 use lockwatch_judge::input::{Announcer, Role};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::{NodeView, Snapshot, StoreView, TaskView};
+use lockwatch_watch::command;
 
 use crate::commands::momentary;
-use crate::config::Config;
+use crate::config::{Config, HostPort, RedisConfig, Servers};
+use crate::io;
+use crate::outputs::absent;
 use crate::outputs::cause::told;
+use crate::outputs::remark::remarks;
 use crate::published::{Published, Unanswered};
 use crate::text::identity::escape;
 use crate::trace::Traces;
@@ -20,6 +24,8 @@ use crate::trace::Traces;
 const SLACK: Duration = Duration::from_secs(3);
 /// Maximum number of tasks of a store that are listed with a reason of their own.
 const TASKS_MAX: usize = 20;
+/// The same of databases.
+const DATABASES_MAX: usize = 16;
 
 /// What the servers answered, and whether all of them can be used.
 pub(super) async fn report(config: &Config) -> (String, bool) {
@@ -30,7 +36,53 @@ pub(super) async fn report(config: &Config) -> (String, bool) {
         Ok(published) => published,
         Err(Unanswered) => watching.snapshots.newest(),
     };
-    words(&published.snapshot)
+    let snapshot = &published.snapshot;
+    let mut elsewhere = Vec::new();
+    for (redis, store) in config.redises.iter().zip(&snapshot.stores) {
+        let lacks = absent_of(store, snapshot).next().is_some();
+        elsewhere.push(if lacks { databases(redis, store).await } else { None });
+    }
+    words(&published, &elsewhere)
+}
+
+/// The tasks of a store whose key does not exist.
+fn absent_of<'a>(
+    store: &'a StoreView,
+    snapshot: &'a Snapshot,
+) -> impl Iterator<Item = &'a Arc<TaskView>> {
+    let own = snapshot.tasks.iter().filter(|task| task.store == store.spec.name);
+    own.filter(|task| absent::is_absent(task))
+}
+
+/// The server that decides, unless there are several.
+fn decides(redis: &RedisConfig, store: &StoreView) -> Option<HostPort> {
+    match &redis.servers {
+        Servers::One(at) => Some(at.clone()),
+        Servers::Cluster(_) => None,
+        Servers::Nodes(_) | Servers::Sentinel(_) => {
+            let node = store.nodes.iter().find(|node| node.decides)?;
+            let (host, port) = node.address.rsplit_once(':')?;
+            let host = host.trim_matches(['[', ']']).to_owned();
+            Some(HostPort { host, port: port.parse().ok()? })
+        }
+    }
+}
+
+/// The databases of a single server that have keys, beside the configured one: `db1 (12 keys)`.
+async fn databases(redis: &RedisConfig, store: &StoreView) -> Option<String> {
+    let endpoint = redis.endpoint(decides(redis, store)?);
+    let connection = io::connect(&endpoint).await.ok()?;
+    let replies = connection.exec(&[command!("INFO", "keyspace")]).await.ok()?;
+    let text = String::from_utf8_lossy(replies.first()?.as_bytes()?).into_owned();
+    let others = text.lines().filter_map(|line| {
+        let (number, rest) = line.strip_prefix("db")?.split_once(":keys=")?;
+        let keys = rest.split(',').next()?.parse::<u64>().ok()?;
+        let number = number.parse::<u32>().ok().filter(|number| *number != redis.db)?;
+        Some(format!("db{number} ({keys} keys)"))
+    });
+    let others = others.take(DATABASES_MAX).collect::<Vec<_>>().join(", ");
+    (!others.is_empty())
+        .then(|| format!("the URL names database {}, and there are keys in {others}", redis.db))
 }
 
 /// Whether each server was tried, and each task read.
@@ -49,17 +101,21 @@ fn is_settled(snapshot: &Snapshot) -> bool {
     snapshot.stores.iter().all(store) && snapshot.tasks.iter().all(task)
 }
 
-fn words(snapshot: &Snapshot) -> (String, bool) {
+fn words(published: &Published, elsewhere: &[Option<String>]) -> (String, bool) {
+    let snapshot = &published.snapshot;
     let mut text = String::from("\nConnections:\n");
     let mut is_good = true;
-    for store in &snapshot.stores {
+    for (store, elsewhere) in snapshot.stores.iter().zip(elsewhere) {
         // Writing to a `String` cannot fail.
         let _ =
             writeln!(text, "\nstore {} ({})", escape(store.spec.name.as_bytes()), store.spec.kind);
-        let lines = lines(store, snapshot);
+        let lines = lines(store, published);
         is_good &= lines.iter().all(|line| line.is_good);
         for line in lines {
             let _ = writeln!(text, "  {}: {}", line.of, line.says);
+        }
+        if let Some(elsewhere) = elsewhere {
+            let _ = writeln!(text, "  perhaps in another database: {elsewhere}");
         }
     }
     (text, is_good)
@@ -82,7 +138,7 @@ impl Line {
     }
 }
 
-fn lines(store: &StoreView, snapshot: &Snapshot) -> Vec<Line> {
+fn lines(store: &StoreView, published: &Published) -> Vec<Line> {
     let sentinels = store.announcers.iter().map(|word| of_sentinel(store, word));
     let mut lines: Vec<Line> = sentinels.collect();
     lines.extend(store.nodes.iter().map(|node| of_node(store, node)));
@@ -91,10 +147,13 @@ fn lines(store: &StoreView, snapshot: &Snapshot) -> Vec<Line> {
         nodes || store.announcers.iter().any(|word| word.master == Some(Err(why)))
     };
     if let Some(why) = store.unknown.filter(|why| !is_told(*why)) {
-        lines.push(Line::bad("the store".to_owned(), why, store.words_of_any(why)));
+        lines.push(Line::bad("the store".to_owned(), why, store.words_of_any(why).as_deref()));
     }
-    let own = snapshot.tasks.iter().filter(|task| task.store == store.spec.name);
-    lines.extend(own.filter_map(|task| of_task(store, task)).take(TASKS_MAX));
+    let own = || published.snapshot.tasks.iter().filter(|task| task.store == store.spec.name);
+    lines.extend(own().filter_map(|task| of_task(store, task)).take(TASKS_MAX));
+    lines.extend(own().flat_map(|task| doubts(published, task)).take(TASKS_MAX));
+    let absent = absent_of(store, &published.snapshot).take(TASKS_MAX);
+    lines.extend(absent.map(|task| of_absent(task)));
     lines
 }
 
@@ -121,9 +180,31 @@ fn of_sentinel(store: &StoreView, word: &Announcer) -> Line {
     }
 }
 
+/// What is worth a word about a task that can be read.
+fn doubts(published: &Published, task: &TaskView) -> impl Iterator<Item = Line> {
+    let of = format!("task {}", escape(task.spec.name.as_bytes()));
+    let said = remarks(published, task).into_iter();
+    said.map(move |said| Line::good(of.clone(), said.into_owned()))
+}
+
 /// What is wrong with a task although its store can be read.
 fn of_task(store: &StoreView, task: &TaskView) -> Option<Line> {
     let why = task.unknown.or(task.switches_unknown)?;
     let of = || format!("task {}", escape(task.spec.name.as_bytes()));
     (store.readable != Some(false)).then(|| Line::bad(of(), why, task.words(why)))
+}
+
+/// A key that does not exist may be one that is not taken now.
+fn of_absent(task: &TaskView) -> Line {
+    let key = task.spec.kind.key();
+    let found = match absent::glob(key) {
+        Some(glob) => format!("`lockwatch discover --redis URL --match '{glob}'`"),
+        None => "`lockwatch discover`".to_owned(),
+    };
+    let of = format!("task {}", escape(task.spec.name.as_bytes()));
+    let says = format!(
+        "its key {} does not exist now; if the task runs, {found} finds what it is called",
+        escape(key)
+    );
+    Line::good(of, says)
 }

@@ -10,8 +10,9 @@ use crate::text::identity::escape;
 pub(super) fn literal_names(task: &TaskSpec) -> Vec<String> {
     let mut names = vec![task.kind.key().clone()];
     names.extend(keys_beside(task).into_iter().map(|(key, _)| key));
-    if let Some(ProgressSource::HashField { field, .. }) =
-        task.progress.as_ref().map(|progress| &progress.source)
+    if let Some(
+        ProgressSource::HashField { field, .. } | ProgressSource::Score { member: field, .. },
+    ) = task.progress.as_ref().map(|progress| &progress.source)
     {
         names.push(field.clone());
     }

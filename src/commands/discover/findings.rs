@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::groups::Groups;
 use super::likely::{is_of_progress, may_be_switches};
 use lockwatch_watch::redis::libraries::recognise;
+use lockwatch_watch::redis::libraries::shape::{names_a_lock, words};
 use lockwatch_watch::redis::libraries::sight::{Content, Guess, Laid, Role, Seen};
 
 /// Maximum number of keys kept for suggestions; the first by name are kept.
@@ -58,7 +59,12 @@ impl Findings {
                     self.possible_tokens.insert((), seen.key);
                 }
             }
-            Guess::Nothing => self.take_hint(seen),
+            Guess::Nothing => {
+                if let Some(why) = unread(&seen) {
+                    self.unreadable.insert(why, seen.key.clone());
+                }
+                self.take_hint(seen);
+            }
         }
     }
 
@@ -100,5 +106,22 @@ fn insert_bounded(keys: &mut BTreeSet<Vec<u8>>, key: Vec<u8>) {
     keys.insert(key);
     if keys.len() > HINTS_MAX {
         keys.pop_last();
+    }
+}
+
+/// Of which type a key is that is named like a lock and has no layout of one.
+fn unread(seen: &Seen) -> Option<&'static str> {
+    if !names_a_lock(&seen.key) && !words(&seen.key).iter().any(|word| word == b"semaphore") {
+        return None;
+    }
+    match &seen.content {
+        Content::Text { .. } => Some(
+            "a string that is no token of a library; perhaps its holder lies inside, as in JSON",
+        ),
+        Content::Hash { .. } => Some("a hash whose fields are those of no library"),
+        Content::Sorted { .. } => Some("a sorted set, perhaps a semaphore"),
+        Content::List => Some("a list, perhaps of who waits"),
+        Content::Set => Some("a set"),
+        Content::Other => None,
     }
 }

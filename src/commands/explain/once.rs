@@ -8,6 +8,7 @@ use lockwatch_judge::verdict::{LockFact, TurnFact, Wanted};
 use lockwatch_watch::redis::RedisKind;
 
 use crate::commands::momentary::{self, Momentary};
+use crate::commands::source::task_of;
 use crate::config::Config;
 use crate::outputs::explanation::{Explanation, Seen, Trace, Watched, explanation};
 use crate::published::{Published, Unanswered};
@@ -31,11 +32,11 @@ pub(super) struct Look {
 /// Reads a task once; a free lock twice, because that must be confirmed.
 ///
 /// # Errors
-/// There is no such task.
-pub(super) async fn look(config: &Config, name: &str) -> Result<Look, String> {
+/// There is no such task, or none is named and there is more than one.
+pub(super) async fn look(config: &Config, name: Option<&str>) -> Result<Look, String> {
     let names = || config.tasks.iter().map(|task| &*task.name);
-    let task = config.tasks.iter().find(|task| &*task.name == name);
-    let task = Arc::clone(task.ok_or_else(|| no_such_task(name, names()))?);
+    let task = Arc::clone(task_of(config, name)?);
+    let name = &*task.name;
     let redis = config.redises.get(usize::from(task.store.0));
     let redis = redis.ok_or_else(|| no_such_task(name, names()))?;
     let (kind, patience) = (redis.servers.kind(), (redis.timeout + SLACK).min(LOOK_MAX));

@@ -147,7 +147,7 @@ impl Beside {
         };
         let is_unknown = read == Wanted::Unknown;
         if is_unknown && !self.was_unknown {
-            tracing::warn!(why, "it is unknown whether users want the task; what was known counts");
+            tracing::warn!(why, "cannot read the switches; what they said last counts");
         }
         self.was_unknown = is_unknown;
         read
@@ -239,7 +239,9 @@ impl Beside {
             ProgressSource::Key(key) => {
                 self.set(&key, &["SET"], &[now.as_bytes()]).await;
             }
-            ProgressSource::Length(_) => {}
+            ProgressSource::Length(_)
+            | ProgressSource::Score { .. }
+            | ProgressSource::Stream(_) => {}
         }
     }
 

@@ -1,11 +1,14 @@
 //! The loop of a guard: carries out what its machine wants, and tells it what happened.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use lockwatch_guard::{Action, End, Guard, Input, Outcome, Overrun, Reply, Runs, Why};
+use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
 use lockwatch_judge::verdict::Wanted;
+use lockwatch_watch::redis::remedy;
 use rustix::process::{getpid, set_child_subreaper};
 use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::SignalKind;
@@ -16,12 +19,12 @@ use super::notify::Manager;
 use super::plan::Plan;
 use super::script::{Gone, Script};
 use super::signals::Signals;
-use super::{LOST, NO_STORE, NOT_TAKEN, USAGE, listen, words};
+use super::{LOST, NO_STORE, USAGE, last, listen, words};
 use crate::hold::{Client, Trouble};
 use crate::keeper::boot::{self, Alarm};
 use crate::keeper::group::Group;
-use crate::keeper::say;
 use crate::keeper::wire::Told;
+use crate::keeper::{input, say};
 
 /// Requests of the machine that may wait for one that is in flight.
 const REQUESTS: usize = 16;
@@ -78,6 +81,7 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<u8> {
         poke,
         manager: Manager::of_environment(),
         asked: false,
+        warned_of_input: Cell::new(false),
         overruns,
         trouble: None,
         refused: None,
@@ -157,6 +161,7 @@ struct Driver {
     manager: Manager,
     /// It was told to end.
     asked: bool,
+    warned_of_input: Cell<bool>,
     /// What is wrong with the store, told once for as long as it lasts.
     trouble: Option<String>,
     /// A refusal that no waiting mends: what it is, and the exit code.
@@ -172,7 +177,7 @@ impl Driver {
             while let Some(action) = self.guard.poll(boot::now()) {
                 if let Some(end) = self.carry_out(action) {
                     self.tell_runs();
-                    return Ok(self.code(end));
+                    return Ok(self.end(end).await);
                 }
             }
             self.tell_runs();
@@ -269,7 +274,11 @@ impl Driver {
     fn carry_out(&mut self, action: Action) -> Option<End> {
         let task = &*self.plan.spec.name;
         match action {
-            Action::Take | Action::Renew | Action::Look | Action::Release => {
+            Action::Take
+            | Action::Renew
+            | Action::Look
+            | Action::Release
+            | Action::Leave { .. } => {
                 // The machine has few requests in flight, so there is room.
                 if self.requests.try_send(action).is_err() {
                     tracing::error!(task, "too many requests wait");
@@ -307,7 +316,9 @@ impl Driver {
             ("LOCKWATCH_DEADLINE_BOOT_MS", dead_by.0.to_string()),
             ("LOCKWATCH_LEASE_MS", self.plan.terms.lease_ms.to_string()),
         ];
-        match Script::start(&self.plan.command, &environment, dead_by, self.group.as_ref()) {
+        self.warn_of_input();
+        let (command, group) = (&self.plan.command, self.group.as_ref());
+        match Script::start(command, &environment, dead_by, group, self.plan.stdin) {
             Ok(script) => {
                 tracing::info!(task, token, "starts the script");
                 self.manager.tell("STATUS=runs the script");
@@ -323,9 +334,21 @@ impl Driver {
 
     fn kill(&mut self, why: Why) {
         let task = &*self.plan.spec.name;
-        tracing::warn!(task, why = words::why(why), "kills the script and all that came of it");
+        tracing::warn!(task, why = words::why(why), "killing the script and all its descendants");
         if let Some((script, _)) = &mut self.script {
             script.kill();
+        }
+    }
+
+    /// Says once that something on the standard input is read by nobody.
+    fn warn_of_input(&self) {
+        let is_lost = !self.plan.stdin && !self.plan.until_input_ends && input::is_waiting();
+        if is_lost && !self.warned_of_input.replace(true) {
+            tracing::warn!(
+                task = &*self.plan.spec.name,
+                "nobody reads the standard input of the guard, and that of the script is empty; \
+                 --stdin lets the script read it"
+            );
         }
     }
 
@@ -341,15 +364,26 @@ impl Driver {
         );
     }
 
-    fn code(&self, end: End) -> u8 {
+    /// The exit code, after the last words.
+    async fn end(&self, end: End) -> u8 {
+        self.warn_of_input();
         if let Some((refusal, code)) = &self.refused {
             say(format_args!("lockwatch: {refusal}"));
             return *code;
         }
+        if let Some(why) = last::words(&self.plan, end.outcome, self.trouble.as_deref()).await {
+            match end.outcome {
+                // That is a success: a job of cron may keep silent about it.
+                Outcome::NotTaken | Outcome::NotWanted if self.plan.busy_code == 0 => {
+                    tracing::info!(task = &*self.plan.spec.name, "{why}");
+                }
+                _ => say(format_args!("lockwatch: {why}")),
+            }
+        }
         match end.outcome {
             Outcome::Done | Outcome::Stopped => end.code.unwrap_or(0),
             Outcome::Lost => LOST,
-            Outcome::NotTaken => NOT_TAKEN,
+            Outcome::NotTaken | Outcome::NotWanted => self.plan.busy_code,
             Outcome::NoStore => NO_STORE,
         }
     }
@@ -362,7 +396,9 @@ fn never_mends(trouble: &Trouble, plan: &Plan) -> Option<(String, u8)> {
         Trouble::Refused(error) => match &error.code[..] {
             b"NOPERM" => Some((format!("{trouble}. What it needs: {}", plan.rule()), NO_STORE)),
             b"WRONGTYPE" => Some((trouble.to_string(), USAGE)),
-            b"NOAUTH" | b"WRONGPASS" => Some((trouble.to_string(), NO_STORE)),
+            b"NOAUTH" | b"WRONGPASS" => {
+                Some((format!("{trouble}. {}", remedy(Unknown::Auth)), NO_STORE))
+            }
             _ => None,
         },
         Trouble::Unanswered(_) => None,

@@ -15,7 +15,7 @@ use crate::keeper::say;
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct FenceOptions {
     /// Which task of the configuration
-    #[arg(value_name = "TASK", value_hint = ValueHint::Other, required_unless_present = "redis", conflicts_with = "redis")]
+    #[arg(value_name = "TASK", value_hint = ValueHint::Other, conflicts_with = "redis")]
     pub task: Option<String>,
     /// Where the task is configured.
     #[command(flatten)]

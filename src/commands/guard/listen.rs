@@ -27,7 +27,7 @@ pub(super) async fn run(plan: Plan, mut waits: watch::Receiver<bool>, changed: m
         store.forget(&key);
         if !std::mem::replace(&mut is_told, true) {
             let (why, detail) = (failure.why.name(), &failure.detail);
-            tracing::info!(why, %detail, "changes are not announced; they are looked for");
+            tracing::info!(why, %detail, "Redis sends no change notifications; polling instead");
         }
         tokio::time::sleep(AGAIN).await;
     }

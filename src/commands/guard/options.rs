@@ -14,8 +14,8 @@ use crate::text::durations::parse_duration_ms;
 /// What the command takes.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct GuardOptions {
-    /// Which task of the configuration
-    #[arg(value_name = "TASK", value_hint = ValueHint::Other, required_unless_present = "redis", conflicts_with = "redis")]
+    /// Which task of the configuration [default: the only one]
+    #[arg(value_name = "TASK", value_hint = ValueHint::Other, conflicts_with = "redis")]
     pub task: Option<String>,
     /// Where the task is configured.
     #[command(flatten)]
@@ -26,9 +26,19 @@ pub struct GuardOptions {
     /// How long the script may take to end before it is killed [default: the task's, or 10s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub stop_after: Option<Duration>,
-    /// Give up, with code 75, if the lock is not acquired within this time
+    /// Give up, with code 75, if the lock is not acquired within this time; 0s: try once
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub wait: Option<Duration>,
+    /// The code to give up with instead of 75: 0 where another server's run is as good
+    #[arg(long, value_name = "CODE", requires = "wait")]
+    pub busy_code: Option<u8>,
+    /// Keep the lock for this time after the script has started, although its work is done: for
+    /// cron on several servers
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub at_least: Option<Duration>,
+    /// The script reads the standard input [default: its input is empty]
+    #[arg(long)]
+    pub stdin: bool,
     /// When to start the script again: always, on_failure, never [default: the task's, or always;
     /// without a file: never]
     #[arg(long, value_name = "WHEN", value_parser = restart)]
@@ -40,7 +50,7 @@ pub struct GuardOptions {
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
     /// End when standard input does: the demo's guards end with it.
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, conflicts_with = "stdin")]
     pub until_input_ends: bool,
     /// How to log.
     #[command(flatten)]

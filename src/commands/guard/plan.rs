@@ -8,14 +8,14 @@ use lockwatch_guard::{Restart, Terms};
 use lockwatch_judge::spec::{TaskSpec, WantedSource};
 use lockwatch_watch::redis::RedisKind;
 
+use super::NOT_TAKEN;
 use super::options::GuardOptions;
 use super::rights::{rights, words};
 use crate::commands::rule::line;
-use crate::commands::source::ConfigSource;
+use crate::commands::source::{ConfigSource, task_of};
 use crate::config::{Config, GuardConfig, Heartbeat, Login, RedisConfig, ms};
 use crate::hold::Holder;
 use crate::hold::store::Store;
-use crate::text::nearest::no_such_task;
 
 /// The only library whose locks a guard can hold.
 const LIBRARY: &str = "redisson";
@@ -31,6 +31,10 @@ pub(super) struct Plan {
     pub(super) holder: Holder,
     /// What this server is called.
     pub(super) host: String,
+    /// The exit code where the lock was not acquired in time.
+    pub(super) busy_code: u8,
+    /// Whether the script reads the guard's standard input.
+    pub(super) stdin: bool,
     pub(super) until_input_ends: bool,
     pub(super) command: Vec<OsString>,
 }
@@ -67,8 +71,17 @@ impl Plan {
             restart: options.restart.unwrap_or(terms.restart),
             give_up_after: options.give_up_after.or(terms.give_up_after),
             wait_ms: options.wait.map(ms),
+            at_least_ms: options.at_least.map_or(0, ms),
+            shown_ms: ms(redis.interval).saturating_mul(2),
             ..terms
         };
+        if options.at_least.is_some() && terms.restart == Restart::Always {
+            return Err(format!(
+                "--at-least: the script of task {:?} starts again when it has ended (`restart: \
+                 always`), so its lock is kept anyway; add --restart never, or on_failure",
+                spec.name
+            ));
+        }
         terms.check(0).map_err(|too_short| too_short.to_string())?;
         Ok(Plan {
             login: login.unwrap_or_else(|| redis.login.clone()),
@@ -79,6 +92,8 @@ impl Plan {
             // A guard takes its lock on one thread.
             holder: Holder::new(&Holder::new_instance(), 1),
             host: options.host.unwrap_or_else(host),
+            busy_code: options.busy_code.unwrap_or(NOT_TAKEN),
+            stdin: options.stdin,
             until_input_ends: options.until_input_ends,
             command: options.command,
         })
@@ -116,12 +131,7 @@ fn find(
     task: Option<&str>,
 ) -> Result<(Config, Arc<TaskSpec>, RedisConfig), String> {
     let config = source.load().map_err(|errors| errors.to_string())?;
-    let spec = match task {
-        None => config.tasks.first(),
-        Some(name) => config.tasks.iter().find(|task| *task.name == *name),
-    };
-    let names = config.tasks.iter().map(|task| &*task.name);
-    let spec = spec.cloned().ok_or_else(|| no_such_task(task.unwrap_or_default(), names))?;
+    let spec = Arc::clone(task_of(&config, task)?);
     let redis = config.redises.get(usize::from(spec.store.0)).cloned();
     let redis = redis.ok_or("the task has no store")?;
     Ok((config, spec, redis))

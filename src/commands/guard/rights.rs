@@ -14,12 +14,14 @@ const CONNECTIONS: [&str; 7] =
 /// guard writes the task's progress.
 pub(in crate::commands) fn rights(spec: &TaskSpec, reports: bool, is_cluster: bool) -> Rights {
     let mut rights = Rights::of_lock(spec.kind.key(), is_cluster);
+    // Who has it, for the last line of a guard that gives up.
+    rights.add(&["hscan"], spec.kind.key());
     rights.commands.extend(CONNECTIONS.map(str::to_owned));
     for ask in switches_asks(spec) {
         rights.add(&[&ask.name()], ask.key().unwrap_or_default());
     }
     if let Some(hosts) = &spec.hosts {
-        rights.add(&["hset"], hosts);
+        rights.add(&["hget", "hset"], hosts);
     }
     if let Some(claims) = &spec.claims {
         rights.add(&["hset", "hdel", "hscan", "time"], &claims.key);
@@ -27,7 +29,10 @@ pub(in crate::commands) fn rights(spec: &TaskSpec, reports: bool, is_cluster: bo
     match spec.progress.as_ref().filter(|_| reports).map(|progress| &progress.source) {
         Some(ProgressSource::HashField { key, .. }) => rights.add(&["hset"], key),
         Some(ProgressSource::Key(key)) => rights.add(&["set"], key),
-        Some(ProgressSource::Length(_)) | None => {}
+        Some(
+            ProgressSource::Length(_) | ProgressSource::Score { .. } | ProgressSource::Stream(_),
+        )
+        | None => {}
     }
     rights
 }

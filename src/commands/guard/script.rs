@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use crate::keeper::group::Group;
 use crate::keeper::tree::Tree;
 use crate::keeper::wire::{Order, Told};
-use crate::keeper::{self, boot};
+use crate::keeper::{self, boot, input};
 
 /// How long the keeper may take to kill before the guard kills it as well: it may stand still.
 const KEEPER_TAKES: Duration = Duration::from_millis(200);
@@ -47,7 +47,7 @@ pub(super) type Gone = oneshot::Receiver<Told>;
 
 impl Script {
     /// Starts a keeper that runs `command` with this environment until `dead_by` at the latest, in
-    /// this group if there is one.
+    /// this group if there is one. `reads`: its standard input is the guard's, and not empty.
     ///
     /// # Errors
     /// There is no keeper, and so no script.
@@ -56,14 +56,18 @@ impl Script {
         environment: &[(&str, String)],
         dead_by: Mono,
         group: Option<&Group>,
+        reads: bool,
     ) -> anyhow::Result<(Script, Gone)> {
         let (ours, theirs) = UnixStream::pair().context("cannot connect to a keeper")?;
+        if reads {
+            input::send(&ours).context("cannot pass the input on")?;
+        }
         ours.set_nonblocking(true).context("cannot connect to a keeper")?;
         let group = group.filter(|group| group.create().is_ok()).cloned();
-        let path = group.as_ref().map_or(OsStr::new(keeper::NO_GROUP), Group::path);
+        let path = group.as_ref().map_or(OsStr::new(keeper::NOTHING), Group::path);
         let mut program = Command::new(keeper::PROGRAM);
         program.arg0("lockwatch").arg(keeper::COMMAND).arg(dead_by.0.to_string());
-        program.arg(path).args(command);
+        program.arg(path).arg(if reads { keeper::INPUT } else { keeper::NOTHING }).args(command);
         program.envs(environment.iter().map(|(name, value)| (name, value)));
         program.stdin(OwnedFd::from(theirs));
         let child = program.spawn().context("cannot start a keeper")?;

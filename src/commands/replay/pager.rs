@@ -168,7 +168,7 @@ impl Shown {
 
 impl Alert {
     fn follow(&mut self, row: &Row, shown: Shown, when: When, spans: &mut Spans) {
-        let kind = if row.severity.is_page() { SpanKind::Page } else { SpanKind::Warning };
+        let kind = if row.alert_severity().is_page() { SpanKind::Page } else { SpanKind::Warning };
         // An event alone is no state that an agent could stop seeing.
         let remembered = matches!(self.now, Now::Fires { .. }) && self.until.is_none();
         let fires = shown.fires(row, remembered);

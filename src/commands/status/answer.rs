@@ -69,7 +69,8 @@ pub(super) struct Task {
     pub(super) rule: Text,
     pub(super) reason: Text,
     pub(super) verdict_since: Option<Text>,
-    pub(super) problems: Vec<Problem>,
+    /// `None`: another version of the agent, which does not say it.
+    pub(super) problems: Option<Vec<Problem>>,
     pub(super) wanted: Text,
     pub(super) wanting_users: Option<u64>,
     pub(super) counted: bool,
@@ -92,6 +93,14 @@ pub(super) struct Task {
     pub(super) last_handover: Option<Past>,
     pub(super) last_outage: Option<Past>,
     pub(super) lock_only: bool,
+    pub(super) notes: Vec<Text>,
+}
+
+impl Task {
+    /// The problems that are seen.
+    pub(super) fn problems(&self) -> &[Problem] {
+        self.problems.as_deref().unwrap_or_default()
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -157,7 +166,6 @@ pub(super) struct Hold {
     pub(super) held_seconds: f64,
     pub(super) ttl_seconds: Option<f64>,
     pub(super) persistent: Option<bool>,
-    pub(super) value_is_past: bool,
     pub(super) last_renewal: Option<Text>,
     pub(super) last_renewal_latency_seconds: Option<f64>,
     pub(super) last_renewal_margin_seconds: Option<f64>,
@@ -268,6 +276,7 @@ pub(super) struct Witness {
 pub(super) struct Progress {
     pub(super) moved: Option<Text>,
     pub(super) missing: bool,
+    pub(super) expired: bool,
     pub(super) unknown: Option<Unknown>,
 }
 
@@ -307,6 +316,7 @@ pub(super) struct Store {
     pub(super) readable: Option<bool>,
     pub(super) unknown: Option<Unknown>,
     pub(super) blind_seconds: f64,
+    pub(super) problems: Vec<Problem>,
     pub(super) nodes: Vec<Node>,
 }
 

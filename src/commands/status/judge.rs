@@ -1,6 +1,6 @@
 //! The severity of one task and of all, and the exit code.
 
-use super::answer::Task;
+use super::answer::{Problem, Store, Task};
 use crate::text::terminal::Style;
 
 /// The severity. Of several tasks the greatest counts: a certain problem ranks above an unknown
@@ -23,32 +23,39 @@ impl Level {
             Level::Unknown => 3,
         }
     }
+
+    /// The word that monitoring plugins begin with.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Level::Ok => "OK",
+            Level::Warning => "WARNING",
+            Level::Critical => "CRITICAL",
+            Level::Unknown => "UNKNOWN",
+        }
+    }
 }
 
-/// How a verdict is shown: its name, its severity, its mark (so that colours are not needed), and
-/// its style.
+/// How a verdict is shown where nothing is wrong: its name, its mark (so that colours are not
+/// needed), and its style.
 struct Known {
     name: &'static str,
-    level: Level,
     mark: &'static str,
     style: Style,
 }
 
-/// Worst first.
+/// Worst first. While a problem is withheld or not due yet, a bad verdict waits for it.
 const VERDICTS: [Known; 8] = [
-    Known { name: "split", level: Level::Critical, mark: "!!", style: Style::Critical },
-    Known { name: "down", level: Level::Critical, mark: "!!", style: Style::Critical },
-    Known { name: "stalled", level: Level::Critical, mark: "!!", style: Style::Critical },
-    Known { name: "unwanted", level: Level::Warning, mark: "! ", style: Style::Warning },
-    Known { name: "unknown", level: Level::Unknown, mark: "? ", style: Style::Unknown },
-    Known { name: "pending", level: Level::Ok, mark: "..", style: Style::Pending },
-    Known { name: "running", level: Level::Ok, mark: "ok", style: Style::Good },
-    Known { name: "stopped", level: Level::Ok, mark: "--", style: Style::Dim },
+    Known { name: "split", mark: "..", style: Style::Pending },
+    Known { name: "down", mark: "..", style: Style::Pending },
+    Known { name: "stalled", mark: "..", style: Style::Pending },
+    Known { name: "unwanted", mark: "..", style: Style::Pending },
+    Known { name: UNKNOWN, mark: "? ", style: Style::Unknown },
+    Known { name: "pending", mark: "..", style: Style::Pending },
+    Known { name: "running", mark: "ok", style: Style::Good },
+    Known { name: "stopped", mark: "--", style: Style::Dim },
 ];
-/// The rank of a task with lost switches, whatever its verdict.
-const LOST: usize = 2;
-/// The rank of a verdict that only another version of the agent has.
-const OTHER: usize = 4;
+/// The verdict on what cannot be seen.
+const UNKNOWN: &str = "unknown";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Judgement {
@@ -59,14 +66,37 @@ pub(super) struct Judgement {
     pub(super) style: Style,
 }
 
+/// What the problems of a task say, whatever its verdict is called: they are what alerts are about.
 pub(super) fn judge(task: &Task) -> Judgement {
-    let place = VERDICTS.iter().position(|known| known.name == &*task.verdict).unwrap_or(OTHER);
-    let rank = if switches_lost(task) { place.min(LOST) } else { place };
-    // Every rank is within bounds.
-    let Some(known) = VERDICTS.get(rank) else {
-        return Judgement { rank, level: Level::Unknown, mark: "? ", style: Style::Unknown };
+    let place = VERDICTS.iter().position(|known| known.name == &*task.verdict);
+    let known = place.and_then(|place| VERDICTS.get(place));
+    let is_unknown = known.is_none_or(|known| known.name == UNKNOWN);
+    let of_problems = task.problems.as_deref().and_then(of_problems);
+    let level = match (of_problems, &task.problems) {
+        (Some(Level::Critical), _) => Level::Critical,
+        // Another version of the agent does not say which problems there are.
+        (_, None) => Level::Unknown,
+        _ if is_unknown => Level::Unknown,
+        (level, _) => level.unwrap_or(Level::Ok),
     };
-    Judgement { rank, level: known.level, mark: known.mark, style: known.style }
+    // Within a level by the verdict.
+    let within = place.unwrap_or(VERDICTS.len());
+    let (group, mark, style) = match (level, known) {
+        (Level::Critical, _) => (0, "!!", Style::Critical),
+        (Level::Warning, _) => (1, "! ", Style::Warning),
+        (Level::Unknown, _) | (_, None) => (2, "? ", Style::Unknown),
+        (Level::Ok, Some(known)) => (3, known.mark, known.style),
+    };
+    Judgement { rank: group * (VERDICTS.len() + 1) + within, level, mark, style }
+}
+
+/// The worst of these problems; `None`: there are none.
+pub(super) fn of_problems(problems: &[Problem]) -> Option<Level> {
+    let level = |problem: &Problem| match &*problem.severity {
+        "warning" => Level::Warning,
+        _ => Level::Critical,
+    };
+    problems.iter().map(level).max()
 }
 
 /// Whether switches that were on were lost with the data of Redis.
@@ -75,8 +105,10 @@ pub(super) fn switches_lost(task: &Task) -> bool {
 }
 
 /// The worst of all. Without tasks, unknown.
-pub(super) fn worst<'a>(tasks: impl IntoIterator<Item = &'a Task>) -> Level {
-    tasks.into_iter().map(|task| judge(task).level).max().unwrap_or(Level::Unknown)
+pub(super) fn worst<'a>(tasks: impl IntoIterator<Item = &'a Task>, stores: &[Store]) -> Level {
+    let of_stores = stores.iter().filter_map(|store| of_problems(&store.problems)).max();
+    let of_tasks = tasks.into_iter().map(|task| judge(task).level).max();
+    of_tasks.unwrap_or(Level::Unknown).max(of_stores.unwrap_or(Level::Ok))
 }
 
 /// How many there are of each verdict, worst first: `1 down, 2 running`.
@@ -103,52 +135,59 @@ mod tests {
     }
 
     fn verdict(name: &str) -> Task {
-        task(&format!("{{\"verdict\":\"{name}\"}}"))
+        task(&format!("{{\"verdict\":\"{name}\",\"problems\":[]}}"))
+    }
+
+    fn with(name: &str, severities: &[&str]) -> Task {
+        let problems: Vec<_> =
+            severities.iter().map(|it| format!("{{\"severity\":\"{it}\"}}")).collect();
+        task(&format!("{{\"verdict\":\"{name}\",\"problems\":[{}]}}", problems.join(",")))
     }
 
     #[test]
-    fn each_verdict_has_its_code() {
+    fn problems_decide_whatever_the_verdict_is_called() {
         let codes = [
-            ("split", 2),
-            ("down", 2),
-            ("stalled", 2),
-            ("unwanted", 1),
-            ("unknown", 3),
-            ("pending", 0),
-            ("running", 0),
-            ("stopped", 0),
-            ("", 3),
-            ("frozen", 3),
+            ("running", &["page"][..], 2),
+            ("running", &["warning"], 1),
+            ("running", &["warning", "page"], 2),
+            ("unknown", &["page"], 2),
+            ("unknown", &["warning"], 3),
+            ("down", &[], 0),
+            ("unknown", &[], 3),
+            ("pending", &[], 0),
+            ("running", &[], 0),
+            ("stopped", &[], 0),
+            ("", &[], 3),
+            ("frozen", &[], 3),
+            ("running", &["urgent"], 2),
         ];
-        for (name, code) in codes {
-            assert_eq!(judge(&verdict(name)).level.code(), code, "{name}");
+        for (name, severities, code) in codes {
+            assert_eq!(judge(&with(name, severities)).level.code(), code, "{name} {severities:?}");
         }
+        let silent = task(r#"{"verdict":"running"}"#);
+        assert_eq!(judge(&silent).level, Level::Unknown, "it does not say what is wrong");
         let names =
             lockwatch_judge::verdict::Verdict::ALL.map(lockwatch_judge::verdict::Verdict::name);
         assert_eq!(VERDICTS.map(|known| known.name), names, "all of them, worst first");
     }
 
     #[test]
-    fn lost_switches_are_critical_whatever_the_verdict() {
-        for lost in [r#""lost_users":["anna"]"#, r#""durations":{"switches_lost_seconds":0.2}"#] {
-            assert_eq!(
-                judge(&task(&format!("{{\"verdict\":\"running\",{lost}}}"))).level,
-                Level::Critical
-            );
-        }
-        assert_eq!(judge(&task(r#"{"verdict":"split","lost_users":["anna"]}"#)).rank, 0);
-    }
-
-    #[test]
-    fn critical_wins_over_unknown_over_warning() {
-        let level = |names: &[&str]| {
-            worst(&names.iter().map(|name| verdict(name)).collect::<Vec<_>>()).code()
-        };
-        assert_eq!(level(&["running", "unknown", "down", "unwanted"]), 2);
-        assert_eq!(level(&["running", "unknown", "unwanted"]), 3);
-        assert_eq!(level(&["running", "unwanted"]), 1);
-        assert_eq!(level(&["running", "pending", "stopped"]), 0);
-        assert_eq!(level(&[]), 3, "of no task nothing is known");
+    fn the_worst_comes_first_and_wins() {
+        let tasks = [
+            with("down", &["page"]),
+            with("unwanted", &["warning"]),
+            verdict("unknown"),
+            verdict("running"),
+        ];
+        let ranks = tasks.each_ref().map(|task| judge(task).rank);
+        assert!(ranks.is_sorted(), "{ranks:?}");
+        assert_eq!(worst(&tasks, &[]).code(), 2);
+        assert_eq!(worst(&tasks[1..], &[]).code(), 3);
+        assert_eq!(worst([&tasks[1], &tasks[3]], &[]).code(), 1);
+        assert_eq!(worst(&tasks[3..], &[]).code(), 0);
+        assert_eq!(worst(&[], &[]).code(), 3, "of no task nothing is known");
+        let store: Store = serde_json::from_str(r#"{"problems":[{"severity":"page"}]}"#).unwrap();
+        assert_eq!(worst(&tasks[3..], &[store]).code(), 2);
     }
 
     #[test]

@@ -2,9 +2,8 @@
 
 use super::answer::{Holder, OneTask, Past, Problem, Switch, Task, Unknown, Witness};
 use super::judge::{judge, switches_lost};
-use super::words::{duration, held_for, instant, lease_left, names, why};
+use super::words::{duration, held_for, how_long, instant, lease_left, names, why};
 use super::{queue, turn};
-use crate::outputs::remark;
 use crate::text::terminal::{Style, Terminal, cut, pad, width, wrap};
 
 /// Columns of the names on the left.
@@ -59,7 +58,7 @@ fn facts(answer: &OneTask) -> Vec<(&'static str, String)> {
     let guard = queue.into_iter().chain(turn).flatten();
     let first = vec![
         ("Why", why(task)),
-        ("Alerts", task.problems.iter().map(alert).collect::<Vec<_>>().join("; ")),
+        ("Alerts", task.problems().iter().map(alert).collect::<Vec<_>>().join("; ")),
         ("Since", at(&task.verdict_since)),
         ("As of", as_of(answer)),
     ];
@@ -90,9 +89,7 @@ fn facts(answer: &OneTask) -> Vec<(&'static str, String)> {
 }
 
 fn alert(problem: &Problem) -> String {
-    let long = duration(problem.seconds);
-    let long = if problem.event { format!("{long} ago") } else { format!("for {long}") };
-    format!("{} ({}) {long}", problem.alert, problem.severity)
+    format!("{} ({}) {}", problem.alert, problem.severity, how_long(problem))
 }
 
 fn as_of(answer: &OneTask) -> String {
@@ -215,6 +212,7 @@ fn progress(task: &Task) -> String {
         .map(|limit| format!("; stale_after {}", duration(limit)));
     let state = match (&progress.unknown, &progress.moved) {
         (Some(why), _) => unknown(why),
+        _ if progress.expired => "is gone: its TTL ran out".to_owned(),
         (None, _) if progress.missing => "is not there".to_owned(),
         (None, Some(at)) => format!("last moved at {} by the server's clock", instant(at)),
         (None, None) => "has not moved since the agent started".to_owned(),
@@ -294,9 +292,6 @@ fn labels(task: &Task) -> String {
 fn note(task: &Task) -> String {
     let lock_only = "lock only: a stuck worker would look healthy (neither progress nor claims are \
                      configured)";
-    let notes = [
-        (task.lock_only, lock_only),
-        (task.lock.hold.as_ref().is_some_and(|hold| hold.value_is_past), remark::PAST),
-    ];
-    notes.into_iter().filter_map(|(said, note)| said.then_some(note)).collect::<Vec<_>>().join("; ")
+    let notes = task.notes.iter().map(|note| &**note);
+    task.lock_only.then_some(lock_only).into_iter().chain(notes).collect::<Vec<_>>().join("; ")
 }

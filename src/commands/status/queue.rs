@@ -104,6 +104,7 @@ fn left(queue: &Queue) -> String {
     let more: Vec<String> = more.map(|(count, what)| format!("; {count} {what}")).collect();
     match departed + executed_again + expired {
         0 => String::new(),
+        _ if queue.lock.is_none() => format!("{departed}"),
         _ => format!("{departed}, {departed_locked} of them seen executed{}", more.concat()),
     }
 }

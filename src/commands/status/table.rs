@@ -254,15 +254,19 @@ fn unreadable(store: &Store, terminal: &Terminal) -> Vec<String> {
     lines
 }
 
+/// The age of the oldest reading, in seconds.
+pub(super) fn oldest(tasks: &[Task]) -> Option<f64> {
+    tasks.iter().filter_map(|task| task.evidence_age_seconds).max_by(f64::total_cmp)
+}
+
 /// The age of the shown data.
 fn age(answer: &Tasks) -> String {
-    let ages = answer.tasks.iter().filter_map(|task| task.evidence_age_seconds);
     let never = answer.tasks.iter().filter(|task| task.evidence_age_seconds.is_none()).count();
     let mut parts = Vec::new();
     if let Some(at) = &answer.at {
         parts.push(format!("as of {} by the agent's clock", instant(at)));
     }
-    if let Some(oldest) = ages.max_by(f64::total_cmp) {
+    if let Some(oldest) = oldest(&answer.tasks) {
         parts.push(format!("oldest reading {}", duration(oldest)));
     }
     if never > 0 {

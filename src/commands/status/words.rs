@@ -1,6 +1,6 @@
 //! Phrases that the table and the view of one task share.
 
-use super::answer::{Hold, Switch, Task, Text};
+use super::answer::{Hold, Problem, Switch, Task, Text};
 use super::judge::switches_lost;
 
 /// Seconds as people read them: `3.2s`, `42s`, `12m05s`, `3h12m`, `5d03h`.
@@ -20,6 +20,12 @@ pub(super) fn duration(seconds: f64) -> String {
         3_600..86_400 => format!("{}h{:02}m", whole / 3_600, whole / 60 % 60),
         _ => format!("{}d{:02}h", whole / 86_400, whole / 3_600 % 24),
     }
+}
+
+/// For how long a problem has been seen, or how old the event is.
+pub(super) fn how_long(problem: &Problem) -> String {
+    let long = duration(problem.seconds);
+    if problem.event { format!("{long} ago") } else { format!("for {long}") }
 }
 
 /// The reason, with details that it lacks.

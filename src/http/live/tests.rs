@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lockwatch_judge::snapshot::{Snapshot, TaskView};
+use lockwatch_judge::snapshot::{ProgressView, Snapshot, TaskView};
 use lockwatch_judge::time::Mono;
 use lockwatch_judge::verdict::Verdict;
 use serde_json::Value;
@@ -50,7 +50,10 @@ impl Story {
 
     /// The progress of a task moved: a pulse.
     fn works(&mut self, name: &str, at: i64) -> &mut Story {
-        self.change(name, |view| view.progress_moved = Some(lockwatch_judge::time::ServerTime(at)))
+        self.change(name, |view| {
+            let moved = Some(lockwatch_judge::time::ServerTime(at));
+            view.progress = Some(Box::new(ProgressView { moved, ..ProgressView::default() }));
+        })
     }
 
     fn snapshot(&mut self) -> Arc<Published> {

@@ -21,6 +21,9 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// wait for them.
 const AT_ONCE: usize = 4;
 
+/// The commands that are not waited for yet.
+static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
 /// The first bytes that the command writes to its standard output, when it has ended successfully.
 pub(super) async fn output(words: &[String]) -> Result<Vec<u8>, String> {
     output_within(words, LIMIT).await
@@ -33,8 +36,9 @@ async fn output_within(words: &[String], limit: Duration) -> Result<Vec<u8>, Str
     let told = |what: String| format!("the password command {program} {what}");
     // It is never closed.
     let _turn = turns(words).acquire_owned().await.map_err(|error| told(error.to_string()))?;
-    let mut group = Group(spawn(program, arguments).map_err(|error| told(unstartable(&error)))?);
-    let (bytes, status) = match timeout(limit, run(&mut group.0)).await {
+    let child = spawn(program, arguments).map_err(|error| told(unstartable(&error)))?;
+    let mut group = Group { pid: id(&child), child };
+    let (bytes, status) = match timeout(limit, run(&mut group.child)).await {
         Ok(ended) => ended.map_err(|error| told(format!("cannot be waited for: {error}")))?,
         Err(_) => return Err(told(format!("did not end within {limit:?}, and was killed"))),
     };
@@ -57,7 +61,22 @@ fn turns(words: &[String]) -> Arc<Semaphore> {
 fn spawn(program: &str, arguments: &[String]) -> io::Result<Child> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    command.process_group(0).kill_on_drop(true).spawn()
+    command.process_group(0).kill_on_drop(true);
+    // Nobody may reap it before it is known.
+    let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    let child = command.spawn()?;
+    running.extend(id(&child));
+    Ok(child)
+}
+
+/// Calls `reap` with the commands that run now, while no other one starts or ends.
+pub(crate) fn beside_commands(reap: impl FnOnce(&[Pid])) {
+    reap(&RUNNING.lock().unwrap_or_else(PoisonError::into_inner));
+}
+
+/// `None`: it has been waited for.
+fn id(child: &Child) -> Option<Pid> {
+    child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
 }
 
 async fn run(child: &mut Child) -> io::Result<(Vec<u8>, ExitStatus)> {
@@ -81,14 +100,18 @@ fn unstartable(error: &io::Error) -> String {
 }
 
 /// A process with all that it started. Dropping it kills them unless it has ended.
-struct Group(Child);
+struct Group {
+    child: Child,
+    pid: Option<Pid>,
+}
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Without a process id it has been waited for, and another process may have the number.
-        let id = self.0.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        // It may have ended a moment ago.
-        let _ended = id.map(|id| kill_process_group(id, Signal::KILL));
+        // Once it has been waited for, another process may have the number. Else it may have ended
+        // a moment ago.
+        let _ended = id(&self.child).map(|id| kill_process_group(id, Signal::KILL));
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        running.retain(|pid| Some(*pid) != self.pid);
     }
 }
 

@@ -100,6 +100,14 @@ impl Told {
                  signed it into `tls.ca_file`",
                 self.authorities()
             )),
+            CertificateError::BadSignature
+            | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+                untrusted(format!(
+                    "the certificate of the server is signed by another authority of the same name \
+                     than the one among {}; put the authority that signed it into `tls.ca_file`",
+                    self.authorities()
+                ))
+            }
             CertificateError::Other(OtherError(error)) if error.is::<SelfSigned>() => {
                 untrusted(format!(
                     "the certificate of the server is signed by itself, and is none of {}; put it \

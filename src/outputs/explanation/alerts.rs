@@ -6,7 +6,7 @@ use lockwatch_judge::verdict::{LockFact, TurnFact, Wanted};
 
 use super::seen::Seen;
 use super::{PageDue, TimeToPage};
-use crate::alerts::{self, Condition, down_after_ms, lease_ms};
+use crate::alerts::{self, Condition, crash_loop_after_ms, down_after_ms, lease_ms};
 use crate::text::durations::duration_text;
 use crate::text::instants::seconds;
 
@@ -74,14 +74,16 @@ fn still_ms(seen: Seen<'_>, view: &TaskView) -> Option<u64> {
         return None;
     }
     let hold = view.hold()?;
-    if view.durations.stalled_ms > 0 || view.progress_missing.is_some() {
+    if view.durations.stalled_ms > 0
+        || view.progress.as_ref().is_some_and(|own| own.missing.is_some() || own.expired)
+    {
         return None;
     }
     let nodes = &seen.redis()?.nodes;
     let node = nodes.iter().find(|node| Some(&node.address) == view.node.as_ref())?;
     let since_moved = node
         .last_success
-        .zip(view.progress_moved)
+        .zip(view.progress_moved())
         .and_then(|(now, moved)| now.since_ms(moved).try_into().ok());
     Some(hold.held_ms.min(since_moved.unwrap_or(u64::MAX)))
 }
@@ -113,10 +115,12 @@ pub(super) fn worst_time(seen: Seen<'_>) -> TimeToPage {
         from_crash_seconds: lease_ms.map(|lease_ms| seconds(down_ms.saturating_add(lease_ms))),
         says: format!(
             "interval {} + grace {} (at least 250ms, to confirm it) + 250ms; from a crash, {lease} \
-             comes first. On top come Prometheus' scrape and evaluation and Alertmanager's \
+             comes first; where each hold ends within settle {}, {} at worst. On top come Prometheus' scrape and evaluation and Alertmanager's \
              group_wait: `lockwatch check-config` adds them.",
             duration_text(interval_ms),
             duration_text(spec.grace_ms),
+            duration_text(spec.settle_ms),
+            duration_text(crash_loop_after_ms(interval_ms, spec)),
         ),
     }
 }

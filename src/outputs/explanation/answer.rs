@@ -1,10 +1,12 @@
 //! Builds the complete explanation of one task.
 
+use std::borrow::Cow;
+
 use super::seen::Seen;
 use super::{Explanation, alerts, configured, deciding, evidence, exchanges, rules};
 use crate::outputs::cause::told;
 use crate::outputs::reason::{lock_only, sentence};
-use crate::outputs::remark::{self, is_past};
+use crate::outputs::remark::remarks;
 use crate::text::instants::rfc3339;
 
 /// Why the task has its verdict.
@@ -50,9 +52,7 @@ fn notes(seen: Seen<'_>) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if view.hold().is_some_and(|hold| is_past(seen.published, view, hold)) {
-        notes.push(remark::PAST.to_owned());
-    }
+    notes.extend(remarks(seen.published, view).into_iter().map(Cow::into_owned));
     if view.paused == Some(true) {
         notes.push("Pages of this task are paused.".to_owned());
     }
@@ -60,7 +60,7 @@ fn notes(seen: Seen<'_>) -> Vec<String> {
         && let Some(redis) = seen.redis()
         && let Some(why) = redis.unknown
     {
-        let told = told(why, redis.words_of_any(why));
+        let told = told(why, redis.words_of_any(why).as_deref());
         notes.push(format!("Its redis cannot be read as a whole: {}. {told}", why.name()));
     }
     notes

@@ -19,7 +19,7 @@ pub(super) fn blind(view: &TaskView, holds: bool) -> Condition {
     compared("blind", blind_ms, "blind_after", limit_ms, holds)
 }
 
-/// Whether nobody has had it for too long.
+/// Whether for too long nobody had it, or not for long enough.
 pub(super) fn gap_over_grace(view: &TaskView, holds: bool) -> Condition {
     compared("gap", view.durations.down_ms, "grace", view.spec.grace_ms, holds)
 }

@@ -1,7 +1,8 @@
 //! The configuration that matters for a verdict, in the syntax of the file.
 
 use lockwatch_judge::spec::{
-    Codec, Key, KindSpec, LockSpec, ProgressSource, QueueSpec, TaskSpec, TurnSpec, WantedSource,
+    Codec, Key, KindSpec, LockSpec, ProgressSource, QueueSpec, TaskSpec, TurnSpec, ValuePath,
+    WantedSource,
 };
 
 use super::Setting;
@@ -42,8 +43,14 @@ pub(super) fn settings(seen: Seen<'_>) -> Vec<Setting> {
             }
             ProgressSource::Key(key) => format!("key: {}", text(key)),
             ProgressSource::Length(key) => format!("length: {}", text(key)),
+            ProgressSource::Score { key, member } => {
+                format!("zset: {}, member: {}", text(key), text(member))
+            }
+            ProgressSource::Stream(key) => format!("stream: {}", text(key)),
         };
-        written(format!("progress: {{{source}, stale_after: {stale_after}}}"))
+        let moves = progress.moves.map(|moves| format!(", moves: {}", moves.name()));
+        let moves = moves.unwrap_or_default();
+        written(format!("progress: {{{source}{moves}, stale_after: {stale_after}}}"))
     }));
     lines.extend(spec.claims.as_ref().map(|claims| {
         let fresh_for = duration_text(claims.fresh_for_ms);
@@ -83,18 +90,22 @@ fn turn(turn: &TurnSpec) -> String {
 }
 
 fn queue(queue: &QueueSpec) -> String {
-    format!(
-        "{{zset: {}, unit: {}, lock: {}, library: {}, max_late: {}}}",
-        text(&queue.zset),
-        queue.unit.name(),
-        text(&queue.lock.text()),
-        queue.library.as_str(),
-        duration_text(queue.max_late_ms)
-    )
+    let mut shown = format!("{{zset: {}, unit: {}", text(&queue.zset), queue.unit.name());
+    shown.extend(queue.id.as_ref().map(|id| format!(", id: {}", path(id))));
+    shown.extend(queue.lock.as_ref().map(|lock| {
+        format!(", lock: {}, library: {}", text(&lock.text()), queue.library.as_str())
+    }));
+    shown + &format!(", max_late: {}}}", duration_text(queue.max_late_ms))
+}
+
+fn path(path: &ValuePath) -> String {
+    let (form, path) = path.parts();
+    format!("{{{form}: {}}}", text(&path.as_bytes().to_vec()))
 }
 
 fn lock(lock: &LockSpec) -> String {
     let mut text = format!("{{key: {}, library: {}", text(&lock.key), lock.library.as_str());
+    text.extend(lock.holder.as_ref().map(|holder| format!(", holder: {}", path(holder))));
     for (name, ms) in [("lease", lock.lease_ms), ("renew_every", lock.renew_every_ms)] {
         text.extend(ms.map(|ms| format!(", {name}: {}", duration_text(ms))));
     }

@@ -4,13 +4,14 @@ use std::borrow::Cow;
 
 use lockwatch_judge::event::{Party, SplitKind};
 use lockwatch_judge::reading::Unknown;
-use lockwatch_judge::snapshot::{HoldView, KindView, SplitView, TaskView};
+use lockwatch_judge::snapshot::{KindView, ShortHolds, SplitView, TaskView};
 use lockwatch_judge::spec::ProgressSource;
 use lockwatch_judge::verdict::{LockFact, Rule, Wanted};
 
 use super::seen::{Seen, server, span};
 use super::wanted::{NAMED_MAX, unknown_line, wanted_line};
 use super::{queue, turn};
+use crate::outputs::progress::{counts, hint};
 use crate::text::identity::{escape, list};
 use crate::trace::{holder_name, none_or};
 
@@ -22,6 +23,7 @@ pub(super) fn evidence(seen: Seen<'_>) -> Vec<String> {
         Rule::WantedBlind => wanted_blind(seen),
         Rule::KeepPrevious => keep_previous(seen),
         Rule::NothingYet => nothing_yet(seen),
+        Rule::HeldBriefly => held_briefly(seen),
         Rule::NoProgress => no_progress(seen),
         Rule::HeldUnwanted => held_unwanted(seen),
         Rule::HeldWanted | Rule::HeldUnset | Rule::HeldWantedUnknown => {
@@ -101,7 +103,7 @@ fn party_line(view: &TaskView, party: &Party) -> String {
     let node = party.node.as_ref().or(view.node.as_ref());
     let at =
         node.map_or_else(String::new, |node| format!(", shown by {}", escape(node.as_bytes())));
-    let host = view.hold().and_then(|hold| host_of(hold, &party.holder.client));
+    let host = party.host.as_deref().map(|host| format!(" on {}", escape(host)));
     format!("{}{}{at}.", holder_name(&party.holder), host.unwrap_or_default())
 }
 
@@ -151,11 +153,15 @@ fn no_progress(seen: Seen<'_>) -> Vec<String> {
     let view = seen.view;
     let progress = view.spec.progress.as_ref();
     let source = progress.map(|progress| progress_source(&progress.source)).unwrap_or_default();
-    let moved = match view.progress_moved {
+    let moved = match view.progress_moved() {
         Some(at) => {
-            format!("The progress ({source}) moved last at {} of the server's clock.", server(at))
+            format!("The progress ({source}) moved last at {} of the server's clock", server(at))
         }
-        None => format!("The progress ({source}) has not moved since it is watched."),
+        None => format!("The progress ({source}) has not moved since it is watched"),
+    };
+    let moved = match view.progress.as_ref().is_some_and(|own| own.expired) {
+        true => format!("{moved}. It is gone, because its TTL ran out."),
+        false => format!("{moved}; {}.", counts(view).unwrap_or_default()),
     };
     let limit = span(progress.map(|progress| progress.stale_after_ms).unwrap_or_default());
     let still = format!(
@@ -164,7 +170,10 @@ fn no_progress(seen: Seen<'_>) -> Vec<String> {
         span(view.durations.stalled_ms),
         seen.newest()
     );
-    vec![moved, still, held_line(seen), wanted_line(seen)]
+    let mut lines = vec![moved, still];
+    lines.extend(hint(view));
+    lines.extend([held_line(seen), wanted_line(seen)]);
+    lines
 }
 
 fn held_unwanted(seen: Seen<'_>) -> Vec<String> {
@@ -186,7 +195,48 @@ fn winding_down(seen: Seen<'_>) -> Vec<String> {
 fn gap_over_grace(seen: Seen<'_>) -> Vec<String> {
     let view = seen.view;
     let (gap, limit) = (span(view.durations.down_ms), span(view.spec.grace_ms));
-    vec![gap_line(seen), format!("Gap {gap} > grace {limit}."), wanted_line(seen)]
+    let mut lines = vec![gap_line(seen), format!("Gap {gap} > grace {limit}.")];
+    lines.extend(short_holds(view));
+    lines.push(wanted_line(seen));
+    lines
+}
+
+fn held_briefly(seen: Seen<'_>) -> Vec<String> {
+    let view = seen.view;
+    let (gap, limit) = (span(view.durations.down_ms), span(view.spec.grace_ms));
+    let settle = span(view.spec.settle_ms);
+    let mut lines = vec![
+        held_line(seen),
+        format!("It ends the gap once the lock has been held for settle {settle} without a break."),
+        format!("Gap before this hold {gap} > grace {limit}, and shown as down."),
+    ];
+    lines.extend(short_holds(view));
+    lines.push(wanted_line(seen));
+    lines
+}
+
+/// The holds that were too short to end the gap, and what to do if that is normal.
+fn short_holds(view: &TaskView) -> Vec<String> {
+    let ShortHolds { count, expired, longest_ms } = view.grounds.short_holds();
+    if count == 0 {
+        return Vec::new();
+    }
+    let (holds, longest) = (if count == 1 { "hold" } else { "holds" }, span(longest_ms));
+    let ran_out = match (expired, view.lock().and_then(|lock| lock.lease_ms)) {
+        (0, _) => String::new(),
+        (_, Some(lease_ms)) => {
+            format!("; the lease ({}) of {expired} of them ran out", span(lease_ms))
+        }
+        (_, None) => format!("; the lease of {expired} of them ran out"),
+    };
+    vec![
+        format!("{count} {holds} ended within {longest}{ran_out}."),
+        format!(
+            "If such holds are normal, set settle (now {}) below the shortest of them, or pause \
+             alerts meanwhile.",
+            span(view.spec.settle_ms)
+        ),
+    ]
 }
 
 fn gap_within_grace(seen: Seen<'_>) -> Vec<String> {
@@ -199,16 +249,17 @@ fn gap_within_grace(seen: Seen<'_>) -> Vec<String> {
     vec![gap_line(seen), within, wanted_line(seen)]
 }
 
-/// Since when the lock has had no holder while the task was wanted.
+/// Since when no hold has lasted while the task was wanted.
 fn gap_line(seen: Seen<'_>) -> String {
     let view = seen.view;
     match view.last_reading {
         Some(at) if !seen.is_once() => {
             let since = seen.wall(at.minus_ms(view.durations.down_ms));
-            format!(
-                "Free and wanted since {since}, confirmed; the newest reading that says so was {}.",
-                seen.newest()
-            )
+            let free = match view.grounds.short_holds().count {
+                0 => format!("Free and wanted since {since}, confirmed"),
+                _ => format!("Wanted since {since}, and no hold has lasted; it is free"),
+            };
+            format!("{free}; the newest reading that says so was {}.", seen.newest())
         }
         _ => free_line(seen),
     }
@@ -261,11 +312,6 @@ fn held_line(seen: Seen<'_>) -> String {
     )
 }
 
-fn host_of(hold: &HoldView, client: &[u8]) -> Option<String> {
-    let (_, host) = hold.holders.iter().find(|(holder, _)| holder.client == client)?;
-    Some(format!(" on {}", escape(host.as_deref()?)))
-}
-
 /// Why nothing can be judged.
 fn unjudgeable(seen: Seen<'_>) -> String {
     let view = seen.view;
@@ -313,5 +359,9 @@ pub(super) fn progress_source(source: &ProgressSource) -> String {
         }
         ProgressSource::Key(key) => format!("the key {}", escape(key)),
         ProgressSource::Length(key) => format!("the length of {}", escape(key)),
+        ProgressSource::Score { key, member } => {
+            format!("the score of {} in {}", escape(member), escape(key))
+        }
+        ProgressSource::Stream(key) => format!("what is added to the stream {}", escape(key)),
     }
 }

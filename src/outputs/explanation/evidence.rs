@@ -11,6 +11,7 @@ use super::lock::{self, NAMED_MAX, named};
 use super::seen::{Seen, not_known, server};
 use super::wanted::wanted_line;
 use super::{queue, turn};
+use crate::outputs::progress::counts;
 use crate::outputs::runs;
 use crate::text::identity::{escape, list};
 use crate::trace::{holder_name, none_or};
@@ -28,8 +29,9 @@ pub(super) fn all(seen: Seen<'_>) -> Vec<Evidence> {
     if spec.wanted.as_ref().is_some_and(|wanted| has_switches(&wanted.source)) {
         all.push(beside(seen, "switches", switches(seen), view.switches_unknown));
     }
-    if spec.progress.is_some() {
-        all.push(beside(seen, "progress", progress(view), view.progress_missing.flatten()));
+    if let Some(own) = &view.progress {
+        let unread = own.missing.flatten();
+        all.push(beside(seen, "progress", progress(view), unread));
     }
     if spec.claims.is_some() {
         let says = if seen.is_once() { seen.trace.says("claims") } else { None };
@@ -92,12 +94,15 @@ fn switches(seen: Seen<'_>) -> String {
 }
 
 fn progress(view: &TaskView) -> String {
-    match (view.progress_moved, view.progress_missing) {
-        (_, Some(None)) => "there is none".to_owned(),
+    let own = view.progress.as_deref().cloned().unwrap_or_default();
+    let said = match (own.moved, own.missing) {
+        _ if own.expired => return "is gone: its TTL ran out, so it stands still".to_owned(),
+        (_, Some(None)) => return "there is none".to_owned(),
         (Some(at), _) => format!("moved last at {} of the server's clock", server(at)),
-        (None, Some(Some(_))) => "cannot be read".to_owned(),
+        (None, Some(Some(_))) => return "cannot be read".to_owned(),
         (None, None) => "was not seen to move yet".to_owned(),
-    }
+    };
+    format!("{said}; {}", counts(view).unwrap_or_default())
 }
 
 fn claims(view: &TaskView) -> String {

@@ -98,6 +98,11 @@ pub(super) fn conditions(rule: Rule, facts: LockFacts, view: &TaskView) -> Vec<C
     match rule {
         Rule::LockBlind => vec![lock(LockFact::Unknown), blind()],
         Rule::WantedBlind => vec![free(), wants(Wanted::Unknown), blind()],
+        Rule::HeldBriefly => {
+            let shown = if facts.down_goes_on { "was" } else { "was not" };
+            let down = format!("a gap over grace {shown} shown as down while the lock was free");
+            vec![held(), wants(Wanted::Yes), condition(down, facts.down_goes_on)]
+        }
         Rule::NoProgress => {
             let counts = wanted(facts.wanted, &[Wanted::Yes, Wanted::Unset]);
             vec![held(), counts, stale(view, facts.stale)]

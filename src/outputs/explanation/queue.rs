@@ -58,7 +58,8 @@ pub(super) fn conditions(rule: Rule, facts: QueueFacts, view: &TaskView) -> Vec<
 
 /// The evidence that made the deciding rule apply.
 pub(super) fn deciding(seen: Seen<'_>, queue: &QueueView) -> Vec<String> {
-    let mut lines = vec![waiting_line(queue)];
+    let has_locks = seen.view.spec.queue().is_some_and(|spec| spec.lock.is_some());
+    let mut lines = vec![waiting_line(queue, has_locks)];
     lines.push(match queue.moved {
         Some(at) => format!("A due member left last at {} of the server's clock.", server(at)),
         None => "No due member was seen to leave.".to_owned(),
@@ -68,17 +69,18 @@ pub(super) fn deciding(seen: Seen<'_>, queue: &QueueView) -> Vec<String> {
     lines
 }
 
-fn waiting_line(queue: &QueueView) -> String {
+fn waiting_line(queue: &QueueView, has_locks: bool) -> String {
     let Some(oldest) = oldest_waiting(queue) else {
         return match queue.oldest_due_ms {
-            Some(_) => "No due member waits for somebody to execute it.".to_owned(),
+            Some(_) => "No due member waits.".to_owned(),
             None => "Whether a due member waits is not known.".to_owned(),
         };
     };
     let since = due(oldest).map_or("at once".to_owned(), |due| format!("since {}", server(due)));
     format!(
-        "Member {} is due {since}; its lock is free, and it has waited for {}.",
+        "Member {} is due {since}; {}it has waited for {}.",
         escape(&oldest.id),
+        if has_locks { "its lock is free, and " } else { "" },
         span(oldest.free_ms)
     )
 }

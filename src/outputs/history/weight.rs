@@ -45,7 +45,10 @@ fn of_holders(holders: &[Holder]) -> usize {
 fn of_parties(parties: &[Party]) -> usize {
     parties
         .iter()
-        .map(|party| size_of::<Party>() - size_of::<Holder>() + of_holder(&party.holder))
+        .map(|party| {
+            let host = party.host.as_ref().map_or(0, Vec::capacity);
+            size_of::<Party>() - size_of::<Holder>() + of_holder(&party.holder) + host
+        })
         .sum()
 }
 

@@ -183,7 +183,7 @@ fn hold_json<'a>(published: &Published, view: &TaskView, hold: &'a HoldView) -> 
 
 pub(super) fn holder_json<'a>(holder: &'a Holder, host: Option<&'a [u8]>) -> HolderJson<'a> {
     HolderJson {
-        holder: holder_label(holder),
+        holder: if holder.is_identified() { holder_label(holder) } else { "".into() },
         digest: holder.secret,
         host: host.map(escape),
         entries: holder.entries,

@@ -22,7 +22,7 @@ pub(super) fn problems_json(problems: &Problems) -> Vec<ProblemJson> {
     let alerts = firing(problems).into_iter().map(|alert| ProblemJson {
         problem: alert.row.problem.name(),
         alert: alert.row.alert,
-        severity: match alert.row.severity {
+        severity: match alert.row.alert_severity() {
             Severity::Page => "page",
             Severity::Warning => "warning",
         },

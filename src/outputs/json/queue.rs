@@ -22,7 +22,7 @@ pub(super) struct Fields<'a> {
 struct QueueJson<'a> {
     zset: Cow<'a, str>,
     unit: Option<&'static str>,
-    /// The keys of the locks, with `{id}`.
+    /// The keys of the locks, with `{id}`; `null` if there are none.
     lock: Option<String>,
     library: &'a str,
     max_late_seconds: f64,
@@ -93,7 +93,9 @@ pub(super) fn json<'a>(view: &'a TaskView, queue: &'a QueueView) -> Fields<'a> {
         queue: QueueJson {
             zset: escape(view.spec.kind.key()),
             unit: spec.map(|spec| spec.unit.name()),
-            lock: spec.map(|spec| escape(&spec.lock.text()).into_owned()),
+            lock: spec
+                .and_then(|spec| spec.lock.as_ref())
+                .map(|lock| escape(&lock.text()).into_owned()),
             library: view.spec.kind.library().map_or("", LibraryName::as_str),
             max_late_seconds: seconds(max_late_ms(&view.spec)),
             unknown: view.unknown.map(|why| unknown_json(why, view.words(why))),

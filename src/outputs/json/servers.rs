@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use lockwatch_judge::event::Fate;
-use lockwatch_judge::input::{Announcer, Role, WakeUps};
+use lockwatch_judge::input::{Announcer, Refusal, Role, WakeUps};
 use lockwatch_judge::problems::of_store;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::{NodeView, StoreView};
@@ -55,6 +55,7 @@ struct NodeJson<'a> {
     version: Option<Cow<'a, str>>,
     /// By the server's clock.
     last_success: Option<String>,
+    refuses_writes: Option<&'static str>,
     clock_offset_seconds: Option<f64>,
     locks_behind: Option<u64>,
     deadline_lag_seconds: Option<f64>,
@@ -88,7 +89,7 @@ pub(super) fn redis_json<'a>(published: &Published, view: &'a StoreView) -> Redi
         kind: &view.spec.kind,
         db: view.spec.db,
         readable: view.readable,
-        unknown: view.unknown.map(|why| unknown_json(why, view.words_of_any(why))),
+        unknown: view.unknown.map(|why| unknown_json(why, view.words_of_any(why).as_deref())),
         blind_seconds: seconds(view.blind_ms),
         clear: problems.clear,
         problems: problems_json(&problems),
@@ -115,6 +116,7 @@ fn node_json<'a>(store: &StoreView, view: &'a NodeView) -> NodeJson<'a> {
         role_verified: view.role_verified,
         version: view.version.as_ref().map(|version| escape(version.as_bytes())),
         last_success: view.last_success.and_then(server),
+        refuses_writes: view.refuses_writes.map(Refusal::name),
         clock_offset_seconds: view.clock_offset_ms.map(signed_seconds),
         locks_behind: view.locks_behind,
         deadline_lag_seconds: view.deadline_lag_ms.map(seconds),

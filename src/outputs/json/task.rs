@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use lockwatch_judge::event::{End, Party, SplitKind};
 use lockwatch_judge::problems::of_task;
-use lockwatch_judge::snapshot::{Judged, KindView, Past, SplitView, SwitchView, TaskView};
-use lockwatch_judge::spec::{Codec, TaskSpec};
+use lockwatch_judge::snapshot::{
+    Judged, KindView, Past, ProgressView, SplitView, SwitchView, TaskView,
+};
+use lockwatch_judge::spec::{Codec, Moves, TaskSpec};
 use lockwatch_judge::verdict::{Facts, Verdict};
 use serde::Serialize;
 
@@ -16,6 +18,7 @@ use super::part::{
 use super::problems::{ProblemJson, problems_json};
 use super::{lock, queue, turn};
 use crate::outputs::reason::{is_counted, lock_only, sentence};
+use crate::outputs::remark::remarks;
 use crate::published::Published;
 use crate::text::identity::{escape, holder_label};
 use crate::text::instants::seconds;
@@ -44,6 +47,7 @@ pub(super) struct TaskJson<'a> {
     /// `null` when unknown or unset.
     switches: Option<Vec<SwitchJson<'a>>>,
     switches_unknown: Option<UnknownJson>,
+    key_seen: bool,
     switch_key_seen: Option<bool>,
     lost_users: Vec<Cow<'a, str>>,
     /// What guards it.
@@ -58,6 +62,8 @@ pub(super) struct TaskJson<'a> {
     hosts_unknown: Option<UnknownJson>,
     /// Neither progress nor claims are configured: a stuck worker would look healthy.
     lock_only: bool,
+    /// What is worth a word beside the verdict, in sentences.
+    notes: Vec<Cow<'static, str>>,
     splits: Vec<&'static str>,
     split_evidence: Vec<SplitJson<'a>>,
     paused: Option<bool>,
@@ -93,9 +99,22 @@ struct JudgedJson {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum FactsJson {
-    Lock { lock: &'static str, gap_over_grace: bool, stale: bool, over_wind_down: bool },
-    Turn { turn: &'static str, gap_over_grace: bool, late: bool },
-    Queue { queue: &'static str, late: bool },
+    Lock {
+        lock: &'static str,
+        gap_over_grace: bool,
+        down_goes_on: bool,
+        stale: bool,
+        over_wind_down: bool,
+    },
+    Turn {
+        turn: &'static str,
+        gap_over_grace: bool,
+        late: bool,
+    },
+    Queue {
+        queue: &'static str,
+        late: bool,
+    },
 }
 
 #[derive(Serialize)]
@@ -113,6 +132,7 @@ struct PartyJson<'a> {
     digest: bool,
     /// The server that shows it, if that is not the deciding one.
     node: Option<Cow<'a, str>>,
+    host: Option<Cow<'a, str>>,
 }
 
 /// A state that lasted and has ended.
@@ -143,7 +163,10 @@ struct ProgressJson {
     /// By the server's clock.
     moved: Option<String>,
     missing: bool,
+    expired: bool,
     unknown: Option<UnknownJson>,
+    /// What counts as a movement; `null` while that is not known.
+    moves: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -206,6 +229,7 @@ pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> T
         counted: is_counted(view),
         switches: view.switches.as_ref().map(|switches| switches.iter().map(switch_json).collect()),
         switches_unknown: view.switches_unknown.map(|why| unknown_json(why, view.words(why))),
+        key_seen: view.key_seen,
         switch_key_seen: view.switch_key_seen,
         lost_users: view.lost_users.iter().map(|user| escape(user)).collect(),
         kind: match &view.kind {
@@ -214,11 +238,12 @@ pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> T
             KindView::Queue(queue) => KindJson::Queue(queue::json(view, queue)),
         },
         node: view.node.as_ref().map(|node| escape(node.as_bytes())),
-        progress: spec.progress.as_ref().map(|_| progress_json(view)),
+        progress: view.progress.as_ref().map(|own| progress_json(view, own)),
         live_claims: view.live_claims.iter().map(holder_label).collect(),
         claims_unknown: view.claims_unknown.map(|why| unknown_json(why, view.words(why))),
         hosts_unknown: view.hosts_unknown.map(|why| unknown_json(why, view.words(why))),
         lock_only: lock_only(view),
+        notes: remarks(published, view),
         splits: view.splits.iter().map(|split| split.kind.name()).collect(),
         split_evidence: view.splits.iter().map(|split| split_json(published, split)).collect(),
         paused: view.paused,
@@ -252,6 +277,7 @@ fn judged_json(judged: &Judged) -> JudgedJson {
             Facts::Lock(facts) => FactsJson::Lock {
                 lock: guard,
                 gap_over_grace: facts.gap_over_grace,
+                down_goes_on: facts.down_goes_on,
                 stale: facts.stale,
                 over_wind_down: facts.over_wind_down,
             },
@@ -279,7 +305,8 @@ fn split_json<'a>(published: &Published, split: &'a SplitView) -> SplitJson<'a> 
 
 fn party_json(party: &Party) -> PartyJson<'_> {
     let node = party.node.as_ref().map(|node| escape(node.as_bytes()));
-    PartyJson { holder: holder_label(&party.holder), digest: party.holder.secret, node }
+    let host = party.host.as_deref().map(escape);
+    PartyJson { holder: holder_label(&party.holder), digest: party.holder.secret, node, host }
 }
 
 fn past_json(published: &Published, past: &Past) -> PastJson {
@@ -295,11 +322,13 @@ fn switch_json(switch: &SwitchView) -> SwitchJson<'_> {
     SwitchJson { user: escape(&switch.user), state, fits: switch.fits.map(Codec::name) }
 }
 
-fn progress_json(view: &TaskView) -> ProgressJson {
+fn progress_json(view: &TaskView, own: &ProgressView) -> ProgressJson {
     ProgressJson {
-        moved: view.progress_moved.and_then(server),
-        missing: view.progress_missing.is_some(),
-        unknown: view.progress_missing.flatten().map(|why| unknown_json(why, view.words(why))),
+        moved: own.moved.and_then(server),
+        missing: own.missing.is_some(),
+        expired: own.expired,
+        unknown: own.missing.flatten().map(|why| unknown_json(why, view.words(why))),
+        moves: own.by.map(Moves::name),
     }
 }
 

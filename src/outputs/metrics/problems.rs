@@ -1,14 +1,17 @@
 //! The series of problems: all that the alerting rules read of tasks and stores.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use lockwatch_judge::problems::{Finding, Problem, Problems, Severity, of_store, of_task};
 use lockwatch_judge::snapshot::{StoreView, TaskView};
 
-use super::is_own_label;
 use super::reading::{Emit, Number, When};
-use crate::text::identity::escape;
+use super::{HOLDER_SERIES_MAX, is_own_label};
+use crate::text::identity::{escape, holder_label};
 
+/// Most series of `lockwatch_task_split_holder` for one task.
+const SPLIT_SERIES_MAX: usize = 10;
 /// The label that replaces the severity of a task's pages.
 const SEVERITY: &str = "severity";
 /// Labels that these series have beside a task's own.
@@ -44,6 +47,53 @@ pub(super) fn events(task: &TaskView, when: When, emit: &mut Emit<'_>) {
         let severity = severity_of(task, problem.row().severity);
         let labels = refs(&[("problem", problem.name())], severity, &labels);
         emit(&labels, Number::Ms(age_ms));
+    }
+}
+
+/// Who takes part in the splits that are in force, or else in the newest one, as long as its event
+/// is shown.
+pub(super) fn split_holders(task: &TaskView, when: When, emit: &mut Emit<'_>) {
+    let newest = task.grounds.rare.as_ref().and_then(|rare| rare.split_by.as_ref());
+    let Some((kind, parties)) = newest else { return };
+    let Problems { findings, events, .. } = of_task(task, when.at, when.unscraped);
+    let mut of = findings.iter().filter(|(_, finding)| finding.is_positive()).map(|(of, _)| of);
+    if !of.any(|of| *of == Problem::Split) && !events.iter().any(|(of, _)| *of == Problem::Split) {
+        return;
+    }
+    let now = task.splits.iter().map(|split| (split.kind, &split.parties));
+    let before = task.splits.is_empty().then_some((*kind, parties));
+    let mut seen = HashSet::new();
+    for (kind, party) in
+        now.chain(before).flat_map(|(kind, of)| of.iter().map(move |of| (kind, of)))
+    {
+        let host = party.host.as_deref().map(escape).unwrap_or_default();
+        let labels = (holder_label(&party.holder), host, kind.name());
+        if seen.len() < SPLIT_SERIES_MAX && !seen.contains(&labels) {
+            let (holder, host, of) = &labels;
+            emit(&[("holder", holder), ("holder_host", host), ("of", of)], flag(true));
+            seen.insert(labels);
+        }
+    }
+}
+
+/// Whose hold ended last, while there is a problem.
+pub(super) fn last_holder(task: &TaskView, when: When, emit: &mut Emit<'_>) {
+    let Some(last) = task.lock().and_then(|lock| lock.last.as_ref()) else { return };
+    let Problems { findings, events, .. } = of_task(task, when.at, when.unscraped);
+    if events.is_empty() && !findings.iter().any(|(_, finding)| finding.is_positive()) {
+        return;
+    }
+    let mut seen = HashSet::new();
+    for party in last.holders.iter().take(HOLDER_SERIES_MAX) {
+        let host = party.host.as_deref().map(escape).unwrap_or_default();
+        let labels = (holder_label(&party.holder), host);
+        if !seen.contains(&labels) {
+            emit(
+                &[("holder", &labels.0), ("holder_host", &labels.1)],
+                Number::SignedMs(last.seen.0),
+            );
+            seen.insert(labels);
+        }
     }
 }
 

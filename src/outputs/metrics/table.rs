@@ -12,6 +12,7 @@ use lockwatch_watch::redis::RedisKind;
 use super::reading::{Each, Emit, Metric, Number, Per, Reading, Source};
 use super::{Agent, holder_series, info_labels, problems};
 use crate::outputs::turn::due;
+use crate::paths::Links;
 use crate::text::identity::{escape, fingerprint};
 
 /// Stands for the labels that the configuration gives a task.
@@ -173,6 +174,18 @@ pub static TABLE: &[Metric] = &[
         })),
     },
     Metric {
+        name: "lockwatch_links_info",
+        help: "Always 1; the configured links of this agent; absent without any.",
+        full: false,
+        source: Source::Agent(Reading::Gauges(&["grafana", "lockwatch", "runbooks"], |a, emit| {
+            let links = &a.own.reload.links;
+            if *links != Links::NONE {
+                let [grafana, lockwatch, runbooks] = [&links.grafana, &links.lockwatch, &links.runbooks].map(|link| link.as_deref().unwrap_or_default());
+                emit(&[("grafana", grafana), ("lockwatch", lockwatch), ("runbooks", runbooks)], Count(1));
+            }
+        })),
+    },
+    Metric {
         name: "lockwatch_honor_labels",
         help: "Always 1. Scraped without honor_labels, its label `job` arrives as `exported_job`.",
         full: false,
@@ -219,6 +232,18 @@ pub static TABLE: &[Metric] = &[
         master; only with Sentinel.", agreeing),
     redis("lockwatch_store_uncovered_slots", "Slots that no master of the cluster serves; only of \
         a cluster.", |r| is(r, RedisKind::Cluster).then(|| Count(u64::from(r.uncovered)))),
+    Metric {
+        name: "lockwatch_store_refuses_writes",
+        help: "Always 1; only while this server is known to refuse writes: the code of its error.",
+        full: false,
+        source: Source::Redis(Reading::Gauges(&["server", "error"], |r, emit| {
+            for node in &r.nodes {
+                if let Some(why) = node.refuses_writes {
+                    emit(&[("server", &escape(node.address.as_bytes())), ("error", why.name())], Count(1));
+                }
+            }
+        })),
+    },
     nodes("lockwatch_store_clock_offset_seconds", "The server's clock minus the \
         agent's.", |r, emit| each_node(r, emit, |n| n.clock_offset_ms.map(SignedMs))),
     nodes("lockwatch_store_role_verified", "1 if the server itself said what role it has, 0 if \
@@ -350,8 +375,10 @@ pub static TABLE: &[Metric] = &[
         hold that settled, together.", |t| t.spec.may_be_wanted().then(|| Ms(t.totals.take_overs().handovers.sum_ms))),
     total("lockwatch_task_splits_total", "Times that evidence of two holders \
         appeared.", |t| Some(Count(t.totals.splits.iter().sum()))),
+    each("lockwatch_task_split_holder", "Always 1; who takes part in a split, and of which kind it is, \
+        while it lasts and for 15 minutes.", Reading::GaugesAt(&["holder", "holder_host", "of"], problems::split_holders)),
     task("lockwatch_task_progress_timestamp_seconds", "When the progress was last seen to move, \
-        server's clock.", |t| t.progress_moved.map(instant)),
+        server's clock.", |t| t.progress_moved().map(instant)),
     each("lockwatch_task_failed_run_timestamp_seconds", "When the newest run of the script ended, \
         server's clock, with its host and exit code; only while the script \
         fails.", Reading::Gauges(&["holder_host", "exit_code"], |t, emit| {
@@ -366,8 +393,10 @@ pub static TABLE: &[Metric] = &[
     task("lockwatch_lock_held", "1 if the newest reading says held, 0 if free; absent when \
         unknown.", |t| t.held.map(flag)),
     each("lockwatch_lock_holder", "Always 1; who holds the lock, only while it is held. A secret \
-        token shows as eight digits of its \
-        SHA-256.", Reading::Gauges(&["holder", "holder_host"], holder_series)),
+        token shows as eight digits of its SHA-256; absent if the lock's value is the same whoever \
+        holds it.", Reading::Gauges(&["holder", "holder_host"], holder_series)),
+    each("lockwatch_lock_last_holder_timestamp_seconds", "When the hold that ended last was last \
+        seen, server's clock; only while the task has a problem.", Reading::GaugesAt(&["holder", "holder_host"], problems::last_holder)),
     task("lockwatch_lock_held_seconds", "The present hold is at least so old; 0 when free, absent \
         when unknown.", held_seconds),
     task("lockwatch_lock_ttl_seconds", "What was left of the lease at the newest reading; +Inf \
@@ -454,8 +483,8 @@ pub static TABLE: &[Metric] = &[
         key with too many to read them all.", |t| t.switches.as_deref().map(length))),
     full(task("lockwatch_task_switch_key_seen", "0 as long as the key of the switches was never seen \
         to exist; absent when there is none to see.", |t| t.switch_key_seen.map(flag))),
-    full(task("lockwatch_task_down_seconds", "How long the task has been wanted without a holder; 0 \
-        when it is not, kept while blind.", |t| Some(Ms(t.durations.down_ms)))),
+    full(task("lockwatch_task_down_seconds", "How long the task has been wanted, and no hold has \
+        lasted; 0 when one has, kept while blind.", |t| Some(Ms(t.durations.down_ms)))),
     full(task("lockwatch_task_split_seconds", "How long there has been evidence of two holders; 0 when \
         there is none, kept while blind.", |t| Some(Ms(t.durations.split_ms)))),
     full(task("lockwatch_task_stalled_seconds", "How long the holder has made no progress, once that \

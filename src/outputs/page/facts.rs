@@ -11,10 +11,11 @@ use super::moving::{Markup, Moment};
 use super::pulse::Pulse;
 use super::words::{lasted, limit, running};
 use crate::outputs::cause::told;
+use crate::outputs::remark::remarks;
 use crate::outputs::runs;
 use crate::paths;
 use crate::published::Published;
-use crate::text::identity::{escape, holder_label, list};
+use crate::text::identity::{escape, holder_label, list, party_name};
 
 /// Maximum number of names in one place.
 pub(super) const NAMED_MAX: usize = 20;
@@ -64,16 +65,14 @@ pub(super) fn write_outage(markup: &mut Markup, published: &Published, view: &Ta
 
 pub(super) fn write_splits(markup: &mut Markup, published: &Published, view: &TaskView) {
     for split in &view.splits {
-        let name = |party: &lockwatch_judge::event::Party| match &party.node {
-            Some(node) => {
-                format!("{} at {}", holder_label(&party.holder), escape(node.as_bytes())).into()
-            }
-            None => holder_label(&party.holder).into_owned().into(),
-        };
         markup.format(format_args!("<span>{}: ", split.kind.name()));
-        markup.text(&list(split.parties.iter().map(name), NAMED_MAX));
+        markup.text(&list(split.parties.iter().map(party_name), NAMED_MAX));
         markup.html(", for ").since(Moment::of(published, split.since)).html("</span>");
     }
+}
+
+pub(super) fn write_remarks(markup: &mut Markup, published: &Published, view: &TaskView) {
+    markup.text(&remarks(published, view).join(" "));
 }
 
 pub(super) fn write_claims(markup: &mut Markup, _published: &Published, view: &TaskView) {
@@ -105,7 +104,7 @@ pub(super) fn write_hosts(markup: &mut Markup, _published: &Published, view: &Ta
 pub(super) fn write_durations(markup: &mut Markup, published: &Published, view: &TaskView) {
     let durations = view.durations;
     let all = [
-        ("wanted without a holder", durations.down_ms),
+        ("wanted, and no hold lasts", durations.down_ms),
         ("more than one holder", durations.split_ms),
         ("without progress", durations.stalled_ms),
         ("held though unwanted", durations.unwanted_ms),

@@ -11,7 +11,6 @@ use super::moving::Markup;
 use super::pulse::{on_agents_clock, present};
 use super::row::{self, holder_and_host};
 use super::words::{lasted, running};
-use crate::outputs::remark::{PAST, is_past};
 use crate::published::Published;
 use crate::text::identity::{escape, holder_label, list};
 use crate::text::instants::rfc3339;
@@ -22,6 +21,7 @@ pub(super) const FACTS: [Fact; 18] = [
     ("Hosts", facts::write_hosts),
     ("Held for", row::write_held),
     ("Lease left", row::write_lease),
+    ("Worth knowing", facts::write_remarks),
     ("Last renewal", write_renewal),
     ("Wanted by", row::write_wanted),
     ("Progress", row::write_progress),
@@ -38,7 +38,7 @@ pub(super) const FACTS: [Fact; 18] = [
     ("Rule", facts::write_rule),
 ];
 
-fn write_holders(markup: &mut Markup, published: &Published, view: &TaskView) {
+fn write_holders(markup: &mut Markup, _published: &Published, view: &TaskView) {
     match (present(view), view.held) {
         (Some(hold), _) => {
             markup.text(&list(hold.holders.iter().map(holder_and_host), NAMED_MAX));
@@ -53,9 +53,6 @@ fn write_holders(markup: &mut Markup, published: &Published, view: &TaskView) {
             let mode = row::mode(hold);
             if !mode.is_empty() {
                 markup.html(", ").text(&mode);
-            }
-            if is_past(published, view, hold) {
-                markup.html(" <small>").text(PAST).html("</small>");
             }
         }
         (None, Some(false)) => {

@@ -30,7 +30,7 @@ impl Pulse {
         Pulse {
             deadline: ttl_ms.and_then(until),
             lease_ms: ttl_ms.and(view.lock().and_then(|lock| lock.lease_ms).or(known_ms)),
-            progress: view.progress_moved.map(|moved| on_agents_clock(published, view, moved)),
+            progress: view.progress_moved().map(|moved| on_agents_clock(published, view, moved)),
         }
     }
 

@@ -16,11 +16,12 @@ use crate::text::identity::escape;
 const NAMED_MAX: usize = 8;
 
 /// In the order in which they are shown.
-pub(super) const FACTS: [Fact; 14] = [
+pub(super) const FACTS: [Fact; 15] = [
     ("Members", write_queue),
     ("Next due", write_next),
     ("Oldest due", write_oldest),
     ("Executing", write_executing),
+    ("Worth knowing", facts::write_remarks),
     ("Locks left behind", write_orphans),
     ("Members that left", write_departed),
     ("Executed again", write_again),
@@ -66,6 +67,7 @@ fn write_executing(markup: &mut Markup, published: &Published, view: &TaskView) 
             markup.format(format_args!("{executing} of the first {looked_at} that are due"))
         }
         Some(executing) => markup.format(format_args!("{executing}")),
+        None if queue.members.is_some() => return,
         None => markup.html("not known"),
     };
     for (member, execution) in executions(queue).take(NAMED_MAX) {
@@ -120,7 +122,10 @@ fn write_instant(markup: &mut Markup, published: &Published, view: &TaskView, at
 fn write_departed(markup: &mut Markup, _published: &Published, view: &TaskView) {
     let Some(queue) = view.queue() else { return };
     let (departed, locked) = (queue.departed, queue.departed_locked);
-    markup.format(format_args!("{departed}, {locked} of them seen executed"));
+    markup.format(format_args!("{departed}"));
+    if view.spec.queue().is_some_and(|spec| spec.lock.is_some()) {
+        markup.format(format_args!(", {locked} of them seen executed"));
+    }
     if queue.vanished > 0 {
         markup.format(format_args!("; {} never seen locked", queue.vanished));
     }

@@ -47,7 +47,7 @@ pub(in crate::outputs) fn write(html: &mut String, redises: &[Arc<StoreView>]) {
                     "".into(),
                     "".into(),
                     "".into(),
-                    told(why, redis.words_of_any(why)),
+                    told(why, redis.words_of_any(why).as_deref()),
                 ],
             );
         }

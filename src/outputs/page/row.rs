@@ -153,7 +153,7 @@ fn write_why(markup: &mut Markup, published: &Published, view: &TaskView) {
 /// The alerts that fire for what this agent sees.
 pub(super) fn write_alerts(markup: &mut Markup, published: &Published, view: &TaskView) {
     for alert in firing(&of_task(view, published.snapshot.at, None)) {
-        let class = if alert.row.severity.is_page() { "mark page" } else { "mark" };
+        let class = if alert.row.alert_severity().is_page() { "mark page" } else { "mark" };
         markup.format(format_args!(
             " <small class=\"{class}\" title=\"{}\">{}</small>",
             alert.row.positive, alert.row.alert
@@ -303,12 +303,13 @@ fn wanted(view: &TaskView) -> String {
 }
 
 pub(super) fn write_progress(markup: &mut Markup, _published: &Published, view: &TaskView) {
-    match (&view.spec.progress, view.progress_moved, view.progress_missing) {
-        (None, ..) => return,
-        (Some(_), _, Some(Some(_))) => markup.html("cannot be read"),
-        (Some(_), _, Some(None)) => markup.html("absent"),
-        (Some(_), Some(_), None) => markup.progress(),
-        (Some(_), None, None) => markup.html("not seen to move yet"),
+    let Some(own) = view.progress.as_ref() else { return };
+    match (own.moved, own.missing) {
+        _ if own.expired => markup.html("expired"),
+        (_, Some(Some(_))) => markup.html("cannot be read"),
+        (_, Some(None)) => markup.html("absent"),
+        (Some(_), None) => markup.progress(),
+        (None, None) => markup.html("not seen to move yet"),
     };
 }
 

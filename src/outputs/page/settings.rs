@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::spec::{
-    KindSpec, LockSpec, ProgressSource, QueueSpec, TaskSpec, TurnSpec, WantedSource,
+    KindSpec, LockSpec, Moves, ProgressSource, QueueSpec, TaskSpec, TurnSpec, ValuePath,
+    WantedSource,
 };
 
 use super::html::Text;
@@ -91,7 +92,14 @@ fn fields(view: &TaskView) -> Vec<Field<'_>> {
                 }
                 ProgressSource::Key(key) => fields.push(("progress.key".into(), escape(key))),
                 ProgressSource::Length(key) => fields.push(("progress.length".into(), escape(key))),
+                ProgressSource::Score { key, member } => {
+                    fields.push(("progress.zset".into(), escape(key)));
+                    fields.push(("progress.member".into(), escape(member)));
+                }
+                ProgressSource::Stream(key) => fields.push(("progress.stream".into(), escape(key))),
             }
+            let moves = progress.moves.map_or(NOT_SET, Moves::name);
+            fields.push(("progress.moves".into(), moves.into()));
             fields.push(("progress.stale_after".into(), limit(progress.stale_after_ms).into()));
         }
     }
@@ -124,15 +132,24 @@ fn fields(view: &TaskView) -> Vec<Field<'_>> {
     fields
 }
 
-fn lock_fields<'a>(view: &TaskView, lock: &'a LockSpec) -> [Field<'a>; 4] {
+fn lock_fields<'a>(view: &TaskView, lock: &'a LockSpec) -> Vec<Field<'a>> {
     let lease_ms = view.lock().and_then(|lock| lock.lease_ms);
     let period_ms = view.lock().and_then(|lock| lock.renewal_period_ms);
-    [
-        ("lock.key".into(), escape(&lock.key)),
-        ("lock.library".into(), lock.library.as_str().into()),
+    let holder = lock.holder.as_ref().map(|path| ("lock.holder".into(), written_path(path)));
+    let learned = [
         ("lock.lease".into(), or_learned(lock.lease_ms, lease_ms)),
         ("lock.renew_every".into(), or_learned(lock.renew_every_ms, period_ms)),
-    ]
+    ];
+    let named = [
+        ("lock.key".into(), escape(&lock.key)),
+        ("lock.library".into(), lock.library.as_str().into()),
+    ];
+    named.into_iter().chain(holder).chain(learned).collect()
+}
+
+fn written_path(path: &ValuePath) -> Cow<'_, str> {
+    let (form, path) = path.parts();
+    format!("{form}: {}", escape(path.as_bytes())).into()
 }
 
 fn turn_fields(turn: &TurnSpec) -> [Field<'_>; 6] {
@@ -150,14 +167,21 @@ fn turn_fields(turn: &TurnSpec) -> [Field<'_>; 6] {
     ]
 }
 
-fn queue_fields(queue: &QueueSpec) -> [Field<'_>; 5] {
-    [
+fn queue_fields(queue: &QueueSpec) -> Vec<Field<'_>> {
+    let set = [
         ("queue.zset".into(), escape(&queue.zset)),
         ("queue.unit".into(), queue.unit.name().into()),
-        ("queue.lock".into(), Cow::Owned(escape(&queue.lock.text()).into_owned())),
-        ("queue.library".into(), queue.library.as_str().into()),
-        ("queue.max_late".into(), limit(queue.max_late_ms).into()),
-    ]
+    ];
+    let id = queue.id.as_ref().map(|path| ("queue.id".into(), written_path(path)));
+    let lock = match &queue.lock {
+        Some(lock) => Cow::Owned(escape(&lock.text()).into_owned()),
+        None => NOT_SET.into(),
+    };
+    let library = queue.lock.as_ref().map(|_| queue.library.as_str());
+    let library = library.map(|library| ("queue.library".into(), library.into()));
+    let max_late = ("queue.max_late".into(), limit(queue.max_late_ms).into());
+    let fields = set.into_iter().chain(id).chain([("queue.lock".into(), lock)]).chain(library);
+    fields.chain([max_late]).collect()
 }
 
 /// The configured value, or else the one learned from the lock itself.

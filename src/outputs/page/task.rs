@@ -96,7 +96,7 @@ fn write_alerts(html: &mut String, published: &Published, view: &TaskView) {
     // Writing to a `String` cannot fail.
     let _ = write!(html, "<ul id=\"alerts\"{hidden}>");
     for Alert { row, is_event, .. } in alerts {
-        let whom = if row.severity.is_page() { "page" } else { "warning" };
+        let whom = if row.alert_severity().is_page() { "page" } else { "warning" };
         let over = if is_event { " It is over." } else { "" };
         let _ = write!(
             html,

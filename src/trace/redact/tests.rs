@@ -27,7 +27,7 @@ fn spec(library: &str, source: WantedSource, progress: ProgressSource) -> TaskSp
     let lock = libraries::lock(b"outbound:lock", library);
     TaskSpec {
         wanted: Some(WantedSpec { source, codec: Codec::Raw }),
-        progress: Some(ProgressSpec { source: progress, stale_after_ms: 1 }),
+        progress: Some(ProgressSpec { source: progress, moves: None, stale_after_ms: 1 }),
         claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 1 }),
         hosts: Some(b"hosts".to_vec()),
         paused_until: Some(b"pause".to_vec()),

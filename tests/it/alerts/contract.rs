@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use lockwatch::config::AGENT_LABELS;
+use lockwatch::config::{AGENT_LABELS, SITE_LABELS};
 use lockwatch::outputs::metrics::TABLE as METRICS;
 
 use lockwatch_judge::problems::{Memory, TABLE};
 
-use super::{RULES, Rule, Rules, promql, test_file};
+use super::{RULES, Rule, Rules, WATCHDOG, promql, test_file};
 use crate::support::agent::Agent;
 use crate::support::exposition::Exposition;
 use crate::support::redis::RedisServer;
@@ -23,13 +23,21 @@ const OF_ALERTS: [&str; 3] = ["alertname", "alertstate", "severity"];
 const OWN: [&str; 2] = ["up", "ALERTS"];
 /// Optional fields of the task in `config`, which become labels.
 const OF_TASK: &str = "severity: critical, standby: required, team: logistics";
-/// Metrics of a store in trouble, which these tests do not bring about.
-const OF_STORES: [&str; 2] =
-    ["lockwatch_store_problem_seconds", "lockwatch_store_event_age_seconds"];
+/// Metrics of trouble which these tests do not bring about.
+const OF_TROUBLE: [&str; 3] = [
+    "lockwatch_store_problem_seconds",
+    "lockwatch_store_event_age_seconds",
+    "lockwatch_task_split_holder",
+];
+/// Where it is, in each summary: the labels of the alert, or else those that Prometheus adds.
+const SITE: &str = "{{ range args (or $labels.cluster $externalLabels.cluster) (or \
+    $labels.namespace $externalLabels.namespace) (or $labels.env $externalLabels.env) }}\
+    {{ with . }}, {{ . }}{{ end }}{{ end }}";
 const NAME_MAX: usize = 40;
 const GROUP_MAX: usize = 21;
-/// What people can read: lines of the file, and recording rules beside those of availability.
-const LINES_MAX: usize = 399;
+/// What people can read: lines of the file for each alert, and recording rules that are not of
+/// availability.
+const LINES_MAX: usize = 14;
 const RECORDS_MAX: usize = 10;
 
 /// The labels of each series.
@@ -43,11 +51,9 @@ fn each_alert_says_what_people_need() {
         assert!(name.bytes().all(|byte| byte.is_ascii_alphabetic()), "{name} is not CamelCase");
         let annotations: Vec<&str> = rule.annotations.keys().map(String::as_str).collect();
         assert_eq!(annotations, ["dashboard", "description", "runbook_url", "summary"], "{name}");
-        let summary = &rule.annotations["summary"];
-        assert!(summary.ends_with('.') && !summary.contains("{{"), "{name}: {summary}");
-        assert!(summary.starts_with(char::is_uppercase), "{name}: {summary}");
-        let description = &rule.annotations["description"];
-        assert!(description.contains("{{") || rule.expr == "vector(1)", "{name}: {description}");
+        if rule.expr != "vector(1)" {
+            texts_for_somebody_who_was_asleep(name, rule);
+        }
         let severity = rule.labels.get("severity").map(String::as_str);
         // Problems bring their severity.
         let own = rule.expr.contains("lockwatch:problem_seconds");
@@ -56,6 +62,35 @@ fn each_alert_says_what_people_need() {
             "{name}"
         );
         assert!(test_file(name).is_file(), "{name} has no unit test");
+    }
+}
+
+/// The summary says what and where; the description says since when and what to do first; and
+/// whatever these and the links ask for is of the alert's own site.
+fn texts_for_somebody_who_was_asleep(name: &str, rule: &Rule) {
+    let [summary, description] = ["summary", "description"].map(|text| &rule.annotations[text]);
+    let (place, what) = summary.split_once(&format!("{SITE}: ")).expect(name);
+    assert!(place.contains("$labels.") && what.ends_with('.') && !what.contains("{{"), "{name}");
+    let subject = ["Task {{", "Store {{", "Agent {{", "Agents of "];
+    let subject = subject.into_iter().find(|subject| place.contains(subject)).expect(name);
+    if subject == "Task {{" && rule.expr.starts_with("lockwatch:problem_seconds") {
+        assert!(place.contains("store {{ $labels.store }}"), "{name}: {summary}");
+    }
+    let when = ["{{ $value | humanizeDuration }}", "humanizeTimestamp", "minutes"];
+    assert!(when.iter().any(|when| description.contains(when)), "{name}: {description}");
+    assert!(description.contains(" First ") && description.ends_with(['.', '}']), "{name}");
+    for text in rule.annotations.values() {
+        for query in text.split("query (printf \"").skip(1) {
+            let (query, of) = query.split_once("\" $labels.").expect(name);
+            let of = of.split(')').next().unwrap_or_default();
+            for label in SITE_LABELS {
+                assert!(query.contains(&format!("{label}=%q")), "{name}: {query}");
+                assert!(
+                    of.contains(&format!("$labels.{label}")) || of.starts_with(label),
+                    "{name}"
+                );
+            }
+        }
     }
 }
 
@@ -83,9 +118,8 @@ fn groups_are_small_and_records_are_named_by_the_convention_and_used() {
 fn the_rules_can_be_read_on_a_few_screens() {
     let text = fs::read_to_string(RULES).unwrap();
     let (alerts, _availability) = text.split_once("\n\n  # Availability").unwrap();
-    let lines = alerts.lines().count();
-    assert!(lines <= LINES_MAX, "{RULES} has {lines} lines");
-    let rules = Rules::load();
+    let (rules, lines) = (Rules::load(), alerts.lines().count());
+    assert!(lines <= LINES_MAX * rules.alerts().count(), "{RULES} has {lines} lines");
     let groups = rules.groups.iter().filter(|group| group.name != "lockwatch.availability");
     let records = groups.flat_map(|group| &group.rules).filter(|rule| rule.record.is_some());
     assert!(records.count() <= RECORDS_MAX);
@@ -115,7 +149,7 @@ fn one_list_says_what_tells_agents_apart() {
 /// The comment above each alert says what the table of problems says.
 #[test]
 fn each_alert_says_what_is_true_and_what_ends_it() {
-    let text = fs::read_to_string(RULES).unwrap();
+    let text: String = [RULES, WATCHDOG].map(|file| fs::read_to_string(file).unwrap()).concat();
     let rules = Rules::load();
     for (name, rule) in rules.alerts() {
         let (before, _) = text.split_once(&format!("      - alert: {name}\n")).unwrap();
@@ -127,7 +161,7 @@ fn each_alert_says_what_is_true_and_what_ends_it() {
             continue;
         };
         let end = match (row.memory, &rule.keep_firing_for) {
-            (Memory::Event(ms), _) => format!("Told for {} minutes.", ms / 60_000),
+            (Memory::Event(ms), _) => format!("Fires for {} minutes.", ms / 60_000),
             (Memory::UntilNegative | Memory::UntilNegativeOfAll, _) => {
                 format!("Until: {}", row.negative)
             }
@@ -211,7 +245,8 @@ fn every_series_and_label_that_a_rule_reads_is_on_the_real_page() {
 fn config(server: &RedisServer) -> String {
     format!(
         "redis: {{main: {{url: 'redis://{}', interval: 100ms}}}}\n\
-         labels: [severity, standby, team]\ntasks:\n  - name: outbound\n    \
+         labels: [severity, standby, team]\nlinks: {{grafana: 'https://grafana.example', lockwatch: \
+         'https://lockwatch.example'}}\ntasks:\n  - name: outbound\n    \
          lock: {{key: 'outbound:lock', library: redisson, lease: 30s}}\n    wanted: {{hash: \
          'outbound:users'}}\n    max_hold: 1h\n    \
          paused_until: {{key: 'outbound:pause'}}\n    \
@@ -225,7 +260,7 @@ fn config(server: &RedisServer) -> String {
 /// Prometheus' own. A label that a target has too may be there as `exported_…`.
 fn of_page(page: &Exposition) -> Catalogue {
     let mut catalogue = Catalogue::new();
-    for metric in METRICS.iter().filter(|metric| OF_STORES.contains(&metric.name)) {
+    for metric in METRICS.iter().filter(|metric| OF_TROUBLE.contains(&metric.name)) {
         let labels = metric.labels().into_iter().map(str::to_owned).flat_map(|label| both(&label));
         catalogue.insert(metric.name.to_owned(), labels.chain(of_targets()).collect());
     }
@@ -244,7 +279,7 @@ fn both(label: &String) -> [String; 2] {
 }
 
 fn of_targets() -> impl Iterator<Item = String> {
-    AGENT_LABELS.into_iter().map(str::to_owned)
+    AGENT_LABELS.into_iter().chain(SITE_LABELS).map(str::to_owned)
 }
 
 /// What the rules read that does not exist: a series, or a label that none of the rule's series

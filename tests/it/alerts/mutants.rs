@@ -135,6 +135,7 @@ fn scenes(rules: &Rules) -> Vec<Scene> {
             serde_yaml::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
         for scene in file_of_one["tests"].as_sequence().unwrap().clone() {
             file_of_one["tests"] = vec![scene].into();
+            file_of_one["rule_files"] = vec!["../lockwatch.rules.yml"].into();
             let text = serde_yaml::to_string(&file_of_one).unwrap();
             let named = reads
                 .keys()

@@ -30,6 +30,7 @@ fn labels_of_targets_hide_no_alert_and_raise_none() {
 
 fn with_labels(file: &Path, folder: &Path) -> PathBuf {
     let mut tests: Value = serde_yaml::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    tests["rule_files"] = vec!["../lockwatch.rules.yml"].into();
     for scene in tests["tests"].as_sequence_mut().unwrap() {
         for series in scene["input_series"].as_sequence_mut().unwrap() {
             series["series"] = labelled(series["series"].as_str().unwrap()).into();

@@ -78,7 +78,11 @@ fn hostile_task(bytes: &[u8]) -> TaskView {
         Some([SwitchView { user: bytes.to_vec(), on: None, fits: Some(Codec::Jdk) }].into());
     view.lost_users = [bytes.to_vec()].into();
     view.live_claims = [holder(bytes)].into();
-    let parties = vec![Party { holder: holder(bytes), node: Some(name(bytes).into()) }];
+    let parties = vec![Party {
+        holder: holder(bytes),
+        node: Some(name(bytes).into()),
+        host: Some(bytes.to_vec()),
+    }];
     view.splits = [SplitView { kind: SplitKind::Claims, parties, since: NOW, lasted_ms: 1 }].into();
     (view.verdict, view.rule) = (Verdict::Split, Rule::SplitEvidence);
     view
@@ -87,7 +91,11 @@ fn hostile_task(bytes: &[u8]) -> TaskView {
 /// Events with the text in every field.
 fn hostile_events(bytes: &[u8]) -> Vec<Event> {
     let holders: Vec<Holder> = vec![holder(bytes)];
-    let parties = vec![Party { holder: holder(bytes), node: Some(name(bytes).into()) }];
+    let parties = vec![Party {
+        holder: holder(bytes),
+        node: Some(name(bytes).into()),
+        host: Some(bytes.to_vec()),
+    }];
     let kinds = [
         EventKind::Acquired { holders },
         EventKind::SplitBegan { kind: SplitKind::Claims, parties, left_ms: None },

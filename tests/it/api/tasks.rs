@@ -223,14 +223,15 @@ async fn one_task_tells_what_its_verdict_rests_on() {
         lock: LockFact::Held,
         split: true,
         gap_over_grace: false,
+        down_goes_on: false,
         stale: true,
         over_wind_down: false,
         blind: false,
     };
     let secret = lockwatch_judge::reading::Holder { secret: true, ..holder(b"abc") };
     let parties = vec![
-        Party { holder: holder(b"new"), node: None },
-        Party { holder: secret, node: Some("10.0.0.6:6379".into()) },
+        Party { holder: holder(b"new"), node: None, host: Some(b"wh-app-01".to_vec()) },
+        Party { holder: secret, node: Some("10.0.0.6:6379".into()), host: None },
     ];
     let mut view = TaskView {
         verdict: Verdict::Split,
@@ -251,18 +252,21 @@ async fn one_task_tells_what_its_verdict_rests_on() {
     view.lock_mut().unwrap().renewals = [Mono(NOW.0 - 20_123), Mono(NOW.0 - 10_123)].into();
     let split = told(view).await;
     let judged = json!({
-        "wanted": "yes", "lock": "held", "split": true, "gap_over_grace": false, "stale": true,
+        "wanted": "yes", "lock": "held", "split": true, "gap_over_grace": false, "down_goes_on": false, "stale": true,
         "over_wind_down": false, "blind": false, "previous": "running",
     });
     assert_eq!(split["judged"], judged);
-    assert_eq!(split["reason"], "More than one holder (masters): new, ba7816bf at 10.0.0.6:6379.");
+    assert_eq!(
+        split["reason"],
+        "More than one holder (masters): new on wh-app-01, ba7816bf at 10.0.0.6:6379."
+    );
     let evidence = json!([{
         "kind": "masters",
         "since": "2027-01-15T07:59:58.123Z",
         "lasted_seconds": 1.5,
         "parties": [
-            {"holder": "new", "digest": false, "node": null},
-            {"holder": "ba7816bf", "digest": true, "node": "10.0.0.6:6379"},
+            {"holder": "new", "digest": false, "node": null, "host": "wh-app-01"},
+            {"holder": "ba7816bf", "digest": true, "node": "10.0.0.6:6379", "host": null},
         ],
     }]);
     assert_eq!((&split["splits"], &split["split_evidence"]), (&json!(["masters"]), &evidence));

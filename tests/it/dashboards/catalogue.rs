@@ -11,7 +11,9 @@ use serde_json::Value;
 use super::board::{list, string};
 
 /// Labels of every target.
-const OF_TARGETS: [&str; 2] = ["job", "instance"];
+const OF_TARGETS: [&str; 4] = ["job", "instance", "cluster", "namespace"];
+/// Those that tell sites apart, which recorded series and alerts keep.
+const OF_SITES: [&str; 2] = ["cluster", "namespace"];
 const OF_ALERTS: [&str; 7] =
     ["alertname", "alertstate", "severity", "task", "store", "job", "instance"];
 /// Series that Prometheus generates for each target.
@@ -65,11 +67,12 @@ pub(super) fn catalogue() -> Catalogue {
             _ if name.starts_with("task:") => &["task", "store"],
             _ => &[],
         };
-        catalogue.insert(name.into(), Known::new(false, &[labels]));
+        catalogue.insert(name.into(), Known::new(false, &[labels, &OF_SITES]));
     }
     catalogue.extend(OF_SCRAPES.map(|name| (name.into(), Known::new(false, &[&OF_TARGETS]))));
     catalogue.extend(
-        ["ALERTS", "ALERTS_FOR_STATE"].map(|name| (name.into(), Known::new(false, &[&OF_ALERTS]))),
+        ["ALERTS", "ALERTS_FOR_STATE"]
+            .map(|name| (name.into(), Known::new(false, &[&OF_ALERTS, &OF_SITES]))),
     );
     catalogue
 }

@@ -7,7 +7,7 @@ use lockwatch::outputs::explanation::{Explanation, Seen, Trace, Watched, explana
 use lockwatch_judge::event::{Party, SplitKind};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::{
-    Judged, KindView, NodeView, SplitView, SwitchView, Taken, TaskView, TurnView,
+    Judged, KindView, NodeView, Rare, ShortHolds, SplitView, SwitchView, Taken, TaskView, TurnView,
 };
 use lockwatch_judge::spec::{KindSpec, TurnSpec};
 use lockwatch_judge::time::{Mono, ServerTime};
@@ -49,6 +49,7 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
         lock: LockFact::Held,
         split: false,
         gap_over_grace: false,
+        down_goes_on: false,
         stale: false,
         over_wind_down: false,
         blind: false,
@@ -63,6 +64,7 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
             let party = |client: &[u8], node: Option<&str>| Party {
                 holder: holder(client),
                 node: node.map(Into::into),
+                host: (client == CLIENT).then(|| b"srv-a".to_vec()),
             };
             let parties = vec![party(CLIENT, None), party(b"other", Some("10.0.0.6:6379"))];
             view.splits = [SplitView {
@@ -198,6 +200,20 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
                 if over { "Gap 34.0 s > grace 20.0 s." } else { "Gap 12.0 s <= grace 20.0 s." };
             let pieces = vec![since, gap, "250 ms ago from 10.0.0.5:6379", "Wanted by anna."];
             (LockFacts { gap_over_grace: over, ..free }, pieces)
+        }
+        Rule::HeldBriefly => {
+            view.durations.down_ms = 34_000;
+            let short_holds = ShortHolds { count: 26, expired: 26, longest_ms: 120 };
+            view.grounds.rare = Some(Arc::new(Rare { short_holds, ..Rare::default() }));
+            let pieces = vec![
+                "Held (exclusive) by",
+                "held for settle 5.0 s without a break",
+                "Gap before this hold 34.0 s > grace 20.0 s, and shown as down.",
+                "26 holds ended within 120 ms; the lease (30.0 s) of 26 of them ran out.",
+                "set settle (now 5.0 s) below the shortest of them, or pause",
+                "Wanted by anna.",
+            ];
+            (LockFacts { gap_over_grace: true, down_goes_on: true, ..facts }, pieces)
         }
         Rule::FreeUnwanted => {
             view.wanted = Wanted::No;
@@ -357,14 +373,22 @@ fn all_facts() -> Vec<(Facts, TaskView)> {
     let queue_view = TaskView { kind: KindView::Queue(Box::default()), ..full_task("delayed") };
     let mut all = Vec::new();
     for (wanted, bits) in
-        Wanted::ALL.into_iter().flat_map(|wanted| (0..32_u8).map(move |bits| (wanted, bits)))
+        Wanted::ALL.into_iter().flat_map(|wanted| (0..64_u8).map(move |bits| (wanted, bits)))
     {
-        let [split, gap_over_grace, late, over_wind_down, blind] =
-            [1, 2, 4, 8, 16].map(|bit| bits & bit != 0);
+        let [split, gap_over_grace, late, over_wind_down, blind, down_goes_on] =
+            [1, 2, 4, 8, 16, 32].map(|bit| bits & bit != 0);
         for lock in LockFact::ALL {
             let stale = late;
-            let facts =
-                LockFacts { wanted, lock, split, gap_over_grace, stale, over_wind_down, blind };
+            let facts = LockFacts {
+                wanted,
+                lock,
+                split,
+                gap_over_grace,
+                down_goes_on,
+                stale,
+                over_wind_down,
+                blind,
+            };
             all.push((Facts::Lock(facts), lock_view.clone()));
         }
         for turn in TurnFact::ALL {

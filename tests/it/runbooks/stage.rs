@@ -196,6 +196,11 @@ impl Stage {
                 self.server.cli(&["HDEL", PROGRESS, FIELD]);
                 self.expect("no progress", |page| problem(page, "progress_missing"));
             }
+            "LockwatchSwitchUndecodable" => {
+                self.hold();
+                self.server.cli(&["HSET", SWITCHES, "anna", "perhaps"]);
+                self.expect("undecodable", |page| problem(page, "undecodable"));
+            }
             _ => self.hold(),
         }
     }

@@ -33,10 +33,18 @@ pub(crate) struct Pair {
 
 impl Authority {
     pub(crate) fn new(name: &str) -> Authority {
+        Authority::with_key(name, KeyPair::generate().unwrap())
+    }
+
+    /// With a key of another type.
+    pub(crate) fn of_ed25519(name: &str) -> Authority {
+        Authority::with_key(name, KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap())
+    }
+
+    fn with_key(name: &str, key: KeyPair) -> Authority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
-        let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
         Authority { issuer: Issuer::new(params, key), pem }
     }

@@ -45,7 +45,7 @@ pub(crate) struct Alertmanager(Server);
 impl Prometheus {
     /// Scrapes this agent, evaluates the shipped rules, and notifies this Alertmanager.
     pub(crate) fn start(agent: u16, alertmanager: &Alertmanager) -> Prometheus {
-        let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("alerts/lockwatch.rules.yml");
+        let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("alerts/*.rules.yml");
         let config = format!(
             "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [{rules:?}]\n\
              scrape_configs:\n  \

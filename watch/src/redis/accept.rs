@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use crate::command;
 use crate::redis::reply::{Command, Reply, ServerError};
-use lockwatch_judge::input::{Attestation, Fork, Generation, Role};
+use lockwatch_judge::input::{Attestation, Fork, Generation, Refusal, Role};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 
@@ -67,7 +67,8 @@ pub struct Timing {
 /// Maximum number of replicas read from one server's `INFO`. It bounds memory for a hostile reply.
 const REPLICAS_MAX: usize = 100;
 /// Sections of `INFO` that identify a generation, in request order.
-const INFO_SECTIONS: [&str; 5] = ["server", "replication", "persistence", "stats", "commandstats"];
+const INFO_SECTIONS: [&str; 6] =
+    ["server", "replication", "persistence", "stats", "commandstats", "memory"];
 
 /// The commands that open each batch.
 pub fn header() -> Vec<Command> {
@@ -129,7 +130,7 @@ pub fn witness(
     let mut next = || replies.next().ok_or(Unknown::Protocol);
     let first = server_time(next()?)?;
     let info = match caps.info {
-        true => Some(Info::from_replies([next()?, next()?, next()?, next()?, next()?])?),
+        true => Some(Info::from_replies([next()?, next()?, next()?, next()?, next()?, next()?])?),
         false => None,
     };
     let last = server_time(next()?)?;
@@ -157,7 +158,7 @@ pub fn witness(
         role,
         role_verified: caps.role != RoleCheck::Assumed,
         offset,
-        refuses_writes: info.as_ref().is_some_and(|info| info.refuses_writes),
+        refuses_writes: info.as_ref().and_then(|info| info.refuses_writes),
         replicas: info.as_ref().map(|info| info.replicas.clone()).unwrap_or_default(),
         generation: info.map(|info| info.generation),
         clock_offset_ms: halfway_server.saturating_sub(halfway_agent),
@@ -234,7 +235,7 @@ struct Info {
     role: Vec<u8>,
     loading: bool,
     offset: Option<u64>,
-    refuses_writes: bool,
+    refuses_writes: Option<Refusal>,
     replicas: Vec<Arc<str>>,
     generation: Generation,
 }
@@ -253,7 +254,7 @@ impl Info {
                 _ => return Err(Unknown::Protocol),
             };
         }
-        let [server, replication, persistence, stats, commandstats] = texts;
+        let [server, replication, persistence, stats, commandstats, memory] = texts;
         let flushes = ["cmdstat_flushall", "cmdstat_flushdb", "cmdstat_swapdb"]
             .iter()
             .filter_map(|name| calls(info_field(commandstats, name)?))
@@ -262,7 +263,7 @@ impl Info {
             role: info_field(replication, "role").unwrap_or_default().to_vec(),
             loading: info_number(persistence, "loading") == Some(1),
             offset: info_number(replication, "master_repl_offset"),
-            refuses_writes: info_number(replication, "min_slaves_good_slaves") == Some(0),
+            refuses_writes: refusal(replication, persistence, memory),
             replicas: replicas(replication),
             generation: Generation {
                 process: info_field(server, "run_id").unwrap_or_default().to_vec(),
@@ -273,6 +274,30 @@ impl Info {
                 started_empty: started_empty(persistence),
             },
         })
+    }
+}
+
+/// Why the server refuses writes, in the order in which it looks. That a snapshot failed does not
+/// matter to one with `stop-writes-on-bgsave-error no`, which `INFO` does not say; nor does it say
+/// how many replicas are needed, only that some are and none is left.
+fn refusal(replication: &[u8], persistence: &[u8], memory: &[u8]) -> Option<Refusal> {
+    let of_memory = |name: &str| info_number(memory, name).unwrap_or(0);
+    let limit = of_memory("maxmemory");
+    let used = of_memory("used_memory").saturating_sub(of_memory("mem_not_counted_for_evict"));
+    let policy = info_field(memory, "maxmemory_policy").unwrap_or_default();
+    let may_evict_any = policy.starts_with(b"allkeys-");
+    let is_bad = |name: &str| info_field(persistence, name) == Some(b"err");
+    match () {
+        () if limit > 0 && used > limit && !policy.is_empty() && !may_evict_any => {
+            Some(Refusal::Oom)
+        }
+        () if is_bad("rdb_last_bgsave_status") || is_bad("aof_last_write_status") => {
+            Some(Refusal::Misconf)
+        }
+        () if info_number(replication, "min_slaves_good_slaves") == Some(0) => {
+            Some(Refusal::NoReplicas)
+        }
+        () => None,
     }
 }
 
@@ -355,6 +380,8 @@ impl From<&ServerError> for Unknown {
 
 #[cfg(test)]
 mod tests {
+    use alloc::borrow::ToOwned;
+
     use super::*;
 
     const CAPS: Caps = Caps {
@@ -389,6 +416,7 @@ mod tests {
             bytes("loading:0\r\nrdb_last_load_keys_loaded:0\r\naof_enabled:0\r\n"),
             bytes("evicted_keys:3\r\n"),
             bytes("cmdstat_flushall:calls=2,usec=9\r\ncmdstat_flushdb:calls=1,usec=3\r\n"),
+            bytes("# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n"),
             time(12, 345_678),
             Reply::Array(vec![bytes("master"), Reply::Int(0), Reply::Array(vec![])]),
             bytes("n1"),
@@ -461,13 +489,13 @@ mod tests {
         assert_eq!(check(&|replies| drop(replies.pop()), 4, b"n1"), Unknown::Protocol);
         assert_eq!(check(&|replies| replies.push(Reply::Nil), 4, b"n1"), Unknown::Protocol);
         assert_eq!(
-            check(&replace(6, Reply::Array(vec![bytes("slave")])), 4, b"n1"),
+            check(&replace(7, Reply::Array(vec![bytes("slave")])), 4, b"n1"),
             Unknown::NotMaster
         );
-        assert_eq!(check(&replace(6, error("NOPERM")), 4, b"n1"), Unknown::RoleRefused);
-        assert_eq!(check(&replace(6, error("BUSY")), 4, b"n1"), Unknown::Busy);
-        assert_eq!(check(&replace(7, error("ERR")), 4, b"n1"), Unknown::MaxClients);
-        assert_eq!(check(&replace(5, error("NOAUTH")), 4, b"n1"), Unknown::Auth);
+        assert_eq!(check(&replace(7, error("NOPERM")), 4, b"n1"), Unknown::RoleRefused);
+        assert_eq!(check(&replace(7, error("BUSY")), 4, b"n1"), Unknown::Busy);
+        assert_eq!(check(&replace(8, error("ERR")), 4, b"n1"), Unknown::MaxClients);
+        assert_eq!(check(&replace(6, error("NOAUTH")), 4, b"n1"), Unknown::Auth);
         assert_eq!(check(&replace(2, bytes("loading:1\r\n")), 4, b"n1"), Unknown::Loading);
     }
 
@@ -475,7 +503,7 @@ mod tests {
     fn a_role_told_by_info_only_must_be_master_too() {
         let caps = Caps { role: RoleCheck::Info, ..CAPS };
         let mut replies = good_footer();
-        replies.remove(6);
+        replies.remove(7);
         assert!(
             attestation(caps, timing(4), b"n1", &[time(1, 0)], &replies).unwrap().role_verified
         );
@@ -496,7 +524,7 @@ mod tests {
         let told = |role: &[Reply], replication: &str| {
             let mut footer = good_footer();
             footer[1] = bytes(replication);
-            footer[6] = Reply::Array(role.to_vec());
+            footer[7] = Reply::Array(role.to_vec());
             witness(CAPS, timing(4), b"n1", &[time(12, 340_000)], &footer).unwrap()
         };
         let master = [bytes("master"), Reply::Int(700), Reply::Array(vec![])];
@@ -527,7 +555,36 @@ mod tests {
         );
         let refuses = ["", "min_slaves_good_slaves:0\r\n", "min_slaves_good_slaves:1\r\n"]
             .map(|replication| told(&master, replication).refuses_writes);
-        assert_eq!(refuses, [false, true, false]);
+        assert_eq!(refuses, [None, Some(Refusal::NoReplicas), None]);
+    }
+
+    #[test]
+    fn why_a_server_refuses_writes() {
+        let full = "used_memory:1100\r\nmem_not_counted_for_evict:50\r\nmaxmemory:1000\r\n";
+        let memory = |policy: &str| alloc::format!("{full}maxmemory_policy:{policy}\r\n");
+        let of = |replication: &str, persistence: &str, memory: &str| {
+            refusal(replication.as_bytes(), persistence.as_bytes(), memory.as_bytes())
+        };
+        for policy in ["noeviction", "volatile-lru"] {
+            assert_eq!(of("", "", &memory(policy)), Some(Refusal::Oom), "{policy}");
+        }
+        for room in [
+            memory("allkeys-lru"),
+            memory("noeviction").replace(":50", ":100"),
+            memory("noeviction").replace("maxmemory:1000", "maxmemory:0"),
+            full.to_owned(),
+            String::new(),
+        ] {
+            assert_eq!(of("", "", &room), None, "{room}");
+        }
+        for (persistence, expected) in [
+            ("rdb_last_bgsave_status:err\r\n", Some(Refusal::Misconf)),
+            ("aof_last_write_status:err\r\n", Some(Refusal::Misconf)),
+            ("rdb_last_bgsave_status:ok\r\naof_last_write_status:ok\r\n", None),
+        ] {
+            assert_eq!(of("", persistence, ""), expected, "{persistence}");
+        }
+        assert_eq!(of("min_slaves_good_slaves:0\r\n", "", ""), Some(Refusal::NoReplicas));
     }
 
     #[test]

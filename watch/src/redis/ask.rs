@@ -25,6 +25,8 @@ pub enum Keys {
     None,
     /// The second word of the command.
     Second,
+    /// The third word: the second one names what is asked of it.
+    Third,
     /// Each word but the first. What stands between these parts of a key is learned from Redis.
     Like(Vec<Vec<u8>>),
 }
@@ -66,6 +68,11 @@ impl Ask {
         Ask { command, key: Keys::Second, class }
     }
 
+    /// A command whose second word says what is asked of the key that follows.
+    pub fn within(class: Class, command: Command) -> Ask {
+        Ask { command, key: Keys::Third, class }
+    }
+
     /// A command without a key.
     pub fn keyless(class: Class, command: Command) -> Ask {
         Ask { command, key: Keys::None, class }
@@ -73,16 +80,18 @@ impl Ask {
 
     /// The single key that is read.
     pub fn key(&self) -> Option<&[u8]> {
-        match self.key {
-            Keys::Second => self.command.args.get(1).map(Vec::as_slice),
-            Keys::None | Keys::Like(_) => None,
-        }
+        let place = match self.key {
+            Keys::Second => 1,
+            Keys::Third => 2,
+            Keys::None | Keys::Like(_) => return None,
+        };
+        self.command.args.get(place).map(Vec::as_slice)
     }
 
     /// The name of the command in an ACL rule.
     pub fn name(&self) -> String {
-        // A command with words but without a key is a container of commands.
-        let words = if self.key == Keys::None { 2 } else { 1 };
+        // A command with words before its key, or without a key, is a container of commands.
+        let words = if matches!(self.key, Keys::None | Keys::Third) { 2 } else { 1 };
         let names = self.command.args.iter().take(words);
         let names: Vec<_> = names.map(|word| String::from_utf8_lossy(word)).collect();
         names.join("|").to_lowercase()

@@ -10,7 +10,7 @@ use crate::redis::read::{Round, TaskRead};
 use crate::redis::reply::{Command, Reply};
 use lockwatch_judge::input::{Attestation, Standing};
 use lockwatch_judge::reading::{TaskReading, Unknown};
-use lockwatch_judge::spec::TaskIndex;
+use lockwatch_judge::spec::{TaskIndex, TaskSpec};
 
 /// What a batch requests, without the commands themselves.
 #[derive(Debug)]
@@ -103,6 +103,20 @@ impl Question {
             }
         }
         None
+    }
+
+    /// The replies about tasks with a value path, each with its question.
+    pub(super) fn with_paths<'a>(
+        &'a self,
+        replies: &'a [Reply],
+    ) -> impl Iterator<Item = (&'a TaskSpec, Ask, &'a Reply)> {
+        let mut at = self.header;
+        self.parts.iter().flat_map(move |part| {
+            let own = replies.get(at..at + part.commands).unwrap_or_default();
+            at += part.commands;
+            let asks = if part.read.has_path() { part.read.asks() } else { Vec::new() };
+            asks.into_iter().zip(own).map(|(ask, reply)| (part.read.spec(), ask, reply))
+        })
     }
 
     /// The tasks in the batch.

@@ -37,15 +37,21 @@ impl Expiry {
         match (before, after) {
             (Expiry::Reckoned { now, at }, Expiry::Reckoned { now: later, at: again }) => {
                 // On a server that is slow with each command, both are equally wrong.
-                let is_quick = later.since_ms(now) <= PTTL_TOLERANCE_MS;
+                let is_quick = is_quick(now, later);
                 let is_one = at.saturating_sub(again).saturating_abs() <= PTTL_TOLERANCE_MS;
                 (is_quick && is_one).then_some(Expiry::At(at.max(again)))
             }
             _ => (before == after).then_some(after),
         }
     }
+    /// The same, if the server had reached only `later` when it had answered.
+    pub(crate) fn by(self, later: ServerTime) -> Expiry {
+        match self {
+            Expiry::Reckoned { now, at } if is_quick(now, later) => Expiry::At(at),
+            other => other,
+        }
+    }
 
-    #[expect(dead_code, reason = "the parts that need it follow")]
     /// The same where the value is known to be there.
     pub(crate) fn deadline(self) -> Deadline {
         match self {
@@ -54,6 +60,10 @@ impl Expiry {
             Expiry::Absent | Expiry::Reckoned { .. } => Deadline::Torn,
         }
     }
+}
+
+fn is_quick(now: ServerTime, later: ServerTime) -> bool {
+    later.since_ms(now) <= PTTL_TOLERANCE_MS
 }
 
 /// Asks when a key ends.
@@ -82,8 +92,6 @@ pub(crate) fn take(caps: Caps, replies: &mut Replies<'_>) -> Result<Expiry, Unkn
         (reply, _) => of(reply),
     }
 }
-
-#[expect(dead_code, reason = "the parts that need it follow")]
 /// Asks when fields of a hash end. Only for servers with [`Caps::hpexpiretime`]. `class`: of the
 /// names of the fields.
 pub(crate) fn of_fields(class: Class, key: &[u8], fields: &[Vec<u8>]) -> Ask {
@@ -91,8 +99,6 @@ pub(crate) fn of_fields(class: Class, key: &[u8], fields: &[Vec<u8>]) -> Ask {
     command.args.extend_from_slice(fields);
     Ask::new(class, command)
 }
-
-#[expect(dead_code, reason = "the parts that need it follow")]
 /// Decodes the reply to [`of_fields`]: as many as there were fields.
 ///
 /// # Errors

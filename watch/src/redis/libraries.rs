@@ -19,6 +19,7 @@ mod string;
 mod unread;
 
 pub use string::UNNAMED;
+pub(super) use string::held_by;
 
 /// All libraries. The last two are last because they recognise whatever might be a lock.
 pub static ALL: [&dyn Library; 4] =
@@ -50,7 +51,13 @@ pub trait Library: Sync {
 
     /// Decodes the reply to [`Library::value`]. `exists`: the key existed according to the
     /// deadlines around it.
-    fn decode(&self, reply: &Reply, exists: bool) -> Value;
+    fn decode(&self, key: &[u8], reply: &Reply, exists: bool) -> Value;
+
+    /// Whether the lock's value is one text that means nothing to the library, so that a value path
+    /// may say where its holder is named.
+    fn takes_a_path(&self) -> bool {
+        false
+    }
 
     /// The instant that a holder's value is, where the library does not say what it means: when the
     /// holder began, or when its lease ends.
@@ -205,7 +212,7 @@ impl Library for Unlisted {
         Ask::new(Class::Number, crate::command!("EXISTS", key))
     }
 
-    fn decode(&self, _reply: &Reply, _exists: bool) -> Value {
+    fn decode(&self, _key: &[u8], _reply: &Reply, _exists: bool) -> Value {
         Value::Unknown(Unknown::Layout)
     }
 }

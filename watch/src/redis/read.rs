@@ -223,6 +223,20 @@ impl TaskRead {
         }
     }
 
+    /// The task.
+    pub(super) fn spec(&self) -> &TaskSpec {
+        &self.spec
+    }
+
+    /// Whether a value path says where in a value a name lies.
+    pub(super) fn has_path(&self) -> bool {
+        match &self.spec.kind {
+            KindSpec::Lock(lock) => lock.holder.is_some() && !self.is_glance(),
+            KindSpec::Queue(queue) => queue.id.is_some(),
+            KindSpec::Turn(_) => false,
+        }
+    }
+
     /// Whether this round reads only the lock's deadline.
     pub fn is_glance(&self) -> bool {
         matches!(self.guard, Guard::Lock(Stage::Glance(_)))
@@ -277,7 +291,7 @@ impl TaskRead {
     fn lock(&self) -> Option<(Lock<'_>, &Stage)> {
         match (&self.guard, &self.spec.kind) {
             (Guard::Lock(stage), KindSpec::Lock(lock)) if self.scope.contains(Scope::GUARD) => {
-                Some((Lock::new(&lock.key, &lock.library, self.caps), stage))
+                Some((Lock::new(lock, self.caps), stage))
             }
             _ => None,
         }
@@ -381,5 +395,10 @@ fn decode_later(asked: &[Later], still: &[Later], beside: &mut Beside, replies: 
         {
             part.decode_later(told, beside);
         }
+    }
+    // What only these answers made necessary was not asked.
+    let unasked = still.iter().filter(|still| !asked.iter().any(|later| later.part == still.part));
+    for part in unasked.filter_map(|later| parts::ALL.get(later.part)) {
+        part.unreadable(Unknown::NotReadYet, beside);
     }
 }

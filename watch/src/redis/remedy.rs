@@ -8,8 +8,8 @@ pub fn remedy(why: Unknown) -> &'static str {
         Unknown::NotReadYet => "Wait for the first sweep.",
         Unknown::Dns => "Check the host name in the redis block and the resolver.",
         Unknown::Connect => {
-            "Check that Redis runs at the configured address and that a firewall lets the \
-             agent through."
+            "Check that Redis runs at this address, which is configured, or named by Sentinels or \
+             a cluster, and that a firewall lets the agent through."
         }
         Unknown::Closed => {
             "Redis or something between closed the connection: look at Redis' log and at \
@@ -24,8 +24,9 @@ pub fn remedy(why: Unknown) -> &'static str {
         Unknown::Late => "The agent was paused or starved: give it CPU time, or raise `timeout`.",
         Unknown::Auth => {
             "Set `username` and `password_file` (or `password_env`, `password_command`) to a user \
-             that this server knows; each server needs the line of \
-             `lockwatch acl`, for users are not replicated."
+             that this server knows. Each server needs the line of `lockwatch acl`: users are not \
+             replicated, and a restart forgets those that neither `ACL SAVE` nor `CONFIG REWRITE` \
+             has saved."
         }
         Unknown::NoPassword => {
             "This server wants a password: set `password_file` (or `password_env`, \
@@ -153,6 +154,10 @@ pub fn remedy(why: Unknown) -> &'static str {
             "The key does not look like a lock of this library: correct the key or the library. \
              Redisson's locks are a hash with fields `<id>:<thread>`; for a hash whose only field is \
              its owner write `library: hash`. Of turns, each value must be a number."
+        }
+        Unknown::ValuePath => {
+            "Correct `holder` of the lock, or `id` of the queue: the path must lead to a text or a \
+             whole number in each value."
         }
         Unknown::FarInstant => {
             "An instant in the key is years from now: set `unit: ms` or `unit: s`, as the program \

@@ -125,6 +125,9 @@ pub(crate) struct Deadlines {
     pub(crate) renewed: bool,
     /// A watchdog was seen to renew the hold. Only then is another renewal expected.
     has_watchdog: bool,
+    /// The newest movement went back: the holder set the end itself, and renews no more. A guard
+    /// or ShedLock does so when the work ended before the lock was to be free.
+    pub(crate) end_is_set: bool,
     /// The newest renewal did not fit the lease of the earlier ones.
     misfit: bool,
     /// Number of consecutive renewals in the rhythm of a watchdog.
@@ -212,6 +215,7 @@ impl Deadlines {
             in_a_row: 0,
             renewed: false,
             has_watchdog: false,
+            end_is_set: false,
             misfit: false,
             last_renewal: None,
             last_latency_ms: None,
@@ -249,7 +253,8 @@ impl Deadlines {
     /// Delay of the next renewal at `now`; 0 when it is not late, or when no watchdog ever renewed
     /// this hold.
     pub(crate) fn overdue_ms(&self, now: ServerTime, period_ms: Option<u64>) -> u64 {
-        let (true, Some(set), Some(period_ms)) = (self.has_watchdog, self.set, period_ms) else {
+        let expects = self.has_watchdog && !self.end_is_set;
+        let (true, Some(set), Some(period_ms)) = (expects, self.set, period_ms) else {
             return 0;
         };
         let late_ms = now.since_ms(set).saturating_sub(to_i64(period_ms));
@@ -262,7 +267,8 @@ impl Deadlines {
     pub(crate) fn expects_renewal(&self, period_ms: Option<u64>, renewed_ms: Option<u64>) -> bool {
         // A first renewal is expected only for the usual renewed lease. Another lease is a fixed
         // one.
-        let goes_on = self.renewed || (self.base_is_regular && renewed_ms.is_some());
+        let goes_on =
+            !self.end_is_set && (self.renewed || (self.base_is_regular && renewed_ms.is_some()));
         let (true, Some((deadline, newest)), Some(set)) = (goes_on, self.base, self.set) else {
             return false;
         };
@@ -290,7 +296,7 @@ impl Deadlines {
         self.base_is_regular = false;
         self.base_lease = None;
         let Some((old, before)) = old else {
-            self.set = Some(seen.last);
+            (self.set, self.end_is_set) = (Some(seen.last), false);
             return Some(Move::Reset);
         };
         // Replication passes on the instant; a move between servers of a cluster passes on the
@@ -307,7 +313,7 @@ impl Deadlines {
             };
             return None;
         }
-        (self.set, self.last_renewal) = (Some(seen.last), None);
+        (self.set, self.last_renewal, self.end_is_set) = (Some(seen.last), None, false);
         // The lock may have been released and taken again meanwhile, which is no sign of a
         // watchdog.
         let forward = by_instant_ms > 0 && by_rest_ms > 0;
@@ -329,6 +335,7 @@ impl Deadlines {
         rule: PeriodRule,
     ) -> Option<Move> {
         let Some((old, before)) = self.base else {
+            self.end_is_set = false;
             self.rebase(deadline, seen, None, leases.of(mode));
             return Some(Move::Reset);
         };
@@ -337,12 +344,20 @@ impl Deadlines {
             self.base = Some((old, seen));
             return None;
         }
+        self.end_is_set = false;
         if re_entered {
             self.rebase(deadline, seen, Some(before), leases.of(mode));
             return Some(Move::Reset);
         }
         if delta_ms < 0 {
+            let was_regular = self.base_is_regular;
             self.rebase(deadline, seen, Some(before), leases.of(mode));
+            // A watchdog that cuts a longer lease back to its own goes on; so does one that renews
+            // after the clock was put back.
+            self.end_is_set = !self.base_is_regular
+                && (was_regular
+                    || leases.of(mode).is_some()
+                    || leases.contradicted_by(mode, lease_between(deadline, before, seen)));
             return Some(Move::Shortened { by_ms: delta_ms.unsigned_abs() });
         }
         Some(self.renew(deadline, delta_ms.unsigned_abs(), before, seen, mode, leases, rule))

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::Hold;
+use crate::event::Party;
 use crate::input::Role;
 use crate::reading::{Deadline, Holder, Mode};
 use crate::time::{Mono, ServerTime};
@@ -17,6 +18,8 @@ pub struct LockView {
     pub fact: LockFact,
     /// The present hold; `None` unless `held` is true.
     pub hold: Option<HoldView>,
+    /// The hold that ended last in this process.
+    pub last: Option<Arc<LastHold>>,
     /// Number of waiters, if known.
     pub waiters: Option<u64>,
     /// The newest fencing token, if known.
@@ -38,6 +41,7 @@ impl Default for LockView {
         LockView {
             fact: LockFact::Unknown,
             hold: None,
+            last: None,
             waiters: None,
             fencing_token: None,
             lease_ms: None,
@@ -46,6 +50,15 @@ impl Default for LockView {
             witnesses: Box::default(),
         }
     }
+}
+
+/// A hold that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastHold {
+    /// Its holders.
+    pub holders: Vec<Party>,
+    /// When it was last seen, on the server's clock.
+    pub seen: ServerTime,
 }
 
 /// Holders, each with its host if known.

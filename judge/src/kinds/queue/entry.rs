@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 use super::Context;
 use super::execution::{Execution, Replaced};
-use crate::reading::{Held, Holder, LockReading, clients_meet};
+use crate::evidence::NOISE_MS;
+use crate::reading::{Held, Holder, Id, LockReading, clients_meet};
 use crate::spec::QueueSpec;
 use crate::time::{Mono, ServerTime};
 use crate::verdict::Wanted;
@@ -16,6 +17,8 @@ const REPLACED_MAX: usize = 4;
 /// A member while it has one score, from the reading that first showed it as due.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
+    /// The id inside the member, if one is named.
+    pub(super) name: Option<Id>,
     pub(super) due: ServerTime,
     pub(super) first_seen: Mono,
     /// By the newest trustworthy reading of its lock.
@@ -39,6 +42,9 @@ pub(super) struct Entry {
     replaced: Vec<Replaced>,
     /// Since when it is not in the queue any more. Only its lock is.
     pub(super) gone_since: Option<Mono>,
+    /// Its lock was seen held while it was in the queue, and was not shortened when it left or
+    /// later. A holder that shortens it keeps it on purpose.
+    may_be_orphan: bool,
     told_orphan: bool,
     pub(super) is_dead: bool,
 }
@@ -66,6 +72,7 @@ impl Entry {
     /// A member that was not seen as due before. It cannot have waited for longer than `unseen_ms`.
     pub(super) fn new(due: ServerTime, at: Mono, unseen_ms: Option<u64>) -> Entry {
         Entry {
+            name: None,
             due,
             first_seen: at,
             lock: Lock::Unread,
@@ -79,6 +86,7 @@ impl Entry {
             held_before: None,
             replaced: Vec::new(),
             gone_since: None,
+            may_be_orphan: false,
             told_orphan: false,
             is_dead: false,
         }
@@ -90,7 +98,12 @@ impl Entry {
             Lock::Held(held) => Some(Arc::clone(held)),
             Lock::Free | Lock::Unread => None,
         };
-        Entry { held_before, ..Entry::new(due, at, Some(0)) }
+        Entry { held_before, name: self.name.clone(), ..Entry::new(due, at, Some(0)) }
+    }
+
+    /// What people call it.
+    pub(super) fn shown<'a>(&'a self, member: &'a [u8]) -> &'a [u8] {
+        self.name.as_ref().map_or(member, |name| &name.0)
     }
 
     /// Whether `due` is another score than that of the member while it was in the queue.
@@ -133,9 +146,14 @@ impl Entry {
 
     /// Whether its lock outlived it for too long by `at`; it is told once.
     pub(super) fn tells_orphan(&mut self, at: Mono) -> bool {
-        let is_orphan = self.is_held()
-            && self.gone_since.is_some_and(|since| at.since_ms(since) > super::ORPHAN_MS);
+        let is_orphan =
+            self.orphan_since().is_some_and(|since| at.since_ms(since) > super::ORPHAN_MS);
         is_orphan && !core::mem::replace(&mut self.told_orphan, true)
+    }
+
+    /// Since when its lock has outlived it, if it does.
+    pub(super) fn orphan_since(&self) -> Option<Mono> {
+        self.gone_since.filter(|_| self.may_be_orphan && self.is_held())
     }
 
     pub(super) fn replaced(&self) -> &[Replaced] {
@@ -179,6 +197,15 @@ impl Entry {
 
     fn held(&mut self, held: &Arc<Held>, context: &Context<'_>, news: &mut LockNews) {
         let seen = context.seen;
+        let was_shortened = context.same_clock
+            && self
+                .until()
+                .zip(held.deadline.instant())
+                .is_some_and(|(before, now)| before.since_ms(now) > NOISE_MS);
+        self.may_be_orphan = match self.gone_since {
+            None => true,
+            Some(_) => self.may_be_orphan && !was_shortened,
+        };
         self.lock = Lock::Held(Arc::clone(held));
         self.was_locked = true;
         (self.free_ms, self.seen_free_ms) = (0, 0);

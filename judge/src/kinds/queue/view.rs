@@ -19,7 +19,8 @@ pub struct QueueView {
     pub due: Option<u64>,
     /// When the next member will be due, on the server's clock; `None` when unknown, or none is.
     pub next: Option<ServerTime>,
-    /// Number of locked members among those that are looked at; `None` when unknown.
+    /// Number of locked members among those that are looked at; `None` when unknown, and without
+    /// locks.
     pub executing: Option<u64>,
     /// Whether more members are due than are looked at; `None` when unknown.
     pub more: Option<bool>,
@@ -51,7 +52,7 @@ pub struct QueueView {
 /// A due member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberView {
-    /// Its id.
+    /// Its id: what is named inside the member, else the member itself.
     pub id: Vec<u8>,
     /// When it was due, on the server's clock; 0 or earlier: at once.
     pub due: ServerTime,
@@ -104,11 +105,12 @@ impl Queue {
         };
         let Some(last) = self.last.filter(|_| self.newest.is_ok()) else { return counts };
         let executing = self.entries.values().filter(|entry| entry.is_executing()).count();
+        let executing = spec.lock.as_ref().and_then(|_| u64::try_from(executing).ok());
         QueueView {
             members: Some(self.members),
             due: Some(self.due),
             next: self.next,
-            executing: u64::try_from(executing).ok(),
+            executing,
             more: Some(self.has_more()),
             oldest_due_ms: self.oldest_due_ms(last),
             first: self.first(hosts),
@@ -136,7 +138,7 @@ impl Queue {
     fn first(&self, hosts: &Hosts) -> Box<[MemberView]> {
         let there = self.entries.iter().filter(|(_, entry)| entry.gone_since.is_none());
         let view = |(id, entry): (&Vec<u8>, &Entry)| MemberView {
-            id: id.clone(),
+            id: entry.shown(id).to_vec(),
             due: entry.due,
             execution: execution(entry, hosts),
             is_unread: entry.is_unread,
@@ -148,9 +150,10 @@ impl Queue {
     }
 
     fn orphans(&self, hosts: &Hosts) -> Box<[OrphanView]> {
-        let gone = self.entries.iter().filter(|(_, entry)| entry.gone_since.is_some());
+        let gone = self.entries.iter().filter(|(_, entry)| entry.orphan_since().is_some());
         let view = |(id, entry): (&Vec<u8>, &Entry)| {
-            Some(OrphanView { id: id.clone(), execution: execution(entry, hosts)? })
+            let id = entry.shown(id).to_vec();
+            Some(OrphanView { id, execution: execution(entry, hosts)? })
         };
         gone.filter_map(view).collect()
     }

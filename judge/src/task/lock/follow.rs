@@ -4,14 +4,16 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use super::{OfLock, Reading, proven};
+use crate::claims::Weighed;
 use crate::clocks::{GapClock, Holding};
 use crate::continuity::lost::{Look, Parts};
-use crate::event::{End, EventKind, LossSign};
+use crate::event::{End, EventKind, LossSign, Party};
 use crate::evidence::Seen;
 use crate::kinds::lock::renewal::Move;
-use crate::kinds::lock::{self, Ended};
+use crate::kinds::lock::{self, Break, Ended};
+use crate::progress;
 use crate::reading::{Beside, ClaimsReading, Held, ProgressReading};
-use crate::snapshot::{Past, RENEWALS_KEPT};
+use crate::snapshot::{LastHold, Past, RENEWALS_KEPT};
 use crate::spec::{Claimants, ProgressSource};
 use crate::splits::{EndedBefore, View};
 use crate::task::beside::Signs;
@@ -60,10 +62,12 @@ impl Watched<OfLock> {
         }
     }
 
-    /// Which signs of life could be read. The length of a queue is none, because other clients
-    /// extend it.
+    /// Which signs of life could be read. The length of a queue is none, nor what is added to a
+    /// stream, because other clients extend them.
     pub(super) fn signs_read(&self, beside: &Beside) -> Parts {
-        let of_the_work = |source: &ProgressSource| !matches!(source, ProgressSource::Length(_));
+        let of_the_work = |source: &ProgressSource| {
+            !matches!(source, ProgressSource::Length(_) | ProgressSource::Stream(_))
+        };
         let has_progress =
             self.spec.progress.as_ref().is_some_and(|progress| of_the_work(&progress.source));
         Parts {
@@ -91,11 +95,16 @@ impl Watched<OfLock> {
         if let Some(before) = &mut self.splits.before {
             before.data_changed(reading.delta);
         }
+        if self.kind.lock.hold().is_none() {
+            self.grounds.seen_free();
+        } else if news.came_back {
+            self.grounds.came_back(log.at);
+        }
         if let Some(ended) = &news.ended {
             self.follow_end(ended, news.across_blind, reading, log);
         }
-        if let Some(held_ms) = news.broke {
-            self.follow_break(held_ms, news.across_blind, log);
+        if let Some(broke) = news.broke {
+            self.follow_break(broke, news.across_blind, log);
         }
         if news.acquired
             && let Some(hold) = self.kind.lock.hold()
@@ -134,16 +143,27 @@ impl Watched<OfLock> {
         }
     }
 
-    /// Somebody held the lock for `held_ms` without a break; now there was one.
-    fn follow_break(&mut self, held_ms: u64, across_blind: bool, log: &mut Log<'_>) {
-        if !core::mem::take(&mut self.kind.settled) {
-            self.kind.outage.lost_again();
-            // What ended while unseen for long may have lasted.
-            if self.has_gap() && !across_blind {
-                self.totals().phantom_holds += 1;
-                self.grounds.flapped(log.at);
-                log.push(EventKind::PhantomHold { held_ms });
+    /// Somebody held the lock without a break; now there was one.
+    fn follow_break(&mut self, broke: Break, across_blind: bool, log: &mut Log<'_>) {
+        let Break { held_ms, expired } = broke;
+        // Between two readings it may have lasted, which is no evidence against what was published.
+        let is_published = self.gap().is_some_and(GapClock::is_published);
+        if held_ms >= self.spec.settle_ms && !across_blind && !is_published {
+            self.follow_gap(log.at, Holding::Settled, log);
+            self.follow_settled(log);
+        }
+        if core::mem::take(&mut self.kind.settled) {
+            return;
+        }
+        self.kind.outage.lost_again();
+        // What ended while unseen for long may have lasted.
+        if self.has_gap() && !across_blind {
+            self.totals().phantom_holds += 1;
+            self.grounds.flapped(log.at);
+            if let Some(wanting) = &mut self.wanting {
+                wanting.gap.broke(held_ms, expired);
             }
+            log.push(EventKind::PhantomHold { held_ms });
         }
     }
 
@@ -166,6 +186,10 @@ impl Watched<OfLock> {
             reason: ended.reason,
             held_ms: ended.held_ms,
         });
+        let holders = hold.held.holders.iter().map(|holder| Party::of(holder, None)).collect();
+        let (holders, seen) =
+            (self.with_hosts(holders), reading.batch.seen().server_of(hold.last_seen));
+        self.kind.last = Some(Arc::new(LastHold { holders, seen }));
         let wanted = matches!(self.wanted(), Wanted::Yes | Wanted::Unset);
         match ended.reason {
             End::Expired if wanted && !across_blind => self.kind.outage.expired(hold.last_life),
@@ -173,7 +197,8 @@ impl Watched<OfLock> {
             _ => {}
         }
         self.kind.handed_over_by = (!across_blind).then(|| Arc::clone(&hold.held));
-        let early = matches!(ended.reason, End::EndedEarly | End::Replaced | End::Lost);
+        let early = !ended.at_deadline
+            && matches!(ended.reason, End::EndedEarly | End::Replaced | End::Lost);
         let phantom = !proven(hold, hold.last_seen, reading.batch.origin.authority);
         if phantom
             && self
@@ -199,7 +224,7 @@ impl Watched<OfLock> {
             && !leftover
             && reading.delta.surely_lost_after(hold.offset_before, hold.earlier_over);
         // A token that changes with each renewal leaves nobody behind; an id of a client is one.
-        let is_id = self.kind.claimants != Claimants::Secret;
+        let is_id = self.kind.claimants == Claimants::Threads;
         let early = early && (is_id || self.kind.lock.identifies());
         self.splits.before = early.then(|| {
             Box::new(EndedBefore {
@@ -225,7 +250,7 @@ impl Watched<OfLock> {
         let settle_ms = self.spec.settle_ms;
         let holding = match (self.kind.lock.hold(), self.kind.lock.free_since()) {
             (Some(_), _) if self.kind.lock.unbroken_ms() >= settle_ms => Holding::Settled,
-            (Some(_), _) => Holding::Unsettled,
+            (Some(hold), _) => Holding::Unsettled(news.broke.map(|_| hold.began)),
             (None, Some(first)) => Holding::Free(first),
             (None, None) => Holding::PerhapsFree,
         };
@@ -235,7 +260,7 @@ impl Watched<OfLock> {
             wanting.gap.taint();
         }
         self.kind.direct_handover &= !self.follow_gap(at, holding, log);
-        if holding == Holding::Settled && !core::mem::replace(&mut self.kind.settled, true) {
+        if holding == Holding::Settled {
             self.follow_settled(log);
         }
         let lasted = self.kind.lock.hold().is_some_and(|hold| hold.settled(settle_ms));
@@ -247,9 +272,13 @@ impl Watched<OfLock> {
             wanting.unwanted.observe(at, is_held, wanted, self.spec.blind_after_ms);
         }
         let wanted_since = self.gap().and_then(GapClock::wanted_since);
-        if let Some((clock, progress)) = self.progress.as_mut().zip(self.spec.progress.as_ref()) {
-            let held_since = self.kind.lock.hold().map(|hold| hold.first_seen);
-            clock.judge(at, held_since, wanted, wanted_since, progress.stale_after_ms);
+        if let Some((clock, spec)) = self.progress.as_mut().zip(self.spec.progress.as_ref()) {
+            let hold = self.kind.lock.hold();
+            let hold = hold.map(|hold| progress::Hold {
+                since: hold.first_seen,
+                saw_begin: hold.acquired.is_some(),
+            });
+            clock.judge(at, hold, wanted, wanted_since, spec.stale_after_ms);
         }
     }
 
@@ -281,6 +310,9 @@ impl Watched<OfLock> {
 
     /// The lock was held for long enough, so the outage before it may be counted.
     fn follow_settled(&mut self, log: &mut Log<'_>) {
+        if core::mem::replace(&mut self.kind.settled, true) {
+            return;
+        }
         if let Some(outage_ms) = self.kind.outage.settled() {
             let totals = self.totals();
             totals.outage_ms += outage_ms;
@@ -298,11 +330,18 @@ impl Watched<OfLock> {
         if news.acquired || news.ended.is_some() {
             self.claims.hold_changed();
         }
-        let claims_beside =
-            self.claims.weigh(self.kind.lock.hold().map(|hold| (&*hold.held, hold.sure_since)));
-        let hold = self.kind.lock.hold();
-        let held: Option<&Held> = hold.map(|hold| &*hold.held);
+        if news.broke.is_some() || news.across_blind || self.kind.lock.free_since().is_some() {
+            self.claims.seen_free();
+        }
         let fresh_for_ms = self.fresh_for_ms();
+        let hold = self.kind.lock.hold();
+        let weighed = hold.map(|hold| Weighed {
+            held: &hold.held,
+            sure_since: hold.sure_since,
+            still_since: Some(hold.still_since),
+        });
+        let claims_beside = self.claims.weigh(weighed, fresh_for_ms);
+        let held: Option<&Held> = hold.map(|hold| &*hold.held);
         let view = View {
             at: batch.sent,
             held,

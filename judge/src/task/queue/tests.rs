@@ -291,7 +291,7 @@ fn a_changed_limit_keeps_the_state_and_another_pattern_does_not() {
     world.task.configure(shorter, "main".into(), &mut log);
     world.task.tick(Mono(150_000), 10_000, &mut log);
     assert_eq!(world.shown().late_ms, 50_000);
-    let other = changed(|queue| queue.lock = KeyPattern::parse(b"l:{id}").unwrap());
+    let other = changed(|queue| queue.lock = KeyPattern::parse(b"l:{id}"));
     world.task.configure(other, "main".into(), &mut log);
     assert_eq!((world.shown().late_ms, world.shown().members), (0, None));
 }
@@ -301,6 +301,7 @@ fn locks_that_cannot_be_read_say_nothing() {
     let mut world = World::new();
     let unread = |id: &str, due| Member {
         id: Id(id.as_bytes().to_vec()),
+        name: None,
         due: at(due),
         lock: Some(LockReading::Unknown(Unknown::WrongType)),
     };

@@ -23,6 +23,11 @@ pub(super) fn all() -> Vec<Scenario> {
         )
         .task(|task| task.with_claims())
         .short(),
+        Scenario::new(
+            "taken-from-each-other",
+            "the lock passes to and fro between two holders and is never free: a warning",
+            |scene| Box::pin(taken_from_each_other(scene)),
+        ),
         Scenario::new("readers", "two readers of a read lock: nothing", |scene| {
             Box::pin(readers(scene))
         })
@@ -89,6 +94,28 @@ async fn split_by_claims(scene: Scene) -> anyhow::Result<()> {
     let mended = old.release().await?;
     split.stays_until(mended);
     scene.pass(20).await;
+    Ok(())
+}
+
+async fn taken_from_each_other(scene: Scene) -> anyhow::Result<()> {
+    const OVERWRITE: &str = "redis.call('DEL', KEYS[1]) redis.call('HSET', KEYS[1], ARGV[1], 1) \
+                             return redis.call('PEXPIRE', KEYS[1], 3600000)";
+    let task = scene.task()?;
+    task.switch_on("anna").await?;
+    for turn in 0..=6 {
+        let mut overwrite = redis::cmd("EVAL");
+        overwrite.arg(OVERWRITE).arg(1).arg(task.plan.lock());
+        overwrite.arg(format!("{}:1", if turn % 2 == 0 { ONE } else { OTHER }));
+        let taken = task.command(&overwrite).await?;
+        // The second one comes back first.
+        if turn == 4 {
+            let contended = task.expect("LockwatchTaskContended", taken)?;
+            contended.stays_until(taken + Duration::from_secs(900));
+        }
+        scene.pass(6).await;
+    }
+    task.switch_off("anna").await?;
+    task.command(redis::cmd("DEL").arg(task.plan.lock())).await?;
     Ok(())
 }
 

@@ -49,14 +49,20 @@ impl Lease {
 }
 
 impl Facts {
-    /// A server gave out a token. It grows as long as the server keeps its data.
+    /// A server gave out a token to a guard process. It grows as long as the server keeps its data,
+    /// but for late attempts of one hold.
     pub(super) fn check_token(
         &mut self,
         server: usize,
         token: u64,
+        to: (usize, u32),
         world: &World,
     ) -> Option<Wrong> {
-        let (before, at) = self.tokens.insert(server, (token, world.now)).unwrap_or_default();
+        let newest = self.tokens.insert(server, (token, world.now, to));
+        let (before, at, had) = newest.unwrap_or_default();
+        if (token, to) == (before, had) && !self.was_given_back(to.0, to.1, token) {
+            return None;
+        }
         let is_kept = !world.generations.iter().any(|it| it.server == server && it.at >= at);
         (token <= before && is_kept).then(|| {
             ("token", format!("server {server} gave out token {token} after token {before}"))

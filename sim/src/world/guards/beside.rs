@@ -219,7 +219,7 @@ impl World {
                 let entry = Entry { value: Value::Text(text), deadline: None };
                 self.servers[server].put(&key, Some(entry), now);
             }
-            Some(ProgressSource::Length(_)) | None => {}
+            Some(_) | None => {}
         }
     }
 }

@@ -107,7 +107,7 @@ impl World {
         client.in_flight = Some(action);
         let (number, connected) = (client.number, client.server);
         let (hold, floor) = (client.hold, client.newest_token);
-        client.hold += u64::from(action == Action::Release);
+        client.hold += u64::from(matches!(action, Action::Release | Action::Leave { .. }));
         let (server, process) = connected.unwrap_or((home, self.lives[home]));
         let mut ms = self.trip_ms(task, host);
         if connected.is_none() {
@@ -287,6 +287,14 @@ impl World {
                 Some(Reply::Renewed)
             }
             Action::Look => Some(Reply::Held),
+            Action::Leave { left_ms } => {
+                let left_ms = i64::try_from(left_ms).unwrap_or(0);
+                let deadline = Some(self.servers[server].clock.at(now) + left_ms);
+                let lock = entry.map(|entry| Entry { deadline, ..entry });
+                self.servers[server].put(&key, lock, now);
+                self.did(task, host, life, Did::Left);
+                Some(Reply::Released)
+            }
             _ => {
                 self.note_given(task, instance_of(&field).to_vec(), server);
                 self.did(task, host, life, Did::GaveBack);

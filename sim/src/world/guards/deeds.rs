@@ -31,6 +31,8 @@ pub(crate) enum Did {
     },
     /// The store took its lock back.
     GaveBack,
+    /// The store shortened the lease of its lock, which it never renews again.
+    Left,
     /// A worker that is no guard took the lock on this server.
     WorkerTook {
         server: usize,
@@ -98,6 +100,14 @@ impl World {
         });
         let own = anew.filter(|(deed, _)| instance(task, deed.host, deed.life).as_bytes() == who);
         own.map(|(_, is_sure)| is_sure).min()
+    }
+
+    /// Whether this guard left its lock to itself not long ago.
+    pub(crate) fn has_left(&self, task: usize, who: &[u8]) -> bool {
+        self.deeds_before.iter().any(|(_, deed)| {
+            let is_of = || instance(task, deed.host, deed.life).as_bytes() == who;
+            deed.task == task && deed.what == Did::Left && is_of()
+        })
     }
 
     /// When a guard that held the lock before last began another hold.

@@ -36,7 +36,7 @@ impl Library for OwnHash {
         Ask::new(Class::Holders, command!("HSCAN", key, "0", "COUNT", MAX_FIELDS))
     }
 
-    fn decode(&self, reply: &Reply, _exists: bool) -> Value {
+    fn decode(&self, _key: &[u8], reply: &Reply, _exists: bool) -> Value {
         match scanned_pairs(reply) {
             Ok(pairs) => match pairs.as_slice() {
                 [] => Value::Absent,
@@ -94,15 +94,15 @@ mod tests {
             [("node-7", "1", Some(1)), ("1111-2222", "3", Some(3)), ("node-7", "x", None)]
         {
             let Value::Present { mode: Mode::Exclusive, holders } =
-                OwnHash.decode(&scan(&[(owner, count)]), true)
+                OwnHash.decode(b"lock", &scan(&[(owner, count)]), true)
             else {
                 panic!("{owner} is held")
             };
             assert_eq!(holders[0].client, owner.as_bytes());
             assert_eq!((holders[0].entries, holders[0].secret), (expected, true));
         }
-        assert_eq!(OwnHash.decode(&scan(&[]), false), Value::Absent);
+        assert_eq!(OwnHash.decode(b"lock", &scan(&[]), false), Value::Absent);
         let two = scan(&[("owner", "node-7"), ("count", "1")]);
-        assert_eq!(OwnHash.decode(&two, true), Value::Unknown(Unknown::Layout));
+        assert_eq!(OwnHash.decode(b"lock", &two, true), Value::Unknown(Unknown::Layout));
     }
 }

@@ -62,7 +62,7 @@ impl Library for Redisson {
         Ask::new(Class::Holders, command!("HSCAN", key, "0", "COUNT", MAX_FIELDS))
     }
 
-    fn decode(&self, reply: &Reply, _exists: bool) -> Value {
+    fn decode(&self, _key: &[u8], reply: &Reply, _exists: bool) -> Value {
         match fields(reply) {
             Ok(fields) if fields.is_empty() => Value::Absent,
             Ok(fields) => decode_fields(&fields).unwrap_or(Value::Unknown(Unknown::Layout)),
@@ -294,7 +294,7 @@ fn hash(seen: &Seen) -> Option<Guess> {
              does not read yet",
         ));
     }
-    let value = Redisson.decode(scanned.as_ref()?, true);
+    let value = Redisson.decode(&seen.key, scanned.as_ref()?, true);
     let Value::Present { mode, holders } = value else { return None };
     // Other hashes of counters look the same, but only a lock's client ids are UUIDs.
     if !holders.iter().all(|holder| is_uuid(&holder.client)) {
@@ -384,7 +384,7 @@ mod tests {
     }
 
     fn decode(fields: &[(&str, &str)]) -> Value {
-        Redisson.decode(&scan("0", fields), true)
+        Redisson.decode(b"lock", &scan("0", fields), true)
     }
 
     /// Client, thread, entries.
@@ -474,10 +474,10 @@ mod tests {
             assert_eq!(decode(fields), Value::Unknown(Unknown::Layout), "{fields:?}");
         }
         assert_eq!(
-            Redisson.decode(&scan("17", &[(&field, "1")]), true),
+            Redisson.decode(b"lock", &scan("17", &[(&field, "1")]), true),
             Value::Unknown(Unknown::TooLarge)
         );
-        assert_eq!(Redisson.decode(&Reply::Nil, true), Value::Unknown(Unknown::Protocol));
+        assert_eq!(Redisson.decode(b"lock", &Reply::Nil, true), Value::Unknown(Unknown::Protocol));
     }
 
     #[test]

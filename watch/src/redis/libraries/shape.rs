@@ -3,6 +3,8 @@
 
 use alloc::vec::Vec;
 
+use crate::redis::codec::written_text;
+
 /// The form of a string's value, as far as lock libraries write such values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -65,7 +67,7 @@ impl Shape {
             _ if matches!(value.len(), 20 | 24) && core::str::from_utf8(value).is_err() => {
                 Shape::Bytes
             }
-            _ if is(is_of_a_word) && value.len() > 2 && !is_boolean(value) => Shape::Word,
+            _ if is(is_of_a_word) && value.len() > 2 && !is_plain_word(value) => Shape::Word,
             _ => Shape::Other,
         }
     }
@@ -302,10 +304,74 @@ fn is_mixed(value: &[u8]) -> bool {
         && value.iter().any(u8::is_ascii_uppercase)
 }
 
-fn is_boolean(value: &[u8]) -> bool {
-    [b"true".as_slice(), b"false", b"yes", b"off", b"null", b"locked"]
-        .iter()
-        .any(|word| value.eq_ignore_ascii_case(word))
+/// Words that every holder writes alike.
+const PLAIN_WORDS: [&[u8]; 39] = [
+    b"true",
+    b"false",
+    b"yes",
+    b"no",
+    b"on",
+    b"off",
+    b"null",
+    b"none",
+    b"nil",
+    b"ok",
+    b"y",
+    b"n",
+    b"t",
+    b"f",
+    b"x",
+    b"-",
+    b"*",
+    b".",
+    b"lock",
+    b"locked",
+    b"mutex",
+    b"held",
+    b"busy",
+    b"taken",
+    b"acquired",
+    b"reserved",
+    b"owned",
+    b"running",
+    b"active",
+    b"working",
+    b"started",
+    b"processing",
+    b"in-progress",
+    b"in_progress",
+    b"inprogress",
+    b"leader",
+    b"master",
+    b"exists",
+    b"value",
+];
+/// Maximum length of a number that identifies nobody. Random ones are longer.
+const SHORT_NUMBER: usize = 8;
+
+fn is_plain_word(value: &[u8]) -> bool {
+    PLAIN_WORDS.iter().any(|word| value.eq_ignore_ascii_case(word))
+}
+
+/// Whether a lock's value identifies nobody: it is empty, a short number, a truth value, a word
+/// such as `locked`, or the key's own name. Whoever holds the lock writes the same.
+pub fn identifies_nobody(value: &[u8], key: &[u8]) -> bool {
+    let text = written_text(value);
+    let text = text.trim_ascii();
+    let text = without_php_quotes(text).or_else(|| php_scalar(text)).unwrap_or(text);
+    let is_short_number = || {
+        text.len() <= SHORT_NUMBER
+            && core::str::from_utf8(text).is_ok_and(|text| text.parse::<f64>().is_ok())
+    };
+    let is_the_name =
+        || key.strip_suffix(text).is_some_and(|before| matches!(before.last(), None | Some(b':')));
+    text.is_empty() || is_plain_word(text) || is_short_number() || is_the_name()
+}
+
+/// The number or truth value in PHP's serialization: `b:1;`, `i:1;`.
+fn php_scalar(value: &[u8]) -> Option<&[u8]> {
+    let rest = value.strip_prefix(b"b:").or_else(|| value.strip_prefix(b"i:"))?;
+    rest.strip_suffix(b";")
 }
 
 #[cfg(test)]
@@ -352,6 +418,49 @@ mod tests {
             Shape::Other,
             "only a beginning"
         );
+    }
+
+    #[test]
+    fn values_that_every_holder_writes_alike_identify_nobody() {
+        let key = b"jobs:nightly:lock";
+        for value in [
+            "",
+            " ",
+            "1",
+            "0",
+            "42",
+            "-1",
+            "1.0",
+            "true",
+            "OK",
+            "locked",
+            "Locked\n",
+            "running",
+            "\"locked\"",
+            "b:1;",
+            "i:1;",
+            "s:6:\"locked\";",
+            "jobs:nightly:lock",
+        ] {
+            assert!(identifies_nobody(value.as_bytes(), key), "{value:?}");
+        }
+        assert!(identifies_nobody(b"nightly", b"lock:nightly"), "its own name");
+        for value in [
+            "web-1",
+            "n1",
+            "vm:9780",
+            "worker-3",
+            "0.9744279605377812",
+            "1764000000",
+            "z637irbl4lf",
+            "execute:8743c9c0-0795-4907-87fd-6c719a6b4586",
+            "htly:lock",
+            "{\"owner\":\"web-1\"}",
+            "4ce5991b-4e25-4185-aeaf-ef2df2bcf549",
+        ] {
+            assert!(!identifies_nobody(value.as_bytes(), key), "{value:?}");
+        }
+        assert!(!identifies_nobody(b"\xff\x00", key));
     }
 
     #[test]

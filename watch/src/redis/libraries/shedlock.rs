@@ -5,15 +5,14 @@
 //! of `lockAtLeastFor`: held then means that no other run may begin, not that one lasts. Nothing
 //! renews a lease unless the application uses `KeepAliveLockProvider`.
 
-use alloc::vec;
-
 use super::shape::Shape;
 use super::sight::{Guess, Laid, Seen};
+use super::string::held_by;
 use super::{Library, Shown, Value};
 use crate::command;
 use crate::redis::ask::{Ask, Class};
 use crate::redis::reply::Reply;
-use lockwatch_judge::reading::{Holder, Mode, Unknown};
+use lockwatch_judge::reading::{Holder, Unknown};
 use lockwatch_judge::spec::Claimants;
 
 const NAME: &str = "shedlock";
@@ -38,17 +37,11 @@ impl Library for ShedLock {
         Ask::new(Class::Holders, command!("GETRANGE", key, "0", LAST_BYTE))
     }
 
-    fn decode(&self, reply: &Reply, exists: bool) -> Value {
-        match reply {
-            Reply::Bytes(value) if value.is_empty() && !exists => Value::Absent,
-            Reply::Bytes(value) => host(value).map_or(Value::Unknown(Unknown::Layout), |host| {
-                let client = host.to_vec();
-                let holder = Holder { client, thread: None, entries: None, secret: false };
-                Value::Present { mode: Mode::Exclusive, holders: vec![holder] }
-            }),
-            Reply::Error(error) => Value::Unknown(error.into()),
-            _ => Value::Unknown(Unknown::Protocol),
-        }
+    fn decode(&self, _key: &[u8], reply: &Reply, exists: bool) -> Value {
+        held_by(reply, exists, |value| {
+            let client = host(value).ok_or(Unknown::Layout)?.to_vec();
+            Ok(Holder { client, thread: None, entries: None, secret: false })
+        })
     }
 
     /// Instant and host release nothing: an unlock does not look at the value, or (`safeUpdate`)
@@ -90,14 +83,17 @@ fn without_id(value: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
     use super::*;
     use crate::redis::libraries::recognise;
     use crate::redis::libraries::sight::Content;
+    use lockwatch_judge::reading::Mode;
 
     const FIXTURE: &str = include_str!("../../../tests/fixtures/shedlock.txt");
 
     fn decode(value: &str) -> Value {
-        ShedLock.decode(&Reply::Bytes(value.as_bytes().to_vec()), !value.is_empty())
+        ShedLock.decode(b"lock", &Reply::Bytes(value.as_bytes().to_vec()), !value.is_empty())
     }
 
     fn held_by(host: &[u8]) -> Value {

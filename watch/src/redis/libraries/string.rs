@@ -4,7 +4,7 @@
 
 use alloc::vec;
 
-use super::shape::{Shape, ends_as_a_lock, names_a_lock, without_php_quotes};
+use super::shape::{Shape, ends_as_a_lock, identifies_nobody, names_a_lock, without_php_quotes};
 use super::sight::{Content, Guess, Laid, Seen, contains};
 use super::{Library, Value, unread};
 use crate::command;
@@ -24,6 +24,23 @@ const NAME: &str = "string";
 
 pub(super) struct Token;
 
+/// Decodes a string that names one holder. GETRANGE answers an absent key and an empty value alike.
+pub(in crate::redis) fn held_by(
+    reply: &Reply,
+    exists: bool,
+    holder: impl FnOnce(&[u8]) -> Result<Holder, Unknown>,
+) -> Value {
+    match reply {
+        Reply::Bytes(value) if value.is_empty() && !exists => Value::Absent,
+        Reply::Bytes(value) => holder(value).map_or_else(Value::Unknown, |holder| Value::Present {
+            mode: Mode::Exclusive,
+            holders: vec![holder],
+        }),
+        Reply::Error(error) => Value::Unknown(error.into()),
+        _ => Value::Unknown(Unknown::Protocol),
+    }
+}
+
 impl Library for Token {
     fn name(&self) -> &'static str {
         NAME
@@ -37,22 +54,16 @@ impl Library for Token {
         Ask::new(Class::Holders, command!("GETRANGE", key, "0", LAST_BYTE))
     }
 
-    fn decode(&self, reply: &Reply, exists: bool) -> Value {
-        match reply {
-            // GETRANGE answers an absent key and an empty value alike.
-            Reply::Bytes(token) if token.is_empty() && !exists => Value::Absent,
-            Reply::Bytes(token) => Value::Present {
-                mode: Mode::Exclusive,
-                holders: vec![Holder {
-                    client: token.clone(),
-                    thread: None,
-                    entries: None,
-                    secret: true,
-                }],
-            },
-            Reply::Error(error) => Value::Unknown(error.into()),
-            _ => Value::Unknown(Unknown::Protocol),
-        }
+    fn decode(&self, key: &[u8], reply: &Reply, exists: bool) -> Value {
+        let holder = |token: &[u8]| match identifies_nobody(token, key) {
+            true => Holder::NOBODY_KNOWN,
+            false => Claimants::Secret.holder(token),
+        };
+        held_by(reply, exists, |token| Ok(holder(token)))
+    }
+
+    fn takes_a_path(&self) -> bool {
+        true
     }
 
     fn instant(&self, client: &[u8]) -> Option<ServerTime> {
@@ -162,18 +173,20 @@ fn named(seen: &Seen) -> Option<Guess> {
         _ if shape.is_token() => {
             Some(Guess::Doubtful(laid(TOKEN), "no TTL, and `lock` is not what its name ends in"))
         }
-        Shape::Word if seen.ttl_ms.is_some() || ends_as_a_lock(&seen.key) => Some(Guess::Doubtful(
-            laid("A string"),
-            "its value is a word and no random token: a lock only if each holder writes its own \
-             name",
-        )),
-        _ if is_short(seen) && (seen.ttl_ms.is_some() || ends_as_a_lock(&seen.key)) => {
+        _ if (is_constant(seen) || shape != Shape::Word && is_short(seen))
+            && (seen.ttl_ms.is_some() || ends_as_a_lock(&seen.key)) =>
+        {
             Some(Guess::Doubtful(
                 laid("A string"),
                 "its value does not tell one holder from another, so that no take-over could be \
                  seen",
             ))
         }
+        Shape::Word if seen.ttl_ms.is_some() || ends_as_a_lock(&seen.key) => Some(Guess::Doubtful(
+            laid("A string"),
+            "its value is a word and no random token: a lock only if each holder writes its own \
+             name",
+        )),
         _ => None,
     }
 }
@@ -196,4 +209,13 @@ fn possible(seen: &Seen) -> Option<Guess> {
 
 fn is_short(seen: &Seen) -> bool {
     matches!(seen.content, Content::Text { length: ..=16, .. })
+}
+
+fn is_constant(seen: &Seen) -> bool {
+    match &seen.content {
+        Content::Text { length, start } => {
+            start.len() as u64 == *length && identifies_nobody(start, &seen.key)
+        }
+        _ => false,
+    }
 }

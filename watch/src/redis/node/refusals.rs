@@ -1,6 +1,7 @@
 //! What a server refuses to say about tasks although its batch is believed: the words for people,
 //! and keys that are elsewhere. Pure.
 
+use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,11 +11,13 @@ use lockwatch_judge::reading::{
     SwitchesReading, TaskReading, TurnReading, Unknown,
 };
 
-use crate::redis::ask::Class;
+use crate::redis::ask::{Ask, Class};
 use crate::redis::batch::Question;
 use crate::redis::diagnosis::words_of;
 use crate::redis::driver::{Failure, printable};
+use crate::redis::replies::scanned_pairs;
 use crate::redis::reply::Reply;
+use crate::redis::value::complaint;
 
 /// The first refusal of each kind among the replies about tasks: its reason, and its words with the
 /// question that it answers. An error may quote what was asked, so a question that names a holder
@@ -22,22 +25,45 @@ use crate::redis::reply::Reply;
 pub(super) fn refusals(question: &Question, replies: &[Reply]) -> Vec<Failure> {
     let mut refusals: Vec<Failure> = Vec::new();
     for (position, reply) in replies.iter().enumerate() {
-        let Reply::Error(error) = reply else { continue };
-        let why = Unknown::from(error);
+        let said = match reply {
+            Reply::Error(error) => Some((Unknown::from(error), words_of(error))),
+            reply => odd_hash(reply).map(|words| (Unknown::Layout, words)),
+        };
+        let Some((why, said)) = said else { continue };
         if refusals.iter().any(|known| known.why == why) {
             continue;
         }
-        let Some(ask) = question.ask(position).filter(|ask| ask.class != Class::Named) else {
-            continue;
-        };
-        let name = ask.command.args.first().map(Vec::as_slice).unwrap_or_default();
-        let key = ask.key().map_or(&b""[..], |key| key);
-        let asked = [name, b" ", key].concat();
-        let asked = printable(String::from_utf8_lossy(&asked).trim_end());
-        let words = format!("{} (asked: {asked})", words_of(error));
-        refusals.push(Failure::new_printable(why, words));
+        let of_holders = |ask: &Ask| why != Unknown::Layout || ask.class == Class::Holders;
+        let ask = question.ask(position).filter(|ask| ask.class != Class::Named);
+        let Some(ask) = ask.filter(|ask| of_holders(ask)) else { continue };
+        refusals.push(failure(why, &said, &ask));
     }
+    let complaint = question.with_paths(replies).find_map(|(spec, ask, reply)| {
+        Some(failure(Unknown::ValuePath, complaint(spec, &ask, reply)?, &ask))
+    });
+    refusals.extend(complaint);
     refusals
+}
+
+/// What was found in a hash that is no lock: of those that are, each value but the mode is a count.
+fn odd_hash(reply: &Reply) -> Option<String> {
+    let pairs = scanned_pairs(reply).ok()?;
+    let is_count = |value: &[u8]| !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    let is_odd = |(field, value): &(&[u8], &[u8])| *field != b"mode" && !is_count(value);
+    let odd = pairs.iter().filter(|pair| is_odd(pair)).count();
+    (odd > 0).then(|| match pairs.len() {
+        1 => "the hash has 1 field, and its value is no count".to_owned(),
+        all if odd == 1 => format!("the hash has {all} fields, and a value that is no count"),
+        all => format!("the hash has {all} fields, and {odd} values that are no counts"),
+    })
+}
+
+fn failure(why: Unknown, words: &str, ask: &Ask) -> Failure {
+    let name = ask.command.args.first().map(Vec::as_slice).unwrap_or_default();
+    let key = ask.key().map_or(&b""[..], |key| key);
+    let asked = [name, b" ", key].concat();
+    let asked = printable(String::from_utf8_lossy(&asked).trim_end());
+    Failure::new_printable(why, format!("{words} (asked: {asked})"))
 }
 
 /// Why parts of a reading are unknown.
@@ -97,9 +123,31 @@ pub(super) fn out_of_cluster(TaskReading { guard, beside }: &mut TaskReading) {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
     use lockwatch_judge::reading::{Beside, Extras, LockReading};
 
     use super::*;
+
+    #[test]
+    fn a_hash_that_is_no_lock_is_described() {
+        let hash = |pairs: &[(&str, &str)]| {
+            let bytes = |text: &str| Reply::Bytes(text.as_bytes().to_vec());
+            let items = pairs.iter().flat_map(|(field, value)| [bytes(field), bytes(value)]);
+            odd_hash(&Reply::Array(vec![bytes("0"), Reply::Array(items.collect())]))
+        };
+        for lock in [&[("mode", "read"), ("a:1", "1"), ("b:1", "2")][..], &[("a", "1")], &[]] {
+            assert_eq!(hash(lock), None, "{lock:?}");
+        }
+        assert_eq!(
+            hash(&[("report", "cf1c"), ("sync", "0a5e")]).as_deref(),
+            Some("the hash has 2 fields, and 2 values that are no counts")
+        );
+        assert_eq!(
+            hash(&[("owner", "web-1"), ("acquired_at", "1764412800"), ("ttl", "30")]).as_deref(),
+            Some("the hash has 3 fields, and a value that is no count")
+        );
+    }
 
     #[test]
     fn a_key_that_is_elsewhere_shows_whichever_it_is() {

@@ -13,8 +13,9 @@ use crate::redis::expiry::{self, Expiry};
 use crate::redis::libraries::{self, Library, Value};
 use crate::redis::replies::Replies;
 use crate::redis::reply::Reply;
+use crate::redis::value::{holder, holder_ask};
 use lockwatch_judge::reading::{Deadline, Held, Holder, LockReading, Mode, Unknown};
-use lockwatch_judge::spec::LibraryName;
+use lockwatch_judge::spec::{LockSpec, ValuePath};
 use lockwatch_judge::time::ServerTime;
 
 /// How a lock is read in one round.
@@ -34,19 +35,25 @@ pub(super) enum Stage {
 pub(super) struct Lock<'a> {
     pub(super) key: &'a [u8],
     pub(super) library: &'static dyn Library,
+    /// Where in the value the holder is named.
+    pub(super) holder: Option<&'a ValuePath>,
     pub(super) caps: Caps,
 }
 
 impl<'a> Lock<'a> {
-    pub(super) fn new(key: &'a [u8], library: &LibraryName, caps: Caps) -> Lock<'a> {
-        Lock { key, library: libraries::of(library), caps }
+    pub(super) fn new(spec: &'a LockSpec, caps: Caps) -> Lock<'a> {
+        let library = libraries::of(&spec.library);
+        Lock { key: &spec.key, library, holder: spec.holder.as_ref(), caps }
     }
 
     /// What is asked first.
     pub(super) fn asks(self, stage: &Stage, out: &mut Vec<Ask>) {
         expiry::asks(self.key, self.caps, out);
         if !matches!(stage, Stage::Glance(_)) {
-            out.push(self.library.value(self.key));
+            out.push(match self.holder {
+                Some(_) => holder_ask(self.key),
+                None => self.library.value(self.key),
+            });
             expiry::asks(self.key, self.caps, out);
         }
     }
@@ -132,7 +139,7 @@ impl<'a> Lock<'a> {
         let before = expiry::take(self.caps, replies);
         let value = replies.next();
         let after = expiry::take(self.caps, replies);
-        bracket(before, value, after, self.library)
+        bracket(before, value, after, self)
     }
 }
 
@@ -155,7 +162,7 @@ fn bracket(
     before: Result<Expiry, Unknown>,
     value: &Reply,
     after: Result<Expiry, Unknown>,
-    library: &dyn Library,
+    lock: Lock<'_>,
 ) -> Bracket {
     let (before, after) = match (before, after) {
         (Ok(before), Ok(after)) => (before, after),
@@ -169,7 +176,11 @@ fn bracket(
     };
     // An empty value means "there, but empty" only if the key was there throughout.
     let stayed = agreed.is_some_and(|expiry| expiry != Expiry::Absent);
-    match (library.decode(value, stayed), agreed) {
+    let decoded = match lock.holder {
+        Some(path) => holder(path, value, stayed),
+        None => lock.library.decode(lock.key, value, stayed),
+    };
+    match (decoded, agreed) {
         (Value::Unknown(why), _) => Bracket::Whole(LockReading::Unknown(why)),
         (Value::Absent, Some(Expiry::Absent)) => Bracket::Whole(LockReading::Free),
         (Value::Present { mode, holders }, Some(Expiry::At(at))) => {

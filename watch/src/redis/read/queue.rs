@@ -18,10 +18,11 @@ use crate::redis::instant;
 use crate::redis::libraries;
 use crate::redis::replies::Replies;
 use crate::redis::reply::{Command, Reply};
+use crate::redis::value::Finder;
 use lockwatch_judge::reading::{
     Id, Left, LockReading, Member, Place, Queue, QueueReading, Unknown,
 };
-use lockwatch_judge::spec::{QueueSpec, Unit};
+use lockwatch_judge::spec::{Key, QueueSpec, Unit};
 use lockwatch_judge::time::ServerTime;
 
 /// How many locks of members that left are read.
@@ -42,11 +43,21 @@ pub(super) struct Sight {
     now: ServerTime,
     members: u64,
     /// The first members that are due.
-    first: Vec<Id>,
+    first: Vec<Looked>,
     /// Members that were looked at before, and are none of them.
-    left: Vec<Id>,
+    left: Vec<Looked>,
     /// The first member that is not due yet.
     next: Option<Member>,
+}
+
+/// A member that is looked at.
+#[derive(Clone, Debug)]
+struct Looked {
+    id: Id,
+    /// The id inside it, if a path names one.
+    name: Option<Id>,
+    /// The key of its lock; `None`: there are no locks.
+    lock: Result<Option<Key>, Unknown>,
 }
 
 impl Sight {
@@ -55,7 +66,7 @@ impl Sight {
         self.first.len() >= QueueSpec::FIRST
     }
 
-    fn ids(&self) -> impl Iterator<Item = &Id> {
+    fn members(&self) -> impl Iterator<Item = &Looked> {
         self.first.iter().chain(&self.left)
     }
 }
@@ -85,7 +96,8 @@ impl QueueRead<'_> {
                     out.push(Ask::new(Class::Number, command!("ZCOUNT", zset, "-inf", now)));
                 }
                 self.place_asks(sight, out);
-                sight.ids().for_each(|id| self.with_lock(id, |lock| lock.asks_once(out)));
+                let keys = sight.members().filter_map(|member| member.lock.as_ref().ok()?.as_ref());
+                keys.for_each(|key| self.lock(key).asks_once(out));
             }
         }
     }
@@ -95,26 +107,26 @@ impl QueueRead<'_> {
         self.asks(&Stage::First { before: Vec::new() }, out);
         let zset = &self.spec.zset;
         out.push(Ask::new(Class::Number, command!("ZCOUNT", zset, "-inf", "0")));
-        let any = Id(Vec::new());
+        let any = Looked { id: Id(Vec::new()), name: None, lock: Ok(None) };
         let (now, members) = (ServerTime(0), 0);
-        let sight = Sight { now, members, first: vec![any.clone()], left: Vec::new(), next: None };
+        let sight = Sight { now, members, first: vec![any], left: Vec::new(), next: None };
         self.place_asks(&sight, out);
+        let Some(pattern) = &self.spec.lock else { return };
         let mut locks = Vec::new();
-        self.with_lock(&any, |lock| lock.asks_once(&mut locks));
-        let pattern = &self.spec.lock;
+        self.lock(&pattern.before).asks_once(&mut locks);
         out.extend(locks.into_iter().map(|ask| match ask.key {
             Keys::Second => {
                 let parts = vec![pattern.before.clone(), pattern.after.clone()];
                 Ask { key: Keys::Like(parts), ..ask }
             }
-            Keys::None | Keys::Like(_) => ask,
+            Keys::None | Keys::Third | Keys::Like(_) => ask,
         }));
     }
 
     /// The scores of the members. Servers before `PEXPIRETIME` may be older than `ZMSCORE`, too.
     fn place_asks(self, sight: &Sight, out: &mut Vec<Ask>) {
         let zset = &self.spec.zset;
-        let ids = || sight.ids().map(|id| &*id.0);
+        let ids = || sight.members().map(|member| &*member.id.0);
         if !self.caps.pexpiretime {
             out.extend(ids().map(|id| Ask::new(Class::Scores, command!("ZSCORE", zset, id))));
         } else if ids().next().is_some() {
@@ -123,9 +135,8 @@ impl QueueRead<'_> {
         }
     }
 
-    fn with_lock(self, id: &Id, with: impl FnOnce(Lock<'_>)) {
-        let key = self.spec.lock.key(&id.0);
-        with(Lock { key: &key, library: libraries::of(&self.spec.library), caps: self.caps });
+    fn lock<'a>(self, key: &'a [u8]) -> Lock<'a> {
+        Lock { key, library: libraries::of(&self.spec.library), holder: None, caps: self.caps }
     }
 
     /// Decodes the replies to [`QueueRead::asks`].
@@ -155,9 +166,29 @@ impl QueueRead<'_> {
         let due = listed.iter().take_while(|member| member.due <= now).count();
         let due = due.min(QueueSpec::FIRST);
         let next = listed.split_off(due).into_iter().find(|member| member.due > now);
-        let first: Vec<Id> = listed.into_iter().map(|member| member.id).collect();
-        let left = before.iter().filter(|id| !first.contains(id)).cloned().collect();
+        let finder = self.spec.id.as_ref().map(Finder::new);
+        let look = |id: Id| self.look(id, finder.as_ref());
+        let next = next.map(|next| Member { name: look(next.id.clone()).name, ..next });
+        let first: Vec<Looked> = listed.into_iter().map(|member| look(member.id)).collect();
+        let is_first = |id: &&Id| first.iter().any(|member| member.id == **id);
+        let left = before.iter().filter(|id| !is_first(id)).cloned().map(look).collect();
         Ok(Sight { now, members, first, left, next })
+    }
+
+    /// What a member is called, and the key of its lock.
+    fn look(self, id: Id, finder: Option<&Result<Finder, String>>) -> Looked {
+        let named = match finder {
+            None => Ok(None),
+            Some(Ok(finder)) => finder.find(&id.0).map(|name| Some(Id(name))).map_err(|_| ()),
+            Some(Err(_)) => Err(()),
+        };
+        let key = |name: &Option<Id>| self.spec.lock_of(&name.as_ref().unwrap_or(&id).0);
+        let lock = match &named {
+            Ok(name) => Ok(key(name)),
+            Err(()) if self.spec.lock.is_none() => Ok(None),
+            Err(()) => Err(Unknown::ValuePath),
+        };
+        Looked { name: named.unwrap_or_default(), lock, id }
     }
 
     /// The members of a list with scores.
@@ -169,7 +200,7 @@ impl QueueRead<'_> {
         let member = |pair: &[Reply]| match pair {
             [Reply::Bytes(id), score] => {
                 let due = self.due(score)?.ok_or(Unknown::Protocol)?;
-                Ok(Member { id: Id(id.clone()), due, lock: None })
+                Ok(Member { id: Id(id.clone()), name: None, due, lock: None })
             }
             _ => Err(Unknown::Protocol),
         };
@@ -196,19 +227,20 @@ impl QueueRead<'_> {
         let mut places = places.into_iter();
         let (mut first, mut left) = (Vec::new(), Vec::new());
         let mut place = || places.next().flatten();
-        for id in &sight.first {
-            let (due, lock) = (place(), self.take_lock(id, replies));
+        for member in &sight.first {
+            let (due, lock) = (place(), self.take_lock(member, replies));
+            let (id, name) = (member.id.clone(), member.name.clone());
             match due {
                 Some(due) if due <= sight.now => {
-                    first.push(Member { id: id.clone(), due, lock: Some(lock) });
+                    first.push(Member { id, name, due, lock: Some(lock) });
                 }
                 // It left between the two rounds.
-                due => left.push(Left { id: id.clone(), place: here_or_gone(due), lock }),
+                due => left.push(Left { id, place: here_or_gone(due), lock }),
             }
         }
-        for id in &sight.left {
-            let (due, lock) = (place(), self.take_lock(id, replies));
-            left.push(Left { id: id.clone(), place: here_or_gone(due), lock });
+        for member in &sight.left {
+            let (due, lock) = (place(), self.take_lock(member, replies));
+            left.push(Left { id: member.id.clone(), place: here_or_gone(due), lock });
         }
         first.sort_by_key(|member| member.due);
         let due = counted.unwrap_or(first.len() as u64);
@@ -221,7 +253,7 @@ impl QueueRead<'_> {
         sight: &Sight,
         replies: &mut Replies<'_>,
     ) -> Result<Vec<Option<ServerTime>>, Unknown> {
-        let number = sight.ids().count();
+        let number = sight.members().count();
         let scores = if !self.caps.pexpiretime {
             replies.take(number)
         } else if number == 0 {
@@ -238,10 +270,13 @@ impl QueueRead<'_> {
         scores.iter().map(|score| self.due(score)).collect()
     }
 
-    fn take_lock(self, id: &Id, replies: &mut Replies<'_>) -> LockReading {
-        let mut reading = LockReading::Unknown(Unknown::Protocol);
-        self.with_lock(id, |lock| reading = lock.take_once(replies));
-        reading
+    /// Without locks, nothing holds a member back.
+    fn take_lock(self, member: &Looked, replies: &mut Replies<'_>) -> LockReading {
+        match &member.lock {
+            Ok(Some(key)) => self.lock(key).take_once(replies),
+            Ok(None) => LockReading::Free,
+            Err(why) => LockReading::Unknown(*why),
+        }
     }
 }
 
@@ -289,8 +324,8 @@ mod tests {
     use super::*;
     use crate::redis::accept::RoleCheck;
     use crate::redis::reply::ServerError;
-    use lockwatch_judge::reading::Deadline;
-    use lockwatch_judge::spec::KeyPattern;
+    use lockwatch_judge::reading::{Deadline, Holder};
+    use lockwatch_judge::spec::{KeyPattern, ValuePath};
 
     const CAPS: Caps = Caps {
         pexpiretime: true,
@@ -384,6 +419,55 @@ mod tests {
         assert_eq!(to_follow(&queue), [id("a")]);
     }
 
+    /// Of a message, the lock is named by the id in it. One without an id hides its lock.
+    #[test]
+    fn the_id_may_lie_inside_a_member() {
+        let spec = QueueSpec { id: Some(ValuePath::Json("/id".into())), ..spec() };
+        let queue = QueueRead { spec: &spec, caps: CAPS };
+        let (m0, odd, m1) = (r#"{"id":"m0"}"#, r#"{"key":1}"#, r#"{"id":1}"#);
+        let listed = [m0, "1", odd, "2", m1, "1700000100"].map(bytes);
+        let replies = [clock(), Reply::Int(3), Reply::Array(listed.to_vec())];
+        let first = Stage::First { before: vec![id(m1)] };
+        let stage = queue.take(&first, &mut Replies::new(&replies)).unwrap_err();
+        let mut asks = Vec::new();
+        queue.asks(&stage, &mut asks);
+        let asked = words(&asks);
+        assert_eq!(asked[0], format!("ZMSCORE tasks {m0} {odd} {m1}"));
+        let locks: Vec<&String> = asked.iter().filter(|ask| ask.starts_with("GETRANGE")).collect();
+        assert_eq!(locks, ["GETRANGE lock_m0 0 511", "GETRANGE lock_1 0 511"]);
+        let scores = Reply::Array(vec![bytes("1"), bytes("2"), bytes("1700000100")]);
+        let free = [Reply::Int(-2), bytes(""), Reply::Int(-2)];
+        let held = [Reply::Int(-1), bytes("1"), Reply::Int(-1)];
+        let replies = [&[scores][..], &held, &free].concat();
+        let Ok(QueueReading::Read(read)) = queue.take(&stage, &mut Replies::new(&replies)) else {
+            panic!("it is read");
+        };
+        let names: Vec<Option<&Id>> = read.first.iter().map(|one| one.name.as_ref()).collect();
+        assert_eq!(names, [Some(&id("m0")), None, Some(&id("1"))]);
+        let Some(LockReading::Held(held)) = &read.first[0].lock else { panic!("{read:?}") };
+        assert_eq!(held.holders, [Holder::NOBODY_KNOWN], "the value is a constant");
+        let unread = Some(LockReading::Unknown(Unknown::ValuePath));
+        assert_eq!((&read.first[1].lock, &read.left[0].lock), (&unread, &LockReading::Free));
+    }
+
+    #[test]
+    fn without_locks_only_the_members_are_asked_for() {
+        let spec = QueueSpec { lock: None, ..spec() };
+        let queue = QueueRead { spec: &spec, caps: CAPS };
+        let mut asks = Vec::new();
+        queue.all_asks(&mut asks);
+        let names: Vec<String> = asks.iter().map(Ask::name).collect();
+        assert_eq!(names, ["time", "zcard", "zrange", "zcount", "zmscore"]);
+        let replies = [clock(), Reply::Int(1), Reply::Array(vec![bytes("a"), bytes("1")])];
+        let first = Stage::First { before: Vec::new() };
+        let stage = queue.take(&first, &mut Replies::new(&replies)).unwrap_err();
+        let scores = [Reply::Array(vec![bytes("1")])];
+        let Ok(QueueReading::Read(read)) = queue.take(&stage, &mut Replies::new(&scores)) else {
+            panic!("it is read");
+        };
+        assert_eq!(read.first[0].lock, Some(LockReading::Free));
+    }
+
     #[test]
     fn a_member_that_left_between_the_rounds_is_none_of_the_first() {
         let stage = first(&[], &["a", "1", "b", "2", "c", "3"]).unwrap_err();
@@ -430,7 +514,8 @@ mod tests {
     fn scores_are_numbers_and_what_is_none_is_unknown() {
         let stage = first(&[], &["a", "-inf", "b", "0", "c", "-5.5", "d", "inf"]).unwrap_err();
         let Stage::Places(sight) = &stage else { panic!("{stage:?}") };
-        assert_eq!(sight.first, [id("a"), id("b"), id("c")]);
+        let due: Vec<&Id> = sight.first.iter().map(|member| &member.id).collect();
+        assert_eq!(due, [&id("a"), &id("b"), &id("c")]);
         assert_eq!(sight.next.as_ref().unwrap().due, ServerTime(i64::MAX));
         let unknown = |why| Ok(QueueReading::Unknown(why));
         let told = |listed: &[&str]| first(&[], listed).map_err(|_| ());

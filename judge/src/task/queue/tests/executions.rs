@@ -163,6 +163,51 @@ fn a_lock_may_outlive_its_task_for_a_moment_only() {
     assert_eq!((world.shown().orphans.len(), world.shown().expired), (0, 0));
 }
 
+/// As arq keeps the lock of a cron job, so that no other worker runs it for the same minute.
+#[test]
+fn a_lock_that_was_shortened_when_its_task_left_is_kept_on_purpose() {
+    let mut world = World::new();
+    for job in 0..5 {
+        let (id, due) = (format!("tick:{job}"), 100 + 10 * job);
+        world.add(&id, due).lock(&id, "1", due + 310).seconds(2);
+        world.lock(&id, "1", due + 60).remove(&id).seconds(8);
+        assert_eq!(world.found(Problem::OrphanLock), Finding::Unknown, "{id}");
+    }
+    assert_eq!((world.shown().orphaned, world.shown().departed_locked), (0, 5));
+    assert_eq!(world.shown().orphans.len(), 0);
+    // Shortened a moment after the member left.
+    world.add("a", 150).lock("a", "1", 460).second().remove("a").second().lock("a", "1", 210);
+    world.seconds(8);
+    assert_eq!((world.shown().orphaned, world.found(Problem::OrphanLock)), (0, Finding::Unknown));
+    // So fast that it was not seen before it left.
+    world.add("b", 150).second().remove("b").lock("b", "1", 230).seconds(8);
+    assert_eq!((world.shown().orphaned, world.found(Problem::OrphanLock)), (0, Finding::Unknown));
+}
+
+#[test]
+fn a_lock_that_is_renewed_after_its_task_left_outlives_it() {
+    let mut world = World::new();
+    world.add("a", 100).lock("a", "w1", 130).seconds(3).remove("a").second();
+    world.lock("a", "w1", 160).seconds(8);
+    assert!(world.found(Problem::OrphanLock).is_positive());
+}
+
+#[test]
+fn without_locks_nothing_vanishes_and_members_are_late_all_the_same() {
+    let mut world = World::of(|queue, _| queue.lock = None);
+    for number in 0..20 {
+        let id = format!("m{number}");
+        world.add(&id, 100).second().remove(&id).second();
+    }
+    let shown = world.shown();
+    assert_eq!((shown.departed, shown.vanished, shown.executing), (20, 0, None));
+    world.add("late", 130).seconds(75);
+    assert_eq!(world.verdict(), Verdict::Stalled);
+    assert!(world.found(Problem::Stalled).is_positive());
+    world.remove("late").second();
+    assert_eq!(world.verdict(), Verdict::Running);
+}
+
 #[test]
 fn members_that_vanish_are_a_warning_where_executions_are_seen() {
     let mut world = World::new();

@@ -134,7 +134,7 @@ impl World {
         let seen = core::mem::take(&mut self.seen);
         let first = members.into_iter().map(|(due, id)| {
             let lock = (due <= now).then(|| self.lock_of(&id));
-            Member { id: Id(id.as_bytes().to_vec()), due, lock }
+            Member { id: Id(id.as_bytes().to_vec()), name: None, due, lock }
         });
         let first: Vec<Member> = first.collect();
         self.seen = first

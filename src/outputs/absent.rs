@@ -1,0 +1,57 @@
+//! A key that was never seen: a task that nobody runs, or a name that is spelt otherwise.
+
+use lockwatch_judge::snapshot::TaskView;
+
+/// Whether it is certain that there is no such key, and none was ever seen.
+pub fn is_absent(view: &TaskView) -> bool {
+    let is_read = view.unknown.is_none() && view.last_reading.is_some();
+    is_read && view.held != Some(true) && !view.key_seen
+}
+
+/// What is said of a key that was never seen.
+pub fn hint(view: &TaskView) -> Option<String> {
+    if !is_absent(view) {
+        return None;
+    }
+    let found = match glob(view.spec.kind.key()) {
+        Some(glob) => format!(
+            "; `lockwatch discover --redis URL --match '{glob}'` finds what it may be called, also \
+             with another database in the URL"
+        ),
+        None => String::new(),
+    };
+    Some(format!("The agent has never seen its key{found}."))
+}
+
+/// The glob for keys whose name has this one in it, as it stands between single quotes in a shell.
+/// `None` if the name has other characters than people type.
+pub fn glob(key: &[u8]) -> Option<String> {
+    let name = std::str::from_utf8(key).ok()?;
+    let is_typed = |character: char| matches!(character, ' '..='~') && character != '\'';
+    if !name.chars().all(is_typed) {
+        return None;
+    }
+    let mut glob = String::from("*");
+    for character in name.chars() {
+        if matches!(character, '*' | '?' | '[' | ']' | '\\' | '^') {
+            glob.push('\\');
+        }
+        glob.push(character);
+    }
+    glob.push('*');
+    Some(glob)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_glob_of_itself() {
+        assert_eq!(glob(b"redlock:{a}.b").as_deref(), Some("*redlock:{a}.b*"));
+        assert_eq!(glob(b"a*[b]").as_deref(), Some("*a\\*\\[b\\]*"));
+        for hostile in [&b"it's"[..], b"a\nb", "\u{e9}".as_bytes(), &[0xff]] {
+            assert_eq!(glob(hostile), None);
+        }
+    }
+}
