@@ -16,7 +16,7 @@ use crate::text::identity::{escape, holder_label, list};
 use crate::text::instants::rfc3339;
 
 /// In the order in which they are shown.
-pub(super) const FACTS: [Fact; 18] = [
+pub(super) const FACTS: [Fact; 19] = [
     ("Holder", write_holders),
     ("Hosts", facts::write_hosts),
     ("Held for", row::write_held),
