@@ -190,7 +190,10 @@ mod tests {
         assert!(options.enable_lifecycle);
         assert_eq!(options.log, LogOptions { level: Level::DEBUG, format: LogFormat::Json });
         assert_eq!(run("--web.listen-address [::1]:1").listen, ["[::1]:1".parse().unwrap()]);
-        assert_eq!(run("--web.listen-address localhost:1").listen, ["127.0.0.1:1".parse().unwrap()]);
+        assert_eq!(
+            run("--web.listen-address localhost:1").listen,
+            ["127.0.0.1:1".parse().unwrap()]
+        );
     }
 
     #[test]

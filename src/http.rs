@@ -371,7 +371,9 @@ mod tests {
         let listeners = [listen("127.0.0.1:0".parse().unwrap()).unwrap(), listener];
         let mut ways = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, address.port()))];
         // A machine may have no IPv6.
-        ways.extend(address.is_ipv6().then(|| SocketAddr::from((Ipv6Addr::LOCALHOST, address.port()))));
+        ways.extend(
+            address.is_ipv6().then(|| SocketAddr::from((Ipv6Addr::LOCALHOST, address.port()))),
+        );
         ways.push(listeners[0].local_addr().unwrap());
         for way in ways {
             let (client, accepted) = tokio::join!(TcpStream::connect(way), accept(&listeners));

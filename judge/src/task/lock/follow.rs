@@ -197,8 +197,8 @@ impl Watched<OfLock> {
             _ => {}
         }
         self.kind.handed_over_by = (!across_blind).then(|| Arc::clone(&hold.held));
-        let early =
-            !ended.at_deadline && matches!(ended.reason, End::EndedEarly | End::Replaced | End::Lost);
+        let early = !ended.at_deadline
+            && matches!(ended.reason, End::EndedEarly | End::Replaced | End::Lost);
         let phantom = !proven(hold, hold.last_seen, reading.batch.origin.authority);
         if phantom
             && self
