@@ -1,5 +1,8 @@
 //! The one integration test binary: each module tests one interface of the program with real parts.
 
+// `json!` of a whole task nests once for each of its fields.
+#![recursion_limit = "256"]
+
 mod acl;
 mod agent;
 mod alert_examples;
