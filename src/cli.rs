@@ -18,7 +18,6 @@ use crate::commands::guard::{self, FenceOptions, GuardOptions};
 use crate::commands::replay::ReplayOptions;
 use crate::commands::status::{self, StatusOptions};
 use crate::commands::want::WantOptions;
-use crate::text::terminal;
 use grammar::{Command, Line};
 
 /// What lockwatch is asked to do.
@@ -95,7 +94,7 @@ pub fn answer_monitor(mut arguments: impl Iterator<Item = OsString>, error: &cla
     if error.use_stderr() && is_status && arguments.any(|argument| argument == "--plugin") {
         let said = error.to_string();
         let line = said.lines().next().unwrap_or_default();
-        let _closed = terminal::print(status::refused(&terminal::safe(line)));
+        status::refuse(line);
     }
 }
 

@@ -69,6 +69,13 @@ impl Drop for Logging {
     }
 }
 
+/// Writes the lines that wait, so that what is said next comes after them.
+pub fn flush() {
+    if let Some(sink) = SINK.get() {
+        sink.flush(DRAIN);
+    }
+}
+
 /// How many log lines were lost so far, because standard error could not be written, or not fast
 /// enough.
 pub fn lines_lost() -> u64 {

@@ -96,9 +96,9 @@ fn deny(options: &StatusOptions, error: &anyhow::Error) {
     }
 }
 
-/// The first line for a monitor whose command line is wrong.
-pub fn refused(why: &str) -> String {
-    plugin::unknown(why) + "\n"
+/// Says to a monitor that its command line is wrong.
+pub fn refuse(why: &str) {
+    let _closed = terminal::print(plugin::unknown(&safe(why)) + "\n");
 }
 
 struct Look {

@@ -132,9 +132,10 @@ fn commands_of(task: &Arc<TaskSpec>) -> Vec<Words> {
     if let Some(ProgressSource::Length(key)) =
         task.progress.as_ref().map(|progress| &progress.source)
     {
-        for command in ["LLEN", "SCARD", "ZCARD", "XLEN"] {
+        for command in ["LLEN", "SCARD", "ZCARD"] {
             send(&[command.as_bytes(), key]);
         }
+        send(&[b"XINFO", b"STREAM", key]);
     }
     all
 }

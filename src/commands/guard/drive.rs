@@ -25,6 +25,7 @@ use crate::keeper::boot::{self, Alarm};
 use crate::keeper::group::Group;
 use crate::keeper::wire::Told;
 use crate::keeper::{input, say};
+use crate::telemetry;
 
 /// Requests of the machine that may wait for one that is in flight.
 const REQUESTS: usize = 16;
@@ -377,7 +378,10 @@ impl Driver {
                 Outcome::NotTaken | Outcome::NotWanted if self.plan.busy_code == 0 => {
                     tracing::info!(task = &*self.plan.spec.name, "{why}");
                 }
-                _ => say(format_args!("lockwatch: {why}")),
+                _ => {
+                    telemetry::flush();
+                    say(format_args!("lockwatch: {why}"));
+                }
             }
         }
         match end.outcome {

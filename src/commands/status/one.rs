@@ -292,6 +292,6 @@ fn labels(task: &Task) -> String {
 fn note(task: &Task) -> String {
     let lock_only = "lock only: a stuck worker would look healthy (neither progress nor claims are \
                      configured)";
-    let notes = task.notes.iter().map(|note| &**note);
+    let notes = task.notes.iter().map(|note| note.trim_end_matches('.'));
     task.lock_only.then_some(lock_only).into_iter().chain(notes).collect::<Vec<_>>().join("; ")
 }

@@ -84,7 +84,8 @@ pub(super) fn last_holder(task: &TaskView, when: When, emit: &mut Emit<'_>) {
         return;
     }
     let mut seen = HashSet::new();
-    for party in last.holders.iter().take(HOLDER_SERIES_MAX) {
+    let named = last.holders.iter().filter(|party| party.holder.is_identified());
+    for party in named.take(HOLDER_SERIES_MAX) {
         let host = party.host.as_deref().map(escape).unwrap_or_default();
         let labels = (holder_label(&party.holder), host);
         if !seen.contains(&labels) {

@@ -20,19 +20,19 @@ use super::{PROMTOOL, RULES, Rule, Rules, promtool, test_file, test_files};
 use crate::support::skip;
 
 const OLD: &str = "only tells how old is too old; a test of seven hours takes too long";
-const AMID: &str =
-    "matters only when a scrape arrives amid an evaluation, which promtool does not play";
+const AWAY: &str = "only tells for how long Prometheus may be away";
 
 /// Equivalent mutants: rule, start of the change, a piece of its context, and why no test can
 /// detect it.
 #[rustfmt::skip] // one per line: a table
 const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("agent:lockwatch_store_generation:changed", "[6h] to [10h]", "agent:lockwatch_store_generation", OLD),
-    ("agent:lockwatch_problem_seconds:kept", "without and", "problem_seconds\"} == 0»and«", AMID),
-    ("LockwatchAgentDown", "[5m] to [1m]", "«) and on (job, instance) up) >= 0.5", "keep_firing_for covers a short failure \
+    ("agent:lockwatch_problem_seconds:kept", "[1h] to [10h]", "seconds:kept»", AWAY),
+    ("instance:lockwatch_up", "[1h] to [10h]", "instance:lockwatch_up»", AWAY),
+    ("agent:lockwatch_event:time", "[15m] to [10h]", "lockwatch_event:time»", "what is older is left out anyway"),
+    ("LockwatchAgentDown", "[5m] to [1m]", "«) and on (job, instance, cluster, namespace, env) up) >= 0.5", "keep_firing_for covers a short failure \
         of the other agent"),
-    ("task:lockwatch_task_wanting_users:last", "[30m] to [10h]", "wanting_users:last»", "only \
-        tells for how long Prometheus may be away"),
+    ("task:lockwatch_task_wanting_users:last", "[30m] to [10h]", "wanting_users:last»", AWAY),
 ];
 
 /// Without `LOCKWATCH_LONG`, one of this many mutants runs.
