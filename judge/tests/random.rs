@@ -12,7 +12,7 @@ use lockwatch_judge::input::{
     Topology, WakeUps,
 };
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Deadline, Extras, GuardReading, Held, Holder, LockReading, Mode,
+    Beside, ClaimsReading, Deadline, Ends, Extras, GuardReading, Held, Holder, LockReading, Mode,
     PauseReading, ProgressReading, ProgressValue, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::snapshot::{Durations, Snapshot, TaskView, Totals};
@@ -441,6 +441,7 @@ impl World {
                         switches,
                         counted: None,
                         whole: true,
+                        ends: Ends::UNKNOWN,
                     },
                     SwitchesReading::Unknown,
                 )),

@@ -12,7 +12,7 @@ use lockwatch_judge::input::{
     Role, Sample, Standing, Topology, WakeUpState, WakeUps,
 };
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, Overrun,
+    Beside, ClaimsReading, Deadline, Ends, Extras, Held, Holder, LockReading, Mode, Overrun,
     PauseReading, ProgressReading, ProgressValue, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
@@ -244,7 +244,9 @@ impl Source {
                     offset: source.ms(),
                 }),
                 flushes: source.pick(&[0, 1]),
+                slot_flushes: source.pick(&[0, 1]),
                 evictions: source.ms(),
+                evicts_only_with_ttl: source.random.bool(),
                 started_empty: source.pick(&[None, Some(true)]),
             }),
             clock_offset_ms: self.random.i64(..),
@@ -301,6 +303,10 @@ impl Source {
             key_exists: self.random.bool(),
             counted: self.maybe(Source::ms),
             whole: self.random.bool(),
+            ends: Ends {
+                key: self.pick(&[Deadline::Never, Deadline::Torn, Deadline::At(ServerTime(7))]),
+                own: self.list(|source| (source.bytes(), ServerTime(source.random.i64(..)))),
+            },
         };
         let pairs = self.list(|source| (source.bytes(), source.bytes()));
         Beside {

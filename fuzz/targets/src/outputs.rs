@@ -20,7 +20,7 @@ use lockwatch::text::identity::{digest, escape};
 use lockwatch::trace;
 use lockwatch_judge::input::{Attestation, Generation, Input, Outcome, Role, Sample, Standing};
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, Overrun,
+    Beside, ClaimsReading, Deadline, Ends, Extras, Held, Holder, LockReading, Mode, Overrun,
     PauseReading, ProgressReading, ProgressValue, Switch, SwitchesReading, TaskReading,
 };
 use lockwatch_judge::spec::{
@@ -173,6 +173,7 @@ fn named_reading(turn: u64, data: &[u8]) -> TaskReading {
             key_exists: true,
             counted: None,
             whole: true,
+            ends: Ends::UNKNOWN,
         }),
         progress: Some(ProgressReading::Value(ProgressValue::lasting(
             [data, turn.to_string().as_bytes()].concat(),
