@@ -228,7 +228,10 @@ impl Session<'_> {
         let planned = plan::plan(self.source, self.codec, &board, mine, wish);
         match planned.map_err(|why| Trouble::Refused(self.why(&why)))? {
             None => Ok((board, false)),
-            Some(write) => Ok((self.write(&connection, &at, &write, wish).await?, true)),
+            Some(write) => {
+                let write = self.keeping_ttl(&connection, &at, write).await?;
+                Ok((self.write(&connection, &at, &write, wish).await?, true))
+            }
         }
     }
 
@@ -269,6 +272,21 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// A write takes away the TTL of a field or of a string: it is set again with the write.
+    async fn keeping_ttl(
+        self,
+        connection: &Connection,
+        at: &HostPort,
+        write: Write,
+    ) -> Result<Write, Stop> {
+        let asks: Vec<Command> = plan::ttl_ask(self.source, &write.names).into_iter().collect();
+        if asks.is_empty() {
+            return Ok(write);
+        }
+        let replies = ask(connection, at, &asks).await?;
+        Ok(plan::keeping_ttl(self.source, write, replies.first()))
+    }
+
     /// Writes, and reads again what is there then.
     async fn write(
         self,
@@ -278,7 +296,7 @@ impl Session<'_> {
         wish: Wish,
     ) -> Result<Board, Stop> {
         let checks = plan::checks(self.source, &write.names);
-        let mut commands = vec![write.command.clone()];
+        let mut commands = write.commands.clone();
         commands.extend(checks.iter().cloned());
         commands.extend(self.source.asks());
         let sent = connection.exec(&commands).await;
@@ -289,8 +307,9 @@ impl Session<'_> {
                 escape(self.task.name.as_bytes())
             ))
         })?;
-        let (written, rest) = replies.split_first().unwrap_or((&Reply::Nil, &[]));
-        if let Reply::Error(error) = written {
+        let (written, rest) =
+            replies.split_at_checked(write.commands.len()).unwrap_or((&replies, &[]));
+        if let Some(error) = plan::refusal(written) {
             return Err(self.refused(at, error));
         }
         let (checked, asked) = rest.split_at_checked(checks.len()).unwrap_or((rest, &[]));

@@ -8,6 +8,8 @@ use serde::de::DeserializeOwned;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::time::ServerTime;
+
 /// Bytes, or a type that contains some.
 pub(crate) trait Bytes: Sized {
     /// The same type in its serialised form.
@@ -49,6 +51,18 @@ impl Bytes for Vec<u8> {
         };
         let pair = |pair: &[u8]| u8::from_str_radix(core::str::from_utf8(pair).ok()?, 16).ok();
         hex.as_bytes().chunks(2).map(pair).collect()
+    }
+}
+
+impl Bytes for ServerTime {
+    type Written = ServerTime;
+
+    fn written(&self) -> ServerTime {
+        *self
+    }
+
+    fn read(written: ServerTime) -> Option<ServerTime> {
+        Some(written)
     }
 }
 

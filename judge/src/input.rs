@@ -168,10 +168,14 @@ pub struct Generation {
     pub history: Vec<u8>,
     /// The history that this one continues, and its first byte that is not shared.
     pub forked_from: Option<Fork>,
-    /// Flushes since the process started or its statistics were reset.
+    /// Flushes of databases since the process started or its statistics were reset.
     pub flushes: u64,
+    /// The same of single slots of a cluster.
+    pub slot_flushes: u64,
     /// Evictions since the process started or its statistics were reset.
     pub evictions: u64,
+    /// Whether it evicts only keys that have a TTL.
+    pub evicts_only_with_ttl: bool,
     /// Whether the process loaded no data when it started, and stores none. `Some(true)` proves
     /// that a restart lost everything.
     pub started_empty: Option<bool>,

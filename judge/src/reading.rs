@@ -491,9 +491,40 @@ pub enum SwitchesReading {
         /// Whether these are all switches. If there are more than are read, the server chooses
         /// which ones come first.
         whole: bool,
+        /// When they end by themselves.
+        ends: Ends,
     },
     /// No trustworthy answer.
     Unknown(Unknown),
+}
+
+/// When switches end by themselves, because their keys or fields have a TTL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct Ends {
+    /// When the key ends that holds all of them. If each has a key of its own: `Never` if the
+    /// deadlines of all are known, else `Torn`.
+    pub key: Deadline,
+    /// The known deadlines of single switches, sorted by user: of a field, or of a user's own key.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    pub own: Vec<(User, ServerTime)>,
+}
+
+impl Ends {
+    /// Nothing is known.
+    pub const UNKNOWN: Ends = Ends { key: Deadline::Torn, own: Vec::new() };
+
+    /// When the switch of `user` has ended, if that is known.
+    pub fn of(&self, user: &User) -> Option<ServerTime> {
+        let own = self.own.iter().find(|(other, _)| other == user).map(|(_, at)| *at);
+        own.into_iter().chain(self.key.instant()).min()
+    }
+}
+
+impl Default for Ends {
+    fn default() -> Ends {
+        Ends::UNKNOWN
+    }
 }
 
 /// A user's name as it is stored.

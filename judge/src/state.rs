@@ -6,7 +6,6 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::continuity::generation::Continued;
 use crate::event::{Event, EventKind, Subject};
 use crate::evidence::Origin;
 use crate::input::{
@@ -243,8 +242,15 @@ impl State {
             }
             return events;
         }
-        let continued =
-            if decides { self.continued(sample.store, &origin, readings) } else { None };
+        let readings_of = || self.of_store(sample.store, readings);
+        let continued = readings_of()
+            .filter(|_| decides)
+            .filter_map(|(task, reading)| task.proves_continued(reading, &origin))
+            .max_by_key(|proof| proof.until);
+        let unflushed_since = readings_of()
+            .filter(|_| decides)
+            .filter_map(|(task, reading)| task.proves_unflushed(reading, &origin))
+            .min();
         let Some(store) = self.stores.get_mut(usize::from(sample.store.0)) else { return events };
         for (index, reading) in readings {
             let Some(entry) = entry(&mut self.tasks, *index, sample.store) else { continue };
@@ -259,6 +265,7 @@ impl State {
             }
             let batch = Accepted {
                 continued: continued.as_ref(),
+                unflushed_since,
                 ..batch(sample, attestation, &origin, &store.spec)
             };
             let mut log = Vec::new();
@@ -281,18 +288,16 @@ impl State {
         events
     }
 
-    /// What these readings prove about the data with which their server began.
-    fn continued(
-        &self,
+    /// The tasks of `store` among these readings.
+    fn of_store<'a>(
+        &'a self,
         store: StoreIndex,
-        from: &Origin,
-        readings: &[(TaskIndex, TaskReading)],
-    ) -> Option<Continued> {
-        let proofs = readings.iter().filter_map(|(index, reading)| {
+        readings: &'a [(TaskIndex, TaskReading)],
+    ) -> impl Iterator<Item = (&'a Task, &'a TaskReading)> {
+        readings.iter().filter_map(move |(index, reading)| {
             let task = &self.tasks.get(usize::try_from(index.0).ok()?)?.task;
-            (task.spec().store == store).then(|| task.proves_continued(reading, from))?
-        });
-        proofs.max_by_key(|proof| proof.until)
+            (task.spec().store == store).then_some((task, reading))
+        })
     }
 
     /// Takes in the keys beside a lock that is on another server.
@@ -499,6 +504,7 @@ fn batch<'a>(
         attestation,
         origin,
         continued: None,
+        unflushed_since: None,
         standing: sample.standing,
         interval_ms: store.interval_ms,
         took_ms: sample.took_ms,

@@ -4,18 +4,20 @@
 use alloc::vec::Vec;
 
 use crate::continuity::generation::{Delta, Mark};
-use crate::evidence::CONFIRM_AFTER_MS;
-use crate::reading::{self, Switch, SwitchesReading, Unknown, User};
+use crate::evidence::{CONFIRM_AFTER_MS, Seen};
+use crate::reading::{self, Deadline, Ends, Switch, SwitchesReading, Unknown, User};
 use crate::spec::{WantedSource, WantedSpec};
-use crate::time::Mono;
+use crate::time::{Mono, ServerTime};
 use crate::verdict::Wanted;
 
 /// The state of a task's switches.
 #[derive(Clone, Debug)]
 pub(crate) struct Switches {
     source: Source,
-    /// The switches are a single count of users, or a constant.
+    /// The switches are a single count of users.
     is_counted: bool,
+    /// Each user's switch has a key of its own.
+    has_own_keys: bool,
     newest: Result<(), Unknown>,
     /// As of the newest answer.
     last: Option<Answer>,
@@ -42,25 +44,40 @@ struct Answer {
     counted: Option<u64>,
     /// Whether these are all switches.
     whole: bool,
+    ends: Ends,
+    seen: Seen,
+}
+
+/// When a switch ends by itself.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    at: ServerTime,
+    /// The same by the clock of the server that reported it. Another server's clock may be behind.
+    mono: Mono,
+}
+
+impl End {
+    fn is_over(self, seen: Seen) -> bool {
+        self.at <= seen.last || self.mono <= seen.sent
+    }
 }
 
 /// Switches that were on and vanished together with a change of generation.
 #[derive(Clone, Debug)]
 struct Vanished {
-    users: Vec<User>,
+    users: Vec<(User, Option<End>)>,
     since: Mono,
     newest: Mono,
     confirmed: bool,
 }
 
 /// The difference between an answer and the previous one.
+#[derive(Default)]
 struct Change {
-    /// Users whose switch was on, and now is absent or as it was before.
-    gone: Vec<User>,
-    /// A switch is new, or has another value.
+    /// Users whose switch was on, and may be lost: it is absent, or as it was before.
+    gone: Vec<(User, Option<End>)>,
+    /// A client wrote a switch, or removed one.
     written: bool,
-    differs: bool,
-    key_exists: bool,
 }
 
 /// The effect of one answer.
@@ -88,6 +105,7 @@ impl Switches {
         Switches {
             source,
             is_counted: matches!(spec.source, WantedSource::Counter(_)),
+            has_own_keys: matches!(spec.source, WantedSource::Keys(_)),
             newest: Err(Unknown::NotReadYet),
             last: None,
             written: None,
@@ -156,11 +174,12 @@ impl Switches {
     }
 
     /// Users whose "on" is certainly lost.
-    pub(crate) fn lost(&self) -> &[User] {
-        match &self.vanished {
+    pub(crate) fn lost(&self) -> impl ExactSizeIterator<Item = &User> {
+        let users: &[_] = match &self.vanished {
             Some(vanished) if vanished.confirmed => &vanished.users,
             _ => &[],
-        }
+        };
+        users.iter().map(|(user, _)| user)
     }
 
     /// How long switches have been lost, as of the newest evidence, in milliseconds.
@@ -171,42 +190,36 @@ impl Switches {
         }
     }
 
-    /// Takes in an answer that was requested at `at` and given by `given`. `delta` is how the
-    /// generation changed since the previous one.
+    /// Takes in an answer that was read at `seen` and given by `given`. `delta` is how the generation
+    /// changed since the previous one.
     pub(crate) fn observe(
         &mut self,
         reading: &SwitchesReading,
-        at: Mono,
+        seen: Seen,
         given: Mark,
         delta: Delta,
     ) -> News {
-        let (switches, key_exists, counted, whole) = match reading {
+        let (answer, key_exists) = match reading {
             SwitchesReading::Unknown(why) => {
                 self.newest = Err(*why);
                 return News::default();
             }
-            SwitchesReading::Read { switches, key_exists, counted, whole } => {
-                (switches, *key_exists, *counted, *whole)
+            SwitchesReading::Read { switches, key_exists, counted, whole, ends } => {
+                let (switches, ends) = (switches.clone(), ends.clone());
+                (Answer { switches, counted: *counted, whole: *whole, ends, seen }, *key_exists)
             }
         };
         self.newest = Ok(());
         let first = self.last.is_none();
         self.key_seen |= key_exists;
-        let old = self
-            .last
-            .replace(Answer { switches: switches.clone(), counted, whole })
-            .unwrap_or(Answer { switches: Vec::new(), counted: None, whole: true });
+        let old = self.last.take();
+        let old = old.unwrap_or_else(|| Answer::nothing(seen));
         // With many switches, only this comparison runs for each reading; the code below compares
         // each switch with each other one.
-        let changed = old.switches != *switches;
+        let changed = old.switches != answer.switches;
         let mut news = News {
-            undecodable: if changed {
-                newly_undecodable(&old.switches, switches)
-            } else {
-                Vec::new()
-            },
             key_missing: first && !key_exists,
-            kept: !switches.is_empty() && !changed,
+            kept: !answer.switches.is_empty() && !changed,
             ..News::default()
         };
         // A switch that the new history certainly had on has been switched off since.
@@ -215,26 +228,74 @@ impl Switches {
         if changed || delta.new_history() {
             self.written = Some(given);
         }
-        let mut gone =
-            if changed && whole { gone_while_on(&old.switches, switches) } else { Vec::new() };
-        if changed {
-            gone.extend(self.turned_back(&old.switches, switches, delta));
-        }
+        let change = if changed {
+            news.undecodable = newly_undecodable(&old.switches, &answer.switches);
+            self.change(&old, &answer, key_exists, delta)
+        } else {
+            Change::default()
+        };
         if delta.new_history() {
             self.turned_on.clear();
             self.offset = None;
         }
         if changed {
             let before = if old.whole && !first { self.offset } else { None };
-            self.note_turned_on(&old.switches, switches, before);
+            self.note_turned_on(&old.switches, &answer.switches, before);
         }
         self.offset = given.offset;
-        // A switch that was not among those read before may be read now.
-        let written =
-            changed && old.whole && switches.iter().any(|entry| !old.switches.contains(entry));
-        let differs = changed && old.whole && whole;
-        self.follow_vanished(Change { gone, written, differs, key_exists }, at, delta, &mut news);
+        self.last = Some(answer);
+        self.follow_vanished(change, seen, &mut news);
         news
+    }
+
+    /// How `new` differs from `old`.
+    fn change(&self, old: &Answer, new: &Answer, key_exists: bool, delta: Delta) -> Change {
+        // A switch that was not among those read before may be read now.
+        let is_new = |entry: &(User, Switch)| !old.switches.contains(entry);
+        let mut change =
+            Change { gone: Vec::new(), written: old.whole && new.switches.iter().any(is_new) };
+        let back = self.turned_back(&old.switches, &new.switches, delta);
+        change.gone.extend(back.into_iter().map(|user| (user, None)));
+        if !new.whole {
+            return change;
+        }
+        let is_gone =
+            |entry: &&(User, Switch)| !new.switches.iter().any(|(other, _)| *other == entry.0);
+        for (user, switch) in old.switches.iter().filter(is_gone) {
+            let end = old.end_of(user);
+            match switch {
+                _ if end.is_some_and(|end| end.is_over(new.seen)) => {}
+                Switch::On if self.may_be_lost(user, old, new, key_exists, delta) => {
+                    change.gone.push((user.clone(), end));
+                }
+                _ if self.may_be_lost(user, old, new, key_exists, delta) => {}
+                _ => change.written |= old.whole,
+            }
+        }
+        change
+    }
+
+    /// Whether the switch of `user`, which is gone, may have been lost by what happened to the data.
+    fn may_be_lost(
+        &self,
+        user: &User,
+        old: &Answer,
+        new: &Answer,
+        key_exists: bool,
+        delta: Delta,
+    ) -> bool {
+        // A flush and an eviction remove whole keys. A single missing field was removed by a
+        // client.
+        let is_flushed = (delta.flushed || delta.slot_flushed) && !key_exists;
+        let is_own_key = self.has_own_keys && reading::wanted(&new.switches) != Wanted::Yes;
+        let may_evict = delta.may_evict(self.has_ttl(user, &old.ends));
+        delta.may_lack() || is_flushed || (may_evict && (!key_exists || is_own_key))
+    }
+
+    /// Whether the key of this user's switch had a TTL, or may have had one.
+    fn has_ttl(&self, user: &User, ends: &Ends) -> bool {
+        let has_own = ends.own.iter().any(|(other, _)| other == user);
+        ends.key != Deadline::Never || (self.has_own_keys && has_own)
     }
 
     /// Users whose "on" the new history certainly never had: it shows their switches as they were
@@ -270,13 +331,10 @@ impl Switches {
         self.turned_on.extend(turned.map(|(user, _)| (user.clone(), before)));
     }
 
-    fn follow_vanished(&mut self, change: Change, at: Mono, delta: Delta, news: &mut News) {
-        let Change { gone, written, differs, key_exists } = change;
-        // A flush and an eviction remove whole keys. A single missing field was removed by a
-        // client.
-        let other_history = (delta.restarted || delta.replication || delta.failover) && !delta.kept;
-        let may_be_lost = other_history || ((delta.flushed || delta.evicted) && !key_exists);
-        if !gone.is_empty() && may_be_lost {
+    fn follow_vanished(&mut self, change: Change, seen: Seen, news: &mut News) {
+        let Change { gone, written } = change;
+        let at = seen.sent;
+        if !gone.is_empty() {
             let vanished = self.vanished.get_or_insert(Vanished {
                 users: Vec::new(),
                 since: at,
@@ -284,17 +342,19 @@ impl Switches {
                 confirmed: false,
             });
             vanished.users.extend(gone);
-            vanished.users.sort_unstable();
-            vanished.users.dedup();
+            vanished.users.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+            vanished.users.dedup_by(|a, b| a.0 == b.0);
             vanished.newest = at;
             if vanished.confirmed {
-                news.lost = Some(vanished.users.clone());
+                news.lost = Some(vanished.names());
             }
             return;
         }
         let Some(vanished) = &mut self.vanished else { return };
-        if written || (differs && !may_be_lost) {
-            // A client wrote a switch, so from here on the present switches count.
+        vanished.users.retain(|(_, end)| !end.is_some_and(|end| end.is_over(seen)));
+        if written || vanished.users.is_empty() {
+            // A client wrote a switch, so from here on the present switches count; or all that were
+            // lost would have ended by now.
             news.found = vanished.confirmed;
             self.vanished = None;
             return;
@@ -302,16 +362,27 @@ impl Switches {
         vanished.newest = at;
         if !vanished.confirmed && at.since_ms(vanished.since) >= CONFIRM_AFTER_MS {
             vanished.confirmed = true;
-            news.lost = Some(vanished.users.clone());
+            news.lost = Some(vanished.names());
         }
     }
 }
 
-fn gone_while_on(old: &[(User, Switch)], new: &[(User, Switch)]) -> Vec<User> {
-    let on = old.iter().filter(|(_, switch)| *switch == Switch::On);
-    on.filter(|(user, _)| !new.iter().any(|(other, _)| other == user))
-        .map(|(user, _)| user.clone())
-        .collect()
+impl Answer {
+    /// The answer that there are no switches.
+    fn nothing(seen: Seen) -> Answer {
+        Answer { switches: Vec::new(), counted: None, whole: true, ends: Ends::UNKNOWN, seen }
+    }
+
+    /// When the switch of `user` ends by itself.
+    fn end_of(&self, user: &User) -> Option<End> {
+        self.ends.of(user).map(|at| End { at, mono: self.seen.mono_of(at) })
+    }
+}
+
+impl Vanished {
+    fn names(&self) -> Vec<User> {
+        self.users.iter().map(|(user, _)| user.clone()).collect()
+    }
 }
 
 fn newly_undecodable(old: &[(User, Switch)], new: &[(User, Switch)]) -> Vec<(User, Switch)> {

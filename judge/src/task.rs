@@ -156,6 +156,9 @@ pub(crate) struct Accepted<'a> {
     pub(crate) origin: &'a Arc<Origin>,
     /// What its readings prove about the data that the previous process left to this one.
     pub(crate) continued: Option<&'a Continued>,
+    /// The number of flushes of this process since which its database has certainly not been
+    /// flushed, as one of its readings proves.
+    pub(crate) unflushed_since: Option<u64>,
     pub(crate) standing: Standing,
     /// Pause between two sweeps.
     pub(crate) interval_ms: u64,
@@ -175,6 +178,9 @@ impl Accepted<'_> {
     /// How the data changed since a reading from `old`.
     fn delta(&self, old: Option<&Origin>) -> Delta {
         let delta = Delta::since(old, self.origin);
+        let flushes = old.and_then(|old| Some(old.generation.as_ref()?.flushes));
+        let is_kept = self.unflushed_since.zip(flushes).is_some_and(|(since, then)| since <= then);
+        let delta = delta.seen_beside(is_kept && !delta.restarted);
         let continued =
             self.continued.filter(|continued| old.is_some_and(|old| continued.left_by(old)));
         continued.map_or(delta, |continued| delta.beginning_with(continued.until))
@@ -293,6 +299,14 @@ impl Task {
     ) -> Option<Continued> {
         match self {
             Task::Lock(task) => task.proves_continued(reading.lock()?, origin),
+            Task::Turn(_) | Task::Queue(_) => None,
+        }
+    }
+
+    /// What a reading from `origin` proves about flushes of its database.
+    pub(crate) fn proves_unflushed(&self, reading: &TaskReading, origin: &Origin) -> Option<u64> {
+        match self {
+            Task::Lock(task) => task.proves_unflushed(reading.lock()?, origin),
             Task::Turn(_) | Task::Queue(_) => None,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lockwatch_judge::input::{Attestation, Generation, Input, Outcome, Role, Sample, Standing};
 use lockwatch_judge::reading::{
-    Beside, Extras, LockReading, Switch, SwitchesReading, TaskReading, Unknown,
+    Beside, Ends, Extras, LockReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
     Codec, StoreIndex, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
@@ -120,6 +120,7 @@ fn what_could_not_be_read_is_shown_as_unknown() {
         key_exists: true,
         counted: None,
         whole: true,
+        ends: Ends::UNKNOWN,
     };
     for (what, answer, held, wanted) in [
         ("all is read", reading(LockReading::Free, none.clone()), Some(false), Wanted::No),
@@ -147,8 +148,13 @@ fn what_could_not_be_read_is_shown_as_unknown() {
 fn without_any_news_nothing_is_known_after_a_while() {
     let _rule = rule("16 freshness");
     let switches = vec![(b"anna".to_vec(), Switch::On)];
-    let switches =
-        Some(SwitchesReading::Read { switches, key_exists: true, counted: None, whole: true });
+    let switches = Some(SwitchesReading::Read {
+        switches,
+        key_exists: true,
+        counted: None,
+        whole: true,
+        ends: Ends::UNKNOWN,
+    });
     let beside = Beside { switches, ..Beside::default() };
     let reading = TaskReading::of_lock(LockReading::Free, Extras::default(), beside);
     let mut state = watching();

@@ -12,7 +12,7 @@ use lockwatch_judge::input::{
     Topology, WakeUps,
 };
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Deadline, Extras, GuardReading, Held, Holder, LockReading, Mode,
+    Beside, ClaimsReading, Deadline, Ends, Extras, GuardReading, Held, Holder, LockReading, Mode,
     PauseReading, ProgressReading, ProgressValue, RunsReading, Switch, SwitchesReading,
     TaskReading, Unknown,
 };
@@ -443,6 +443,7 @@ impl World {
                         switches,
                         counted: None,
                         whole: true,
+                        ends: Ends::UNKNOWN,
                     },
                     SwitchesReading::Unknown,
                 )),

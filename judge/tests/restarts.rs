@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lockwatch_judge::event::{End, Event, EventKind, Subject};
 use lockwatch_judge::input::{Attestation, Generation, Input, Outcome, Sample, Standing};
 use lockwatch_judge::reading::{
-    Beside, Deadline, Extras, Held, Holder, LockReading, Mode, Switch, SwitchesReading,
+    Beside, Deadline, Ends, Extras, Held, Holder, LockReading, Mode, Switch, SwitchesReading,
     TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
@@ -109,6 +109,7 @@ fn on(anna: bool) -> SwitchesReading {
         key_exists: true,
         counted: None,
         whole: true,
+        ends: Ends::UNKNOWN,
     }
 }
 

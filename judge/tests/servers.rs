@@ -9,8 +9,8 @@ use lockwatch_judge::input::{
     Topology,
 };
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, Switch,
-    SwitchesReading, TaskReading, Unknown,
+    Beside, ClaimsReading, Deadline, Ends, Extras, Held, Holder, LockReading, Mode, PauseReading,
+    Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
     ClaimsSpec, Codec, StoreIndex, StoreSpec, TaskIndex, TaskSpec, WantedSource, WantedSpec,
@@ -460,8 +460,13 @@ fn no_gap_counts_while_the_switches_on_another_server_are_off() {
     );
     let switched = |state: &mut State, at, switch| {
         let switches = vec![(b"anna".to_vec(), switch)];
-        let switches =
-            Some(SwitchesReading::Read { switches, key_exists: true, counted: None, whole: true });
+        let switches = Some(SwitchesReading::Read {
+            switches,
+            key_exists: true,
+            counted: None,
+            whole: true,
+            ends: Ends::UNKNOWN,
+        });
         let readings = vec![(TaskIndex(0), Beside { switches, ..Beside::default() })];
         says(
             state,

@@ -6,7 +6,7 @@ use lockwatch_judge::event::{Event, EventKind};
 use lockwatch_judge::input::{Attestation, Input, Outcome, Sample, Standing};
 use lockwatch_judge::problems::{Finding, task_finding};
 use lockwatch_judge::reading::{
-    Beside, GuardReading, Switch, SwitchesReading, TaskReading, Turn, TurnReading, Unknown,
+    Beside, Ends, GuardReading, Switch, SwitchesReading, TaskReading, Turn, TurnReading, Unknown,
 };
 use lockwatch_judge::snapshot::{TaskView, TurnView};
 use lockwatch_judge::spec::{
@@ -88,6 +88,7 @@ impl Agent {
             key_exists: true,
             counted: None,
             whole: true,
+            ends: Ends::UNKNOWN,
         });
         let beside = Beside { switches, ..Beside::default() };
         let reading = TaskReading { guard: GuardReading::Turn(turn), beside };

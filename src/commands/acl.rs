@@ -231,7 +231,7 @@ fn want_rule(
         needs.send(&["select"]);
     }
     for source in &sources {
-        needs.send(source.commands());
+        needs.send(source.commands(version >= ServerVersion::V7_4));
         for key in source.keys() {
             let pattern = needs.pattern(key);
             needs.patterns.insert(pattern);

@@ -46,7 +46,6 @@ const TLS_IN_REDIS: &str =
     "write it beside this block, not in it: all servers of a redis are reached alike";
 const UNCHECKED: &str = "is not supported: whoever answered could be anybody; name the authority \
     that signed the certificate with `ca_file`, and its name with `server_name`";
-pub(super) const NO_CLUSTER_DB: &str = "leave it out: a cluster has database 0 only";
 const ONE_KEY: (&str, &str) =
     ("pattern", "`pattern` is not supported yet; list each lock as a task with `lock: {key: …}`");
 
@@ -140,7 +139,7 @@ pub(super) const CLUSTER: BlockSpec = BlockSpec {
         ("password_command", IN_REDIS),
         ("password_max_age", IN_REDIS),
         ("tls", TLS_IN_REDIS),
-        ("db", NO_CLUSTER_DB),
+        ("db", "write it beside `cluster`, not in it: all servers of a cluster have the same"),
     ],
 };
 

@@ -7,7 +7,7 @@ use serde_yaml::Value;
 
 use super::block::Block;
 use super::mistake::Reported;
-use super::schema::{BlockSpec, CLUSTER, NO_CLUSTER_DB, SENTINEL};
+use super::schema::{BlockSpec, CLUSTER, SENTINEL};
 use super::url::{self, REDIS_PORT, SENTINEL_PORT, ServerUrl, Transport};
 use super::values::{kind, name, text};
 use super::{ClusterConfig, HostPort, Login, SentinelConfig, Servers, login, peers};
@@ -78,9 +78,8 @@ pub(super) fn read(block: &Block<'_>, dir: &Path) -> Result<Found, Reported> {
             Ok(Found { db: db?.unwrap_or(0), ..sentinel? })
         }
         "cluster" => {
-            let refused = refuse_db(block, NO_CLUSTER_DB);
             let cluster = read_cluster(block);
-            refused.and(cluster)
+            Ok(Found { db: db?.unwrap_or(0), ..cluster? })
         }
         url => {
             let refused = refuse_db(block, IN_URL);

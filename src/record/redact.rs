@@ -143,7 +143,7 @@ impl Redactor {
 
     /// Redacts only values outside the codec and the closed lists: those could be anything.
     fn switches(&self, switches: &SwitchesReading) -> SwitchesReading {
-        let SwitchesReading::Read { switches, key_exists, counted, whole } = switches else {
+        let SwitchesReading::Read { switches, key_exists, counted, whole, ends } = switches else {
             return switches.clone();
         };
         let redacted = |(user, switch): &(Vec<u8>, Switch)| {
@@ -161,6 +161,7 @@ impl Redactor {
             key_exists: *key_exists,
             counted: *counted,
             whole: *whole,
+            ends: ends.clone(),
         }
     }
 
@@ -227,7 +228,9 @@ impl Redactor {
             history: replication_id,
             forked_from,
             flushes,
+            slot_flushes,
             evictions,
+            evicts_only_with_ttl,
             started_empty,
         } = generation;
         let fork = |Fork { history: replication_id, offset }: &Fork| Fork {
@@ -239,7 +242,9 @@ impl Redactor {
             history: self.digest(Kind::History, replication_id),
             forked_from: forked_from.as_ref().map(fork),
             flushes: *flushes,
+            slot_flushes: *slot_flushes,
             evictions: *evictions,
+            evicts_only_with_ttl: *evicts_only_with_ttl,
             started_empty: *started_empty,
         }
     }

@@ -12,9 +12,9 @@ use lockwatch_judge::input::{
     Role, Sample, Standing, Topology, WakeUpState, WakeUps,
 };
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Deadline, Ended, Extras, GuardRuns, Held, Holder, LockReading, Mode,
-    Overrun, PauseReading, ProgressReading, ProgressValue, RunsReading, Switch, SwitchesReading,
-    TaskReading, Unknown,
+    Beside, ClaimsReading, Deadline, Ended, Ends, Extras, GuardRuns, Held, Holder, LockReading,
+    Mode, Overrun, PauseReading, ProgressReading, ProgressValue, RunsReading, Switch,
+    SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
     ClaimsSpec, Codec, LockSpec, Moves, ProgressSource, ProgressSpec, StoreIndex, StoreSpec,
@@ -245,7 +245,9 @@ impl Source {
                     offset: source.ms(),
                 }),
                 flushes: source.pick(&[0, 1]),
+                slot_flushes: source.pick(&[0, 1]),
                 evictions: source.ms(),
+                evicts_only_with_ttl: source.random.bool(),
                 started_empty: source.pick(&[None, Some(true)]),
             }),
             clock_offset_ms: self.random.i64(..),
@@ -302,6 +304,10 @@ impl Source {
             key_exists: self.random.bool(),
             counted: self.maybe(Source::ms),
             whole: self.random.bool(),
+            ends: Ends {
+                key: self.pick(&[Deadline::Never, Deadline::Torn, Deadline::At(ServerTime(7))]),
+                own: self.list(|source| (source.bytes(), ServerTime(source.random.i64(..)))),
+            },
         };
         let pairs = self.list(|source| (source.bytes(), source.bytes()));
         Beside {

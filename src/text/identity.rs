@@ -5,8 +5,9 @@ use std::borrow::Cow;
 
 use lockwatch_judge::event::Party;
 use lockwatch_judge::input::Generation;
-use lockwatch_judge::reading::Holder;
-use lockwatch_judge::spec::WatchSpec;
+use lockwatch_judge::reading::{Codec, Holder};
+use lockwatch_judge::spec::{TaskSpec, WatchSpec};
+use lockwatch_watch::redis::codec::display_text;
 use sha2::{Digest, Sha256};
 
 /// Maximum length of shown text in bytes. Longer text is cut.
@@ -91,6 +92,14 @@ pub fn digest(bytes: &[u8]) -> String {
     digits
 }
 
+/// A user's name as people know it, although a serializer wrote it.
+pub fn user_name<'a>(spec: &TaskSpec, user: &'a [u8]) -> Cow<'a, str> {
+    match spec.wanted.as_ref().map(|wanted| wanted.codec) {
+        None | Some(Codec::Raw) => escape(user),
+        Some(codec) => Cow::Owned(escape(&display_text(codec, user)).into_owned()),
+    }
+}
+
 /// A number below 2⁴⁸ that identifies a generation of the data in one of a server's databases. It is the same on every
 /// agent and after an agent's restart. It changes with the server's process, replication history or
 /// number of flushes; evictions do not change it.
@@ -100,9 +109,12 @@ pub fn fingerprint(generation: &Generation, db: u32) -> u64 {
         history: replication_id,
         forked_from: _,
         flushes,
+        slot_flushes,
         evictions: _,
+        evicts_only_with_ttl: _,
         started_empty: _,
     } = generation;
+    let flushes = flushes.saturating_add(*slot_flushes);
     // Database 0 is left out, as earlier versions left out all: they show the same.
     let db = (db != 0).then(|| db.to_be_bytes());
     let parts = [run_id.to_vec(), replication_id.to_vec(), flushes.to_be_bytes().to_vec()];
@@ -279,6 +291,8 @@ mod tests {
             forked_from: None,
             flushes,
             evictions: 7,
+            slot_flushes: 0,
+            evicts_only_with_ttl: false,
             started_empty: None,
         };
         let first = generation(b"ab", b"cd", 1);

@@ -3,7 +3,7 @@
 use lockwatch_judge::reading::Switch;
 use lockwatch_judge::spec::Codec;
 use lockwatch_watch::command;
-use lockwatch_watch::redis::reply::{Command, Reply};
+use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
 
 use super::Wish;
 use super::board::{Board, Row, named_key};
@@ -24,7 +24,8 @@ pub(super) enum Mine {
 /// What is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Write {
-    pub(super) command: Command,
+    /// One command, or a transaction.
+    pub(super) commands: Vec<Command>,
     /// The fields, members or keys that it sets.
     pub(super) names: Vec<Vec<u8>>,
 }
@@ -99,7 +100,58 @@ pub(super) fn plan(
             command!("SET", key, value(codec, &own, &others, wish)?)
         }
     };
-    Ok(Some(Write { command, names }))
+    Ok(Some(Write { commands: vec![command], names }))
+}
+
+/// What asks for the TTL that the write would take away.
+pub(super) fn ttl_ask(source: &Source, names: &[Vec<u8>]) -> Option<Command> {
+    match source {
+        Source::Hash(key) => {
+            let mut command = command!("HPEXPIRETIME", key, "FIELDS", names.len().to_string());
+            command.args.extend_from_slice(names);
+            Some(command)
+        }
+        Source::Set(_) => None,
+        Source::Keys(_) => names.first().map(|key| command!("PTTL", key)),
+    }
+}
+
+/// The same write with the TTL that there is by the reply to [`ttl_ask`]. A server that does not
+/// answer it has no TTLs of fields, or does not let this user see them.
+pub(super) fn keeping_ttl(source: &Source, write: Write, reply: Option<&Reply>) -> Write {
+    let Write { mut commands, names } = write;
+    match (source, reply) {
+        (Source::Hash(key), Some(Reply::Array(ends))) => {
+            let ends = names.iter().zip(ends).filter_map(|(name, end)| match end {
+                Reply::Int(end) if *end > 0 => Some((name, end.to_string())),
+                _ => None,
+            });
+            let again: Vec<_> = ends
+                .map(|(name, end)| command!("HPEXPIREAT", key, end, "FIELDS", "1", name))
+                .collect();
+            if !again.is_empty() {
+                commands.insert(0, command!("MULTI"));
+                commands.extend(again);
+                commands.push(command!("EXEC"));
+            }
+        }
+        (Source::Keys(_), Some(Reply::Int(left))) if *left > 0 => {
+            if let Some(set) = commands.first_mut() {
+                set.args.extend([b"PX".to_vec(), left.to_string().into_bytes()]);
+            }
+        }
+        _ => {}
+    }
+    Write { commands, names }
+}
+
+/// The first refusal among the replies to a write, also within a transaction.
+pub(super) fn refusal(replies: &[Reply]) -> Option<&ServerError> {
+    replies.iter().find_map(|reply| match reply {
+        Reply::Error(error) => Some(error),
+        Reply::Array(inner) => refusal(inner),
+        _ => None,
+    })
 }
 
 /// Several names that read as one user: any "on" makes the task wanted.
@@ -206,8 +258,9 @@ mod tests {
     }
 
     fn line(write: Option<Write>) -> String {
-        let words = write.map_or(Vec::new(), |write| write.command.args);
-        words.iter().map(|word| escape(word).into_owned()).collect::<Vec<_>>().join(" ")
+        let commands = write.map_or(Vec::new(), |write| write.commands);
+        let words = commands.iter().flat_map(|command| &command.args);
+        words.map(|word| escape(word).into_owned()).collect::<Vec<_>>().join(" ")
     }
 
     fn hash(codec: Codec, pairs: &[(&str, &str)], wish: Wish) -> Result<String, String> {
@@ -301,5 +354,28 @@ mod tests {
         let set = Source::Set(b"users".to_vec());
         assert_eq!(read(&set, Reply::Int(1)), [true, false]);
         assert_eq!(read(&set, Reply::Int(0)), [false, true]);
+    }
+
+    #[test]
+    fn a_write_keeps_the_ttl_that_is_there() {
+        let hash = Source::Hash(b"users".to_vec());
+        let on = board(Codec::Raw, &[("anna", "1")]);
+        let mine = Mine::Named(b"anna".to_vec());
+        let off = || plan(&hash, Codec::Raw, &on, &mine, Wish::Off).unwrap().unwrap();
+        let kept = |reply| line(Some(keeping_ttl(&hash, off(), Some(&reply))));
+        assert_eq!(kept(Reply::Array(vec![Reply::Int(-1)])), "HSET users anna 0");
+        let error = Reply::Error(ServerError { code: b"ERR".to_vec(), detail: Vec::new() });
+        assert_eq!(kept(error.clone()), "HSET users anna 0");
+        assert_eq!(
+            kept(Reply::Array(vec![Reply::Int(90_000)])),
+            "MULTI HSET users anna 0 HPEXPIREAT users 90000 FIELDS 1 anna EXEC"
+        );
+        let keys = Source::Keys(vec![b"u:anna".to_vec()]);
+        let set = Write { commands: vec![command!("SET", "u:anna", "0")], names: Vec::new() };
+        let kept = |left| line(Some(keeping_ttl(&keys, set.clone(), Some(&Reply::Int(left)))));
+        assert_eq!(kept(-1), "SET u:anna 0");
+        assert_eq!(kept(5_000), "SET u:anna 0 PX 5000");
+        let inner = Reply::Array(vec![Reply::Int(0), error]);
+        assert!(refusal(&[Reply::Int(1), inner]).is_some());
     }
 }

@@ -75,12 +75,16 @@ impl Source {
         self.keys().first().map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The commands that switching sends, by their names in an ACL rule.
-    pub fn commands(&self) -> &'static [&'static str] {
+    /// The commands that switching sends, by their names in an ACL rule. `fields_end`: the server
+    /// has TTLs of fields.
+    pub fn commands(&self, fields_end: bool) -> &'static [&'static str] {
         match self {
+            Source::Hash(_) if fields_end => {
+                &["exec", "hmget", "hpexpireat", "hpexpiretime", "hscan", "hset", "multi", "type"]
+            }
             Source::Hash(_) => &["hmget", "hscan", "hset", "type"],
             Source::Set(_) => &["sadd", "sismember", "srem", "sscan", "type"],
-            Source::Keys(_) => &["exists", "getrange", "set", "type"],
+            Source::Keys(_) => &["exists", "getrange", "pttl", "set", "type"],
         }
     }
 

@@ -139,10 +139,10 @@ fn generation(replication_id: &[u8]) -> Arc<Generation> {
     Arc::new(Generation {
         process: b"5f6e1c0a".to_vec(),
         history: replication_id.to_vec(),
-        forked_from: None,
         flushes: 3,
         evictions: 9,
         started_empty: Some(true),
+        ..Generation::default()
     })
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lockwatch_judge::reading::{
-    ClaimsReading, Deadline, LockReading, Mode, PauseReading, ProgressReading, ProgressValue,
+    ClaimsReading, Deadline, Ends, LockReading, Mode, PauseReading, ProgressReading, ProgressValue,
     Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
@@ -519,6 +519,7 @@ fn each_part_that_is_asked_for_gets_its_own_answer() {
         .collect::<Vec<_>>()[..]
     {
         [b"PEXPIRETIME", b"job"] => Reply::Int(30_000),
+        [b"PEXPIRETIME", b"users"] => Reply::Int(-1),
         [b"HSCAN", b"job"] => scan(&["a:1", "1"]),
         [b"HSCAN", b"users"] => scan(&["anna", "1"]),
         [b"HSCAN", b"claims"] => scan(&["b:2", "7"]),

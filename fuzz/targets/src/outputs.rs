@@ -20,9 +20,9 @@ use lockwatch::text::identity::{digest, escape};
 use lockwatch::trace;
 use lockwatch_judge::input::{Attestation, Generation, Input, Outcome, Role, Sample, Standing};
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Deadline, Ended, Extras, GuardRuns, Held, Holder, LockReading, Mode,
-    Overrun, PauseReading, ProgressReading, ProgressValue, RunsReading, Switch, SwitchesReading,
-    TaskReading,
+    Beside, ClaimsReading, Deadline, Ended, Ends, Extras, GuardRuns, Held, Holder, LockReading,
+    Mode, Overrun, PauseReading, ProgressReading, ProgressValue, RunsReading, Switch,
+    SwitchesReading, TaskReading,
 };
 use lockwatch_judge::spec::{
     Codec, StoreIndex, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
@@ -184,6 +184,7 @@ fn named_reading(turn: u64, data: &[u8]) -> TaskReading {
             key_exists: true,
             counted: None,
             whole: true,
+            ends: Ends::UNKNOWN,
         }),
         progress: Some(ProgressReading::Value(ProgressValue::lasting(
             [data, turn.to_string().as_bytes()].concat(),

@@ -22,8 +22,9 @@ pub(crate) struct Delta {
     pub(crate) replication: bool,
     /// A database was flushed.
     pub(crate) flushed: bool,
-    /// Keys were evicted.
-    pub(crate) evicted: bool,
+    /// A slot of a cluster was flushed.
+    pub(crate) slot_flushed: bool,
+    pub(crate) evicted: Evicted,
     /// All data were certainly lost: flushed, or restarted without data.
     pub(crate) emptied: bool,
     /// For a history that continues the old one: the number of bytes that both share.
@@ -32,6 +33,16 @@ pub(crate) struct Delta {
     pub(crate) kept: bool,
     /// For a restart: the new process certainly began with everything written by this instant.
     pub(crate) began_with: Option<Mono>,
+}
+
+/// Which keys may have been evicted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Evicted {
+    #[default]
+    None,
+    /// Only keys with a TTL.
+    WithTtl,
+    Any,
 }
 
 /// A point by which data had certainly been written.
@@ -82,15 +93,23 @@ impl Delta {
         let grew =
             |old: u64, new: u64| if other_process || new < old { new > 0 } else { new > old };
         let flushed = grew(old.flushes, new.flushes);
+        let evicted = match grew(old.evictions, new.evictions) {
+            false => Evicted::None,
+            // The policy may have changed in between.
+            true if old.evicts_only_with_ttl && new.evicts_only_with_ttl => Evicted::WithTtl,
+            true => Evicted::Any,
+        };
+        let started_empty = other_process && new.started_empty == Some(true) && !kept;
         Delta {
             restarted: other_process,
             failover: false,
             replication: !other_process && old.history != new.history,
             flushed,
-            evicted: grew(old.evictions, new.evictions),
-            emptied: flushed || (other_process && new.started_empty == Some(true)),
-            shared: if other_process { None } else { shared },
-            kept: kept && !other_process,
+            slot_flushed: grew(old.slot_flushes, new.slot_flushes),
+            evicted,
+            emptied: flushed || started_empty,
+            shared,
+            kept,
             began_with: None,
         }
     }
@@ -110,13 +129,27 @@ impl Delta {
     /// Whether a lock may have been lost. Evictions do not count, because a busy cache evicts
     /// constantly.
     pub(crate) fn may_lose_locks(self) -> bool {
-        self.restarted || self.flushed || ((self.replication || self.failover) && !self.kept)
+        self.flushed || self.slot_flushed || self.may_lack()
+    }
+
+    /// Whether the new history may lack data of the old one.
+    pub(crate) fn may_lack(self) -> bool {
+        (self.restarted || self.replication || self.failover) && !self.kept
+    }
+
+    /// Whether a key may have been evicted. `has_ttl`: it had a TTL, or that is unknown.
+    pub(crate) fn may_evict(self, has_ttl: bool) -> bool {
+        match self.evicted {
+            Evicted::None => false,
+            Evicted::WithTtl => has_ttl,
+            Evicted::Any => true,
+        }
     }
 
     /// Whether the new history certainly shares the first `written` bytes of the old one, whatever
     /// else it lacks.
     pub(crate) fn surely_shares(self, written: u64) -> bool {
-        self.one_master_to_another() && self.shared.is_some_and(|shared| written <= shared)
+        self.is_another_history() && self.shared.is_some_and(|shared| written <= shared)
     }
 
     /// The same change, with the knowledge that the new process began with everything written to
@@ -136,19 +169,22 @@ impl Delta {
     /// Whether the new history certainly lacks what was written after `written`, and lost nothing
     /// but that.
     pub(crate) fn surely_lacks(self, written: u64) -> bool {
-        self.one_master_to_another()
+        self.is_another_history()
             && !self.kept
             && self.shared.is_some_and(|shared| shared <= written)
     }
 
-    fn one_master_to_another(self) -> bool {
-        (self.failover || self.replication) && !self.restarted && !self.flushed
+    /// Whether what is missing can only be what the new history lacks: a master that was a replica,
+    /// or that began with a copy of the old data from one moment.
+    fn is_another_history(self) -> bool {
+        let is_another = self.failover || self.replication || self.restarted;
+        is_another && !self.flushed && !self.slot_flushed
     }
 
-    /// The same change for a task whose switches are unchanged. They prove that any flush hit
-    /// another database.
-    pub(crate) fn seen_beside(self, kept_switches: bool) -> Delta {
-        if kept_switches { Delta { flushed: false, emptied: false, ..self } } else { self }
+    /// The same change where other data of this database are known to be unchanged. They prove that
+    /// any flush hit another database.
+    pub(crate) fn seen_beside(self, kept: bool) -> Delta {
+        Delta { flushed: self.flushed && !kept, emptied: self.emptied && !kept, ..self }
     }
 
     /// Whether data first written after `written` bytes of the old history certainly never reached
@@ -334,17 +370,47 @@ mod tests {
         );
     }
 
-    /// A server that returns with an old file reports that file's history and its offset. Neither
-    /// shows what was lost since.
+    /// A server that had replicas returns with the history and the offset that its file has.
     #[test]
-    fn a_restart_shares_nothing_for_certain() {
+    fn a_restart_shares_what_its_file_has() {
+        let _rule = crate::truth::rule("10 lost switches");
         let id = |id: &str| id.as_bytes().to_vec();
         let old = Generation { history: id("x"), ..generation("a", 0, None) };
         let forked_from = Some(Fork { history: id("x"), offset: 101 });
-        let new = Generation { history: id("y"), forked_from, ..generation("b", 0, None) };
-        let delta = Delta::between(&old, Some(50), &new, false, Authority::ALONE);
-        assert!(delta.restarted && delta.shared.is_none() && !delta.kept);
-        assert!(!delta.surely_lost_after(Some(100), None), "nor that anything was");
+        let new = Generation { history: id("y"), forked_from, ..generation("b", 0, Some(true)) };
+        let delta = |read: u64| Delta::between(&old, Some(read), &new, false, Authority::ALONE);
+        let whole = delta(100);
+        assert!(whole.restarted && whole.kept && !whole.may_lose_locks());
+        assert!(!whole.emptied, "all that it had has run out since");
+        assert!(!whole.surely_lost_after(Some(100), None));
+        let older = delta(101);
+        assert!(older.may_lose_locks() && older.emptied, "it was written after the file");
+        assert!(older.surely_shares(100) && older.surely_lacks(100));
+        let unnamed = Generation { forked_from: None, ..new };
+        let delta = Delta::between(&old, Some(100), &unnamed, false, Authority::ALONE);
+        assert!(delta.may_lose_locks() && delta.shared.is_none(), "it had no replicas");
+        let flushed = Delta { flushed: true, ..whole };
+        assert!(flushed.may_lose_locks() && !flushed.surely_shares(1));
+    }
+
+    /// The policy may have changed between two readings.
+    #[test]
+    fn keys_without_ttl_are_spared_only_where_the_policy_stayed() {
+        let _rule = crate::truth::rule("10 lost switches");
+        let evicted = |evictions: u64, evicts_only_with_ttl: bool| Generation {
+            evictions,
+            evicts_only_with_ttl,
+            ..generation("a", 0, None)
+        };
+        let may_evict = |old: (u64, bool), new: (u64, bool)| {
+            let (old, new) = (evicted(old.0, old.1), evicted(new.0, new.1));
+            let delta = Delta::between(&old, None, &new, false, Authority::ALONE);
+            [true, false].map(|has_ttl| delta.may_evict(has_ttl))
+        };
+        assert_eq!(may_evict((7, true), (7, true)), [false, false]);
+        assert_eq!(may_evict((7, true), (8, true)), [true, false]);
+        assert_eq!(may_evict((7, true), (8, false)), [true, true]);
+        assert_eq!(may_evict((7, false), (8, true)), [true, true]);
     }
 
     /// The bytes that the new master shares do not show what was flushed there since.

@@ -287,10 +287,15 @@ impl Lock {
     /// it has everything written by the returned instant, because a process begins with a copy of
     /// its predecessor's data from one moment.
     pub(crate) fn shows_renewal_after(&self, reading: &LockReading) -> Option<Mono> {
+        self.shown_unmoved(reading)?.renewed_after
+    }
+
+    /// The present hold, if a reading shows it with the deadline that it had before.
+    pub(crate) fn shown_unmoved(&self, reading: &LockReading) -> Option<&Hold> {
         let (LockReading::Held(held), Some(hold)) = (reading, self.hold()) else { return None };
         let (shown, newest) = held.deadline.instant().zip(hold.deadlines.newest())?;
         let is_that = shown.since_ms(newest).abs() <= NOISE_MS && continues(&hold.held, held);
-        if is_that { hold.renewed_after } else { None }
+        is_that.then_some(hold)
     }
 
     pub(crate) fn last_reading(&self) -> Option<Seen> {

@@ -67,7 +67,7 @@ impl<K: Kind> Watched<K> {
     /// Takes over a changed configuration of the parts.
     pub(super) fn configure_beside(&mut self, spec: &TaskSpec, log: &mut Log<'_>) {
         if spec.wanted != self.spec.wanted {
-            if self.wanting.as_ref().is_some_and(|wanting| !wanting.switches.lost().is_empty()) {
+            if self.wanting.as_ref().is_some_and(|wanting| wanting.switches.lost().len() > 0) {
                 log.push(EventKind::SwitchesFound);
             }
             self.wanting = Wanting::new(spec);
@@ -122,8 +122,8 @@ impl<K: Kind> Watched<K> {
             return false;
         };
         let delta = batch.delta(wanting.origin.as_deref());
-        let (sent, given) = (batch.sent, batch.mark());
-        let news: switches::News = wanting.switches.observe(answer, sent, given, delta);
+        let (seen, given) = (batch.seen(), batch.mark());
+        let news: switches::News = wanting.switches.observe(answer, seen, given, delta);
         if wanting.switches.why_unknown().is_none() && batch.origin.generation.is_some() {
             wanting.origin = Some(Arc::clone(batch.origin));
         }
@@ -198,7 +198,7 @@ impl<K: Kind> Watched<K> {
         let look = progress::Look {
             seen: batch.seen(),
             moves: self.spec.progress.as_ref().and_then(|progress| progress.moves),
-            may_be_removed: delta.may_lose_locks() || delta.evicted && long_unread,
+            may_be_removed: delta.may_lose_locks() || delta.may_evict(true) && long_unread,
         };
         let moved = clock.observe(reading, look);
         if batch.origin.generation.is_some() {

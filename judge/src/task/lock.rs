@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use super::beside::Signs;
 use super::{Accepted, Kind, Log, Watched};
 use crate::clocks::{GapClock, Holding, OutageClock};
-use crate::continuity::generation::{Continued, Delta};
+use crate::continuity::generation::{Continued, Delta, same_process};
 use crate::continuity::lost::{Expired, Parts};
 use crate::event::{End, EventKind, Fate};
 use crate::evidence::{Origin, Seen};
@@ -252,6 +252,16 @@ impl Watched<OfLock> {
     ) -> Option<Continued> {
         let by = origin.process_before(self.origin.as_deref()?)?;
         self.kind.lock.shows_renewal_after(reading).map(|until| Continued { by: by.clone(), until })
+    }
+
+    /// The number of flushes since which this database has certainly not been flushed: the lock has
+    /// the deadline that it had then.
+    pub(super) fn proves_unflushed(&self, reading: &LockReading, origin: &Origin) -> Option<u64> {
+        let old = self.origin.as_deref().filter(|old| same_process(old, origin))?;
+        let (before, now) = (old.generation.as_ref()?.flushes, origin.generation.as_ref()?.flushes);
+        // Nearly always there was no flush to ask about.
+        let is_unmoved = before < now && self.kind.lock.shown_unmoved(reading).is_some();
+        is_unmoved.then_some(before)
     }
 
     /// Takes in a reading of the lock.

@@ -153,7 +153,7 @@ impl Watched<OfQueue> {
             grown_ms: self.grown_ms(batch.sent),
             other_data: delta.may_lose_locks()
                 || delta.emptied
-                || delta.evicted && queue.members == 0,
+                || delta.may_evict(true) && queue.members == 0,
             same_clock,
             claims: &self.claims,
             claims_changed: &signs.claims_changed,

@@ -33,7 +33,9 @@ impl<K: Kind> Watched<K> {
             switch_key_seen: switches
                 .filter(|switches| switches.have_key())
                 .map(|switches| switches.key_seen),
-            lost_users: switches.map(|switches| switches.lost().into()).unwrap_or_default(),
+            lost_users: switches
+                .map(|switches| switches.lost().cloned().collect())
+                .unwrap_or_default(),
             switches_unknown: switches.and_then(Switches::why_unknown),
             key_seen: self.key_seen,
             held: self.kind.held(),
@@ -135,6 +137,7 @@ mod tests {
                 attestation: &attestation,
                 origin: &Arc::new(origin.clone()),
                 continued,
+                unflushed_since: None,
                 standing,
                 interval_ms,
                 took_ms,

@@ -1,5 +1,6 @@
 //! The effects of a timeline's verbs on the world.
 
+use lockwatch_judge::input::Fork;
 use lockwatch_judge::reading::{Ended, GuardRuns, Mode, PauseReading, Switch, Unknown};
 use lockwatch_judge::time::ServerTime;
 
@@ -16,14 +17,14 @@ pub(crate) fn act(world: &mut World, words: &[&str]) -> Result<(), String> {
     let done = match *subject {
         "lock" => lock(world, rest),
         "switch" => switch(world, rest),
-        "switches" => veil(world.now, rest).map(|veil| world.switches_veil = Some(veil)),
+        "switches" => switches(world, rest),
         "claims" => veil(world.now, rest).map(|veil| world.claims_veil = Some(veil)),
         "progress" => progress(world, rest),
         "counter" => number(rest).map(|count| world.counter = count),
         "token" => number(rest).map(|token| world.token = token),
         "pause" => pause(world, rest),
         "clock" => clock(world, rest),
-        "flush" | "restart" | "evict" | "failover" | "generation" => data(world, words),
+        "flush" | "restart" | "evict" | "evicts" | "failover" | "generation" => data(world, words),
         _ => Err("there is no such verb".to_owned()),
     };
     done.map_err(|why| format!("`{}`: {why}", said()))
@@ -197,7 +198,23 @@ fn lock(world: &mut World, words: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
+fn switches(world: &mut World, words: &[&str]) -> Result<(), String> {
+    match words {
+        ["expire", "in", left] => {
+            world.switches_end = Some(world.server_now() + duration(left)? as i64);
+        }
+        _ => world.switches_veil = Some(veil(world.now, words)?),
+    }
+    Ok(())
+}
+
 fn switch(world: &mut World, words: &[&str]) -> Result<(), String> {
+    if let [user, "on", "for", left] = words {
+        let end = world.server_now() + duration(left)? as i64;
+        world.switch_ends.insert((*user).to_owned(), end);
+        world.switches.insert((*user).to_owned(), Switch::On);
+        return Ok(());
+    }
     let [user, state] = words else {
         return Err("whose, and which way?".to_owned());
     };
@@ -209,8 +226,9 @@ fn switch(world: &mut World, words: &[&str]) -> Result<(), String> {
             world.switches.remove(*user);
             return Ok(());
         }
-        _ => return Err("on, off, scrambled or gone, please".to_owned()),
+        _ => return Err("on, on for, off, scrambled or gone, please".to_owned()),
     };
+    world.switch_ends.remove(*user);
     world.switches.insert((*user).to_owned(), switch);
     Ok(())
 }
@@ -281,7 +299,17 @@ fn data(world: &mut World, words: &[&str]) -> Result<(), String> {
             world.generation.flushes += 1;
             lose_all(world);
         }
-        ["restart", how @ ("empty" | "kept" | "stale")] => {
+        ["flush", "slot"] => {
+            world.generation.slot_flushes += 1;
+            lose_all(world);
+        }
+        ["flush", "slot", "elsewhere"] => world.generation.slot_flushes += 1,
+        ["evicts", "only", "with", "ttl"] => world.generation.evicts_only_with_ttl = true,
+        ["restart", how @ ("empty" | "kept" | "stale" | "attested")] => {
+            let history = world.generation.history.clone();
+            world.generation.forked_from =
+                (*how == "attested").then(|| Fork { history, offset: world.offset + 1 });
+            world.generation.slot_flushes = 0;
             world.generation.process.push(b'\'');
             world.generation.history.push(b'\'');
             world.generation.flushes = 0;
@@ -313,7 +341,7 @@ fn data(world: &mut World, words: &[&str]) -> Result<(), String> {
         ["generation", "shown"] => world.generation_hidden = false,
         _ => {
             return Err(
-                "flush [elsewhere], restart empty|kept|stale, evict lock|switches|progress|elsewhere, \
+                "flush [slot] [elsewhere], restart empty|kept|stale|attested, evicts only with ttl, evict lock|switches|progress|elsewhere, \
              failover, generation hidden|shown"
                     .to_owned(),
             );
@@ -325,6 +353,8 @@ fn data(world: &mut World, words: &[&str]) -> Result<(), String> {
 fn lose_all(world: &mut World) {
     world.release();
     world.switches.clear();
+    world.switch_ends.clear();
+    world.switches_end = None;
     world.counter = None;
     world.claims.clear();
     world.runs.clear();

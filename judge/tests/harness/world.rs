@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use lockwatch_judge::input::{Attestation, Generation, Role};
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Deadline, Extras, GuardReading, GuardRuns, Held, Holder, LockReading,
-    Mode, PauseReading, ProgressReading, ProgressValue, RunsReading, Switch, SwitchesReading,
-    TaskReading, Unknown,
+    Beside, ClaimsReading, Deadline, Ends, Extras, GuardReading, GuardRuns, Held, Holder,
+    LockReading, Mode, PauseReading, ProgressReading, ProgressValue, RunsReading, Switch,
+    SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::time::{Mono, ServerTime};
 
@@ -69,6 +69,8 @@ pub(crate) enum Beat {
 pub(crate) struct Data {
     lock: Option<Lock>,
     switches: BTreeMap<String, Switch>,
+    switch_ends: BTreeMap<String, i64>,
+    switches_end: Option<i64>,
     counter: Option<i64>,
     claims: BTreeMap<String, u64>,
     progress: Option<Progress>,
@@ -104,6 +106,10 @@ pub(crate) struct World {
     pub(crate) take_over_at: Option<u64>,
     pub(crate) timers: Vec<Timer>,
     pub(crate) switches: BTreeMap<String, Switch>,
+    /// When switches end that have a TTL of their own, on the server's clock.
+    pub(crate) switch_ends: BTreeMap<String, i64>,
+    /// When the key of the switches ends.
+    pub(crate) switches_end: Option<i64>,
     /// The number of users that want the task, if a counter holds it; a negative number is no
     /// count.
     pub(crate) counter: Option<i64>,
@@ -139,6 +145,8 @@ impl World {
             take_over_at: None,
             timers: Vec::new(),
             switches: BTreeMap::new(),
+            switch_ends: BTreeMap::new(),
+            switches_end: None,
             counter: None,
             claims: BTreeMap::new(),
             runs: BTreeMap::new(),
@@ -150,7 +158,9 @@ impl World {
                 history: b"repl-1".to_vec(),
                 forked_from: None,
                 flushes: 0,
+                slot_flushes: 0,
                 evictions: 0,
+                evicts_only_with_ttl: false,
                 started_empty: Some(false),
             },
             generation_hidden: false,
@@ -208,6 +218,8 @@ impl World {
         Data {
             lock: self.lock.clone(),
             switches: self.switches.clone(),
+            switch_ends: self.switch_ends.clone(),
+            switches_end: self.switches_end,
             counter: self.counter,
             claims: self.claims.clone(),
             progress: self.progress,
@@ -220,6 +232,8 @@ impl World {
     pub(crate) fn put(&mut self, data: Data) {
         self.lock = data.lock;
         self.switches = data.switches;
+        self.switch_ends = data.switch_ends;
+        self.switches_end = data.switches_end;
         self.counter = data.counter;
         self.claims = data.claims;
         self.progress = data.progress;
@@ -434,12 +448,21 @@ impl World {
             return SwitchesReading::Unknown(why);
         }
         let seen = |switch: &Switch| !(setup.off_is_gone() && *switch == Switch::Off);
+        let is_over = |end: Option<&i64>| end.is_some_and(|end| *end < self.server_now());
+        let there = |user: &String| {
+            !is_over(self.switches_end.as_ref()) && !is_over(self.switch_ends.get(user))
+        };
         let switches: Vec<_> = self
             .switches
             .iter()
-            .filter(|(_, switch)| seen(switch))
+            .filter(|(user, switch)| seen(switch) && there(user))
             .map(|(user, switch)| (user.clone().into_bytes(), switch.clone()))
             .collect();
+        let own = self.switch_ends.iter().filter(|(user, _)| self.switches.contains_key(*user));
+        let ends = Ends {
+            key: self.switches_end.map_or(Deadline::Never, |at| Deadline::At(ServerTime(at))),
+            own: own.map(|(user, at)| (user.clone().into_bytes(), ServerTime(*at))).collect(),
+        };
         if setup.counts() {
             let switch = |count: i64| match count {
                 0 => Switch::Off,
@@ -452,6 +475,7 @@ impl World {
                 switches: switches.into_iter().collect(),
                 counted: u64::try_from(self.counter.unwrap_or(0)).ok(),
                 whole: true,
+                ends,
             };
         }
         SwitchesReading::Read {
@@ -459,6 +483,7 @@ impl World {
             switches,
             counted: None,
             whole: true,
+            ends,
         }
     }
 }
@@ -532,6 +557,7 @@ mod tests {
             key_exists: false,
             counted: None,
             whole: true,
+            ends: Ends { key: Deadline::Never, own: Vec::new() },
         };
         assert_eq!(world.read_switches(&setup), empty);
     }

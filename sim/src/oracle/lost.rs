@@ -31,6 +31,8 @@ pub(super) struct Changed {
     pub(super) loaded: bool,
     /// A flush or an eviction.
     pub(super) emptied: bool,
+    /// A flush of another database: readings of locks may prove that it was none of this one.
+    pub(super) emptied_elsewhere: bool,
     /// It is uncertain whether data were lost.
     pub(super) unsure: bool,
 }
@@ -62,7 +64,8 @@ impl Changed {
                     changed.began_anew = true;
                     changed.loaded |= keeps != Keeps::Nothing;
                 }
-                What::Flush | What::OtherFlush | What::Eviction => changed.emptied = true,
+                What::Flush | What::Eviction => changed.emptied = true,
+                What::OtherFlush => changed.emptied_elsewhere = true,
                 What::Promotion => changed.unsure = true,
             }
             // If it happened during the read, the order matters, and a batch that reports it at its
@@ -108,6 +111,8 @@ impl Lost {
         // complete.
         self.unsure |= changed.loaded && !gone_users.iter().all(|user| lost(user));
         let key_gone = switches.is_empty();
+        self.unsure |= changed.emptied_elsewhere && gone && key_gone;
+        let emptied = changed.emptied || changed.emptied_elsewhere;
         // A new master that never received the change shows the previous value.
         let turned = |(user, on): &(Vec<u8>, Option<bool>)| {
             *on == Some(true) && !switches.contains(&(user.clone(), *on))
@@ -116,7 +121,7 @@ impl Lost {
         if perhaps {
             self.unsure = true;
         }
-        let may_be_lost = changed.began_anew || (changed.emptied && key_gone);
+        let may_be_lost = changed.began_anew || (emptied && key_gone);
         if gone && may_be_lost {
             self.since.get_or_insert(at);
             self.newest = at;

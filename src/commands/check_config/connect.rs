@@ -163,12 +163,19 @@ fn of_node(store: &StoreView, node: &NodeView) -> Line {
         (_, Some(why)) => Line::bad(of, why, store.words(why, &node.address)),
         (Some(true), None) => {
             let role = node.role.map_or("of unknown role", Role::name);
-            let version =
-                node.version.as_ref().map(|it| format!(", version {}", escape(it.as_bytes())));
+            let version = node.version.as_ref().map(|it| match is_named(it) {
+                true => format!(", {}", escape(it.as_bytes())),
+                false => format!(", version {}", escape(it.as_bytes())),
+            });
             Line::good(of, format!("ok: {role}{}", version.unwrap_or_default()))
         }
         (_, None) => Line::bad(of, Unknown::Timeout, store.words(Unknown::Timeout, &node.address)),
     }
+}
+
+/// Whether a version begins with the name of the server: it is no Redis.
+fn is_named(version: &str) -> bool {
+    version.starts_with(|first: char| first.is_ascii_alphabetic())
 }
 
 fn of_sentinel(store: &StoreView, word: &Announcer) -> Line {

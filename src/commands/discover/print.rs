@@ -155,6 +155,9 @@ fn redis_block(redis: &RedisConfig) -> String {
             };
             let nodes: Vec<String> = cluster.nodes.iter().map(node).collect();
             let _always_fits = writeln!(text, "    cluster: {{nodes: [{}]}}", nodes.join(", "));
+            if redis.db != 0 {
+                let _always_fits = writeln!(text, "    db: {}", redis.db);
+            }
         }
         servers => {
             let url = |at: &HostPort| match at.socket() {

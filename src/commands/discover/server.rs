@@ -71,7 +71,13 @@ impl Server {
 /// `Redis 7.0.15, master`.
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Redis {}", self.version.as_deref().unwrap_or("of unknown version"))?;
+        match self.version.as_deref() {
+            Some(version) if version.starts_with(|first: char| first.is_ascii_alphabetic()) => {
+                f.write_str(version)?;
+            }
+            Some(version) => write!(f, "Redis {version}")?,
+            None => f.write_str("Redis of unknown version")?,
+        }
         let role = if self.is_replica() { "replica" } else { "master" };
         write!(f, ", {role}{}", if self.in_cluster { " of a cluster" } else { "" })
     }
@@ -84,7 +90,7 @@ pub(super) fn redis_of(redis: &RedisConfig, server: &Server) -> RedisConfig {
     }
     let servers =
         Servers::Cluster(ClusterConfig { nodes: vec![server.at.clone()], peers: Peers::default() });
-    RedisConfig { servers, db: 0, ..redis.clone() }
+    RedisConfig { servers, ..redis.clone() }
 }
 
 /// Whether a failure may be due to missing permission.
@@ -94,7 +100,11 @@ pub(super) fn is_refusal(why: Unknown) -> bool {
 
 /// The ACL rule that the scan needs, as a hint below an error.
 pub(super) fn rule(redis: &RedisConfig, version: Option<&str>) -> String {
-    let version = version.and_then(|version| version.parse().ok()).unwrap_or_default();
+    let version = match version {
+        // What follows of its version for a rule is not numbered as for Redis.
+        Some(version) if version.starts_with("Valkey") => ServerVersion::V7_2,
+        version => version.and_then(|version| version.parse().ok()).unwrap_or_default(),
+    };
     let rule = acl::discovery(redis, ServerVersion::min(version, ServerVersion::V7_2));
     format!(
         "discover needs a user that may read all keys, and nothing else; replace PASSWORD, and \

@@ -13,7 +13,7 @@ use super::wanted::wanted_line;
 use super::{queue, turn};
 use crate::outputs::progress::counts;
 use crate::outputs::runs;
-use crate::text::identity::{escape, list};
+use crate::text::identity::{escape, list, user_name};
 use crate::trace::{holder_name, none_or};
 
 /// All evidence, part by part.
@@ -86,9 +86,9 @@ fn switches(seen: Seen<'_>) -> String {
             Some(false) => "off",
             None => "undecodable",
         };
-        Cow::Owned(format!("{} {state}", escape(&switch.user)))
+        Cow::Owned(format!("{} {state}", user_name(&view.spec, &switch.user)))
     };
-    let lost = list(view.lost_users.iter().map(|user| escape(user)), NAMED_MAX);
+    let lost = list(view.lost_users.iter().map(|user| user_name(&view.spec, user)), NAMED_MAX);
     let lost = if lost.is_empty() { lost } else { format!("; lost: {lost}") };
     format!("{}{lost}", list(switches.iter().map(word), NAMED_MAX))
 }

@@ -8,7 +8,7 @@ use lockwatch_judge::verdict::Wanted;
 use super::seen::Seen;
 use crate::outputs::cause::told;
 use crate::outputs::reason::is_counted;
-use crate::text::identity::{escape, list};
+use crate::text::identity::{list, user_name};
 
 /// Maximum number of users or holders that are named.
 pub(super) const NAMED_MAX: usize = 12;
@@ -20,12 +20,13 @@ pub(super) fn wanted_line(seen: Seen<'_>) -> String {
         let switches = if is_counted(view) { None } else { view.switches.as_deref() };
         let users: Vec<&SwitchView> =
             switches.unwrap_or_default().iter().filter(|switch| switch.on == Some(on)).collect();
-        list(users.iter().map(|switch| escape(&switch.user)), NAMED_MAX)
+        list(users.iter().map(|switch| user_name(&view.spec, &switch.user)), NAMED_MAX)
     };
     let source = view.spec.wanted.as_ref().map(|wanted| &wanted.source);
     match (view.wanted, source) {
         (Wanted::Yes, _) if !view.lost_users.is_empty() => {
-            let lost = list(view.lost_users.iter().map(|user| escape(user)), NAMED_MAX);
+            let lost =
+                list(view.lost_users.iter().map(|user| user_name(&view.spec, user)), NAMED_MAX);
             format!(
                 "Wanted: the switches of {lost} were on when Redis lost them, and stay in force \
                  until one is written."
@@ -64,7 +65,8 @@ pub(super) fn wanted_line(seen: Seen<'_>) -> String {
                 let switches = view.switches.as_deref().unwrap_or_default();
                 let odd: Vec<&SwitchView> =
                     switches.iter().filter(|switch| switch.on.is_none()).collect();
-                match list(odd.iter().map(|switch| escape(&switch.user)), NAMED_MAX) {
+                match list(odd.iter().map(|switch| user_name(&view.spec, &switch.user)), NAMED_MAX)
+                {
                     odd if odd.is_empty() => "Whether users want it was not read yet.".to_owned(),
                     odd => format!("No switch is on, and those of {odd} say neither on nor off."),
                 }

@@ -20,7 +20,7 @@ use super::{lock, queue, turn};
 use crate::outputs::reason::{is_counted, lock_only, sentence};
 use crate::outputs::remark::remarks;
 use crate::published::Published;
-use crate::text::identity::{escape, holder_label};
+use crate::text::identity::{escape, holder_label, user_name};
 use crate::text::instants::seconds;
 
 #[derive(Serialize)]
@@ -227,11 +227,14 @@ pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> T
         wanted: view.wanted.name(),
         wanting_users: view.wanting_users,
         counted: is_counted(view),
-        switches: view.switches.as_ref().map(|switches| switches.iter().map(switch_json).collect()),
+        switches: view
+            .switches
+            .as_ref()
+            .map(|switches| switches.iter().map(|switch| switch_json(view, switch)).collect()),
         switches_unknown: view.switches_unknown.map(|why| unknown_json(why, view.words(why))),
         key_seen: view.key_seen,
         switch_key_seen: view.switch_key_seen,
-        lost_users: view.lost_users.iter().map(|user| escape(user)).collect(),
+        lost_users: view.lost_users.iter().map(|user| user_name(&view.spec, user)).collect(),
         kind: match &view.kind {
             KindView::Lock(lock) => KindJson::Lock(lock::json(published, view, lock)),
             KindView::Turn(turn) => KindJson::Turn(turn::json(view, turn)),
@@ -313,13 +316,17 @@ fn past_json(published: &Published, past: &Past) -> PastJson {
     PastJson { at: agent(published, past.at), seconds: seconds(past.ms) }
 }
 
-fn switch_json(switch: &SwitchView) -> SwitchJson<'_> {
+fn switch_json<'a>(view: &'a TaskView, switch: &'a SwitchView) -> SwitchJson<'a> {
     let state = match switch.on {
         Some(true) => "on",
         Some(false) => "off",
         None => "undecodable",
     };
-    SwitchJson { user: escape(&switch.user), state, fits: switch.fits.map(Codec::name) }
+    SwitchJson {
+        user: user_name(&view.spec, &switch.user),
+        state,
+        fits: switch.fits.map(Codec::name),
+    }
 }
 
 fn progress_json(view: &TaskView, own: &ProgressView) -> ProgressJson {

@@ -15,7 +15,7 @@ use crate::outputs::remark::remarks;
 use crate::outputs::runs;
 use crate::paths;
 use crate::published::Published;
-use crate::text::identity::{escape, holder_label, list, party_name};
+use crate::text::identity::{escape, holder_label, list, party_name, user_name};
 
 /// Maximum number of names in one place.
 pub(super) const NAMED_MAX: usize = 20;
@@ -175,7 +175,7 @@ pub(super) fn switches(view: &TaskView) -> String {
             }
             (None, None) => String::from("says neither on nor off"),
         };
-        let user = escape(&switch.user);
+        let user = user_name(&view.spec, &switch.user);
         let _ = write!(
             html,
             "<tr><th scope=\"row\">{}</th><td data-label=\"Switch\">{state}</td></tr>",
@@ -183,7 +183,7 @@ pub(super) fn switches(view: &TaskView) -> String {
         );
     }
     for user in &view.lost_users {
-        let user = escape(user);
+        let user = user_name(&view.spec, user);
         let _ = write!(
             html,
             "<tr><th scope=\"row\">{}</th><td data-label=\"Switch\"><strong class=\"lost\">was \

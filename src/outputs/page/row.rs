@@ -20,7 +20,7 @@ use crate::alerts::firing;
 use crate::outputs::reason::{self, is_counted};
 use crate::paths::{self, segment};
 use crate::published::Published;
-use crate::text::identity::{escape, holder_label, list};
+use crate::text::identity::{escape, holder_label, list, user_name};
 
 /// Columns of the table of tasks.
 pub(super) const COLUMNS: [&str; 9] = [
@@ -271,7 +271,7 @@ pub(super) fn write_lease(markup: &mut Markup, _published: &Published, view: &Ta
 pub(super) fn write_wanted(markup: &mut Markup, _published: &Published, view: &TaskView) {
     markup.text(&wanted(view));
     if !view.lost_users.is_empty() {
-        let lost = list(view.lost_users.iter().map(|user| escape(user)), NAMED_MAX);
+        let lost = list(view.lost_users.iter().map(|user| user_name(&view.spec, user)), NAMED_MAX);
         markup.html(" <strong class=\"lost\">lost: ").text(&lost).html("</strong>");
     }
 }
@@ -286,7 +286,7 @@ fn wanted(view: &TaskView) -> String {
             let users = switches
                 .iter()
                 .filter(|switch| switch.on == Some(true))
-                .map(|switch| escape(&switch.user));
+                .map(|switch| user_name(&view.spec, &switch.user));
             let users: Vec<_> = users.collect();
             let counts = format!("{} of {}", users.len(), switches.len());
             if users.is_empty() {

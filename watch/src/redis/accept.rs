@@ -69,6 +69,10 @@ const REPLICAS_MAX: usize = 100;
 /// Sections of `INFO` that identify a generation, in request order.
 const INFO_SECTIONS: [&str; 6] =
     ["server", "replication", "persistence", "stats", "commandstats", "memory"];
+/// Commands that empty a database, by their names in `INFO commandstats`.
+const FLUSHES: [&str; 3] = ["cmdstat_flushall", "cmdstat_flushdb", "cmdstat_swapdb"];
+/// The command that empties a slot of a cluster.
+const SLOT_FLUSH: &str = "cmdstat_cluster|flushslot";
 
 /// The commands that open each batch.
 pub fn header() -> Vec<Command> {
@@ -255,10 +259,8 @@ impl Info {
             };
         }
         let [server, replication, persistence, stats, commandstats, memory] = texts;
-        let flushes = ["cmdstat_flushall", "cmdstat_flushdb", "cmdstat_swapdb"]
-            .iter()
-            .filter_map(|name| calls(info_field(commandstats, name)?))
-            .sum();
+        let called = |name: &str| calls(info_field(commandstats, name)?);
+        let policy = info_field(memory, "maxmemory_policy").unwrap_or_default();
         Ok(Info {
             role: info_field(replication, "role").unwrap_or_default().to_vec(),
             loading: info_number(persistence, "loading") == Some(1),
@@ -269,7 +271,9 @@ impl Info {
                 process: info_field(server, "run_id").unwrap_or_default().to_vec(),
                 history: info_field(replication, "master_replid").unwrap_or_default().to_vec(),
                 forked_from: forked_from(replication),
-                flushes,
+                flushes: FLUSHES.into_iter().filter_map(called).sum(),
+                slot_flushes: called(SLOT_FLUSH).unwrap_or(0),
+                evicts_only_with_ttl: policy.starts_with(b"volatile-"),
                 evictions: info_number(stats, "evicted_keys").unwrap_or(0),
                 started_empty: started_empty(persistence),
             },
@@ -461,6 +465,39 @@ mod tests {
                 attestation(CAPS, timing(4), b"n1", &[time(12, 340_000)], &footer).unwrap();
             assert_eq!(attestation.generation.unwrap().flushes, flushes, "{said}");
         }
+    }
+
+    /// Valkey 9 can empty a single slot of a cluster.
+    #[test]
+    fn what_empties_a_slot_is_counted_apart() {
+        let _rule = crate::truth::rule("10 lost switches");
+        let mut footer = good_footer();
+        footer[4] = bytes("cmdstat_cluster|flushslot:calls=2,usec=9\r\n");
+        let attestation =
+            attestation(CAPS, timing(4), b"n1", &[time(12, 340_000)], &footer).unwrap();
+        let generation = attestation.generation.unwrap();
+        assert_eq!((generation.flushes, generation.slot_flushes), (0, 2));
+    }
+
+    #[test]
+    fn the_policy_says_which_keys_are_evicted() {
+        let _rule = crate::truth::rule("10 lost switches");
+        let only_with_ttl = |memory: &str| {
+            let mut footer = good_footer();
+            footer[5] = bytes(memory);
+            let attestation =
+                attestation(CAPS, timing(4), b"n1", &[time(12, 340_000)], &footer).unwrap();
+            attestation.generation.unwrap().evicts_only_with_ttl
+        };
+        for (policy, expected) in [
+            ("volatile-lru", true),
+            ("volatile-ttl", true),
+            ("allkeys-lru", false),
+            ("noeviction", false),
+        ] {
+            assert_eq!(only_with_ttl(&alloc::format!("maxmemory_policy:{policy}\r\n")), expected);
+        }
+        assert!(!only_with_ttl(""), "a server that does not say may evict any key");
     }
 
     #[test]

@@ -27,12 +27,17 @@ pub(super) enum Identity {
     ActiveReplica,
     /// A Sentinel, and the names of the masters that it watches, if it tells them.
     Sentinel(Option<Vec<String>>),
+    /// A proxy that passes on the answers of several servers, as Envoy does.
+    Proxy,
 }
 
 impl Identity {
     /// From the replies to `ROLE` and to `INFO server`, if they are no refusals.
     pub(super) fn of(role: Option<&Reply>, info: Option<&Reply>) -> Option<Identity> {
         let role = role.and_then(Reply::as_array);
+        if role.is_some_and(|items| matches!(items.first(), Some(Reply::Array(_)))) {
+            return Some(Identity::Proxy);
+        }
         let name = role.and_then(|items| items.first()?.as_bytes());
         let mode = info.and_then(Reply::as_bytes);
         let mode = mode.and_then(|text| accept::info_field(text, "redis_mode"));
@@ -65,6 +70,12 @@ impl Identity {
             (Identity::Server(role), true) => (
                 Unknown::NoSentinel,
                 format!("it is no Sentinel, but a server: its role is {role}"),
+            ),
+            (Identity::Proxy, _) => (
+                Unknown::Protocol,
+                "it is a proxy: it answers ROLE with the answers of several servers. Give the \
+                 address of the server behind it"
+                    .to_owned(),
             ),
             (Identity::ActiveReplica, true) => {
                 (Unknown::NoSentinel, "it is no Sentinel, but an active replica".to_owned())

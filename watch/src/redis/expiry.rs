@@ -52,7 +52,7 @@ impl Expiry {
         }
     }
 
-    /// The same where the value is known to be there.
+    /// The same where the value is known to be there, to the millisecond.
     pub(crate) fn deadline(self) -> Deadline {
         match self {
             Expiry::At(at) => Deadline::At(ServerTime(at)),
@@ -92,6 +92,7 @@ pub(crate) fn take(caps: Caps, replies: &mut Replies<'_>) -> Result<Expiry, Unkn
         (reply, _) => of(reply),
     }
 }
+
 /// Asks when fields of a hash end. Only for servers with [`Caps::hpexpiretime`]. `class`: of the
 /// names of the fields.
 pub(crate) fn of_fields(class: Class, key: &[u8], fields: &[Vec<u8>]) -> Ask {
@@ -99,6 +100,7 @@ pub(crate) fn of_fields(class: Class, key: &[u8], fields: &[Vec<u8>]) -> Ask {
     command.args.extend_from_slice(fields);
     Ask::new(class, command)
 }
+
 /// Decodes the reply to [`of_fields`]: as many as there were fields.
 ///
 /// # Errors

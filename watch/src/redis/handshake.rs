@@ -133,7 +133,13 @@ impl Handshake {
         let mut role_refused = None;
         for (step, reply) in all {
             if let Reply::Error(error) = reply {
-                fatal(step, error, auth.is_some())?;
+                fatal(step, error, auth.is_some()).map_err(|failure| match failure.why {
+                    // Most clusters have no other database than 0.
+                    Unknown::Cluster if self.in_cluster => {
+                        Failure { why: Unknown::Database, ..failure }
+                    }
+                    _ => failure,
+                })?;
                 if step == Step::Role {
                     role_refused = Some(words_of(error));
                 }
@@ -146,7 +152,7 @@ impl Handshake {
                 }
                 (Step::InfoServer, Reply::Bytes(text)) => {
                     caps.info = true;
-                    version = accept::info_field(text, "redis_version").and_then(tame);
+                    version = version_of(text);
                 }
                 (Step::InfoReplication, Reply::Bytes(text)) if !role_known => {
                     if let Some(name) = accept::info_field(text, "role") {
@@ -225,6 +231,16 @@ fn has_hpexpiretime(reply: &Reply) -> bool {
             Unknown::NoPermission | Unknown::NotMaster | Unknown::Moved | Unknown::ClusterDown
         ),
         _ => false,
+    }
+}
+
+/// The version that `INFO server` names: the number, after its name if it is no Redis. Valkey's
+/// `redis_version` is only what it is compatible with.
+fn version_of(info: &[u8]) -> Option<String> {
+    let field = |name| accept::info_field(info, name).and_then(tame);
+    match field("valkey_version") {
+        Some(version) => Some(alloc::format!("Valkey {version}")),
+        None => field("redis_version").map(String::from),
     }
 }
 
@@ -446,6 +462,25 @@ mod tests {
         let active = ["OK", "OK", "*active-replica", "x", "x", "-2", "*-2"].map(reply);
         let failure = Handshake::new(0, true, false).judge(None, &active, None).unwrap_err();
         assert_eq!(failure.why, Unknown::ActiveReplica);
+    }
+
+    /// Envoy's answer to `ROLE` is a list of those of its servers.
+    #[test]
+    fn a_proxy_is_no_server() {
+        let one = Reply::Array(vec![Reply::Bytes(b"master".to_vec()), Reply::Int(7)]);
+        let mut said: Vec<Reply> = ["OK", "OK", "x", "x", "", "-2", "*-2"].map(reply).to_vec();
+        said[2] = Reply::Array(vec![one.clone(), one]);
+        let failure = Handshake::new(0, true, false).judge(None, &said, None).unwrap_err();
+        assert_eq!(failure.why, Unknown::Protocol);
+        assert!(failure.detail.contains("the address of the server behind it"), "{failure:?}");
+    }
+
+    #[test]
+    fn valkey_has_a_name_and_a_version_of_its_own() {
+        let valkey = b"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n";
+        assert_eq!(version_of(valkey).as_deref(), Some("Valkey 9.1.2"));
+        assert_eq!(version_of(b"redis_version:7.0.15\r\n").as_deref(), Some("7.0.15"));
+        assert_eq!(version_of(b""), None);
     }
 
     #[test]

@@ -76,6 +76,11 @@ pub trait Library: Sync {
         Extras::default()
     }
 
+    /// The field of a holder in the hash that is the lock, if it is one.
+    fn field(&self, _mode: Mode, _holder: &Holder) -> Option<Vec<u8>> {
+        None
+    }
+
     /// One question for each holder of a shared lock. A positive integer as the reply proves that
     /// this holder lives.
     fn liveness(&self, _key: &[u8], _holders: &[Holder]) -> Vec<Ask> {

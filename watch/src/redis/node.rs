@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 use crate::redis::RedisKind;
 use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, Standing};
-use lockwatch_judge::reading::{Id, SwitchesReading, Unknown};
+use lockwatch_judge::reading::{Id, SwitchesReading, Unknown, User};
 use lockwatch_judge::spec::{TaskIndex, TaskSpec, position_of};
 use lockwatch_judge::time::Mono;
 
@@ -78,6 +78,8 @@ pub(super) struct Node {
     wake_ups: WakeUps,
     /// Of each queue, the members that the next reading looks up, too.
     followed: BTreeMap<TaskIndex, Vec<Id>>,
+    /// Of each hash of switches, the fields of which the next reading asks when they end.
+    fields: BTreeMap<TaskIndex, Arc<[User]>>,
 }
 
 impl Node {
@@ -113,6 +115,7 @@ impl Node {
             nonces: 0,
             wake_ups: WakeUps::default(),
             followed: BTreeMap::new(),
+            fields: BTreeMap::new(),
         }
     }
 
@@ -150,6 +153,7 @@ impl Node {
         self.duty = Duty::none();
         // Tasks may have other numbers from here on.
         self.followed.clear();
+        self.fields.clear();
         self.begin_anew(now);
     }
 

@@ -6,7 +6,7 @@ use crate::redis::accept::Caps;
 use crate::redis::ask::Ask;
 use crate::redis::replies::Replies;
 use crate::redis::reply::Reply;
-use lockwatch_judge::reading::{Beside, SwitchesReading, Unknown};
+use lockwatch_judge::reading::{Beside, SwitchesReading, Unknown, User};
 use lockwatch_judge::spec::TaskSpec;
 
 mod claims;
@@ -19,6 +19,7 @@ mod switches;
 
 pub use claims::overrun_claim;
 pub use runs::{claims_scan, outdated_runs, runs_claim};
+pub(crate) use switches::fields_to_follow;
 
 /// All parts, in the order in which they are read. The switches come first, right after the lock.
 pub(crate) static ALL: [&dyn Part; 5] =
@@ -44,6 +45,14 @@ pub(crate) trait Part: Sync {
     /// Decodes the reply to what [`Part::decode`] returned.
     fn decode_later(&self, _reply: &Reply, _into: &mut Beside) {}
 
+    /// What asks when these fields of its hash end, if the server has such deadlines.
+    fn fields_ask(&self, _spec: &TaskSpec, _caps: Caps, _fields: &[User]) -> Option<Ask> {
+        None
+    }
+
+    /// Decodes the reply to [`Part::fields_ask`].
+    fn take_fields(&self, _fields: &[User], _reply: &Reply, _into: &mut Beside) {}
+
     /// Enters why the part cannot be read.
     fn unreadable(&self, why: Unknown, into: &mut Beside);
 
@@ -62,13 +71,11 @@ pub(crate) trait Part: Sync {
 /// What is asked for the switches of a task alone; nothing if there are none to read.
 pub fn switches_asks(spec: &TaskSpec) -> Vec<Ask> {
     let mut asks = Vec::new();
-    switches::Switches.asks(spec, Caps::LEAST, &mut asks);
+    switches::values_asks(spec, &mut asks);
     asks
 }
 
 /// What the replies to [`switches_asks`] say.
 pub fn read_switches(spec: &TaskSpec, replies: &[Reply]) -> Option<SwitchesReading> {
-    let mut beside = Beside::default();
-    switches::Switches.decode(spec, Caps::LEAST, &mut Replies::new(replies), &mut beside);
-    beside.switches
+    switches::read_values(spec, &mut Replies::new(replies))
 }

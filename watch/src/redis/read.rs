@@ -12,7 +12,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use self::lock::{Lock, Stage};
+use self::lock::{Details, Lock, Stage};
 pub use self::queue::to_follow;
 use self::queue::{QueueRead, Stage as QueueStage};
 use crate::redis::accept::Caps;
@@ -22,7 +22,7 @@ use crate::redis::parts::{self, Part};
 use crate::redis::replies::Replies;
 use crate::redis::reply::{Command, Reply};
 use lockwatch_judge::reading::{
-    Beside, Extras, GuardReading, Held, Holder, Id, TaskReading, Unknown,
+    Beside, Extras, GuardReading, Held, Holder, Id, TaskReading, Unknown, User,
 };
 use lockwatch_judge::spec::{Key, KindSpec, TaskSpec};
 
@@ -132,6 +132,8 @@ pub struct TaskRead {
     caps: Caps,
     with_extras: bool,
     scope: Scope,
+    /// Fields of the hash of switches of which is asked when they end.
+    fields: Arc<[User]>,
     guard: Guard,
     /// The round before, if its answers made more questions necessary. Everything is asked again
     /// with them: a reading counts from the instant at which its batch was sent.
@@ -179,14 +181,17 @@ impl Guard {
         }
     }
 
-    /// How to read it once more after `reading`, if that leaves questions of its own, or if the
-    /// parts beside it do (`have_later`).
-    fn once_more(&self, reading: &GuardReading, have_later: bool) -> Option<Guard> {
+    /// How to read it once more after `reading`, if that leaves questions of its own (`details`), or
+    /// if the parts beside it do (`have_later`).
+    fn once_more(
+        &self,
+        reading: &GuardReading,
+        details: Details,
+        have_later: bool,
+    ) -> Option<Guard> {
         match reading {
-            GuardReading::Lock { lock, .. } => {
-                let readers = lock::readers(lock);
-                let needs_details = have_later || !readers.is_empty();
-                needs_details.then(|| Guard::Lock(Stage::Details(readers.to_vec())))
+            GuardReading::Lock { .. } => {
+                (have_later || !details.are_none()).then(|| Guard::Lock(Stage::Details(details)))
             }
             GuardReading::Turn(_) | GuardReading::Queue(_) => have_later.then(|| self.clone()),
         }
@@ -197,7 +202,7 @@ impl TaskRead {
     /// The first round for `spec`.
     pub fn new(spec: Arc<TaskSpec>, caps: Caps, with_extras: bool, scope: Scope) -> TaskRead {
         let guard = Guard::new(&spec);
-        TaskRead { spec, caps, with_extras, scope, guard, earlier: None }
+        TaskRead { spec, caps, with_extras, scope, fields: Arc::default(), guard, earlier: None }
     }
 
     /// Turns this read into a glance. `known` is what the newest whole reading showed, with no
@@ -237,6 +242,12 @@ impl TaskRead {
         }
     }
 
+    /// Asks when these fields of the hash of switches end, too.
+    #[must_use]
+    pub fn asking_of(self, fields: &Arc<[User]>) -> TaskRead {
+        TaskRead { fields: Arc::clone(fields), ..self }
+    }
+
     /// Whether this round reads only the lock's deadline.
     pub fn is_glance(&self) -> bool {
         matches!(self.guard, Guard::Lock(Stage::Glance(_)))
@@ -252,9 +263,10 @@ impl TaskRead {
         let mut asks = Vec::with_capacity(8);
         self.guard_asks(&mut asks);
         self.parts().for_each(|(_, part)| part.asks(&self.spec, self.caps, &mut asks));
+        asks.extend(self.fields_ask().map(|(_, ask)| ask));
         asks.extend(self.extras());
         if let Some((lock, stage)) = self.lock() {
-            asks.extend(lock.liveness(stage));
+            asks.extend(lock.last_asks(stage));
         }
         let later = self.earlier.iter().flat_map(|earlier| &earlier.later);
         asks.extend(later.map(|later| later.ask.clone()));
@@ -273,12 +285,19 @@ impl TaskRead {
             None => TaskReading { guard, beside: Beside::default() },
         };
         let later = self.decode_parts(&mut reading.beside, &mut replies);
+        if let Some((part, _)) = self.fields_ask() {
+            part.take_fields(&self.fields, replies.next(), &mut reading.beside);
+        }
         self.decode_rest(&mut reading.guard, &mut replies);
         if let Some(earlier) = &self.earlier {
             decode_later(&earlier.later, &later, &mut reading.beside, &mut replies);
             return Round::Done(reading);
         }
-        match self.guard.once_more(&reading.guard, !later.is_empty()) {
+        let has_path = self.spec.lock().is_some_and(|lock| lock.holder.is_some());
+        let details = self.lock().zip(reading.lock());
+        let details =
+            details.map(|((lock, _), reading)| lock.details(reading, has_path)).unwrap_or_default();
+        match self.guard.once_more(&reading.guard, details, !later.is_empty()) {
             Some(guard) => {
                 let earlier = Some(Box::new(Earlier { reading, later }));
                 Round::Again(TaskRead { guard, earlier, ..self })
@@ -364,6 +383,14 @@ impl TaskRead {
         }
     }
 
+    /// What asks when the followed fields end, and the part that they belong to.
+    fn fields_ask(&self) -> Option<(&'static dyn Part, Ask)> {
+        let ask = |part: &'static dyn Part| {
+            Some((part, part.fields_ask(&self.spec, self.caps, &self.fields)?))
+        };
+        self.parts().filter(|_| !self.fields.is_empty()).find_map(|(_, part)| ask(part))
+    }
+
     /// Decodes the parts beside the guard, and determines what is still to be requested.
     fn decode_parts(&self, beside: &mut Beside, replies: &mut Replies<'_>) -> Vec<Later> {
         let later = self.parts().filter_map(|(number, part)| {
@@ -381,7 +408,7 @@ impl TaskRead {
         if self.asks_extras() {
             *extras = lock.library.decode_extras(replies.take(self.extras().len()));
         }
-        lock.take_liveness(stage, replies, reading);
+        lock.take_last(stage, replies, reading);
     }
 }
 

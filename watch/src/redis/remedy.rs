@@ -45,7 +45,8 @@ pub fn remedy(why: Unknown) -> &'static str {
         }
         Unknown::Database => {
             "This server does not have that database: correct the number at the end of `url` (or \
-             `db`), or raise `databases` on the server."
+             `db`), or raise `databases` on the server (in a cluster of Valkey 9 \
+             `cluster-databases`; other clusters have only database 0)."
         }
         Unknown::NeedsTls => {
             "This port speaks TLS: use `rediss://` in `url`, or add the block `tls`."
@@ -67,7 +68,7 @@ pub fn remedy(why: Unknown) -> &'static str {
         }
         Unknown::Cluster => {
             "This server is part of a cluster: write `cluster: {nodes: [HOST:PORT, …]}` instead of \
-             `url` or `nodes`. A cluster has only database 0."
+             `url` or `nodes`. A cluster has only database 0, except one of Valkey 9 (`db: 1`)."
         }
         Unknown::NoCluster => {
             "This server is part of no cluster: write `url: redis://HOST:PORT` (with replicas: \
@@ -167,7 +168,8 @@ pub fn remedy(why: Unknown) -> &'static str {
             "The key has more entries than a lock or a switch list can have: correct the key."
         }
         Unknown::Protocol => {
-            "The answer is not what Redis answers: is this address really a Redis server?"
+            "The answer is not what Redis answers: is this address really a Redis server? Behind a \
+             proxy, give the address of the server itself."
         }
         Unknown::ServerError => {
             "The agent's log names the command, and `lockwatch explain` shows most answers."

@@ -2,10 +2,17 @@
 
 use super::*;
 
-/// The reading of the switches when their part of the batch is `replies`.
+/// The reading of the switches when their part of the batch is `replies`, and no key has a TTL.
 fn switches(source: WantedSource, replies: &[Reply]) -> SwitchesReading {
+    let of_a_key = match source {
+        WantedSource::Hash(_) | WantedSource::Set(_) => 1,
+        _ => 2,
+    };
     let mut round = free();
-    round.extend_from_slice(replies);
+    for values in replies.chunks(of_a_key) {
+        round.extend_from_slice(values);
+        round.push(Reply::Int(-1));
+    }
     let spec = TaskSpec { wanted: wanted(source), ..spec("redisson") };
     read(spec, CAPS, &[round]).beside.switches.expect("switches")
 }
@@ -39,6 +46,7 @@ fn switches_in_a_hash_are_read_one_by_one() {
         key_exists: false,
         counted: None,
         whole: true,
+        ends: Ends { key: Deadline::Never, own: Vec::new() },
     };
     assert_eq!(switches(hash(), &[scan(&[])]), absent);
 }
@@ -101,7 +109,7 @@ fn members_counters_and_named_keys_are_switches_too() {
             .map(|wanted| WantedSpec { codec, ..wanted }),
         ..spec("redisson")
     };
-    let round = [free(), vec![Reply::Int(1), text("-2")]].concat();
+    let round = [free(), vec![Reply::Int(1), text("-2"), Reply::Int(-1)]].concat();
     let negative = read(spec(Codec::Json), CAPS, &[round]).beside.switches;
     assert!(matches!(negative, Some(SwitchesReading::Read { counted: None, .. })), "{negative:?}");
     let keys = WantedSource::Keys(vec![b"k1".to_vec(), b"k2".to_vec(), b"k3".to_vec()]);
@@ -161,6 +169,7 @@ fn a_named_key_that_may_not_be_read_leaves_only_on_as_an_answer() {
         key_exists: true,
         counted: None,
         whole: false,
+        ends: Ends { key: Deadline::Never, own: Vec::new() },
     };
     assert_eq!(
         switches(keys(), &[[Reply::Int(1), text("1")], denied.clone()].concat()),
@@ -169,5 +178,80 @@ fn a_named_key_that_may_not_be_read_leaves_only_on_as_an_answer() {
     for other in [[Reply::Int(1), text("0")], [Reply::Int(0), text("")], denied.clone()] {
         let reading = switches(keys(), &[other, denied.clone()].concat());
         assert_eq!(reading, SwitchesReading::Unknown(Unknown::NoPermission));
+    }
+}
+
+fn ends(reading: &SwitchesReading) -> &Ends {
+    let SwitchesReading::Read { ends, .. } = reading else { panic!("{reading:?}") };
+    ends
+}
+
+fn time(seconds: i64) -> Reply {
+    Reply::Array(vec![Reply::Int(seconds), Reply::Int(0)])
+}
+
+fn own(users: &[(&str, i64)]) -> Vec<(Vec<u8>, ServerTime)> {
+    users.iter().map(|(user, at)| (user.as_bytes().to_vec(), ServerTime(*at))).collect()
+}
+
+/// Of the key that holds all, or of each user's own key.
+#[test]
+fn when_the_keys_of_switches_end_is_read_with_them() {
+    let read_ends = |source: WantedSource, caps: Caps, replies: &[Reply]| {
+        let old = [time(50), Reply::Int(-2), scan(&[]), time(50), Reply::Int(-2)];
+        let locks = if caps.pexpiretime { free() } else { old.to_vec() };
+        let spec = TaskSpec { wanted: wanted(source), ..spec("redisson") };
+        let reading = read(spec, caps, &[[locks, replies.to_vec()].concat()]);
+        ends(&reading.beside.switches.unwrap()).clone()
+    };
+    let hash = || WantedSource::Hash(b"users".to_vec());
+    let on = || scan(&["anna", "on"]);
+    let at = |at| Deadline::At(ServerTime(at));
+    for (end, expected) in [
+        (Reply::Int(90_000), at(90_000)),
+        (Reply::Int(-1), Deadline::Never),
+        (Reply::Int(-2), Deadline::Torn),
+        (error("NOPERM"), Deadline::Torn),
+    ] {
+        assert_eq!(read_ends(hash(), CAPS, &[on(), end]).key, expected);
+    }
+    let left = read_ends(hash(), OLD, &[on(), time(50), Reply::Int(8_000)]);
+    assert_eq!(left.key, at(58_000));
+    let keys = WantedSource::Keys(vec![b"k2".to_vec(), b"k1".to_vec(), b"k3".to_vec()]);
+    let key = |end| [Reply::Int(1), text("1"), end];
+    let replies = [key(Reply::Int(90_000)), key(Reply::Int(80_000)), key(Reply::Int(-1))];
+    let of_keys = read_ends(keys, CAPS, &replies.concat());
+    assert_eq!(of_keys, Ends { key: Deadline::Never, own: own(&[("k1", 80_000), ("k2", 90_000)]) });
+}
+
+/// Only the fields that the reading before showed as on, and only where the server has deadlines
+/// of fields.
+#[test]
+fn when_the_fields_of_switches_end_is_read_where_the_server_knows_it() {
+    let spec =
+        TaskSpec { wanted: wanted(WantedSource::Hash(b"users".to_vec())), ..spec("redisson") };
+    let followed: Arc<[Vec<u8>]> = Arc::new([b"anna".to_vec(), b"bert".to_vec()]);
+    let newer = Caps { hpexpiretime: true, ..CAPS };
+    let asking =
+        |caps| TaskRead::new(Arc::new(spec.clone()), caps, false, Scope::ALL).asking_of(&followed);
+    let asked = |caps| {
+        let mut commands = Vec::new();
+        asking(caps).commands(&mut commands);
+        commands.into_iter().filter(|it| it.args[0] == b"HPEXPIRETIME").collect::<Vec<_>>()
+    };
+    assert_eq!(asked(CAPS), []);
+    let command = lockwatch_watch::command!("HPEXPIRETIME", "users", "FIELDS", "2", "anna", "bert");
+    assert_eq!(asked(newer), [command]);
+    for (reply, expected) in [
+        (Reply::Array(vec![Reply::Int(90_000), Reply::Int(-1)]), own(&[("anna", 90_000)])),
+        (Reply::Array(vec![Reply::Int(-2), Reply::Int(70_000)]), own(&[("bert", 70_000)])),
+        (error("NOPERM"), own(&[])),
+        (Reply::Nil, own(&[])),
+    ] {
+        let shown = [scan(&["anna", "on", "bert", "on"]), Reply::Int(-1), reply];
+        let Round::Done(reading) = asking(newer).decode(&[free(), shown.to_vec()].concat()) else {
+            panic!("one round is enough")
+        };
+        assert_eq!(ends(&reading.beside.switches.unwrap()).own, expected);
     }
 }

@@ -1,13 +1,15 @@
 use alloc::vec;
 
 use super::*;
+use crate::continuity::generation::Evicted;
 
 const RESTARTED: Delta = Delta {
     restarted: true,
     failover: false,
     replication: false,
     flushed: false,
-    evicted: false,
+    slot_flushed: false,
+    evicted: Evicted::None,
     emptied: false,
     shared: None,
     kept: false,

@@ -12,7 +12,7 @@ use crate::evidence::Seen;
 use crate::kinds::lock::renewal::Move;
 use crate::kinds::lock::{self, Break, Ended};
 use crate::progress;
-use crate::reading::{Beside, ClaimsReading, Held, ProgressReading};
+use crate::reading::{Beside, ClaimsReading, Deadline, Held, ProgressReading};
 use crate::snapshot::{LastHold, Past, RENEWALS_KEPT};
 use crate::spec::{Claimants, ProgressSource};
 use crate::splits::{EndedBefore, View};
@@ -232,7 +232,7 @@ impl Watched<OfLock> {
                 deadline: hold.deadlines.newest_mono(),
                 surely_lost,
                 perhaps_lost: hold.may_be_lost(reading.delta, reading.batch.sent)
-                    || reading.delta.evicted,
+                    || reading.delta.may_evict(hold.held.deadline != Deadline::Never),
                 gone: reading.batch.mark(),
                 node: reading.node_before.clone(),
                 successor_seen: None,

@@ -12,7 +12,8 @@ use lockwatch::config::Config;
 use lockwatch::published::Published;
 use lockwatch_judge::input::{Attestation, Generation, Input, Outcome, Sample, Standing};
 use lockwatch_judge::reading::{
-    Beside, Deadline, Extras, Held, Holder, LockReading, Mode, Switch, SwitchesReading, TaskReading,
+    Beside, Deadline, Ends, Extras, Held, Holder, LockReading, Mode, Switch, SwitchesReading,
+    TaskReading,
 };
 use lockwatch_judge::spec::{StoreIndex, TaskIndex};
 use lockwatch_judge::state::State;
@@ -141,6 +142,7 @@ fn reading(at: usize, holder: &Holder, now: ServerTime) -> TaskReading {
         key_exists: true,
         counted: None,
         whole: true,
+        ends: Ends::UNKNOWN,
     };
     let beside = Beside { switches: Some(switches), ..Beside::default() };
     TaskReading::of_lock(lock, Extras::default(), beside)

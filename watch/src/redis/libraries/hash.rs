@@ -55,6 +55,10 @@ impl Library for OwnHash {
         }
     }
 
+    fn field(&self, _mode: Mode, holder: &Holder) -> Option<Vec<u8>> {
+        Some(holder.client.clone())
+    }
+
     fn recognise(&self, seen: &Seen) -> Option<Guess> {
         const WHAT: &str = "A hash with one field, perhaps the owner of a lock made by hand";
         const WHY: &str = "many other things are a hash with one field and a small number";

@@ -129,6 +129,12 @@ impl Library for Redisson {
         codec::written_text(field)
     }
 
+    fn field(&self, mode: Mode, holder: &Holder) -> Option<Vec<u8>> {
+        let name = [&holder.client, b":".as_slice(), holder.thread.as_deref()?].concat();
+        let end: &[u8] = if mode == Mode::Write { b":write" } else { b"" };
+        Some([&name, end].concat())
+    }
+
     /// A reader lives while one of its own timeout keys does; the hash alone survives as long as
     /// any other reader renews.
     fn liveness(&self, key: &[u8], holders: &[Holder]) -> Vec<Ask> {

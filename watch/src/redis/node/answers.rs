@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, Standing};
-use lockwatch_judge::reading::{GuardReading, QueueReading, TaskReading, Unknown};
+use lockwatch_judge::reading::{Beside, GuardReading, QueueReading, TaskReading, Unknown};
 use lockwatch_judge::spec::{TaskIndex, TaskSpec};
 use lockwatch_judge::time::{Mono, ServerTime};
 
@@ -17,6 +17,7 @@ use crate::redis::batch::{Answer, Kept};
 use crate::redis::diagnosis::words_for;
 use crate::redis::driver::{Asked, Dialled, Exchange, Failure, Note, Now, Worth};
 use crate::redis::out::Out;
+use crate::redis::parts::fields_to_follow;
 use crate::redis::plan::Heard;
 use crate::redis::read::to_follow;
 use crate::redis::reply::Reply;
@@ -162,6 +163,7 @@ impl Node {
             What::Pulse | What::Alive => Outcome::Read { attestation, readings: done },
             What::Beside(read) => {
                 for (task, reading) in &done {
+                    self.follow_fields(*task, &reading.beside);
                     let switches = reading.beside.switches.clone();
                     heard
                         .switches
@@ -185,6 +187,18 @@ impl Node {
         heard
     }
 
+    /// Remembers of which fields the next reading of the switches asks when they end.
+    fn follow_fields(&mut self, task: TaskIndex, beside: &Beside) {
+        let has_deadlines = self.caps.is_some_and(|caps| caps.hpexpiretime);
+        let Some(switches) = beside.switches.as_ref().filter(|_| has_deadlines) else { return };
+        let Some(spec) = self.spec(task) else { return };
+        let known = self.fields.get(&task).into_iter().flat_map(|fields| fields.iter());
+        if !fields_to_follow(&spec, switches).eq(known) {
+            let fields = fields_to_follow(&spec, switches).cloned().collect();
+            self.fields.insert(task, fields);
+        }
+    }
+
     /// Plans the next reads; returns the tasks whose locks were read.
     fn observe(
         &mut self,
@@ -194,6 +208,7 @@ impl Node {
     ) -> Vec<TaskIndex> {
         for (task, reading) in done {
             self.schedule.observe(*task, sent, server, reading);
+            self.follow_fields(*task, &reading.beside);
             if let GuardReading::Queue(QueueReading::Read(queue)) = &reading.guard {
                 self.followed.insert(*task, to_follow(queue));
             }

@@ -98,7 +98,8 @@ impl Node {
     ) -> Option<(What, Vec<(TaskIndex, TaskRead)>)> {
         if let Some(read) = self.beside.pop_front() {
             let reads = read.parts.iter().filter_map(|(task, scope)| {
-                Some((*task, TaskRead::new(self.spec(*task)?, caps, true, *scope)))
+                let read = TaskRead::new(self.spec(*task)?, caps, true, *scope);
+                Some((*task, self.asking_of_fields(*task, read)))
             });
             let reads = reads.collect();
             return Some((What::Beside(read), reads));
@@ -154,12 +155,20 @@ impl Node {
                     self.duty.scope(task),
                 );
                 let read = if let Some(known) = known { read.glancing_at(known) } else { read };
+                let read = self.asking_of_fields(task, read);
                 let followed = self.followed.get(&task);
                 (task, if let Some(before) = followed { read.following(before) } else { read })
             }
             Standing::Witness => (task, TaskRead::new(spec, caps, false, Scope::GUARD)),
         };
         specs.map(read).collect()
+    }
+
+    fn asking_of_fields(&self, task: TaskIndex, read: TaskRead) -> TaskRead {
+        match self.fields.get(&task) {
+            Some(fields) => read.asking_of(fields),
+            None => read,
+        }
     }
 
     /// Makes a batch to be sent now, and its commands.

@@ -8,43 +8,60 @@ use crate::command;
 use crate::redis::accept::Caps;
 use crate::redis::ask::{Ask, Class};
 use crate::redis::codec::{self, Scalar};
+use crate::redis::expiry::{self, Expiry};
 use crate::redis::replies::{Replies, scan_hash, scan_set, scanned_part};
 use crate::redis::reply::Reply;
-use lockwatch_judge::reading::{Beside, Switch, SwitchesReading, Unknown, User, wanted};
-use lockwatch_judge::spec::{Codec, TaskSpec, WantedSource, WantedSpec};
+use lockwatch_judge::reading::{
+    Beside, Deadline, Ends, Switch, SwitchesReading, Unknown, User, wanted,
+};
+use lockwatch_judge::spec::{Codec, Key, TaskSpec, WantedSource, WantedSpec};
+use lockwatch_judge::time::ServerTime;
 use lockwatch_judge::verdict::Wanted;
+
+/// Maximum number of fields of which is asked when they end. It bounds the command.
+const FIELDS_MAX: usize = 64;
 
 pub(super) struct Switches;
 
 impl Part for Switches {
-    fn asks(&self, spec: &TaskSpec, _caps: Caps, out: &mut Vec<Ask>) {
-        match spec.wanted.as_ref().map(|wanted| &wanted.source) {
-            Some(WantedSource::Hash(key)) => out.push(scan_hash(Class::Texts, key)),
-            Some(WantedSource::Set(key)) => out.push(scan_set(Class::Texts, key)),
-            Some(WantedSource::Counter(key)) => out.extend(text_asks(key)),
-            Some(WantedSource::Keys(keys)) => {
-                out.extend(keys.iter().flat_map(|key| text_asks(key)));
-            }
-            Some(WantedSource::Always | WantedSource::Never) | None => {}
+    fn asks(&self, spec: &TaskSpec, caps: Caps, out: &mut Vec<Ask>) {
+        let Some(WantedSpec { source, .. }) = &spec.wanted else { return };
+        for key in keys(source) {
+            value_asks(source, key, out);
+            expiry::asks(key, caps, out);
         }
     }
 
     fn decode(
         &self,
         spec: &TaskSpec,
-        _caps: Caps,
+        caps: Caps,
         replies: &mut Replies<'_>,
         into: &mut Beside,
     ) -> Option<Ask> {
-        let WantedSpec { source, codec } = spec.wanted.as_ref()?;
-        into.switches = match source {
-            WantedSource::Hash(_) => Some(hash(*codec, replies.next())),
-            WantedSource::Set(_) => Some(set(replies.next())),
-            WantedSource::Counter(key) => Some(counter(*codec, key, text(replies))),
-            WantedSource::Keys(keys) => Some(named_keys(*codec, keys, replies)),
-            WantedSource::Always | WantedSource::Never => None,
-        };
+        into.switches = decode(spec.wanted.as_ref()?, Some(caps), replies);
         None
+    }
+
+    fn fields_ask(&self, spec: &TaskSpec, caps: Caps, fields: &[User]) -> Option<Ask> {
+        let Some(WantedSpec { source: WantedSource::Hash(key), .. }) = &spec.wanted else {
+            return None;
+        };
+        let is_asked = caps.hpexpiretime && !fields.is_empty();
+        is_asked.then(|| expiry::of_fields(Class::Number, key, fields))
+    }
+
+    fn take_fields(&self, fields: &[User], reply: &Reply, into: &mut Beside) {
+        let (Some(SwitchesReading::Read { ends, .. }), Ok(expiries)) =
+            (&mut into.switches, expiry::take_fields(reply))
+        else {
+            return;
+        };
+        let own = fields.iter().zip(expiries).filter_map(|(field, expiry)| match expiry {
+            Expiry::At(at) => Some((field.clone(), ServerTime(at))),
+            Expiry::Absent | Expiry::Never | Expiry::Reckoned { .. } => None,
+        });
+        ends.own = own.collect();
     }
 
     fn unreadable(&self, why: Unknown, into: &mut Beside) {
@@ -54,6 +71,77 @@ impl Part for Switches {
     fn is_watched(&self) -> bool {
         true
     }
+}
+
+/// What is asked for the switches alone, without when they end.
+pub(super) fn values_asks(spec: &TaskSpec, out: &mut Vec<Ask>) {
+    let Some(WantedSpec { source, .. }) = &spec.wanted else { return };
+    keys(source).iter().for_each(|key| value_asks(source, key, out));
+}
+
+/// Decodes the replies to [`values_asks`].
+pub(super) fn read_values(spec: &TaskSpec, replies: &mut Replies<'_>) -> Option<SwitchesReading> {
+    decode(spec.wanted.as_ref()?, None, replies)
+}
+
+/// The keys of the switches.
+fn keys(source: &WantedSource) -> &[Key] {
+    match source {
+        WantedSource::Hash(key) | WantedSource::Set(key) | WantedSource::Counter(key) => {
+            core::slice::from_ref(key)
+        }
+        WantedSource::Keys(keys) => keys,
+        WantedSource::Always | WantedSource::Never => &[],
+    }
+}
+
+fn value_asks(source: &WantedSource, key: &[u8], out: &mut Vec<Ask>) {
+    match source {
+        WantedSource::Hash(_) => out.push(scan_hash(Class::Texts, key)),
+        WantedSource::Set(_) => out.push(scan_set(Class::Texts, key)),
+        WantedSource::Counter(_) | WantedSource::Keys(_) => out.extend(text_asks(key)),
+        WantedSource::Always | WantedSource::Never => {}
+    }
+}
+
+/// Decodes the values, and with `caps` after each key when it ends.
+fn decode(
+    WantedSpec { source, codec }: &WantedSpec,
+    caps: Option<Caps>,
+    replies: &mut Replies<'_>,
+) -> Option<SwitchesReading> {
+    let mut end = |replies: &mut Replies<'_>| match caps.map(|caps| expiry::take(caps, replies)) {
+        Some(Ok(Expiry::Reckoned { at, .. })) => Deadline::At(ServerTime(at)),
+        Some(Ok(expiry)) => expiry.deadline(),
+        Some(Err(_)) | None => Deadline::Torn,
+    };
+    let mut reading = match source {
+        WantedSource::Hash(_) => hash(*codec, replies.next()),
+        WantedSource::Set(_) => set(replies.next()),
+        WantedSource::Counter(key) => counter(*codec, key, text(replies)),
+        WantedSource::Keys(keys) => return Some(named_keys(*codec, keys, replies, &mut end)),
+        WantedSource::Always | WantedSource::Never => return None,
+    };
+    let key = end(replies);
+    if let SwitchesReading::Read { ends, .. } = &mut reading {
+        ends.key = key;
+    }
+    Some(reading)
+}
+
+/// The fields of a hash of switches of which the next reading asks when they end: those that are on.
+pub(crate) fn fields_to_follow<'a>(
+    spec: &TaskSpec,
+    reading: &'a SwitchesReading,
+) -> impl Iterator<Item = &'a User> {
+    let wanted = spec.wanted.as_ref();
+    let is_hash = wanted.is_some_and(|wanted| matches!(wanted.source, WantedSource::Hash(_)));
+    let switches = match reading {
+        SwitchesReading::Read { switches, .. } if is_hash => switches.as_slice(),
+        SwitchesReading::Read { .. } | SwitchesReading::Unknown(_) => &[],
+    };
+    let on = switches.iter().filter(|(_, switch)| *switch == Switch::On);
+    on.map(|(field, _)| field).take(FIELDS_MAX)
 }
 
 /// Reads a string with a size limit. `EXISTS` distinguishes an empty one from an absent one.
@@ -76,6 +164,7 @@ fn read(mut switches: Vec<(User, Switch)>, missing: Option<Unknown>) -> Switches
             switches,
             counted: None,
             whole: missing.is_none(),
+            ends: Ends::UNKNOWN,
         },
     }
 }
@@ -115,6 +204,7 @@ fn counter(codec: Codec, key: &[u8], value: Result<Option<&[u8]>, Unknown>) -> S
                 key_exists: false,
                 counted: Some(0),
                 whole: true,
+                ends: Ends::UNKNOWN,
             };
         }
         Err(why) => return SwitchesReading::Unknown(why),
@@ -134,6 +224,7 @@ fn counter(codec: Codec, key: &[u8], value: Result<Option<&[u8]>, Unknown>) -> S
         key_exists: true,
         counted,
         whole: true,
+        ends: Ends::UNKNOWN,
     }
 }
 
@@ -146,11 +237,24 @@ fn count(codec: Codec, value: &[u8]) -> Option<u64> {
     }
 }
 
-fn named_keys(codec: Codec, keys: &[Vec<u8>], replies: &mut Replies<'_>) -> SwitchesReading {
+/// `end` decodes when a key ends.
+fn named_keys(
+    codec: Codec,
+    keys: &[Key],
+    replies: &mut Replies<'_>,
+    mut end: impl FnMut(&mut Replies<'_>) -> Deadline,
+) -> SwitchesReading {
     let mut switches = Vec::with_capacity(keys.len());
+    let mut known = Ends { key: Deadline::Never, own: Vec::new() };
     let (mut refused, mut unanswered) = (None, None);
     for key in keys {
-        match text(replies) {
+        let value = text(replies);
+        match (&value, end(replies)) {
+            (_, Deadline::At(at)) => known.own.push((key.clone(), at)),
+            (Ok(Some(_)), Deadline::Torn) => known.key = Deadline::Torn,
+            _ => {}
+        }
+        match value {
             Ok(Some(value)) => switches.push((key.clone(), codec::switch(codec, value))),
             Ok(None) => {}
             // For a key that may not be read, it is unknown whether it exists. A made-up state
@@ -168,7 +272,12 @@ fn named_keys(codec: Codec, keys: &[Vec<u8>], replies: &mut Replies<'_>) -> Swit
             Err(why) => unanswered = unanswered.or(Some(why)),
         }
     }
-    unanswered.map_or_else(|| read(switches, refused), SwitchesReading::Unknown)
+    let mut reading = unanswered.map_or_else(|| read(switches, refused), SwitchesReading::Unknown);
+    if let SwitchesReading::Read { ends, .. } = &mut reading {
+        known.own.sort_unstable();
+        *ends = known;
+    }
+    reading
 }
 
 /// The value of a string, `None` when the key does not exist.

@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::redis::accept::Caps;
-use crate::redis::ask::Ask;
+use crate::redis::ask::{Ask, Class};
 use crate::redis::expiry::{self, Expiry};
 use crate::redis::libraries::{self, Library, Value};
 use crate::redis::replies::Replies;
@@ -25,9 +25,24 @@ pub(super) enum Stage {
     Glance(Arc<Held>),
     /// Everything that can be requested without an earlier answer. `again`: after a torn bracket.
     Main { again: bool },
-    /// Everything again, and which of these readers live. A reading counts from the instant at
-    /// which its batch was sent, so a lock's answer must not wait for a later batch.
-    Details(Vec<Holder>),
+    /// Everything again, with details. A reading counts from the instant at which its batch was
+    /// sent, so a lock's answer must not wait for a later batch.
+    Details(Details),
+}
+
+/// What is asked of a lock whose holders are known.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Details {
+    /// Which of these readers live.
+    readers: Vec<Holder>,
+    /// When this holder's field ends.
+    owner: Option<Holder>,
+}
+
+impl Details {
+    pub(super) fn are_none(&self) -> bool {
+        self.readers.is_empty() && self.owner.is_none()
+    }
 }
 
 /// A lock to be read.
@@ -58,12 +73,35 @@ impl<'a> Lock<'a> {
         }
     }
 
-    /// What is asked last: which of the readers live.
-    pub(super) fn liveness(self, stage: &Stage) -> Vec<Ask> {
-        match stage {
-            Stage::Details(readers) => self.library.liveness(self.key, readers),
-            Stage::Glance(_) | Stage::Main { .. } => Vec::new(),
-        }
+    /// What is still to be asked after this reading. `has_path`: the holder is named elsewhere than
+    /// in a field.
+    pub(super) fn details(self, reading: &LockReading, has_path: bool) -> Details {
+        let LockReading::Held(held) = reading else { return Details::default() };
+        let readers = if held.mode == Mode::Read { held.holders.clone() } else { Vec::new() };
+        // A key without a TTL may have a field with one.
+        let may_end = self.caps.hpexpiretime && !has_path && held.deadline == Deadline::Never;
+        let owner = match held.holders.as_slice() {
+            [owner] if may_end && held.mode != Mode::Read => Some(owner.clone()),
+            _ => None,
+        };
+        let owner = owner.filter(|owner| self.library.field(held.mode, owner).is_some());
+        Details { readers, owner }
+    }
+
+    /// What is asked last: which of the readers live, and when the owner's field ends.
+    pub(super) fn last_asks(self, stage: &Stage) -> Vec<Ask> {
+        let Stage::Details(Details { readers, owner }) = stage else { return Vec::new() };
+        let mut asks = self.library.liveness(self.key, readers);
+        asks.extend(owner.as_ref().and_then(|owner| self.owner_ask(owner)));
+        asks
+    }
+
+    /// A writer's field has another name than that of an ordinary owner: one of both is there.
+    fn owner_ask(self, owner: &Holder) -> Option<Ask> {
+        let fields = [Mode::Exclusive, Mode::Write].map(|mode| self.library.field(mode, owner));
+        let mut fields: Vec<_> = fields.into_iter().collect::<Option<_>>()?;
+        fields.dedup();
+        Some(expiry::of_fields(Class::Named, self.key, &fields))
     }
 
     /// The waiters and the token.
@@ -109,29 +147,18 @@ impl<'a> Lock<'a> {
         }
     }
 
-    /// Removes from a read lock the readers of whom the replies to [`Lock::liveness`] say that they
-    /// are dead.
-    pub(super) fn take_liveness(
+    /// Decodes the replies to [`Lock::last_asks`].
+    pub(super) fn take_last(
         self,
         stage: &Stage,
         replies: &mut Replies<'_>,
         lock: &mut LockReading,
     ) {
-        let Stage::Details(readers) = stage else { return };
-        let answers = readers.iter().zip(replies.take(self.liveness(stage).len()));
-        let dead: Vec<&Holder> = answers
-            .filter(|(_, reply)| **reply == Reply::Int(0))
-            .map(|(reader, _)| reader)
-            .collect();
-        if let LockReading::Held(held) = lock
-            && held.mode == Mode::Read
-        {
-            let held = Arc::make_mut(held);
-            let before = held.holders.len();
-            // Holders that were not checked, or whose check was refused, count as alive, as do
-            // holders that entered since.
-            held.holders.retain(|holder| !dead.contains(&holder));
-            held.ghosts = u32::try_from(before - held.holders.len()).unwrap_or(u32::MAX);
+        let Stage::Details(Details { readers, owner }) = stage else { return };
+        let asked = self.library.liveness(self.key, readers).len();
+        remove_dead(readers, replies.take(asked), lock);
+        if owner.as_ref().is_some_and(|owner| self.owner_ask(owner).is_some()) {
+            end_with_field(owner.as_ref(), replies.next(), lock);
         }
     }
 
@@ -143,11 +170,34 @@ impl<'a> Lock<'a> {
     }
 }
 
-/// The readers of a read lock; empty for any other lock.
-pub(super) fn readers(lock: &LockReading) -> &[Holder] {
-    match lock {
-        LockReading::Held(held) if held.mode == Mode::Read => &held.holders,
-        _ => &[],
+/// Removes from a read lock the readers that are dead by these answers.
+fn remove_dead(readers: &[Holder], answers: &[Reply], lock: &mut LockReading) {
+    let answers = readers.iter().zip(answers);
+    let dead: Vec<&Holder> =
+        answers.filter(|(_, reply)| **reply == Reply::Int(0)).map(|(reader, _)| reader).collect();
+    if let LockReading::Held(held) = lock
+        && held.mode == Mode::Read
+    {
+        let held = Arc::make_mut(held);
+        let before = held.holders.len();
+        // Holders that were not checked, or whose check was refused, count as alive, as do
+        // holders that entered since.
+        held.holders.retain(|holder| !dead.contains(&holder));
+        held.ghosts = u32::try_from(before - held.holders.len()).unwrap_or(u32::MAX);
+    }
+}
+
+/// A lock ends with its owner's field, if its key has no TTL.
+fn end_with_field(owner: Option<&Holder>, reply: &Reply, lock: &mut LockReading) {
+    let LockReading::Held(held) = lock else { return };
+    // Without an answer the key alone counts.
+    let Ok(fields) = expiry::take_fields(reply) else { return };
+    let mut there = fields.into_iter().filter(|expiry| *expiry != Expiry::Absent);
+    let is_same = held.holders.as_slice() == owner.map_or(&[][..], core::slice::from_ref);
+    if held.deadline == Deadline::Never && is_same {
+        // If the field is gone meanwhile, another reading shows that.
+        let deadline = there.next().map_or(Deadline::Torn, Expiry::deadline);
+        Arc::make_mut(held).deadline = deadline;
     }
 }
 

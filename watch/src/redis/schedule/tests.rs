@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::entry::{DEADLINE_READS, GRACES_MAX};
 use super::*;
 use lockwatch_judge::reading::{
-    Beside, Deadline, Extras, Held, Holder, LockReading, Mode, Switch, Unknown, User,
+    Beside, Deadline, Ends, Extras, Held, Holder, LockReading, Mode, Switch, Unknown, User,
 };
 
 mod changes;
@@ -52,7 +52,13 @@ fn reading(answer: Answer) -> TaskReading {
     };
     let mut switches: Vec<(User, Switch)> = answer.1.iter().map(switch).collect();
     switches.sort_by(|a, b| a.0.cmp(&b.0));
-    let switches = SwitchesReading::Read { switches, key_exists: true, counted: None, whole: true };
+    let switches = SwitchesReading::Read {
+        switches,
+        key_exists: true,
+        counted: None,
+        whole: true,
+        ends: Ends::UNKNOWN,
+    };
     let beside = Beside { switches: Some(switches), ..Beside::default() };
     TaskReading::of_lock(answer.0, Extras::default(), beside)
 }

@@ -12,8 +12,8 @@ use crate::grounds::Problem;
 use crate::input::{Attestation, Generation, Standing};
 use crate::problems::{Finding, Problems, of_task, task_finding};
 use crate::reading::{
-    Beside, ClaimsReading, Deadline, GuardReading, Held, Holder, Id, Left, LockReading, Member,
-    Mode, Place, Queue, QueueReading, Switch, SwitchesReading, TaskReading,
+    Beside, ClaimsReading, Deadline, Ends, GuardReading, Held, Holder, Id, Left, LockReading,
+    Member, Mode, Place, Queue, QueueReading, Switch, SwitchesReading, TaskReading,
 };
 use crate::snapshot::{QueueView, TaskView};
 use crate::spec::{Authority, ClaimsSpec, KeyPattern, KindSpec, QueueSpec, StoreIndex, TaskSpec};
@@ -179,6 +179,7 @@ impl World {
             attestation: &attestation,
             origin: &origin,
             continued: None,
+            unflushed_since: None,
             standing: Standing::Decides,
             interval_ms: 1_000,
             took_ms: 0,
@@ -193,6 +194,7 @@ impl World {
             key_exists: true,
             counted: None,
             whole: true,
+            ends: Ends::UNKNOWN,
         });
         let beside = Beside { claims, switches, ..Beside::default() };
         let reading = TaskReading { guard: GuardReading::Queue(reading), beside };
@@ -259,9 +261,7 @@ pub(super) fn generation(process: &[u8], flushes: u64) -> Arc<Generation> {
     Arc::new(Generation {
         process: process.to_vec(),
         history: b"h".to_vec(),
-        forked_from: None,
         flushes,
-        evictions: 0,
-        started_empty: None,
+        ..Generation::default()
     })
 }
