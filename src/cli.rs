@@ -284,7 +284,7 @@ mod tests {
             ("status a b", 3),
             ("status --watch=10ms", 3),
             ("status --help", 0),
-            ("explain", 2),
+            ("explain a b", 2),
             ("--log.level debug status", 2),
         ] {
             let words = || std::iter::once("lockwatch").chain(line.split_whitespace());

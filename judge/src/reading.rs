@@ -303,7 +303,7 @@ pub struct Beside {
     #[cfg_attr(feature = "serde", serde(default))]
     pub overruns: Vec<Overrun>,
     /// What guards state of the runs of their scripts, among the claims.
-    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "RunsReading::is_empty"))]
+    #[cfg_attr(feature = "serde", serde(default))]
     pub runs: RunsReading,
     /// Host names by instance id; `None` also when not requested this time.
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
@@ -647,13 +647,6 @@ pub struct RunsReading {
     pub guards: Vec<GuardRuns>,
     /// Number of fields that no guard wrote, or not completely.
     pub unreadable: u32,
-}
-
-impl RunsReading {
-    /// Whether nothing is stated.
-    pub fn is_empty(&self) -> bool {
-        *self == RunsReading::default()
-    }
 }
 
 /// A guard's own statement of the runs of its script.

@@ -454,7 +454,7 @@ fn folder_bytes(options: &RecordOptions) -> u64 {
 #[test]
 fn files_rotate_the_oldest_go_and_the_rest_is_whole() {
     let folder = TempDir::new().unwrap();
-    let options = options(&folder, 200_000);
+    let options = options(&folder, 400_000);
     let mut writer = Writer::new(&options).unwrap();
     let mut source = Source::new(3);
     let mut config = Arc::clone(&source.config);
@@ -611,7 +611,7 @@ fn what_finds_the_queue_full_is_counted_and_a_configuration_comes_late() {
 #[test]
 fn a_file_that_is_missing_in_between_is_a_hole_and_so_is_a_torn_end() {
     let folder = TempDir::new().unwrap();
-    let options = options(&folder, 4 << 20);
+    let options = options(&folder, 8 << 20);
     let mut writer = Writer::new(&options).unwrap();
     let mut source = Source::new(9);
     writer.take(message(0, Input::Config(Arc::clone(&source.config))));

@@ -282,12 +282,12 @@ mod tests {
     fn answer() -> Tasks {
         serde_json::from_str(
             r#"{"at":"2026-01-31T23:59:59.999Z","tasks":[
-            {"name":"b","verdict":"running","reason":"The lock is held. Users want the task (1 of 2).","wanted":"yes",
+            {"name":"b","verdict":"running","problems":[],"reason":"The lock is held. Users want the task (1 of 2).","wanted":"yes",
              "switches":[{"user":"anna","state":"on"},{"user":"ben","state":"off"}],"evidence_age_seconds":0.4,
              "lock":{"hold":{"holders":[{"holder":"h","host":"wh-app-01"},{"holder":"i"}],"held_seconds":11520,"ttl_seconds":21.5}}},
-            {"name":"a","verdict":"running","reason":"The lock is held.","wanted":"unset",
+            {"name":"a","verdict":"running","problems":[],"reason":"The lock is held.","wanted":"unset",
              "lock":{"hold":{"holders":[{"holder":"h"}],"acquired":"x","held_seconds":3,"persistent":true}}},
-            {"name":"出荷e\u0301","verdict":"down","reason":"Users want it, and nobody has held the lock for longer than grace.","wanted":"yes"}],
+            {"name":"出荷e\u0301","verdict":"down","problems":[{"problem":"down","severity":"critical"}],"reason":"Users want it, and nobody has held the lock for longer than grace.","wanted":"yes"}],
             "stores":[{"name":"main","readable":true},
              {"name":"other","readable":false,"blind_seconds":75,"unknown":{"reason":"auth","remedy":"check the password"},
               "nodes":[{"address":"10.0.0.5:6379","up":false},{"address":"10.0.0.6:6379","up":true}]}]}"#,
@@ -334,7 +334,7 @@ as of 2026-01-31 23:59:59 UTC by the agent's clock, oldest reading 0.4s, 2 never
     fn a_frame_fits_the_screen_and_says_what_is_missing() {
         let mut answer = answer();
         for number in 0..100 {
-            let task = format!("{{\"name\":\"{number:03}\",\"verdict\":\"stopped\"}}");
+            let task = format!("{{\"name\":\"{number:03}\",\"verdict\":\"stopped\",\"problems\":[]}}");
             answer.tasks.push(serde_json::from_str(&task).unwrap());
         }
         let lines = render(&answer, &Terminal { columns: 100, lines: Some(24), colours: false });

@@ -30,6 +30,8 @@ impl Story {
         let task = |name: &str| {
             let mut view = free(0);
             Arc::make_mut(&mut view.spec).name = name.into();
+            let moved = Some(lockwatch_judge::time::ServerTime(0));
+            view.progress = Some(Box::new(ProgressView { moved, ..ProgressView::default() }));
             (name.to_owned(), Arc::new(view))
         };
         Story { sequence: 10, tasks: names.iter().copied().map(task).collect() }

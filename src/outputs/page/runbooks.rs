@@ -44,6 +44,7 @@ static PAGES: &[(&str, &str)] = runbooks!(
     "LockwatchTaskBlind",
     "LockwatchTaskContended",
     "LockwatchTaskDown",
+    "LockwatchTaskFailing",
     "LockwatchTaskFlapping",
     "LockwatchTaskSplit",
     "LockwatchTaskStalled",
