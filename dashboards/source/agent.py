@@ -131,6 +131,7 @@ def stores():
         Column("Value #E", "Clock offset", unit=units.Seconds, decimals=3, width=120),
         Column("Value #F", "Locks behind", unit=units.Short, decimals=0, width=120),
         Column("Value #G", "Lag", unit=units.Seconds, decimals=1, width=90),
+        Column("Value #H", "Refuses writes", unit=units.Short, decimals=0, width=120),
     ]
 
     def value(metric, by="store, instance"):
@@ -161,7 +162,8 @@ def stores():
             "Address, role and state of each server. A witness decides nothing: its answers are"
             " evidence of lag and of rival holders. Role verified: no means that the configuration"
             " attests the role. Last success is the server's clock. Locks behind: holds whose"
-            " newest deadline a replica does not have, and by how much.",
+            " newest deadline a replica does not have, and by how much. Refuses writes: 1 while the"
+            " server says that clients cannot write.",
             servers,
             rows(value("lockwatch_store_up", "store, instance, server, role")),
             rows(of_server("lockwatch_store_decides")),
@@ -170,6 +172,7 @@ def stores():
             rows(of_server("lockwatch_store_clock_offset_seconds")),
             rows(of_server("lockwatch_store_locks_behind")),
             rows(of_server("lockwatch_store_deadline_lag_seconds")),
+            rows(of_server("lockwatch_store_refuses_writes")),
             height=8,
         ),
         timeline(

@@ -44,7 +44,7 @@ pub(in crate::outputs) fn hint(view: &TaskView) -> Option<String> {
              state, and the TTL is the sign of life, set `moves: deadline`."
                 .to_owned(),
         ),
-        ProgressSource::Length(_) if progress.moved.is_none() && progress.missing.is_none() => Some(
+        ProgressSource::Length(_) if progress.missing.is_none() => Some(
             "A collection that is kept at one length (LTRIM) never changes it: let the work count \
              in a key of its own (INCR)."
                 .to_owned(),

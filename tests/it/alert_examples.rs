@@ -279,7 +279,10 @@ fn the_time_to_page_follows_from_the_examples() {
     // An interval, the grace and a quarter of a second until it is down; a scrape, an evaluation,
     // and no group_wait.
     let report = report(&config, &timing);
-    assert!(report.contains("  plain   20s    22s         32s         1m2s [2]\n"), "{report}");
+    assert!(
+        report.contains("  plain   20s    22s         32s         1m2s [2]       38s\n"),
+        "{report}"
+    );
     assert!(!report.contains("[4]"), "{report}");
 }
 

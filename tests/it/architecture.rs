@@ -91,6 +91,7 @@ const ARROWS: &[Arrow] = &[
             "io/",
             "commands/agent/",
             "commands/check_config.rs",
+            "commands/check_config/",
             "commands/discover.rs",
             "commands/discover/",
             "commands/momentary.rs",

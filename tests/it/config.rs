@@ -338,7 +338,7 @@ fn check_config_reckons_a_crash_by_the_lease_of_the_guard() {
     let report = report(&config, &PageTiming::find(&TimingSources::default()).unwrap());
     let row = report.lines().find(|line| line.starts_with("  a ")).unwrap();
     let cells: Vec<&str> = row.split_whitespace().collect();
-    let [.., page, crash, mark] = cells[..] else { panic!("{row}") };
+    let [.., page, crash, mark, _] = cells[..] else { panic!("{row}") };
     let ms = |text| lockwatch::text::durations::parse_duration_ms(text).unwrap();
     assert_eq!((ms(crash) - ms(page), mark), (5_000, "[7]"), "{report}");
     assert!(
@@ -459,11 +459,12 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
     assert_eq!(waits(&timing), [5, 5, 30, 60, 7, 30, 30, 30, 30, 30, 30]);
     let report = report(&config, &timing);
     assert!(
-        report.contains("  outbound        20s    22s         54s [4]     1m24s\n"),
+        report.contains("  outbound        20s    22s         54s [4]     1m24s              1m\n"),
         "{report}"
     );
     assert!(
-        report.contains("  leader          20s    22s         56s         56s + lease [3]\n"),
+        report
+            .contains("  leader          20s    22s         56s         56s + lease [3]    1m2s\n"),
         "{report}"
     );
     assert!(
@@ -471,7 +472,7 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
         "{report}"
     );
     sources.group_wait_ms = Some(1_000);
-    assert_eq!(waits(&PageTiming::find(&sources).unwrap()), [1; 8]);
+    assert_eq!(waits(&PageTiming::find(&sources).unwrap()), [1; 11]);
     sources.prometheus_config = Some("/nowhere.yml".into());
     assert!(PageTiming::find(&sources).unwrap_err().starts_with("/nowhere.yml: does not exist"));
 }

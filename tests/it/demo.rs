@@ -151,7 +151,8 @@ async fn one_worker_runs_the_script_while_anybody_wants_it() {
     bench.board.switch("ben", Position::On).await.unwrap();
     bench.until_held_by(&EITHER).await;
     bench.until_progress_moves().await;
-    assert_eq!(bench.raw.hlen("lockwatch:claims:outbound").await.unwrap(), 1);
+    // The claim, and what the guard states of the runs of its script.
+    assert_eq!(bench.raw.hlen("lockwatch:claims:outbound").await.unwrap(), 2);
     assert_eq!(bench.raw.hlen("lockwatch:hosts").await.unwrap(), 2);
 
     bench.board.switch("anna", Position::Off).await.unwrap();

@@ -70,6 +70,7 @@ fn a_task_tells_everything_in_base_units() {
         "problems": [
             {"problem": "stalled", "alert": "LockwatchTaskStalled", "severity": "page", "seconds": 0.3, "event": false},
             {"problem": "switches_lost", "alert": "LockwatchSwitchesLost", "severity": "page", "seconds": 0.006, "event": false},
+            {"problem": "split", "alert": "LockwatchTaskSplit", "severity": "page", "seconds": 700.0, "event": true},
             {"problem": "lock_lost", "alert": "LockwatchLockLost", "severity": "page", "seconds": 61.5, "event": true},
             {"problem": "lease_expired", "alert": "LockwatchLeaseExpired", "severity": "warning", "seconds": 800.0, "event": true},
         ],

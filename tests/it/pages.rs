@@ -166,6 +166,7 @@ async fn the_list_says_what_script_and_visitors_need() {
         [
             "LockwatchTaskStalled",
             "LockwatchSwitchesLost",
+            "LockwatchTaskSplit",
             "LockwatchLockLost",
             "LockwatchLeaseExpired"
         ]

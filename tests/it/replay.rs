@@ -90,6 +90,10 @@ impl Crash {
         agent.until(PATIENCE, "handed over", |page| {
             page.of("outbound", "task_handover_seconds_count") == Some(1.0)
         });
+        // Of which some inputs are recorded.
+        agent.until(PATIENCE, "it goes on", |page| {
+            page.of("outbound", "lock_held_seconds") > Some(3.0)
+        });
         agent.signal("TERM");
         assert!(agent.ended_within(PATIENCE).success());
         kill(second);

@@ -173,10 +173,9 @@ fn expect_shown(agent: &Agent, clock: &Clock, task: &str, runs: &[Run], ends: &[
         assert_eq!(hold.host, run.host);
         clock.shown_in_time(hold.acquired, run.taken, &(hold, run));
         clock.shown_in_time(hold.ended, run.gone, &(hold, run));
-        match &*hold.reason {
-            "expired" => assert!(run.is_kept, "{hold:?} {run:?}"),
-            early => assert!(!run.is_kept && ends.contains(&early), "{hold:?} {run:?}"),
-        }
+        // The end of a lock that is kept was set, which nobody knows who first sees it like that.
+        let may_end = if run.is_kept { &["ended_early", "expired"] } else { ends };
+        assert!(may_end.contains(&&*hold.reason), "{hold:?} {run:?}");
     }
 }
 

@@ -320,8 +320,8 @@ fn a_monitor_gets_the_worst_in_the_first_line_and_all_of_it_on_standard_output()
     let said = text(&output.stdout);
     let lines: Vec<&str> = said.lines().collect();
     let (first, figures) = lines[0].split_once(" | ").unwrap();
-    assert!(first.starts_with("CRITICAL: is split: split, LockwatchTaskSplit for "), "{said}");
-    assert!(first.contains("(8 tasks: 1 split, 1 down, "), "{said}");
+    assert!(first.starts_with("CRITICAL: 8 tasks: 1 split, 1 down, "), "{said}");
+    assert!(first.contains(". is split: split, LockwatchTaskSplit for "), "{said}");
     let expected = "tasks=8;;;0 critical=3;;;0;8 warning=1;;;0;8 unknown=1;;;0;8 oldest_reading=";
     assert!(figures.starts_with(expected), "{said}");
     assert_eq!(lines.len(), 1 + VERDICTS.len(), "{said}");

@@ -176,7 +176,7 @@ fn play(name: &str, version: &str, program: Option<PathBuf>) -> BTreeMap<String,
             && view.page.get("lockwatch_store_wake_ups", &[]) == Some(1.0)
     });
     // Expiry, an announced change, a passed turn, and then a second one.
-    server.cli(&["pexpire", "short:lock", "700"]);
+    server.cli(&["set", "short:lock", "token-3", "px", "700"]);
     server.cli(&["hset", "users", "bob", "1"]);
     server.cli(&["hset", "turns", "b", &now]);
     server.cli(&["hdel", "turns", "a"]);

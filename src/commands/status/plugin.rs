@@ -36,7 +36,7 @@ pub(super) fn render(tasks: &[Task], stores: &[Store], oldest: Option<f64>) -> V
     let all = format!("{count}: {}", judge::counts(tasks));
     let summary = match parts.first() {
         _ if tasks.is_empty() => "no tasks".to_owned(),
-        Some((worst, _, said)) if *worst > Level::Ok => format!("{said} ({all})"),
+        Some((worst, _, said)) if *worst > Level::Ok => format!("{all}. {said}"),
         _ => all,
     };
     let first = line(&format!("{}: {summary}", level.name()));
@@ -105,7 +105,7 @@ mod tests {
     fn the_first_line_has_the_worst_task_and_the_figures() {
         let lines = render(&[task(WELL), task(DOWN)], &[], Some(0.44));
         let expected = [
-            r"CRITICAL: in\x7cbound: down, LockwatchTaskDown for 3m20s. Nobody\x0a has it. (2 tasks: 1 down, 1 running) | tasks=2;;;0 critical=1;;;0;2 warning=0;;;0;2 unknown=0;;;0;2 oldest_reading=0.4s;;;0",
+            r"CRITICAL: 2 tasks: 1 down, 1 running. in\x7cbound: down, LockwatchTaskDown for 3m20s. Nobody\x0a has it. | tasks=2;;;0 critical=1;;;0;2 warning=0;;;0;2 unknown=0;;;0;2 oldest_reading=0.4s;;;0",
             r"CRITICAL: in\x7cbound: down, LockwatchTaskDown for 3m20s. Nobody\x0a has it.",
             "OK: outbound: running. Held.",
         ];
@@ -123,7 +123,8 @@ mod tests {
         )
         .unwrap();
         let lines = render(&[task(WELL)], &[store], None);
-        let expected = "CRITICAL: store main: LockwatchStoreUnreachable for 1m15s (1 task: ";
+        let expected =
+            "CRITICAL: 1 task: 1 running. store main: LockwatchStoreUnreachable for 1m15s | ";
         assert!(lines[0].starts_with(expected), "{lines:#?}");
     }
 

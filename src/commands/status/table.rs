@@ -334,7 +334,8 @@ as of 2026-01-31 23:59:59 UTC by the agent's clock, oldest reading 0.4s, 2 never
     fn a_frame_fits_the_screen_and_says_what_is_missing() {
         let mut answer = answer();
         for number in 0..100 {
-            let task = format!("{{\"name\":\"{number:03}\",\"verdict\":\"stopped\",\"problems\":[]}}");
+            let task =
+                format!("{{\"name\":\"{number:03}\",\"verdict\":\"stopped\",\"problems\":[]}}");
             answer.tasks.push(serde_json::from_str(&task).unwrap());
         }
         let lines = render(&answer, &Terminal { columns: 100, lines: Some(24), colours: false });

@@ -24,10 +24,11 @@ const OWN: [&str; 2] = ["up", "ALERTS"];
 /// Optional fields of the task in `config`, which become labels.
 const OF_TASK: &str = "severity: critical, standby: required, team: logistics";
 /// Metrics of trouble which these tests do not bring about.
-const OF_TROUBLE: [&str; 3] = [
+const OF_TROUBLE: [&str; 4] = [
     "lockwatch_store_problem_seconds",
     "lockwatch_store_event_age_seconds",
     "lockwatch_task_split_holder",
+    "lockwatch_task_failed_run_timestamp_seconds",
 ];
 /// Where it is, in each summary: the labels of the alert, or else those that Prometheus adds.
 const SITE: &str = "{{ range args (or $labels.cluster $externalLabels.cluster) (or \

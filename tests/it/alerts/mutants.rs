@@ -33,6 +33,10 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("LockwatchAgentDown", "[5m] to [1m]", "«) and on (job, instance, cluster, namespace, env) up) >= 0.5", "keep_firing_for covers a short failure \
         of the other agent"),
     ("task:lockwatch_task_wanting_users:last", "[30m] to [10h]", "wanting_users:last»", AWAY),
+    ("LockwatchDown", "without and", "(process_start_time_seconds»and«", "no scene has a younger process of another job"),
+    ("LockwatchAgentsDisagree", "without and", "(lockwatch_lock_holder»and«", "no scene has a holder of an agent that is gone"),
+    ("agent:lockwatch_event:time", "[15m] to [1m]", "last_over_time(agent:lockwatch_event:time»[15m]«", "no scene misses \
+        evaluations for longer than a minute"),
 ];
 
 /// Without `LOCKWATCH_LONG`, one of this many mutants runs.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_yaml::Value;
 use tempfile::TempDir;
 
-use super::{PROMTOOL, Rules, promtool, test_file, test_files};
+use super::{PROMTOOL, RULES, WATCHDOG, promtool, test_file, test_files};
 use crate::support::skip;
 
 /// Set where lockwatch does not set them, as `honor_labels` has it.
@@ -21,7 +21,10 @@ fn labels_of_targets_hide_no_alert_and_raise_none() {
     }
     let folder = TempDir::new().unwrap();
     fs::create_dir(folder.path().join("tests")).unwrap();
-    Rules::load().write(&folder.path().join("lockwatch.rules.yml"));
+    for file in [RULES, WATCHDOG] {
+        let name = Path::new(file).file_name().unwrap();
+        fs::copy(file, folder.path().join(name)).unwrap();
+    }
     // Availability alerts nobody, and takes long.
     let files = test_files().into_iter().filter(|file| *file != test_file("availability"));
     let files: Vec<PathBuf> = files.map(|file| with_labels(&file, folder.path())).collect();
@@ -30,7 +33,6 @@ fn labels_of_targets_hide_no_alert_and_raise_none() {
 
 fn with_labels(file: &Path, folder: &Path) -> PathBuf {
     let mut tests: Value = serde_yaml::from_str(&fs::read_to_string(file).unwrap()).unwrap();
-    tests["rule_files"] = vec!["../lockwatch.rules.yml"].into();
     for scene in tests["tests"].as_sequence_mut().unwrap() {
         for series in scene["input_series"].as_sequence_mut().unwrap() {
             series["series"] = labelled(series["series"].as_str().unwrap()).into();

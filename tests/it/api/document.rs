@@ -210,7 +210,10 @@ impl Stage {
         });
         // A renewal, then an expired lease and a takeover.
         server.cli(&["PEXPIRE", "outbound:lock", "60000"]);
-        server.cli(&["PEXPIRE", "relay:lock", "3000"]);
+        // In one step, by another holder: a lease that is shortened is an end that was set.
+        let crashes = "redis.call('DEL', KEYS[1]) redis.call('HSET', KEYS[1], 'crashes:1', 1) \
+                       redis.call('PEXPIRE', KEYS[1], 3000)";
+        server.cli(&["EVAL", crashes, "1", "relay:lock"]);
         let ttl = "/lock/hold/ttl_seconds";
         until("the lease that runs out was read", &mut |view| {
             view.task("relay").pointer(ttl).and_then(Value::as_f64).is_some_and(|left| left < 4.0)

@@ -116,8 +116,8 @@ fn a_holder_that_takes_the_lock_for_a_second_at_a_time_does_not_end_being_down()
         pages.iter().map(|page| page.of(TASK, "task_down_seconds").unwrap()).collect();
     assert!(down.is_sorted(), "{down:?}");
     assert!(
-        down.last() > Some(&12.0) && down.last() < Some(&18.0),
-        "four fifths of the time: {:?}",
+        down.last() > Some(&18.0) && down.last() < Some(&24.0),
+        "all of the time but the start: {:?}",
         down.last()
     );
     let last = pages.last().unwrap();

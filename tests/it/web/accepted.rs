@@ -32,7 +32,7 @@ fn cases() -> Vec<(String, Option<&'static str>)> {
             "tls_server_config:\nbasic_auth_users:\nrate_limit:\nhttp_server_config:\n".to_owned(),
         ),
         bad("just words".to_owned(), "1:1: is text; write a block"),
-        bad("tls_server_config: {cert_filse: a}".to_owned(), "did you mean `cert`?"),
+        bad("tls_server_config: {cert_filse: a}".to_owned(), "did you mean `cert_file`?"),
         bad("tls_sever_config: {}".to_owned(), "did you mean `tls_server_config`?"),
         bad(format!("{TLS}{TLS}"), "duplicate entry"),
         // Certificate and key.
