@@ -49,7 +49,7 @@ pub(in crate::outputs) fn hint(view: &TaskView) -> Option<String> {
              in a key of its own (INCR)."
                 .to_owned(),
         ),
-        _ if by_value && has_ttl && progress.moved.is_none() => Some(
+        _ if by_value && has_ttl && progress.shortest_ms.is_none() => Some(
             "Its key has a TTL, which does not count by itself where a key holds more than one \
              value; if it is the sign of life, set `moves: deadline`."
                 .to_owned(),

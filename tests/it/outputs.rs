@@ -115,7 +115,9 @@ fn a_task_tells_everything_in_base_units() {
         },
         "node": "10.0.0.5:6379",
         "witnesses": witnesses,
-        "progress": {"moved": "2027-01-15T07:59:50.500Z", "missing": false, "unknown": null},
+        "progress": {
+            "moved": "2027-01-15T07:59:50.500Z", "moves": "value", "missing": false, "expired": false, "unknown": null,
+        },
         "live_claims": ["srv-a"],
         "claims_unknown": null,
         "hosts_unknown": null,

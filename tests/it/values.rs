@@ -149,6 +149,7 @@ fn the_id_of_a_queue_lies_inside_its_members() {
     let checked = program()
         .args(["check-config", "--connect", "--config.file"])
         .arg(agent.path("lockwatch.yml"))
+        .stdout(Stdio::piped())
         .output()
         .unwrap();
     let checked = String::from_utf8(checked.stdout).unwrap();
