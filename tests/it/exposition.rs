@@ -306,10 +306,14 @@ fn a_task_with_all_metrics_has_at_most_100_series_and_some_more_in_trouble() {
     let (trouble, usual): (Vec<_>, Vec<_>) =
         of_task.partition(|(name, _)| OF_TROUBLE.iter().any(|it| name.ends_with(it)));
     assert!(usual.len() <= 100, "{} series", usual.len());
-    assert!(trouble.len() <= 10, "{trouble:?}");
+    assert!(trouble.len() <= 12, "{trouble:?}");
     let of_tasks = TABLE.iter().filter(|metric| metric.labels().contains(&"task"));
     let of_locks = of_tasks.filter(|metric| metric.of_kind().is_none_or(|kind| kind == "lock"));
-    for metric in of_locks.filter(|metric| metric.kind() != "histogram") {
+    // Nor does a script fail here.
+    let set = |metric: &&lockwatch::outputs::metrics::Metric| {
+        metric.kind() != "histogram" && !metric.name.contains("failed_run")
+    };
+    for metric in of_locks.filter(set) {
         assert!(
             read.samples.keys().any(|(name, _)| name == metric.name),
             "{} is not set in this test",

@@ -34,6 +34,8 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
         of the other agent"),
     ("task:lockwatch_task_wanting_users:last", "[30m] to [10h]", "wanting_users:last»", AWAY),
     ("LockwatchDown", "without and", "(process_start_time_seconds»and«", "no scene has a younger process of another job"),
+    ("LockwatchLabelsCollide", "without and", "(lockwatch_honor_labels{exported_job!=\"\"}»and«", "no scene has a \
+        collision of an agent that is gone"),
     ("LockwatchAgentsDisagree", "without and", "(lockwatch_lock_holder»and«", "no scene has a holder of an agent that is gone"),
     ("agent:lockwatch_event:time", "[15m] to [1m]", "last_over_time(agent:lockwatch_event:time»[15m]«", "no scene misses \
         evaluations for longer than a minute"),

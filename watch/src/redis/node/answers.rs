@@ -300,7 +300,9 @@ impl Node {
             let is_shown = |(_, reading): &(TaskIndex, TaskReading)| {
                 unknowns(reading).any(|why| why == refusal.why)
             };
-            if answer.done.iter().any(is_shown) && self.tell(&refusal, out) {
+            // A queue's members are listed in an earlier round than the one that is its last.
+            let is_shown = refusal.why == Unknown::ValuePath || answer.done.iter().any(is_shown);
+            if is_shown && self.tell(&refusal, out) {
                 out.note(Note::Refuses(Arc::clone(&self.address), refusal));
             }
         }
