@@ -191,7 +191,7 @@ impl Guard {
     ) -> Option<Guard> {
         match reading {
             GuardReading::Lock { .. } => {
-                (have_later || !details.are_none()).then(|| Guard::Lock(Stage::Details(details)))
+                (have_later || !details.are_none()).then_some(Guard::Lock(Stage::Details(details)))
             }
             GuardReading::Turn(_) | GuardReading::Queue(_) => have_later.then(|| self.clone()),
         }

@@ -19,9 +19,12 @@ use lockwatch_judge::spec::{Key, ProgressSource, TaskSpec};
 /// Index of the last byte of a string that is read as progress. The limit fits a status document,
 /// but not a queue in a string.
 const LAST_BYTE: &str = "16383";
+/// Asks for a length.
+type LengthAsk = fn(&Key) -> Ask;
+
 /// The types that have a length, each with what reads it. A stream that is kept at one length
 /// counts what was ever added.
-const LENGTHS: [(&[u8], fn(&Key) -> Ask); 4] = [
+const LENGTHS: [(&[u8], LengthAsk); 4] = [
     (b"list", |key| Ask::new(Class::Number, command!("LLEN", key))),
     (b"set", |key| Ask::new(Class::Number, command!("SCARD", key))),
     (b"zset", |key| Ask::new(Class::Number, command!("ZCARD", key))),
@@ -205,7 +208,7 @@ fn added(reply: &Reply) -> Bytes {
 }
 
 /// What reads the length of a key of this type; `None`: there is no key.
-fn length_of(kind: &Reply) -> Result<Option<fn(&Key) -> Ask>, Unknown> {
+fn length_of(kind: &Reply) -> Result<Option<LengthAsk>, Unknown> {
     match kind {
         Reply::Bytes(kind) if kind == b"none" => Ok(None),
         Reply::Bytes(kind) => {

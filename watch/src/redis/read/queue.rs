@@ -5,6 +5,7 @@
 //! number of members are read. Members that were seen before and are none of the first now are
 //! looked up, too: what became of them, and of their locks.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -34,7 +35,7 @@ pub(super) enum Stage {
     /// Which members come first. `before`: those that were looked at in the reading before.
     First { before: Vec<Id> },
     /// What is in these places now, and the locks.
-    Places(Sight),
+    Places(Box<Sight>),
 }
 
 /// What the first round showed.
@@ -150,7 +151,7 @@ impl QueueRead<'_> {
     ) -> Result<QueueReading, Stage> {
         let read = match stage {
             Stage::First { before } => match self.take_first(before, replies) {
-                Ok(sight) => return Err(Stage::Places(sight)),
+                Ok(sight) => return Err(Stage::Places(Box::new(sight))),
                 Err(why) => Err(why),
             },
             Stage::Places(sight) => self.take_places(sight, replies),
