@@ -17,9 +17,9 @@ pub(crate) use guards::Seen;
 use kinds::OfKind;
 
 /// Reasons that cannot occur here: names are not resolved, no server refuses to report its role,
-/// nothing is too large, every announced address is allowed, nobody speaks TLS, and the
-/// connections are configured right.
-const IMPOSSIBLE: [Unknown; 22] = [
+/// nothing is too large, every announced address is allowed, nobody speaks TLS, no value has a
+/// path, and the connections are configured right.
+const IMPOSSIBLE: [Unknown; 23] = [
     Unknown::NeedlessPassword,
     Unknown::Protected,
     Unknown::Database,
@@ -37,6 +37,7 @@ const IMPOSSIBLE: [Unknown; 22] = [
     Unknown::TlsExpired,
     Unknown::TlsClient,
     Unknown::TlsFiles,
+    Unknown::ValuePath,
     Unknown::ForeignAddress,
     Unknown::RoleRefused,
     Unknown::TooLarge,
