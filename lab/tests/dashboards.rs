@@ -58,10 +58,11 @@ const SERIES: &[(&str, &str, &str, usize)] = &[
     ("lockwatch-agent", "Series", "A", 2),
 ];
 
-/// Metrics that an agent exports only for Sentinels, clusters and replicas.
+/// Metrics that an agent exports only for Sentinels, clusters and replicas, or in trouble.
 const OF_SEVERAL_SERVERS: &[&str] = &[
     "lockwatch_store_deadline_lag_seconds",
     "lockwatch_store_locks_behind",
+    "lockwatch_store_refuses_writes",
     "lockwatch_store_sentinels",
     "lockwatch_store_uncovered_slots",
 ];
@@ -309,8 +310,6 @@ fn sped_up_rules() -> String {
     format!("{alerts}- name: lockwatch.availability{availability}")
 }
 
-/// Whether the query reads only metrics that need several servers per store, which this scenario
-/// does not have.
 /// Whether a query may have no series here, since nothing in the scenario exports its metrics.
 fn may_be_empty(query: &Query) -> bool {
     OF_SEVERAL_SERVERS.iter().chain(OF_OTHER_KINDS).any(|name| query.expr.contains(name))
@@ -355,11 +354,12 @@ async fn complaints_about(board: &Board, prometheus: &Prometheus, span: (f64, f6
         let Some((selector, label)) = label_values(variable) else { continue };
         let found = prometheus.series(&replaced(selector)).await.unwrap();
         let values: BTreeSet<_> = found.iter().filter_map(|series| series.get(label)).collect();
-        // A task belongs to one store, and there is one job.
-        let expected = if label == "job" || (label == "store" && board.uid() == "lockwatch-task") {
-            1
-        } else {
-            2
+        // A task belongs to one store, there is one job, and nobody names a site.
+        let expected = match label {
+            "cluster" | "namespace" => 0,
+            "job" => 1,
+            "store" if board.uid() == "lockwatch-task" => 1,
+            _ => 2,
         };
         if values.len() != expected {
             complaints.push(format!("variable {label}: {values:?}"));
