@@ -103,8 +103,9 @@ pub fn down_after_ms(interval_ms: u64, task: &TaskSpec) -> u64 {
     interval_ms.saturating_add(task.grace_ms.max(CONFIRMATION_MS)).saturating_add(SEEN_WITHIN_MS)
 }
 
-/// The same of a crash loop, in which each hold ends before it has lasted for `settle`: what happens
-/// to be held when the grace period ends breaks first, and that is seen at most an interval later.
+/// The same of a crash loop, in which each hold ends before it has lasted for `settle`: what
+/// happens to be held when the grace period ends breaks first, and that is seen at most an interval
+/// later.
 pub fn crash_loop_after_ms(interval_ms: u64, task: &TaskSpec) -> u64 {
     let breaks_ms = interval_ms.saturating_add(CONFIRMATION_MS).saturating_add(task.settle_ms);
     down_after_ms(interval_ms, task).saturating_add(breaks_ms)

@@ -48,8 +48,9 @@ pub struct Terms {
 impl Terms {
     /// Default of [`Terms::lease_ms`]: Redisson's.
     pub const LEASE_MS: u64 = 30_000;
-    /// Default of [`Terms::stop_after_ms`]: shorter than the 10 seconds after which Docker kills what
-    /// it stops, so that a script that ignores TERM is killed, and the lock given back, before that.
+    /// Default of [`Terms::stop_after_ms`]: shorter than the 10 seconds after which Docker kills
+    /// what it stops, so that a script that ignores TERM is killed, and the lock given back, before
+    /// that.
     pub const STOP_AFTER_MS: u64 = 8_000;
     /// Default of [`Terms::backoff_ms`].
     pub const BACKOFF_MS: (u64, u64) = (1_000, 30_000);

@@ -1,4 +1,5 @@
-//! Follows whether the work makes progress: what moved, by which sign, and for how long nothing did.
+//! Follows whether the work makes progress: what moved, by which sign, and for how long nothing
+//! did.
 
 use alloc::sync::Arc;
 

@@ -160,7 +160,8 @@ impl Switches {
         if self.source == Source::Keys { self.newest.err() } else { None }
     }
 
-    /// Whether the newest attempt gave no answer, or one with a switch that says neither on nor off.
+    /// Whether the newest attempt gave no answer, or one with a switch that says neither on nor
+    /// off.
     pub(crate) fn are_undecodable(&self) -> bool {
         let is_undecodable =
             |(_, switch): &(User, Switch)| matches!(switch, Switch::Undecodable { .. });
@@ -190,8 +191,8 @@ impl Switches {
         }
     }
 
-    /// Takes in an answer that was read at `seen` and given by `given`. `delta` is how the generation
-    /// changed since the previous one.
+    /// Takes in an answer that was read at `seen` and given by `given`. `delta` is how the
+    /// generation changed since the previous one.
     pub(crate) fn observe(
         &mut self,
         reading: &SwitchesReading,
@@ -275,7 +276,8 @@ impl Switches {
         change
     }
 
-    /// Whether the switch of `user`, which is gone, may have been lost by what happened to the data.
+    /// Whether the switch of `user`, which is gone, may have been lost by what happened to the
+    /// data.
     fn may_be_lost(
         &self,
         user: &User,

@@ -1,5 +1,5 @@
-//! Workers that pass a lock to and fro, with real Redis: those that overwrite each other are two, and
-//! those that take turns without a pause are not.
+//! Workers that pass a lock to and fro, with real Redis: those that overwrite each other are two,
+//! and those that take turns without a pause are not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -128,9 +128,9 @@ fn is_down(page: &Exposition, task: &str) -> bool {
     page.get("lockwatch_task_problem_seconds", &labels).is_some()
 }
 
-/// Every hold of some locks ends early: their tasks are down within the worst time that check-config
-/// says, by both agents, and never anything else after that. A worker that locks per iteration, and
-/// handovers that are further apart than `settle`, alert nobody.
+/// Every hold of some locks ends early: their tasks are down within the worst time that
+/// check-config says, by both agents, and never anything else after that. A worker that locks per
+/// iteration, and handovers that are further apart than `settle`, alert nobody.
 #[test]
 fn what_is_held_again_and_again_but_never_for_long_is_down_and_stays_so() {
     let _rule = rule("8 settling");

@@ -1,6 +1,7 @@
 //! Arbitrary values under value paths that are fixed, and under paths from the input.
 //!
-//! The first byte selects the path. From 128 on, the path is what stands before the first zero byte.
+//! The first byte selects the path. From 128 on, the path is what stands before the first zero
+//! byte.
 
 use lockwatch_judge::spec::ValuePath;
 use lockwatch_watch::redis::value::{Finder, VALUE_BYTES_MAX};

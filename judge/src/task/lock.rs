@@ -28,7 +28,8 @@ use crate::verdict::{Facts, LockFact, LockFacts};
 /// contradict each other.
 const FRESH_SLACK_MS: u64 = 1_000;
 
-/// A lease that has more than a year left is none: it was written in another unit, or means "never".
+/// A lease that has more than a year left is none: it was written in another unit, or means
+/// "never".
 const ENDLESS_MS: u64 = 366 * 86_400_000;
 
 /// What is followed of a task only because a lock guards it.

@@ -286,8 +286,8 @@ impl Task {
         Ok(Instant::now())
     }
 
-    /// States what a guard with the present hold would: that its script ended with these exit codes,
-    /// a second apart, or was ended by the guard, and whether it runs since now.
+    /// States what a guard with the present hold would: that its script ended with these exit
+    /// codes, a second apart, or was ended by the guard, and whether it runs since now.
     pub(super) async fn state_runs(
         &self,
         codes: &[(u8, bool)],

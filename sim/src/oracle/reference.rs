@@ -95,7 +95,8 @@ impl Hold {
     }
 }
 
-/// A gap by the clock: from its first free reading to the newest break, but for what does not count.
+/// A gap by the clock: from its first free reading to the newest break, but for what does not
+/// count.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     first: Mono,

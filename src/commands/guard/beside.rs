@@ -166,8 +166,8 @@ impl Beside {
         self.set(&hash, &["HSET"], &[instance.as_bytes(), host.as_bytes()]).await;
     }
 
-    /// The newest runs, by the server's clock; it also removes what guards left that ran nothing for
-    /// an hour. What cannot be written is written later.
+    /// The newest runs, by the server's clock; it also removes what guards left that ran nothing
+    /// for an hour. What cannot be written is written later.
     async fn write_runs(&mut self, newest: Runs) {
         let Some(claims) = self.plan.spec.claims.clone().filter(|_| newest != self.written) else {
             return;

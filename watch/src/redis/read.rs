@@ -181,8 +181,8 @@ impl Guard {
         }
     }
 
-    /// How to read it once more after `reading`, if that leaves questions of its own (`details`), or
-    /// if the parts beside it do (`have_later`).
+    /// How to read it once more after `reading`, if that leaves questions of its own (`details`),
+    /// or if the parts beside it do (`have_later`).
     fn once_more(
         &self,
         reading: &GuardReading,

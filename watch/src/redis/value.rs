@@ -82,8 +82,8 @@ pub(super) fn holder(path: &ValuePath, reply: &Reply, exists: bool) -> libraries
     })
 }
 
-/// What the path of a task found instead of a name, if the reply to `ask` has such a value. In words
-/// that quote nothing of the value.
+/// What the path of a task found instead of a name, if the reply to `ask` has such a value. In
+/// words that quote nothing of the value.
 pub(super) fn complaint(spec: &TaskSpec, ask: &Ask, reply: &Reply) -> Option<&'static str> {
     let path = match &spec.kind {
         KindSpec::Lock(lock) => lock.holder.as_ref()?,

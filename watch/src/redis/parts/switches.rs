@@ -129,7 +129,8 @@ fn decode(
     Some(reading)
 }
 
-/// The fields of a hash of switches of which the next reading asks when they end: those that are on.
+/// The fields of a hash of switches of which the next reading asks when they end: those that are
+/// on.
 pub(crate) fn fields_to_follow<'a>(
     spec: &TaskSpec,
     reading: &'a SwitchesReading,
