@@ -354,7 +354,8 @@ fn an_event_that_pages_is_critical_while_the_task_runs() {
     assert!(text(&output.stdout).contains("!! running"), "{output:?}");
     let output = status(stub.port, &["--plugin"]).output().unwrap();
     let said = text(&output.stdout);
-    assert!(said.starts_with("CRITICAL: a: running, LockwatchLockLost 30s ago."), "{said}");
+    let summary = "CRITICAL: 1 task: 1 running. a: running, LockwatchLockLost 30s ago.";
+    assert!(said.starts_with(summary), "{said}");
 }
 
 #[test]
