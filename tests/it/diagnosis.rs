@@ -3,6 +3,7 @@
 //! the remedies say, and everything is read.
 
 mod outputs;
+mod envoy;
 mod proxy;
 mod servers;
 
