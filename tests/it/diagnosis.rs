@@ -2,8 +2,8 @@
 //! say the same cause in the server's own words, with a remedy. Then the configuration is changed as
 //! the remedies say, and everything is read.
 
-mod outputs;
 mod envoy;
+mod outputs;
 mod proxy;
 mod servers;
 

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::agent::Agent;
+use tempfile::TempDir;
+
+use crate::support::agent::{Agent, program};
 use crate::support::redis::{Keep, RedisServer, Setup, VALKEY_9};
 use crate::support::view::View;
 use crate::support::{PATIENCE, skip, wait_until};
@@ -202,7 +204,8 @@ fn an_eviction_can_have_taken_only_what_the_policy_lets_it_take() {
         thread::spawn(move || {
             let server = launch(program.as_ref(), &["--maxmemory-policy", policy]);
             let forms: Vec<&Form> = FORMS.iter().collect();
-            let agent = Agent::start(&config(&format!("url: 'redis://{}'", server.address()), &forms));
+            let agent =
+                Agent::start(&config(&format!("url: 'redis://{}'", server.address()), &forms));
             settle(&agent, &forms, |words| server.cli(words));
             if ttl {
                 let expire = |form: &&Form| server.cli(&[form.expire, &[LONG]].concat());
@@ -228,6 +231,33 @@ fn an_eviction_can_have_taken_only_what_the_policy_lets_it_take() {
         }
     }
     playing.into_iter().for_each(|player| player.join().unwrap());
+}
+
+#[test]
+fn where_switches_may_be_evicted_is_said_before_the_agent_runs() {
+    let test = "signs::where_switches_may_be_evicted_is_said_before_the_agent_runs";
+    let Some(server) = RedisServer::start_with(test, &["--maxmemory", "100mb"]) else { return };
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("lockwatch.yml");
+    let check = |policy: &str, wanted: &str| {
+        server.cli(&["config", "set", "maxmemory-policy", policy]);
+        let text = format!(
+            "redis: {{main: {{url: 'redis://{}'}}}}\ntasks: [{{name: job, lock: {{key: job, \
+             library: string}}, wanted: {wanted}}}]\n",
+            server.address()
+        );
+        std::fs::write(&file, text).unwrap();
+        let mut command = program();
+        let output = command.args(["check-config", "--connect", "--config.file"]).arg(&file);
+        let output = output.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().contains("it may evict switches")
+    };
+    assert!(check("allkeys-lru", "{set: users}"));
+    assert!(!check("volatile-lru", "{set: users}"));
+    assert!(!check("allkeys-lru", "always"));
+    server.cli(&["config", "set", "maxmemory", "0"]);
+    assert!(!check("allkeys-lru", "{set: users}"), "without a limit nothing is evicted");
 }
 
 /// Both as an append-only file and as a snapshot keep it. A switch without a TTL that the snapshot
@@ -372,8 +402,7 @@ fn a_lock_ends_with_its_key_or_its_field_whichever_is_first() {
     let test = "signs::a_lock_ends_with_its_key_or_its_field_whichever_is_first";
     let Some(program) = valkey(test) else { return };
     let server = launch(Some(&program), &[]);
-    let libraries =
-        [("hash", "owner"), ("redisson", "6f9a3c1e-8a52-4f5c-9f2e-0d3b7a1c5e42:57")];
+    let libraries = [("hash", "owner"), ("redisson", "6f9a3c1e-8a52-4f5c-9f2e-0d3b7a1c5e42:57")];
     // The TTLs of the key and of the field.
     let ttls = [("field", None, "2500"), ("both", Some(LONG), "2500"), ("key", Some("2500"), LONG)];
     let cases = || {

@@ -67,8 +67,9 @@ fn each_version_gives_the_same_verdicts_to_a_user_who_cannot_write() {
     if !missing.is_empty() {
         return skip::say(test, &missing.join(", "));
     }
-    let tested = SERVERS
-        .map(|(name, version, path)| (name.to_owned(), version.to_owned(), path.map(Installed::program)));
+    let tested = SERVERS.map(|(name, version, path)| {
+        (name.to_owned(), version.to_owned(), path.map(Installed::program))
+    });
     let play = |(name, version, program): (String, String, Option<PathBuf>)| {
         thread::spawn(move || {
             let verdicts = play(&name, &version, program);

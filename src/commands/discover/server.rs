@@ -5,7 +5,7 @@ use std::fmt;
 use lockwatch_judge::input::Role;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_watch::command;
-use lockwatch_watch::redis::accept::info_field;
+use lockwatch_watch::redis::accept::{databases, info_field};
 use lockwatch_watch::redis::reply::Reply;
 
 use crate::commands::acl::{self, ServerVersion};
@@ -82,16 +82,6 @@ impl Server {
     pub(super) fn is_replica(&self) -> bool {
         matches!(self.role, Some(Role::Replica))
     }
-}
-
-/// From lines such as `db2:keys=1,expires=1,avg_ttl=0`.
-fn databases(keyspace: &[u8]) -> Vec<(u32, u64)> {
-    let lines = keyspace.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
-    let of = |line: &str| {
-        let (db, rest) = line.strip_prefix("db")?.split_once(":keys=")?;
-        Some((db.parse().ok()?, rest.split(',').next()?.parse().ok()?))
-    };
-    lines.filter_map(of).collect()
 }
 
 /// `Redis 7.0.15, master`.

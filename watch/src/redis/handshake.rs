@@ -527,7 +527,8 @@ mod tests {
             assert_eq!(failure.why, Unknown::Protocol);
             assert!(failure.detail.contains(name) && failure.detail.contains("behind it"));
         }
-        for server in [hello("redis"), hello("valkey"), reply("-ERR unknown command"), reply("*x")] {
+        for server in [hello("redis"), hello("valkey"), reply("-ERR unknown command"), reply("*x")]
+        {
             assert!(may_go_on(&server), "{server:?}");
         }
     }

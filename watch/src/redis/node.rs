@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 use crate::redis::RedisKind;
 use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, Standing};
-use lockwatch_judge::reading::{Held, Id, SwitchesReading, Unknown, User};
+use lockwatch_judge::reading::{Held, SwitchesReading, Unknown, User};
 use lockwatch_judge::spec::{TaskIndex, TaskSpec, position_of};
 use lockwatch_judge::time::Mono;
 
@@ -27,6 +27,7 @@ use super::handshake::Handshake;
 use super::link::Link;
 use super::out::Out;
 use super::plan::{Duty, Heard};
+use super::read::Followed;
 use super::schedule::{Schedule, Watched};
 use super::store::{HostPort, Store};
 use super::tasks::{Assignment, spec};
@@ -77,7 +78,7 @@ pub(super) struct Node {
     nonces: u64,
     wake_ups: WakeUps,
     /// Of each queue, the members that the next reading looks up, too.
-    followed: BTreeMap<TaskIndex, Vec<Id>>,
+    followed: BTreeMap<TaskIndex, Vec<Followed>>,
     /// Of each hash of switches, the fields of which the next reading asks when they end.
     fields: BTreeMap<TaskIndex, Arc<[User]>>,
     /// The newest reading of each lock whose owner's field may end by itself.

@@ -13,7 +13,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use self::lock::{Details, Lock, Stage};
-pub use self::queue::to_follow;
+pub use self::queue::{Followed, to_follow};
 use self::queue::{QueueRead, Stage as QueueStage};
 use crate::redis::accept::Caps;
 use crate::redis::ask::Ask;
@@ -22,7 +22,7 @@ use crate::redis::parts::{self, Part};
 use crate::redis::replies::Replies;
 use crate::redis::reply::{Command, Reply};
 use lockwatch_judge::reading::{
-    Beside, Extras, GuardReading, Held, Holder, Id, LockReading, TaskReading, Unknown, User,
+    Beside, Extras, GuardReading, Held, Holder, LockReading, TaskReading, Unknown, User,
 };
 use lockwatch_judge::spec::{Key, KindSpec, TaskSpec};
 
@@ -232,7 +232,7 @@ impl TaskRead {
 
     /// Of a queue: looks up these members, too, wherever they are now.
     #[must_use]
-    pub fn following(self, before: &[Id]) -> TaskRead {
+    pub fn following(self, before: &[Followed]) -> TaskRead {
         match self.guard {
             Guard::Queue(_) => {
                 let guard = Guard::Queue(QueueStage::First { before: before.to_vec() });

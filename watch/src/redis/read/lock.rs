@@ -142,14 +142,27 @@ impl<'a> Lock<'a> {
     }
 
     /// What is asked of a lock that is not read again if its replies do not belong together.
-    pub(super) fn asks_once(self, out: &mut Vec<Ask>) {
-        self.asks(&Stage::Main { again: true, known: None }, out);
+    /// `known`: the lock by an earlier reading.
+    pub(super) fn asks_once(self, known: Option<&Arc<Held>>, out: &mut Vec<Ask>) {
+        let stage = self.once(known);
+        self.asks(&stage, out);
+        out.extend(self.last_asks(&stage));
     }
 
     /// Decodes the replies to [`Lock::asks_once`].
-    pub(super) fn take_once(self, replies: &mut Replies<'_>) -> LockReading {
-        let (Bracket::Whole(lock) | Bracket::Torn(lock)) = self.take_bracket(replies);
+    pub(super) fn take_once(
+        self,
+        known: Option<&Arc<Held>>,
+        replies: &mut Replies<'_>,
+    ) -> LockReading {
+        let (Bracket::Whole(mut lock) | Bracket::Torn(mut lock)) = self.take_bracket(replies);
+        self.take_last(&self.once(known), replies, &mut lock);
         lock
+    }
+
+    fn once(self, known: Option<&Arc<Held>>) -> Stage {
+        let known = known.filter(|held| self.owner(held).is_some());
+        Stage::Main { again: true, known: known.cloned() }
     }
 
     /// Decodes the replies to [`Lock::asks`].
