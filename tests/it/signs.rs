@@ -2,6 +2,7 @@
 //! watched once with wake-ups and once without.
 
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -248,8 +249,8 @@ fn where_switches_may_be_evicted_is_said_before_the_agent_runs() {
         );
         std::fs::write(&file, text).unwrap();
         let mut command = program();
-        let output = command.args(["check-config", "--connect", "--config.file"]).arg(&file);
-        let output = output.output().unwrap();
+        command.args(["check-config", "--connect", "--config.file"]).arg(&file);
+        let output = command.stdout(Stdio::piped()).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap().contains("it may evict switches")
     };
@@ -344,11 +345,12 @@ fn an_orderly_restart_with_a_replica_loses_nothing() {
             assert!(all(&agent.view(), |view, task| wanted(view, task) == "yes"));
             forms.iter().for_each(|form| _ = master.cli(form.off));
             stay_off(&agent, "off later");
+            master.save();
             settle(&agent, &forms, |words| master.cli(words));
             read_again(&agent);
             master.kill();
             master.restart(Keep::Files);
-            all_lost(&agent, "killed, with the data of before");
+            all_lost(&agent, "killed, and all are off in its file");
         })
     };
     let playing: Vec<_> = programs(test)

@@ -36,7 +36,9 @@ fn start(server: &RedisServer, folder: &TempDir) -> (OwnedChild, u16) {
 
 /// What a command of the program says, whether it succeeds or not.
 fn said(folder: &TempDir, words: &[&str]) -> String {
-    let output = program().args(words).current_dir(folder.path()).output().unwrap();
+    let mut command = program();
+    command.args(words).current_dir(folder.path());
+    let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();
     assert_ne!(output.status.code(), Some(0), "{words:?}");
     let text = [output.stdout, output.stderr].concat();
     String::from_utf8(text).unwrap()
@@ -59,8 +61,9 @@ fn envoy_is_known_before_a_database_is_selected_through_it() {
     let config = |db: u32, more: &str| {
         format!(
             "redis: {{main: {{url: 'redis://127.0.0.1:{port}/{db}', interval: 200ms, want: \
-             {{}}{more}}}}}\ntasks: [{{name: job, lock: {{key: job, library: string, lease: 3s}}, \
-             wanted: {{set: users}}, guard: {{}}}}]\n"
+             {{}}{more}}}}}\ntasks:\n  - {{name: job, lock: {{key: job, library: string}}, wanted: \
+             {{set: users}}}}\n  - {{name: run, lock: {{key: run}}, wanted: {{set: users}}, guard: \
+             {{}}}}\n"
         )
     };
     for (db, more) in [(1, ""), (1, ", assume_master: true"), (0, ", assume_master: true")] {
@@ -79,7 +82,7 @@ fn envoy_is_known_before_a_database_is_selected_through_it() {
             &["discover", "--redis", &url],
             &["want", "job", "on", "--user", "anna"],
             &["want", "job", "status"],
-            &["guard", "--wait", "1s", "job", "--", "true"],
+            &["guard", "--config.file", "lockwatch.yml", "--wait", "1s", "run", "--", "true"],
         ] {
             let said = said(&folder, words);
             assert!(said.contains(REMEDY), "{words:?}: {said}");
