@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 use crate::redis::RedisKind;
 use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, Standing};
-use lockwatch_judge::reading::{Id, SwitchesReading, Unknown, User};
+use lockwatch_judge::reading::{Held, SwitchesReading, Unknown, User};
 use lockwatch_judge::spec::{TaskIndex, TaskSpec, position_of};
 use lockwatch_judge::time::Mono;
 
@@ -27,6 +27,7 @@ use super::handshake::Handshake;
 use super::link::Link;
 use super::out::Out;
 use super::plan::{Duty, Heard};
+use super::read::Followed;
 use super::schedule::{Schedule, Watched};
 use super::store::{HostPort, Store};
 use super::tasks::{Assignment, spec};
@@ -77,9 +78,11 @@ pub(super) struct Node {
     nonces: u64,
     wake_ups: WakeUps,
     /// Of each queue, the members that the next reading looks up, too.
-    followed: BTreeMap<TaskIndex, Vec<Id>>,
+    followed: BTreeMap<TaskIndex, Vec<Followed>>,
     /// Of each hash of switches, the fields of which the next reading asks when they end.
     fields: BTreeMap<TaskIndex, Arc<[User]>>,
+    /// The newest reading of each lock whose owner's field may end by itself.
+    owners: BTreeMap<TaskIndex, Arc<Held>>,
 }
 
 impl Node {
@@ -116,6 +119,7 @@ impl Node {
             wake_ups: WakeUps::default(),
             followed: BTreeMap::new(),
             fields: BTreeMap::new(),
+            owners: BTreeMap::new(),
         }
     }
 
@@ -154,6 +158,7 @@ impl Node {
         // Tasks may have other numbers from here on.
         self.followed.clear();
         self.fields.clear();
+        self.owners.clear();
         self.begin_anew(now);
     }
 
@@ -271,6 +276,7 @@ impl Node {
             login: Login::Store,
             manner: Manner::Talk,
             commands,
+            alone: self.handshake.alone(),
             attempt: self.link.in_vain(),
             timeout_ms: self.timeout_ms,
         });

@@ -19,7 +19,7 @@ use crate::redis::driver::{Asked, Dialled, Exchange, Failure, Note, Now, Worth};
 use crate::redis::out::Out;
 use crate::redis::parts::fields_to_follow;
 use crate::redis::plan::Heard;
-use crate::redis::read::to_follow;
+use crate::redis::read::{known_owner, to_follow};
 use crate::redis::reply::Reply;
 
 /// Maximum number of rounds in which one task is read.
@@ -146,6 +146,7 @@ impl Node {
         let instants = (timing.sent, timing.received.since_ms(timing.sent));
         let outcome = match &what {
             What::Scheduled(batch) => {
+                done.iter().for_each(|(task, reading)| self.follow_owner(*task, reading));
                 if self.duty.standing == Standing::Decides {
                     heard.read = Some(self.observe(&done, timing.sent, attestation.first));
                     if round == 1 {
@@ -196,6 +197,16 @@ impl Node {
         if !fields_to_follow(&spec, switches).eq(known) {
             let fields = fields_to_follow(&spec, switches).cloned().collect();
             self.fields.insert(task, fields);
+        }
+    }
+
+    /// Remembers of which owner the next reading asks when its field ends.
+    fn follow_owner(&mut self, task: TaskIndex, reading: &TaskReading) {
+        let Some(caps) = self.caps.filter(|caps| caps.hpexpiretime) else { return };
+        let Some(spec) = self.spec(task) else { return };
+        match known_owner(&spec, caps, reading) {
+            Some(held) => _ = self.owners.insert(task, Arc::clone(held)),
+            None => _ = self.owners.remove(&task),
         }
     }
 
