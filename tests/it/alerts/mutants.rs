@@ -16,7 +16,7 @@ use serde_yaml::Value;
 use tempfile::TempDir;
 
 use super::promql::{self, Kind};
-use super::{PROMTOOL, RULES, Rule, Rules, promtool, test_file, test_files};
+use super::{PROMTOOL, RULES, Rule, Rules, next, promtool, test_file, test_files};
 use crate::support::skip;
 
 const OLD: &str = "only tells how old is too old; a test of seven hours takes too long";
@@ -90,7 +90,7 @@ fn every_change_of_a_rule_fails_a_unit_test() {
         for _ in 0..workers {
             scope.spawn(|| {
                 loop {
-                    let Some((number, mutant)) = queue.lock().unwrap().next() else { return };
+                    let Some((number, mutant)) = next(&queue) else { return };
                     if survives(mutant, &scenes, &folder.path().join(number.to_string())) {
                         survivors.lock().unwrap().push(mutant.describe());
                     }
