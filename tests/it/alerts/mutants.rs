@@ -143,9 +143,8 @@ fn scenes(rules: &Rules) -> Vec<Scene> {
             file_of_one["rule_files"] = vec!["../lockwatch.rules.yml"].into();
             let text = serde_yaml::to_string(&file_of_one).unwrap();
             let of = of(&file);
-            let named = reads
-                .keys()
-                .filter(|name| promql::mentions(&text, name) || test_file(name) == of);
+            let named =
+                reads.keys().filter(|name| promql::mentions(&text, name) || test_file(name) == of);
             let needs = with_what_they_read(named.copied(), &reads);
             scenes.push(Scene { of, text, needs, caught: AtomicUsize::new(0) });
         }
