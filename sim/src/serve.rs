@@ -94,6 +94,8 @@ pub(crate) struct PartTruth {
     pub(crate) claims: Option<Vec<(Vec<u8>, Vec<u8>)>>,
     /// The members of a queue; `None`: it is none, or reading them was refused.
     pub(crate) members: Option<Members>,
+    /// The same at the end of the read, if that changed meanwhile.
+    pub(crate) members_after: Option<Members>,
     /// The server's time at the beginning.
     pub(crate) clock_began: i64,
     pub(crate) pause: Pause,
@@ -403,6 +405,7 @@ fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
         progress,
         claims,
         members,
+        members_after: None,
         clock_began: state.clock.at(now),
         pause,
     }
@@ -440,6 +443,7 @@ fn finish(world: &mut World, server: usize, task: usize, truth: &mut BatchTruth)
         || part.progress != now.progress
         || part.claims != now.claims
         || part.members != now.members;
+    part.members_after = now.members.filter(|after| part.members.as_ref() != Some(after));
 }
 
 /// The answer of a server to one command.

@@ -98,7 +98,7 @@ impl TaskFacts {
             configured_at: now,
             limits: Limits::of(spec),
             reference: Reference::default(),
-            lost: Lost::default(),
+            lost: Lost::of(spec),
             newest: Newest::Never,
             last: None,
             before: None,

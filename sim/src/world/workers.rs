@@ -423,6 +423,7 @@ impl World {
                     fields.retain(|(field, _)| *field != instance);
                 }
             });
+            self.note_unclaimed(task, &instance);
         }
         self.contend(task, 30);
     }

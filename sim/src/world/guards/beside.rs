@@ -188,8 +188,9 @@ impl World {
         }
         let Some(guard) = &self.tasks[task].stations[host].guard else { return false };
         let instance = guard.instance.to_vec();
-        if claim.is_some() {
-            self.note_claim(task, &instance);
+        match claim {
+            Some(_) => self.note_claim(task, &instance),
+            None => self.note_unclaimed(task, &instance),
         }
         self.servers[server].edit(&key, now, Value::Hash(Vec::new()), |value| {
             if let Value::Hash(fields) = value {
