@@ -11,7 +11,7 @@ use lockwatch_judge::verdict::Wanted;
 use lockwatch_watch::redis::{overrun_claim, runs_claim};
 
 use super::{Did, Turn};
-use crate::server::{Entry, Value};
+use crate::server::Value;
 use crate::world::{Says, World};
 
 /// The switches are read so often where no change is announced, in milliseconds, and a claim is
@@ -217,7 +217,7 @@ impl World {
                 });
             }
             Some(ProgressSource::Key(_)) => {
-                let entry = Entry { value: Value::Text(text), deadline: None };
+                let entry = self.beat(task, server, text);
                 self.servers[server].put(&key, Some(entry), now);
             }
             Some(_) | None => {}
