@@ -78,6 +78,8 @@ pub(crate) struct Context<'a> {
     pub(crate) other_data: bool,
     /// The server's clock is the one of the reading before.
     pub(crate) same_clock: bool,
+    /// Readings that are no further apart are as close as they are meant to be, in milliseconds.
+    pub(crate) steady_ms: u64,
     pub(crate) claims: &'a Claims,
     pub(crate) claims_changed: &'a [Vec<u8>],
     pub(crate) fresh_for_ms: u64,
@@ -357,8 +359,13 @@ impl Queue {
         if old.was_locked || is_locked {
             counts.executed += 1;
         } else if context.spec.lock.is_some() && old.waits() && *lock == LockReading::Free {
-            news.is_suspect |=
-                counts.departed >= DEPARTED_MIN && counts.executed * 2 >= counts.departed;
+            // What was unread for longer may have been executed meanwhile.
+            let is_seen = self.last.is_some_and(|last| {
+                !old.is_unread && context.seen.sent.since_ms(last.sent) <= context.steady_ms
+            });
+            news.is_suspect |= is_seen
+                && counts.departed >= DEPARTED_MIN
+                && counts.executed * 2 >= counts.departed;
             counts.vanished += 1;
             news.vanished += 1;
         }

@@ -68,9 +68,10 @@ impl Oracle {
             None => facts.unasked(),
         }
         if limits.stale_after_ms.is_some() {
-            facts
-                .reference
-                .read_progress(attempt.sent, part.and_then(|part| part.progress.as_ref()));
+            let beat =
+                part.zip(attempt.server).map(|(part, server)| facts.beat(part, server, world));
+            let found = part.and_then(|part| part.progress.as_ref());
+            facts.reference.read_progress(attempt.sent, found, beat.unwrap_or_default());
         }
         let is_free =
             facts.last.as_ref().is_some_and(|last| last.states.contains(&LockState::Free));
@@ -120,7 +121,8 @@ impl Oracle {
         }
         let facts = &mut self.tasks[task];
         if facts.limits.stale_after_ms.is_some() && main.has_beside {
-            facts.reference.read_progress(attempt.sent, part.progress.as_ref());
+            let beat = facts.beat(part, server, world);
+            facts.reference.read_progress(attempt.sent, part.progress.as_ref(), beat);
             facts.reference.progress.unsure |= part.mixed;
         }
         let says = if facts.lost.any() { Says::Yes } else { facts.says };

@@ -96,6 +96,14 @@ impl Oracle {
                 },
                 "lost switches are as the readings say",
             );
+            claim(
+                of(Problem::Stalled) != Finding::Negative
+                    || world.plan.tasks[task].beats_ms.is_none()
+                    || !held
+                    || facts.wanted() == Says::No
+                    || facts.reference.may_deny_stall(read_at),
+                "a stall is denied by a deadline that may not be what moves",
+            );
             let stalls = facts.reference.stalled_ms() > 0 && facts.wanted() != Says::Unclear;
             claim(
                 facts.reference.progress.unsure

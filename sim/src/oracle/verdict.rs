@@ -113,7 +113,9 @@ impl TaskFacts {
 
     /// A gap that is too long is shown while the lock is free, unless alerts wait.
     pub(super) fn follow_published(&mut self, at: Mono) {
-        let is_free = self.newest == Newest::Answered && self.reference.surely_free();
+        let is_free = self.newest == Newest::Answered
+            && self.reference.free()
+            && self.reference.surely_free();
         let is_down = self.reference.gap_ms() > self.limits.grace_ms;
         if is_free && is_down && self.wanted() == Says::Yes {
             let waits = self.may_be_paused(at);

@@ -7,6 +7,7 @@ use super::world::{World, at, generation};
 use crate::event::{EventKind, SplitKind};
 use crate::grounds::Problem;
 use crate::problems::Finding;
+use crate::reading::{LockReading, QueueReading, Unknown};
 use crate::verdict::Verdict;
 
 #[test]
@@ -228,6 +229,26 @@ fn members_that_vanish_are_only_counted_where_executions_are_faster_than_sweeps(
     }
     assert_eq!((world.shown().vanished, world.told()), (20, Vec::new()));
     assert_eq!(world.problems().events, []);
+}
+
+/// They may have been executed while nothing was read, or while their locks could not be.
+#[test]
+fn members_that_left_unseen_are_counted_without_a_warning() {
+    let mut world = World::new();
+    world.execute(0, 5).add("x", 100).add("y", 100).add("z", 100).second();
+    world.now += 30;
+    world.remove("x").second();
+    assert_eq!((world.shown().vanished, world.told()), (1, Vec::new()));
+    for _ in 0..5 {
+        world.now += 1;
+        let mut queue = world.queue();
+        queue.first[0].lock = Some(LockReading::Unknown(Unknown::ValuePath));
+        world.takes(QueueReading::Read(queue));
+    }
+    world.remove("y").second();
+    assert_eq!((world.shown().vanished, world.told()), (2, Vec::new()));
+    world.remove("z").second();
+    assert_eq!(world.told(), [EventKind::MembersVanished { number: 1 }]);
 }
 
 #[test]
