@@ -165,7 +165,9 @@ fn down(view: &TaskView, sighted: bool) -> Finding {
 
 fn blind(view: &TaskView, at: Mono) -> Finding {
     let (grounds, limit_ms) = (&view.grounds, view.spec.blind_after_ms);
-    let is_unjudgeable = view.judged.is_some_and(|judged| judged.facts.unjudgeable());
+    // A hold that has not settled ends no blindness of the switches.
+    let is_unjudgeable = view.judged.is_some_and(|judged| judged.facts.unjudgeable())
+        || view.wanted == Wanted::Unknown;
     match view.durations.blind_ms > limit_ms {
         true if is_unjudgeable && grounds.answered_ms > limit_ms => {
             Finding::positive(view.durations.blind_ms)
