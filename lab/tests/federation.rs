@@ -15,7 +15,7 @@ const STEP: Duration = Duration::from_secs(1);
 const AWAY: Duration = Duration::from_secs(5 * 60 + 30);
 /// Set, the test takes as long as it needs for that; otherwise for what comes first.
 const LONG: &str = "LOCKWATCH_LONG";
-const AWAY_BRIEFLY: Duration = Duration::from_secs(40);
+const AWAY_BRIEFLY: Duration = Duration::from_secs(20);
 const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../alerts/lockwatch.rules.yml");
 const JOB: &str = "lockwatch";
 /// What is federated: with the agent's `up`, and without it.
