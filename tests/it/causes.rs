@@ -149,7 +149,7 @@ fn each_task_that_cannot_be_read_names_its_own_key() {
         ("hash", "library: redisson", &["HSET", "hash:l", "a", "x"], "no count"),
         ("wide", "library: redisson", &["HSET", "wide:l", "a", "x", "b", "y"], "2 fields"),
         ("other", json, &["SET", "other:l", "{\"own\":1}"], "/owner"),
-        ("null", json, &["SET", "null:l", "{\"owner\":null}"], "null"),
+        ("nobody", json, &["SET", "nobody:l", "{\"owner\":null}"], "null"),
         ("torn", json, &["SET", "torn:l", "[1,2"], "JSON"),
     ];
     let mut yaml = format!(
