@@ -178,6 +178,8 @@ pub(crate) struct Task {
     pub(crate) overruns: Vec<Vec<u8>>,
     /// Number of scripts under guards that ended by themselves with an error.
     pub(crate) failures: u64,
+    /// How often it ended, for whatever reason.
+    pub(crate) ends: u64,
     /// Chance in what guards do.
     pub(crate) chance: Rng,
     pub(crate) rng: Rng,

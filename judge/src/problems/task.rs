@@ -5,7 +5,6 @@ use super::{Finding, Problem, Problems, Unscraped, age_ms, told_by};
 use crate::grounds::{FLAPS, RETURNS};
 use crate::kinds::queue::ORPHAN_MS;
 use crate::snapshot::{KindView, TaskView};
-use crate::spec::WantedSource;
 use crate::time::Mono;
 use crate::verdict::{LockFact, Rule, TurnFact, Verdict, Wanted};
 
@@ -223,8 +222,7 @@ fn failing(view: &TaskView, at: Mono, sighted: bool) -> Finding {
 }
 
 fn switches_lost(view: &TaskView, sighted: bool) -> Finding {
-    let source = view.spec.wanted.as_ref().map(|wanted| &wanted.source);
-    if matches!(source, None | Some(WantedSource::Always | WantedSource::Never)) {
+    if !view.spec.has_switches() {
         return Finding::Negative;
     }
     match (sighted, view.lost_users.is_empty()) {

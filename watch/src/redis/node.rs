@@ -71,6 +71,8 @@ pub(super) struct Node {
     caps: Option<Caps>,
     /// The commands that this server answered with an error of no known kind.
     refused: BTreeSet<String>,
+    /// What this server said of tasks last, by task and reason: no more than there are tasks.
+    said_of: BTreeMap<(TaskIndex, Unknown), Arc<str>>,
     /// The batch that is sent with the greeting of the current dial.
     opening: Option<Flying>,
     /// Number of its commands.
@@ -113,6 +115,7 @@ impl Node {
             lost: None,
             caps: None,
             refused: BTreeSet::new(),
+            said_of: BTreeMap::new(),
             opening: None,
             opening_len: 0,
             nonces: 0,
@@ -134,6 +137,8 @@ impl Node {
             return;
         }
         let old = core::mem::replace(&mut self.duty, duty.clone());
+        // Others may have been believed meanwhile, and after a reload tasks have other numbers.
+        self.said_of.clear();
         if old.standing != self.duty.standing {
             self.begin_anew(now);
         } else if old.own != self.duty.own {
