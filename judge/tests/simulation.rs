@@ -21,7 +21,7 @@ const HOURS: u64 = 10;
 /// longest comes first, so that no processor is idle at the end.
 const FIXED: [u64; 9] = [65, 20, 6, 17, 3, 50, 1, 9, 16];
 /// Seeds that once showed a mistake, of the program or of the oracle, with their hours.
-const REMEMBERED: [(u64, u64); 8] = [
+const REMEMBERED: [(u64, u64); 11] = [
     (6_132, 4),
     (6_212, 2),
     (31_012, 2),
@@ -30,6 +30,9 @@ const REMEMBERED: [(u64, u64); 8] = [
     (32_049, 2),
     (32_095, 2),
     (32_125, 2),
+    (34_011, 2),
+    (34_017, 2),
+    (35_015, 1),
 ];
 /// Number of additional seeds, drawn for each run.
 const FRESH: u64 = 2;

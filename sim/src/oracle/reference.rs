@@ -425,6 +425,7 @@ impl Reference {
     /// over then.
     pub(super) fn perhaps_over(&mut self, states: &[LockState]) {
         self.unsure = true;
+        self.ran_out = false;
         let goes_on = |hold: &Hold| {
             states.iter().all(|state| hold.holders.iter().any(|(who, _)| state.held_by(who)))
         };

@@ -251,6 +251,20 @@ fn members_that_left_unseen_are_counted_without_a_warning() {
     assert_eq!(world.told(), [EventKind::MembersVanished { number: 1 }]);
 }
 
+/// The server that decides now has a slower clock, and lacks the newest locks.
+#[test]
+fn a_member_that_was_executed_before_a_failover_does_not_vanish_after_it() {
+    let mut world = World::new();
+    let due = i64::try_from(world.execute(0, 5).now).unwrap();
+    world.add("x", due).lock("x", "w", due + 60).seconds(2);
+    (world.ahead, world.generation) = (-5, generation(b"b", 0));
+    world.seen.clear();
+    world.unlock("x").seconds(4);
+    assert_eq!(world.shown().due, Some(1), "it is due again");
+    world.remove("x").second();
+    assert_eq!((world.shown().vanished, world.told()), (0, Vec::new()));
+}
+
 #[test]
 fn a_store_that_lost_its_data_makes_nothing_vanish() {
     for lost in [generation(b"a", 1), generation(b"b", 0)] {
