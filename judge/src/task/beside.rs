@@ -201,7 +201,8 @@ impl<K: Kind> Watched<K> {
         let look = progress::Look {
             seen: batch.seen(),
             moves: self.spec.progress.as_ref().and_then(|progress| progress.moves),
-            may_be_removed: delta.may_lose_locks() && (delta.flushed || delta.emptied || !stayed)
+            may_be_removed: delta.may_lose_locks()
+                && (delta.flushed || delta.slot_flushed || delta.emptied || !stayed)
                 || delta.may_evict(true) && long_unread,
         };
         let moved = clock.observe(reading, look);
