@@ -483,3 +483,27 @@ fn a_cluster_may_have_several_databases() {
         view.reason("job") == Some("database")
     });
 }
+
+/// The lock of a queue's member: its owner's field is known from the second reading on.
+#[test]
+fn a_members_lock_ends_with_its_owners_field() {
+    let test = "signs::a_members_lock_ends_with_its_owners_field";
+    let Some(program) = valkey(test) else { return };
+    let server = launch(Some(&program), &[]);
+    let agent = Agent::start(&format!(
+        "redis: {{main: {{url: 'redis://{}', interval: 200ms}}}}\ntasks: [{{name: job, queue: \
+         {{zset: queue, unit: s, lock: 'lock_{{id}}', library: hash, max_late: 60s}}, wanted: \
+         always}}]\n",
+        server.address()
+    ));
+    server.cli(&["hsetex", "lock_a", "fnx", "px", "2500", "fields", "1", "owner", "1"]);
+    let time = server.cli(&["time"]);
+    server.cli(&["zadd", "queue", time.lines().next().unwrap(), "a"]);
+    agent.until_view(PATIENCE, "its end is known", |view| {
+        let execution = &view.task("job")["queue"]["first"][0]["execution"];
+        execution["until"].is_string()
+    });
+    agent.until_view(PATIENCE, "it has expired", |view| {
+        view.task("job")["queue"]["totals"]["expired"] == 1
+    });
+}

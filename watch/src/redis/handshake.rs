@@ -203,9 +203,9 @@ impl Handshake {
     }
 }
 
-/// Whether the rest of the greeting may follow this answer to `HELLO`. A proxy may send the commands
-/// of all its clients over one connection, as Envoy does: a `SELECT` through it moves all of them to
-/// that database. A server that does not know the command is taken for a server.
+/// Whether the rest of the greeting may follow this answer to `HELLO`. A proxy may send the
+/// commands of all its clients over one connection, as Envoy does: a `SELECT` through it moves all
+/// of them to that database. A server that does not know the command is taken for a server.
 pub fn may_go_on(hello: &Reply) -> bool {
     program(hello).is_none_or(|name| !name.to_ascii_lowercase().contains("proxy"))
 }
