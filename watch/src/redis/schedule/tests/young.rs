@@ -1,5 +1,7 @@
 //! Young holds, and the free time between them, are looked at more often.
 
+use alloc::string::ToString;
+
 use super::*;
 
 fn by(client: u64) -> LockReading {
