@@ -56,10 +56,12 @@ impl Run {
 /// The runs that began and have no stated end although another guard began a later one: a lock has
 /// one holder, so they are over.
 fn unstated(guards: &[GuardRuns]) -> impl Iterator<Item = (&GuardRuns, Run)> {
-    let begins = |of: &GuardRuns| of.since.into_iter().chain(of.ended.iter().map(|run| run.from));
+    let begins = |of: &GuardRuns| -> Vec<ServerTime> {
+        of.ended.iter().map(|run| run.from).chain(of.since).collect()
+    };
     let mut all: Vec<(ServerTime, &[u8])> = guards
         .iter()
-        .flat_map(|of| begins(of).map(|from| (from, &*of.instance)).collect::<Vec<_>>())
+        .flat_map(|of| begins(of).into_iter().map(|from| (from, &*of.instance)))
         .collect();
     all.sort_unstable();
     guards.iter().filter_map(move |of| {
