@@ -148,7 +148,7 @@ fn each_task_that_cannot_be_read_names_its_own_key() {
         ("plain", "library: redisson", &["SET", "plain:l", "x"], "WRONGTYPE"),
         ("hash", "library: redisson", &["HSET", "hash:l", "a", "x"], "no count"),
         ("wide", "library: redisson", &["HSET", "wide:l", "a", "x", "b", "y"], "2 fields"),
-        ("other", json, &["SET", "other:l", "{\"own\":1}"], "/owner"),
+        ("other", json, &["SET", "other:l", "{\"own\":1}"], "without it"),
         ("nobody", json, &["SET", "nobody:l", "{\"owner\":null}"], "null"),
         ("torn", json, &["SET", "torn:l", "[1,2"], "JSON"),
     ];
