@@ -75,8 +75,10 @@ impl Oracle {
         }
         let is_free =
             facts.last.as_ref().is_some_and(|last| last.states.contains(&LockState::Free));
-        if facts.newest != Newest::Answered || (is_free && facts.wanted() == Says::Unclear) {
-            facts.hazy |= facts.lost.unsure;
+        let is_unclear = facts.wanted() == Says::Unclear;
+        let is_young = is_unclear && facts.is_young(None);
+        if facts.newest != Newest::Answered || (is_unclear && (is_free || is_young)) {
+            facts.hazy |= facts.lost.unsure || is_young && facts.reference.unsure;
             facts.blind.get_or_insert(facts.good);
         } else {
             facts.hazy |= facts.lost.unsure && facts.says == Says::Unclear;
@@ -220,9 +222,10 @@ impl Oracle {
             clock: main.clock,
             clock_after: attempt.truth.as_ref().map_or(main.clock, |truth| truth.clock_after),
         });
-        if found == Found::Free && says == Says::Unclear {
+        let is_young = says == Says::Unclear && facts.is_young(Some(sent));
+        if says == Says::Unclear && (found == Found::Free || is_young) {
             // A lost "on" would stay in force, and then the answer counts as sight.
-            facts.hazy |= facts.lost.unsure;
+            facts.hazy |= facts.lost.unsure || is_young && facts.reference.unsure;
             facts.blind.get_or_insert(facts.good);
         } else {
             if facts.blind.take().is_some() {

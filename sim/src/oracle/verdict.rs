@@ -128,10 +128,26 @@ impl TaskFacts {
         match self.leads() {
             // Whether this ended the split is not known here.
             Leads::To(_) if self.is_split => self.said = Said::Open,
+            // It is unknown as long as it was blind before.
+            Leads::To(_) if self.is_young(None) && self.wanted() == Says::Unclear => {
+                self.said = Said::Open;
+            }
             Leads::To(verdict) => self.said = Said::This(verdict),
             Leads::Open => self.said = Said::Open,
             Leads::Nowhere => {}
         }
+    }
+}
+
+impl TaskFacts {
+    /// Whether a lock is held, and has not been for long enough to end a blindness by itself, as of
+    /// this reading or of the newest.
+    pub(super) fn is_young(&self, at: Option<Mono>) -> bool {
+        let last = self.last.as_ref();
+        let is_held = last
+            .is_some_and(|last| last.states.iter().any(|it| matches!(it, LockState::Held { .. })));
+        let at = at.or_else(|| last.map(|last| last.sent));
+        is_held && at.is_some_and(|at| self.reference.is_young(at, self.limits))
     }
 }
 
@@ -148,6 +164,11 @@ impl Oracle {
         let blind = view.durations.blind_ms > view.spec.blind_after_ms;
         let expected = match (facts.leads(), facts.said) {
             _ if !view.splits.is_empty() => Some(Verdict::Split),
+            (Leads::To(Verdict::Running), _)
+                if blind && facts.is_young(None) && facts.wanted() == Says::Unclear =>
+            {
+                Some(Verdict::Unknown)
+            }
             (Leads::To(verdict), _) => Some(verdict),
             (Leads::Open, _) => None,
             (Leads::Nowhere, _) if blind => Some(Verdict::Unknown),
