@@ -354,7 +354,7 @@ fn a_script_that_ends_right_before_its_guard_is_stopped_did_not_fail() {
     }
 }
 
-/// Whoever switches a task on again has mended it: nothing of its earlier failures counts.
+/// A user who switches a task on again has mended it: nothing of its earlier failures counts.
 #[test]
 fn a_new_wish_begins_with_a_fresh_backoff() {
     for (give_up_after, failures) in [(None, 5), (Some(3), 3)] {

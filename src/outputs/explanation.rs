@@ -133,7 +133,7 @@ pub struct PageDue {
     pub finding: String,
     /// What that means.
     pub because: String,
-    /// Since when it is so; of an event: when it happened; `null` if it does not fire.
+    /// Since when it fires; of an event: when it happened; `null` if it does not fire.
     #[serde(default)]
     pub since: Option<String>,
     /// Whether it fires, unless it is deferred.

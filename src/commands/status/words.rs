@@ -56,7 +56,7 @@ pub(super) fn names(before: &str, names: &[Text]) -> String {
 pub(super) fn short_holders(hold: &Hold) -> String {
     let names = hold.holders.iter().map(|holder| match holder.host.as_deref() {
         Some(host) => host,
-        // Its value is the same whoever holds it.
+        // Its value is the same for each holder.
         None if holder.holder.is_empty() => "(constant)",
         None => &holder.holder,
     });
