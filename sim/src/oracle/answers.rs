@@ -80,11 +80,12 @@ impl Oracle {
         if facts.newest != Newest::Answered || (is_unclear && (is_free || is_young)) {
             facts.hazy |= facts.lost.unsure || is_young && facts.reference.unsure;
             facts.blind.get_or_insert(facts.good);
+            facts.in_vain |= facts.newest == Newest::Answered;
         } else {
             facts.hazy |= facts.lost.unsure && facts.says == Says::Unclear;
             // It completes the reading of the lock, at that reading's instant.
             if let (Some(_), Some(last)) = (part, &facts.last) {
-                facts.blind = None;
+                (facts.blind, facts.in_vain) = (None, false);
                 facts.good = facts.good.max(last.sent);
             }
         }
@@ -201,6 +202,7 @@ impl Oracle {
         if found == Found::Nothing {
             facts.newest = Newest::Failed;
             facts.blind.get_or_insert(facts.good);
+            facts.in_vain = true;
             return;
         }
         let was_held = facts
@@ -227,7 +229,9 @@ impl Oracle {
             // A lost "on" would stay in force, and then the answer counts as sight.
             facts.hazy |= facts.lost.unsure || is_young && facts.reference.unsure;
             facts.blind.get_or_insert(facts.good);
+            facts.in_vain = true;
         } else {
+            facts.in_vain = false;
             if facts.blind.take().is_some() {
                 facts.sees_since = main.began_at;
             }

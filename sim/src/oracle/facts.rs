@@ -29,6 +29,8 @@ pub(super) struct TaskFacts {
     pub(super) last: Option<Answer>,
     pub(super) before: Option<Answer>,
     pub(super) blind: Option<Mono>,
+    /// In that time an answer came that was not enough.
+    pub(super) in_vain: bool,
     /// Since when every attempt was answered: the true instant.
     pub(super) sees_since: u64,
     pub(super) good: Mono,
@@ -106,6 +108,7 @@ impl TaskFacts {
             last: None,
             before: None,
             blind: Some(Mono(MONO_MS + now)),
+            in_vain: false,
             sees_since: now,
             good: Mono(MONO_MS + now),
             tried: Mono(MONO_MS + now),

@@ -140,14 +140,14 @@ impl TaskFacts {
 }
 
 impl TaskFacts {
-    /// Whether a lock is held, and has not been for long enough to end a blindness by itself, as of
-    /// this reading or of the newest.
+    /// Whether a lock is held, and has not been for long enough to end the present blindness, in which
+    /// the server answered, as of this reading or of the newest.
     pub(super) fn is_young(&self, at: Option<Mono>) -> bool {
         let last = self.last.as_ref();
         let is_held = last
             .is_some_and(|last| last.states.iter().any(|it| matches!(it, LockState::Held { .. })));
         let at = at.or_else(|| last.map(|last| last.sent));
-        is_held && at.is_some_and(|at| self.reference.is_young(at, self.limits))
+        self.in_vain && is_held && at.is_some_and(|at| self.reference.is_young(at, self.limits))
     }
 }
 
