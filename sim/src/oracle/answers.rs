@@ -76,7 +76,9 @@ impl Oracle {
         let is_free =
             facts.last.as_ref().is_some_and(|last| last.states.contains(&LockState::Free));
         let is_unclear = facts.wanted() == Says::Unclear;
-        let is_young = is_unclear && facts.is_young(None);
+        let young = if is_unclear { facts.is_young(None) } else { Some(false) };
+        let is_young = young == Some(true);
+        facts.hazy |= young.is_none();
         if facts.newest != Newest::Answered || (is_unclear && (is_free || is_young)) {
             facts.hazy |= facts.lost.unsure || is_young && facts.reference.unsure;
             facts.blind.get_or_insert(facts.good);
@@ -224,7 +226,11 @@ impl Oracle {
             clock: main.clock,
             clock_after: attempt.truth.as_ref().map_or(main.clock, |truth| truth.clock_after),
         });
-        let is_young = says == Says::Unclear && facts.is_young(Some(sent));
+        let young = match says {
+            Says::Unclear => facts.is_young(Some(sent)),
+            Says::Yes | Says::No | Says::Unset => Some(false),
+        };
+        let is_young = young == Some(true);
         if says == Says::Unclear && (found == Found::Free || is_young) {
             // A lost "on" would stay in force, and then the answer counts as sight.
             facts.hazy |= facts.lost.unsure || is_young && facts.reference.unsure;
@@ -236,8 +242,10 @@ impl Oracle {
                 facts.sees_since = main.began_at;
             }
             facts.good = facts.good.max(attempt.sent);
-            facts.hazy =
-                main.mixed || changing || (facts.lost.unsure && facts.says == Says::Unclear);
+            facts.hazy = main.mixed
+                || changing
+                || young.is_none()
+                || (facts.lost.unsure && facts.says == Says::Unclear);
         }
         self.follow_overlap(task, world);
         self.follow_turns(task);

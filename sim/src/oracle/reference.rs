@@ -422,10 +422,10 @@ impl Reference {
     }
 
     /// Whether what is held has not been held for long enough, as of a reading of `at`, to count as
-    /// sight although nobody knows whether the task is wanted.
-    pub(super) fn is_young(&self, at: Mono, limits: Limits) -> bool {
+    /// sight although nobody knows whether the task is wanted; `None`: since when is not known.
+    pub(super) fn is_young(&self, at: Mono, limits: Limits) -> Option<bool> {
         let enough_ms = limits.settle_ms.min(limits.blind_after_ms / 2);
-        self.stretch.as_ref().is_none_or(|stretch| at.since_ms(stretch.first) < enough_ms)
+        Some(at.since_ms(self.stretch.as_ref()?.first) < enough_ms)
     }
 
     /// The lock changed during the read. It was in one of these states, and the hold may have been

@@ -129,7 +129,9 @@ impl TaskFacts {
             // Whether this ended the split is not known here.
             Leads::To(_) if self.is_split => self.said = Said::Open,
             // It is unknown as long as it was blind before.
-            Leads::To(_) if self.is_young(None) && self.wanted() == Says::Unclear => {
+            Leads::To(_)
+                if self.is_young(None) != Some(false) && self.wanted() == Says::Unclear =>
+            {
                 self.said = Said::Open;
             }
             Leads::To(verdict) => self.said = Said::This(verdict),
@@ -141,13 +143,16 @@ impl TaskFacts {
 
 impl TaskFacts {
     /// Whether a lock is held, and has not been for long enough to end the present blindness, in which
-    /// the server answered, as of this reading or of the newest.
-    pub(super) fn is_young(&self, at: Option<Mono>) -> bool {
+    /// the server answered, as of this reading or of the newest; `None`: that is not known.
+    pub(super) fn is_young(&self, at: Option<Mono>) -> Option<bool> {
         let last = self.last.as_ref();
         let is_held = last
             .is_some_and(|last| last.states.iter().any(|it| matches!(it, LockState::Held { .. })));
         let at = at.or_else(|| last.map(|last| last.sent));
-        self.in_vain && is_held && at.is_some_and(|at| self.reference.is_young(at, self.limits))
+        match (self.in_vain && is_held, at) {
+            (true, Some(at)) => self.reference.is_young(at, self.limits),
+            _ => Some(false),
+        }
     }
 }
 
@@ -164,10 +169,12 @@ impl Oracle {
         let blind = view.durations.blind_ms > view.spec.blind_after_ms;
         let expected = match (facts.leads(), facts.said) {
             _ if !view.splits.is_empty() => Some(Verdict::Split),
-            (Leads::To(Verdict::Running), _)
-                if blind && facts.is_young(None) && facts.wanted() == Says::Unclear =>
-            {
-                Some(Verdict::Unknown)
+            (Leads::To(Verdict::Running), _) if blind && facts.wanted() == Says::Unclear => {
+                match facts.is_young(None) {
+                    Some(true) => Some(Verdict::Unknown),
+                    Some(false) => Some(Verdict::Running),
+                    None => None,
+                }
             }
             (Leads::To(verdict), _) => Some(verdict),
             (Leads::Open, _) => None,
