@@ -40,7 +40,7 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
 ];
 
 /// Without `LOCKWATCH_LONG`, one of this many mutants runs.
-const SHORT_STEP: usize = 10;
+const SHORT_STEP: usize = 20;
 
 /// One change of one rule.
 struct Mutant {
