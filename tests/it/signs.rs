@@ -130,7 +130,8 @@ fn read_again(agent: &Agent) {
     agent.until_view(PATIENCE, "all are read again", |view| {
         STORES.iter().all(|(store, _)| {
             let name = "lockwatch_store_last_success_timestamp_seconds";
-            view.page.get(name, &[("store", store)]) > Some(read.as_secs_f64())
+            let servers = view.page.series(name, &[("store", store)]);
+            !servers.is_empty() && servers.values().all(|at| *at > read.as_secs_f64())
         })
     });
 }
