@@ -59,8 +59,8 @@ pub struct Condition {
     pub threshold_ms: u64,
 }
 
-/// All critical alerts of a task that compare a duration, whether due or not. They are all deferred
-/// while [`TaskView::paused`].
+/// All critical alerts of a task that can compare a duration, whether due or not. They are all
+/// deferred while [`TaskView::paused`].
 pub fn of_task(view: &TaskView) -> Vec<Condition> {
     let (durations, spec) = (&view.durations, &view.spec);
     let page = |problem, measure, value_ms, threshold_ms| Condition {
@@ -75,6 +75,8 @@ pub fn of_task(view: &TaskView) -> Vec<Condition> {
         if view.queue().is_none() {
             pages.push(page(Problem::Down, "down_seconds", durations.down_ms, spec.grace_ms));
         }
+    }
+    if spec.has_switches() {
         pages.push(page(
             Problem::SwitchesLost,
             "switches_lost_seconds",

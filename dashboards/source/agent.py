@@ -4,15 +4,15 @@ from grafana_foundation_sdk.models import common as kinds, units
 
 import house
 from house import Column, graph, grid, heat, now, query, rows, stat_panel, timeline
-from queries import AGENTS, SITE, increase, rate, series, worst, worst_increase
+from queries import AGENTS, OF_SITE, SITE, increase, rate, series, worst, worst_increase
 
 AGENT = f'{AGENTS}, instance=~"$instance"'
 STORE = f'{AGENT}, store=~"$store"'
 # Problems of a store carry no task. Alerts about an agent name no store.
 PROBLEMS = f'{SITE}, store=~"$store", task=""'
 ALERTS = f'{SITE}, store=~"$store|", task=""'
-OF_STORE = "{{store}} by {{instance}}"
-OF_SERVER = "{{store}} at {{server}} by {{instance}}"
+OF_STORE = "{{store}} by {{instance}}" + house.AT_SITE
+OF_SERVER = "{{store}} at {{server}} by {{instance}}" + house.AT_SITE
 
 
 def build(uid: str) -> str:
@@ -112,6 +112,7 @@ def stores():
     as_seen = [
         Column("store", "Store"),
         Column("instance", "Agent"),
+        *house.site_columns(),
         Column("Value #A", "State", mappings=house.READABLE, width=100),
         Column("Value #B", "Blind for", unit=units.Seconds, width=110),
         Column("Value #C", "Masters", unit=units.Short, decimals=0, width=90),
@@ -123,6 +124,7 @@ def stores():
         Column("store", "Store"),
         Column("server", "Server"),
         Column("instance", "Agent"),
+        *house.site_columns(),
         Column("role", "Role", width=100),
         Column("Value #A", "State", mappings=house.UP_DOWN, width=90),
         Column("Value #B", "Decides", mappings=house.DECIDES, width=90),
@@ -234,7 +236,7 @@ def failover():
             "Configured Sentinels that name the same master, and how many there are. Without a"
             " majority nobody decides.",
             query(series("lockwatch_store_sentinels_agreeing", STORE), OF_STORE),
-            query(f"max by (store) ({sentinels})", "configured: {{store}}"),
+            query(f"max by (store, {OF_SITE}) ({sentinels})", "configured: {{store}}" + house.AT_SITE),
             unit=units.Short,
         ),
         graph(
@@ -256,7 +258,7 @@ def failover():
             "Locks that were held when the store may have lost data: kept by their holder, lost"
             " before their deadline, taken by another one (overlapped: while the old holder"
             " believes in it), or over as they would have been anyway.",
-            query(fates, "{{store}}: {{fate}}"),
+            query(fates, "{{store}}: {{fate}}" + house.AT_SITE),
             unit=units.Short,
             bars=True,
         ),

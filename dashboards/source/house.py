@@ -25,11 +25,21 @@ from grafana_foundation_sdk.models import (
     units,
 )
 
-from queries import OUR_ALERTS, VERDICTS, firing, problems, series, worst, worst_increase
+from queries import (
+    OF_SITE,
+    OUR_ALERTS,
+    VERDICTS,
+    firing,
+    problems,
+    series,
+    worst,
+    worst_increase,
+)
 
 DATASOURCE = kinds.DataSourceRef(type_val="prometheus", uid="${datasource}")
 FILES = "https://github.com/lockwatch/lockwatch/blob/main"
-RUNBOOKS = f"{FILES}/alerts/runbooks"
+# Where the agents show them, or what their `links` say, as in alerts.
+RUNBOOKS = "${runbooks}"
 # What a link to another dashboard always keeps.
 SITE_KEPT = "${cluster:queryparam}&${namespace:queryparam}"
 KEPT = f"${{datasource:queryparam}}&{SITE_KEPT}&${{job:queryparam}}&${{__url_time_range}}"
@@ -46,7 +56,9 @@ KEPT_BY = {
 }
 GRID_WIDTH = 24
 # The legend of a task.
-OF_TASK = "{{task}} ({{store}})"
+# Where nobody names a site, its labels are empty.
+AT_SITE = " {{cluster}} {{namespace}} {{env}}"
+OF_TASK = "{{task}} ({{store}})" + AT_SITE
 
 # Thresholds: colours from the value on at which each begins.
 Steps = list[tuple[float | None, str]]
@@ -313,6 +325,11 @@ class Column:
         ]
 
 
+def site_columns() -> list[Column]:
+    """What tells equal names apart; columns that no row has are not shown."""
+    return [Column(label, label.capitalize(), width=110) for label in OF_SITE.split(", ")]
+
+
 def problems_table(*selects, height, of_tasks=True):
     """What is wrong now."""
     about = [
@@ -324,6 +341,7 @@ def problems_table(*selects, height, of_tasks=True):
         Column("severity", "Severity", mappings=SEVERITY, width=90),
         Column("problem", "Problem", link=TO_PROBLEMS, width=200),
         *about,
+        *site_columns(),
         Column("Value", "For, or ago", unit=units.Seconds, decimals=0, width=150),
     ]
     panel = grid(
@@ -331,7 +349,7 @@ def problems_table(*selects, height, of_tasks=True):
         "What the alerting rules say is wrong now: for how long it has been so, or, of what"
         " happened, how long ago. Empty while all is well, or while the rules are not loaded.",
         columns,
-        rows(problems(", ".join(column.field for column in columns[:-1]), *selects)),
+        rows(problems(", ".join(["severity", "problem", *(column.field for column in about)]), *selects)),
         height=height,
         sort="Severity",
         descending=False,
@@ -345,7 +363,7 @@ def problems_timeline(*selects, height):
     return timeline(
         "Problems over time",
         "When the alerting rules said that something was wrong. What happened shows for a while.",
-        query(present, "{{problem}} {{task}} ({{store}})"),
+        query(present, "{{problem}} " + OF_TASK),
         mappings=PRESENT,
         height=height,
     )
@@ -355,7 +373,7 @@ def alerts_table(description, select, about, *, height=5):
     """The alerts that fire, with their runbooks; `about` are the labels that tell what an alert is
     about."""
     by = "alertname, severity, task, store, job, instance"
-    fires = f"max by ({by}) ({firing(select)})"
+    fires = f"max by ({by}, {OF_SITE}) ({firing(select)})"
     since = f"1000 * {worst('ALERTS_FOR_STATE', f'{OUR_ALERTS}, {select}', by)} and {fires}"
     columns_about = {
         "task": Column("task", "Task", link=TO_ROWS_TASK),
@@ -367,6 +385,7 @@ def alerts_table(description, select, about, *, height=5):
         Column("severity", "Severity", mappings=SEVERITY, width=90),
         Column("alertname", "Alert", link=TO_RUNBOOK),
         *(columns_about[label] for label in about),
+        *site_columns(),
         Column("Value #B", "Active since", unit=units.DateTimeFromNow, width=150),
     ]
     panel = grid("Firing alerts", description, columns, rows(fires), rows(since), height=height)
@@ -433,7 +452,7 @@ TO_SERIES_TASK = to_task(
 )
 TO_ROWS_STORE = to_agent("var-store=${__data.fields.store:percentencode}")
 TO_RUNBOOK = DataLink(
-    "Open the runbook", f"{RUNBOOKS}/${{__data.fields.alertname}}.md", new_tab=True
+    "Open the runbook", f"{RUNBOOKS}/${{__data.fields.alertname}}", new_tab=True
 )
 TO_PROBLEMS = DataLink("What it means", f"{FILES}/docs/problems.md", new_tab=True)
 
@@ -483,6 +502,10 @@ SITE_VARIABLES = [
     any_of("cluster", "Cluster", "lockwatch_build_info", all_value=".*"),
     any_of("namespace", "Namespace", 'lockwatch_build_info{cluster=~"$cluster"}', all_value=".*"),
 ]
+# The links of any agent; nothing where none is configured. Nobody chooses it.
+RUNBOOKS_VARIABLE = one_of("runbooks", "Runbooks", 'lockwatch_links_info{runbooks!=""}').hide(
+    model.VariableHide.HIDE_VARIABLE
+)
 # "All" lists the jobs one by one: a pattern for any job would also find the `up` of whatever else
 # Prometheus scrapes.
 JOB_VARIABLE = any_of("job", "Job", "lockwatch_build_info", all_value=None)
@@ -522,7 +545,7 @@ def restart_marks(select: str) -> dashboard.AnnotationQuery:
 def generation_marks(select: str) -> dashboard.AnnotationQuery:
     changes = worst_increase("lockwatch_store_generation_changes_total", select, by="store")
     title = "The store may have lost data"
-    return mark("Generation changes", "purple", f"{changes} > 0", title, "{{store}}")
+    return mark("Generation changes", "purple", f"{changes} > 0", title, "{{store}}" + AT_SITE)
 
 
 # --- dashboards
@@ -550,7 +573,7 @@ def dashboard_json(
         .time(since, "now")
         .refresh("30s")
         .tooltip(model.DashboardCursorSync.CROSSHAIR)
-        .variables([DATASOURCE_VARIABLE, *variables])
+        .variables([DATASOURCE_VARIABLE, *variables, RUNBOOKS_VARIABLE])
         .annotations(annotations)
         .links([*_links_to_others(uid), runbooks])
     )

@@ -8,6 +8,7 @@ from queries import (
     AGENTS,
     MANY_TASKS,
     MANY_TASKS_RECORDED,
+    OF_SITE,
     SITE,
     firing,
     series,
@@ -79,7 +80,7 @@ def wrong_now():
             "Stores",
             "Whether any agent gets trustworthy answers from all servers of each store that decide."
             " Replicas do not count.",
-            now(worst("lockwatch_store_readable", STORE, by="store"), "{{store}}"),
+            now(worst("lockwatch_store_readable", STORE, by="store"), "{{store}}" + house.AT_SITE),
             steps=house.GOOD_FROM_1,
             mappings=house.READABLE,
             width=6,
@@ -88,7 +89,7 @@ def wrong_now():
         stat_panel(
             "Agents",
             "Whether Prometheus reaches each agent.",
-            now(worst("up", AGENT, by="instance"), "{{instance}}"),
+            now(worst("up", AGENT, by="instance"), "{{instance}}" + house.AT_SITE),
             steps=house.GOOD_FROM_1,
             mappings=house.UP_DOWN,
             width=6,
@@ -113,6 +114,7 @@ def tasks_table():
         Column("Value #A", "Verdict", mappings=house.VERDICT, width=100),
         Column("task", "Task", link=house.TO_ROWS_TASK),
         Column("store", "Store", link=house.TO_ROWS_STORE),
+        *house.site_columns(),
         Column("Value #B", "Wanted", mappings=house.YES_NO, width=80),
         Column("Value #C", "Held for", unit=units.Seconds, decimals=0, width=110),
         Column("Value #D", "TTL left", unit=units.Seconds, decimals=1, width=90),
@@ -126,7 +128,7 @@ def tasks_table():
     holder = worst("lockwatch_lock_holder", MANY_TASKS, by="task, store, holder, holder_host")
     return grid(
         "Tasks",
-        "One row per task, the worst first; a click on a task opens it. Of several agents the worst"
+        "One row per task and site, the worst first; a click on a task opens it. Of several agents the worst"
         " view counts. Where a lock has several holders one of them is named. Held for: at least so"
         " long. The last 24 hours and 30 days come from recording rules.",
         columns,
@@ -134,7 +136,7 @@ def tasks_table():
         rows(worst("lockwatch_task_wanted", MANY_TASKS)),
         rows(worst("lockwatch_lock_held_seconds", MANY_TASKS)),
         rows(ttl(MANY_TASKS)),
-        rows(f"topk by (task, store) (1, {holder})"),
+        rows(f"topk by (task, store, {OF_SITE}) (1, {holder})"),
         rows(lost_in_a_day("down")),
         rows(lost_in_a_day("outage")),
         rows(worst("task:lockwatch_task_availability:ratio30d", MANY_TASKS_RECORDED)),

@@ -28,6 +28,8 @@ VERDICTS = {
 }
 
 BY_TASK = "task, store"
+# Stores and tasks of other sites may have the same names: nothing is put together across sites.
+OF_SITE = "cluster, namespace, env"
 # The watchdog always fires.
 OUR_ALERTS = 'alertname=~"Lockwatch.+", alertname!="LockwatchWatchdog"'
 
@@ -39,8 +41,8 @@ def series(metric: str, select: str, **labels: str) -> str:
 
 
 def worst(metric: str, select: str, by: str = BY_TASK, **labels: str) -> str:
-    """The largest value of any agent."""
-    return f"max by ({by}) ({series(metric, select, **labels)})"
+    """The largest value of any agent of a site."""
+    return f"max by ({by}, {OF_SITE}) ({series(metric, select, **labels)})"
 
 
 def rate(metric: str, select: str, **labels: str) -> str:
@@ -54,18 +56,18 @@ def increase(metric: str, select: str, window: str = "$__rate_interval", **label
 
 
 def worst_rate(metric: str, select: str, by: str = BY_TASK, **labels: str) -> str:
-    return f"max by ({by}) ({rate(metric, select, **labels)})"
+    return f"max by ({by}, {OF_SITE}) ({rate(metric, select, **labels)})"
 
 
 def worst_increase(
     metric: str, select: str, by: str = BY_TASK, window: str = "$__rate_interval", **labels: str
 ) -> str:
-    return f"max by ({by}) ({increase(metric, select, window, **labels)})"
+    return f"max by ({by}, {OF_SITE}) ({increase(metric, select, window, **labels)})"
 
 
 def mean(total: str, count: str, select: str) -> str:
     """What one event added to a total, on average; of several agents the largest."""
-    return f"max by ({BY_TASK}) ({rate(total, select)} / {rate(count, select)})"
+    return f"max by ({BY_TASK}, {OF_SITE}) ({rate(total, select)} / {rate(count, select)})"
 
 
 def ttl(select: str) -> str:
@@ -76,13 +78,13 @@ def ttl(select: str) -> str:
 def verdict(select: str, by: str = BY_TASK) -> str:
     """The worst verdict of any agent, by its rank; `unknown` only where no agent knows better."""
     known = series("lockwatch_task_state", f'{select}, state!="unknown"')
-    return f"max by ({by}) ({known}) or {worst('lockwatch_task_state', select, by)}"
+    return f"max by ({by}, {OF_SITE}) ({known}) or {worst('lockwatch_task_state', select, by)}"
 
 
 def problems(by: str, *selects: str) -> str:
     """What the rules say is wrong: for how long, or how long ago. Alerts say the same."""
     found = " or ".join(series("lockwatch:problem_seconds", select) for select in selects)
-    return f"max by ({by}) ({found})"
+    return f"max by ({by}, {OF_SITE}) ({found})"
 
 
 def firing(select: str) -> str:

@@ -7,6 +7,7 @@ from house import graph, heat, note, now, query, stat_panel, timeline
 from other_kinds import queue, turns
 from queries import (
     AGENTS,
+    OF_SITE,
     ONE_TASK,
     ONE_TASK_RECORDED,
     SITE,
@@ -383,7 +384,7 @@ def full_gaps():
         return f"histogram_quantile(0.5, {buckets})"
 
     # How blind the agent is that sees best.
-    blind = f"min by (task, store) ({series('lockwatch_task_blind_seconds', ONE_TASK)})"
+    blind = f"min by (task, store, {OF_SITE}) ({series('lockwatch_task_blind_seconds', ONE_TASK)})"
     clocks = ["down", "split", "stalled", "unwanted", "switches_lost"]
     return [
         graph(

@@ -142,7 +142,12 @@ impl Guard {
         self.heard |= matches!(input, Input::Wanted(_));
         match input {
             Input::Wanted(Wanted::Unknown) => {}
-            Input::Wanted(wanted) => self.wanted = wanted,
+            Input::Wanted(wanted) => {
+                self.wanted = wanted;
+                if wanted == Wanted::No {
+                    self.forget_failures(now);
+                }
+            }
             Input::Stop => {
                 self.asked = true;
                 self.runs.stop(now);
@@ -189,6 +194,16 @@ impl Guard {
     pub fn waits(&self) -> bool {
         self.found == Some(Found::Busy)
             && matches!(self.state, State::Waiting { .. } | State::Taking { .. })
+    }
+
+    /// Nobody wants the task: a new wish begins with a fresh backoff.
+    fn forget_failures(&mut self, now: Mono) {
+        self.failures = 0;
+        match &mut self.state {
+            State::Waiting { at } | State::Releasing { again: at, .. } => *at = now.min(*at),
+            State::Holding(Holding { script: Script::Due { at }, .. }) => *at = now.min(*at),
+            State::Holding(_) | State::Taking { .. } | State::Ended => {}
+        }
     }
 
     fn told(&mut self, now: Mono, reply: Reply) {

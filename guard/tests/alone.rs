@@ -353,3 +353,42 @@ fn a_script_that_ends_right_before_its_guard_is_stopped_did_not_fail() {
         assert_eq!(runs(&alone), [(1_010, 1_030, 143, asked)]);
     }
 }
+
+/// A user who switches a task on again has mended it: nothing of its earlier failures counts.
+#[test]
+fn a_new_wish_begins_with_a_fresh_backoff() {
+    for (give_up_after, failures) in [(None, 5), (Some(3), 3)] {
+        let mut alone = Alone::running(Terms { give_up_after, ..TERMS });
+        let mut failed = 0;
+        let released = loop {
+            let actions = alone.at(alone.now + 1);
+            match actions[..] {
+                [Action::Renew] => alone.tell(Input::Told(Reply::Renewed)),
+                [Action::Release] => break true,
+                _ => {}
+            }
+            if alone.guard.runs().since.is_some() {
+                alone.tell(Input::Gone { code: Some(1), at: Mono(alone.now) });
+                failed += 1;
+                if failed == failures && give_up_after.is_none() {
+                    break false;
+                }
+            }
+        };
+        alone.tell(Input::Wanted(Wanted::No));
+        if !released {
+            assert_eq!(alone.at(alone.now), [Action::Release]);
+        }
+        alone.tell(Input::Told(Reply::Released));
+        assert_eq!(alone.at(alone.now + 10), []);
+        alone.tell(Input::Wanted(Wanted::Yes));
+        assert_eq!(alone.at(alone.now), [Action::Take], "{give_up_after:?}: at once");
+        alone.tell(Input::Told(Reply::Taken { token: 6 }));
+        assert!(matches!(alone.at(alone.now)[..], [Action::Start { .. }]));
+        alone.tell(Input::Gone { code: Some(1), at: Mono(alone.now) });
+        let ended = alone.now;
+        assert_eq!(alone.at(ended), []);
+        let next = alone.guard.next_wake().unwrap().0 - ended;
+        assert!(next <= 1_501, "{give_up_after:?}: as after a first failure: {next}");
+    }
+}

@@ -152,6 +152,8 @@ pub struct Rare {
     pub returns: Vec<Mono>,
     /// When the newest pause began, and what was shown before it.
     pub pause_began: Option<Mono>,
+    /// Until when it lasts.
+    pub pause_until: Option<Mono>,
     /// When it ended.
     pub pause_ended: Option<Mono>,
     /// The problems that were positive when it began. They are shown all the same.

@@ -263,10 +263,25 @@ pub enum NodeNewsKind {
         /// The words: bounded, printable, without secrets.
         words: Arc<str>,
     },
+    /// The server answered, but not what was asked about these tasks. The words differ from the
+    /// last ones for the same task and reason.
+    SaidOf(Vec<SaidOf>),
     /// A tick found the previous sweep still in progress.
     TickSkipped,
     /// The state of change notifications; `None`: they are no longer requested.
     WakeUps(Option<WakeUps>),
+}
+
+/// The words for what was refused, or found instead of what was asked for, about one task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct SaidOf {
+    /// The task.
+    pub task: TaskIndex,
+    /// The reason that they led to.
+    pub why: Unknown,
+    /// The words: bounded, printable, without secrets.
+    pub words: Arc<str>,
 }
 
 /// The state of a server's change notifications, and the counts since the last report. No verdict

@@ -9,6 +9,8 @@ use crate::time::ServerTime;
 
 /// So many errors in a row are a failing script.
 const IN_A_ROW: usize = GuardRuns::ENDED_MAX;
+/// The exit code of what was killed.
+const KILLED: u8 = 137;
 /// An end that is older than this counts no more, in milliseconds.
 const COUNTS_MS: i64 = 3_600_000;
 
@@ -36,8 +38,39 @@ pub struct Runs {
 pub struct Run {
     /// The host of its guard.
     pub host: Vec<u8>,
-    /// When it ran, and how it ended.
+    /// When it ran, and how it ended. Of one that is not stated: by when, as if it was killed.
     pub end: Ended,
+    /// Its guard stated how it ended. One that is killed together with its script cannot: the next
+    /// guard began, and this one never said more.
+    pub is_stated: bool,
+}
+
+impl Run {
+    /// From when on it counts. When an end was that is not stated is not known, only that it came
+    /// after the begin; the guard may have been killed because nobody wanted the task any more.
+    fn counts_from(&self) -> ServerTime {
+        if self.is_stated { self.end.to } else { self.end.from }
+    }
+}
+
+/// The runs that began and have no stated end although another guard began a later one: a lock has
+/// one holder, so they are over.
+fn unstated(guards: &[GuardRuns]) -> impl Iterator<Item = (&GuardRuns, Run)> {
+    let begins = |of: &GuardRuns| -> Vec<ServerTime> {
+        of.ended.iter().map(|run| run.from).chain(of.since).collect()
+    };
+    let mut all: Vec<(ServerTime, &[u8])> = guards
+        .iter()
+        .flat_map(|of| begins(of).into_iter().map(|from| (from, &*of.instance)))
+        .collect();
+    all.sort_unstable();
+    guards.iter().filter_map(move |of| {
+        let from = of.since?;
+        let later = all.get(all.partition_point(|(begin, _)| *begin <= from)..)?;
+        let (to, _) = later.iter().find(|(_, instance)| *instance != of.instance)?;
+        let end = Ended { from, to: *to, code: KILLED, asked: false };
+        Some((of, Run { host: of.host.clone(), end, is_stated: false }))
+    })
 }
 
 /// What a task is now, beside its runs.
@@ -65,13 +98,17 @@ impl Runs {
         (runs.read, runs.unreadable) = (read, reading.unreadable);
         let guards = || reading.guards.iter();
         let ended = guards().flat_map(|of| of.ended.iter().map(move |end| (of, *end)));
-        let mut ended: Vec<Run> =
-            ended.map(|(of, end)| Run { host: of.host.clone(), end }).collect();
+        let mut ended: Vec<Run> = ended
+            .map(|(of, end)| Run { host: of.host.clone(), end, is_stated: true })
+            .chain(unstated(&reading.guards).map(|(_, run)| run))
+            .collect();
         ended.sort_by_key(|run| run.end.to);
         ended.drain(..ended.len().saturating_sub(IN_A_ROW));
         runs.ended = ended;
-        let present =
-            guards().filter_map(|of| Some((of.instance.clone(), of.host.clone(), of.since?)));
+        let over: Vec<&GuardRuns> = unstated(&reading.guards).map(|(of, _)| of).collect();
+        let present = guards()
+            .filter(|of| !over.iter().any(|over| core::ptr::eq(*over, *of)))
+            .filter_map(|of| Some((of.instance.clone(), of.host.clone(), of.since?)));
         runs.present = present.collect();
         runs.guards = guards().map(|of| of.instance.clone()).collect();
     }
@@ -93,8 +130,10 @@ impl Runs {
     }
 
     fn fails(&self, present: Present<'_>, unwanted: Option<ServerTime>) -> Option<bool> {
-        let counts =
-            |run: &&Run| self.read.since_ms(run.end.to) <= COUNTS_MS && Some(run.end.to) > unwanted;
+        let counts = |run: &&Run| {
+            let from = run.counts_from();
+            self.read.since_ms(from) <= COUNTS_MS && Some(from) > unwanted
+        };
         let errors = self.ended.iter().filter(counts).filter(|run| run.end.is_error()).count();
         let succeeded = self.ended.iter().any(|run| run.end.code == 0 && !run.end.asked);
         let oldest_counts = self.ended.first().is_some_and(|run| counts(&run));
@@ -187,6 +226,28 @@ mod tests {
         // No guard, or none that could write: the hold is all that is known.
         assert_eq!(found(&both(None), 30, (b"J", 5_000)), Some(true));
         assert_eq!(found(&both(None), 30, (b"J", 5_001)), Some(false));
+    }
+
+    #[test]
+    fn a_run_that_another_guard_followed_is_over() {
+        let begun = |instances: &[(u8, i64)]| -> Vec<GuardRuns> {
+            instances.iter().map(|(id, at)| guard(&[*id], &[], Some(*at))).collect()
+        };
+        let four = [(b'A', 10), (b'B', 20), (b'C', 30), (b'D', 40)];
+        assert_eq!(found(&begun(&four[..3]), 31, (b"C", 1_000)), None, "two");
+        assert_eq!(found(&begun(&four), 41, (b"D", 1_000)), Some(true));
+        assert_eq!(found(&begun(&four), 60, (b"D", 20_000)), Some(true), "2 x 10 s");
+        assert_eq!(found(&begun(&four), 61, (b"D", 21_000)), Some(false));
+        // A guard that stated an end did not die with its script.
+        let mut stated = begun(&four);
+        stated[1] = guard(b"B", &[end(24, 143)], None);
+        assert_eq!(found(&stated, 41, (b"D", 1_000)), None, "asked");
+        // Stated and unstated errors count together, in their order.
+        stated[1] = guard(b"B", &[end(24, 1)], None);
+        assert_eq!(found(&stated, 41, (b"D", 1_000)), Some(true));
+        // One that worked for an hour was no failure at its start.
+        let long = [(b'A', 10), (b'B', 3_700), (b'C', 3_710), (b'D', 3_720)];
+        assert_eq!(found(&begun(&long), 3_721, (b"D", 1_000)), Some(false));
     }
 
     #[test]

@@ -318,6 +318,12 @@ impl TaskSpec {
     pub fn may_be_wanted(&self) -> bool {
         self.wanted.as_ref().is_some_and(|wanted| wanted.source != WantedSource::Never)
     }
+
+    /// Whether switches say that it is wanted. If not, none can be lost.
+    pub fn has_switches(&self) -> bool {
+        let source = self.wanted.as_ref().map(|wanted| &wanted.source);
+        !matches!(source, None | Some(WantedSource::Always | WantedSource::Never))
+    }
 }
 
 /// The switches by which users say whether they want the task.

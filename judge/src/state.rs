@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use crate::event::{Event, EventKind, Subject};
 use crate::evidence::Origin;
 use crate::input::{
-    Attestation, Input, NodeNews, NodeNewsKind, Outcome, Sample, Standing, Topology,
+    Attestation, Input, NodeNews, NodeNewsKind, Outcome, SaidOf, Sample, Standing, Topology,
 };
 use crate::reading::{
     Beside, ClaimsReading, PauseReading, ProgressReading, RunsReading, SwitchesReading,
@@ -35,6 +35,9 @@ pub struct State {
     shown: Vec<Arc<StoreView>>,
     /// How the tasks have changed since their views were built, in the order of the views.
     changed: Vec<Changed>,
+    /// The words for why tasks cannot be read although their server answers: the newest, by task
+    /// and reason.
+    said_of: BTreeMap<(TaskIndex, Unknown), Arc<str>>,
     sequence: u64,
 }
 
@@ -124,13 +127,15 @@ impl State {
     /// stores.
     fn renew(&mut self, at: Mono, least: Changed) -> Vec<StoreView> {
         let (tasks, by_name) = (&mut self.tasks, &self.by_name);
-        let stores = &self.stores;
+        let (stores, said_of) = (&self.stores, &self.said_of);
         let view = |rank: usize| {
-            let task = &mut tasks.get_mut(*by_name.get(rank)?)?.task;
+            let position = *by_name.get(rank)?;
+            let task = &mut tasks.get_mut(position)?.task;
             let store = stores.get(usize::from(task.spec().store.0));
             let mut view = task.view(at);
+            let own = |why| said_of.get(&(TaskIndex(u32::try_from(position).ok()?), why)).cloned();
             let unknown = view.unknown.or(view.switches_unknown);
-            view.said = unknown.and_then(|why| store?.words(why));
+            view.said = unknown.and_then(|why| own(why).or_else(|| store?.words(why)));
             view.refuses_writes = view.node.as_ref().and_then(|node| store?.refuses_writes(node));
             Some(view)
         };
@@ -200,6 +205,8 @@ impl State {
         }
         self.views = TaskViews::default();
         self.shown.clear();
+        // Tasks may have other numbers from here on, and are asked about again.
+        self.said_of.clear();
         self.changed = vec![Changed::Event; self.tasks.len()];
         self.epoch = spec.epoch;
         events
@@ -431,9 +438,23 @@ impl State {
         };
         let mut kinds = Vec::new();
         store.news(&news.node, &news.kind, &mut kinds);
-        if matches!(news.kind, NodeNewsKind::Said { .. }) {
-            let own = self.tasks.iter().filter(|entry| entry.task.spec().store == news.store);
-            own.for_each(|entry| mark(&mut self.changed, entry, &Vec::new()));
+        match &news.kind {
+            NodeNewsKind::Said { why, .. } => {
+                let own = self.tasks.iter().filter(|entry| entry.task.spec().store == news.store);
+                own.for_each(|entry| mark(&mut self.changed, entry, &Vec::new()));
+                // The newest words count, and these are about the server.
+                let tasks = &mut self.tasks;
+                self.said_of
+                    .retain(|(task, of), _| of != why || entry(tasks, *task, news.store).is_none());
+            }
+            NodeNewsKind::SaidOf(said) => {
+                for SaidOf { task, why, words } in said {
+                    let Some(entry) = entry(&mut self.tasks, *task, news.store) else { continue };
+                    self.said_of.insert((*task, *why), Arc::clone(words));
+                    mark(&mut self.changed, entry, &Vec::new());
+                }
+            }
+            _ => {}
         }
         store_events(news.store, store, at, None, kinds)
     }

@@ -315,6 +315,8 @@ impl Store {
                 events.extend(kinds.into_iter().map(|kind| (Some(node.clone()), kind)));
             }
             NodeNewsKind::Said { why, words } => self.heard(node, *why, words),
+            // That is the tasks'.
+            NodeNewsKind::SaidOf(_) => {}
             NodeNewsKind::TickSkipped => self.totals.skipped_ticks += 1,
             NodeNewsKind::WakeUps(wake_ups) => self.node(node).wake_ups(*wake_ups),
         }

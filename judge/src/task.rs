@@ -75,6 +75,18 @@ pub(crate) trait Kind: Sized {
         self.held() == Some(false)
     }
 
+    /// Whether it has been held for so long that a reading says enough though nobody knows whether
+    /// the task is wanted.
+    fn lasts(&self, _young_ms: u64) -> bool {
+        true
+    }
+
+    /// Whether a reading shows that it stayed where it was: the data of the newest trustworthy
+    /// reading are still there.
+    fn stayed(&self, _guard: &GuardReading) -> bool {
+        false
+    }
+
     /// How long the work has not moved, once that is too long, otherwise 0. In milliseconds.
     fn stalled_ms(task: &Watched<Self>) -> u64;
 
@@ -425,7 +437,8 @@ impl<K: Kind> Watched<K> {
     ) -> Option<Option<Fate>> {
         self.newest_attempt = batch.sent;
         self.key_seen |= reading.guard.shows_key();
-        let signs = self.observe_signs(&reading.beside, batch, log);
+        let stayed = self.kind.stayed(&reading.guard);
+        let signs = self.observe_signs(&reading.beside, stayed, batch, log);
         let fate = K::observe(self, (&reading.guard, &reading.beside), &signs, batch, log);
         self.note_sight(batch.sent);
         self.judge(log);
@@ -433,11 +446,11 @@ impl<K: Kind> Watched<K> {
     }
 
     fn observe_beside(&mut self, beside: &Beside, batch: Accepted<'_>, log: &mut Log<'_>) {
-        let signs = self.observe_signs(beside, batch, log);
+        let signs = self.observe_signs(beside, false, batch, log);
         K::observe_beside(self, beside, &signs, batch, log);
         // It may complete the reading of the lock, which was requested earlier.
         match self.kind.last_reading() {
-            Some(last) if self.has_sight() => self.blind.good(last.sent),
+            Some(last) if self.sees_enough() => self.blind.good(last.sent),
             _ => {
                 self.note_blind(batch.sent);
                 self.blind.attempted(batch.sent, true);
@@ -471,9 +484,19 @@ impl<K: Kind> Watched<K> {
         self.kind.newest().is_ok() && (is_wanted_known || !self.kind.needs_wanted())
     }
 
+    /// Whether that ends a blindness. A young hold does not end one in which the server answered, as
+    /// long as nobody knows whether the task is wanted: a worker that crashes again and again would
+    /// hide that its switches cannot be read.
+    fn sees_enough(&self) -> bool {
+        let is_wanted_known = self.wanted() != crate::verdict::Wanted::Unknown;
+        let young_ms = self.spec.settle_ms.min(self.spec.blind_after_ms / 2);
+        let answered_in_vain = self.blind.answered_ms() > 0;
+        self.has_sight() && (is_wanted_known || !answered_in_vain || self.kind.lasts(young_ms))
+    }
+
     /// A request sent at `at` was answered, wholly or in part.
     fn note_sight(&mut self, at: Mono) {
-        match self.has_sight() {
+        match self.sees_enough() {
             true => self.blind.good(at),
             false => {
                 self.note_blind(at);

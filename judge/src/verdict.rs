@@ -220,8 +220,8 @@ impl Rule {
             Rule::SplitEvidence => "More than one holder: there is positive evidence.",
             Rule::LockBlind => "The lock could not be read for longer than blind_after.",
             Rule::WantedBlind => {
-                "The lock is free, and whether it is wanted could not be read for longer than \
-                 blind_after."
+                "Whether the task is wanted could not be read for longer than blind_after, and no \
+                 hold has lasted since."
             }
             Rule::KeepPrevious => {
                 "It cannot be judged at the moment, so the previous verdict stays."

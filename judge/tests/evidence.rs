@@ -309,7 +309,13 @@ fn the_answer_to_another_question_is_refused() {
 }
 
 fn watched() -> Watched {
-    Watched { task: TaskIndex(0), grace_ms: None, proves_holders: false, hint_weight: 1 }
+    Watched {
+        task: TaskIndex(0),
+        grace_ms: None,
+        proves_holders: false,
+        settle_ms: 0,
+        hint_weight: 1,
+    }
 }
 
 /// The commands of one task's first round, each reduced to its name and key.

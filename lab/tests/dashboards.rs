@@ -58,6 +58,9 @@ const SERIES: &[(&str, &str, &str, usize)] = &[
     ("lockwatch-agent", "Series", "A", 2),
 ];
 
+/// What tells sites apart; nobody names one in the scenario.
+const OF_SITES: [&str; 3] = ["cluster", "namespace", "env"];
+
 /// Metrics that an agent exports only for Sentinels, clusters and replicas, or in trouble.
 const OF_SEVERAL_SERVERS: &[&str] = &[
     "lockwatch_store_deadline_lag_seconds",
@@ -258,6 +261,7 @@ fn expiring() -> redis::SetOptions {
 fn config(main: SocketAddr, spare: SocketAddr) -> String {
     format!(
         r#"
+links: {{grafana: "https://grafana.example", lockwatch: "https://lockwatch.example"}}
 redis:
   main: {{url: "redis://{main}", interval: 200ms, timeout: 1s}}
   spare: {{url: "redis://{spare}", interval: 200ms, timeout: 1s}}
@@ -356,7 +360,8 @@ async fn complaints_about(board: &Board, prometheus: &Prometheus, span: (f64, f6
         let values: BTreeSet<_> = found.iter().filter_map(|series| series.get(label)).collect();
         // A task belongs to one store, there is one job, and nobody names a site.
         let expected = match label {
-            "cluster" | "namespace" => 0,
+            label if OF_SITES.contains(&label) => 0,
+            "runbooks" => 1,
             "job" => 1,
             "store" if board.uid() == "lockwatch-task" => 1,
             _ => 2,
@@ -438,7 +443,9 @@ fn missing_labels<'a>(
     series: &'a [(Labels, Vec<f64>)],
     labels: &'a [&str],
 ) -> impl Iterator<Item = &'a str> {
-    let is_missing = |label: &&str| !series.iter().any(|(labels, _)| labels.contains_key(*label));
+    let is_missing = |label: &&str| {
+        !OF_SITES.contains(label) && !series.iter().any(|(labels, _)| labels.contains_key(*label))
+    };
     labels.iter().copied().filter(is_missing)
 }
 
@@ -459,7 +466,9 @@ fn about_table(panel: &Value, answers: &[Answer], ever: &BTreeSet<String>) -> Ve
         answer.series.iter().flat_map(|(labels, _)| labels.keys().cloned()).collect()
     };
     let all: Vec<BTreeSet<String>> = answers.iter().map(labels_of).collect();
-    let shown = columns(panel).into_iter().filter(|column| !column.starts_with("Value"));
+    let shown = columns(panel)
+        .into_iter()
+        .filter(|column| !column.starts_with("Value") && !OF_SITES.contains(column));
     let absent = shown.filter(|column| {
         !ever.contains(*column) && !all.iter().any(|labels| labels.contains(*column))
     });

@@ -1,8 +1,10 @@
 //! The plan of a seed: a simulated world, and a list of faults and switches with their instants.
 //! Removing a step leaves all others unchanged, which makes it possible to minimise a failing seed.
 
+mod beats;
 mod guards;
 mod kinds;
+mod loops;
 
 use std::sync::Arc;
 
@@ -67,6 +69,8 @@ pub(crate) struct TaskPlan {
     pub(crate) fixed: bool,
     /// Its switches, progress and claims are in another slot of the cluster than its lock.
     pub(crate) apart: bool,
+    /// Its progress is a heartbeat that ends so long after it was written.
+    pub(crate) beats_ms: Option<u64>,
     /// Guards run it.
     pub(crate) guards: Option<GuardPlan>,
     /// Those that take turns.
@@ -101,6 +105,7 @@ pub enum Act {
     ReEnter { task: usize, lease: bool, ms: u64 },
     PileUp { task: usize, timers: u64 },
     Phantoms { task: usize, count: u64 },
+    Loop { task: usize, held_ms: u64, free_ms: u64, runs_out: bool, left: u64 },
     StopWatchdog { task: usize },
     DeleteLock { task: usize },
     SecondHolder { task: usize, ms: u64 },
@@ -264,6 +269,8 @@ impl Plan {
         plan.steps = draw_steps(&plan, kind);
         plan.steps.extend(draw_reloads(&plan));
         plan.steps.extend(guards::steps(&plan));
+        plan.steps.extend(loops::steps(&plan, kind));
+        beats::draw(&mut plan);
         kinds::add(&mut plan);
         plan.steps.sort_by_key(|step| step.at);
         plan
@@ -382,6 +389,7 @@ fn draw_task(task: u64, kind: RedisKind, apart: bool, rng: &mut Rng) -> (TaskSpe
             churns,
             fixed,
             apart,
+            beats_ms: None,
             guards: None,
             turns: None,
             queue: None,

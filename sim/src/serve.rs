@@ -91,9 +91,13 @@ pub(crate) struct PartTruth {
     /// The keys moved to another server during the read.
     pub(crate) moved: bool,
     pub(crate) progress: Option<Option<Vec<u8>>>,
+    /// When that ends, if it does.
+    pub(crate) progress_ends: Option<i64>,
     pub(crate) claims: Option<Vec<(Vec<u8>, Vec<u8>)>>,
     /// The members of a queue; `None`: it is none, or reading them was refused.
     pub(crate) members: Option<Members>,
+    /// The same at the end of the read, if that changed meanwhile.
+    pub(crate) members_after: Option<Members>,
     /// The server's time at the beginning.
     pub(crate) clock_began: i64,
     pub(crate) pause: Pause,
@@ -372,6 +376,7 @@ fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
             Value::Set(_) | Value::Scores(..) | Value::Huge => Vec::new(),
         })
     });
+    let progress_ends = keys.progress.as_ref().and_then(|key| state.get(key, now)?.deadline);
     let claims = keys.claims.as_ref().filter(|key| allowed(key)).map(|key| {
         match state.get(key, now).map(|entry| &entry.value) {
             Some(Value::Hash(fields)) => fields.clone(),
@@ -401,8 +406,10 @@ fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
         mixed: false,
         moved: false,
         progress,
+        progress_ends,
         claims,
         members,
+        members_after: None,
         clock_began: state.clock.at(now),
         pause,
     }
@@ -438,8 +445,10 @@ fn finish(world: &mut World, server: usize, task: usize, truth: &mut BatchTruth)
     }
     part.mixed = part.switches != now.switches
         || part.progress != now.progress
+        || part.progress_ends != now.progress_ends
         || part.claims != now.claims
         || part.members != now.members;
+    part.members_after = now.members.filter(|after| part.members.as_ref() != Some(after));
 }
 
 /// The answer of a server to one command.

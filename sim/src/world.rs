@@ -30,7 +30,7 @@ pub(crate) use guards::{Deed, Did, GuardTurn, How, Station};
 pub(crate) use keys::Keys;
 pub(crate) use queues::{Execution, QueueJob, Queues, score};
 pub(crate) use turns::{TurnJob, Turns};
-pub(crate) use users::{LostSwitches, Says, Switches, Wanting};
+pub(crate) use users::{LostSwitches, Says, Switches, Wanting, says};
 pub(crate) use workers::{Worker, WorkerTurn};
 
 /// The whole simulation except the agents.
@@ -178,6 +178,8 @@ pub(crate) struct Task {
     pub(crate) overruns: Vec<Vec<u8>>,
     /// Number of scripts under guards that ended by themselves with an error.
     pub(crate) failures: u64,
+    /// How often it ended, for whatever reason.
+    pub(crate) ends: u64,
     /// Chance in what guards do.
     pub(crate) chance: Rng,
     pub(crate) rng: Rng,
@@ -206,7 +208,7 @@ pub(crate) struct Claiming {
     /// The first one; it starts again after a pause of `CLAIM_RESTS_MS`.
     pub(crate) first: u64,
     pub(crate) newest: u64,
-    /// Since when the pauses between two were short.
+    /// Since when the pauses between two were short; `NEVER`: it was removed.
     pub(crate) steady: u64,
     /// The newest one written while another instance worked, too.
     pub(crate) beside: Option<u64>,
@@ -216,6 +218,8 @@ pub(crate) struct Claiming {
 const CLAIM_RESTS_MS: u64 = 30_000;
 /// Maximum pause in milliseconds between two claims of a healthy worker.
 const CLAIM_STEADY_MS: u64 = 3_000;
+/// An instant after the end of each run.
+const NEVER: u64 = u64::MAX / 2;
 
 impl World {
     /// Records that a worker changed its claim.
@@ -236,12 +240,19 @@ impl World {
         if claim.newest + CLAIM_RESTS_MS < now {
             claim.first = now;
         }
-        if claim.newest + CLAIM_STEADY_MS < now {
+        if claim.newest + CLAIM_STEADY_MS < now || claim.steady == NEVER {
             claim.steady = now;
         }
         claim.newest = now;
         if beside {
             claim.beside = Some(now);
+        }
+    }
+
+    /// Records that a worker removed its claim.
+    pub(crate) fn note_unclaimed(&mut self, task: usize, instance: &[u8]) {
+        if let Some(claim) = self.tasks[task].claims.get_mut(instance) {
+            claim.steady = NEVER;
         }
     }
 

@@ -230,6 +230,12 @@ fn heading(
          again when all tasks run."
             .to_owned(),
     );
+    if let Some(others) = server.elsewhere(redis.db) {
+        told.push(format!(
+            "Other databases of this server have keys, too: {others}. Each is looked at by its \
+             number at the end of the URL."
+        ));
+    }
     if server.is_replica() {
         let master = server.master.as_deref().unwrap_or("unknown");
         told.push(format!(

@@ -129,16 +129,17 @@ const EXIT_STATUS: [Term; 3] = [
 ];
 
 const STATUS_EXIT_STATUS: [Term; 4] = [
-    ("0", "All is well: every task is running, pending or stopped."),
-    ("1", "Warning: a task is unwanted."),
-    ("2", "Critical: a task is split, down or stalled, or its switches are lost."),
+    ("0", "No task and no store has a problem."),
+    ("1", "Warning: one has a problem that warns."),
+    (
+        "2",
+        "Critical: one has a problem that pages, such as a task that is down, or a lock that was lost.",
+    ),
     (
         "3",
-        "Unknown: a task's verdict is unknown, the agent cannot be reached or has stopped, there \
-         is no such task, or the \
-         command line is wrong. Of several tasks critical comes before unknown, and unknown \
-         before warning. With --watch the \
-         code is that of the last look.",
+        "Unknown: a task's verdict is unknown, the agent cannot be reached or has stopped, there is \
+         no such task, or the command line is wrong. Of several tasks critical comes before unknown, \
+         and unknown before warning. With --watch the code is that of the last look.",
     ),
 ];
 

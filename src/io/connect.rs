@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lockwatch_judge::reading::Unknown;
 use lockwatch_watch::redis::driver::{self, Dial, Dialled, Failure, LinkId, Manner, Now};
-use lockwatch_watch::redis::handshake::Handshake;
+use lockwatch_watch::redis::handshake::{Handshake, may_go_on};
 use lockwatch_watch::redis::reply::{Command, Reply};
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use redis::{AsyncConnectionConfig, RedisConnectionInfo, aio::MultiplexedConnection};
@@ -83,6 +83,7 @@ fn dial_of(endpoint: &Endpoint, handshake: &Handshake) -> Dial {
         login: driver::Login::Store,
         manner: Manner::Talk,
         commands: handshake.commands(),
+        alone: handshake.alone(),
         attempt: 0,
         timeout_ms: ms(endpoint.timeout),
     }
@@ -130,14 +131,29 @@ pub async fn talk_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let mut stream = Guarded::new(stream, Arc::clone(&ledger));
     let auth = auth(login, password);
     let commands: Vec<&Command> = auth.iter().chain(&dial.commands).collect();
-    ledger.expect(commands.len());
     let limit = Duration::from_millis(dial.timeout_ms);
-    let (mono, wall) = clock.both();
-    let (mut replies, mut ended) =
-        match timeout(limit, exchange(&mut stream, &commands, &ledger)).await {
-            Ok(greeted) => greeted,
-            Err(_) => (Vec::new(), Some(no_reply(limit))),
-        };
+    let (mut mono, mut wall) = clock.both();
+    let greeting = async {
+        let mut replies = Vec::new();
+        if dial.alone > 0 {
+            let (first, _) = commands.split_at(dial.alone + usize::from(auth.is_some()));
+            let (said, ended) = exchange(&mut stream, first, &ledger).await;
+            replies = said;
+            if ended.is_some() || !replies.last().is_some_and(may_go_on) {
+                return (replies, ended);
+            }
+            // A reading counts from the instant at which it was asked for.
+            (mono, wall) = clock.both();
+        }
+        let (_, rest) = commands.split_at(replies.len());
+        let (said, ended) = exchange(&mut stream, rest, &ledger).await;
+        replies.extend(said);
+        (replies, ended)
+    };
+    let (mut replies, mut ended) = match timeout(limit, greeting).await {
+        Ok(greeted) => greeted,
+        Err(_) => (Vec::new(), Some(no_reply(limit))),
+    };
     let received = clock.now();
     if matches!(ledger.fault(), Some(Fault::NotRedis | Fault::Unasked | Fault::TooLarge)) {
         replies.clear();
@@ -230,12 +246,14 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
     commands: &[&Command],
     ledger: &Ledger,
 ) -> (Vec<Reply>, Option<Failure>) {
+    let (passed, begun) = stream.passed();
+    ledger.expect(commands.len());
     let request: Vec<u8> =
         commands.iter().flat_map(|command| redis::pack_command(&command.args)).collect();
     // If the peer has closed the connection, its last message explains more than this error.
     let written = write(stream, &request).await;
     let (mut bytes, mut explained) = (Vec::new(), None);
-    while stream.passed().0 < commands.len() {
+    while stream.passed().0 - passed < commands.len() {
         match stream.read_buf(&mut bytes).await {
             Ok(0) => break,
             Ok(_) => {}
@@ -246,6 +264,7 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
         }
     }
     let (count, end) = stream.passed();
+    let (count, end) = (count - passed, end - begun);
     let ended = match (explained, written) {
         (Some(failure), _) => Some(failure),
         (None, Err(error)) if ledger.fault().is_none() => {
@@ -298,6 +317,7 @@ mod tests {
             login: driver::Login::Store,
             manner: Manner::Talk,
             commands: vec![command!("ROLE"), command!("PING")],
+            alone: 0,
             attempt: 0,
             timeout_ms: 10_000,
         };

@@ -64,6 +64,7 @@ pub async fn listen(endpoint: &Endpoint, commands: Vec<Command>) -> Result<Liste
         login: driver::Login::Store,
         manner: Manner::Listen,
         commands: [vec![Command::new(["HELLO", "3"])], commands].concat(),
+        alone: 0,
         attempt: 0,
         timeout_ms: ms(endpoint.timeout),
     };

@@ -122,7 +122,8 @@ pub struct Condition {
 pub struct PageDue {
     /// The alert.
     pub alert: String,
-    /// The measure that it compares, as in `durations` of `/api/v1/tasks`.
+    /// The measure that it compares, as in `durations` of `/api/v1/tasks`; `problem_seconds`: what
+    /// `problems` has there.
     pub measure: String,
     /// The value; `null` if it cannot be known.
     pub value_seconds: Option<f64>,
@@ -132,6 +133,9 @@ pub struct PageDue {
     pub finding: String,
     /// What that means.
     pub because: String,
+    /// Since when it fires; of an event: when it happened; `null` if it does not fire.
+    #[serde(default)]
+    pub since: Option<String>,
     /// Whether it fires, unless it is deferred.
     pub due: bool,
     /// When it will be due if nothing changes; `null` if the value does not grow.

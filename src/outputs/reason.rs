@@ -30,8 +30,8 @@ pub fn sentence(view: &TaskView) -> String {
         Rule::SplitEvidence => view.splits.iter().map(split).collect::<Vec<_>>().join(" "),
         Rule::LockBlind => format!("The lock could not be read for longer than {}.", blind_after()),
         Rule::WantedBlind => format!(
-            "The lock is free, and whether users want the task could not be read for longer than \
-             {}.",
+            "Whether users want the task could not be read for longer than {}, and no hold has lasted \
+             since.",
             blind_after()
         ),
         Rule::KeepPrevious | Rule::NothingYet => view.rule.sentence().to_owned(),

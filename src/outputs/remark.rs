@@ -18,6 +18,11 @@ const PAST: &str = "The lock's value is a time in the past. If the holder writes
 const CONSTANT: &str = "The lock's value is the same whoever holds it, so holders cannot be told \
                         apart: no take-over and no split can be seen. Let each holder write a \
                         value of its own.";
+/// A pause that ends later than this is not meant, in milliseconds: ten years.
+const FAR_MS: u64 = 10 * 365 * 86_400_000;
+/// Of such a pause.
+const FAR_PAUSE: &str = "Alerts are paused for more than ten years. `paused_until` is read as Unix \
+                         seconds: were milliseconds written?";
 /// From this lease on, it is worth a word that a dead holder looks alive for so long.
 const LONG_LEASE_MS: u64 = 3_600_000;
 /// So many members that left show that their locks are never seen.
@@ -34,6 +39,10 @@ pub fn remarks(published: &Published, view: &TaskView) -> Vec<Cow<'static, str>>
             remarks.push(CONSTANT.into());
         }
         remarks.extend(long_lease(view, hold).map(Cow::from));
+    }
+    let until = view.grounds.rare.as_ref().and_then(|rare| rare.pause_until);
+    if until.is_some_and(|until| until.since_ms(published.snapshot.at) > FAR_MS) {
+        remarks.push(FAR_PAUSE.into());
     }
     let queue = view.queue().zip(view.spec.queue());
     remarks.extend(queue.and_then(|(queue, spec)| unseen_locks(queue, spec)).map(Cow::from));

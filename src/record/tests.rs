@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use fastrand::Rng;
 use lockwatch_judge::input::{
     Announcer, Attestation, Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Refusal,
-    Role, Sample, Standing, Topology, WakeUpState, WakeUps,
+    Role, SaidOf, Sample, Standing, Topology, WakeUpState, WakeUps,
 };
 use lockwatch_judge::reading::{
     Beside, ClaimsReading, Deadline, Ended, Ends, Extras, GuardRuns, Held, Holder, LockReading,
@@ -201,7 +201,9 @@ impl Source {
         let connected = NodeNewsKind::Connected { version, role };
         let said = NodeNewsKind::Said { why, words: self.text() };
         let failed = NodeNewsKind::Failed { why };
-        self.pick(&[connected, failed, said, NodeNewsKind::TickSkipped, wake_ups])
+        let (task, words) = (TaskIndex(self.random.u32(..)), self.text());
+        let said_of = NodeNewsKind::SaidOf(vec![SaidOf { task, why, words }]);
+        self.pick(&[connected, failed, said, said_of, NodeNewsKind::TickSkipped, wake_ups])
     }
 
     fn role(&mut self) -> Role {

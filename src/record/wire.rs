@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The version of the format. The reader refuses any other.
-pub(crate) const FORMAT: u32 = 6;
+pub(crate) const FORMAT: u32 = 7;
 
 /// The part of a file's first line that says whether the rest can be parsed.
 #[derive(Debug, Deserialize)]

@@ -134,3 +134,50 @@ fn discover_names_what_only_looks_like_a_lock() {
         assert!(said.contains(command[1]) && said.contains(&format!("a {what}")), "{what}: {said}");
     }
 }
+
+/// What was found at one task's key says nothing about the keys of the others.
+#[test]
+fn each_task_that_cannot_be_read_names_its_own_key() {
+    let Some(server) = RedisServer::start("each_task_that_cannot_be_read_names_its_own_key") else {
+        return;
+    };
+    let json = "holder: {json: /owner}, library: string";
+    let tasks = [
+        ("list", "library: string", &["RPUSH", "list:l", "a"][..], "WRONGTYPE"),
+        ("set", "library: string", &["SADD", "set:l", "a"], "WRONGTYPE"),
+        ("plain", "library: redisson", &["SET", "plain:l", "x"], "WRONGTYPE"),
+        ("hash", "library: redisson", &["HSET", "hash:l", "a", "x"], "no count"),
+        ("wide", "library: redisson", &["HSET", "wide:l", "a", "x", "b", "y"], "2 fields"),
+        ("other", json, &["SET", "other:l", "{\"own\":1}"], "without it"),
+        ("nobody", json, &["SET", "nobody:l", "{\"owner\":null}"], "null"),
+        ("torn", json, &["SET", "torn:l", "[1,2"], "JSON"),
+    ];
+    let mut yaml = format!(
+        "redis: {{main: {{url: \"redis://{}\", interval: 200ms}}}}\ntasks:\n",
+        server.address()
+    );
+    for (name, lock, command, _) in &tasks {
+        server.cli(command);
+        yaml += &format!("  - {{name: {name}, lock: {{key: \"{name}:l\", {lock}}}}}\n");
+    }
+    let agent = Agent::start(&yaml);
+    let reason = |name: &str| agent.task(name)["reason"].as_str().unwrap().to_owned();
+    let mut reasons = String::new();
+    for (name, _, _, words) in &tasks {
+        let asked = format!("{name}:l)");
+        wait_until(PATIENCE, &asked, || reason(name).contains(&asked));
+        let reason = reason(name);
+        assert!(reason.contains(words), "{name}: {reason}");
+        assert_eq!(reason.matches("asked: ").count(), 1, "{name}: {reason}");
+        reasons.push_str(&reason);
+    }
+    // What is found at one of them later is said of that one alone.
+    server.cli(&["DEL", "set:l"]);
+    server.cli(&["HSET", "set:l", "a", "x"]);
+    server.cli(&["SET", "torn:l", "{\"owner\":7.5}"]);
+    wait_until(PATIENCE, "other words", || !reason("torn").contains("the value is no JSON"));
+    let unchanged = tasks.iter().filter(|(name, ..)| !["set", "torn"].contains(name));
+    for (name, ..) in unchanged {
+        assert!(reasons.contains(&reason(name)), "{name}: {}", reason(name));
+    }
+}

@@ -35,11 +35,11 @@ struct Worker {
 }
 
 impl Scene {
-    fn open(test: &str, task: &str) -> Option<Scene> {
+    fn open(test: &str, interval: &str, task: &str) -> Option<Scene> {
         let server = RedisServer::start(test)?;
         let agent = Agent::start(&format!(
-            "redis: {{main: {{url: \"redis://{}\", interval: 200ms}}}}\ntasks:\n  - {{name: {TASK}, \
-             wanted: always, {task}}}\n",
+            "redis: {{main: {{url: \"redis://{}\", interval: {interval}}}}}\ntasks:\n  - {{name: \
+             {TASK}, wanted: always, {task}}}\n",
             server.address()
         ));
         Some(Scene { ended: Arc::default(), threads: Vec::new(), agent, server })
@@ -93,16 +93,23 @@ fn is_contended(page: &Exposition) -> bool {
     page.get("lockwatch_task_problem_seconds", &labels) > Some(0.0)
 }
 
-/// `SET key token XX`, without comparing, is no renewal: both go on.
 #[test]
 fn workers_that_overwrite_each_other_are_a_split() {
+    overwritten("workers_that_overwrite_each_other_are_a_split", "200ms");
+}
+
+/// Regular readings would find the same one of them each time.
+#[test]
+fn workers_that_overwrite_each_other_as_often_as_they_are_read_are_a_split() {
+    overwritten("workers_that_overwrite_each_other_as_often_as_they_are_read", "1s");
+}
+
+/// `SET key token XX`, without comparing, is no renewal: both go on.
+fn overwritten(test: &str, interval: &str) {
     let lock = format!(
         "lock: {{key: \"{LOCK}\", library: string}}, claims: {{hash: \"{CLAIMS}\", fresh_for: 5s}}"
     );
-    let Some(mut scene) = Scene::open("workers_that_overwrite_each_other_are_a_split", &lock)
-    else {
-        return;
-    };
+    let Some(mut scene) = Scene::open(test, interval, &lock) else { return };
     scene.server.cli(&["SET", LOCK, "worker-a", "EX", "10"]);
     for (who, first) in [("worker-a", 0), ("worker-b", 500)] {
         let mut next = Instant::now() + Duration::from_millis(first);
@@ -117,7 +124,7 @@ fn workers_that_overwrite_each_other_are_a_split() {
     scene.claims("worker-a", Duration::from_millis(930));
     scene.claims("worker-b", Duration::from_millis(1_070));
     scene.agent.until(PATIENCE, "contended", is_contended);
-    scene.agent.until(2 * PATIENCE, "a split", |page| page.verdict(TASK) == "split");
+    scene.agent.until(3 * PATIENCE, "a split", |page| page.verdict(TASK) == "split");
     let task = scene.agent.task(TASK);
     assert!(task["reason"].as_str().unwrap().contains("(claims)"), "{task}");
 }
@@ -133,7 +140,7 @@ fn workers_that_take_turns_without_a_pause_are_no_split() {
          fresh_for: 5s}}"
     );
     let test = "workers_that_take_turns_without_a_pause_are_no_split";
-    let Some(mut scene) = Scene::open(test, &lock) else { return };
+    let Some(mut scene) = Scene::open(test, "200ms", &lock) else { return };
     for who in ["worker-a", "worker-b"] {
         let mut count = 0;
         scene.work(move |worker| {
@@ -167,7 +174,9 @@ fn readers_of_a_read_lock_are_nothing() {
     let lock = format!(
         "lock: {{key: \"{LOCK}\", library: redisson}}, claims: {{hash: \"{CLAIMS}\", fresh_for: 5s}}"
     );
-    let Some(mut scene) = Scene::open("readers_of_a_read_lock_are_nothing", &lock) else { return };
+    let Some(mut scene) = Scene::open("readers_of_a_read_lock_are_nothing", "200ms", &lock) else {
+        return;
+    };
     let readers = ["1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed", "6ec0bd7f-11c0-43da-975e-2a8ad9ebae0b"];
     let fields = readers.map(|reader| format!("{reader}:1"));
     scene.server.cli(&["HSET", LOCK, "mode", "read", &fields[0], "1", &fields[1], "1"]);

@@ -82,7 +82,7 @@ fn each_mistake_is_found() {
             "availability:ratio60d",
             "ratio60d is no metric",
         ),
-        ("lockwatch-task", "max by (kind)", "max by (sort)", "label sort"),
+        ("lockwatch-task", "max by (kind, ", "max by (sort, ", "label sort"),
         (
             "lockwatch-task",
             r#""legendFormat": "{{kind}}""#,
@@ -100,13 +100,19 @@ fn each_mistake_is_found() {
             "scrape_series_dropped is no metric",
         ),
         ("lockwatch-agent", "time() - max by", "time() - sum by", "adds up agents"),
-        ("lockwatch-overview", "sum(max by (task, store) (", "sum((", "adds up agents"),
+        (
+            "lockwatch-overview",
+            "sum(max by (task, store, cluster, namespace, env) (",
+            "sum((",
+            "adds up agents",
+        ),
         (
             "lockwatch-task",
-            "max by (task, store) (lockwatch_task_grace",
+            "max by (task, store, cluster, namespace, env) (lockwatch_task_grace",
             "(lockwatch_task_grace",
             "each agent",
         ),
+        ("lockwatch-overview", "topk by (task, store, cluster", "topk by (task, store", "sites"),
         ("lockwatch-task", "[$__rate_interval]", "[5m]", "window"),
         (
             "lockwatch-overview",
@@ -156,9 +162,8 @@ fn every_default_metric_is_used() {
         (of_boards.collect(), of_rules);
     assert_eq!(unused_but_for(&(&(&of_boards | &of_rules) | &of_texts)), [""; 0]);
     // All count.
-    assert!(
-        !of_boards.contains("lockwatch_links_info") && !of_rules.contains("lockwatch_links_info")
-    );
+    let of_text = "lockwatch_task_failed_run_timestamp_seconds";
+    assert!(!of_boards.contains(of_text) && !of_rules.contains(of_text));
     assert!(unused_but_for(&of_boards).contains(&"lockwatch_task_event_age_seconds"));
     assert!(unused_but_for(&of_rules).contains(&"lockwatch_lock_waiters"));
 }
@@ -199,7 +204,7 @@ fn alerts_and_dashboards_know_each_other() {
     let ours = boards
         .iter()
         .flat_map(|board| urls(&board.json))
-        .find(|url| url.ends_with("${__data.fields.alertname}.md"));
+        .find(|url| *url == "${runbooks}/${__data.fields.alertname}");
     assert!(ours.is_some());
 }
 

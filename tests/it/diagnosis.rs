@@ -2,6 +2,7 @@
 //! say the same cause in the server's own words, with a remedy. Then the configuration is changed as
 //! the remedies say, and everything is read.
 
+mod envoy;
 mod outputs;
 mod proxy;
 mod servers;

@@ -695,6 +695,20 @@ fn where_nothing_is_found_it_says_how_a_configuration_looks_and_leaves_with_1() 
 }
 
 #[test]
+fn other_databases_with_keys_are_named() {
+    let Some(server) = RedisServer::start("discover::other_databases_with_keys") else { return };
+    let named = "Other databases of this server have keys, too: ";
+    server.cli(&["-n", "2", "set", "outbound:lock", ID, "px", "600000"]);
+    let text = harmless(&discover(server.port, &["--watch", "0s"]).stdout);
+    assert!(text.contains(&format!("{named}2 (1 keys).")), "{text}");
+    let mut command = program();
+    command.args(["discover", "--redis", &format!("redis://{}/2", server.address())]);
+    command.args(["--watch", "0s"]).stdout(Stdio::piped());
+    let text = harmless(&command.output().unwrap().stdout);
+    assert!(text.contains("outbound:lock") && !text.contains(named), "{text}");
+}
+
+#[test]
 fn a_replica_says_so_and_nothing_is_watched_there() {
     let test = "discover::a_replica_says_so_and_nothing_is_watched_there";
     let (Some(master), Some(replica)) = (RedisServer::start(test), RedisServer::start(test)) else {

@@ -47,7 +47,7 @@ const fn released(task: &'static str, layout: Layout, held_ms: u64, each_ms: u64
     Loop { released_ms: Some(held_ms), is_down: true, ..expires(task, layout, 30_000, each_ms) }
 }
 
-const LOOPS: [Loop; 8] = [
+const LOOPS: [Loop; 9] = [
     expires("short", Layout::Text, 120, 1_000),
     expires("short-hash", Layout::Redisson, 120, 1_000),
     expires("often", Layout::Text, 120, 300),
@@ -55,6 +55,7 @@ const LOOPS: [Loop; 8] = [
     released("crash", Layout::Text, 1_200, 2_000),
     released("crash-hash", Layout::Redisson, 1_200, 2_000),
     Loop { is_down: false, ..released("iterates", Layout::Text, 900, 1_000) },
+    Loop { is_down: false, ..released("moments", Layout::Text, 50, 150) },
     Loop { is_down: false, ..released("deploys", Layout::Redisson, 5_000, 6_000) },
 ];
 

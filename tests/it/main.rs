@@ -42,6 +42,7 @@ mod replay;
 mod runbooks;
 mod secrets;
 mod shedlock;
+mod signs;
 mod snapshots;
 mod sockets;
 mod status;

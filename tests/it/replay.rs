@@ -254,9 +254,9 @@ fn what_is_wrong_is_said(crash: &Crash) {
     lines[4] = r#"[5,{"batch":{"colour":"red"}}]"#;
     write(&lines);
     fails(&damaged, &[], 1, &["damaged.jsonl, line 5", "colour"]);
-    let newer = whole.replacen("\"lockwatch_recording\":6", "\"lockwatch_recording\":7", 1);
+    let newer = whole.replacen("\"lockwatch_recording\":7", "\"lockwatch_recording\":8", 1);
     fs::write(&damaged, newer).unwrap();
-    fails(&damaged, &[], 1, &["line 1", "format 7", "reads format 6"]);
+    fails(&damaged, &[], 1, &["line 1", "format 8", "reads format 7"]);
     fs::write(&damaged, "ts=2026 level=info\n").unwrap();
     fails(&damaged, &[], 1, &["is no recording of lockwatch"]);
 

@@ -32,6 +32,14 @@ fn status(agent: &Agent, task: &str) -> String {
     words.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// All tasks.
+fn table(agent: &Agent) -> String {
+    let url = format!("http://127.0.0.1:{}", agent.port);
+    let mut status = program();
+    status.args(["status", "--agent.url", &url]).env("COLUMNS", "200").stdout(Stdio::piped());
+    String::from_utf8(status.output().unwrap().stdout).unwrap()
+}
+
 #[track_caller]
 fn until(agent: &Agent, task: &str, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
     let mut shown = Value::Null;
@@ -117,6 +125,10 @@ fn a_constant_identifies_nobody_and_is_said_to() {
     }
     let task = agent.task("t");
     assert_eq!(task["lock"]["hold"]["holders"][0]["holder"], "", "{task:#}");
+    let table = table(&agent);
+    let row = |task: &str| table.lines().find(|line| line.contains(&format!(" {task} "))).unwrap();
+    assert!(row("t").contains("(constant)"), "{table}");
+    assert!(!row("other").contains("(constant)"), "{table}");
 }
 
 /// The member is the whole message, and the lock is named by the id in it.
@@ -200,4 +212,37 @@ fn a_lease_of_hours_is_worth_a_word() {
     assert!(shown.contains("looks held for up to 1d: set `max_hold` or `progress`"), "{shown}");
     assert!(agent.text("/api/v1/tasks/day/explain").contains("looks held for up to"));
     assert!(!status(&agent, "watched").contains("looks held for up to"));
+}
+
+/// Milliseconds where seconds are read silence a task for thousands of years.
+#[test]
+fn a_pause_for_ages_is_worth_a_word() {
+    let Some(server) = RedisServer::start("values::a_pause_for_ages") else { return };
+    server.cli(&["set", "far", "99999999999"]);
+    let soon = (SystemTime::now() + Duration::from_secs(86_400)).duration_since(UNIX_EPOCH);
+    server.cli(&["set", "near", &soon.unwrap().as_secs().to_string()]);
+    let task = |name| {
+        format!("  - {{name: {name}, lock: {{key: k{name}}}, paused_until: {{key: {name}}}}}\n")
+    };
+    let agent = agent(&server, &(task("far") + &task("near")));
+    let words = "paused for more than ten years";
+    for (task, is_far) in [("far", true), ("near", false)] {
+        until(&agent, task, "paused", |task| task["paused"] == true);
+        for shown in [
+            agent.text(&format!("/tasks/{task}")),
+            agent.text(&format!("/api/v1/tasks/{task}/explain")),
+            status(&agent, task),
+        ] {
+            assert_eq!(shown.contains(words), is_far, "{task}: {shown}");
+        }
+    }
+    let file = agent.path("lockwatch.yml");
+    let output = program()
+        .args(["check-config", "--connect", "--config.file", file.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains(words)).collect();
+    assert!(matches!(lines[..], [line] if line.contains("task far")), "{said}");
 }

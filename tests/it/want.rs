@@ -16,10 +16,11 @@ use crate::support::agent::program;
 use crate::support::cluster::Cluster;
 use crate::support::free_port;
 use crate::support::network::Options;
-use crate::support::redis::RedisServer;
+use crate::support::redis::{RedisServer, Setup, VALKEY_9};
 use crate::support::redisson::Redisson;
 use crate::support::replicas::Replicated;
 use crate::support::sentinels::{MASTER, SentinelOptions, Sentinels};
+use crate::support::skip;
 
 /// One configuration, and the program with it.
 struct Desk {
@@ -183,6 +184,39 @@ fn a_key_belongs_to_the_user_whose_name_ends_it() {
 }
 
 /// The real Redisson writes, lockwatch turns it, and Redisson reads it.
+/// "On for an hour" that is switched off and on again ends when it would have ended. Only a user
+/// with a TTL has one.
+#[test]
+fn the_ttl_of_a_field_or_key_stays() {
+    let test = "want::the_ttl_of_a_field_or_key_stays";
+    if !VALKEY_9.program().is_file() {
+        return skip::say(test, &VALKEY_9.program().display().to_string());
+    }
+    if !RedisServer::can_start(test) {
+        return;
+    }
+    let server = RedisServer::launch(|_port| Setup {
+        program: Some(VALKEY_9.program()),
+        ..Setup::default()
+    });
+    let desk =
+        Desk::at(&server, &[("outbound", "{hash: users}"), ("inbound", "{keys: ['in:anna']}")]);
+    server.cli(&["hset", "users", "anna", "1", "bert", "1"]);
+    server.cli(&["hpexpire", "users", "600000", "fields", "1", "anna"]);
+    server.cli(&["set", "in:anna", "1", "px", "600000"]);
+    let end = server.cli(&["hpexpiretime", "users", "fields", "1", "anna"]);
+    for wish in ["off", "on"] {
+        for user in ["anna", "bert"] {
+            desk.told(&format!("outbound {wish} --user {user}"));
+        }
+        desk.told(&format!("inbound {wish} --user anna"));
+        let fields = ["hpexpiretime", "users", "fields", "2", "anna", "bert"];
+        assert_eq!(server.cli(&fields), format!("{end}\n-1"), "{wish}");
+        let left: i64 = server.cli(&["pttl", "in:anna"]).parse().unwrap();
+        assert!((500_000..=600_000).contains(&left), "{wish}: {left}");
+    }
+}
+
 #[test]
 fn what_redisson_wrote_is_turned_and_read_by_redisson() {
     let test = "want::what_redisson_wrote_is_turned_and_read_by_redisson";

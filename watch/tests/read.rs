@@ -13,7 +13,7 @@ use lockwatch_judge::spec::{
 use lockwatch_judge::time::ServerTime;
 use lockwatch_watch::redis::accept::{Caps, RoleCheck};
 use lockwatch_watch::redis::libraries;
-use lockwatch_watch::redis::read::{Round, Scope, TaskRead, keys_beside};
+use lockwatch_watch::redis::read::{Round, Scope, TaskRead, keys_beside, known_owner};
 use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
 
 #[path = "read/progress.rs"]
@@ -233,6 +233,78 @@ fn waiters_are_asked_for_beside_a_glance_too() {
         (self::held(&reading).3, reading.extras().waiters),
         (Deadline::At(ServerTime(30_001)), Some(2))
     );
+}
+
+/// Servers that end fields may end the owner's before the key, or never.
+const NEWER: Caps = Caps { hpexpiretime: true, ..CAPS };
+
+#[test]
+fn a_lock_ends_with_its_key_or_its_owners_field() {
+    let _rule = rule("4 bracket");
+    let at = |at| Deadline::At(ServerTime(at));
+    let ends = |end: i64| Reply::Array(vec![Reply::Int(end)]);
+    for (key, field, expected) in [
+        (-1, ends(40_000), at(40_000)),
+        (-1, ends(-1), Deadline::Never),
+        (-1, ends(-2), Deadline::Torn),
+        (30_000, ends(40_000), at(30_000)),
+        (50_000, ends(40_000), at(40_000)),
+        (50_000, ends(-1), at(50_000)),
+        (50_000, ends(-2), at(50_000)),
+        // This user may not ask; then the key alone counts.
+        (50_000, error("NOPERM"), at(50_000)),
+        (-1, error("NOPERM"), Deadline::Never),
+    ] {
+        let whole = lock(key, &["owner", "1"]);
+        let rounds = [whole.clone(), [whole, vec![field]].concat()];
+        let reading = read(spec("hash"), NEWER, &rounds);
+        assert_eq!(held(&reading).3, expected, "{key}: {rounds:?}");
+    }
+}
+
+/// From the second reading of a holder on, one round is enough.
+#[test]
+fn the_field_of_a_known_owner_is_asked_about_at_once() {
+    let whole = |deadline, owner: &str, field: i64| {
+        let field = Reply::Array(vec![Reply::Int(field)]);
+        [lock(deadline, &[owner, "1"]), vec![field]].concat()
+    };
+    let first = [lock(50_000, &["a", "1"]), whole(50_000, "a", 40_000)];
+    let reading = read(spec("hash"), NEWER, &first);
+    let known = known_owner(&spec("hash"), NEWER, &reading).unwrap();
+    assert_eq!(known_owner(&spec("hash"), CAPS, &reading), None);
+    assert_eq!(known_owner(&spec("string"), NEWER, &reading), None);
+    let task = TaskRead::new(Arc::new(spec("hash")), NEWER, false, Scope::ALL);
+    let task = task.asking_of_owner(known);
+    let Round::Done(reading) = task.clone().decode(&whole(60_000, "a", 55_000)) else {
+        panic!("asks again")
+    };
+    assert_eq!(held(&reading).3, Deadline::At(ServerTime(55_000)));
+    // What is said of the field of another one says nothing of the new owner's.
+    let Round::Again(task) = task.decode(&whole(60_000, "b", -2)) else { panic!("is content") };
+    let Round::Done(reading) = task.decode(&whole(60_000, "b", 20_000)) else { panic!("again") };
+    assert_eq!(held(&reading).3, Deadline::At(ServerTime(20_000)));
+}
+
+/// A glance confirms a key that ends first. A field that ends first needs a whole reading.
+#[test]
+fn a_glance_is_enough_where_the_key_ends_first() {
+    for (field, is_enough) in [(70_000, true), (40_000, false)] {
+        let whole = lock(50_000, &["a", "1"]);
+        let field = Reply::Array(vec![Reply::Int(field)]);
+        let asked = [whole, vec![field]].concat();
+        let reading = read(spec("hash"), NEWER, &[lock(50_000, &["a", "1"]), asked.clone()]);
+        let known = known_owner(&spec("hash"), NEWER, &reading).unwrap();
+        let task = TaskRead::new(Arc::new(spec("hash")), NEWER, false, Scope::ALL);
+        match task.glancing_at(known).decode(&[Reply::Int(50_000)]) {
+            Round::Done(again) => assert!(is_enough && again.lock() == reading.lock()),
+            Round::Again(task) => {
+                assert!(!is_enough);
+                let Round::Done(again) = task.decode(&asked) else { panic!("asks again") };
+                assert_eq!(again.lock(), reading.lock());
+            }
+        }
+    }
 }
 
 /// Further details take another round as before, and the lock is read again with them.

@@ -14,6 +14,7 @@ pub(crate) fn answer(words: &[Vec<u8>]) -> Reply {
     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
     match words.as_slice() {
         [b"AUTH", ..] | [b"SELECT", ..] | [b"CLIENT", ..] | [b"READONLY"] => text("OK"),
+        [b"HELLO", ..] => list(vec![text("server"), text("redis")]),
         [b"ROLE"] => list(vec![text("master"), Reply::Int(3_129), list(Vec::new())]),
         [b"INFO", section] => info(section),
         [b"TIME"] => list(vec![text(&NOW_S.to_string()), text("345678")]),

@@ -96,6 +96,7 @@ impl Session {
             login: driver::Login::Store,
             manner: Manner::Talk,
             commands: handshake.commands().into_iter().chain(opening).collect(),
+            alone: handshake.alone(),
             attempt: 0,
             timeout_ms: TIMEOUT.as_millis() as u64,
         };

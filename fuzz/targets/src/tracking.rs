@@ -61,6 +61,7 @@ async fn play(options: u8, script: &[u8]) {
         login: driver::Login::Store,
         manner: Manner::Listen,
         commands: wake_ups_greeting(&[b"outbound".to_vec()]),
+        alone: 0,
         attempt: 0,
         timeout_ms: TIMEOUT.as_millis() as u64,
     };

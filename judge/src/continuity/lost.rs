@@ -29,6 +29,8 @@ struct Watched {
     since: Mono,
     /// The parts that have been read since then, so that a difference in them is a later one.
     read: Parts,
+    /// The progress is known to be the work of that holder.
+    works: bool,
     /// No holder was seen since then.
     free: bool,
     /// When work was first seen that counts only if a later reading shows that the lock was free.
@@ -60,13 +62,15 @@ pub(crate) struct Look<'a> {
 }
 
 impl Expired {
-    /// A hold expired, as `look` showed.
-    pub(crate) fn watch(&mut self, holders: Vec<Holder>, look: Look<'_>) {
+    /// A hold expired, as `look` showed. `works`: the progress moved under it, so that it shows whether
+    /// its holder lives.
+    pub(crate) fn watch(&mut self, holders: Vec<Holder>, works: bool, look: Look<'_>) {
         let free = look.held.is_none();
         self.watched = Some(Box::new(Watched {
             holders,
             since: look.at,
             read: look.read,
+            works,
             free,
             worked: None,
         }));
@@ -107,7 +111,7 @@ impl Expired {
         watched.free &= look.held.is_none();
         let claims = watched.read.claims
             && watched.holders.iter().any(|holder| look.claims_changed.contains(&holder.client));
-        let moved = watched.read.progress && look.progress_moved;
+        let moved = watched.works && watched.read.progress && look.progress_moved;
         let works = if look.with_lock {
             watched.free && (moved || watched.worked.is_some_and(|worked| worked < look.at))
         } else {
@@ -163,7 +167,7 @@ mod tests {
 
     fn expired() -> Expired {
         let mut expired = Expired::default();
-        expired.watch(vec![holder("A")], lock(1_000, None));
+        expired.watch(vec![holder("A")], true, lock(1_000, None));
         expired
     }
 

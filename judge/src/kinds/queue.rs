@@ -38,6 +38,9 @@ pub(crate) struct Queue {
     other_clock: Option<Seen>,
     /// The members that are looked at, and locks that members left.
     entries: BTreeMap<Vec<u8>, Entry>,
+    /// Members whose lock was seen held, and that are not due by the clock of the newest reading,
+    /// which is another one: they are not looked at until then.
+    not_due: BTreeMap<Vec<u8>, ServerTime>,
     /// As of the newest accepted reading.
     members: u64,
     due: u64,
@@ -78,6 +81,8 @@ pub(crate) struct Context<'a> {
     pub(crate) other_data: bool,
     /// The server's clock is the one of the reading before.
     pub(crate) same_clock: bool,
+    /// Readings that are no further apart are as close as they are meant to be, in milliseconds.
+    pub(crate) steady_ms: u64,
     pub(crate) claims: &'a Claims,
     pub(crate) claims_changed: &'a [Vec<u8>],
     pub(crate) fresh_for_ms: u64,
@@ -107,6 +112,7 @@ impl Queue {
             last: None,
             other_clock: None,
             entries: BTreeMap::new(),
+            not_due: BTreeMap::new(),
             members: 0,
             due: 0,
             looked_at: 0,
@@ -238,6 +244,11 @@ impl Queue {
             moved |= !context.other_data;
             is_unclear |= context.other_data;
         }
+        self.not_due.retain(|_, due| *due > now);
+        let were_locked = before
+            .into_iter()
+            .filter(|(_, old)| old.gone_since.is_none() && old.was_locked && old.due > now);
+        self.not_due.extend(were_locked.map(|(id, old)| (id, old.due)));
         let begins_anew = moved || is_unclear || context.wanted == Wanted::No;
         self.still_ms = if begins_anew { 0 } else { still_ms };
         if moved {
@@ -275,6 +286,7 @@ impl Queue {
             Some(old) => old.rescored(member.due, at),
             None => Entry::new(member.due, at, unseen_ms),
         };
+        entry.was_locked |= self.not_due.remove(&member.id.0) == Some(member.due);
         if member.name.is_some() {
             entry.name.clone_from(&member.name);
         }
@@ -357,8 +369,13 @@ impl Queue {
         if old.was_locked || is_locked {
             counts.executed += 1;
         } else if context.spec.lock.is_some() && old.waits() && *lock == LockReading::Free {
-            news.is_suspect |=
-                counts.departed >= DEPARTED_MIN && counts.executed * 2 >= counts.departed;
+            // What was unread for longer may have been executed meanwhile.
+            let is_seen = self.last.is_some_and(|last| {
+                !old.is_unread && context.seen.sent.since_ms(last.sent) <= context.steady_ms
+            });
+            news.is_suspect |= is_seen
+                && counts.departed >= DEPARTED_MIN
+                && counts.executed * 2 >= counts.departed;
             counts.vanished += 1;
             news.vanished += 1;
         }

@@ -134,7 +134,8 @@ pub const TABLE: [Row; Problem::ALL.len()] = [
     },
     Row {
         positive: "The three newest runs of the script, by any guard, ended within the last hour, \
-                   each with an error that its guard did not cause.",
+                   each with an error that its guard did not cause, or killed together with its \
+                   guard.",
         negative: "One of them exited with 0; or the present run has lasted longer than `settle` \
                    and than twice the longest of them; or the oldest of them ended more than an \
                    hour ago; or it is known to be unwanted; or no guard states its runs.",

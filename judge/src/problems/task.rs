@@ -5,7 +5,6 @@ use super::{Finding, Problem, Problems, Unscraped, age_ms, told_by};
 use crate::grounds::{FLAPS, RETURNS};
 use crate::kinds::queue::ORPHAN_MS;
 use crate::snapshot::{KindView, TaskView};
-use crate::spec::WantedSource;
 use crate::time::Mono;
 use crate::verdict::{LockFact, Rule, TurnFact, Verdict, Wanted};
 
@@ -165,7 +164,9 @@ fn down(view: &TaskView, sighted: bool) -> Finding {
 
 fn blind(view: &TaskView, at: Mono) -> Finding {
     let (grounds, limit_ms) = (&view.grounds, view.spec.blind_after_ms);
-    let is_unjudgeable = view.judged.is_some_and(|judged| judged.facts.unjudgeable());
+    // A hold that has not settled ends no blindness of the switches.
+    let is_unjudgeable = view.judged.is_some_and(|judged| judged.facts.unjudgeable())
+        || view.wanted == Wanted::Unknown;
     match view.durations.blind_ms > limit_ms {
         true if is_unjudgeable && grounds.answered_ms > limit_ms => {
             Finding::positive(view.durations.blind_ms)
@@ -221,8 +222,7 @@ fn failing(view: &TaskView, at: Mono, sighted: bool) -> Finding {
 }
 
 fn switches_lost(view: &TaskView, sighted: bool) -> Finding {
-    let source = view.spec.wanted.as_ref().map(|wanted| &wanted.source);
-    if matches!(source, None | Some(WantedSource::Always | WantedSource::Never)) {
+    if !view.spec.has_switches() {
         return Finding::Negative;
     }
     match (sighted, view.lost_users.is_empty()) {

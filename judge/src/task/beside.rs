@@ -95,17 +95,19 @@ impl<K: Kind> Watched<K> {
         }
     }
 
-    /// Takes in the keys beside the lock: the state of the switches, and the signs of life.
+    /// Takes in the keys beside the lock: the state of the switches, and the signs of life. `stayed`:
+    /// the same batch shows that the hold goes on.
     pub(super) fn observe_signs(
         &mut self,
         beside: &Beside,
+        stayed: bool,
         batch: Accepted<'_>,
         log: &mut Log<'_>,
     ) -> Signs {
         let signs = Signs {
             kept_switches: self.observe_switches(beside, batch, log),
             claims_changed: self.observe_claims(beside, batch.seen(), log),
-            progress_moved: self.observe_progress(beside, batch, log),
+            progress_moved: self.observe_progress(beside, stayed, batch, log),
         };
         self.observe_side(beside, batch.seen(), log);
         signs
@@ -183,6 +185,7 @@ impl<K: Kind> Watched<K> {
     fn observe_progress(
         &mut self,
         beside: &Beside,
+        stayed: bool,
         batch: Accepted<'_>,
         log: &mut Log<'_>,
     ) -> bool {
@@ -191,14 +194,16 @@ impl<K: Kind> Watched<K> {
         };
         let delta = batch.delta(clock.origin.as_deref());
         // An eviction takes a key before its deadline. Whether that has passed shows which it was,
-        // unless nothing was read for long.
+        // unless nothing was read for long. A restart took nothing if the hold is still there.
         let long_unread = clock
             .last_there()
             .is_some_and(|last| batch.sent.since_ms(last) > self.spec.blind_after_ms);
         let look = progress::Look {
             seen: batch.seen(),
             moves: self.spec.progress.as_ref().and_then(|progress| progress.moves),
-            may_be_removed: delta.may_lose_locks() || delta.may_evict(true) && long_unread,
+            may_be_removed: delta.may_lose_locks()
+                && (delta.flushed || delta.slot_flushed || delta.emptied || !stayed)
+                || delta.may_evict(true) && long_unread,
         };
         let moved = clock.observe(reading, look);
         if batch.origin.generation.is_some() {

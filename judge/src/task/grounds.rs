@@ -42,6 +42,10 @@ impl<K: Kind> Watched<K> {
             let shown = if paused { self.positive(at) } else { Vec::new() };
             self.grounds.paused(paused, at, shown);
         }
+        let until = self.pause.until.filter(|_| paused);
+        if until != self.grounds.rare.as_ref().and_then(|rare| rare.pause_until) {
+            self.grounds.rare().pause_until = until;
+        }
         self.follow_published();
     }
 

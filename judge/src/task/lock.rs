@@ -40,6 +40,8 @@ pub(crate) struct OfLock {
     /// What each server shows of the lock, if there are several.
     witnesses: Witnesses,
     expired: Expired,
+    /// How often the progress was seen to move while the present hold lasted.
+    moved_in_hold: u8,
     outage: OutageClock,
     /// The holder whose hold ended, as long as no gap has begun since.
     handed_over_by: Option<Arc<Held>>,
@@ -76,6 +78,7 @@ impl OfLock {
             claimants: spec.claimants,
             witnesses: Witnesses::default(),
             expired: Expired::default(),
+            moved_in_hold: 0,
             outage: OutageClock::default(),
             handed_over_by: None,
             direct_handover: false,
@@ -121,6 +124,19 @@ impl Kind for OfLock {
 
     fn held(&self) -> Option<bool> {
         self.lock.held()
+    }
+
+    fn lasts(&self, young_ms: u64) -> bool {
+        self.lock.unbroken_ms() >= young_ms
+    }
+
+    fn stayed(&self, guard: &GuardReading) -> bool {
+        let (GuardReading::Lock { lock: LockReading::Held(held), .. }, Some(hold)) =
+            (guard, self.lock.hold())
+        else {
+            return false;
+        };
+        lock::continues(&hold.held, held)
     }
 
     fn holders(&self) -> &[Holder] {
@@ -397,6 +413,8 @@ impl Watched<OfLock> {
         if news.is_some_and(|news| news.ended.is_some() || news.acquired) {
             return;
         }
+        let counted = u8::from(signs.progress_moved && self.kind.lock.hold().is_some());
+        self.kind.moved_in_hold = self.kind.moved_in_hold.saturating_add(counted);
         let holders = self.kind.lock.hold().map(|hold| &*hold.held.holders).unwrap_or_default();
         if signs.progress_moved
             || holders.iter().any(|holder| signs.claims_changed.contains(&holder.client))

@@ -155,6 +155,7 @@ impl Watched<OfQueue> {
                 || delta.emptied
                 || delta.may_evict(true) && queue.members == 0,
             same_clock,
+            steady_ms: batch.interval_ms.saturating_mul(5) / 2,
             claims: &self.claims,
             claims_changed: &signs.claims_changed,
             fresh_for_ms,

@@ -73,7 +73,10 @@ impl LockFacts {
         match rule {
             Rule::SplitEvidence => when(split, Verdict::Split),
             Rule::LockBlind => when(lock == LockFact::Unknown && blind, Verdict::Unknown),
-            Rule::WantedBlind => when(free && wanted == Wanted::Unknown && blind, Verdict::Unknown),
+            // A hold that lasted would have ended the blindness.
+            Rule::WantedBlind => {
+                when((free || held) && wanted == Wanted::Unknown && blind, Verdict::Unknown)
+            }
             Rule::HeldBriefly => {
                 when(held && wanted == Wanted::Yes && self.down_goes_on, Verdict::Down)
             }

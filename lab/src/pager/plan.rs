@@ -246,7 +246,10 @@ pub(super) fn config<'a>(
     redises: impl IntoIterator<Item = (&'a str, &'a [SocketAddr])>,
     tasks: impl IntoIterator<Item = &'a TaskPlan>,
 ) -> String {
-    let mut text = "labels: [team, severity, standby]\nredis:\n".to_owned();
+    let mut text =
+        "labels: [team, severity, standby]\nlinks: {grafana: \"https://grafana.example\", \
+                    lockwatch: \"https://lockwatch.example\"}\nredis:\n"
+            .to_owned();
     for (name, addresses) in redises {
         let urls: Vec<String> =
             addresses.iter().map(|address| format!("\"redis://{address}/0\"")).collect();

@@ -53,6 +53,7 @@ impl Report {
             was mended) | wrong |\n|---|---|---|---|\n",
         );
         outcomes.iter().for_each(|outcome| text.push_str(&rows(outcome)));
+        text.push_str(&texts(outcomes));
         Report { text, all_right }
     }
 
@@ -69,6 +70,20 @@ impl Report {
 pub(super) fn listed(scenario: &Scenario) -> String {
     let length = if scenario.length == Length::Short { "short" } else { "long" };
     format!("{:<34} {length:<5}  {}", scenario.name, scenario.says)
+}
+
+/// What the receiver got of each alert, to be read by somebody who knows nothing else.
+fn texts(outcomes: &[Outcome]) -> String {
+    let mut text = "\n## Texts, as they arrived\n".to_owned();
+    let all: BTreeMap<_, _> = outcomes.iter().flat_map(|outcome| &outcome.texts).collect();
+    for (alert, texts) in all {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n### {alert}\n\n");
+        for (name, written) in texts {
+            let _ = writeln!(text, "- {name}: {written}");
+        }
+    }
+    text
 }
 
 fn totals(outcomes: &[Outcome]) -> String {

@@ -163,6 +163,7 @@ pub(super) struct Stage {
 }
 
 /// The results of a stage.
+#[derive(Default)]
 pub(super) struct Outcome {
     pub(super) stage: String,
     /// The name of each scenario, what it proves, and why it could not be played, if so.
@@ -172,6 +173,8 @@ pub(super) struct Outcome {
     pub(super) findings: Vec<(String, Finding)>,
     /// The delay that `check-config` promises: page after, less the grace.
     pub(super) promised: Option<Duration>,
+    /// Of each alert: its texts, as they reached the receiver first.
+    pub(super) texts: BTreeMap<String, Labels>,
 }
 
 /// Plays a stage.
@@ -185,7 +188,7 @@ pub(super) async fn play(plan: StagePlan, timing: Timing) -> Outcome {
             let why = format!("{error:#}");
             let scenarios =
                 told.into_iter().map(|(name, says)| (name, says, Some(why.clone()))).collect();
-            Outcome { stage, scenarios, answers: Vec::new(), findings: Vec::new(), promised: None }
+            Outcome { stage, scenarios, ..Outcome::default() }
         }
     }
 }
@@ -229,7 +232,8 @@ async fn try_play(plan: StagePlan, timing: Timing) -> anyhow::Result<Outcome> {
     let findings =
         findings.into_iter().map(|finding| (owner(&plan, &finding.labels), finding)).collect();
     let promised = stage.promised().await?;
-    Ok(Outcome { stage: plan.name, scenarios, answers, findings, promised })
+    let texts = stage.texts();
+    Ok(Outcome { stage: plan.name, scenarios, answers, findings, promised, texts })
 }
 
 /// The scenario that an alert is about.
@@ -404,6 +408,17 @@ impl Stage {
         let warnings = self.watch.seen().into_iter().map(|seen| seen.period);
         told.extend(warnings.filter(|period| !is_told(&period.labels)));
         told
+    }
+
+    /// Of each alert: its texts, as they reached the receiver first.
+    fn texts(&self) -> BTreeMap<String, Labels> {
+        let mut texts = BTreeMap::new();
+        for alert in self.receiver.notifications().into_iter().flat_map(|told| told.alerts) {
+            if let Some(name) = alert.labels.get("alertname") {
+                texts.entry(name.clone()).or_insert(alert.annotations);
+            }
+        }
+        texts
     }
 
     /// Alerts that Alertmanager inhibited because of others.

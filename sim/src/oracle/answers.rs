@@ -68,20 +68,26 @@ impl Oracle {
             None => facts.unasked(),
         }
         if limits.stale_after_ms.is_some() {
-            facts
-                .reference
-                .read_progress(attempt.sent, part.and_then(|part| part.progress.as_ref()));
+            let beat =
+                part.zip(attempt.server).map(|(part, server)| facts.beat(part, server, world));
+            let found = part.and_then(|part| part.progress.as_ref());
+            facts.reference.read_progress(attempt.sent, found, beat.unwrap_or_default());
         }
         let is_free =
             facts.last.as_ref().is_some_and(|last| last.states.contains(&LockState::Free));
-        if facts.newest != Newest::Answered || (is_free && facts.wanted() == Says::Unclear) {
-            facts.hazy |= facts.lost.unsure;
+        let is_unclear = facts.wanted() == Says::Unclear;
+        let young = if is_unclear { facts.is_young(None) } else { Some(false) };
+        let is_young = young == Some(true);
+        facts.hazy |= young.is_none();
+        if facts.newest != Newest::Answered || (is_unclear && (is_free || is_young)) {
+            facts.hazy |= facts.lost.unsure || is_young && facts.reference.unsure;
             facts.blind.get_or_insert(facts.good);
+            facts.in_vain |= facts.newest == Newest::Answered;
         } else {
             facts.hazy |= facts.lost.unsure && facts.says == Says::Unclear;
             // It completes the reading of the lock, at that reading's instant.
             if let (Some(_), Some(last)) = (part, &facts.last) {
-                facts.blind = None;
+                (facts.blind, facts.in_vain) = (None, false);
                 facts.good = facts.good.max(last.sent);
             }
         }
@@ -120,7 +126,8 @@ impl Oracle {
         }
         let facts = &mut self.tasks[task];
         if facts.limits.stale_after_ms.is_some() && main.has_beside {
-            facts.reference.read_progress(attempt.sent, part.progress.as_ref());
+            let beat = facts.beat(part, server, world);
+            facts.reference.read_progress(attempt.sent, part.progress.as_ref(), beat);
             facts.reference.progress.unsure |= part.mixed;
         }
         let says = if facts.lost.any() { Says::Yes } else { facts.says };
@@ -197,6 +204,7 @@ impl Oracle {
         if found == Found::Nothing {
             facts.newest = Newest::Failed;
             facts.blind.get_or_insert(facts.good);
+            facts.in_vain = true;
             return;
         }
         let was_held = facts
@@ -218,17 +226,26 @@ impl Oracle {
             clock: main.clock,
             clock_after: attempt.truth.as_ref().map_or(main.clock, |truth| truth.clock_after),
         });
-        if found == Found::Free && says == Says::Unclear {
+        let young = match says {
+            Says::Unclear => facts.is_young(Some(sent)),
+            Says::Yes | Says::No | Says::Unset => Some(false),
+        };
+        let is_young = young == Some(true);
+        if says == Says::Unclear && (found == Found::Free || is_young) {
             // A lost "on" would stay in force, and then the answer counts as sight.
-            facts.hazy |= facts.lost.unsure;
+            facts.hazy |= facts.lost.unsure || is_young && facts.reference.unsure;
             facts.blind.get_or_insert(facts.good);
+            facts.in_vain = true;
         } else {
+            facts.in_vain = false;
             if facts.blind.take().is_some() {
                 facts.sees_since = main.began_at;
             }
             facts.good = facts.good.max(attempt.sent);
-            facts.hazy =
-                main.mixed || changing || (facts.lost.unsure && facts.says == Says::Unclear);
+            facts.hazy = main.mixed
+                || changing
+                || young.is_none()
+                || (facts.lost.unsure && facts.says == Says::Unclear);
         }
         self.follow_overlap(task, world);
         self.follow_turns(task);

@@ -9,11 +9,13 @@ use lockwatch_watch::redis::RedisKind;
 
 use super::{Answer, NOISE_MS, Newest, Oracle, STEP_MS};
 use crate::plan::Act;
-use crate::truth::{Cause, Generation, LockState, What};
+use crate::truth::{Cause, Generation, LockState, Since, What};
 use crate::world::World;
 
 /// After this many milliseconds without a reading, lost switches may be back.
 const REWRITTEN_MS: u64 = 15_000;
+/// Leases that differ by less are the same, in milliseconds.
+const LEASE_NOISE_MS: i64 = 100;
 
 /// Whether a server's data changed in a way that may lose some within a range of instants.
 fn data_changed(world: &World, server: usize, within: RangeInclusive<u64>) -> bool {
@@ -130,6 +132,7 @@ impl Oracle {
                 // end that was seen.
                 (Cause::Expired, End::Replaced) => {
                     shortened
+                        || self.has_other_lease(task, last, world)
                         || (!self.exact && last.from != last.to)
                         || shape.churns
                         || shape.fixed
@@ -163,6 +166,15 @@ impl Oracle {
             );
             self.blame(world, "end", what);
         }
+    }
+
+    /// Whether the present hold was taken with another lease than that of the task.
+    fn has_other_lease(&self, task: usize, last: &Answer, world: &World) -> bool {
+        let past = world.tasks[task].past[last.server].between(last.to, last.to);
+        let clock = &world.servers[last.server].clock;
+        let lease = |since: &Since| Some(since.state.deadline()? - clock.shown_at(since.at)?);
+        let lease_ms = i64::try_from(world.plan.tasks[task].lease_ms).unwrap_or(0);
+        past.last().and_then(lease).is_some_and(|ms| (ms - lease_ms).abs() > LEASE_NOISE_MS)
     }
 
     /// A switch was written after the data were lost, so the state looks as if nothing had been

@@ -4,12 +4,13 @@ use lockwatch_judge::spec::TaskSpec;
 use lockwatch_judge::time::Mono;
 
 use super::lost::{Asked, Lost};
-use super::reference::{Limits, Reference};
+use super::reference::{Beat, Limits, Reference};
 use super::{pause, queues, renewals, splits, turns, verdict};
 use crate::agent::MONO_MS;
 use crate::plan::TaskPlan;
+use crate::serve::PartTruth;
 use crate::truth::LockState;
-use crate::world::Says;
+use crate::world::{Says, World};
 
 /// What one agent's readings found about one task.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub(super) struct TaskFacts {
     pub(super) last: Option<Answer>,
     pub(super) before: Option<Answer>,
     pub(super) blind: Option<Mono>,
+    /// In that time an answer came that was not enough.
+    pub(super) in_vain: bool,
     /// Since when every attempt was answered: the true instant.
     pub(super) sees_since: u64,
     pub(super) good: Mono,
@@ -57,6 +60,8 @@ pub(super) struct TaskFacts {
     pub(super) pause: Option<pause::Pause>,
     /// Whose turn it was.
     pub(super) turns: Option<turns::TurnFacts>,
+    /// When the progress was read last: the server, and the true instant.
+    beat_at: Option<(usize, u64)>,
     /// What a queue showed.
     pub(super) queue: Option<queues::QueueFacts>,
 }
@@ -98,11 +103,12 @@ impl TaskFacts {
             configured_at: now,
             limits: Limits::of(spec),
             reference: Reference::default(),
-            lost: Lost::default(),
+            lost: Lost::of(spec),
             newest: Newest::Never,
             last: None,
             before: None,
             blind: Some(Mono(MONO_MS + now)),
+            in_vain: false,
             sees_since: now,
             good: Mono(MONO_MS + now),
             tried: Mono(MONO_MS + now),
@@ -120,6 +126,19 @@ impl TaskFacts {
             pause: None,
             turns: turns::TurnFacts::of(spec, now),
             queue: queues::QueueFacts::of(spec, now),
+            beat_at: None,
         }
+    }
+
+    /// The progress, as far as it ends by itself.
+    pub(super) fn beat(&mut self, part: &PartTruth, server: usize, world: &World) -> Beat {
+        let is_lost = |(before, at): (usize, u64)| {
+            before != server || world.generations.iter().any(|it| it.at >= at)
+        };
+        let unsure = self.beat_at.is_some_and(is_lost);
+        if part.progress.is_some() {
+            self.beat_at = Some((server, part.began_at));
+        }
+        Beat { ends: part.progress_ends, clock: part.clock, unsure }
     }
 }

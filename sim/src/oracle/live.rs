@@ -200,6 +200,14 @@ impl Oracle {
                 .progress
                 .as_ref()
                 .is_some_and(|key| world.servers[world.besides[task]].get(key, now).is_some());
+            // A heartbeat that was seen, and ended, is a stall from then on.
+            let ended = world.plan.tasks[task].beats_ms.map(|ms| real.progress_at + ms);
+            let lost = world.generations.back().is_some_and(|it| it.at >= real.progress_at);
+            let ended = ended.filter(|end| known_by + 2 * self.interval_ms < *end && !lost);
+            let (due, there) = match ended.filter(|_| !there) {
+                Some(end) => (due.max(end + due.saturating_sub(held)), true),
+                None => (due, there),
+            };
             let counts = matches!(says.says, Says::Yes | Says::Unset);
             if now > due.max(reloaded_ms) && there && counts && !is_shown(Problem::Stalled) {
                 missing.push((

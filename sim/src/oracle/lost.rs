@@ -1,15 +1,18 @@
 //! Which switches were lost together with the server's data, as the readings found it.
 
+use lockwatch_judge::spec::{TaskSpec, WantedSource};
 use lockwatch_judge::time::Mono;
 
 use super::reference::CONFIRM_MS;
 use crate::plan::Keeps;
 use crate::truth::What;
-use crate::world::{Switches, World};
+use crate::world::{Says, Switches, World, says};
 
 /// Lost switches, as found by the readings.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lost {
+    /// Each switch has a key of its own.
+    own_keys: bool,
     last: Option<Switches>,
     since: Option<Mono>,
     newest: Mono,
@@ -31,6 +34,8 @@ pub(super) struct Changed {
     pub(super) loaded: bool,
     /// A flush or an eviction.
     pub(super) emptied: bool,
+    /// An eviction.
+    pub(super) evicted: bool,
     /// A flush of another database: readings of locks may prove that it was none of this one.
     pub(super) emptied_elsewhere: bool,
     /// It is uncertain whether data were lost.
@@ -64,7 +69,8 @@ impl Changed {
                     changed.began_anew = true;
                     changed.loaded |= keeps != Keeps::Nothing;
                 }
-                What::Flush | What::Eviction => changed.emptied = true,
+                What::Flush => changed.emptied = true,
+                What::Eviction => (changed.emptied, changed.evicted) = (true, true),
                 What::OtherFlush => changed.emptied_elsewhere = true,
                 What::Promotion => changed.unsure = true,
             }
@@ -77,6 +83,12 @@ impl Changed {
 }
 
 impl Lost {
+    pub(super) fn of(spec: &TaskSpec) -> Lost {
+        let source = spec.wanted.as_ref().map(|wanted| &wanted.source);
+        let own_keys = matches!(source, Some(WantedSource::Keys(_)));
+        Lost { own_keys, ..Lost::default() }
+    }
+
     /// Whether any switch that was on is lost, or seems to be.
     pub(super) fn any(&self) -> bool {
         self.since.is_some()
@@ -121,7 +133,9 @@ impl Lost {
         if perhaps {
             self.unsure = true;
         }
-        let may_be_lost = changed.began_anew || (emptied && key_gone);
+        // Where each switch has a key of its own, an eviction takes one of them.
+        let is_evicted = changed.evicted && self.own_keys && says(switches) != Says::Yes;
+        let may_be_lost = changed.began_anew || (emptied && key_gone) || is_evicted;
         if gone && may_be_lost {
             self.since.get_or_insert(at);
             self.newest = at;

@@ -41,7 +41,7 @@ impl Oracle {
         }
         claim(!(shown.clear && failed), "what could not be read is clear");
         claim(
-            !of(Problem::Failing).is_positive() || world.tasks[task].failures >= 3,
+            !of(Problem::Failing).is_positive() || world.tasks[task].ends >= 3,
             "a script fails that did not",
         );
         if may_be_wanted {
@@ -95,6 +95,14 @@ impl Oracle {
                     Finding::Unknown => true,
                 },
                 "lost switches are as the readings say",
+            );
+            claim(
+                of(Problem::Stalled) != Finding::Negative
+                    || world.plan.tasks[task].beats_ms.is_none()
+                    || !held
+                    || facts.wanted() == Says::No
+                    || facts.reference.may_deny_stall(read_at),
+                "a stall is denied by a deadline that may not be what moves",
             );
             let stalls = facts.reference.stalled_ms() > 0 && facts.wanted() != Says::Unclear;
             claim(

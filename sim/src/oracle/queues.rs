@@ -13,6 +13,7 @@ use lockwatch_judge::verdict::Verdict;
 use super::Oracle;
 use crate::agent::{Attempt, MONO_MS};
 use crate::serve::PartTruth;
+use crate::truth::LockState;
 use crate::world::{Execution, Says, World};
 
 /// The engine shows with its next tick what follows from a reading, and answers take a while.
@@ -141,9 +142,20 @@ impl QueueFacts {
                 member.locked = Some(at);
                 member.was_locked |= answer.is_sure;
             }
+            // Of a member behind those that are looked at nothing is remembered.
+            member.was_locked &= place < QueueSpec::FIRST;
         }
         self.newest = Some(answer);
         self.is_read = true;
+    }
+
+    /// These members may have been read, though that is not known.
+    fn may_have_read(&mut self, members: &Members, at: Mono, clock: i64) {
+        let unseen = self.newest.as_ref().map_or(at, |before| before.sent);
+        for (id, due, _) in members.iter().filter(|(_, due, _)| *due <= clock) {
+            let new = Due { due: *due, is_certain: false, was_locked: false, locked: None, unseen };
+            self.due.entry(id.clone()).or_insert(new);
+        }
     }
 
     /// Whether something may have waited for too long, as the newest answer showed it.
@@ -162,20 +174,23 @@ impl QueueFacts {
             // What a restart or a failover brought back may have been there since it was not seen.
             let unseen_ms = told.map_or(0, |told| since_ms(told.unseen));
             // As long as it is so, the world says for how long it has truly been.
-            let truly_ms = real
-                .and_then(|real| real.members[server].get(id))
-                .and_then(|it| {
-                    let clock = &world.servers[server].clock;
-                    // It may have waited on the server from which its slot has moved.
-                    if world.moved_at[task].abs_diff(it.since) < MOVE_MS {
-                        return None;
-                    }
-                    // A lock that was taken and given back between two readings is not known.
-                    let since = it.due_since(clock, stepped_at, world.now)?;
-                    let is_back = it.gone.is_some_and(|(_, before)| before == *due);
-                    let back_ms = if is_back { unseen_ms } else { 0 };
-                    Some((world.now - since).max(back_ms) + slack_ms)
-                })
+            let truly_ms = |at: usize| {
+                let it = real.and_then(|real| real.members[at].get(id))?;
+                // A lock that was taken and given back between two readings is not known.
+                let since = it.due_since(&world.servers[at].clock, stepped_at, world.now)?;
+                let is_back = it.gone.is_some_and(|(_, before)| before == *due);
+                let back_ms = if is_back { unseen_ms } else { 0 };
+                Some((world.now - since).max(back_ms) + slack_ms)
+            };
+            // Another server may have decided before: a replica gets late what its master has. And
+            // it may have waited on the server from which its slot has moved.
+            let has_moved = || {
+                let own = real.and_then(|real| real.members[server].get(id));
+                own.is_some_and(|it| world.moved_at[task].abs_diff(it.since) < MOVE_MS)
+            };
+            let truly_ms = truly_ms(server)
+                .filter(|_| !has_moved())
+                .and_then(|_| (0..world.servers.len()).filter_map(truly_ms).max())
                 .unwrap_or(u64::MAX);
             // What was due by the clock before it stepped goes on waiting.
             let is_due = *due <= answer.clock.1 || told.is_some();
@@ -215,14 +230,20 @@ impl Oracle {
             Says::No => queue.wanted_since = None,
             Says::Unclear | Says::Unset => {}
         }
-        if main.moved || !readable {
-            queue.is_read = false;
-            return;
-        }
-        let members = main.members.clone().unwrap_or_default();
-        let is_sure = began.members.as_ref() == Some(&members) && !facts.hazy;
         let whole = attempt.truth.as_ref().map_or(main.clock, |truth| truth.clock_after);
         let clock = (began.clock_began, main.clock.max(whole));
+        if main.moved || !readable {
+            queue.is_read = false;
+            let known = [&began.members, &main.members].into_iter().flatten();
+            return known.for_each(|some| queue.may_have_read(some, attempt.sent, clock.1));
+        }
+        let mut members = main.members.clone().unwrap_or_default();
+        let is_sure = began.members.as_ref() == Some(&members) && !facts.hazy;
+        // One that left during the read may have been found or not.
+        if let Some(after) = &main.members_after {
+            queue.may_have_read(&members, attempt.sent, clock.1);
+            members.retain(|(id, ..)| after.iter().any(|(other, ..)| other == id));
+        }
         let answer = Answer { sent: attempt.sent, server, members, clock, is_sure };
         queue.answered(answer);
     }
@@ -325,10 +346,12 @@ impl Oracle {
         let known_by =
             (visible + self.recovery_ms()).max(real.odd_at + 2 * self.interval_ms + 1_100);
         let now = at.0 - MONO_MS;
-        if now < known_by || real.odd.is_some() {
+        let server = world.homes[task];
+        // A replica keeps malformed data that were removed from its master after a failover.
+        let is_odd = real.past[server].newest().is_some_and(|it| it.state == LockState::Other);
+        if now < known_by || real.odd.is_some() || is_odd {
             return;
         }
-        let server = world.homes[task];
         let clock = &world.servers[server].clock;
         let name = &view.spec.name;
         let later_ms = 2 * self.interval_ms + SHOWN_MS;

@@ -12,6 +12,9 @@ use crate::world::Says;
 pub(super) const CONFIRM_MS: u64 = 250;
 /// A hold whose duration is so near to `settle` may have lasted, or not.
 const CLOSE_MS: u64 = 100;
+/// A value that has stood still for so long, in milliseconds, while its deadline moved is a
+/// heartbeat.
+const HEARTBEAT_KNOWN_MS: u64 = 900_000;
 /// Maximum difference in milliseconds between two readings of a deadline that is reported as the
 /// remaining time.
 const NOISE_MS: i64 = 2;
@@ -76,6 +79,8 @@ struct Hold {
     /// The server whose clock it was read by.
     server: usize,
     first: Mono,
+    /// There were readings before it.
+    is_new: bool,
 }
 
 /// Readings that all found somebody's hold, with no break between.
@@ -193,7 +198,28 @@ pub(super) struct Progress {
     first: Option<Mono>,
     moved: Option<Mono>,
     missing: Option<bool>,
+    /// When what was last seen ends, by the server's clock.
+    ends: Option<i64>,
+    /// When it was first seen to have ended, unless the work had stood still for too long before.
+    over: Option<Mono>,
+    /// It is gone because it ended.
+    has_ended: bool,
+    /// It was not there at first.
+    appeared: bool,
+    /// The work has stood still for too long.
+    stale: bool,
     stalled_ms: u64,
+    pub(super) unsure: bool,
+}
+
+/// A heartbeat that was read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Beat {
+    /// When it ends.
+    pub(super) ends: Option<i64>,
+    /// The server's clock.
+    pub(super) clock: i64,
+    /// Data may have been lost since the reading before, or be another server's.
     pub(super) unsure: bool,
 }
 
@@ -235,6 +261,15 @@ impl Reference {
 
     pub(super) fn stalled_ms(&self) -> u64 {
         self.progress.stalled_ms
+    }
+
+    /// Whether a heartbeat may be evidence against a stall at `at`: an agent that began while the
+    /// lock was held does not know at once whether it is a value that stopped.
+    pub(super) fn may_deny_stall(&self, at: Mono) -> bool {
+        let is_known = |first| at.since_ms(first) >= HEARTBEAT_KNOWN_MS;
+        self.progress.appeared
+            || self.hold.as_ref().is_none_or(|hold| hold.is_new)
+            || self.progress.first.is_some_and(is_known)
     }
 
     /// Whether the newest answer found the lock free, and another one confirmed it.
@@ -376,6 +411,7 @@ impl Reference {
                     deadline: sure_deadline,
                     server: self.server,
                     first: at,
+                    is_new: self.newest.is_some(),
                 });
             }
         }
@@ -385,10 +421,18 @@ impl Reference {
         }
     }
 
+    /// Whether what is held has not been held for long enough, as of a reading of `at`, to count as
+    /// sight although nobody knows whether the task is wanted; `None`: since when is not known.
+    pub(super) fn is_young(&self, at: Mono, limits: Limits) -> Option<bool> {
+        let enough_ms = limits.settle_ms.min(limits.blind_after_ms / 2);
+        Some(at.since_ms(self.stretch.as_ref()?.first) < enough_ms)
+    }
+
     /// The lock changed during the read. It was in one of these states, and the hold may have been
     /// over then.
     pub(super) fn perhaps_over(&mut self, states: &[LockState]) {
         self.unsure = true;
+        self.ran_out = false;
         let goes_on = |hold: &Hold| {
             states.iter().all(|state| hold.holders.iter().any(|(who, _)| state.held_by(who)))
         };
@@ -526,12 +570,20 @@ impl Reference {
     }
 
     /// A reading of the progress; `None`: refused.
-    pub(super) fn read_progress(&mut self, at: Mono, found: Option<&Option<Vec<u8>>>) {
+    pub(super) fn read_progress(&mut self, at: Mono, found: Option<&Option<Vec<u8>>>, beat: Beat) {
         let progress = &mut self.progress;
         match found {
             None => progress.missing = Some(true),
             Some(None) => {
-                progress.missing = Some(false);
+                // It goes on having ended until it is written again.
+                let was_there = progress.value.as_ref().is_some_and(|value| !value.is_empty());
+                if was_there {
+                    let is_over = progress.ends.is_some_and(|ends| ends <= beat.clock);
+                    progress.unsure |= is_over && beat.unsure;
+                    progress.over = (is_over && !progress.stale).then_some(at);
+                    progress.has_ended = is_over;
+                }
+                progress.missing = (!progress.has_ended).then_some(false);
                 if progress.value.is_some() || progress.first.is_none() {
                     progress.value = Some(Vec::new());
                 }
@@ -540,9 +592,13 @@ impl Reference {
             Some(Some(value)) => {
                 progress.missing = None;
                 progress.first.get_or_insert(at);
-                if progress.value.as_ref().is_some_and(|old| old != value) {
+                // A heartbeat has always the same bytes.
+                let is_later = progress.ends.zip(beat.ends).is_some_and(|(old, new)| old < new);
+                progress.appeared |= progress.value.as_ref().is_some_and(Vec::is_empty);
+                if is_later || progress.value.as_ref().is_some_and(|old| old != value) {
                     progress.moved = Some(at);
                 }
+                (progress.ends, progress.over, progress.has_ended) = (beat.ends, None, false);
                 progress.value = Some(value.clone());
             }
         }
@@ -556,9 +612,11 @@ impl Reference {
             progress.unsure = false;
             return;
         };
-        let instants = [progress.moved, Some(hold.first), self.wanted_since, progress.first];
+        let instants =
+            [progress.moved, Some(hold.first), self.wanted_since, progress.first, progress.over];
         let still = at.since_ms(instants.into_iter().flatten().max().unwrap_or(at));
         let stale = still > stale_after_ms;
+        progress.stale = stale;
         let unread = progress.missing == Some(true) || wanted == Says::Unclear;
         match progress.missing {
             Some(false) => progress.stalled_ms = 0,

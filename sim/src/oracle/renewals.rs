@@ -51,6 +51,11 @@ impl Oracle {
         if shape.churns || shape.fixed {
             return;
         }
+        // Between two readings it may have been renewed and then left to itself, with less time: as
+        // if it had been renewed earlier.
+        if world.has_left(task, who) {
+            return;
+        }
         // A frozen agent may have found it long before it shows it.
         let lately = || sets(task, who, before.to.saturating_sub(LATELY_MS)..=last.to, world);
         let mut wrong = Vec::new();

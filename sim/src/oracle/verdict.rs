@@ -113,7 +113,9 @@ impl TaskFacts {
 
     /// A gap that is too long is shown while the lock is free, unless alerts wait.
     pub(super) fn follow_published(&mut self, at: Mono) {
-        let is_free = self.newest == Newest::Answered && self.reference.surely_free();
+        let is_free = self.newest == Newest::Answered
+            && self.reference.free()
+            && self.reference.surely_free();
         let is_down = self.reference.gap_ms() > self.limits.grace_ms;
         if is_free && is_down && self.wanted() == Says::Yes {
             let waits = self.may_be_paused(at);
@@ -126,9 +128,30 @@ impl TaskFacts {
         match self.leads() {
             // Whether this ended the split is not known here.
             Leads::To(_) if self.is_split => self.said = Said::Open,
+            // It is unknown as long as it was blind before.
+            Leads::To(_)
+                if self.is_young(None) != Some(false) && self.wanted() == Says::Unclear =>
+            {
+                self.said = Said::Open;
+            }
             Leads::To(verdict) => self.said = Said::This(verdict),
             Leads::Open => self.said = Said::Open,
             Leads::Nowhere => {}
+        }
+    }
+}
+
+impl TaskFacts {
+    /// Whether a lock is held, and has not been for long enough to end the present blindness, in which
+    /// the server answered, as of this reading or of the newest; `None`: that is not known.
+    pub(super) fn is_young(&self, at: Option<Mono>) -> Option<bool> {
+        let last = self.last.as_ref();
+        let is_held = last
+            .is_some_and(|last| last.states.iter().any(|it| matches!(it, LockState::Held { .. })));
+        let at = at.or_else(|| last.map(|last| last.sent));
+        match (self.in_vain && is_held, at) {
+            (true, Some(at)) => self.reference.is_young(at, self.limits),
+            _ => Some(false),
         }
     }
 }
@@ -146,6 +169,13 @@ impl Oracle {
         let blind = view.durations.blind_ms > view.spec.blind_after_ms;
         let expected = match (facts.leads(), facts.said) {
             _ if !view.splits.is_empty() => Some(Verdict::Split),
+            (Leads::To(Verdict::Running), _) if blind && facts.wanted() == Says::Unclear => {
+                match facts.is_young(None) {
+                    Some(true) => Some(Verdict::Unknown),
+                    Some(false) => Some(Verdict::Running),
+                    None => None,
+                }
+            }
             (Leads::To(verdict), _) => Some(verdict),
             (Leads::Open, _) => None,
             (Leads::Nowhere, _) if blind => Some(Verdict::Unknown),

@@ -246,6 +246,7 @@ fn shape(users: usize) -> TaskPlan {
         churns: false,
         fixed: false,
         apart: false,
+        beats_ms: None,
         guards: None,
         turns: None,
         queue: None,

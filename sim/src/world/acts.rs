@@ -55,6 +55,8 @@ pub(crate) enum Heal {
         task: usize,
         left: u64,
     },
+    /// Something goes on.
+    Act(Act),
     GiveBack {
         task: usize,
         number: u64,
@@ -141,6 +143,7 @@ impl World {
             | Act::ReEnter { .. }
             | Act::PileUp { .. }
             | Act::Phantoms { .. }
+            | Act::Loop { .. }
             | Act::StopWatchdog { .. }
             | Act::DeleteLock { .. }
             | Act::SecondHolder { .. }
@@ -357,6 +360,7 @@ impl World {
                 }
             }
             Heal::Phantom { task, left } => self.phantom(task, left),
+            Heal::Act(act) => self.act(act),
             Heal::GiveBack { task, number } => self.give_back(task, number),
             Heal::SecondGone { task } => self.second_gone(task),
             Heal::Promote { to, old, ms } => self.promote(to, old, ms),

@@ -58,6 +58,16 @@ impl World {
                 }
             }
             Act::Phantoms { task, count } => self.after(1, Heal::Phantom { task, left: count }),
+            Act::Loop { task, held_ms, free_ms, runs_out, left } => {
+                let taken = self.hold_shortly(task, if runs_out { held_ms } else { 30_000 });
+                if let (Some(number), false) = (taken, runs_out) {
+                    self.after(held_ms, Heal::GiveBack { task, number });
+                }
+                if let Some(left) = left.checked_sub(1) {
+                    let next = Act::Loop { task, held_ms, free_ms, runs_out, left };
+                    self.after(held_ms + free_ms, Heal::Act(next));
+                }
+            }
             Act::StopWatchdog { task } => {
                 if let Some(worker) = self.holder(task)
                     && let Some(hold) = &mut self.tasks[task].workers[worker].hold
@@ -204,18 +214,7 @@ impl World {
 
     /// A client holds the lock for a second without its application ever learning that.
     pub(super) fn phantom(&mut self, task: usize, left: u64) {
-        let (server, now) = (self.homes[task], self.now);
-        let key = Arc::clone(&self.tasks[task].keys.lock);
-        let number = self.id();
-        if self.servers[server].writable() && self.servers[server].get(&key, now).is_none() {
-            let name = phantom_name(number);
-            let value = match self.tasks[task].redisson {
-                true => Value::Hash(vec![([name.as_slice(), b":3"].concat(), b"1".to_vec())]),
-                false => Value::Text(name),
-            };
-            let deadline = self.servers[server].clock.at(now) + 30_000;
-            self.servers[server].put(&key, Some(Entry { value, deadline: Some(deadline) }), now);
-            self.note_changes();
+        if let Some(number) = self.hold_shortly(task, 30_000) {
             let ms = self.tasks[task].rng.within(1_000, 1_100);
             self.after(ms, Heal::GiveBack { task, number });
         }
@@ -223,6 +222,26 @@ impl World {
             let ms = self.tasks[task].rng.within(1_200, 4_000);
             self.after(ms, Heal::Phantom { task, left: left - 1 });
         }
+    }
+
+    /// A new client takes the lock, if it is free. Returns its number.
+    fn hold_shortly(&mut self, task: usize, lease_ms: u64) -> Option<u64> {
+        let (server, now) = (self.homes[task], self.now);
+        let key = Arc::clone(&self.tasks[task].keys.lock);
+        let number = self.id();
+        let is_free = self.servers[server].get(&key, now).is_none();
+        (is_free && self.servers[server].writable()).then(|| {
+            let name = phantom_name(number);
+            let value = match self.tasks[task].redisson {
+                true => Value::Hash(vec![([name.as_slice(), b":3"].concat(), b"1".to_vec())]),
+                false => Value::Text(name),
+            };
+            let deadline =
+                self.servers[server].clock.at(now) + i64::try_from(lease_ms).unwrap_or(0);
+            self.servers[server].put(&key, Some(Entry { value, deadline: Some(deadline) }), now);
+            self.note_changes();
+            number
+        })
     }
 
     /// The worker that believes to hold the lock and whose process is alive.

@@ -90,6 +90,7 @@ impl Task {
             queues: shape.queue.as_ref().map(|queue| Queues::new(queue, plan.servers)),
             overruns: Vec::new(),
             failures: 0,
+            ends: 0,
             chance: Rng::new(plan.seed, 300 + task as u64),
             rng,
         }

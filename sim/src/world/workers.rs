@@ -349,11 +349,8 @@ impl World {
                 });
             }
             Some(ProgressSource::Key(_)) => {
-                self.servers[server].put(
-                    &key,
-                    Some(Entry { value: Value::Text(text), deadline: None }),
-                    now,
-                );
+                let entry = self.beat(task, server, text);
+                self.servers[server].put(&key, Some(entry), now);
             }
             Some(ProgressSource::Length(_)) => {
                 self.servers[server]
@@ -361,6 +358,15 @@ impl World {
             }
             Some(ProgressSource::Score { .. } | ProgressSource::Stream(_)) | None => {}
         }
+    }
+
+    /// A string that shows progress: what is written now, or a heartbeat.
+    pub(super) fn beat(&self, task: usize, server: usize, text: Vec<u8>) -> Entry {
+        let Some(ms) = self.plan.tasks[task].beats_ms else {
+            return Entry { value: Value::Text(text), deadline: None };
+        };
+        let deadline = Some(self.servers[server].clock.at(self.now + ms));
+        Entry { value: Value::Text(b"alive".to_vec()), deadline }
     }
 
     /// Releases the lock, if it still belongs to the worker, and stops.
@@ -423,6 +429,7 @@ impl World {
                     fields.retain(|(field, _)| *field != instance);
                 }
             });
+            self.note_unclaimed(task, &instance);
         }
         self.contend(task, 30);
     }

@@ -8,7 +8,9 @@ use std::time::Duration;
 use lockwatch_judge::input::{Announcer, Role};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::{NodeView, Snapshot, StoreView, TaskView};
+use lockwatch_judge::spec::{WantedSource, WantedSpec};
 use lockwatch_watch::command;
+use lockwatch_watch::redis::accept::{databases, info_field};
 
 use crate::commands::momentary;
 use crate::config::{Config, HostPort, RedisConfig, Servers};
@@ -37,12 +39,11 @@ pub(super) async fn report(config: &Config) -> (String, bool) {
         Err(Unanswered) => watching.snapshots.newest(),
     };
     let snapshot = &published.snapshot;
-    let mut elsewhere = Vec::new();
+    let mut hints = Vec::new();
     for (redis, store) in config.redises.iter().zip(&snapshot.stores) {
-        let lacks = absent_of(store, snapshot).next().is_some();
-        elsewhere.push(if lacks { databases(redis, store).await } else { None });
+        hints.push(self::hints(redis, store, snapshot).await.unwrap_or_default());
     }
-    words(&published, &elsewhere)
+    words(&published, &hints)
 }
 
 /// The tasks of a store whose key does not exist.
@@ -68,21 +69,56 @@ fn decides(redis: &RedisConfig, store: &StoreView) -> Option<HostPort> {
     }
 }
 
-/// The databases of a single server that have keys, beside the configured one: `db1 (12 keys)`.
-async fn databases(redis: &RedisConfig, store: &StoreView) -> Option<String> {
-    let endpoint = redis.endpoint(decides(redis, store)?);
-    let connection = io::connect(&endpoint).await.ok()?;
-    let replies = connection.exec(&[command!("INFO", "keyspace")]).await.ok()?;
-    let text = String::from_utf8_lossy(replies.first()?.as_bytes()?).into_owned();
-    let others = text.lines().filter_map(|line| {
-        let (number, rest) = line.strip_prefix("db")?.split_once(":keys=")?;
-        let keys = rest.split(',').next()?.parse::<u64>().ok()?;
-        let number = number.parse::<u32>().ok().filter(|number| *number != redis.db)?;
-        Some(format!("db{number} ({keys} keys)"))
-    });
+/// What a single server says of itself that matters for its tasks.
+async fn hints(redis: &RedisConfig, store: &StoreView, snapshot: &Snapshot) -> Option<Vec<String>> {
+    let own = || snapshot.tasks.iter().filter(|task| task.store == store.spec.name);
+    let has_switches = own().any(|task| task.spec.wanted.as_ref().is_some_and(has_key));
+    let lacks = absent_of(store, snapshot).next().is_some();
+    if !has_switches && !lacks {
+        return None;
+    }
+    let connection = io::connect(&redis.endpoint(decides(redis, store)?)).await.ok()?;
+    let asks = [command!("INFO", "keyspace"), command!("INFO", "memory")];
+    let replies = connection.exec(&asks).await.ok()?;
+    let [keyspace, memory] = replies.as_slice() else { return None };
+    let elsewhere = keyspace.as_bytes().filter(|_| lacks);
+    let memory = memory.as_bytes().filter(|_| has_switches);
+    let hints = [
+        elsewhere.and_then(|text| other_databases(redis.db, text)),
+        memory.and_then(evicts_switches),
+    ];
+    Some(hints.into_iter().flatten().collect())
+}
+
+fn has_key(wanted: &WantedSpec) -> bool {
+    !matches!(wanted.source, WantedSource::Always | WantedSource::Never)
+}
+
+/// The databases that have keys, beside the configured one: `db1 (12 keys)`.
+fn other_databases(db: u32, keyspace: &[u8]) -> Option<String> {
+    let others = databases(keyspace).into_iter().filter(|(number, _)| *number != db);
+    let others = others.map(|(number, keys)| format!("db{number} ({keys} keys)"));
     let others = others.take(DATABASES_MAX).collect::<Vec<_>>().join(", ");
-    (!others.is_empty())
-        .then(|| format!("the URL names database {}, and there are keys in {others}", redis.db))
+    (!others.is_empty()).then(|| {
+        format!(
+            "perhaps in another database: the URL names database {db}, and there are keys in \
+             {others}"
+        )
+    })
+}
+
+/// A server that may evict any key may evict switches, and nothing tells that from their removal.
+fn evicts_switches(memory: &[u8]) -> Option<String> {
+    let policy = info_field(memory, "maxmemory_policy")?;
+    let is_limited = info_field(memory, "maxmemory").is_some_and(|limit| limit != b"0");
+    (is_limited && policy.starts_with(b"allkeys-")).then(|| {
+        format!(
+            "it may evict switches (maxmemory-policy {}), and a switch whose key is removed while \
+             it evicts counts as lost: keep switches in a hash or in keys and write \"off\", or on \
+             a server that does not evict them",
+            escape(policy)
+        )
+    })
 }
 
 /// Whether each server was tried, and each task read.
@@ -101,11 +137,11 @@ fn is_settled(snapshot: &Snapshot) -> bool {
     snapshot.stores.iter().all(store) && snapshot.tasks.iter().all(task)
 }
 
-fn words(published: &Published, elsewhere: &[Option<String>]) -> (String, bool) {
+fn words(published: &Published, hints: &[Vec<String>]) -> (String, bool) {
     let snapshot = &published.snapshot;
     let mut text = String::from("\nConnections:\n");
     let mut is_good = true;
-    for (store, elsewhere) in snapshot.stores.iter().zip(elsewhere) {
+    for (store, hints) in snapshot.stores.iter().zip(hints) {
         // Writing to a `String` cannot fail.
         let _ =
             writeln!(text, "\nstore {} ({})", escape(store.spec.name.as_bytes()), store.spec.kind);
@@ -114,8 +150,8 @@ fn words(published: &Published, elsewhere: &[Option<String>]) -> (String, bool) 
         for line in lines {
             let _ = writeln!(text, "  {}: {}", line.of, line.says);
         }
-        if let Some(elsewhere) = elsewhere {
-            let _ = writeln!(text, "  perhaps in another database: {elsewhere}");
+        for hint in hints {
+            let _ = writeln!(text, "  {hint}");
         }
     }
     (text, is_good)

@@ -5,7 +5,7 @@ use std::fmt;
 use lockwatch_judge::input::Role;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_watch::command;
-use lockwatch_watch::redis::accept::info_field;
+use lockwatch_watch::redis::accept::{databases, info_field};
 use lockwatch_watch::redis::reply::Reply;
 
 use crate::commands::acl::{self, ServerVersion};
@@ -28,15 +28,21 @@ pub(super) struct Server {
     pub(super) in_cluster: bool,
     /// Number of keys in this database; `None` if it is not reported.
     pub(super) keys: Option<u64>,
+    /// The databases that have keys, with their number.
+    pub(super) databases: Vec<(u32, u64)>,
 }
 
 impl Server {
     /// Reads the description.
     pub(super) async fn ask(connection: &Connection, at: HostPort) -> Result<Server, Failure> {
-        let commands =
-            [command!("INFO", "replication"), command!("INFO", "cluster"), command!("DBSIZE")];
+        let commands = [
+            command!("INFO", "replication"),
+            command!("INFO", "cluster"),
+            command!("INFO", "keyspace"),
+            command!("DBSIZE"),
+        ];
         let replies = connection.exec(&commands).await?;
-        let [replication, cluster, size] = replies.as_slice() else {
+        let [replication, cluster, keyspace, size] = replies.as_slice() else {
             return Ok(Server::silent(connection, at));
         };
         let field = |reply: &Reply, name: &str| {
@@ -48,6 +54,7 @@ impl Server {
             master: master.map(|(host, port)| format!("{host}:{port}")),
             in_cluster: field(cluster, "cluster_enabled").as_deref() == Some("1"),
             keys: size.as_int().and_then(|keys| u64::try_from(keys).ok()),
+            databases: databases(keyspace.as_bytes().unwrap_or_default()),
             ..Server::silent(connection, at)
         })
     }
@@ -60,7 +67,16 @@ impl Server {
             master: None,
             in_cluster: false,
             keys: None,
+            databases: Vec::new(),
         }
+    }
+
+    /// The databases other than this one that have keys, for a sentence.
+    pub(super) fn elsewhere(&self, db: u32) -> Option<String> {
+        let others = self.databases.iter().filter(|(other, _)| *other != db);
+        let named = others.map(|(other, keys)| format!("{other} ({keys} keys)"));
+        let named: Vec<String> = named.collect();
+        (!named.is_empty()).then(|| named.join(", "))
     }
 
     pub(super) fn is_replica(&self) -> bool {

@@ -143,7 +143,7 @@ impl Beside {
                 Some(SwitchesReading::Unknown(why)) => (Wanted::Unknown, why.name().to_owned()),
                 None => (Wanted::Unknown, "nothing was read".to_owned()),
             },
-            Err(failure) => (Wanted::Unknown, failure.why.name().to_owned()),
+            Err(failure) => (Wanted::Unknown, failure.to_string()),
         };
         let is_unknown = read == Wanted::Unknown;
         if is_unknown && !self.was_unknown {

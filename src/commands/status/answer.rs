@@ -106,6 +106,7 @@ impl Task {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Problem {
+    pub(super) problem: Text,
     pub(super) alert: Text,
     pub(super) severity: Text,
     pub(super) seconds: f64,

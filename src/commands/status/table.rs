@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use super::answer::{Store, Task, Tasks};
 use super::judge::{Judgement, counts, judge};
-use super::words::{duration, held_for, instant, lease_left, short_holders, wanted, why};
+use super::words::{duration, held_for, how_long, instant, lease_left, short_holders, wanted, why};
 use crate::text::terminal::{Style, Terminal, cut, pad, width, wrap};
 
 /// Columns between two columns of the table.
@@ -98,12 +98,18 @@ fn cells(task: &Task, judgement: &Judgement) -> Cells {
     [
         format!("{} {}", judgement.mark, cut(&task.verdict, 12)),
         task.name.to_string(),
-        why(task),
+        [problems(task), why(task)].concat(),
         hold.map(short_holders).unwrap_or_default(),
         hold.map(held_for).unwrap_or_default(),
         hold.map(lease_left).unwrap_or_default(),
         wanted(task),
     ]
+}
+
+/// The problems that verdict and reason do not name.
+fn problems(task: &Task) -> String {
+    let others = task.problems().iter().filter(|problem| *problem.problem != *task.verdict);
+    others.map(|problem| format!("{} {}. ", problem.alert, how_long(problem))).collect()
 }
 
 /// The natural width of each column; 0 for an empty one.

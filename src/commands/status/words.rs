@@ -54,7 +54,12 @@ pub(super) fn names(before: &str, names: &[Text]) -> String {
 
 /// The holders by their hosts, where known. Their number comes first, so that it is not cut off.
 pub(super) fn short_holders(hold: &Hold) -> String {
-    let names = hold.holders.iter().map(|holder| holder.host.as_deref().unwrap_or(&holder.holder));
+    let names = hold.holders.iter().map(|holder| match holder.host.as_deref() {
+        Some(host) => host,
+        // Its value is the same for each holder.
+        None if holder.holder.is_empty() => "(constant)",
+        None => &holder.holder,
+    });
     let names = names.collect::<Vec<_>>().join(", ");
     match hold.holders.len() {
         0 | 1 => names,

@@ -1,43 +1,77 @@
 //! How near each alert of a task is to firing, and the worst-case time until an alert.
 
-use lockwatch_judge::problems::{Finding, task_finding};
+use lockwatch_judge::problems::{self, Finding, Problem, Problems, task_finding};
 use lockwatch_judge::snapshot::{KindView, TaskView};
 use lockwatch_judge::verdict::{LockFact, TurnFact, Wanted};
 
 use super::seen::Seen;
 use super::{PageDue, TimeToPage};
-use crate::alerts::{self, Condition, crash_loop_after_ms, down_after_ms, lease_ms};
+use crate::alerts::{self, Alert, Condition, crash_loop_after_ms, down_after_ms, lease_ms};
+use crate::outputs::runs;
 use crate::text::durations::duration_text;
-use crate::text::instants::seconds;
+use crate::text::instants::{rfc3339, seconds};
 
-/// All critical alerts of the task.
+/// All critical alerts of the task that compare a duration, and each other one that fires.
 pub(super) fn due(seen: Seen<'_>) -> Vec<PageDue> {
     let view = seen.view;
-    let shown = |page: Condition| {
-        let row = page.problem.row();
-        let finding = match seen.is_once() {
-            // One reading shows no durations.
-            true => Finding::Unknown,
-            false => task_finding(page.problem, view, seen.published.snapshot.at),
-        };
-        let (word, because) = match finding {
-            Finding::Positive { .. } => ("positive", row.positive),
-            Finding::Negative => ("negative", row.negative),
-            Finding::Unknown => ("unknown", "It cannot be told now."),
-        };
-        PageDue {
-            alert: row.alert.to_owned(),
-            measure: page.measure.to_owned(),
-            value_seconds: (!seen.is_once()).then(|| seconds(page.value_ms)),
-            threshold_seconds: seconds(page.threshold_ms),
-            finding: word.to_owned(),
-            because: because.to_owned(),
-            due: matches!(finding, Finding::Positive { .. }),
-            due_in_seconds: left_ms(seen, &page).map(seconds),
-            paused: view.paused == Some(true),
-        }
+    // One reading shows no durations.
+    let problems = match seen.is_once() {
+        true => Problems::default(),
+        false => problems::of_task(view, seen.published.snapshot.at, None),
     };
-    alerts::of_task(view).into_iter().map(shown).collect()
+    let firing = alerts::firing(&problems);
+    let pages = || firing.iter().filter(|alert| alert.row.alert_severity().is_page());
+    let fires = |problem: Problem| pages().find(|alert| alert.row.problem == problem);
+    let mut conditions = alerts::of_task(view);
+    for Alert { row, ms, .. } in pages() {
+        if !conditions.iter().any(|page| page.problem == row.problem) {
+            let (measure, problem) = ("problem_seconds", row.problem);
+            conditions.push(Condition { problem, measure, value_ms: *ms, threshold_ms: 0 });
+        }
+    }
+    conditions.into_iter().map(|page| shown(seen, &page, fires(page.problem))).collect()
+}
+
+fn shown(seen: Seen<'_>, page: &Condition, fires: Option<&Alert>) -> PageDue {
+    let (view, row, at) = (seen.view, page.problem.row(), seen.published.snapshot.at);
+    let finding = match seen.is_once() {
+        true => Finding::Unknown,
+        false => task_finding(page.problem, view, at),
+    };
+    let (word, because) = match (finding, fires) {
+        (Finding::Positive { .. }, _) => ("positive", what_is_so(view, page.problem)),
+        (_, Some(Alert { is_event: true, .. })) => {
+            let long = duration_text(row.event_ms());
+            ("positive", format!("{} It is over, and shown for {long}.", row.positive))
+        }
+        (Finding::Negative, _) => ("negative", row.negative.to_owned()),
+        (Finding::Unknown, _) => ("unknown", "It cannot be told now.".to_owned()),
+    };
+    let ms = match finding {
+        Finding::Positive { ms } => Some(ms),
+        _ => fires.map(|alert| alert.ms),
+    };
+    PageDue {
+        alert: row.alert.to_owned(),
+        measure: page.measure.to_owned(),
+        value_seconds: (!seen.is_once()).then(|| seconds(page.value_ms)),
+        threshold_seconds: seconds(page.threshold_ms),
+        finding: word.to_owned(),
+        because,
+        since: ms.and_then(|ms| rfc3339(seen.published.wall_at(at.minus_ms(ms)).0)),
+        due: ms.is_some(),
+        due_in_seconds: left_ms(seen, page).map(seconds),
+        paused: view.paused == Some(true),
+    }
+}
+
+/// What is so, with what was seen of it where no other part of the answer says it.
+fn what_is_so(view: &TaskView, problem: Problem) -> String {
+    let positive = problem.row().positive;
+    match view.runs.as_deref().filter(|_| problem == Problem::Failing) {
+        Some(runs) => format!("{positive} {}.", runs::newest(runs)),
+        None => positive.to_owned(),
+    }
 }
 
 /// Milliseconds until an alert is due if nothing changes; `None` if it is due, or if its value does

@@ -123,7 +123,8 @@ fn lock_blind(seen: Seen<'_>) -> Vec<String> {
 fn wanted_blind(seen: Seen<'_>) -> Vec<String> {
     let limit = span(seen.view.spec.blind_after_ms);
     let blind = format!("That has lasted for {}, longer than blind_after {limit}.", blind(seen));
-    vec![free_line(seen), wanted_line(seen), blind]
+    let lock = if seen.view.held == Some(true) { held_line(seen) } else { free_line(seen) };
+    vec![lock, wanted_line(seen), blind]
 }
 
 fn keep_previous(seen: Seen<'_>) -> Vec<String> {

@@ -97,7 +97,11 @@ pub(super) fn conditions(rule: Rule, facts: LockFacts, view: &TaskView) -> Vec<C
     let blind = || blind(view, facts.blind);
     match rule {
         Rule::LockBlind => vec![lock(LockFact::Unknown), blind()],
-        Rule::WantedBlind => vec![free(), wants(Wanted::Unknown), blind()],
+        Rule::WantedBlind => {
+            let is = facts.lock != LockFact::Unknown;
+            let known = difference("lock", facts.lock.name(), "free or held", is);
+            vec![condition(known, is), wants(Wanted::Unknown), blind()]
+        }
         Rule::HeldBriefly => {
             let shown = if facts.down_goes_on { "was" } else { "was not" };
             let down = format!("a gap over grace {shown} shown as down while the lock was free");

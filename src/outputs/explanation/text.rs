@@ -129,6 +129,7 @@ impl Text {
             threshold_seconds,
             finding,
             because,
+            since,
             due,
             due_in_seconds,
             paused,
@@ -140,7 +141,10 @@ impl Text {
             None => format!("{measure} not known, threshold {threshold_seconds}"),
         };
         let when = match (due, due_in_seconds) {
-            (true, _) => ": due".to_owned(),
+            (true, _) => match since {
+                Some(since) => format!(": due since {since}"),
+                None => ": due".to_owned(),
+            },
             (false, Some(left)) => format!(": in {} if nothing changes", duration(*left)),
             (false, None) => String::new(),
         };

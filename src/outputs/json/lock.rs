@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::part::{UnknownJson, agent, server, unknown_json};
 use crate::outputs::remark::is_past;
+use crate::outputs::runs::exit_code;
 use crate::published::Published;
 use crate::text::identity::{escape, holder_label};
 use crate::text::instants::seconds;
@@ -41,7 +42,8 @@ struct RunJson<'a> {
     host: Cow<'a, str>,
     from: Option<String>,
     to: Option<String>,
-    exit_code: u8,
+    /// `None`: none was stated.
+    exit_code: Option<u8>,
     /// Its guard ended it.
     asked: bool,
 }
@@ -129,7 +131,7 @@ fn runs_json(runs: &Runs) -> RunsJson<'_> {
         host: Cow::Owned(escape(&run.host).into_owned()),
         from: server(run.end.from),
         to: server(run.end.to),
-        exit_code: run.end.code,
+        exit_code: exit_code(run),
         asked: run.end.asked,
     };
     RunsJson {

@@ -11,6 +11,7 @@ use lockwatch_watch::redis::RedisKind;
 
 use super::reading::{Each, Emit, Metric, Number, Per, Reading, Source};
 use super::{Agent, holder_series, info_labels, problems};
+use crate::outputs::runs::exit_code;
 use crate::outputs::turn::due;
 use crate::paths::Links;
 use crate::text::identity::{escape, fingerprint};
@@ -383,7 +384,8 @@ pub static TABLE: &[Metric] = &[
         server's clock, with its host and exit code; only while the script \
         fails.", Reading::Gauges(&["holder_host", "exit_code"], |t, emit| {
         if let Some(run) = t.failing().and_then(|runs| runs.ended.last()) {
-            let (host, code) = (escape(&run.host), run.end.code.to_string());
+            let code = exit_code(run).map_or("not stated (killed)".to_owned(), |code| code.to_string());
+            let host = escape(&run.host);
             emit(&[("holder_host", &*host), ("exit_code", &*code)], instant(run.end.to));
         }
     })),

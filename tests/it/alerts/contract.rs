@@ -23,10 +23,13 @@ const OF_ALERTS: [&str; 3] = ["alertname", "alertstate", "severity"];
 const OWN: [&str; 2] = ["up", "ALERTS"];
 /// Optional fields of the task in `config`, which become labels.
 const OF_TASK: &str = "severity: critical, standby: required, team: logistics";
-/// Metrics of trouble which these tests do not bring about.
-const OF_TROUBLE: [&str; 4] = [
+/// Metrics of trouble and of other kinds of tasks, which these tests do not bring about.
+const OF_TROUBLE: [&str; 7] = [
     "lockwatch_store_problem_seconds",
     "lockwatch_store_event_age_seconds",
+    "lockwatch_store_refuses_writes",
+    "lockwatch_turn_holder",
+    "lockwatch_queue_due",
     "lockwatch_task_split_holder",
     "lockwatch_task_failed_run_timestamp_seconds",
 ];

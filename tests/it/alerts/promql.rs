@@ -167,7 +167,7 @@ pub(super) fn end_of_clause(expr: &str, tokens: &[Token], index: usize) -> Optio
     for token in &tokens[index + 1..] {
         match text(token) {
             "(" => depth += 1,
-            ")" if depth == 0 => return Some(token.at.start),
+            ")" | "," if depth == 0 => return Some(token.at.start),
             ")" => depth -= 1,
             word if depth == 0 && ends.contains(&word) => return Some(token.at.start),
             _ => {}
@@ -214,12 +214,14 @@ fn an_expression_tells_what_it_reads() {
 
 #[test]
 fn a_clause_ends_where_the_next_of_its_rank_begins() {
-    let expr = "a and on (x) b unless (c or d) or e and f";
-    let tokens = tokens(expr);
-    let clauses: Vec<&str> = (0..tokens.len())
-        .filter_map(|index| {
-            Some(&expr[tokens[index].at.start..end_of_clause(expr, &tokens, index)?])
-        })
-        .collect();
-    assert_eq!(clauses, ["and on (x) b ", "unless (c or d) ", "or d", "or e and f", "and f"]);
+    let clauses = |expr: &'static str| -> Vec<&str> {
+        let tokens = tokens(expr);
+        let end = |index: usize| Some((index, end_of_clause(expr, &tokens, index)?));
+        let ends = (0..tokens.len()).filter_map(end);
+        ends.map(|(index, end)| &expr[tokens[index].at.start..end]).collect()
+    };
+    let found = clauses("a and on (x) b unless (c or d) or e and f");
+    assert_eq!(found, ["and on (x) b ", "unless (c or d) ", "or d", "or e and f", "and f"]);
+    let found = clauses("label_join(a and on (x, y) b, \"to\", \"x\")");
+    assert_eq!(found, ["and on (x, y) b"], "so does an argument");
 }

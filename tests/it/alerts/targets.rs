@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_yaml::Value;
 use tempfile::TempDir;
 
-use super::{PROMTOOL, RULES, WATCHDOG, promtool, test_file, test_files};
+use super::{PROMTOOL, RULES, WATCHDOG, test_file, test_files, unit_tests};
 use crate::support::skip;
 
 /// Set where lockwatch does not set them, as `honor_labels` has it.
@@ -28,7 +28,7 @@ fn labels_of_targets_hide_no_alert_and_raise_none() {
     // Availability alerts nobody, and takes long.
     let files = test_files().into_iter().filter(|file| *file != test_file("availability"));
     let files: Vec<PathBuf> = files.map(|file| with_labels(&file, folder.path())).collect();
-    promtool(&["test", "rules"], &files).unwrap();
+    unit_tests(&files).unwrap_or_else(|said| panic!("{said}"));
 }
 
 fn with_labels(file: &Path, folder: &Path) -> PathBuf {

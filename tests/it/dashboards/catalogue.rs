@@ -11,9 +11,9 @@ use serde_json::Value;
 use super::board::{list, string};
 
 /// Labels of every target.
-const OF_TARGETS: [&str; 4] = ["job", "instance", "cluster", "namespace"];
+const OF_TARGETS: [&str; 5] = ["job", "instance", "cluster", "namespace", "env"];
 /// Those that tell sites apart, which recorded series and alerts keep.
-const OF_SITES: [&str; 2] = ["cluster", "namespace"];
+pub(super) const OF_SITES: [&str; 3] = ["cluster", "namespace", "env"];
 const OF_ALERTS: [&str; 7] =
     ["alertname", "alertstate", "severity", "task", "store", "job", "instance"];
 /// Series that Prometheus generates for each target.

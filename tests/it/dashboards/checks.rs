@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::board::{
     self, Board, Query, columns, label_values, labels_in, list, queries_of, string, texts_of,
 };
-use super::catalogue::{Catalogue, catalogue};
+use super::catalogue::{Catalogue, OF_SITES, catalogue};
 use super::promql::{Selector, selectors};
 
 /// The Grafana units in use.
@@ -195,10 +195,23 @@ pub(super) fn of_queries(board: &Board, catalogue: &Catalogue) -> Vec<String> {
     of_panels.chain(of_annotations).chain(of_variables).collect()
 }
 
+/// Tasks, stores and agents of several sites may have the same names: no aggregation that keeps one
+/// of them may put sites together.
+fn of_sites(expr: &str) -> Vec<String> {
+    let lists = expr.split(" by (").skip(1).filter_map(|rest| rest.split(')').next());
+    let merges = |list: &&str| {
+        let labels: Vec<&str> = list.split(", ").collect();
+        ["task", "store", "instance"].iter().any(|name| labels.contains(name))
+            && !OF_SITES.iter().all(|name| labels.contains(name))
+    };
+    lists.filter(merges).map(|list| format!("by ({list}) puts sites together")).collect()
+}
+
 fn of_query(query: &Query, by_itself: bool, catalogue: &Catalogue) -> Vec<String> {
     let found = selectors(&query.expr);
     let mut lines = of_selectors(&found, query.instant, catalogue);
     lines.extend(of_labels(&labels_in(&query.legend), &found, catalogue));
+    lines.extend(of_sites(&query.expr));
     for selector in found.iter().filter(|selector| selector.metric.starts_with("lockwatch_")) {
         match selector.aggregation().map(|call| call.name.as_str()) {
             None if !by_itself => {
@@ -328,7 +341,8 @@ fn of_variables(board: &Board) -> Vec<String> {
         if variable["refresh"] != 2 {
             lines.push(format!("{name}: does not refresh with the time range"));
         }
-        if !board.expressions().iter().any(|expr| expr.contains(&format!("${name}"))) {
+        let is_read = board.expressions().iter().any(|expr| expr.contains(&format!("${name}")));
+        if !is_read && !urls(&board.json).iter().any(|url| variables_in(url).contains(name)) {
             lines.push(format!("{name}: is not used"));
         }
         // Multiple values form a pattern; a single value must be escaped, so that pattern
@@ -361,7 +375,9 @@ fn of_links(board: &Board, boards: &[Board]) -> Vec<String> {
 
 pub(super) fn of_link(url: &str, boards: &[Board]) -> Vec<String> {
     let Some(path) = url.strip_prefix("/d/") else {
-        let is_ours = url.starts_with("https://github.com/lockwatch/lockwatch/");
+        let is_ours = ["https://github.com/lockwatch/lockwatch/", "${runbooks}"]
+            .iter()
+            .any(|beginning| url.starts_with(beginning));
         return if is_ours { vec![] } else { vec![format!("links to {url}")] };
     };
     let (uid, parameters) = path.split_once('?').unwrap_or((path, ""));

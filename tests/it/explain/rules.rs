@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use lockwatch::alerts;
 use lockwatch::outputs::explanation::{Explanation, Seen, Trace, Watched, explanation, text};
 use lockwatch_judge::event::{Party, SplitKind};
+use lockwatch_judge::problems::{Problem, of_task};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::{
     Judged, KindView, NodeView, Rare, ShortHolds, SplitView, SwitchView, Taken, TaskView, TurnView,
 };
-use lockwatch_judge::spec::{KindSpec, TurnSpec};
+use lockwatch_judge::spec::{KindSpec, TurnSpec, WantedSource};
 use lockwatch_judge::time::{Mono, ServerTime};
 use lockwatch_judge::verdict::{
     Facts, LockFact, LockFacts, QueueFacts, Rule, TurnFact, TurnFacts, Verdict, Wanted, judge,
@@ -520,4 +522,28 @@ fn in_a_cluster_the_place_of_a_lock_is_not_that_of_what_lives_beside_it() {
         assert_eq!(node_of(RedisKind::Cluster, of), None, "{of}");
     }
     assert_eq!(node_of(RedisKind::Cluster, "lock").as_deref(), Some(NODE));
+}
+
+/// Also what is over, and what guards state: whatever wakes somebody must be explained.
+#[test]
+fn each_page_that_fires_is_listed() {
+    let (mut view, _) = case(Rule::HeldWanted);
+    let ago = |ms: u64| Some(Mono(NOW.0 - ms));
+    let rare = Rare { lock_lost: ago(61_500), split: ago(30_000), ..Rare::default() };
+    view.grounds.rare = Some(Arc::new(rare));
+    let problems = of_task(&view, NOW, None);
+    let firing: Vec<_> = alerts::firing(&problems).into_iter().map(|alert| alert.row).collect();
+    let problems = firing.iter().map(|row| row.problem);
+    assert!(problems.eq([Problem::Stalled, Problem::Split, Problem::LockLost]), "{firing:?}");
+    let pages = explain(view, Watched::Agent).pages;
+    for row in firing {
+        let page = pages.iter().find(|page| page.alert == row.alert).unwrap();
+        assert!(page.due && page.since.is_some() && page.finding == "positive", "{page:?}");
+        assert!(page.because.starts_with(row.positive), "{page:?}");
+    }
+    // Switches that do not exist cannot be lost.
+    let (mut view, _) = case(Rule::HeldWanted);
+    Arc::make_mut(&mut view.spec).wanted.as_mut().unwrap().source = WantedSource::Always;
+    let pages = explain(view, Watched::Agent).pages;
+    assert!(pages.iter().all(|page| page.alert != "LockwatchSwitchesLost"), "{pages:?}");
 }

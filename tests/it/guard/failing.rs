@@ -35,6 +35,14 @@ fn fails(task: &Value) -> bool {
     problems.iter().any(|problem| problem["problem"] == "failing")
 }
 
+/// All tasks, as `status` shows them.
+fn status(agent: &Agent) -> String {
+    let url = format!("http://127.0.0.1:{}", agent.port);
+    let mut status = Command::new(env!("CARGO_BIN_EXE_lockwatch"));
+    let output = status.args(["status", "--agent.url", &url]).env("COLUMNS", "200").output();
+    String::from_utf8(output.unwrap().stdout).unwrap()
+}
+
 #[test]
 fn a_script_that_fails_at_each_start_is_told_by_its_exit_code_and_host() {
     let Some(server) = RedisServer::start("guard::failing: at each start") else { return };
@@ -50,6 +58,17 @@ fn a_script_that_fails_at_each_start_is_told_by_its_exit_code_and_host() {
     assert!(reason.ends_with("the last one with exit code 3 on web-1."), "{reason}");
     assert_eq!(task["runs"]["unreadable"], 1, "{task:#}");
     assert_eq!(task["runs"]["ended"][0]["asked"], false, "{task:#}");
+    let explained = agent.text("/api/v1/tasks/outbound/explain");
+    let explained: Value = serde_json::from_str(&explained).unwrap();
+    let pages = explained["pages"].as_array().unwrap();
+    let page = |alert: &str| pages.iter().find(|page| page["alert"] == alert);
+    let failing = page("LockwatchTaskFailing").unwrap();
+    assert_eq!((&failing["due"], &failing["finding"]), (&true.into(), &"positive".into()));
+    assert!(failing["since"].is_string(), "{failing:#}");
+    assert!(failing["because"].as_str().unwrap().contains("exit code 3 after"), "{failing:#}");
+    assert_eq!(page("LockwatchSwitchesLost"), None, "there are no switches");
+    let table = status(&agent);
+    assert!(table.contains("LockwatchTaskFailing for "), "{table}");
     let page = agent.text("/metrics");
     let series = "lockwatch_task_failed_run_timestamp_seconds{\
                   task=\"outbound\",store=\"main\",holder_host=\"web-1\",exit_code=\"3\"}";
@@ -114,4 +133,44 @@ fn rolling_restarts_are_no_failures() {
     let ended = task["runs"]["ended"].as_array().unwrap();
     assert_eq!(ended.len(), 3, "{task:#}");
     assert!(ended.iter().all(|run| run["exit_code"] == 143 && run["asked"] == true), "{task:#}");
+}
+
+/// A container that runs out of memory takes guard, keeper and script with it: nobody states the
+/// end of the run.
+#[test]
+fn a_script_that_is_killed_with_its_guard_again_and_again_fails() {
+    let Some(server) = RedisServer::start("guard::failing: killed with its guard") else { return };
+    let scene = Scene::new();
+    let text = configured(&scene, &server, "1s");
+    let agent = Agent::start(&text);
+    let runs_on = |host: &str| {
+        until("it runs", || {
+            let task = agent.task("outbound");
+            let present = task["runs"]["present"].as_array().cloned().unwrap_or_default();
+            (present.len() == 1 && present[0]["host"] == *host).then_some(())
+        });
+    };
+    for host in ["web-0", "web-1", "web-2"] {
+        let guard = guard(&scene, host, "sleep 1000");
+        runs_on(host);
+        assert!(!fails(&agent.task("outbound")), "{host}");
+        signal("KILL", &guard.processes());
+    }
+    let _last = guard(&scene, "web-3", "sleep 1000");
+    until("it fails", || fails(&agent.task("outbound")).then_some(()));
+    runs_on("web-3");
+    let task = agent.task("outbound");
+    let reason = task["reason"].as_str().unwrap();
+    let words = "the last one on web-2, killed together with its guard: no exit code stated.";
+    assert!(reason.ends_with(words), "{reason}");
+    let newest = &task["runs"]["ended"][2];
+    assert!(newest["exit_code"].is_null() && newest["asked"] == false, "{task:#}");
+    let page = agent.text("/metrics");
+    assert!(page.contains("holder_host=\"web-2\",exit_code=\"not stated (killed)\""), "{page}");
+    // A new agent finds it in what is written.
+    let newer = Agent::start(&text);
+    for agent in [&agent, &newer] {
+        until("it works", || (agent.task("outbound")["clear"] == true).then_some(()));
+        assert!(!fails(&agent.task("outbound")));
+    }
 }

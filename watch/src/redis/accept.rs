@@ -355,6 +355,17 @@ pub fn info_field<'a>(section: &'a [u8], name: &str) -> Option<&'a [u8]> {
     })
 }
 
+/// The databases that have keys, and how many, from lines such as `db2:keys=1,expires=0,avg_ttl=0`
+/// of `INFO keyspace`.
+pub fn databases(keyspace: &[u8]) -> Vec<(u32, u64)> {
+    let lines = keyspace.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
+    let of = |line: &str| {
+        let (db, rest) = line.strip_prefix("db")?.split_once(":keys=")?;
+        Some((db.parse().ok()?, rest.split(',').next()?.parse().ok()?))
+    };
+    lines.filter_map(of).collect()
+}
+
 fn info_number(section: &[u8], name: &str) -> Option<u64> {
     core::str::from_utf8(info_field(section, name)?).ok()?.parse().ok()
 }

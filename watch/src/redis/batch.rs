@@ -10,7 +10,7 @@ use crate::redis::read::{Round, TaskRead};
 use crate::redis::reply::{Command, Reply};
 use lockwatch_judge::input::{Attestation, Standing};
 use lockwatch_judge::reading::{TaskReading, Unknown};
-use lockwatch_judge::spec::{TaskIndex, TaskSpec};
+use lockwatch_judge::spec::TaskIndex;
 
 /// What a batch requests, without the commands themselves.
 #[derive(Debug)]
@@ -93,29 +93,16 @@ impl Question {
         replies.iter().take(self.header).chain(replies.iter().skip(self.header + body))
     }
 
-    /// The question about a task whose reply is at `position`.
-    pub(super) fn ask(&self, position: usize) -> Option<Ask> {
-        let mut at = position.checked_sub(self.header)?;
-        for part in &self.parts {
-            match at.checked_sub(part.commands) {
-                Some(left) => at = left,
-                None => return part.read.asks().into_iter().nth(at),
-            }
-        }
-        None
-    }
-
-    /// The replies about tasks with a value path, each with its question.
-    pub(super) fn with_paths<'a>(
+    /// What is asked about each task, with the replies to it.
+    pub(super) fn by_task<'a>(
         &'a self,
         replies: &'a [Reply],
-    ) -> impl Iterator<Item = (&'a TaskSpec, Ask, &'a Reply)> {
+    ) -> impl Iterator<Item = (TaskIndex, &'a TaskRead, &'a [Reply])> {
         let mut at = self.header;
-        self.parts.iter().flat_map(move |part| {
+        self.parts.iter().map(move |part| {
             let own = replies.get(at..at + part.commands).unwrap_or_default();
             at += part.commands;
-            let asks = if part.read.has_path() { part.read.asks() } else { Vec::new() };
-            asks.into_iter().zip(own).map(|(ask, reply)| (part.read.spec(), ask, reply))
+            (part.task, &part.read, own)
         })
     }
 

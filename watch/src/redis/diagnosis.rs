@@ -29,6 +29,8 @@ pub(super) enum Identity {
     Sentinel(Option<Vec<String>>),
     /// A proxy that passes on the answers of several servers, as Envoy does.
     Proxy,
+    /// A proxy that was not asked to select a database, and its name.
+    SharedProxy(String),
 }
 
 impl Identity {
@@ -76,6 +78,14 @@ impl Identity {
                 "it is a proxy: it answers ROLE with the answers of several servers. Give the \
                  address of the server behind it"
                     .to_owned(),
+            ),
+            (Identity::SharedProxy(name), _) => (
+                Unknown::Protocol,
+                format!(
+                    "it is a proxy ({}): selecting a database through it could move all its \
+                     clients there. Give the address of the server behind it",
+                    printable(name)
+                ),
             ),
             (Identity::ActiveReplica, true) => {
                 (Unknown::NoSentinel, "it is no Sentinel, but an active replica".to_owned())

@@ -71,6 +71,9 @@ pub struct Dial {
     pub manner: Manner,
     /// The commands to send at once, after the login and in one write with it.
     pub commands: Vec<Command>,
+    /// So many of them, with the login, go first and alone: the others follow once
+    /// [`super::handshake::may_go_on`] permits it by the last answer. 0: all go at once.
+    pub alone: usize,
     /// Number of attempts since the last useful one: each begins with another address of the name.
     pub attempt: usize,
     /// Maximum wait for the replies to `commands`, in milliseconds.

@@ -18,6 +18,8 @@ use super::reply::{Command, Reply, ServerError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Auth,
+    /// Asks who the server is, before a database is selected.
+    Hello,
     Select,
     /// Sets the name that `CLIENT LIST` shows and, where the server can, `NO-TOUCH`, so that reads
     /// leave the keys' idle times unchanged.
@@ -57,6 +59,7 @@ impl Handshake {
     pub fn new(db: u32, assume_master: bool, in_cluster: bool) -> Handshake {
         let mut steps = Vec::new();
         if db != 0 {
+            steps.push((Step::Hello, Command::new(["HELLO", "2"])));
             steps.push((Step::Select, Command::new(["SELECT", &db.to_string()])));
         }
         steps.extend([
@@ -91,7 +94,7 @@ impl Handshake {
     pub fn brief(db: u32, assume_master: bool) -> Handshake {
         let whole = Handshake::new(db, assume_master, false);
         let is_kept = |step: &Step, command: &Command| match step {
-            Step::Select | Step::Role => true,
+            Step::Hello | Step::Select | Step::Role => true,
             // Setting the name needs no right that any login lacks.
             Step::Courtesy => command.args.iter().any(|word| word == b"SETNAME"),
             _ => false,
@@ -104,6 +107,11 @@ impl Handshake {
     #[allow(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
         self.steps.len()
+    }
+
+    /// How many of its commands go alone, before the others.
+    pub fn alone(&self) -> usize {
+        usize::from(self.steps.first().is_some_and(|(step, _)| *step == Step::Hello))
     }
 
     /// Its commands.
@@ -188,8 +196,25 @@ impl Handshake {
     /// Who the server says it is.
     fn identity(&self, replies: &[Reply]) -> Option<Identity> {
         let of = |step: Step| replies.get(self.steps.iter().position(|(own, _)| *own == step)?);
+        if let Some(hello) = of(Step::Hello).filter(|hello| !may_go_on(hello)) {
+            return Some(Identity::SharedProxy(program(hello).unwrap_or_default()));
+        }
         Identity::of(of(Step::Role), of(Step::InfoServer))
     }
+}
+
+/// Whether the rest of the greeting may follow this answer to `HELLO`. A proxy may send the
+/// commands of all its clients over one connection, as Envoy does: a `SELECT` through it moves all
+/// of them to that database. A server that does not know the command is taken for a server.
+pub fn may_go_on(hello: &Reply) -> bool {
+    program(hello).is_none_or(|name| !name.to_ascii_lowercase().contains("proxy"))
+}
+
+/// The program that an answer to `HELLO` names.
+fn program(hello: &Reply) -> Option<String> {
+    let mut pairs = hello.as_array()?.as_chunks::<2>().0.iter();
+    let [_, name] = pairs.find(|[key, _]| key.as_bytes() == Some(b"server"))?;
+    Some(String::from_utf8_lossy(name.as_bytes()?).into_owned())
 }
 
 /// Whether a refusal makes the whole connection useless.
@@ -421,11 +446,11 @@ mod tests {
     #[test]
     fn any_refusal_of_the_login_is_one_of_the_login() {
         let handshake = Handshake::new(3, false, false);
-        assert_eq!(handshake.commands()[0], Command::new(["SELECT", "3"]));
+        assert_eq!(handshake.commands()[1], Command::new(["SELECT", "3"]));
         let echo = reply("-ERR unknown command 'AUTH', with args beginning with: '***'");
         let failure = handshake.judge(Some(&echo), &[], ended()).unwrap_err();
         assert_eq!(failure.why, Unknown::Auth);
-        let range = [reply("-ERR DB index is out of range")];
+        let range = [reply("-ERR unknown command 'HELLO'"), reply("-ERR DB index is out of range")];
         let failure = handshake.judge(Some(&reply("OK")), &range, ended()).unwrap_err();
         assert_eq!(
             (failure.why, &*failure.detail),
@@ -442,6 +467,7 @@ mod tests {
         let unknown = || reply("-ERR unknown command 'SELECT'");
         let said = [
             unknown(),
+            unknown(),
             reply("OK"),
             reply("OK"),
             sentinel,
@@ -454,7 +480,7 @@ mod tests {
         assert_eq!(failure.why, Unknown::Sentinel);
         assert_eq!(failure.detail, "it is a Sentinel; its masters are called main");
         let of_sentinel = Handshake::to_sentinel();
-        let greeting = of_sentinel.judge(None, &said[1..], None).unwrap();
+        let greeting = of_sentinel.judge(None, &said[2..], None).unwrap();
         assert_eq!(greeting.masters, Some(alloc::vec![String::from("main")]));
         let server = ["OK", "OK", "*slave", "x", "x", "-2", "*-2"].map(reply);
         let failure = of_sentinel.judge(None, &server, None).unwrap_err();
@@ -473,6 +499,38 @@ mod tests {
         let failure = Handshake::new(0, true, false).judge(None, &said, None).unwrap_err();
         assert_eq!(failure.why, Unknown::Protocol);
         assert!(failure.detail.contains("the address of the server behind it"), "{failure:?}");
+    }
+
+    /// Nothing is selected before the server has said who it is.
+    #[test]
+    fn a_database_is_selected_behind_no_proxy() {
+        let hello = |name: &str| {
+            let pairs = ["server", name, "version", "6.0.0"].map(|word| Reply::Bytes(word.into()));
+            Reply::Array(pairs.to_vec())
+        };
+        for (handshake, alone) in [
+            (Handshake::new(3, true, false), 1),
+            (Handshake::brief(3, true), 1),
+            (Handshake::new(0, true, false), 0),
+            (Handshake::to_sentinel(), 0),
+        ] {
+            assert_eq!(handshake.alone(), alone);
+            let commands = handshake.commands();
+            let (first, rest) = commands.split_at(alone);
+            assert!(first.iter().all(|command| command.args[0] == b"HELLO"));
+            assert_eq!(rest[0].args[0] == b"SELECT", alone == 1);
+        }
+        for name in ["envoy-redis-proxy", "Some-Proxy"] {
+            assert!(!may_go_on(&hello(name)));
+            let handshake = Handshake::new(3, true, false);
+            let failure = handshake.judge(None, &[hello(name)], None).unwrap_err();
+            assert_eq!(failure.why, Unknown::Protocol);
+            assert!(failure.detail.contains(name) && failure.detail.contains("behind it"));
+        }
+        for server in [hello("redis"), hello("valkey"), reply("-ERR unknown command"), reply("*x")]
+        {
+            assert!(may_go_on(&server), "{server:?}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 use crate::redis::RedisKind;
 use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, Standing};
-use lockwatch_judge::reading::{Id, SwitchesReading, Unknown, User};
+use lockwatch_judge::reading::{Held, SwitchesReading, Unknown, User};
 use lockwatch_judge::spec::{TaskIndex, TaskSpec, position_of};
 use lockwatch_judge::time::Mono;
 
@@ -27,6 +27,7 @@ use super::handshake::Handshake;
 use super::link::Link;
 use super::out::Out;
 use super::plan::{Duty, Heard};
+use super::read::Followed;
 use super::schedule::{Schedule, Watched};
 use super::store::{HostPort, Store};
 use super::tasks::{Assignment, spec};
@@ -70,6 +71,8 @@ pub(super) struct Node {
     caps: Option<Caps>,
     /// The commands that this server answered with an error of no known kind.
     refused: BTreeSet<String>,
+    /// What this server said of tasks last, by task and reason: no more than there are tasks.
+    said_of: BTreeMap<(TaskIndex, Unknown), Arc<str>>,
     /// The batch that is sent with the greeting of the current dial.
     opening: Option<Flying>,
     /// Number of its commands.
@@ -77,9 +80,11 @@ pub(super) struct Node {
     nonces: u64,
     wake_ups: WakeUps,
     /// Of each queue, the members that the next reading looks up, too.
-    followed: BTreeMap<TaskIndex, Vec<Id>>,
+    followed: BTreeMap<TaskIndex, Vec<Followed>>,
     /// Of each hash of switches, the fields of which the next reading asks when they end.
     fields: BTreeMap<TaskIndex, Arc<[User]>>,
+    /// The newest reading of each lock whose owner's field may end by itself.
+    owners: BTreeMap<TaskIndex, Arc<Held>>,
 }
 
 impl Node {
@@ -110,12 +115,14 @@ impl Node {
             lost: None,
             caps: None,
             refused: BTreeSet::new(),
+            said_of: BTreeMap::new(),
             opening: None,
             opening_len: 0,
             nonces: 0,
             wake_ups: WakeUps::default(),
             followed: BTreeMap::new(),
             fields: BTreeMap::new(),
+            owners: BTreeMap::new(),
         }
     }
 
@@ -130,6 +137,8 @@ impl Node {
             return;
         }
         let old = core::mem::replace(&mut self.duty, duty.clone());
+        // Others may have been believed meanwhile, and after a reload tasks have other numbers.
+        self.said_of.clear();
         if old.standing != self.duty.standing {
             self.begin_anew(now);
         } else if old.own != self.duty.own {
@@ -154,6 +163,7 @@ impl Node {
         // Tasks may have other numbers from here on.
         self.followed.clear();
         self.fields.clear();
+        self.owners.clear();
         self.begin_anew(now);
     }
 
@@ -271,6 +281,7 @@ impl Node {
             login: Login::Store,
             manner: Manner::Talk,
             commands,
+            alone: self.handshake.alone(),
             attempt: self.link.in_vain(),
             timeout_ms: self.timeout_ms,
         });

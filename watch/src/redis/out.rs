@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use lockwatch_judge::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample, Standing};
+use lockwatch_judge::input::{Input, NodeNews, NodeNewsKind, Outcome, SaidOf, Sample, Standing};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::spec::{StoreIndex, TaskIndex};
 use lockwatch_judge::time::Mono;
@@ -112,6 +112,12 @@ impl Out {
         self.told.insert((Arc::clone(server), failure.why), Arc::clone(&words));
         self.news(server, NodeNewsKind::Said { why: failure.why, words });
         true
+    }
+
+    /// Reports the words about tasks: from here on they are the newest for their reasons.
+    pub(super) fn said_of(&mut self, server: &Arc<str>, said: Vec<SaidOf>) {
+        said.iter().for_each(|said| _ = self.told.remove(&(Arc::clone(server), said.why)));
+        self.news(server, NodeNewsKind::SaidOf(said));
     }
 
     pub(super) fn news(&mut self, node: &Arc<str>, kind: NodeNewsKind) {

@@ -13,7 +13,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use self::lock::{Details, Lock, Stage};
-pub use self::queue::to_follow;
+pub use self::queue::{Followed, to_follow};
 use self::queue::{QueueRead, Stage as QueueStage};
 use crate::redis::accept::Caps;
 use crate::redis::ask::Ask;
@@ -22,7 +22,7 @@ use crate::redis::parts::{self, Part};
 use crate::redis::replies::Replies;
 use crate::redis::reply::{Command, Reply};
 use lockwatch_judge::reading::{
-    Beside, Extras, GuardReading, Held, Holder, Id, TaskReading, Unknown, User,
+    Beside, Extras, GuardReading, Held, Holder, LockReading, TaskReading, Unknown, User,
 };
 use lockwatch_judge::spec::{Key, KindSpec, TaskSpec};
 
@@ -175,7 +175,7 @@ pub enum Round {
 impl Guard {
     fn new(spec: &TaskSpec) -> Guard {
         match spec.kind {
-            KindSpec::Lock(_) => Guard::Lock(Stage::Main { again: false }),
+            KindSpec::Lock(_) => Guard::Lock(Stage::first(None)),
             KindSpec::Turn(_) => Guard::Turn,
             KindSpec::Queue(_) => Guard::Queue(QueueStage::First { before: Vec::new() }),
         }
@@ -195,6 +195,20 @@ impl Guard {
             }
             GuardReading::Turn(_) | GuardReading::Queue(_) => have_later.then(|| self.clone()),
         }
+    }
+}
+
+/// The lock by this reading, if its owner's field may end by itself.
+pub fn known_owner<'a>(
+    spec: &TaskSpec,
+    caps: Caps,
+    reading: &'a TaskReading,
+) -> Option<&'a Arc<Held>> {
+    match (&spec.kind, reading.lock()?) {
+        (KindSpec::Lock(lock), LockReading::Held(held)) => {
+            Lock::new(lock, caps).owner(held).map(|_| held)
+        }
+        _ => None,
     }
 }
 
@@ -218,7 +232,7 @@ impl TaskRead {
 
     /// Of a queue: looks up these members, too, wherever they are now.
     #[must_use]
-    pub fn following(self, before: &[Id]) -> TaskRead {
+    pub fn following(self, before: &[Followed]) -> TaskRead {
         match self.guard {
             Guard::Queue(_) => {
                 let guard = Guard::Queue(QueueStage::First { before: before.to_vec() });
@@ -246,6 +260,19 @@ impl TaskRead {
     #[must_use]
     pub fn asking_of(self, fields: &Arc<[User]>) -> TaskRead {
         TaskRead { fields: Arc::clone(fields), ..self }
+    }
+
+    /// Of a lock that [`known_owner`] returned from an earlier reading: asks when its owner's field
+    /// ends, too.
+    #[must_use]
+    pub fn asking_of_owner(self, known: &Arc<Held>) -> TaskRead {
+        match self.guard {
+            Guard::Lock(Stage::Main { .. }) => {
+                let guard = Guard::Lock(Stage::first(Some(Arc::clone(known))));
+                TaskRead { guard, ..self }
+            }
+            Guard::Lock(_) | Guard::Turn | Guard::Queue(_) => self,
+        }
     }
 
     /// Whether this round reads only the lock's deadline.
@@ -293,10 +320,9 @@ impl TaskRead {
             decode_later(&earlier.later, &later, &mut reading.beside, &mut replies);
             return Round::Done(reading);
         }
-        let has_path = self.spec.lock().is_some_and(|lock| lock.holder.is_some());
         let details = self.lock().zip(reading.lock());
-        let details =
-            details.map(|((lock, _), reading)| lock.details(reading, has_path)).unwrap_or_default();
+        let details = details.map(|((lock, stage), reading)| lock.details(stage, reading));
+        let details = details.unwrap_or_default();
         match self.guard.once_more(&reading.guard, details, !later.is_empty()) {
             Some(guard) => {
                 let earlier = Some(Box::new(Earlier { reading, later }));

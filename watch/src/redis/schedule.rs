@@ -6,8 +6,8 @@
 //! wait long. Two slots close together are read in one batch if nearly all their tasks need only a
 //! glance. In addition to this rhythm, and without disturbing it, single tasks are read early when
 //! an answer is needed sooner: to confirm that a lock is free or that a switch vanished, right
-//! after a deadline passes, right after a gap exceeds the grace, and, if there are replicas, once a
-//! new hold is too old to be a phantom. A task never has two reads outstanding.
+//! after a deadline passes, right after a gap exceeds the grace, soon after a new holder appears, and,
+//! if there are replicas, once a new hold is too old to be a phantom. A task never has two reads outstanding.
 //!
 //! A hint that a key of a task changed makes the task due at once, within a budget
 //! (`schedule/hints.rs`). It does not change the rhythm: tasks without hints are read no later than
@@ -91,6 +91,8 @@ pub struct Watched {
     /// Whether a new holder is read again as soon as it cannot be a phantom any more. Set if
     /// another server may show another holder.
     pub proves_holders: bool,
+    /// From when on a hold is no longer young.
+    pub settle_ms: u64,
     /// How many hints' worth a hint about it is, because of what a reading costs.
     pub hint_weight: u8,
 }
@@ -105,6 +107,7 @@ impl Watched {
             task: index,
             grace_ms: spec.may_be_wanted().then_some(spec.grace_ms),
             proves_holders: false,
+            settle_ms: spec.settle_ms,
             hint_weight: match spec.kind {
                 KindSpec::Lock(_) | KindSpec::Turn(_) => 1,
                 KindSpec::Queue(_) => QUEUE_HINT_WEIGHT,
@@ -291,8 +294,8 @@ impl Schedule {
         for (position, entry) in new.entries.iter_mut().enumerate() {
             match self.position(entry.task).and_then(|old| self.entries.get(old)) {
                 Some(old) => {
-                    let Entry { slot, grace_ms, hint_weight, .. } = *entry;
-                    *entry = Entry { slot, grace_ms, hint_weight, ..old.clone() };
+                    let Entry { slot, grace_ms, settle_ms, hint_weight, .. } = *entry;
+                    *entry = Entry { slot, grace_ms, settle_ms, hint_weight, ..old.clone() };
                 }
                 None => entry.extra_at = Some(now),
             }
@@ -380,7 +383,7 @@ impl Schedule {
         let Some(entry) = self.entries.get_mut(position) else { return };
         let Some(slot) = self.slots.get(entry.slot) else { return };
         match &reading.guard {
-            GuardReading::Lock { lock, .. } => entry.observe_lock(sent, lock),
+            GuardReading::Lock { lock, .. } => entry.observe_lock(sent, lock, self.glances),
             GuardReading::Turn(turn) => entry.observe_turn(sent, turn),
             GuardReading::Queue(_) => {}
         }
@@ -392,7 +395,7 @@ impl Schedule {
         let deadline = reading.lock().and_then(|lock| deadline_read(sent, server, lock));
         let deadline = deadline.filter(|at| *at < slot.next_at);
         entry.deadline_at = if entry.may_chase_deadline() { deadline } else { None };
-        let at = entry.next_extra(sent);
+        let at = entry.next_extra(sent, self.glances);
         self.plan_extra(position, at);
     }
 
@@ -446,7 +449,7 @@ impl Schedule {
         let Some(position) = self.position(task) else { return };
         let Some(entry) = self.entries.get_mut(position) else { return };
         entry.observe_switches(sent, switches);
-        let at = entry.next_extra(sent);
+        let at = entry.next_extra(sent, self.glances);
         self.plan_extra(position, at);
     }
 

@@ -21,6 +21,11 @@ use crate::task::{Accepted, Log, Watched};
 use crate::time::Mono;
 use crate::verdict::Wanted;
 
+/// How often the progress must have moved under a hold before it counts as the work of that holder.
+/// Workers that take the lock for moments, one after the other, move it too, and none of them need
+/// be seen: under a hold of theirs it moves once.
+const MOVED_IN_HOLD: u8 = 2;
+
 impl Watched<OfLock> {
     /// Detects locks that were lost although their holder lived. Without `news`, only the keys
     /// beside the lock on another server were read, not the lock.
@@ -32,6 +37,11 @@ impl Watched<OfLock> {
         signs: &Signs,
         log: &mut Log<'_>,
     ) {
+        let is_other = news.is_some_and(|news| news.ended.is_some() || news.acquired);
+        let moved = match is_other {
+            true => core::mem::take(&mut self.kind.moved_in_hold),
+            false => 0,
+        };
         if news.is_some_and(|news| news.across_blind) {
             return self.kind.expired.forget();
         }
@@ -50,7 +60,8 @@ impl Watched<OfLock> {
                 Some((ended.hold.held.holders.clone(), LossSign::Data))
             }
             Some(ended) if ended.reason == End::Expired => {
-                self.kind.expired.watch(ended.hold.held.holders.clone(), look);
+                let works = moved >= MOVED_IN_HOLD;
+                self.kind.expired.watch(ended.hold.held.holders.clone(), works, look);
                 None
             }
             _ => None,

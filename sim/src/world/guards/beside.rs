@@ -11,7 +11,7 @@ use lockwatch_judge::verdict::Wanted;
 use lockwatch_watch::redis::{overrun_claim, runs_claim};
 
 use super::{Did, Turn};
-use crate::server::{Entry, Value};
+use crate::server::Value;
 use crate::world::{Says, World};
 
 /// The switches are read so often where no change is announced, in milliseconds, and a claim is
@@ -188,8 +188,9 @@ impl World {
         }
         let Some(guard) = &self.tasks[task].stations[host].guard else { return false };
         let instance = guard.instance.to_vec();
-        if claim.is_some() {
-            self.note_claim(task, &instance);
+        match claim {
+            Some(_) => self.note_claim(task, &instance),
+            None => self.note_unclaimed(task, &instance),
         }
         self.servers[server].edit(&key, now, Value::Hash(Vec::new()), |value| {
             if let Value::Hash(fields) = value {
@@ -216,7 +217,7 @@ impl World {
                 });
             }
             Some(ProgressSource::Key(_)) => {
-                let entry = Entry { value: Value::Text(text), deadline: None };
+                let entry = self.beat(task, server, text);
                 self.servers[server].put(&key, Some(entry), now);
             }
             Some(_) | None => {}

@@ -119,6 +119,7 @@ impl World {
         let life = keeper.life;
         if keeper.script.take().is_some() {
             keeper.code = (how != How::Deadline && how != How::GuardGone).then_some(code);
+            self.tasks[task].ends += 1;
             self.tasks[task].failures += u64::from(how == How::Itself && code != 0);
             self.did(task, host, life, Did::Ended { script, how, able_since });
         }

@@ -107,6 +107,7 @@ impl Asker {
                     login: self.login,
                     manner: Manner::Talk,
                     commands: self.handshake.commands(),
+                    alone: self.handshake.alone(),
                     attempt,
                     timeout_ms: self.timeout_ms,
                 });

@@ -114,6 +114,7 @@ impl Ear {
                     login: Login::Sentinel,
                     manner: Manner::Listen,
                     commands: vec![command!("SUBSCRIBE", CHANNEL)],
+                    alone: 0,
                     attempt: 0,
                     timeout_ms,
                 }));

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, Standing};
+use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, SaidOf, Standing};
 use lockwatch_judge::reading::{Beside, GuardReading, QueueReading, TaskReading, Unknown};
 use lockwatch_judge::spec::{TaskIndex, TaskSpec};
 use lockwatch_judge::time::{Mono, ServerTime};
@@ -14,14 +14,16 @@ use super::asking::{Flying, What, refused};
 use super::refusals::{has_moved, is_elsewhere, out_of_cluster, refusals, unknowns};
 use crate::redis::accept::Timing;
 use crate::redis::batch::{Answer, Kept};
-use crate::redis::diagnosis::words_for;
+use crate::redis::diagnosis::{bounded, words_for};
 use crate::redis::driver::{Asked, Dialled, Exchange, Failure, Note, Now, Worth};
 use crate::redis::out::Out;
 use crate::redis::parts::fields_to_follow;
 use crate::redis::plan::Heard;
-use crate::redis::read::to_follow;
+use crate::redis::read::{known_owner, to_follow};
 use crate::redis::reply::Reply;
 
+/// Maximum number of refusals about tasks that are logged of one answer.
+const LOGGED_MAX: usize = 8;
 /// Maximum number of rounds in which one task is read.
 const ROUNDS: u8 = 4;
 
@@ -74,7 +76,7 @@ impl Node {
                 if !self.handshake.is_in_cluster() {
                     answer.done.iter_mut().for_each(|(_, reading)| out_of_cluster(reading));
                 }
-                self.tell_refusals(refusals, &answer, out);
+                self.tell_refusals(&what, refusals, &answer, out);
                 self.believe((what, round), timing, answer, now, out)
             }
             Err(why) => {
@@ -146,6 +148,7 @@ impl Node {
         let instants = (timing.sent, timing.received.since_ms(timing.sent));
         let outcome = match &what {
             What::Scheduled(batch) => {
+                done.iter().for_each(|(task, reading)| self.follow_owner(*task, reading));
                 if self.duty.standing == Standing::Decides {
                     heard.read = Some(self.observe(&done, timing.sent, attestation.first));
                     if round == 1 {
@@ -196,6 +199,16 @@ impl Node {
         if !fields_to_follow(&spec, switches).eq(known) {
             let fields = fields_to_follow(&spec, switches).cloned().collect();
             self.fields.insert(task, fields);
+        }
+    }
+
+    /// Remembers of which owner the next reading asks when its field ends.
+    fn follow_owner(&mut self, task: TaskIndex, reading: &TaskReading) {
+        let Some(caps) = self.caps.filter(|caps| caps.hpexpiretime) else { return };
+        let Some(spec) = self.spec(task) else { return };
+        match known_owner(&spec, caps, reading) {
+            Some(held) => _ = self.owners.insert(task, Arc::clone(held)),
+            None => _ = self.owners.remove(&task),
         }
     }
 
@@ -286,25 +299,48 @@ impl Node {
         }
     }
 
-    /// Reports the words that came with a failure.
-    pub(super) fn tell(&self, failure: &Failure, out: &mut Out) -> bool {
-        out.said(&self.address, failure)
+    /// Reports the words that came with a failure of the server.
+    pub(super) fn tell(&mut self, failure: &Failure, out: &mut Out) -> bool {
+        let is_news = out.said(&self.address, failure);
+        if is_news {
+            self.said_of.retain(|(_, why), _| *why != failure.why);
+        }
+        is_news
     }
 
-    /// Reports the words for what is unknown although the server answered.
-    fn tell_refusals(&self, refusals: Vec<Failure>, answer: &Answer, out: &mut Out) {
-        for mut refusal in refusals {
+    /// Reports the words for what is unknown about tasks although the server answered.
+    fn tell_refusals(
+        &mut self,
+        what: &What,
+        refusals: Vec<(TaskIndex, Failure)>,
+        answer: &Answer,
+        out: &mut Out,
+    ) {
+        let (mut news, mut logged) = (Vec::new(), 0);
+        for (task, mut refusal) in refusals {
             if is_elsewhere(refusal.why) && !self.handshake.is_in_cluster() {
                 refusal.why = Unknown::Cluster;
             }
-            let is_shown = |(_, reading): &(TaskIndex, TaskReading)| {
-                unknowns(reading).any(|why| why == refusal.why)
-            };
             // A queue's members are listed in an earlier round than the one that is its last.
-            let is_shown = refusal.why == Unknown::ValuePath || answer.done.iter().any(is_shown);
-            if is_shown && self.tell(&refusal, out) {
-                out.note(Note::Refuses(Arc::clone(&self.address), refusal));
+            let is_shown = refusal.why == Unknown::ValuePath
+                || answer
+                    .reading(task)
+                    .is_some_and(|it| unknowns(it).any(|why| why == refusal.why));
+            let words: Arc<str> = bounded(&refusal.detail).into();
+            let known = self.said_of.get(&(task, refusal.why));
+            if !is_shown || known == Some(&words) {
+                continue;
             }
+            if known.is_none() && logged < LOGGED_MAX {
+                logged += 1;
+                out.note(Note::Refuses(Arc::clone(&self.address), refusal.clone()));
+            }
+            self.said_of.insert((task, refusal.why), Arc::clone(&words));
+            news.push(SaidOf { task, why: refusal.why, words });
+        }
+        // What a witness says is never why a task is unknown.
+        if !news.is_empty() && self.standing(what) == Standing::Decides {
+            out.said_of(&self.address, news);
         }
     }
 

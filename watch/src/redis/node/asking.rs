@@ -155,11 +155,14 @@ impl Node {
                     self.duty.scope(task),
                 );
                 let read = if let Some(known) = known { read.glancing_at(known) } else { read };
-                let read = self.asking_of_fields(task, read);
+                let read = self.asking_of_owner(task, self.asking_of_fields(task, read));
                 let followed = self.followed.get(&task);
                 (task, if let Some(before) = followed { read.following(before) } else { read })
             }
-            Standing::Witness => (task, TaskRead::new(spec, caps, false, Scope::GUARD)),
+            Standing::Witness => {
+                let read = TaskRead::new(spec, caps, false, Scope::GUARD);
+                (task, self.asking_of_owner(task, read))
+            }
         };
         specs.map(read).collect()
     }
@@ -167,6 +170,13 @@ impl Node {
     fn asking_of_fields(&self, task: TaskIndex, read: TaskRead) -> TaskRead {
         match self.fields.get(&task) {
             Some(fields) => read.asking_of(fields),
+            None => read,
+        }
+    }
+
+    fn asking_of_owner(&self, task: TaskIndex, read: TaskRead) -> TaskRead {
+        match self.owners.get(&task) {
+            Some(known) => read.asking_of_owner(known),
             None => read,
         }
     }

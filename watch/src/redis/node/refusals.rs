@@ -10,36 +10,48 @@ use lockwatch_judge::reading::{
     ClaimsReading, GuardReading, LockReading, PauseReading, ProgressReading, QueueReading,
     SwitchesReading, TaskReading, TurnReading, Unknown,
 };
+use lockwatch_judge::spec::TaskIndex;
 
 use crate::redis::ask::{Ask, Class};
 use crate::redis::batch::Question;
 use crate::redis::diagnosis::words_of;
 use crate::redis::driver::{Failure, printable};
+use crate::redis::read::TaskRead;
 use crate::redis::replies::scanned_pairs;
 use crate::redis::reply::Reply;
 use crate::redis::value::complaint;
 
-/// The first refusal of each kind among the replies about tasks: its reason, and its words with the
-/// question that it answers. An error may quote what was asked, so a question that names a holder
-/// is left out with its answer.
-pub(super) fn refusals(question: &Question, replies: &[Reply]) -> Vec<Failure> {
+/// What was refused about each task, or found instead of what was asked for: the first of each
+/// reason, in words with the question that it answers.
+pub(super) fn refusals(question: &Question, replies: &[Reply]) -> Vec<(TaskIndex, Failure)> {
+    let of_task = |(task, read, replies): (TaskIndex, &TaskRead, &[Reply])| {
+        refusals_of(read, replies).into_iter().map(move |refusal| (task, refusal))
+    };
+    question.by_task(replies).flat_map(of_task).collect()
+}
+
+/// An error may quote what was asked, so a question that names a holder is left out with its answer.
+fn refusals_of(read: &TaskRead, replies: &[Reply]) -> Vec<Failure> {
+    let said = |reply: &Reply| match reply {
+        Reply::Error(error) => Some((Unknown::from(error), words_of(error))),
+        reply => odd_hash(reply).map(|words| (Unknown::Layout, words)),
+    };
     let mut refusals: Vec<Failure> = Vec::new();
-    for (position, reply) in replies.iter().enumerate() {
-        let said = match reply {
-            Reply::Error(error) => Some((Unknown::from(error), words_of(error))),
-            reply => odd_hash(reply).map(|words| (Unknown::Layout, words)),
-        };
-        let Some((why, said)) = said else { continue };
-        if refusals.iter().any(|known| known.why == why) {
-            continue;
-        }
-        let of_holders = |ask: &Ask| why != Unknown::Layout || ask.class == Class::Holders;
-        let ask = question.ask(position).filter(|ask| ask.class != Class::Named);
-        let Some(ask) = ask.filter(|ask| of_holders(ask)) else { continue };
-        refusals.push(failure(why, &said, &ask));
+    // Nearly always there is nothing to say, and the questions are not needed.
+    if !read.has_path() && !replies.iter().any(|reply| said(reply).is_some()) {
+        return refusals;
     }
-    let complaint = question.with_paths(replies).find_map(|(spec, ask, reply)| {
-        Some(failure(Unknown::ValuePath, complaint(spec, &ask, reply)?, &ask))
+    let asks = read.asks();
+    for (ask, reply) in asks.iter().zip(replies) {
+        let Some((why, words)) = said(reply) else { continue };
+        let is_known = refusals.iter().any(|known| known.why == why);
+        let is_of_holders = why != Unknown::Layout || ask.class == Class::Holders;
+        if !is_known && is_of_holders && ask.class != Class::Named {
+            refusals.push(failure(why, &words, ask));
+        }
+    }
+    let complaint = asks.iter().zip(replies).find_map(|(ask, reply)| {
+        Some(failure(Unknown::ValuePath, complaint(read.spec(), ask, reply)?, ask))
     });
     refusals.extend(complaint);
     refusals

@@ -23,8 +23,9 @@ use lockwatch_judge::time::ServerTime;
 pub(super) enum Stage {
     /// Only its deadline, to check that it is still the one of this reading.
     Glance(Arc<Held>),
-    /// Everything that can be requested without an earlier answer. `again`: after a torn bracket.
-    Main { again: bool },
+    /// Everything that can be requested without an answer of this reading. `again`: after a torn
+    /// bracket. `known`: an earlier reading of a lock whose owner's field may end by itself.
+    Main { again: bool, known: Option<Arc<Held>> },
     /// Everything again, with details. A reading counts from the instant at which its batch was
     /// sent, so a lock's answer must not wait for a later batch.
     Details(Details),
@@ -42,6 +43,30 @@ pub(super) struct Details {
 impl Details {
     pub(super) fn are_none(&self) -> bool {
         self.readers.is_empty() && self.owner.is_none()
+    }
+}
+
+impl Stage {
+    /// The first round. `known`: an earlier reading, if the owner's field may end by itself.
+    pub(super) fn first(known: Option<Arc<Held>>) -> Stage {
+        Stage::Main { again: false, known }
+    }
+
+    /// Whose field's end is asked for.
+    fn owner(&self) -> Option<&Holder> {
+        match self {
+            Stage::Main { known, .. } => known.as_ref()?.holders.first(),
+            Stage::Details(Details { owner, .. }) => owner.as_ref(),
+            Stage::Glance(_) => None,
+        }
+    }
+
+    /// The readers that are looked for.
+    fn readers(&self) -> &[Holder] {
+        match self {
+            Stage::Details(Details { readers, .. }) => readers,
+            Stage::Main { .. } | Stage::Glance(_) => &[],
+        }
     }
 }
 
@@ -73,26 +98,33 @@ impl<'a> Lock<'a> {
         }
     }
 
-    /// What is still to be asked after this reading. `has_path`: the holder is named elsewhere than
-    /// in a field.
-    pub(super) fn details(self, reading: &LockReading, has_path: bool) -> Details {
+    /// What is still to be asked after this reading, which `stage` made.
+    pub(super) fn details(self, stage: &Stage, reading: &LockReading) -> Details {
         let LockReading::Held(held) = reading else { return Details::default() };
         let readers = if held.mode == Mode::Read { held.holders.clone() } else { Vec::new() };
-        // A key without a TTL may have a field with one.
-        let may_end = self.caps.hpexpiretime && !has_path && held.deadline == Deadline::Never;
-        let owner = match held.holders.as_slice() {
-            [owner] if may_end && held.mode != Mode::Read => Some(owner.clone()),
-            _ => None,
+        let is_known = |owner: &&Holder| match stage {
+            // The field was asked about when the key had this deadline, too.
+            Stage::Glance(_) => true,
+            _ => stage.owner().is_some_and(|asked| is_same(asked, owner)),
         };
-        let owner = owner.filter(|owner| self.library.field(held.mode, owner).is_some());
-        Details { readers, owner }
+        let owner = self.owner(held).filter(|owner| !is_known(owner));
+        Details { readers, owner: owner.cloned() }
+    }
+
+    /// The only holder, if the field that names it may have a TTL of its own.
+    pub(super) fn owner(self, held: &Held) -> Option<&Holder> {
+        // With a path, the holder is named elsewhere than in a field.
+        let may_end = self.caps.hpexpiretime && self.holder.is_none() && held.mode != Mode::Read;
+        match held.holders.as_slice() {
+            [owner] if may_end => self.library.field(held.mode, owner).map(|_| owner),
+            _ => None,
+        }
     }
 
     /// What is asked last: which of the readers live, and when the owner's field ends.
     pub(super) fn last_asks(self, stage: &Stage) -> Vec<Ask> {
-        let Stage::Details(Details { readers, owner }) = stage else { return Vec::new() };
-        let mut asks = self.library.liveness(self.key, readers);
-        asks.extend(owner.as_ref().and_then(|owner| self.owner_ask(owner)));
+        let mut asks = self.library.liveness(self.key, stage.readers());
+        asks.extend(stage.owner().and_then(|owner| self.owner_ask(owner)));
         asks
     }
 
@@ -110,14 +142,27 @@ impl<'a> Lock<'a> {
     }
 
     /// What is asked of a lock that is not read again if its replies do not belong together.
-    pub(super) fn asks_once(self, out: &mut Vec<Ask>) {
-        self.asks(&Stage::Main { again: true }, out);
+    /// `known`: the lock by an earlier reading.
+    pub(super) fn asks_once(self, known: Option<&Arc<Held>>, out: &mut Vec<Ask>) {
+        let stage = self.once(known);
+        self.asks(&stage, out);
+        out.extend(self.last_asks(&stage));
     }
 
     /// Decodes the replies to [`Lock::asks_once`].
-    pub(super) fn take_once(self, replies: &mut Replies<'_>) -> LockReading {
-        let (Bracket::Whole(lock) | Bracket::Torn(lock)) = self.take_bracket(replies);
+    pub(super) fn take_once(
+        self,
+        known: Option<&Arc<Held>>,
+        replies: &mut Replies<'_>,
+    ) -> LockReading {
+        let (Bracket::Whole(mut lock) | Bracket::Torn(mut lock)) = self.take_bracket(replies);
+        self.take_last(&self.once(known), replies, &mut lock);
         lock
+    }
+
+    fn once(self, known: Option<&Arc<Held>>) -> Stage {
+        let known = known.filter(|held| self.owner(held).is_some());
+        Stage::Main { again: true, known: known.cloned() }
     }
 
     /// Decodes the replies to [`Lock::asks`].
@@ -129,21 +174,19 @@ impl<'a> Lock<'a> {
         stage: &Stage,
         replies: &mut Replies<'_>,
     ) -> Result<LockReading, Stage> {
-        let again = match stage {
-            Stage::Glance(known) => {
-                return match expiry::take(self.caps, replies) {
-                    Ok(Expiry::At(at)) if known.deadline == Deadline::At(ServerTime(at)) => {
-                        Ok(LockReading::Held(Arc::clone(known)))
-                    }
-                    _ => Err(Stage::Main { again: false }),
-                };
+        if let Stage::Glance(known) = stage {
+            return match expiry::take(self.caps, replies) {
+                Ok(Expiry::At(at)) if known.deadline == Deadline::At(ServerTime(at)) => {
+                    Ok(LockReading::Held(Arc::clone(known)))
+                }
+                _ => Err(Stage::first(self.owner(known).map(|_| Arc::clone(known)))),
+            };
+        }
+        match (self.take_bracket(replies), stage) {
+            (Bracket::Torn(_), Stage::Main { again: false, known }) => {
+                Err(Stage::Main { again: true, known: known.clone() })
             }
-            Stage::Main { again } => *again,
-            Stage::Details(_) => true,
-        };
-        match self.take_bracket(replies) {
-            Bracket::Torn(_) if !again => Err(Stage::Main { again: true }),
-            Bracket::Whole(lock) | Bracket::Torn(lock) => Ok(lock),
+            (Bracket::Whole(lock) | Bracket::Torn(lock), _) => Ok(lock),
         }
     }
 
@@ -154,11 +197,10 @@ impl<'a> Lock<'a> {
         replies: &mut Replies<'_>,
         lock: &mut LockReading,
     ) {
-        let Stage::Details(Details { readers, owner }) = stage else { return };
-        let asked = self.library.liveness(self.key, readers).len();
-        remove_dead(readers, replies.take(asked), lock);
-        if owner.as_ref().is_some_and(|owner| self.owner_ask(owner).is_some()) {
-            end_with_field(owner.as_ref(), replies.next(), lock);
+        let asked = self.library.liveness(self.key, stage.readers()).len();
+        remove_dead(stage.readers(), replies.take(asked), lock);
+        if let Some(owner) = stage.owner().filter(|owner| self.owner_ask(owner).is_some()) {
+            end_with_field(owner, replies.next(), lock);
         }
     }
 
@@ -187,16 +229,28 @@ fn remove_dead(readers: &[Holder], answers: &[Reply], lock: &mut LockReading) {
     }
 }
 
-/// A lock ends with its owner's field, if its key has no TTL.
-fn end_with_field(owner: Option<&Holder>, reply: &Reply, lock: &mut LockReading) {
+/// Whether both have the same field.
+fn is_same(a: &Holder, b: &Holder) -> bool {
+    (&a.client, &a.thread) == (&b.client, &b.thread)
+}
+
+/// A lock ends with its owner's field, if its key does not end earlier.
+fn end_with_field(owner: &Holder, reply: &Reply, lock: &mut LockReading) {
     let LockReading::Held(held) = lock else { return };
     // Without an answer the key alone counts.
     let Ok(fields) = expiry::take_fields(reply) else { return };
-    let mut there = fields.into_iter().filter(|expiry| *expiry != Expiry::Absent);
-    let is_same = held.holders.as_slice() == owner.map_or(&[][..], core::slice::from_ref);
-    if held.deadline == Deadline::Never && is_same {
-        // If the field is gone meanwhile, another reading shows that.
-        let deadline = there.next().map_or(Deadline::Torn, Expiry::deadline);
+    match held.holders.as_slice() {
+        [holder] if is_same(holder, owner) => {}
+        _ => return,
+    }
+    // If the field is gone meanwhile, another reading shows that.
+    let field = fields.into_iter().find(|expiry| *expiry != Expiry::Absent);
+    let deadline = match (held.deadline, field.map_or(Deadline::Torn, Expiry::deadline)) {
+        (Deadline::At(key), Deadline::At(field)) => Deadline::At(key.min(field)),
+        (Deadline::Never, field) => field,
+        (key, _) => key,
+    };
+    if held.deadline != deadline {
         Arc::make_mut(held).deadline = deadline;
     }
 }

@@ -8,6 +8,7 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -21,7 +22,7 @@ use crate::redis::replies::Replies;
 use crate::redis::reply::{Command, Reply};
 use crate::redis::value::Finder;
 use lockwatch_judge::reading::{
-    Id, Left, LockReading, Member, Place, Queue, QueueReading, Unknown,
+    Held, Id, Left, LockReading, Member, Place, Queue, QueueReading, Unknown,
 };
 use lockwatch_judge::spec::{Key, QueueSpec, Unit};
 use lockwatch_judge::time::ServerTime;
@@ -33,9 +34,17 @@ const LEFT_MAX: usize = QueueSpec::FIRST;
 #[derive(Clone, Debug)]
 pub(super) enum Stage {
     /// Which members come first. `before`: those that were looked at in the reading before.
-    First { before: Vec<Id> },
+    First { before: Vec<Followed> },
     /// What is in these places now, and the locks.
     Places(Box<Sight>),
+}
+
+/// A member that the next reading looks up, wherever it is then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Followed {
+    id: Id,
+    /// Its lock, if it was held: its owner's field may end by itself.
+    held: Option<Arc<Held>>,
 }
 
 /// What the first round showed.
@@ -59,6 +68,8 @@ struct Looked {
     name: Option<Id>,
     /// The key of its lock; `None`: there are no locks.
     lock: Result<Option<Key>, Unknown>,
+    /// The lock as the reading before showed it held.
+    held: Option<Arc<Held>>,
 }
 
 impl Sight {
@@ -97,8 +108,11 @@ impl QueueRead<'_> {
                     out.push(Ask::new(Class::Number, command!("ZCOUNT", zset, "-inf", now)));
                 }
                 self.place_asks(sight, out);
-                let keys = sight.members().filter_map(|member| member.lock.as_ref().ok()?.as_ref());
-                keys.for_each(|key| self.lock(key).asks_once(out));
+                for member in sight.members() {
+                    if let Ok(Some(key)) = &member.lock {
+                        self.lock(key).asks_once(member.held.as_ref(), out);
+                    }
+                }
             }
         }
     }
@@ -108,13 +122,13 @@ impl QueueRead<'_> {
         self.asks(&Stage::First { before: Vec::new() }, out);
         let zset = &self.spec.zset;
         out.push(Ask::new(Class::Number, command!("ZCOUNT", zset, "-inf", "0")));
-        let any = Looked { id: Id(Vec::new()), name: None, lock: Ok(None) };
+        let any = Looked { id: Id(Vec::new()), name: None, lock: Ok(None), held: None };
         let (now, members) = (ServerTime(0), 0);
         let sight = Sight { now, members, first: vec![any], left: Vec::new(), next: None };
         self.place_asks(&sight, out);
         let Some(pattern) = &self.spec.lock else { return };
         let mut locks = Vec::new();
-        self.lock(&pattern.before).asks_once(&mut locks);
+        self.lock(&pattern.before).asks_once(None, &mut locks);
         out.extend(locks.into_iter().map(|ask| match ask.key {
             Keys::Second => {
                 let parts = vec![pattern.before.clone(), pattern.after.clone()];
@@ -159,7 +173,7 @@ impl QueueRead<'_> {
         Ok(read.map_or_else(QueueReading::Unknown, QueueReading::Read))
     }
 
-    fn take_first(self, before: &[Id], replies: &mut Replies<'_>) -> Result<Sight, Unknown> {
+    fn take_first(self, before: &[Followed], replies: &mut Replies<'_>) -> Result<Sight, Unknown> {
         let (now, members, listed) = (replies.next(), replies.next(), replies.next());
         let now = server_time(now)?;
         let members = count(members)?;
@@ -168,11 +182,15 @@ impl QueueRead<'_> {
         let due = due.min(QueueSpec::FIRST);
         let next = listed.split_off(due).into_iter().find(|member| member.due > now);
         let finder = self.spec.id.as_ref().map(Finder::new);
-        let look = |id: Id| self.look(id, finder.as_ref());
+        let look = |id: Id| Looked {
+            held: before.iter().find(|before| before.id == id).and_then(|it| it.held.clone()),
+            ..self.look(id, finder.as_ref())
+        };
         let next = next.map(|next| Member { name: look(next.id.clone()).name, ..next });
         let first: Vec<Looked> = listed.into_iter().map(|member| look(member.id)).collect();
         let is_first = |id: &&Id| first.iter().any(|member| member.id == **id);
-        let left = before.iter().filter(|id| !is_first(id)).cloned().map(look).collect();
+        let left = before.iter().map(|before| &before.id).filter(|id| !is_first(id));
+        let left = left.cloned().map(look).collect();
         Ok(Sight { now, members, first, left, next })
     }
 
@@ -189,7 +207,7 @@ impl QueueRead<'_> {
             Err(()) if self.spec.lock.is_none() => Ok(None),
             Err(()) => Err(Unknown::ValuePath),
         };
-        Looked { name: named.unwrap_or_default(), lock, id }
+        Looked { name: named.unwrap_or_default(), lock, id, held: None }
     }
 
     /// The members of a list with scores.
@@ -274,7 +292,7 @@ impl QueueRead<'_> {
     /// Without locks, nothing holds a member back.
     fn take_lock(self, member: &Looked, replies: &mut Replies<'_>) -> LockReading {
         match &member.lock {
-            Ok(Some(key)) => self.lock(key).take_once(replies),
+            Ok(Some(key)) => self.lock(key).take_once(member.held.as_ref(), replies),
             Ok(None) => LockReading::Free,
             Err(why) => LockReading::Unknown(*why),
         }
@@ -311,11 +329,18 @@ pub(super) fn watched(spec: &QueueSpec) -> Ask {
 
 /// The members to look up in the next reading, whatever comes first then: those that are due now,
 /// and those whose lock is still held.
-pub fn to_follow(queue: &Queue) -> Vec<Id> {
-    let due = queue.first.iter().filter(|member| member.lock.is_some());
+pub fn to_follow(queue: &Queue) -> Vec<Followed> {
+    let due = queue.first.iter().filter_map(|member| Some((&member.id, member.lock.as_ref()?)));
     let held = queue.left.iter().filter(|left| matches!(left.lock, LockReading::Held(_)));
-    let held = held.take(LEFT_MAX).map(|left| &left.id);
-    due.map(|member| &member.id).chain(held).cloned().collect()
+    let held = held.take(LEFT_MAX).map(|left| (&left.id, &left.lock));
+    let followed = due.chain(held).map(|(id, lock)| Followed {
+        id: id.clone(),
+        held: match lock {
+            LockReading::Held(held) => Some(Arc::clone(held)),
+            LockReading::Free | LockReading::Unknown(_) => None,
+        },
+    });
+    followed.collect()
 }
 
 #[cfg(test)]
@@ -366,7 +391,7 @@ mod tests {
     fn first(before: &[&str], listed: &[&str]) -> Result<QueueReading, Stage> {
         let spec = spec();
         let queue = QueueRead { spec: &spec, caps: CAPS };
-        let before = before.iter().map(|one| id(one)).collect();
+        let before = before.iter().map(|one| Followed { id: id(one), held: None }).collect();
         let listed = listed.iter().map(|word| bytes(word)).collect();
         let replies = [clock(), Reply::Int(7), Reply::Array(listed)];
         queue.take(&Stage::First { before }, &mut Replies::new(&replies))
@@ -417,7 +442,44 @@ mod tests {
         assert_eq!((&next.id, next.due.0, &next.lock), (&id("b"), NOW * 1_000 + 500, &None));
         let [old] = &queue.left[..] else { panic!("{queue:?}") };
         assert_eq!((old.place, &old.lock), (Place::Gone, &LockReading::Free));
-        assert_eq!(to_follow(&queue), [id("a")]);
+        assert_eq!(to_follow(&queue), [Followed { id: id("a"), held: Some(held.clone()) }]);
+    }
+
+    /// The lock of a member that was held before ends with its key or with its owner's field.
+    #[test]
+    fn the_field_of_a_known_owner_is_asked_about() {
+        let spec = QueueSpec::new(b"tasks", KeyPattern::parse(b"lock_{id}").unwrap(), "hash");
+        let until = ServerTime(NOW * 1_000 + 500);
+        for (caps, asked_too) in [(CAPS, false), (Caps { hpexpiretime: true, ..CAPS }, true)] {
+            let queue = QueueRead { spec: &spec, caps };
+            let mut before = Vec::new();
+            for expected in
+                [Deadline::Never, if asked_too { Deadline::At(until) } else { Deadline::Never }]
+            {
+                let listed = Reply::Array(vec![bytes("a"), bytes("1")]);
+                let replies = [clock(), Reply::Int(1), listed];
+                let stage = Stage::First { before: core::mem::take(&mut before) };
+                let stage = queue.take(&stage, &mut Replies::new(&replies)).unwrap_err();
+                let mut asks = Vec::new();
+                queue.asks(&stage, &mut asks);
+                let fields = words(&asks).into_iter().filter(|ask| ask.starts_with("HPEXPIRETIME"));
+                let fields: Vec<String> = fields.collect();
+                let owner = Reply::Array(vec![bytes("owner"), bytes("1")]);
+                let value = Reply::Array(vec![bytes("0"), owner]);
+                let scores = Reply::Array(vec![bytes("1")]);
+                let mut replies = vec![scores, Reply::Int(-1), value, Reply::Int(-1)];
+                if expected != Deadline::Never {
+                    assert_eq!(fields, ["HPEXPIRETIME lock_a FIELDS 1 owner"]);
+                    replies.push(Reply::Array(vec![Reply::Int(until.0)]));
+                }
+                assert_eq!(asks.len(), replies.len(), "{fields:?}");
+                let read = queue.take(&stage, &mut Replies::new(&replies)).unwrap();
+                let QueueReading::Read(read) = read else { panic!("{read:?}") };
+                let Some(LockReading::Held(held)) = &read.first[0].lock else { panic!("held") };
+                assert_eq!(held.deadline, expected);
+                before = to_follow(&read);
+            }
+        }
     }
 
     /// Of a message, the lock is named by the id in it. One without an id hides its lock.
@@ -428,7 +490,7 @@ mod tests {
         let (m0, odd, m1) = (r#"{"id":"m0"}"#, r#"{"key":1}"#, r#"{"id":1}"#);
         let listed = [m0, "1", odd, "2", m1, "1700000100"].map(bytes);
         let replies = [clock(), Reply::Int(3), Reply::Array(listed.to_vec())];
-        let first = Stage::First { before: vec![id(m1)] };
+        let first = Stage::First { before: vec![Followed { id: id(m1), held: None }] };
         let stage = queue.take(&first, &mut Replies::new(&replies)).unwrap_err();
         let mut asks = Vec::new();
         queue.asks(&stage, &mut asks);

@@ -9,7 +9,7 @@ use crate::redis::wake_ups::Bucket;
 use lockwatch_judge::PHANTOM_MS;
 use lockwatch_judge::clients_meet;
 use lockwatch_judge::reading::{
-    Deadline, Held, Holder, LockReading, Mode, Switch, SwitchesReading, TurnReading, User,
+    Deadline, Held, LockReading, Mode, Switch, SwitchesReading, TurnReading, User,
 };
 use lockwatch_judge::spec::TaskIndex;
 use lockwatch_judge::time::{Mono, ServerTime};
@@ -19,6 +19,10 @@ const CONFIRMS_MS: u64 = 250;
 /// Delay of the confirming read in milliseconds. It is long enough even if the read shares a batch
 /// with reads that are due slightly later.
 const CONFIRM_AFTER_MS: u64 = 260;
+/// Delays in milliseconds of the reads before it, after a hold that had not settled and where no
+/// server reports changes: a lock that is taken for moments was perhaps taken again in between.
+/// Uneven, so that a regular rhythm is not missed each time.
+const CONFIRMS_BETWEEN_MS: [u64; 3] = [50, 110, 190];
 /// Delay in milliseconds between a deadline and the read of the lock.
 const AFTER_DEADLINE_MS: u64 = 20;
 /// Delay in milliseconds between the end of the grace and the read of the lock. It is longer than a
@@ -65,8 +69,15 @@ pub(super) struct Entry {
     /// When to check whether the lock is still held after its deadline.
     pub(super) deadline_at: Option<Mono>,
     pub(super) proves_holders: bool,
-    /// The holders in the newest reading.
-    pub(super) holders: Vec<Holder>,
+    pub(super) settle_ms: u64,
+    /// The lock by its newest reading, while it is held.
+    pub(super) held: Option<Arc<Held>>,
+    /// When its present holder has been seen for as long as a hold takes to settle.
+    pub(super) young_until: Mono,
+    /// The hold that ended last had not settled.
+    pub(super) was_young: bool,
+    /// A young hold is read again at this instant.
+    pub(super) young_at: Option<Mono>,
     /// The newest reading, if a glance can confirm it.
     pub(super) known: Option<Arc<Held>>,
     /// The lock may have changed since that reading was requested, so only a whole reading counts.
@@ -108,7 +119,11 @@ impl Entry {
             deadline_reads: 0,
             deadline_at: None,
             proves_holders: watched.proves_holders,
-            holders: Vec::new(),
+            settle_ms: watched.settle_ms,
+            held: None,
+            young_until: Mono(0),
+            was_young: false,
+            young_at: None,
             known: None,
             doubted: false,
             whole_sweep: 0,
@@ -120,33 +135,56 @@ impl Entry {
         }
     }
 
-    /// When to read again outside the rhythm, as of a read at `sent`.
-    pub(super) fn next_extra(&mut self, sent: Mono) -> Option<Mono> {
+    /// When to read again outside the rhythm, as of a read at `sent`. `hinted`: the server reports
+    /// changes.
+    pub(super) fn next_extra(&mut self, sent: Mono, hinted: bool) -> Option<Mono> {
         let grace = self.next_grace(sent).map(|over| over.plus_ms(AFTER_GRACE_MS));
         let confirmation = [self.free_since, self.vanished_since].into_iter().flatten();
         let confirmation =
             confirmation.map(|since| since.plus_ms(CONFIRM_AFTER_MS)).filter(|at| *at > sent).min();
+        let between = self.free_since.filter(|_| self.was_young && !hinted).and_then(|since| {
+            let looks = CONFIRMS_BETWEEN_MS.map(|delay_ms| since.plus_ms(delay_ms));
+            looks.into_iter().find(|at| *at > sent)
+        });
         let deadline = self.deadline_at.filter(|at| *at > sent);
         let proof = self.proof_at.filter(|at| *at > sent);
-        [confirmation, deadline, grace, proof].into_iter().flatten().min()
+        let young = self.young_at.filter(|at| *at > sent);
+        [confirmation, between, deadline, grace, proof, young].into_iter().flatten().min()
     }
 
-    pub(super) fn observe_lock(&mut self, sent: Mono, lock: &LockReading) {
+    pub(super) fn observe_lock(&mut self, sent: Mono, lock: &LockReading, hinted: bool) {
         match lock {
             LockReading::Held(held) => {
-                if self.proves_holders && !clients_meet(&self.holders, &held.holders) {
-                    self.holders.clone_from(&held.holders);
-                    self.proof_at = Some(sent.plus_ms(PHANTOM_MS + AFTER_PHANTOM_MS));
-                }
+                self.observe_holder(sent, held, hinted);
                 self.somebody_has_it();
             }
             LockReading::Free => {
-                self.holders.clear();
-                self.proof_at = None;
+                if self.held.take().is_some() {
+                    self.was_young = sent < self.young_until;
+                }
+                (self.proof_at, self.young_at) = (None, None);
                 self.nobody_has_it(sent);
             }
             LockReading::Unknown(_) => {}
         }
+    }
+
+    /// A new holder is looked at again soon: two holders who overwrite each other's lock show only
+    /// between two readings of one of them. Without reports of changes the looks go on until the
+    /// hold settles, because regular readings alone may find another hold each time, and never the
+    /// free time between them.
+    fn observe_holder(&mut self, sent: Mono, held: &Arc<Held>, hinted: bool) {
+        let before = self.held.replace(Arc::clone(held));
+        let is_first = before.is_none() && !self.free;
+        let is_new = before.is_none_or(|old| !clients_meet(&old.holders, &held.holders));
+        if is_new {
+            // How old the first one is, is unknown; all tasks are read for the first time at once.
+            self.young_until = if is_first { sent } else { sent.plus_ms(self.settle_ms) };
+            self.proof_at =
+                self.proves_holders.then(|| sent.plus_ms(PHANTOM_MS + AFTER_PHANTOM_MS));
+        }
+        let looks_again = if hinted { is_new && !is_first } else { sent < self.young_until };
+        self.young_at = looks_again.then(|| sent.plus_ms(CONFIRM_AFTER_MS));
     }
 
     pub(super) fn observe_turn(&mut self, sent: Mono, turn: &TurnReading) {
@@ -218,8 +256,12 @@ impl Entry {
         }
     }
 
-    /// When a hint received at `now` may be followed.
+    /// When a hint received at `now` may be followed: at once where it may show that the lock, seen
+    /// free, was taken again before that is confirmed.
     pub(super) fn next_hint(&self, now: Mono) -> Mono {
+        if self.free_since.is_some() {
+            return now;
+        }
         self.hints.ready_at(u32::from(self.hint_weight), HINTS_PER_S, now)
     }
 

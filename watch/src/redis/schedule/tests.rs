@@ -12,6 +12,7 @@ use lockwatch_judge::reading::{
 mod changes;
 mod glances;
 mod hints;
+mod young;
 
 /// What the simulated server answers at an instant: the lock, and the existing switches (with a
 /// leading `+`: on).
@@ -28,6 +29,7 @@ fn tasks(count: u32) -> Vec<Watched> {
             task: TaskIndex(task),
             grace_ms: None,
             proves_holders: false,
+            settle_ms: 0,
             hint_weight: 1,
         })
         .collect()
@@ -673,8 +675,7 @@ fn a_new_holder_is_proved_where_there_are_other_servers() {
         })
     };
     for (proves_holders, extra) in [(true, 2), (false, 0)] {
-        let watched =
-            vec![Watched { task: TaskIndex(0), grace_ms: None, proves_holders, hint_weight: 1 }];
+        let watched = vec![Watched { proves_holders, ..tasks(1)[0] }];
         let mut schedule = Schedule::new(watched, 5_000, Mono(0));
         let world = |at: u64| -> Answer { (held(if at < 10_000 { "A" } else { "B" }), &[]) };
         let log = run(&mut schedule, 24_000, 1, world);

@@ -188,6 +188,7 @@ impl Listener {
                     login: Login::Store,
                     manner: Manner::Listen,
                     commands: greeting(&self.filter.prefixes),
+                    alone: 0,
                     attempt: 0,
                     timeout_ms,
                 });

@@ -7,6 +7,7 @@ use super::world::{World, at, generation};
 use crate::event::{EventKind, SplitKind};
 use crate::grounds::Problem;
 use crate::problems::Finding;
+use crate::reading::{LockReading, QueueReading, Unknown};
 use crate::verdict::Verdict;
 
 #[test]
@@ -228,6 +229,40 @@ fn members_that_vanish_are_only_counted_where_executions_are_faster_than_sweeps(
     }
     assert_eq!((world.shown().vanished, world.told()), (20, Vec::new()));
     assert_eq!(world.problems().events, []);
+}
+
+/// They may have been executed while nothing was read, or while their locks could not be.
+#[test]
+fn members_that_left_unseen_are_counted_without_a_warning() {
+    let mut world = World::new();
+    world.execute(0, 5).add("x", 100).add("y", 100).add("z", 100).second();
+    world.now += 30;
+    world.remove("x").second();
+    assert_eq!((world.shown().vanished, world.told()), (1, Vec::new()));
+    for _ in 0..5 {
+        world.now += 1;
+        let mut queue = world.queue();
+        queue.first[0].lock = Some(LockReading::Unknown(Unknown::ValuePath));
+        world.takes(QueueReading::Read(queue));
+    }
+    world.remove("y").second();
+    assert_eq!((world.shown().vanished, world.told()), (2, Vec::new()));
+    world.remove("z").second();
+    assert_eq!(world.told(), [EventKind::MembersVanished { number: 1 }]);
+}
+
+/// The server that decides now has a slower clock, and lacks the newest locks.
+#[test]
+fn a_member_that_was_executed_before_a_failover_does_not_vanish_after_it() {
+    let mut world = World::new();
+    let due = i64::try_from(world.execute(0, 5).now).unwrap();
+    world.add("x", due).lock("x", "w", due + 60).seconds(2);
+    (world.ahead, world.generation) = (-5, generation(b"b", 0));
+    world.seen.clear();
+    world.unlock("x").seconds(4);
+    assert_eq!(world.shown().due, Some(1), "it is due again");
+    world.remove("x").second();
+    assert_eq!((world.shown().vanished, world.told()), (0, Vec::new()));
 }
 
 #[test]

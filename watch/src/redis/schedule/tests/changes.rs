@@ -10,6 +10,7 @@ fn some(tasks: &[u32]) -> Vec<Watched> {
             task: TaskIndex(*task),
             grace_ms: None,
             proves_holders: false,
+            settle_ms: 0,
             hint_weight: 1,
         })
         .collect()

@@ -1,0 +1,78 @@
+//! Young holds, and the free time between them, are looked at more often.
+
+use alloc::string::ToString;
+
+use super::*;
+
+fn by(client: u64) -> LockReading {
+    let client = client.to_string().into_bytes();
+    let holder = Holder { client, thread: None, entries: None, secret: false };
+    LockReading::from(Held {
+        mode: Mode::Exclusive,
+        holders: vec![holder],
+        ghosts: 0,
+        deadline: Deadline::Never,
+    })
+}
+
+fn schedule(settle_ms: u64, hinted: bool) -> Schedule {
+    let mut schedule = Schedule::new(vec![Watched { settle_ms, ..tasks(1)[0] }], 1_000, Mono(0));
+    schedule.allow_glances(hinted);
+    schedule
+}
+
+fn extras(log: &[String]) -> Vec<u64> {
+    let extra = log.iter().filter_map(|line| line.split_once(" extra ")?.0.parse().ok());
+    extra.collect()
+}
+
+#[test]
+fn a_new_holder_is_looked_at_again_and_without_reports_until_it_settles() {
+    let world = |at: u64| -> Answer { (by(at / 3_500), &[]) };
+    let hinted = extras(&run(&mut schedule(1_000, true), 6_000, 1, world));
+    assert_eq!(hinted, [4_260], "the first holder may be an old one");
+    let blind = extras(&run(&mut schedule(1_000, false), 6_000, 1, world));
+    assert_eq!(blind, [4_260, 4_520, 4_780]);
+}
+
+#[test]
+fn a_lock_that_is_taken_again_and_again_is_not_confirmed_free_by_chance() {
+    // Held for 60 ms of each 160, always by another one.
+    let world =
+        |at: u64| -> Answer { (if at % 160 < 60 { by(at / 160) } else { LockReading::Free }, &[]) };
+    let mut schedule = schedule(5_000, false);
+    let mut free_since = None;
+    let mut confirmed = 0;
+    let log = run(&mut schedule, 60_000, 1, world);
+    let at = |line: &String| line.split(' ').next().unwrap().parse::<u64>().unwrap();
+    for at in log.iter().map(at) {
+        match world(at).0 {
+            LockReading::Free => {
+                let since = *free_since.get_or_insert(at);
+                confirmed += u64::from(at - since >= 250);
+            }
+            _ => free_since = None,
+        }
+    }
+    assert!(confirmed <= 1, "{confirmed}: only before the first hold was seen");
+}
+
+#[test]
+fn a_hint_about_a_lock_that_is_perhaps_free_is_followed_at_once() {
+    let mut schedule = schedule(5_000, true);
+    let mut take = |now: u64, lock: LockReading| {
+        let batch = schedule.due(Mono(now)).or_else(|| schedule.due_hinted(Mono(now)));
+        let Some(batch) = batch else { return false };
+        let server = ServerTime(WORLD_MS + i64::try_from(now).unwrap());
+        schedule.observe(TaskIndex(0), Mono(now), server, &reading((lock, &[])));
+        schedule.finished(&batch);
+        schedule.hint(TaskIndex(0), Mono(now));
+        true
+    };
+    assert!(take(0, by(1)));
+    // More changes than a lock is read for while it is held.
+    let held = (1..20).filter(|step| take(step * 10, by(1))).count();
+    assert!(held < 10, "{held}");
+    assert!(take(400, LockReading::Free));
+    assert_eq!((1..20).filter(|step| take(400 + step * 10, LockReading::Free)).count(), 19);
+}
