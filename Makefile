@@ -4,7 +4,7 @@ CARGO ?= cargo
 # More for the program behind a target: make demo ARGS=--story
 ARGS ?=
 
-.PHONY: help demo check test alerts simulate fuzz pager-bench page-bench bench sabotage sabotage-by-seeds campaign hostile churn soak build dashboards lint fmt docs
+.PHONY: help demo check test alerts simulate fuzz pager-bench page-bench bench sabotage campaign hostile churn soak build dashboards lint fmt docs
 
 help:
 	@echo "make demo                a private Redis, two workers, three users' switches and the agent, until Ctrl-C"
@@ -18,7 +18,7 @@ help:
 	@echo "make page-bench          the page in a real browser: how late, how heavy, what it costs (ARGS=--short: less of it)"
 	@echo "make bench               what watching costs and how late it is, beside the peer, what the rules cost, and how fast guards take over, into docs/benchmarks.md (45 minutes; ARGS=--short: 8; ARGS=rules or ARGS=guard: only these)"
 	@echo "make sabotage            deliberate mistakes in the code, and which check catches each (ARGS='--patch FILE': yours)"
-	@echo "make sabotage-by-seeds   of these, mistakes in the watcher that seeds of the simulator alone must catch (20 minutes)"
+	@echo "make   of these, mistakes in the watcher that seeds of the simulator alone must catch (20 minutes)"
 	@echo "make campaign            real faults for ten minutes, judged by a second witness: missed and false pages (ARGS=\"--minutes 240\")"
 	@echo "make hostile             attackers of every kind while the agent is scraped (10 minutes; ARGS=\"--minutes 3\")"
 	@echo "make churn               holders replaced continuously: none is shown with another's deadline (10 minutes)"
@@ -72,12 +72,7 @@ bench:
 sabotage:
 	@scripts/setup test
 	$(CARGO) build --workspace --locked
-	target/debug/lockwatch-lab sabotage --table docs/sabotages.md $(ARGS)
-
-sabotage-by-seeds:
-	@scripts/setup test
-	$(CARGO) build --package lockwatch-lab --locked
-	target/debug/lockwatch-lab sabotage --by-seeds $(ARGS)
+	target/debug/lockwatch-lab sabotage $(ARGS)
 
 campaign:
 	@scripts/setup campaign

@@ -1,13 +1,12 @@
 //! Sabotages: deliberate mistakes in the project's own code, and which check of the suite catches
 //! each. A mistake that no check catches is a hole in the suite.
 
-mod by_seeds;
 mod catch;
 mod copy;
 mod layer;
 mod patch;
-mod table;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -42,13 +41,6 @@ pub struct SabotageArgs {
     /// A few that the timelines catch, within a minute
     #[arg(long, conflicts_with_all = ["names", "patch", "checks"])]
     short: bool,
-    /// Only seeds of the simulator, and only those that name them: whether for each file of the watcher
-    /// that decides a mistake in it is caught
-    #[arg(long, conflicts_with_all = ["patch", "checks", "short"])]
-    by_seeds: bool,
-    /// Put what came of it into the table of this page
-    #[arg(long, value_name = "FILE")]
-    table: Option<PathBuf>,
     /// Where the copy of the work tree is kept, with what is compiled of it; without it, in
     /// target/sabotage
     #[arg(long, value_name = "FOLDER")]
@@ -70,6 +62,24 @@ struct Outcome<'a> {
     seconds: u64,
 }
 
+impl fmt::Display for Outcome<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Outcome { patch, fate, seconds } = self;
+        write!(f, "{}: {fate} ({seconds} s)\n    {}", patch.name, patch.sentence())?;
+        let Fate::Caught(catches) = fate else { return Ok(()) };
+        for (layer, catch) in catches {
+            write!(f, "\n    {}: {}", layer.name(), catch.shown())?;
+            for said in catch.said.iter().take(2) {
+                write!(f, "\n        {said}")?;
+            }
+            for rule in catch.rules.iter().take(3) {
+                write!(f, "\n        breaks rule {rule}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// How the suite reacted.
 #[derive(Debug)]
 enum Fate {
@@ -81,6 +91,17 @@ enum Fate {
     Applies,
     /// The patch does not apply, or the result does not compile.
     Invalid(String),
+}
+
+impl fmt::Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fate::Caught(_) => f.write_str("caught"),
+            Fate::Survived => f.write_str("NOT CAUGHT"),
+            Fate::Applies => f.write_str("applies"),
+            Fate::Invalid(why) => write!(f, "NO SABOTAGE: {why}"),
+        }
+    }
 }
 
 /// Tries the sabotages; returns whether each was caught.
@@ -97,9 +118,6 @@ pub async fn run(args: SabotageArgs) -> anyhow::Result<bool> {
     }
     let folder = args.folder.clone().unwrap_or_else(|| root.join("target/sabotage"));
     let copy = Copy::kept(&root, &folder)?;
-    if args.by_seeds {
-        return by_seeds::run(&root, &copy, &all(&root)?, &args.names).await;
-    }
     let mut suite = Suite::new(&copy, wanted_layers(&args)?, &patches);
     if !args.no_baseline && !args.dry_run && !args.short {
         copy.restore()?;
@@ -110,13 +128,7 @@ pub async fn run(args: SabotageArgs) -> anyhow::Result<bool> {
         let began = Instant::now();
         let fate = try_one(&args, &copy, &mut suite, patch).await?;
         let outcome = Outcome { patch, fate, seconds: began.elapsed().as_secs() };
-        println!("{}", table::told(&outcome));
-        if let Some(page) = &args.table
-            && !args.dry_run
-            && !args.short
-        {
-            table::write(page, &outcome, &all(&root)?)?;
-        }
+        println!("{outcome}");
         outcomes.push(outcome);
     }
     copy.restore()?;

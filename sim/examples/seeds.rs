@@ -1,6 +1,5 @@
 //! Runs seeds until one of them shows a violation, and says which: `seeds FROM COUNT HOURS [KIND]
-//! [wake-ups] [guards] [STEP]`, of worlds of a kind, or with a step such as `Deploy`. Small, so
-//! that `lockwatch-lab sabotage --by-seeds` builds it soon after each mistake.
+//! [wake-ups] [guards] [STEP]`, of worlds of a kind, or with a step such as `Deploy`.
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -40,17 +40,6 @@ pub(super) enum Ran {
     NotBuilt(String),
 }
 
-/// The result of some seeds.
-#[derive(Debug)]
-pub(super) enum Seeds {
-    Passed,
-    /// The first violation.
-    Violated(String),
-    /// They did not end in time, which proves nothing on a busy machine.
-    TooSlow,
-    NotBuilt(String),
-}
-
 /// Tests of judge that are layers of their own.
 const DEAR: [&str; 2] = ["random", "simulation"];
 /// Integration tests that need Maven, npm or a browser, or that concern the project's surroundings:
@@ -212,28 +201,6 @@ impl<'a> Suite<'a> {
         ]
         .concat();
         Ok(self.tested(layer, &again, &log).await?.map_or(Ran::Passed, Ran::Failed))
-    }
-
-    /// Runs the seeds that `patch` names.
-    pub(super) async fn seeds(&self, patch: &Patch, limit: Duration) -> anyhow::Result<Seeds> {
-        let log = self.log(Layer::Simulation, Some(patch))?;
-        let what = ["--locked", "-p", "lockwatch-sim", "--example", "seeds"];
-        let build = [&["build"], what.as_slice()].concat();
-        if !self.cargo(&build, COMPILING_LIMIT, &log).await?.is_some_and(|status| status.success())
-        {
-            return Ok(Seeds::NotBuilt(catch::compiler_errors(&read(&log)?)));
-        }
-        let words = strs(patch.seeds.as_deref().unwrap_or_default());
-        let run = [&["run"], what.as_slice(), &["--"], &words].concat();
-        let ended = self.cargo(&run, limit, &log).await?;
-        let text = read(&log)?;
-        let first = text.lines().find(|line| line.starts_with("seed "));
-        let first = first.or_else(|| text.lines().find(|line| line.contains("panicked at")));
-        Ok(match ended {
-            Some(status) if status.success() => Seeds::Passed,
-            None => Seeds::TooSlow,
-            Some(_) => Seeds::Violated(first.unwrap_or("the seeds failed").to_owned()),
-        })
     }
 
     async fn tested(

@@ -26,8 +26,6 @@ pub struct Patch {
     pub rule: Option<String>,
     /// The filters for the integration tests nearest to it.
     pub near: Vec<String>,
-    /// Seeds that catch it: the first one, how many, their hours, and which worlds.
-    pub seeds: Option<Vec<String>>,
     /// A description of the mistake.
     pub mistake: String,
     /// The files that it changes.
@@ -77,7 +75,7 @@ impl Patch {
 
 fn parsed(text: &str, file: &Path, name: String) -> Patch {
     let (mut rule, mut near, mut mistake, mut touches) = (None, Vec::new(), Vec::new(), Vec::new());
-    let (mut in_head, mut seeds) = (true, None);
+    let mut in_head = true;
     for line in text.lines() {
         in_head &= !(line.starts_with("--- ") || line.starts_with("diff "));
         if let Some(file) = line.strip_prefix("+++ ").or_else(|| line.strip_prefix("--- ")) {
@@ -92,8 +90,6 @@ fn parsed(text: &str, file: &Path, name: String) -> Patch {
             continue;
         } else if let Some(named) = line.strip_prefix("Rule: ") {
             rule = Some(named.trim().to_owned());
-        } else if let Some(words) = line.strip_prefix("Seeds: ") {
-            seeds = Some(words.split_whitespace().map(str::to_owned).collect());
         } else if let Some(filters) = line.strip_prefix("Near: ") {
             near = filters.split_whitespace().map(str::to_owned).collect();
         } else {
@@ -103,7 +99,7 @@ fn parsed(text: &str, file: &Path, name: String) -> Patch {
     touches.sort();
     touches.dedup();
     let mistake = mistake.join(" ").trim().to_owned();
-    Patch { file: file.to_owned(), name, rule, near, seeds, mistake, touches }
+    Patch { file: file.to_owned(), name, rule, near, mistake, touches }
 }
 
 #[cfg(test)]
