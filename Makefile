@@ -18,7 +18,6 @@ help:
 	@echo "make page-bench          the page in a real browser: how late, how heavy, what it costs (ARGS=--short: less of it)"
 	@echo "make bench               what watching costs and how late it is, beside the peer, what the rules cost, and how fast guards take over, into docs/benchmarks.md (45 minutes; ARGS=--short: 8; ARGS=rules or ARGS=guard: only these)"
 	@echo "make sabotage            deliberate mistakes in the code, and which check catches each (ARGS='--patch FILE': yours)"
-	@echo "make   of these, mistakes in the watcher that seeds of the simulator alone must catch (20 minutes)"
 	@echo "make campaign            real faults for ten minutes, judged by a second witness: missed and false pages (ARGS=\"--minutes 240\")"
 	@echo "make hostile             attackers of every kind while the agent is scraped (10 minutes; ARGS=\"--minutes 3\")"
 	@echo "make churn               holders replaced continuously: none is shown with another's deadline (10 minutes)"

@@ -480,18 +480,21 @@ impl<K: Kind> Watched<K> {
     /// Whether the newest attempts answered everything that matters: what guards the task, and
     /// whether it is wanted where that decides.
     fn has_sight(&self) -> bool {
-        let is_wanted_known = self.wanted() != crate::verdict::Wanted::Unknown;
-        self.kind.newest().is_ok() && (is_wanted_known || !self.kind.needs_wanted())
+        self.kind.newest().is_ok() && (self.is_wanted_known() || !self.kind.needs_wanted())
     }
 
-    /// Whether that ends a blindness. A young hold does not end one in which the server answered, as
-    /// long as nobody knows whether the task is wanted: a worker that crashes again and again would
-    /// hide that its switches cannot be read.
+    fn is_wanted_known(&self) -> bool {
+        self.wanted() != crate::verdict::Wanted::Unknown
+    }
+
+    /// Whether that ends a blindness. A young hold does not end one in which the server answered,
+    /// as long as nobody knows whether the task is wanted: a worker that crashes again and again
+    /// would hide that its switches cannot be read.
     fn sees_enough(&self) -> bool {
-        let is_wanted_known = self.wanted() != crate::verdict::Wanted::Unknown;
         let young_ms = self.spec.settle_ms.min(self.spec.blind_after_ms / 2);
         let answered_in_vain = self.blind.answered_ms() > 0;
-        self.has_sight() && (is_wanted_known || !answered_in_vain || self.kind.lasts(young_ms))
+        self.has_sight()
+            && (self.is_wanted_known() || !answered_in_vain || self.kind.lasts(young_ms))
     }
 
     /// A request sent at `at` was answered, wholly or in part.

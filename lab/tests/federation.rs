@@ -24,8 +24,9 @@ const BY_NAME: &str = "{__name__=~\"lockwatch_.*\"}";
 const DOWN: &str = "ALERTS{alertname=\"LockwatchTaskDown\"}";
 
 /// Federated series end without a mark, so what an agent said last stays readable for five minutes
-/// after it is gone; none of it is evidence. Two tasks were down for a while, and are held when their agent is stopped. Nothing of that
-/// while is alerted again, by whichever series Prometheus is federated.
+/// after it is gone; none of it is evidence. Two tasks were down for a while, and are held when
+/// their agent is stopped. Nothing of that while is alerted again, by whichever series Prometheus
+/// is federated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_that_is_away_is_no_evidence_where_series_end_without_a_mark() {
     let redis = Redis::start().await.unwrap();

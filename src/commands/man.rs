@@ -131,15 +131,12 @@ const EXIT_STATUS: [Term; 3] = [
 const STATUS_EXIT_STATUS: [Term; 4] = [
     ("0", "No task and no store has a problem."),
     ("1", "Warning: one has a problem that warns."),
-    (
-        "2",
-        "Critical: one has a problem that pages, such as a task that is down, or a lock that was lost.",
-    ),
+    ("2", "Critical: one has a problem that pages: a task is down, a lock was lost, and the like."),
     (
         "3",
-        "Unknown: a task's verdict is unknown, the agent cannot be reached or has stopped, there is \
-         no such task, or the command line is wrong. Of several tasks critical comes before unknown, \
-         and unknown before warning. With --watch the code is that of the last look.",
+        "Unknown: a task's verdict is unknown, the agent cannot be reached or has stopped, there \
+         is no such task, or the command line is wrong. Of several tasks critical comes before \
+         unknown, and unknown before warning. With --watch the code is that of the last look.",
     ),
 ];
 

@@ -8,15 +8,26 @@ mod proxy;
 mod servers;
 
 use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::PATIENCE;
 use crate::support::agent::Agent;
+use crate::support::child::OwnedChild;
+use crate::support::{PATIENCE, wait_until};
 use outputs::Outputs;
 use servers::Servers;
+
+/// Starts a proxy, and waits until it accepts connections at `port`.
+fn accepting(command: &mut Command, port: u16) -> OwnedChild {
+    let proxy = OwnedChild::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
+    let accepts = || TcpStream::connect(("127.0.0.1", port)).is_ok();
+    wait_until(PATIENCE, "the proxy accepts connections", accepts);
+    proxy
+}
 
 /// One way to be wrong.
 struct Case {

@@ -158,13 +158,8 @@ fn has(view: &View, task: &str, problem: &str) -> bool {
 /// seen, so this must stay so for longer.
 fn stay_off(agent: &Agent, what: &str) {
     agent.until_view(PATIENCE, what, |view| all(view, |view, task| wanted(view, task) == "no"));
-    let until = Instant::now() + Duration::from_millis(700);
-    while Instant::now() < until {
-        let view = agent.view();
-        let is_off = |view: &View, task: &str| wanted(view, task) == "no" && !is_lost(view, task);
-        assert!(all(&view, is_off), "{what}: {}", view.json);
-        thread::sleep(Duration::from_millis(50));
-    }
+    let is_off = |view: &View, task: &str| wanted(view, task) == "no" && !is_lost(view, task);
+    agent.throughout(Duration::from_millis(700), what, |view| all(view, is_off));
 }
 
 fn all_lost(agent: &Agent, what: &str) {
@@ -292,7 +287,7 @@ fn a_switch_that_runs_out_while_its_server_restarts_is_off() {
             }
             server.kill();
             let over = Duration::from_millis(SHORT.parse::<u64>().unwrap() + 200);
-            thread::sleep(over.saturating_sub(began.elapsed()));
+            wait_until(PATIENCE, "its time is over", || began.elapsed() >= over);
             server.restart(Keep::Files);
             stay_off(&agent, &format!("{program:?}, by snapshot: {by_snapshot}"));
             if by_snapshot {

@@ -62,8 +62,8 @@ pub(crate) struct Look<'a> {
 }
 
 impl Expired {
-    /// A hold expired, as `look` showed. `works`: the progress moved under it, so that it shows whether
-    /// its holder lives.
+    /// A hold expired, as `look` showed. `works`: the progress moved under it, so that it shows
+    /// whether its holder lives.
     pub(crate) fn watch(&mut self, holders: Vec<Holder>, works: bool, look: Look<'_>) {
         let free = look.held.is_none();
         self.watched = Some(Box::new(Watched {

@@ -95,8 +95,8 @@ impl<K: Kind> Watched<K> {
         }
     }
 
-    /// Takes in the keys beside the lock: the state of the switches, and the signs of life. `stayed`:
-    /// the same batch shows that the hold goes on.
+    /// Takes in the other keys of the task: the state of the switches, and the signs of life.
+    /// `stayed`: the same batch shows that the hold goes on.
     pub(super) fn observe_signs(
         &mut self,
         beside: &Beside,

@@ -142,8 +142,8 @@ impl TaskFacts {
 }
 
 impl TaskFacts {
-    /// Whether a lock is held, and has not been for long enough to end the present blindness, in which
-    /// the server answered, as of this reading or of the newest; `None`: that is not known.
+    /// Whether a lock is held, and has not been for long enough to end the present blindness, in
+    /// which the server answered, as of this reading or of the newest; `None`: that is not known.
     pub(super) fn is_young(&self, at: Option<Mono>) -> Option<bool> {
         let last = self.last.as_ref();
         let is_held = last

@@ -1,15 +1,15 @@
 //! A real Envoy: its proxy for Redis sends the commands of all its clients over shared connections,
 //! so a `SELECT` of one moves all. None of the program's parts may send it one.
 
-use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
+use super::accepting;
 use crate::support::agent::{Agent, program};
 use crate::support::child::OwnedChild;
 use crate::support::redis::{ENVOY, RedisServer};
-use crate::support::{PATIENCE, free_port, skip, wait_until};
+use crate::support::{PATIENCE, free_port, skip};
 
 /// How the words about it end.
 const REMEDY: &str = "Give the address of the server behind it";
@@ -22,16 +22,14 @@ fn start(server: &RedisServer, folder: &TempDir) -> (OwnedChild, u16) {
         .replace("{SERVER}", &server.port.to_string());
     std::fs::write(&file, text).unwrap();
     let mut command = Command::new(ENVOY.program());
-    command
-        .arg("-c")
-        .arg(&file)
-        .args(["--use-dynamic-base-id", "--concurrency", "1", "--log-level", "off"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let proxy = OwnedChild::spawn(&mut command);
-    let accepts = || TcpStream::connect(("127.0.0.1", port)).is_ok();
-    wait_until(PATIENCE, "the proxy accepts connections", accepts);
-    (proxy, port)
+    command.arg("-c").arg(&file).args([
+        "--use-dynamic-base-id",
+        "--concurrency",
+        "1",
+        "--log-level",
+        "off",
+    ]);
+    (accepting(&mut command, port), port)
 }
 
 /// What a command of the program says, whether it succeeds or not.

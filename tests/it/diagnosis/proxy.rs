@@ -1,15 +1,15 @@
 //! A real twemproxy: it closes the connection at the first command that it does not know.
 
-use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use tempfile::TempDir;
 
+use super::accepting;
 use crate::support::agent::Agent;
 use crate::support::child::OwnedChild;
 use crate::support::redis::RedisServer;
-use crate::support::{PATIENCE, free_port, skip, wait_until};
+use crate::support::{PATIENCE, free_port, skip};
 
 /// Debian has it where not every user's `PATH` leads.
 const PROGRAM: &str = "/usr/sbin/nutcracker";
@@ -27,13 +27,8 @@ fn start(server: &RedisServer, folder: &TempDir) -> (OwnedChild, u16) {
     command
         .args(["-c".as_ref(), file.as_os_str()])
         .args(["-a", "127.0.0.1", "-s", &stats.to_string(), "-o"])
-        .arg(folder.path().join("log"))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let proxy = OwnedChild::spawn(&mut command);
-    let accepts = || TcpStream::connect(("127.0.0.1", port)).is_ok();
-    wait_until(PATIENCE, "the proxy accepts connections", accepts);
-    (proxy, port)
+        .arg(folder.path().join("log"));
+    (accepting(&mut command, port), port)
 }
 
 #[test]
