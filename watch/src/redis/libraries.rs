@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use self::sight::{Guess, Role, Seen};
+use self::recognise::{Guess, Role, ScannedKey};
 use crate::redis::ask::{Ask, Class};
 use crate::redis::reply::Reply;
 use lockwatch_judge::reading::{Extras, Holder, Mode, Unknown};
@@ -11,10 +11,10 @@ use lockwatch_judge::spec::{Claimants, LibraryName, LockSpec, TaskSpec};
 use lockwatch_judge::time::ServerTime;
 
 mod hash;
+pub mod recognise;
 mod redisson;
 pub mod shape;
 mod shedlock;
-pub mod sight;
 mod string;
 mod unread;
 
@@ -89,12 +89,12 @@ pub trait Library: Sync {
 
     /// How much of a word of the value, or of the name of a key beside it, may be shown. `is_name`:
     /// it is the name of such a key or of a field.
-    fn shown<'a>(&self, _word: &'a [u8], _is_name: bool) -> Shown<'a> {
-        Shown::Nothing
+    fn shown<'a>(&self, _word: &'a [u8], _is_name: bool) -> Disclosure<'a> {
+        Disclosure::Nothing
     }
 
     /// Recognises a key: a lock of this library, or what it keeps beside one.
-    fn recognise(&self, _seen: &Seen) -> Option<Guess> {
+    fn recognise(&self, _seen: &ScannedKey) -> Option<Guess> {
         None
     }
 
@@ -104,7 +104,7 @@ pub trait Library: Sync {
     }
 
     /// The key with this role beside a lock.
-    fn beside(&self, _key: &[u8], _role: Role) -> Option<Vec<u8>> {
+    fn companion(&self, _key: &[u8], _role: Role) -> Option<Vec<u8>> {
         None
     }
 
@@ -115,7 +115,7 @@ pub trait Library: Sync {
 
     /// The kind of a lock that was recognised as `what` (empty: not seen) and has keys of these
     /// roles beside it.
-    fn kind(&self, what: &'static str, _beside: &[Role]) -> &'static str {
+    fn kind(&self, what: &'static str, _companions: &[Role]) -> &'static str {
         what
     }
 
@@ -127,7 +127,7 @@ pub trait Library: Sync {
 
 /// How much of a word may be shown. The rest could release the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown<'a> {
+pub enum Disclosure<'a> {
     /// All of it.
     Whole,
     /// All but what stands between these.
@@ -154,7 +154,7 @@ pub enum Value {
 
 /// Which library created a key. The first that recognises it counts. A lock with a date, a time or
 /// an id in its name is one of many: the next one has another name.
-pub fn recognise(seen: &Seen) -> Guess {
+pub fn recognise(seen: &ScannedKey) -> Guess {
     let guess = ALL.iter().find_map(|library| library.recognise(seen)).unwrap_or(Guess::Nothing);
     match guess {
         Guess::Lock(laid) | Guess::Doubtful(laid, _) if shape::names_one_of_many(&seen.key) => {

@@ -30,7 +30,7 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use self::entry::{Apart, Entry, deadline_read};
+use self::entry::{Alone, Entry, deadline_read};
 pub use self::hints::Hinted;
 use self::hints::Hints;
 use self::slot::{Slot, is_turn, last_turn, share};
@@ -82,7 +82,7 @@ impl Default for Sizes {
 
 /// A task that is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Watched {
+pub struct ScheduledTask {
     /// Its position in the configuration.
     pub task: TaskIndex,
     /// Maximum length of a gap before it exceeds the grace; `None`: the task is never wanted, so it
@@ -100,10 +100,10 @@ pub struct Watched {
 /// A reading of a queue is of hundreds of locks, so it follows one hint in a second.
 const QUEUE_HINT_WEIGHT: u8 = 4;
 
-impl Watched {
+impl ScheduledTask {
     /// The task at `index` with the configuration `spec`.
-    pub fn new(index: TaskIndex, spec: &TaskSpec) -> Watched {
-        Watched {
+    pub fn new(index: TaskIndex, spec: &TaskSpec) -> ScheduledTask {
+        ScheduledTask {
             task: index,
             grace_ms: spec.may_be_wanted().then_some(spec.grace_ms),
             proves_holders: false,
@@ -185,18 +185,23 @@ pub struct Schedule {
 impl Schedule {
     /// A plan that reads each of `tasks` every `interval_ms`. The first slot is due at `start`,
     /// later ones a part of the interval later.
-    pub fn new(tasks: Vec<Watched>, interval_ms: u64, start: Mono) -> Schedule {
+    pub fn new(tasks: Vec<ScheduledTask>, interval_ms: u64, start: Mono) -> Schedule {
         Schedule::sized(tasks, interval_ms, start, Sizes::default())
     }
 
     /// The same with other sizes than the defaults for real servers.
-    pub fn sized(tasks: Vec<Watched>, interval_ms: u64, start: Mono, sizes: Sizes) -> Schedule {
+    pub fn sized(
+        tasks: Vec<ScheduledTask>,
+        interval_ms: u64,
+        start: Mono,
+        sizes: Sizes,
+    ) -> Schedule {
         Schedule::resumed(tasks, interval_ms, start, sizes, (0, 1))
     }
 
     /// The same, but the slot at the given part of a sweep is first at `start`.
     fn resumed(
-        mut tasks: Vec<Watched>,
+        mut tasks: Vec<ScheduledTask>,
         interval_ms: u64,
         start: Mono,
         sizes: Sizes,
@@ -253,7 +258,7 @@ impl Schedule {
     /// and batches in flight are ignored. The sweep continues at once at its position, so that
     /// frequent changes do not delay any task.
     #[must_use]
-    pub fn anew(&self, tasks: Vec<Watched>, interval_ms: u64, now: Mono) -> Schedule {
+    pub fn replanned(&self, tasks: Vec<ScheduledTask>, interval_ms: u64, now: Mono) -> Schedule {
         Schedule::resumed(tasks, interval_ms, now, self.sizes, self.unanswered())
     }
 
@@ -280,7 +285,7 @@ impl Schedule {
     /// Replaces the tasks from `now` on. Remaining tasks keep their rhythm and their remembered
     /// readings; new ones are due at once. Slots are divided again, so the caller must detach
     /// batches in flight: [`Batch::detach`].
-    pub fn change(&mut self, tasks: Vec<Watched>, now: Mono) {
+    pub fn change(&mut self, tasks: Vec<ScheduledTask>, now: Mono) {
         let first = self.slots.first();
         let (start, sweep) = first.map_or((now, 0), |slot| (slot.next_at, slot.sweep));
         let mut new = Schedule::sized(tasks, self.interval_ms, start, self.sizes);
@@ -472,7 +477,7 @@ impl Schedule {
     fn hint_at(&mut self, position: usize, now: Mono) -> Hinted {
         let Some(entry) = self.entries.get_mut(position) else { return Hinted::Foreign };
         entry.doubted = true;
-        if entry.hint_at.is_some() || entry.apart.is_some() {
+        if entry.hint_at.is_some() || entry.alone.is_some() {
             return Hinted::Coalesced;
         }
         let at = entry.next_hint(now);
@@ -487,7 +492,7 @@ impl Schedule {
     pub fn finished(&mut self, batch: &Batch) {
         self.release(batch);
         if batch.kind == BatchKind::Suspects {
-            self.set_apart(&batch.tasks, None);
+            self.read_alone(&batch.tasks, None);
         }
     }
 
@@ -497,11 +502,11 @@ impl Schedule {
         match suspects {
             [] => {}
             [task] => {
-                self.set_apart(suspects, Some(Apart::TooLarge));
+                self.read_alone(suspects, Some(Alone::TooLarge));
                 self.too_large.insert((now.plus_ms(TOO_LARGE_AGAIN_MS), *task));
             }
             _ => {
-                self.set_apart(suspects, Some(Apart::Suspect));
+                self.read_alone(suspects, Some(Alone::Suspect));
                 let (first, second) = suspects.split_at(suspects.len() / 2);
                 self.suspects.extend([first.to_vec(), second.to_vec()]);
             }
@@ -537,15 +542,15 @@ impl Schedule {
         }
     }
 
-    fn set_apart(&mut self, tasks: &[TaskIndex], apart: Option<Apart>) {
+    fn read_alone(&mut self, tasks: &[TaskIndex], alone: Option<Alone>) {
         for task in tasks {
             let Some(position) = self.position(*task) else { continue };
-            if apart.is_some() {
+            if alone.is_some() {
                 self.plan_extra(position, None);
             }
             if let Some(entry) = self.entries.get_mut(position) {
-                entry.apart = apart;
-                if apart.is_some() {
+                entry.alone = alone;
+                if alone.is_some() {
                     self.hints.answer(entry, position);
                 }
             }

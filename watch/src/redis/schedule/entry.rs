@@ -4,7 +4,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::Watched;
+use super::ScheduledTask;
 use crate::redis::wake_ups::Bucket;
 use lockwatch_judge::PHANTOM_MS;
 use lockwatch_judge::clients_meet;
@@ -52,7 +52,7 @@ pub(super) struct Entry {
     pub(super) reading: bool,
     /// Why the task is read separately from its slot: see [`Schedule::suspects`] and
     /// [`Schedule::too_large`].
-    pub(super) apart: Option<Apart>,
+    pub(super) alone: Option<Alone>,
     /// The lock was free when last read, with or without confirmation.
     pub(super) free: bool,
     /// When the lock was first seen free, until that is confirmed.
@@ -96,7 +96,7 @@ pub(super) struct Entry {
 
 /// Why a task is read separately from its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Apart {
+pub(super) enum Alone {
     /// The task may have caused a reply that was too large.
     Suspect,
     /// The task caused one.
@@ -104,13 +104,13 @@ pub(super) enum Apart {
 }
 
 impl Entry {
-    pub(super) fn new(watched: Watched, slot: usize) -> Entry {
+    pub(super) fn new(watched: ScheduledTask, slot: usize) -> Entry {
         Entry {
             task: watched.task,
             grace_ms: watched.grace_ms,
             slot,
             reading: false,
-            apart: None,
+            alone: None,
             free: false,
             free_since: None,
             vanished_since: None,
