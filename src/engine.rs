@@ -19,7 +19,7 @@ use crate::published::{Look, LookAt, Published, Snapshots};
 pub const INPUTS: usize = 256;
 /// Maximum number of inputs that are applied before the engine checks whether a snapshot is due.
 const BURST: usize = 64;
-/// Interval at which the state is told that time has passed. It is also the maximum age of a
+/// Interval at which the state takes in that time has passed. It is also the maximum age of a
 /// snapshot, and of one that was requested.
 const TICK: Duration = Duration::from_secs(1);
 /// Minimum time between two snapshots. A single change is published at once, a burst of changes

@@ -1,5 +1,5 @@
 //! The sockets to the stores: dials what a watcher wants dialled, sends what it wants sent, and
-//! tells it what happened. Only this room uses the redis crate (and what writes to Redis). It puts
+//! reports to it what happened. Only this room uses the redis crate (and what writes to Redis). It puts
 //! the secrets in, and decides nothing.
 //!
 //! A connection belongs to one watcher and is never repaired: after any doubt it is closed and

@@ -32,7 +32,7 @@ use rustix::process::{
 use self::boot::Alarm;
 use self::group::Group;
 use self::tree::Tree;
-use self::wire::{Lines, Order, Told};
+use self::wire::{Ended, Lines, Order};
 
 /// This very program, also after an upgrade.
 pub const PROGRAM: &str = "/proc/self/exe";
@@ -96,7 +96,7 @@ fn keep(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         }
         Err(error) => {
             let code = Some(cannot_run(command.get_program(), &error));
-            wire::tell(&guard, Told { code, at: boot::now() });
+            wire::report_end(&guard, Ended { code, at: boot::now() });
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -167,7 +167,7 @@ impl Keeper {
         self.kill();
         let at = boot::now();
         self.tree.remove_group();
-        wire::tell(&self.guard, Told { code: self.code, at });
+        wire::report_end(&self.guard, Ended { code: self.code, at });
         outcome
     }
 

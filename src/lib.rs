@@ -12,7 +12,7 @@
 )]
 
 pub mod alerts;
-pub mod apart;
+pub mod blocking;
 pub mod cli;
 pub mod clock;
 pub mod commands;

@@ -30,20 +30,20 @@ pub(crate) fn named(field: &str, path: &Path) -> String {
 
 /// The bytes of a file.
 pub(crate) fn read(named: &str, path: &Path) -> Result<Vec<u8>, String> {
-    let told = |what: &str| Err(format!("{named} {what}"));
+    let refused = |what: &str| Err(format!("{named} {what}"));
     let mut bytes = Vec::new();
     let read =
         File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
     match read {
-        Ok(0) => told("is empty"),
-        Ok(_) if bytes.len() as u64 > FILE_BYTES_MAX => told("is larger than 1 MiB"),
+        Ok(0) => refused("is empty"),
+        Ok(_) if bytes.len() as u64 > FILE_BYTES_MAX => refused("is larger than 1 MiB"),
         Ok(_) => after_mark(&bytes).map(<[u8]>::to_vec).ok_or(format!("{named} {IS_UTF_16}")),
         Err(error) => match error.kind() {
-            io::ErrorKind::NotFound => told("does not exist"),
+            io::ErrorKind::NotFound => refused("does not exist"),
             io::ErrorKind::PermissionDenied => {
-                told("may not be read; let the user of lockwatch read it")
+                refused("may not be read; let the user of lockwatch read it")
             }
-            _ => told(&format!("cannot be read: {error}")),
+            _ => refused(&format!("cannot be read: {error}")),
         },
     }
 }
@@ -135,7 +135,7 @@ pub(crate) fn pair(
 }
 
 /// Whether a certificate is refused because it is of X.509 version 1, which has no names. Many
-/// clients have such ones: `openssl x509 -req` makes them unless it is told an extension.
+/// clients have such ones: `openssl x509 -req` makes them unless it is refused an extension.
 pub(crate) fn is_of_version_1(error: &CertificateError) -> bool {
     error.to_string().contains("UnsupportedCertVersion")
 }

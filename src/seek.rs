@@ -29,7 +29,7 @@ pub enum Trouble {
 }
 
 /// What an operator can do about a server that gave no answer.
-pub fn told(at: &HostPort, failure: Failure) -> Trouble {
+pub fn to_error(at: &HostPort, failure: Failure) -> Trouble {
     let text = format!("{at}: {failure}. {}", remedy(failure.why));
     match failure.why {
         Unknown::Dns | Unknown::Connect | Unknown::Closed | Unknown::Timeout => {
@@ -100,7 +100,7 @@ fn nobody<T>(said: &Said<T>, why: Unknown) -> Trouble {
     let failures: Vec<String> = failures.map(|(at, failure)| format!("{at}: {failure}")).collect();
     if failures.len() == said.len()
         && let Some((at, Err(failure))) = said.first()
-        && let Trouble::Unreachable(_) = told(at, failure.clone())
+        && let Trouble::Unreachable(_) = to_error(at, failure.clone())
     {
         return Trouble::Unreachable(format!("cannot reach redis: {}", failures.join("; ")));
     }

@@ -218,7 +218,7 @@ impl Session<'_> {
             ..self.redis.endpoint(at.clone())
         };
         let connection =
-            connect_briefly(&endpoint).await.map_err(|failure| seek::told(&at, failure))?;
+            connect_briefly(&endpoint).await.map_err(|failure| seek::to_error(&at, failure))?;
         seek::check_role(self.redis, &at, connection.role())?;
         let mut board = self.read(&connection, &at).await?;
         let (Some(mine), Some(wish)) = (mine, wish) else { return Ok((board, false)) };
@@ -392,5 +392,5 @@ async fn ask(
     at: &HostPort,
     commands: &[Command],
 ) -> Result<Vec<Reply>, Stop> {
-    connection.exec(commands).await.map_err(|failure| seek::told(at, failure).into())
+    connection.exec(commands).await.map_err(|failure| seek::to_error(at, failure).into())
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use rustls::ServerConfig;
 use tokio::sync::watch;
 
-use crate::apart::apart;
+use crate::blocking;
 use crate::config::ConfigErrors;
 use crate::config::web::WebConfig;
 use bucket::Bucket;
@@ -95,7 +95,7 @@ impl Web {
         loop {
             tokio::time::sleep(LOOK).await;
             let (path, before) = (self.path.clone(), self.door());
-            let looked = apart(move || files::renewed(&path, &before)).await;
+            let looked = blocking::run(move || files::renewed(&path, &before)).await;
             match looked.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(None) => complaints = Complaints::default(),
                 Ok(Some(door)) => {
@@ -129,16 +129,16 @@ impl Door {
 #[derive(Debug, Default)]
 struct Complaints {
     last: Option<String>,
-    told: Option<String>,
+    warned: Option<String>,
 }
 
 impl Complaints {
     fn hear(&mut self, path: &Path, complaint: String) {
-        if self.last.as_ref() == Some(&complaint) && self.told.as_ref() != Some(&complaint) {
+        if self.last.as_ref() == Some(&complaint) && self.warned.as_ref() != Some(&complaint) {
             let what = "the web file cannot be used as it is now: what was read before stays in \
                         force";
             tracing::error!(file = %path.display(), complaint, "{what}");
-            self.told = Some(complaint.clone());
+            self.warned = Some(complaint.clone());
         }
         self.last = Some(complaint);
     }

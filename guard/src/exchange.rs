@@ -11,7 +11,7 @@ pub enum Input {
     /// Whether users want the task, as of the newest reading. `Unknown` changes nothing.
     Wanted(Wanted),
     /// The store answered the oldest request in flight, or did not.
-    Told(Reply),
+    Replied(Reply),
     /// Something about the lock changed in the store.
     Changed,
     /// The script and all that came of it are gone. `code`: how the script ended; `None` if its
@@ -39,7 +39,7 @@ pub enum Reply {
         /// What is left of that hold; `None`: it has no end.
         left_ms: Option<u64>,
     },
-    /// The lease began anew.
+    /// The lease began again.
     Renewed,
     /// This guard still has the lock.
     Held,
@@ -53,7 +53,7 @@ pub enum Reply {
 
 /// What is to be done. [`Action::Take`], [`Action::Renew`], [`Action::Look`], [`Action::Release`]
 /// and [`Action::Leave`] are requests: they are sent one after the other, each when the one before
-/// is answered, and for each comes an [`Input::Told`].
+/// is answered, and for each comes an [`Input::Replied`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Try to get the lock. Poll right before sending.

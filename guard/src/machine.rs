@@ -26,7 +26,7 @@ pub struct Guard {
     terms: Terms,
     state: State,
     wanted: Wanted,
-    /// Whether it was ever told whether the task is wanted, or that this is unknown.
+    /// Whether it has ever learned whether the task is wanted, or that this is unknown.
     heard: bool,
     asked: bool,
     /// Until when to wait for the lock for the first time.
@@ -118,7 +118,7 @@ enum Script {
 
 impl Guard {
     /// A guard that begins at `now`. `seed` makes its pauses differ from those of others. Until it
-    /// is told otherwise, the task counts as not wanted.
+    /// learns otherwise, the task counts as not wanted.
     pub fn new(terms: Terms, now: Mono, seed: u64) -> Guard {
         Guard {
             terms,
@@ -152,7 +152,7 @@ impl Guard {
                 self.asked = true;
                 self.runs.stop(now);
             }
-            Input::Told(reply) => self.told(now, reply),
+            Input::Replied(reply) => self.replied(now, reply),
             Input::Changed => self.changed(now),
             Input::Gone { code, at } => self.gone(now, code, at),
         }
@@ -206,7 +206,7 @@ impl Guard {
         }
     }
 
-    fn told(&mut self, now: Mono, reply: Reply) {
+    fn replied(&mut self, now: Mono, reply: Reply) {
         let Some(request) = self.requests.pop_front() else { return };
         match (&mut self.state, request) {
             (State::Taking { changed }, Request::Take { sent }) => {
@@ -214,7 +214,7 @@ impl Guard {
                 self.taken(now, sent, changed, reply);
             }
             (State::Holding(holding), Request::Renew { .. } | Request::Look) => {
-                holding.told(now, request, reply, &self.terms, &mut self.actions);
+                holding.replied(now, request, reply, &self.terms, &mut self.actions);
             }
             (State::Releasing { again, last }, Request::Release | Request::Leave { .. }) => {
                 let (again, last) = (*again, *last);
@@ -461,7 +461,7 @@ impl Holding {
         Holding { hold, renew_at, changed: false, script, first_start: None, lost: false }
     }
 
-    fn told(
+    fn replied(
         &mut self,
         now: Mono,
         request: Request,

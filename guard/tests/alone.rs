@@ -43,7 +43,7 @@ impl Alone {
         let mut alone = Alone::new(terms);
         assert_eq!(alone.at(1_000), [Action::Take]);
         alone.now = 1_010;
-        alone.tell(Input::Told(Reply::Taken { token: 5 }));
+        alone.tell(Input::Replied(Reply::Taken { token: 5 }));
         let dead_by = Mono(1_000 + terms.lease_ms - terms.margin_ms());
         assert_eq!(alone.at(1_010), [Action::Start { token: 5, dead_by }]);
         alone
@@ -68,7 +68,7 @@ fn a_lock_that_is_lost_kills_at_once() {
     let mut alone = Alone::running(TERMS);
     alone.tell(Input::Changed);
     assert_eq!(alone.at(1_020), [Action::Look]);
-    alone.tell(Input::Told(Reply::NotOurs));
+    alone.tell(Input::Replied(Reply::NotOurs));
     assert_eq!(alone.at(1_021), [Action::Kill(lockwatch_guard::Why::Lost)]);
     alone.tell(Input::Gone { code: Some(137), at: Mono(1_022) });
     assert_eq!(alone.at(1_022), [Action::Take], "it contends again");
@@ -80,11 +80,11 @@ fn a_look_that_fails_is_followed_by_an_early_renewal() {
     alone.tell(Input::Changed);
     assert_eq!(alone.at(1_020), [Action::Look]);
     alone.now = 1_030;
-    alone.tell(Input::Told(Reply::Failed));
+    alone.tell(Input::Replied(Reply::Failed));
     assert_eq!(alone.at(1_279), []);
     assert_eq!(alone.guard.next_wake(), Some(Mono(1_280)));
     assert_eq!(alone.at(1_280), [Action::Renew]);
-    alone.tell(Input::Told(Reply::NotOurs));
+    alone.tell(Input::Replied(Reply::NotOurs));
     assert_eq!(alone.at(1_290), [Action::Kill(lockwatch_guard::Why::Lost)]);
 }
 
@@ -104,14 +104,14 @@ fn a_guard_that_runs_once_ends_with_its_script() {
     let mut alone = Alone::running(once);
     alone.tell(Input::Gone { code: Some(3), at: Mono(1_500) });
     assert_eq!(alone.at(1_500), [Action::Release]);
-    alone.tell(Input::Told(Reply::Released));
+    alone.tell(Input::Replied(Reply::Released));
     let end = End { outcome: Outcome::Done, code: Some(3) };
     assert_eq!(alone.at(1_501), [Action::End(end)]);
     assert_eq!((alone.at(99_000), alone.guard.next_wake()), (vec![], None));
 
     let mut alone = Alone::running(once);
     assert_eq!(alone.at(1_666), [Action::Renew]);
-    alone.tell(Input::Told(Reply::NotOurs));
+    alone.tell(Input::Replied(Reply::NotOurs));
     assert_eq!(alone.at(1_670), [Action::Kill(lockwatch_guard::Why::Lost)]);
     alone.tell(Input::Gone { code: None, at: Mono(1_680) });
     let end = End { outcome: Outcome::Lost, code: Some(137) };
@@ -140,7 +140,7 @@ fn patience_has_an_end() {
     {
         let mut alone = Alone::new(Terms { wait_ms: Some(100), ..TERMS });
         assert_eq!(alone.at(1_000), [Action::Take]);
-        alone.tell(Input::Told(reply));
+        alone.tell(Input::Replied(reply));
         assert_eq!(alone.at(1_099), []);
         assert_eq!(alone.guard.next_wake(), Some(Mono(1_100)));
         assert_eq!(alone.at(1_100), [Action::End(End { outcome, code: None })]);
@@ -160,7 +160,7 @@ fn without_patience_it_is_tried_once() {
         let mut alone = Alone::new(once);
         assert_eq!(alone.at(1_000), [Action::Take]);
         assert_eq!(alone.guard.next_wake(), None, "the answer is waited for");
-        alone.tell(Input::Told(reply));
+        alone.tell(Input::Replied(reply));
         assert_eq!(alone.at(1_010), ends(outcome));
     }
     for (wanted, outcome) in [(Wanted::No, Outcome::NotWanted), (Wanted::Unknown, Outcome::NoStore)]
@@ -182,7 +182,7 @@ fn a_lock_that_is_kept_for_a_while_is_left_with_the_rest() {
         let mut alone = Alone::running(kept(1_500));
         alone.tell(Input::Gone { code: Some(code), at: Mono(1_200) });
         assert_eq!(alone.at(1_200), [Action::Leave { left_ms: 1_310 }]);
-        alone.tell(Input::Told(Reply::Released));
+        alone.tell(Input::Replied(Reply::Released));
         assert_eq!(alone.at(1_210), [end(code)]);
     }
     let mut alone = Alone::running(Terms { shown_ms: 400, ..kept(1_500) });
@@ -208,13 +208,13 @@ fn a_lock_that_is_kept_beyond_its_lease_is_renewed_until_the_rest_is_shorter() {
     };
     let mut alone = done();
     assert_eq!(alone.at(1_666), [Action::Renew]);
-    alone.tell(Input::Told(Reply::Renewed));
+    alone.tell(Input::Replied(Reply::Renewed));
     assert_eq!(alone.at(1_670), [], "no script is left whose time could be extended");
     assert_eq!(alone.at(2_332), [Action::Renew]);
-    alone.tell(Input::Told(Reply::Renewed));
+    alone.tell(Input::Replied(Reply::Renewed));
     // The lease ends at 4,332, and the lock is kept until 4,010.
     assert_eq!(alone.at(2_340), [Action::Leave { left_ms: 1_670 }]);
-    alone.tell(Input::Told(Reply::Failed));
+    alone.tell(Input::Replied(Reply::Failed));
     assert_eq!(alone.at(2_900), [end], "then the lock stays for the rest of the lease");
 
     let mut alone = done();
@@ -225,7 +225,7 @@ fn a_lock_that_is_kept_beyond_its_lease_is_renewed_until_the_rest_is_shorter() {
     alone.tell(Input::Wanted(Wanted::No));
     assert_eq!(alone.at(1_200), [], "it is done whether or not it is wanted");
     assert_eq!(alone.at(1_666), [Action::Renew]);
-    alone.tell(Input::Told(Reply::NotOurs));
+    alone.tell(Input::Replied(Reply::NotOurs));
     assert_eq!(alone.at(1_670), [end], "somebody else has it");
 
     let mut alone = done();
@@ -248,12 +248,12 @@ fn after_so_many_failures_the_lock_goes_to_another() {
                     pauses.push(alone.now - ended);
                     break;
                 }
-                [Action::Renew] => alone.tell(Input::Told(Reply::Renewed)),
+                [Action::Renew] => alone.tell(Input::Replied(Reply::Renewed)),
                 [Action::Release] => {
                     assert_eq!(pauses.len(), 2, "{pauses:?}");
                     assert!((1_000..=1_501).contains(&pauses[0]), "{pauses:?}");
                     assert!((2_000..=3_001).contains(&pauses[1]), "{pauses:?}");
-                    alone.tell(Input::Told(Reply::Released));
+                    alone.tell(Input::Replied(Reply::Released));
                     assert_eq!(alone.at(ended + 29_999), []);
                     assert_eq!(alone.at(ended + 30_000), [Action::Take]);
                     return;
@@ -270,10 +270,10 @@ fn what_is_in_doubt_is_given_back_when_nobody_wants_it() {
     for stop in [Input::Wanted(Wanted::No), Input::Stop] {
         let mut alone = Alone::new(TERMS);
         assert_eq!(alone.at(1_000), [Action::Take]);
-        alone.tell(Input::Told(Reply::Failed));
+        alone.tell(Input::Replied(Reply::Failed));
         alone.tell(stop.clone());
         assert_eq!(alone.at(1_001), [Action::Release]);
-        alone.tell(Input::Told(Reply::NotOurs));
+        alone.tell(Input::Replied(Reply::NotOurs));
         let ends = alone.at(1_002);
         match stop {
             Input::Stop => assert!(matches!(ends[..], [Action::End(_)]), "{ends:?}"),
@@ -289,9 +289,9 @@ fn what_changes_during_an_attempt_is_not_missed() {
     assert_eq!(alone.at(1_000), [Action::Take]);
     alone.tell(Input::Changed);
     assert_eq!(alone.at(1_001), []);
-    alone.tell(Input::Told(Reply::Busy { left_ms: Some(1_900) }));
+    alone.tell(Input::Replied(Reply::Busy { left_ms: Some(1_900) }));
     assert_eq!(alone.at(1_002), [Action::Take]);
-    alone.tell(Input::Told(Reply::Busy { left_ms: Some(1_898) }));
+    alone.tell(Input::Replied(Reply::Busy { left_ms: Some(1_898) }));
     assert_eq!(alone.at(1_003), []);
     assert_eq!(alone.guard.next_wake(), Some(Mono(2_905)));
 }
@@ -314,7 +314,7 @@ fn the_newest_three_runs_are_kept() {
         assert_eq!(alone.guard.runs().since, None);
         while alone.guard.runs().since.is_none() {
             if alone.at(alone.now + 50).contains(&Action::Renew) {
-                alone.tell(Input::Told(Reply::Renewed));
+                alone.tell(Input::Replied(Reply::Renewed));
             }
         }
     }
@@ -323,7 +323,7 @@ fn the_newest_three_runs_are_kept() {
 
 #[test]
 fn what_the_guard_ended_is_no_error_of_the_script() {
-    let lost = [Input::Changed, Input::Told(Reply::NotOurs)];
+    let lost = [Input::Changed, Input::Replied(Reply::NotOurs)];
     for (inputs, code) in [
         (vec![Input::Wanted(Wanted::No)], Some(143)),
         (vec![Input::Stop], Some(1)),
@@ -363,7 +363,7 @@ fn a_new_wish_begins_with_a_fresh_backoff() {
         let released = loop {
             let actions = alone.at(alone.now + 1);
             match actions[..] {
-                [Action::Renew] => alone.tell(Input::Told(Reply::Renewed)),
+                [Action::Renew] => alone.tell(Input::Replied(Reply::Renewed)),
                 [Action::Release] => break true,
                 _ => {}
             }
@@ -379,11 +379,11 @@ fn a_new_wish_begins_with_a_fresh_backoff() {
         if !released {
             assert_eq!(alone.at(alone.now), [Action::Release]);
         }
-        alone.tell(Input::Told(Reply::Released));
+        alone.tell(Input::Replied(Reply::Released));
         assert_eq!(alone.at(alone.now + 10), []);
         alone.tell(Input::Wanted(Wanted::Yes));
         assert_eq!(alone.at(alone.now), [Action::Take], "{give_up_after:?}: at once");
-        alone.tell(Input::Told(Reply::Taken { token: 6 }));
+        alone.tell(Input::Replied(Reply::Taken { token: 6 }));
         assert!(matches!(alone.at(alone.now)[..], [Action::Start { .. }]));
         alone.tell(Input::Gone { code: Some(1), at: Mono(alone.now) });
         let ended = alone.now;

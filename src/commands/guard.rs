@@ -33,7 +33,7 @@ pub const LOST: u8 = 70;
 /// The lock was not acquired in time, unless `--busy-code` names another code.
 pub const NOT_TAKEN: u8 = 75;
 
-/// Runs the guard until it is told to end, or until its script has ended for good. The exit code is
+/// Runs the guard until it is asked to end, or until its script has ended for good. The exit code is
 /// the script's own, or one of [`USAGE`], [`NO_STORE`], [`LOST`] and [`NOT_TAKEN`].
 ///
 /// # Errors

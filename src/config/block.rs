@@ -214,7 +214,7 @@ impl<'a> Block<'a> {
             [] => Err(self.missing(self.at.place.clone(), format!("says nothing; {remedy}"))),
             [_, second, ..] => {
                 let message =
-                    format!("cannot stand beside {}; {remedy}", quoted_list(&present, second));
+                    format!("cannot be combined with {}; {remedy}", quoted_list(&present, second));
                 Err(self.report(second, message))
             }
         }

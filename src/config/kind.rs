@@ -25,14 +25,13 @@ pub(super) fn read(task: &Block<'_>, roles: &mut Roles) -> Result<KindSpec, Repo
     let field = task.exactly_one(&["lock", "turn", "queue"], REMEDY)?;
     let refuse = |fields: &[&str]| {
         let present = fields.iter().filter(|field| task.value(field).is_some());
-        let told = present.map(|other| {
-            let message =
-                format!("belongs to a task with `lock`; it says nothing beside `{field}`");
+        let mistakes = present.map(|other| {
+            let message = format!("applies only to `lock` tasks, not to `{field}`");
             task.report(other, message + "; remove it")
         });
         // Each is reported.
-        let told: Vec<Reported> = told.collect();
-        told.into_iter().next().map_or(Ok(()), Err)
+        let mistakes: Vec<Reported> = mistakes.collect();
+        mistakes.into_iter().next().map_or(Ok(()), Err)
     };
     match field {
         "turn" => {

@@ -45,7 +45,9 @@ fn read_password(block: &Block<'_>, dir: &Path) -> Result<Option<PasswordSource>
     match (present.next(), present.next()) {
         (Some((first, _)), Some((second, _))) => Err(block.report(
             second,
-            format!("cannot stand beside `{first}`; keep the one that the password is read from"),
+            format!(
+                "cannot be combined with `{first}`; keep the one that the password is read from"
+            ),
         )),
         (one, _) => Ok(one.map(|(_, source)| source)),
     }

@@ -41,10 +41,10 @@ pub const BLOCKS: [&BlockSpec; 20] = [
 const NO_PASSWORD: &str = "a password is not accepted here; use `password_file`, `password_env` or \
     `password_command`";
 const IN_REDIS: &str =
-    "write it beside `cluster`, not in it: all servers of a cluster have the same users";
+    "write it next to `cluster`, not in it: all servers of a cluster have the same users";
 const TLS_IN_REDIS: &str =
-    "write it beside this block, not in it: all servers of a redis are reached alike";
-const UNCHECKED: &str = "is not supported: whoever answered could be anybody; name the authority \
+    "write it next to this block, not in it: all servers of a redis are reached alike";
+const UNCHECKED: &str = "is not supported: anybody could have answered; name the authority \
     that signed the certificate with `ca_file`, and its name with `server_name`";
 const ONE_KEY: (&str, &str) =
     ("pattern", "`pattern` is not supported yet; list each lock as a task with `lock: {key: …}`");
@@ -123,7 +123,7 @@ pub(super) const SENTINEL: BlockSpec = BlockSpec {
     otherwise: &[
         ("password", NO_PASSWORD),
         ("tls", TLS_IN_REDIS),
-        ("db", "write it beside `sentinel`, not in it: Sentinels have no databases"),
+        ("db", "write it next to `sentinel`, not in it: Sentinels have no databases"),
         ("quorum", "leave it out: more than half of `nodes` must agree"),
     ],
 };
@@ -139,7 +139,7 @@ pub(super) const CLUSTER: BlockSpec = BlockSpec {
         ("password_command", IN_REDIS),
         ("password_max_age", IN_REDIS),
         ("tls", TLS_IN_REDIS),
-        ("db", "write it beside `cluster`, not in it: all servers of a cluster have the same"),
+        ("db", "write it next to `cluster`, not in it: all servers of a cluster have the same"),
     ],
 };
 

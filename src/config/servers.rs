@@ -46,7 +46,7 @@ impl Transports {
         }
     }
 
-    /// All servers of a list are reached in the same way: whoever forgets one `s` sends a password
+    /// All servers of a list are reached in the same way: who forgets one `s` sends a password
     /// in clear text.
     fn alike(self, block: &Block<'_>) -> Result<Transports, Reported> {
         if self.tls && (self.plain || self.socket) {

@@ -232,7 +232,7 @@ fn read_progress(task: &Block<'_>, roles: &mut Roles) -> Result<Option<ProgressS
         if field != of && block.value(part).is_some() {
             return Err(block.report(
                 part,
-                format!("belongs to `{of}` and cannot stand beside `{field}`; remove it"),
+                format!("belongs to `{of}` and cannot be combined with `{field}`; remove it"),
             ));
         }
     }

@@ -75,22 +75,22 @@ pub(super) fn read(
     let (ca_file, cert_file, key_file) = (file("ca_file"), file("cert_file"), file("key_file"));
     let server_name = block.optional("server_name", server_name);
     if transports.plain {
-        let message = "stands beside an address that says plain TCP; write `rediss://` instead of \
+        let message = "contradicts an address that says plain TCP; write `rediss://` instead of \
                        `redis://`, or leave `tls` out";
         return Err(redis.report("tls", message));
     }
     if transports.socket {
-        let message = "stands beside a Unix socket, which never leaves this machine and has no \
+        let message = "contradicts a Unix socket, which never leaves this machine and has no \
                        TLS; leave it out";
         return Err(redis.report("tls", message));
     }
     let files = TlsFiles { ca_file: ca_file?, cert_file: cert_file?, key_file: key_file? };
     match (&files.cert_file, &files.key_file) {
         (Some(_), None) => {
-            Err(block.report("cert_file", "has no `key_file` beside it; name its private key"))
+            Err(block.report("cert_file", "has no `key_file`; name its private key"))
         }
         (None, Some(_)) => {
-            Err(block.report("key_file", "has no `cert_file` beside it; name its certificate"))
+            Err(block.report("key_file", "has no `cert_file`; name its certificate"))
         }
         _ => Ok(Some(TlsConfig { files, server_name: server_name? })),
     }

@@ -62,7 +62,7 @@ pub(super) fn server(
             "is a Unix socket, but servers announce each other by TCP; {ADDRESS_SHAPE}"
         )),
         ServerUrl { at, db: 0, transport } => Ok((at, Some(transport))),
-        _ => Err("names a database; leave it out, and write `db` beside this block".to_owned()),
+        _ => Err("names a database; leave it out, and write `db` next to this block".to_owned()),
     }
 }
 

@@ -73,10 +73,10 @@ impl WebConfig {
     /// # Errors
     /// Why it cannot be read.
     pub fn text(path: &Path) -> Result<String, ConfigErrors> {
-        let told = |error: FileError| {
+        let unreadable = |error: FileError| {
             ConfigErrors::whole(&path.display().to_string(), error.to_string(), None)
         };
-        read_text(path).map_err(told)
+        read_text(path).map_err(unreadable)
     }
 }
 

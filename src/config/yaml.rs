@@ -9,7 +9,7 @@ use crate::text::identity::{is_plain, without_login};
 
 /// Maximum length of an error message in characters. A longer one loses its beginning, which is the
 /// path: the cause stands at the end.
-const TOLD_CHARS_MAX: usize = 300;
+const CHARS_MAX: usize = 300;
 
 /// Parses `text`, which came from `source`, and resolves its merge keys (`<<`).
 ///
@@ -18,8 +18,8 @@ const TOLD_CHARS_MAX: usize = 300;
 pub(crate) fn parse(text: &str, source: &str) -> Result<Value, ConfigErrors> {
     let refused = |error: serde_yaml::Error| {
         let (position, message) = (Position::of(&error), error.to_string());
-        let told = position.map(|at| format!(" at line {} column {}", at.line, at.column));
-        let message = told.and_then(|told| message.strip_suffix(&told)).unwrap_or(&message);
+        let place = position.map(|at| format!(" at line {} column {}", at.line, at.column));
+        let message = place.and_then(|place| message.strip_suffix(&place)).unwrap_or(&message);
         ConfigErrors::whole(source, format!("is not valid YAML: {}", harmless(message)), position)
     };
     let mut document: Value = serde_yaml::from_str(text).map_err(refused)?;
@@ -30,17 +30,17 @@ pub(crate) fn parse(text: &str, source: &str) -> Result<Value, ConfigErrors> {
 /// `message` without credentials and without characters that a terminal would interpret, and
 /// bounded in length.
 fn harmless(message: &str) -> String {
-    let mut told = String::new();
+    let mut plain = String::new();
     for character in without_login(message).chars() {
         if is_plain(character) || character == '…' {
-            told.push(character);
+            plain.push(character);
         } else {
-            told.extend(character.escape_default());
+            plain.extend(character.escape_default());
         }
     }
-    match told.char_indices().rev().nth(TOLD_CHARS_MAX) {
-        Some((at, left_out)) => format!("…{}", told.get(at + left_out.len_utf8()..).unwrap_or("")),
-        None => told,
+    match plain.char_indices().rev().nth(CHARS_MAX) {
+        Some((at, left_out)) => format!("…{}", plain.get(at + left_out.len_utf8()..).unwrap_or("")),
+        None => plain,
     }
 }
 
@@ -63,24 +63,28 @@ mod tests {
 
     #[test]
     fn names_in_the_message_cannot_fool_a_terminal_or_tell_a_password() {
-        let told = refused("\"a\\tb\\e[31m\\u202e é\": {c: 1, c: 2}");
+        let message = refused("\"a\\tb\\e[31m\\u202e é\": {c: 1, c: 2}");
         assert!(
-            told.ends_with("YAML: a\\tb\\u{1b}[31m\\u{202e} é: duplicate entry with key \"c\""),
-            "{told}"
+            message.ends_with("YAML: a\\tb\\u{1b}[31m\\u{202e} é: duplicate entry with key \"c\""),
+            "{message}"
         );
-        let told = refused("'redis://:secret@host': {c: 1, c: 2}");
-        assert!(told.ends_with("YAML: redis://…@host: duplicate entry with key \"c\""), "{told}");
-        let told = refused("{'redis://:secret@host': 1, 'redis://:secret@host': 2}");
-        assert!(told.contains("redis://…@host") && !told.contains("secret"), "{told}");
+        let message = refused("'redis://:secret@host': {c: 1, c: 2}");
+        assert!(
+            message.ends_with("YAML: redis://…@host: duplicate entry with key \"c\""),
+            "{message}"
+        );
+        let message = refused("{'redis://:secret@host': 1, 'redis://:secret@host': 2}");
+        assert!(message.contains("redis://…@host") && !message.contains("secret"), "{message}");
     }
 
     #[test]
     fn of_a_long_message_the_reason_stays() {
-        let told = refused(&format!("{}: {{c: 1, c: 2}}", "é".repeat(400)));
-        assert!(told.chars().count() < 350, "{told}");
+        let message = refused(&format!("{}: {{c: 1, c: 2}}", "é".repeat(400)));
+        assert!(message.chars().count() < 350, "{message}");
         assert!(
-            told.contains("YAML: …éé") && told.ends_with("éé: duplicate entry with key \"c\""),
-            "{told}"
+            message.contains("YAML: …éé")
+                && message.ends_with("éé: duplicate entry with key \"c\""),
+            "{message}"
         );
     }
 }

@@ -68,7 +68,7 @@ pub(super) fn fence(key: &[u8], field: &str) -> Command {
 
 /// The counter of the fencing tokens, as `RFencedLock` names it.
 pub(super) fn token(key: &[u8]) -> Vec<u8> {
-    beside("redisson_lock_token", key)
+    companion("redisson_lock_token", key)
 }
 
 fn script(script: &str, keys: &[&[u8]], arguments: &[&[u8]]) -> Command {
@@ -79,11 +79,11 @@ fn script(script: &str, keys: &[&[u8]], arguments: &[&[u8]]) -> Command {
 
 /// The channel on which a release is published. It is in the same cluster slot as the lock.
 pub(super) fn channel(key: &[u8]) -> Vec<u8> {
-    beside("redisson_lock__channel", key)
+    companion("redisson_lock__channel", key)
 }
 
-/// A name beside that of the lock, in its slot.
-fn beside(prefix: &str, key: &[u8]) -> Vec<u8> {
+/// The name of a key next to the lock's, in its slot.
+fn companion(prefix: &str, key: &[u8]) -> Vec<u8> {
     let prefix = prefix.as_bytes();
     match key.contains(&b'{') {
         true => [prefix, b":", key].concat(),

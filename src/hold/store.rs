@@ -80,7 +80,7 @@ impl Store {
         Ok(at)
     }
 
-    /// The next request about `key` finds its server anew.
+    /// The next request about `key` locates its server again.
     pub fn forget(&mut self, key: &[u8]) {
         if let Some(at) = self.homes.remove(&self.slot(key)) {
             self.connections.remove(&at);

@@ -156,7 +156,7 @@ impl Connection {
         self.greeting.role
     }
 
-    /// Of a Sentinel: the names of its masters, if it told them.
+    /// Of a Sentinel: the names of its masters, if it reports them.
     pub fn masters(&self) -> Option<&[String]> {
         self.greeting.masters.as_deref()
     }
@@ -177,7 +177,7 @@ pub(super) fn no_reply(timeout: Duration) -> Failure {
 }
 
 /// Adds which command was the first without an answer, if the peer closed the connection: a proxy
-/// may close it at a command that it does not know. Only its name is told.
+/// may close it at a command that it does not know. Only its name is reported.
 pub(super) fn unanswered(failure: Failure, command: Option<&[Vec<u8>]>) -> Failure {
     if failure.why != Unknown::Closed {
         return failure;

@@ -1,4 +1,4 @@
-//! Drives a watcher: carries out its actions over real connections, and tells it what happened.
+//! Drives a watcher: carries out its actions over real connections, and reports to it what happened.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::{Future, poll_fn};
@@ -50,7 +50,7 @@ impl Assignment {
         })
     }
 
-    /// What connections are made with, beside addresses.
+    /// What connections are made with, apart from addresses.
     fn credentials(&self) -> (&Login, &Login, Option<&TlsConfig>) {
         (&self.config.login, &self.config.sentinel_login, self.config.tls.as_ref())
     }
@@ -210,15 +210,15 @@ async fn be(
 ) {
     let id = dial.link;
     // The driver is gone with everything it owns.
-    let tell = |event| drop(events.send((id, event)));
+    let emit = |event| drop(events.send((id, event)));
     let failure = match dial.manner {
         Manner::Talk => match connect::open(&dial, &login, tls.as_ref(), clock).await {
             Ok((dialled, wire)) => {
-                tell(Event::Dialled(Box::new(dialled)));
+                emit(Event::Dialled(Box::new(dialled)));
                 let Some(wire) = wire else { return };
                 tokio::select! {
                     biased;
-                    failure = talk(&wire, orders, tell, clock) => failure,
+                    failure = talk(&wire, orders, emit, clock) => failure,
                     failure = renewal::keep_alive(&wire, &login, &dial.to) => failure,
                 }
             }
@@ -226,17 +226,17 @@ async fn be(
         },
         Manner::Listen => match listen::open(&dial, &login, tls.as_ref(), clock).await {
             Ok((dialled, listening)) => {
-                tell(Event::Dialled(Box::new(dialled)));
+                emit(Event::Dialled(Box::new(dialled)));
                 let Some(listening) = listening else { return };
                 tokio::select! {
-                    failure = hear(listening, orders, tell) => failure,
+                    failure = hear(listening, orders, emit) => failure,
                     failure = renewal::is_due(&login) => failure,
                 }
             }
             Err(failure) => failure,
         },
     };
-    tell(Event::Failed(failure));
+    emit(Event::Failed(failure));
 }
 
 /// The replies to a batch, and when they came.
@@ -248,11 +248,11 @@ enum Flight {
     Landed(Landing),
 }
 
-/// Sends what is ordered, and tells the replies in order, until a batch fails.
+/// Sends what is ordered, and reports the replies in order, until a batch fails.
 async fn talk(
     wire: &Wire,
     mut orders: mpsc::UnboundedReceiver<Order>,
-    tell: impl Fn(Event),
+    emit: impl Fn(Event),
     clock: Clock,
 ) -> Failure {
     let mut flights: VecDeque<Flight> = VecDeque::new();
@@ -260,7 +260,7 @@ async fn talk(
         tokio::select! {
             biased;
             (received, replies) = landed(&mut flights) => match replies {
-                Ok(replies) => tell(Event::Replied { received, replies }),
+                Ok(replies) => emit(Event::Replied { received, replies }),
                 Err(failure) => return failure,
             },
             order = orders.recv() => match order {
@@ -303,7 +303,7 @@ async fn landed(flights: &mut VecDeque<Flight>) -> Landing {
 async fn hear(
     mut listening: listen::Listening,
     mut orders: mpsc::UnboundedReceiver<Order>,
-    tell: impl Fn(Event),
+    emit: impl Fn(Event),
 ) -> Failure {
     let mut is_heard = false;
     loop {
@@ -318,7 +318,7 @@ async fn hear(
             },
             bytes = listening.fill(), if is_heard => bytes.and_then(|bytes| {
                 is_heard = false;
-                tell(Event::Pushed { bytes, pushes: listening.take()? });
+                emit(Event::Pushed { bytes, pushes: listening.take()? });
                 Ok(())
             }),
         };

@@ -128,7 +128,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Listening<S> {
         while replies.len() < commands.len() {
             bytes += self.fill().await?;
             if bytes > GREETING_BYTES {
-                let what = "it tells too much before it answers the greeting";
+                let what = "it sends too much before it answers the greeting";
                 return Err(Failure::new(Unknown::Protocol, what));
             }
             self.scan(|item| match item {

@@ -34,11 +34,11 @@ pub(super) fn write(store: &str, note: Note) {
             tracing::debug!(store, %sentinel, %failure, "cannot listen to a Sentinel");
         }
         Note::NoLayout(failure) => {
-            let (what, remedy) = ("no server tells the cluster's layout", remedy(failure.why));
+            let (what, remedy) = ("no server reports the cluster's layout", remedy(failure.why));
             tracing::warn!(store, %failure, remedy, "{what}");
         }
         Note::TellsNoLayout(node, failure) => {
-            tracing::debug!(store, %node, %failure, "a server does not tell the layout");
+            tracing::debug!(store, %node, %failure, "a server does not report the layout");
         }
         Note::Foreign(address) => {
             let remedy = remedy(Unknown::ForeignAddress);
@@ -46,15 +46,15 @@ pub(super) fn write(store: &str, note: Note) {
             tracing::warn!(store, %address, remedy, "{what}");
         }
         Note::Announces(node, prefixes) => {
-            tracing::info!(store, node = &*node, prefixes, "the server tells of changes");
+            tracing::info!(store, node = &*node, prefixes, "the server announces changes");
         }
         Note::AnnouncesNothing(node, failure) => {
             let remedy = announcements_remedy(failure.why);
-            let what = "the server does not tell of changes: polling goes on";
+            let what = "the server does not announce changes: polling goes on";
             tracing::warn!(store, node = &*node, %failure, remedy, "{what}");
         }
         Note::Flooded(node, limit, pause_ms) => {
-            let what = "the server tells of so many changes that polling costs less";
+            let what = "the server announces so many changes that polling costs less";
             tracing::warn!(store, node = &*node, limit, pause_ms, "{what}");
         }
     }

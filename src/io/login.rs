@@ -9,7 +9,7 @@ use lockwatch_judge::reading::Unknown;
 use lockwatch_watch::redis::driver::{Dialled, Failure};
 use lockwatch_watch::redis::reply::{Command, Reply};
 
-use crate::apart::apart;
+use crate::blocking;
 use crate::config::{Login, PasswordSource, Secret};
 
 /// Reads the password on each dial, so that a rotated one is picked up.
@@ -22,7 +22,7 @@ pub(super) async fn password(source: Option<&PasswordSource>) -> Result<Option<S
         return secret.map(Some).map_err(|error| Failure::new(Unknown::Auth, error));
     }
     // Done on a thread, because the file may be on a network file system.
-    let read = apart(move || source.stored()).await;
+    let read = blocking::run(move || source.stored()).await;
     let read = read.map_err(|error| Failure::new(Unknown::Auth, error))?;
     read.transpose().map_err(|error| Failure::new(Unknown::Auth, error))
 }
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    fn told(said: &str, password: &str) -> String {
+    fn masked(said: &str, password: &str) -> String {
         let (code, detail) = said.split_once(' ').unwrap();
         let error = ServerError { code: code.into(), detail: detail.into() };
         let mut replies = [Reply::Error(error)];
@@ -161,23 +161,23 @@ mod tests {
     #[test]
     fn no_part_of_the_password_is_shown_wherever_a_server_repeats_it() {
         let password = "hünter2-and-more";
-        assert_eq!(told("h??nter2-and-more what?", password), "*** what?", "as the code");
+        assert_eq!(masked("h??nter2-and-more what?", password), "*** what?", "as the code");
         assert_eq!(
-            told("ERR args beginning with: 'h??nter2-and", password),
+            masked("ERR args beginning with: 'h??nter2-and", password),
             "ERR args beginning with: '***",
             "cut off"
         );
-        assert_eq!(told("ERR nter2", password), "ERR ***", "its middle");
-        assert_eq!(told("ERR no AUTH here", password), "ERR no AUTH here");
+        assert_eq!(masked("ERR nter2", password), "ERR ***", "its middle");
+        assert_eq!(masked("ERR no AUTH here", password), "ERR no AUTH here");
     }
 
     /// Nobody learns from the mask what the password is.
     #[test]
     fn common_refusals_are_shown_unchanged() {
         for refusal in REFUSALS {
-            assert_eq!(told(refusal, "password"), refusal);
+            assert_eq!(masked(refusal, "password"), refusal);
         }
-        assert_eq!(told("NOPERM no", "NOPERM"), "NOPERM no", "the reason stays known");
+        assert_eq!(masked("NOPERM no", "NOPERM"), "NOPERM no", "the reason stays known");
     }
 
     #[test]

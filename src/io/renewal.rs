@@ -34,7 +34,7 @@ pub(super) async fn keep_alive(wire: &Wire, login: &Login, to: &HostPort) -> Fai
     }
 }
 
-/// Ends when it is time to renew the login of a connection that only listens. That is made anew
+/// Ends when it is time to renew the login of a connection that only listens. Such a connection is made again
 /// instead, because what comes on it is announcements, not replies.
 pub(super) async fn is_due(login: &Login) -> Failure {
     match login.renew_after() {

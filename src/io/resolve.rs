@@ -14,7 +14,7 @@ use lockwatch_watch::redis::driver::Failure;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::apart;
+use crate::blocking;
 use crate::config::HostPort;
 
 /// How long an answer that came too late for its dial stays valid: longer than the longest pause
@@ -81,11 +81,11 @@ impl Resolver {
             return Ok(lookup.clone());
         }
         let host: Arc<str> = host.into();
-        let (told, lookup) = watch::channel(None);
+        let (sender, lookup) = watch::channel(None);
         let name = Arc::clone(&host);
-        apart::start(move || {
+        blocking::start(move || {
             let found = look_up(&name).map_err(|error| error.to_string());
-            told.send_replace(Some((Instant::now(), found)));
+            sender.send_replace(Some((Instant::now(), found)));
         })?;
         lookups.insert(host, lookup.clone());
         Ok(lookup)

@@ -1,6 +1,6 @@
 //! TLS over a TCP connection. Before the server's certificate has been checked, nothing but the
 //! handshake is sent: no command and no password. Sessions are not resumed, so that each connection
-//! checks the certificate anew.
+//! checks the certificate again.
 
 mod check;
 mod files;
@@ -19,7 +19,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use self::check::Identity;
-use self::words::Told;
+use self::words::Refusals;
 use crate::config::Tls;
 
 pub use self::files::unusable;
@@ -28,7 +28,7 @@ pub use self::files::unusable;
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) stream: TlsStream<TcpStream>,
-    told: Told,
+    refusals: Refusals,
 }
 
 /// Makes the handshake, and checks the server's certificate.
@@ -42,10 +42,10 @@ pub(super) async fn protect(
     let identity = Arc::new(Identity::new(settings.own.clone()));
     let config = settings.client(Arc::clone(&identity));
     let config = config.map_err(|error| Failure::new(Unknown::TlsFiles, error))?;
-    let told = Told { tls: tls.clone(), identity };
+    let refusals = Refusals { tls: tls.clone(), identity };
     match timeout(limit, TlsConnector::from(Arc::new(config)).connect(name, tcp)).await {
-        Ok(Ok(stream)) => Ok(Session { stream, told }),
-        Ok(Err(error)) => Err(told.handshake(&error)),
+        Ok(Ok(stream)) => Ok(Session { stream, refusals }),
+        Ok(Err(error)) => Err(refusals.handshake(&error)),
         Err(_) => Err(words::silence(limit)),
     }
 }
@@ -54,6 +54,6 @@ impl Session {
     /// Why the server ended the connection before it answered anything, if that is about TLS. In
     /// TLS 1.3 it checks the client's certificate only after the handshake.
     pub(super) fn refusal(&self, error: Option<&io::Error>) -> Option<Failure> {
-        self.told.refusal(error)
+        self.refusals.refusal(error)
     }
 }

@@ -36,7 +36,7 @@ impl Alarm {
     /// Sets it, also to an instant that is over: then it is readable at once.
     ///
     /// # Errors
-    /// The instant cannot be told to the system.
+    /// The instant cannot be given to the system.
     pub fn set(&self, at: Mono) -> std::io::Result<()> {
         // Zero would switch it off.
         let ms = at.0.max(1);

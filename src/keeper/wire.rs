@@ -37,26 +37,26 @@ impl Order {
 
 /// The last word of a keeper: nothing of the script is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Ended {
     /// How the script ended; `None`: it was killed.
     pub code: Option<u8>,
     /// When the last of its processes was gone.
     pub at: Mono,
 }
 
-impl Told {
+impl Ended {
     /// Reads the line.
-    pub fn parse(line: &str) -> Option<Told> {
+    pub fn parse(line: &str) -> Option<Ended> {
         let (code, at) = line.trim_end().strip_prefix("gone ")?.split_once(' ')?;
         let code = if code == "-" { None } else { Some(code.parse().ok()?) };
-        Some(Told { code, at: Mono(at.parse().ok()?) })
+        Some(Ended { code, at: Mono(at.parse().ok()?) })
     }
 }
 
 /// Says the last word. A guard that is gone does not hear it.
-pub fn tell(mut guard: impl Write, told: Told) {
-    let code = told.code.map_or("-".to_owned(), |code| code.to_string());
-    let _unheard = guard.write_all(format!("gone {code} {}\n", told.at.0).as_bytes());
+pub fn report_end(mut guard: impl Write, ended: Ended) {
+    let code = ended.code.map_or("-".to_owned(), |code| code.to_string());
+    let _unheard = guard.write_all(format!("gone {code} {}\n", ended.at.0).as_bytes());
 }
 
 /// Puts lines together.
@@ -113,11 +113,11 @@ mod tests {
 
     #[test]
     fn the_last_word_can_be_read() {
-        for told in [Told { code: Some(7), at: Mono(12) }, Told { code: None, at: Mono(0) }] {
+        for ended in [Ended { code: Some(7), at: Mono(12) }, Ended { code: None, at: Mono(0) }] {
             let mut line = Vec::new();
-            tell(&mut line, told);
-            assert_eq!(Told::parse(std::str::from_utf8(&line).unwrap()), Some(told));
+            report_end(&mut line, ended);
+            assert_eq!(Ended::parse(std::str::from_utf8(&line).unwrap()), Some(ended));
         }
-        assert_eq!(Told::parse("gone"), None);
+        assert_eq!(Ended::parse("gone"), None);
     }
 }

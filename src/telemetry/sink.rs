@@ -32,16 +32,16 @@ struct Counts {
 }
 
 impl Sink {
-    /// Starts the thread that writes to `output`. After a loss, it calls `tell` with the number of
-    /// lost lines once writing works again. Lines that `tell` logs go through the same sink.
+    /// Starts the thread that writes to `output`. After a loss, it calls `report` with the number of
+    /// lost lines once writing works again. Lines that `report` logs go through the same sink.
     pub(super) fn start(
         output: impl Write + Send + 'static,
-        tell: impl Fn(u64) + Send + 'static,
+        report: impl Fn(u64) + Send + 'static,
     ) -> io::Result<Sink> {
         let (lines, waiting) = channel();
         let counts = Arc::new(Counts::default());
         let sink = Sink { lines, counts: Arc::clone(&counts) };
-        let run = move || run(&waiting, &counts, output, tell);
+        let run = move || run(&waiting, &counts, output, report);
         thread::Builder::new().name(String::from("log")).spawn(run)?;
         Ok(sink)
     }
@@ -59,16 +59,16 @@ impl Sink {
     }
 }
 
-fn run(lines: &Receiver<Vec<u8>>, counts: &Counts, mut output: impl Write, tell: impl Fn(u64)) {
-    let mut told = 0;
+fn run(lines: &Receiver<Vec<u8>>, counts: &Counts, mut output: impl Write, report: impl Fn(u64)) {
+    let mut reported = 0;
     for line in lines {
         if output.write_all(&line).is_err() {
             counts.lost.fetch_add(1, Ordering::Relaxed);
         } else {
             let lost = counts.lost.load(Ordering::Relaxed);
-            if lost > told {
-                tell(lost - told);
-                told = lost;
+            if lost > reported {
+                report(lost - reported);
+                reported = lost;
             }
         }
         counts.waiting.fetch_sub(line.len(), Ordering::Release);
@@ -122,9 +122,9 @@ mod tests {
     fn who_logs_never_waits_and_a_loss_is_counted_and_told() {
         let (permit, permissions) = channel();
         let (written, writes) = sync_channel(10);
-        let (tell, told) = channel();
+        let (report, reported) = channel();
         let output = Gated { permissions, written };
-        let sink = Sink::start(output, move |lost| tell.send(lost).unwrap()).unwrap();
+        let sink = Sink::start(output, move |lost| report.send(lost).unwrap()).unwrap();
         let line = [vec![b'x'; 1_023], vec![b'\n']].concat();
         let lines = 3 * WAITING_BYTES_MAX / line.len();
         for _ in 0..lines {
@@ -140,7 +140,7 @@ mod tests {
             assert_eq!(bytes.len() % line.len(), 0);
             kept += bytes.len() / line.len();
         }
-        assert_eq!(told.recv_timeout(SOON), Ok(lost));
+        assert_eq!(reported.recv_timeout(SOON), Ok(lost));
         sink.flush(SOON);
         assert_eq!(sink.lost(), lost);
     }
@@ -149,20 +149,20 @@ mod tests {
     fn an_output_that_fails_ends_nothing() {
         let (permit, permissions) = channel();
         let (written, writes) = sync_channel(10);
-        let (tell, told) = channel();
+        let (report, reported) = channel();
         let output = Gated { permissions, written };
-        let sink = Sink::start(output, move |lost| tell.send(lost).unwrap()).unwrap();
+        let sink = Sink::start(output, move |lost| report.send(lost).unwrap()).unwrap();
         for line in ["one\n", "two\n"] {
             permit.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
             (&sink).write_all(line.as_bytes()).unwrap();
         }
         sink.flush(SOON);
         assert_eq!(sink.lost(), 2);
-        assert!(told.try_recv().is_err(), "there is no way to tell it yet");
+        assert!(reported.try_recv().is_err(), "there is no way to report it yet");
         permit.send(Ok(())).unwrap();
         (&sink).write_all(b"three\n").unwrap();
         assert_eq!(writes.recv_timeout(SOON).unwrap(), b"three\n");
-        assert_eq!(told.recv_timeout(SOON), Ok(2));
+        assert_eq!(reported.recv_timeout(SOON), Ok(2));
     }
 
     #[test]

@@ -92,11 +92,11 @@ mod tests {
 
     #[test]
     fn names_are_harmless() {
-        let told = no_such_task("out\x1b[2J", ["out\x1b[2K"].into_iter());
-        assert!(!told.contains('\x1b'), "{told:?}");
-        assert!(told.contains(r"did you mean out\x1b[2K?"), "{told}");
-        let told = no_such_task("nope", ["a\x1b", "b"].into_iter());
-        assert_eq!(told, r"There is no task called nope; there are 2: a\x1b, b");
+        let message = no_such_task("out\x1b[2J", ["out\x1b[2K"].into_iter());
+        assert!(!message.contains('\x1b'), "{message:?}");
+        assert!(message.contains(r"did you mean out\x1b[2K?"), "{message}");
+        let message = no_such_task("nope", ["a\x1b", "b"].into_iter());
+        assert_eq!(message, r"There is no task called nope; there are 2: a\x1b, b");
         assert_eq!(which_task(&["a"]), "Name the task; the only one is a");
     }
 }

@@ -184,7 +184,7 @@ mod tests {
         Reply::Error(ServerError { code: code.into(), detail: Vec::new() })
     }
 
-    fn told(board: &Board) -> Vec<(String, Option<bool>)> {
+    fn shown(board: &Board) -> Vec<(String, Option<bool>)> {
         let on = |switch: &Switch| match switch {
             Switch::On => Some(true),
             Switch::Off => Some(false),
@@ -200,12 +200,12 @@ mod tests {
         let replies = [scan("0", &["bert", "0", "anna", "true", "carl", "?", "bert", "0"])];
         let board = read(&hash, Codec::Raw, &replies).unwrap();
         let all = [("anna", Some(true)), ("bert", Some(false)), ("carl", None)];
-        assert_eq!(told(&board), all.map(|(user, on)| (user.to_owned(), on)));
+        assert_eq!(shown(&board), all.map(|(user, on)| (user.to_owned(), on)));
         assert_eq!((board.whole, board.wanted()), (true, Wanted::Yes));
 
         let set = Source::Set(b"users".to_vec());
         let board = read(&set, Codec::Json, &[scan("7", &["\"anna\""])]).unwrap();
-        assert_eq!(told(&board), [("anna".to_owned(), Some(true))]);
+        assert_eq!(shown(&board), [("anna".to_owned(), Some(true))]);
         assert!(!board.whole);
         assert_eq!(read(&set, Codec::Json, &[scan("7", &[])]).unwrap().wanted(), Wanted::Unknown);
 
@@ -214,7 +214,7 @@ mod tests {
         let replies =
             [Reply::Int(1), text("on"), Reply::Int(0), text(""), Reply::Int(1), wrong.clone()];
         let board = read(&keys, Codec::Raw, &replies).unwrap();
-        assert_eq!(told(&board), [("anna".to_owned(), Some(true)), ("carl".to_owned(), None)]);
+        assert_eq!(shown(&board), [("anna".to_owned(), Some(true)), ("carl".to_owned(), None)]);
         assert_eq!(read(&hash, Codec::Raw, &[wrong]), Err(Fault::WrongType(b"users".to_vec())));
     }
 

@@ -194,14 +194,14 @@ mod tests {
     #[test]
     fn an_uncertain_name_is_refused() {
         let refused = |codec, user: &[u8], others: &[&[u8]]| new(codec, user, others).unwrap_err();
-        let told = refused(Codec::Json, b"anna", &[b"bert", b"\"carl\""]);
-        assert!(told.contains("more than one way (json, plain)"), "{told}");
+        let message = refused(Codec::Json, b"anna", &[b"bert", b"\"carl\""]);
+        assert!(message.contains("more than one way (json, plain)"), "{message}");
         let long = encoded(Codec::Jdk, Form::Long, "7");
-        let told = refused(Codec::Jdk, b"anna", &[&long]);
-        assert!(told.contains("jdk (long)"), "{told}");
+        let message = refused(Codec::Jdk, b"anna", &[&long]);
+        assert!(message.contains("jdk (long)"), "{message}");
         assert!(refused(Codec::Json, b"\xff", &[]).contains("\\xff cannot be written"));
-        let told = refused(Codec::Json, b"anna", &[b"\"b\\u0065rt\""]);
-        assert!(told.contains("(unknown)"), "{told}");
+        let message = refused(Codec::Json, b"anna", &[b"\"b\\u0065rt\""]);
+        assert!(message.contains("(unknown)"), "{message}");
     }
 
     #[test]

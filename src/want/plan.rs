@@ -298,10 +298,10 @@ mod tests {
 
     #[test]
     fn what_is_not_certain_is_not_sent() {
-        let told = hash(Codec::Json, &[("\"anna\"", "false"), ("anna", "false")], Wish::On);
-        assert!(told.as_ref().unwrap_err().starts_with("2 names read as anna"), "{told:?}");
-        let told = hash(Codec::Raw, &[("anna", "\u{5}\u{1}")], Wish::On);
-        assert!(told.as_ref().unwrap_err().contains("write `codec: kryo5`"), "{told:?}");
+        let message = hash(Codec::Json, &[("\"anna\"", "false"), ("anna", "false")], Wish::On);
+        assert!(message.as_ref().unwrap_err().starts_with("2 names read as anna"), "{message:?}");
+        let message = hash(Codec::Raw, &[("anna", "\u{5}\u{1}")], Wish::On);
+        assert!(message.as_ref().unwrap_err().contains("write `codec: kryo5`"), "{message:?}");
     }
 
     #[test]
@@ -334,8 +334,8 @@ mod tests {
         assert_eq!(plan(&[], Wish::Off).as_deref(), Ok(""));
         let mut wrong = board(Codec::Raw, &[("u:anna", "wrong_type")]);
         wrong.rows[0].value = None;
-        let told = super::plan(&source, Codec::Raw, &wrong, &mine, Wish::On).unwrap_err();
-        assert!(told.starts_with("u:anna is no string"), "{told}");
+        let message = super::plan(&source, Codec::Raw, &wrong, &mine, Wish::On).unwrap_err();
+        assert!(message.starts_with("u:anna is no string"), "{message}");
     }
 
     #[test]

@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    fn told(wanted: Option<WantedSource>) -> String {
+    fn message(wanted: Option<WantedSource>) -> String {
         let task = TaskSpec {
             wanted: wanted.map(|source| WantedSpec { source, codec: Codec::Raw }),
             ..TaskSpec::new("out", StoreIndex(0), libraries::lock(b"out:lock", "redisson"))
@@ -120,9 +120,11 @@ mod tests {
 
     #[test]
     fn without_users_there_is_nothing_to_switch() {
-        assert!(told(Some(WantedSource::Counter(b"n".to_vec()))).contains("a count has no users"));
-        assert!(told(Some(WantedSource::Always)).contains("`wanted: always` says"));
-        assert!(told(Some(WantedSource::Never)).contains("`wanted: never` says"));
-        assert!(told(None).contains("`wanted: {hash: \"out:users\"}`"));
+        assert!(
+            message(Some(WantedSource::Counter(b"n".to_vec()))).contains("a count has no users")
+        );
+        assert!(message(Some(WantedSource::Always)).contains("`wanted: always` says"));
+        assert!(message(Some(WantedSource::Never)).contains("`wanted: never` says"));
+        assert!(message(None).contains("`wanted: {hash: \"out:users\"}`"));
     }
 }

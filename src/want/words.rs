@@ -86,8 +86,8 @@ fn sentences(outcome: &Outcome) -> Vec<String> {
         rows.map(|row| escape(&row.user)).collect::<Vec<_>>()
     };
     let own: Vec<&Row> = rows.iter().filter(is_mine).collect();
-    let mut told = Vec::new();
-    told.extend(about_user(outcome, &own));
+    let mut lines = Vec::new();
+    lines.extend(about_user(outcome, &own));
     let on = others(|switch| *switch == Switch::On);
     let unread = others(|switch| matches!(switch, Switch::Undecodable { .. }));
     let mine_is_on = own.iter().any(|row| row.switch == Switch::On);
@@ -97,19 +97,19 @@ fn sentences(outcome: &Outcome) -> Vec<String> {
             (Some(_), true) => "Also wanted by",
             (Some(_), false) => "Still wanted by",
         };
-        told.push(format!("{how}: {}.", list(on.into_iter(), NAMED_MAX)));
+        lines.push(format!("{how}: {}.", list(on.into_iter(), NAMED_MAX)));
     } else if mine_is_on && outcome.board.whole && unread.is_empty() {
-        told.push("Nobody else does.".to_owned());
+        lines.push("Nobody else does.".to_owned());
     }
     if !unread.is_empty() {
         let names = list(unread.into_iter(), NAMED_MAX);
-        told.push(format!("Not known, because the value cannot be read: {names}."));
+        lines.push(format!("Not known, because the value cannot be read: {names}."));
     }
     if !outcome.board.whole {
-        told.push(format!("There are more users than the {} that were read.", rows.len()));
+        lines.push(format!("There are more users than the {} that were read.", rows.len()));
     }
-    told.push(what_follows(outcome).to_owned());
-    told
+    lines.push(what_follows(outcome).to_owned());
+    lines
 }
 
 fn about_user(outcome: &Outcome, own: &[&Row]) -> Option<String> {
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn it_is_told_who_wants_it_and_what_follows() {
         let (on, off) = (Some(Wish::On), Some(Wish::Off));
-        for (outcome, told) in [
+        for (outcome, lines) in [
             (
                 outcome("anna", on, true, &[("anna", "1"), ("bert", "1"), ("carl", "0")]),
                 "anna wants outbound now. Also wanted by: bert. It is wanted, so it must run.\n",
@@ -260,18 +260,18 @@ mod tests {
                  switch, and so does not want outbound. Nobody wants it.\n",
             ),
         ] {
-            assert_eq!(text(&outcome), told);
+            assert_eq!(text(&outcome), lines);
         }
     }
 
     #[test]
     fn the_same_is_told_to_programs() {
-        let told = json(&outcome("anna", Some(Wish::On), true, &[("anna", "1"), ("b", "?")]));
-        assert_eq!(told["users"][0], json!({"user": "anna", "switch": "on"}));
+        let answer = json(&outcome("anna", Some(Wish::On), true, &[("anna", "1"), ("b", "?")]));
+        assert_eq!(answer["users"][0], json!({"user": "anna", "switch": "on"}));
         let odd = json!({"user": "b", "switch": "undecodable", "value": "?", "fits": null});
-        assert_eq!(told["users"][1], odd);
+        assert_eq!(answer["users"][1], odd);
         assert_eq!(
-            (&told["asked"], &told["changed"], &told["wanted"], &told["user"]),
+            (&answer["asked"], &answer["changed"], &answer["wanted"], &answer["user"]),
             (&json!("on"), &json!(true), &json!("yes"), &json!("anna"))
         );
     }
@@ -280,13 +280,13 @@ mod tests {
     fn what_was_not_read_is_not_known() {
         let mut outcome = outcome("anna", None, false, &[("bert", "0")]);
         outcome.board.whole = false;
-        let told = text(&outcome);
+        let answer = text(&outcome);
         assert!(
-            told.ends_with(
+            answer.ends_with(
                 "anna is not among the users that were read. There are more users than the 1 that \
                  were read. Whether it is wanted is unknown.\n"
             ),
-            "{told}"
+            "{answer}"
         );
     }
 }

@@ -90,7 +90,7 @@ fn contents(
 }
 
 impl Material {
-    /// Reads what the block names; all that cannot be read is told.
+    /// Reads what the block names; each that cannot be read is reported.
     fn of(
         tls: &TlsServer,
         mut read: impl FnMut(&str, &Pem) -> Result<Vec<u8>, String>,

@@ -14,7 +14,7 @@ use rustls::crypto::ring;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{OnceCell, Semaphore};
 
-use crate::apart::apart;
+use crate::blocking;
 use crate::config::Secret;
 
 /// How many good logins are remembered.
@@ -178,7 +178,7 @@ impl Logins {
         let Ok(turn) = Arc::clone(&self.one).acquire_owned().await else { return false };
         self.checks.fetch_add(1, Ordering::Relaxed);
         let (hash, password) = (hash.clone(), password.to_vec());
-        let checked = apart(move || {
+        let checked = blocking::run(move || {
             let good = bcrypt::verify(&password, hash.expose()).unwrap_or(false);
             // Whoever asked may have gone, and the next one still waits until this has ended.
             drop(turn);

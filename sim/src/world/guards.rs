@@ -200,7 +200,7 @@ impl World {
                 if is_refused && !guard.machine.holds() {
                     guard.machine.handle(mono, Input::Stop);
                 }
-                guard.machine.handle(mono, Input::Told(reply));
+                guard.machine.handle(mono, Input::Replied(reply));
                 self.send_next(task, host);
             }
             Turn::Changed => {

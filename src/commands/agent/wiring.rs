@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::first;
-use crate::apart::apart;
+use crate::blocking;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::engine::{Engine, INPUTS, Now, Observer, Observers};
@@ -159,7 +159,7 @@ async fn reload_with<L>(
 where
     L: Fn() -> Result<Config, String> + Send + Sync + 'static,
 {
-    match apart(move || load()).await.unwrap_or_else(|error| Err(error.to_string())) {
+    match blocking::run(move || load()).await.unwrap_or_else(|error| Err(error.to_string())) {
         Ok(config) => {
             let loaded = loaded(&config, watching.clock);
             watching.configure(config).await;

@@ -25,8 +25,8 @@ use crate::keeper::boot;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A claim is written so many times while it counts as alive.
 const CLAIMS: u32 = 3;
-/// How long an overrun is told at least: longer than the pause between two readings of the agent.
-const TOLD_FOR: Duration = Duration::from_secs(10);
+/// How long an overrun is claimed at least: longer than the pause between two readings of the agent.
+const CLAIMED_FOR: Duration = Duration::from_secs(10);
 
 /// What this part is asked to do.
 pub(super) struct Beside {
@@ -46,11 +46,11 @@ pub(super) struct Beside {
     /// When to claim next; `None` while the script does not run.
     claim_at: Option<Instant>,
     /// Until then the report of an overrun stays, so that the agent can read it.
-    told_until: Instant,
+    claimed_until: Instant,
     /// Overruns to tell, as token and milliseconds.
     overruns: mpsc::UnboundedReceiver<(u64, u64)>,
     /// The newest one that could not be written yet.
-    untold: Option<(u64, u64)>,
+    unclaimed: Option<(u64, u64)>,
 }
 
 impl Beside {
@@ -73,9 +73,9 @@ impl Beside {
             was_unknown: false,
             touched: None,
             claim_at: None,
-            told_until: Instant::now(),
+            claimed_until: Instant::now(),
             overruns,
-            untold: None,
+            unclaimed: None,
         }
     }
 
@@ -88,7 +88,7 @@ impl Beside {
                 return self.end().await;
             }
             // After a long pause the connection may be gone with which it was first tried.
-            if let Some((token, ms)) = self.untold {
+            if let Some((token, ms)) = self.unclaimed {
                 self.tell_overrun(token, ms).await;
             }
             let newest = *self.runs.borrow_and_update();
@@ -96,7 +96,7 @@ impl Beside {
             match self.claim_at {
                 None if runs => {
                     self.write_host().await;
-                    self.claim_at = Some(Instant::now().max(self.told_until));
+                    self.claim_at = Some(Instant::now().max(self.claimed_until));
                 }
                 Some(_) if !runs => self.withdraw().await,
                 _ => {}
@@ -183,7 +183,7 @@ impl Beside {
                 let rule = self.plan.rule();
                 tracing::warn!(
                     rule,
-                    "the agent cannot be told of runs; this user needs more rights"
+                    "runs cannot be reported to the agent; this user needs more rights"
                 );
             }
             return;
@@ -251,13 +251,13 @@ impl Beside {
         let (instance, told) = (self.plan.holder.instance().to_owned(), overrun_claim(token, ms));
         let fields = [instance.as_bytes(), told.as_bytes()];
         if !self.set(&claims.key, &["HSET"], &fields).await {
-            self.untold = Some((token, ms));
+            self.unclaimed = Some((token, ms));
             return;
         }
-        self.untold = None;
+        self.unclaimed = None;
         // It took the place of the claim.
         self.claim_at = None;
-        self.told_until = Instant::now() + TOLD_FOR;
+        self.claimed_until = Instant::now() + CLAIMED_FOR;
     }
 
     /// Takes the claim back.

@@ -23,7 +23,7 @@ use super::{LOST, NO_STORE, USAGE, last, listen, words};
 use crate::hold::{Client, Trouble};
 use crate::keeper::boot::{self, Alarm};
 use crate::keeper::group::Group;
-use crate::keeper::wire::Told;
+use crate::keeper::wire::Ended;
 use crate::keeper::{input, say};
 use crate::telemetry;
 
@@ -160,10 +160,10 @@ struct Driver {
     poke: mpsc::Sender<()>,
     overruns: mpsc::UnboundedSender<(u64, u64)>,
     manager: Manager,
-    /// It was told to end.
+    /// It was asked to end.
     asked: bool,
     warned_of_input: Cell<bool>,
-    /// What is wrong with the store, told once for as long as it lasts.
+    /// What is wrong with the store, reported once for as long as it lasts.
     trouble: Option<String>,
     /// A refusal that no waiting mends: what it is, and the exit code.
     refused: Option<(String, u8)>,
@@ -195,7 +195,7 @@ impl Driver {
             tokio::select! {
                 gone = script => self.gone(gone),
                 signal = signals.next() => self.signalled(signal),
-                Some((reply, trouble)) = seen.replies.recv() => self.told(reply, trouble),
+                Some((reply, trouble)) = seen.replies.recv() => self.replied(reply, trouble),
                 Some(wanted) = seen.wanted.recv() => self.handle(Input::Wanted(wanted)),
                 Some(()) = seen.changed.recv() => {
                     self.handle(Input::Changed);
@@ -217,9 +217,9 @@ impl Driver {
         self.guard.handle(boot::now(), input);
     }
 
-    fn gone(&mut self, told: Option<Told>) {
+    fn gone(&mut self, ended: Option<Ended>) {
         self.script = None;
-        let Told { code, at } = told.unwrap_or(Told { code: None, at: boot::now() });
+        let Ended { code, at } = ended.unwrap_or(Ended { code: None, at: boot::now() });
         self.handle(Input::Gone { code, at });
         let (task, ended) = (&*self.plan.spec.name, self.guard.runs().ended().last());
         match ended.filter(|run| run.code != 0 && !run.asked) {
@@ -244,7 +244,7 @@ impl Driver {
         }
     }
 
-    fn told(&mut self, reply: Reply, trouble: Option<Trouble>) {
+    fn replied(&mut self, reply: Reply, trouble: Option<Trouble>) {
         if let Some(trouble) = trouble {
             let said = trouble.to_string();
             if self.trouble.as_ref() != Some(&said) {
@@ -268,7 +268,7 @@ impl Driver {
         if let Reply::Taken { token } = reply {
             tracing::info!(task = &*self.plan.spec.name, token, "has the lock");
         }
-        self.handle(Input::Told(reply));
+        self.handle(Input::Replied(reply));
     }
 
     /// Carries out an action. Returns the end, if it is that.

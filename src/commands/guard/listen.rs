@@ -20,12 +20,12 @@ const AGAIN: Duration = Duration::from_secs(2);
 /// `waits`: whether the guard waits for a release.
 pub(super) async fn run(plan: Plan, mut waits: watch::Receiver<bool>, changed: mpsc::Sender<()>) {
     let (mut store, key) = (plan.store(), plan.spec.kind.key().clone());
-    let mut is_told = false;
+    let mut is_reported = false;
     while !changed.is_closed() {
         let heard = until_it_breaks(&mut store, &key, &plan.spec, &mut waits, &changed).await;
         let Err(failure) = heard else { return };
         store.forget(&key);
-        if !std::mem::replace(&mut is_told, true) {
+        if !std::mem::replace(&mut is_reported, true) {
             let (why, detail) = (failure.why.name(), &failure.detail);
             tracing::info!(why, %detail, "Redis sends no change notifications; polling instead");
         }

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use crate::keeper::group::Group;
 use crate::keeper::tree::Tree;
-use crate::keeper::wire::{Order, Told};
+use crate::keeper::wire::{Ended, Order};
 use crate::keeper::{self, boot, input};
 
 /// How long the keeper may take to kill before the guard kills it as well: it may stand still.
@@ -43,7 +43,7 @@ struct End {
 }
 
 /// The end of a script: nothing that came of it is left.
-pub(super) type Gone = oneshot::Receiver<Told>;
+pub(super) type Gone = oneshot::Receiver<Ended>;
 
 impl Script {
     /// Starts a keeper that runs `command` with this environment until `dead_by` at the latest, in
@@ -77,7 +77,7 @@ impl Script {
         let keeper = keeper.context("the keeper has ended")?;
         let listens = ours.try_clone().context("cannot listen to the keeper")?;
         let listens = tokio::net::UnixStream::from_std(listens)?;
-        let (told, gone) = oneshot::channel();
+        let (sender, gone) = oneshot::channel();
         let end =
             Arc::new(End { is_over: Mutex::new(false), dead_since: AtomicU64::new(u64::MAX) });
         let tree = Tree::of(getpid(), group);
@@ -87,7 +87,7 @@ impl Script {
             *end.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
             // A keeper that stood still tells it late, or not at all.
             let at = last.at.min(Mono(end.dead_since.load(Ordering::Relaxed)));
-            let _guard_ended = told.send(Told { at, ..last });
+            let _guard_ended = sender.send(Ended { at, ..last });
         });
         Ok((script, gone))
     }
@@ -138,13 +138,13 @@ impl Script {
 }
 
 /// Waits until the keeper has ended, and kills what it may have left behind.
-async fn until_gone(mut keeper: Child, mut listens: tokio::net::UnixStream, tree: Tree) -> Told {
+async fn until_gone(mut keeper: Child, mut listens: tokio::net::UnixStream, tree: Tree) -> Ended {
     let mut line = String::new();
     let _broken = listens.read_to_string(&mut line).await;
     let _ended = keeper.wait().await;
-    let told = Told::parse(&line);
-    if let Some(told) = told.filter(|_| tree.is_over()) {
-        return told;
+    let ended = Ended::parse(&line);
+    if let Some(ended) = ended.filter(|_| tree.is_over()) {
+        return ended;
     }
     let is_clean = tokio::task::spawn_blocking(move || {
         let mut is_clean = true;
@@ -158,8 +158,8 @@ async fn until_gone(mut keeper: Child, mut listens: tokio::net::UnixStream, tree
         is_clean
     });
     let is_clean = is_clean.await.unwrap_or(false);
-    match told {
-        Some(told) if is_clean => told,
-        _ => Told { code: told.and_then(|told| told.code), at: boot::now() },
+    match ended {
+        Some(ended) if is_clean => ended,
+        _ => Ended { code: ended.and_then(|ended| ended.code), at: boot::now() },
     }
 }

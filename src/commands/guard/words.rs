@@ -6,7 +6,7 @@ use lockwatch_guard::Why;
 pub(super) fn why(why: Why) -> &'static str {
     match why {
         Why::Unwanted => "nobody wants it any more",
-        Why::Asked => "the guard was told to end",
+        Why::Asked => "the guard was asked to end",
         Why::NotRenewed => "the lease could not be renewed in time",
         Why::Lost => "the lock is not held any more",
     }

@@ -33,17 +33,17 @@ async fn output_within(words: &[String], limit: Duration) -> Result<Vec<u8>, Str
     let Some((program, arguments)) = words.split_first() else {
         return Err(String::from("the password command names no program"));
     };
-    let told = |what: String| format!("the password command {program} {what}");
+    let failed = |what: String| format!("the password command {program} {what}");
     // It is never closed.
-    let _turn = turns(words).acquire_owned().await.map_err(|error| told(error.to_string()))?;
-    let child = spawn(program, arguments).map_err(|error| told(unstartable(&error)))?;
+    let _turn = turns(words).acquire_owned().await.map_err(|error| failed(error.to_string()))?;
+    let child = spawn(program, arguments).map_err(|error| failed(unstartable(&error)))?;
     let mut group = Group { pid: id(&child), child };
     let (bytes, status) = match timeout(limit, run(&mut group.child)).await {
-        Ok(ended) => ended.map_err(|error| told(format!("cannot be waited for: {error}")))?,
-        Err(_) => return Err(told(format!("did not end within {limit:?}, and was killed"))),
+        Ok(ended) => ended.map_err(|error| failed(format!("cannot be waited for: {error}")))?,
+        Err(_) => return Err(failed(format!("did not end within {limit:?}, and was killed"))),
     };
     if !status.success() {
-        return Err(told(format!(
+        return Err(failed(format!(
             "failed ({status}); run it as the user of lockwatch to see what it says"
         )));
     }

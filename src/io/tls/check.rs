@@ -32,7 +32,7 @@ impl Check {
         Ok(Check { verifier, provider })
     }
 
-    /// Whether the certificate could vouch for itself.
+    /// Whether the certificate could prove itself.
     fn signs_itself(&self, certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> bool {
         let mut roots = RootCertStore::empty();
         let added = roots.add(certificate.clone().into_owned());

@@ -15,7 +15,7 @@ use rustls::{ClientConfig, Error, RootCertStore};
 use tokio::time::timeout;
 
 use super::check::{Check, Identity};
-use crate::apart::apart;
+use crate::blocking;
 use crate::config::TlsFiles;
 use crate::pem::{self, Pem};
 
@@ -39,7 +39,7 @@ pub(super) async fn settings(files: &TlsFiles, limit: Duration) -> Result<Arc<Se
     let failed = |what: String| Failure::new(Unknown::TlsFiles, what);
     let files = files.clone();
     // Done on a thread, because they may be on a network file system.
-    match timeout(limit, apart(move || renewed(&files))).await {
+    match timeout(limit, blocking::run(move || renewed(&files))).await {
         Ok(Ok(settings)) => settings.map_err(failed),
         Ok(Err(error)) => Err(failed(error.to_string())),
         Err(_) => Err(failed(format!("the files of `tls` cannot be read within {limit:?}"))),

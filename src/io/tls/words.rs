@@ -19,9 +19,9 @@ use crate::text::instants::rfc3339;
 const NAMES: usize = 5;
 const NAME_CHARS: usize = 80;
 
-/// What is to be told of one connection.
+/// What the words for a refused connection need.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct Refusals {
     pub(super) tls: Tls,
     pub(super) identity: Arc<Identity>,
 }
@@ -45,7 +45,7 @@ pub(super) fn silence(limit: Duration) -> Failure {
     )
 }
 
-impl Told {
+impl Refusals {
     /// Why the handshake failed.
     pub(super) fn handshake(&self, error: &io::Error) -> Failure {
         match of_tls(error) {
@@ -159,7 +159,7 @@ impl Told {
         if said.contains("CaUsedAsEndEntity") {
             return "the certificate of the server is that of an authority (`CA:TRUE`), probably \
                     signed by itself; give the server one that an authority signed, or make its \
-                    own anew with `basicConstraints=critical,CA:FALSE` and put it into `tls.ca_file`"
+                    own again with `basicConstraints=critical,CA:FALSE` and put it into `tls.ca_file`"
                 .to_owned();
         }
         format!("the certificate of the server cannot be used: {said}")

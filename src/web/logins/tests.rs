@@ -77,12 +77,12 @@ async fn wrong_logins_in_masses_are_bounded_and_hold_up_no_other_address() {
     let (logins, users) = (Arc::new(Logins::new()), Arc::new(users(&["a"])));
     // Nobody's turn comes, so that all of them wait.
     let turn = Arc::clone(&logins.one).acquire_owned().await.unwrap();
-    let (told, mut outcomes) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut outcomes) = tokio::sync::mpsc::unbounded_channel();
     let ask = |user: String, password: String, peer: IpAddr| {
-        let (logins, users, told) = (Arc::clone(&logins), Arc::clone(&users), told.clone());
+        let (logins, users, sender) = (Arc::clone(&logins), Arc::clone(&users), sender.clone());
         tokio::spawn(async move {
             let access = logins.check(&users, &sent(&user, &password), peer).await;
-            told.send(access).unwrap();
+            sender.send(access).unwrap();
         })
     };
     let flood: Vec<_> =

@@ -14,7 +14,7 @@ use crate::support::wait_until;
 /// Time that the test itself may need to observe a change.
 const LOOKING: Duration = Duration::from_millis(200);
 
-const SAID: &str = "does not tell of changes";
+const SAID: &str = "does not announce changes";
 
 /// Changes while not tracking are read when tracking resumes.
 #[test]

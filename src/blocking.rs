@@ -13,9 +13,9 @@ use tokio::sync::oneshot;
 ///
 /// # Errors
 /// The thread could not be started.
-pub async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
-    let (told, outcome) = oneshot::channel();
-    start(move || drop(told.send(work())))?;
+pub async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    let (sender, outcome) = oneshot::channel();
+    start(move || drop(sender.send(work())))?;
     outcome.await.map_err(io::Error::other)
 }
 
@@ -28,7 +28,7 @@ pub fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let remedy = "raise the limit of processes or of memory";
         io::Error::new(error.kind(), format!("the system refuses a thread ({error}); {remedy}"))
     };
-    thread::Builder::new().name(String::from("apart")).spawn(work).map(drop).map_err(refused)
+    thread::Builder::new().name(String::from("blocking")).spawn(work).map(drop).map_err(refused)
 }
 
 #[cfg(test)]
@@ -38,6 +38,6 @@ mod tests {
     #[tokio::test]
     async fn what_was_done_comes_back() {
         let here = thread::current().id();
-        assert_ne!(apart(|| thread::current().id()).await.unwrap(), here);
+        assert_ne!(run(|| thread::current().id()).await.unwrap(), here);
     }
 }
