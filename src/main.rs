@@ -21,7 +21,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// The configuration or the command line is wrong; clap uses the same.
 const USAGE: u8 = 2;
-/// Threads beside the main one.
+/// Threads in addition to the main one.
 const WORKERS: usize = 2;
 
 /// How long the end may wait for what cannot be cancelled: a resolver that does not answer, or a

@@ -190,15 +190,15 @@ impl PageTiming {
         let (_, prometheus) = &self.prometheus;
         let mut doubts = BTreeSet::new();
         if let (Some(field), Some(file)) = (page.dropped_by, prometheus) {
-            doubts.insert(format!("{file}: `{field}` drop the page, so nobody is told"));
+            doubts.insert(format!("{file}: `{field}` drop the alert, so nobody is notified"));
         }
         let Some((_, file)) = &self.alertmanager else { return doubts };
         let end = if page.ends.are_undecided() { "may end" } else { "end" };
-        for Destination { receiver, tells, silent_at, .. } in &page.ends.destinations {
+        for Destination { receiver, notifies, silent_at, .. } in &page.ends.destinations {
             let receiver = named(receiver);
             match silent_at {
-                _ if !tells => doubts.insert(format!(
-                    "{file}: the receiver {receiver} tells nobody, as it has no `*_configs`, and \
+                _ if !notifies => doubts.insert(format!(
+                    "{file}: the receiver {receiver} notifies nobody, as it has no `*_configs`, and \
                      pages {end} there"
                 )),
                 Some(fields) => doubts.insert(format!(
@@ -233,8 +233,8 @@ impl PageTiming {
             return given.clone();
         }
         let file = self.alertmanager.as_ref().map_or("", |(_, file)| file);
-        let telling = page.ends.destinations.iter().filter(|end| end.tells);
-        let last = telling.max_by_key(|end| end.group_wait_ms);
+        let notifying = page.ends.destinations.iter().filter(|end| end.notifies);
+        let last = notifying.max_by_key(|end| end.group_wait_ms);
         last.map_or(Delay { ms: 0, origin: file.to_owned() }, |end| Delay {
             ms: end.group_wait_ms,
             origin: format!("{file}, receiver {}", escape(end.receiver.as_bytes())),
@@ -262,13 +262,14 @@ impl Page<'_> {
         let ends = &self.ends.destinations;
         match self.dropped_by {
             Some(_) => Some(DROPPED),
-            None => (!ends.is_empty() && ends.iter().all(|end| !end.tells)).then_some(TOLD_NOBODY),
+            None => (!ends.is_empty() && ends.iter().all(|end| !end.notifies))
+                .then_some(NOTIFIES_NOBODY),
         }
     }
 
     /// Whether it may share a group with the pages of other tasks.
     fn shares_a_group(&self) -> bool {
-        self.ends.destinations.iter().any(|end| end.tells && end.spans_tasks())
+        self.ends.destinations.iter().any(|end| end.notifies && end.spans_tasks())
     }
 }
 
@@ -376,7 +377,7 @@ const FOOTNOTES: [(&str, &str); 7] = [
         "Its route groups the pages of several tasks (`group_by` lacks `task`): after the first, \
          the next waits for `group_interval`.",
     ),
-    (TOLD_NOBODY, "It ends at a receiver that tells nobody: one without `*_configs`."),
+    (NOTIFIES_NOBODY, "It ends at a receiver that notifies nobody: one without `*_configs`."),
     (DROPPED, "Prometheus' relabelling drops it."),
     (
         GUARD_LEASE,
@@ -388,7 +389,7 @@ const NOT_WANTED: &str = "[1]";
 const ASSUMED_LEASE: &str = "[2]";
 const UNKNOWN_LEASE: &str = "[3]";
 const SHARED_GROUP: &str = "[4]";
-const TOLD_NOBODY: &str = "[5]";
+const NOTIFIES_NOBODY: &str = "[5]";
 const DROPPED: &str = "[6]";
 const GUARD_LEASE: &str = "[7]";
 

@@ -99,13 +99,13 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     }
     let set_up = tokio::select! {
         // Dropping the unfinished set-up kills the parts that were already started.
-        () = stop.told() => return Ok(()),
+        () = stop.requested() => return Ok(()),
         set_up = Stage::set_up(program, args.redis_server.as_deref(), &reach) => set_up,
     };
     let mut stage = set_up?;
     stage.introduce();
     let outcome = tokio::select! {
-        () = stop.told() => Ok(()),
+        () = stop.requested() => Ok(()),
         outcome = play(&mut stage, &args) => outcome,
     };
     stage.tear_down().await;
@@ -129,7 +129,7 @@ async fn tell(
 ) -> anyhow::Result<()> {
     let server = args.redis_server.as_deref();
     let set_up = tokio::select! {
-        () = stop.told() => return Ok(()),
+        () = stop.requested() => return Ok(()),
         set_up = Scene::set_up(program, server, reach, configuration) => set_up,
     };
     let mut scene = set_up?;
@@ -141,7 +141,7 @@ async fn tell(
         }
     };
     let outcome = tokio::select! {
-        () = stop.told() => Ok(()),
+        () = stop.requested() => Ok(()),
         outcome = play => outcome,
     };
     scene.tear_down().await;

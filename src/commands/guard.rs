@@ -1,6 +1,5 @@
 //! The command `lockwatch guard`: runs a script under a lock while it is wanted.
 
-mod beside;
 mod drive;
 mod fence;
 mod last;
@@ -10,6 +9,7 @@ mod options;
 mod plan;
 mod rights;
 mod script;
+mod side_keys;
 mod signals;
 mod words;
 

@@ -247,7 +247,7 @@ async fn watch(options: &StatusOptions, pause: Duration) -> anyhow::Result<Level
     let mut seen = Seen { last: None, trouble: None };
     loop {
         tokio::select! {
-            () = stop.told() => return Ok(seen.level()),
+            () = stop.requested() => return Ok(seen.level()),
             looked = look(options) => seen.note(looked),
         }
         let read = match &screen {
@@ -261,7 +261,7 @@ async fn watch(options: &StatusOptions, pause: Duration) -> anyhow::Result<Level
         tokio::pin!(next);
         loop {
             tokio::select! {
-                () = stop.told() => return Ok(seen.level()),
+                () = stop.requested() => return Ok(seen.level()),
                 _ = resized.recv() => {
                     // If it cannot be drawn, the next look ends this.
                     let _ = screen.as_ref().map(|screen| screen.draw(&frame(options, &seen)));

@@ -17,7 +17,7 @@ impl Stop {
     }
 
     /// Returns when one of the signals arrives.
-    pub(crate) async fn told(&mut self) {
+    pub(crate) async fn requested(&mut self) {
         let Stop([interrupt, terminate, hangup]) = self;
         tokio::select! {
             _ = interrupt.recv() => {}

@@ -42,9 +42,9 @@ pub(super) struct Connections {
 
 #[derive(Debug, Default)]
 struct Places {
-    /// The connections that were not told to close.
+    /// The connections that were not asked to close.
     open: Vec<Arc<Client>>,
-    /// The number of those that were told to close and have not ended yet.
+    /// The number of those that were asked to close and have not ended yet.
     closing: usize,
 }
 
@@ -305,7 +305,7 @@ mod tests {
         slots
     }
 
-    /// Drops the slots that were told to close, and returns which they were.
+    /// Drops the slots that were asked to close, and returns which they were.
     fn end_closed(slots: &mut Vec<Slot>) -> Vec<bool> {
         let closed: Vec<bool> =
             slots.iter().map(|slot| slot.client.closing.is_cancelled()).collect();

@@ -1,4 +1,4 @@
-//! Entity tags: a client that already has a response is told that nothing changed.
+//! Entity tags: a client that already has a response learns that nothing changed.
 
 use bytes::Bytes;
 use hyper::StatusCode;

@@ -11,7 +11,7 @@ use super::site::Site;
 use crate::paths;
 use crate::web::{Access, Credentials, Door, Web};
 
-/// The user that has logged in, beside a request.
+/// The user that has logged in, attached to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LoggedIn(pub(super) String);
 

@@ -147,27 +147,27 @@ impl Feed {
 /// Serves all pages. Ends when there was none for [`LINGER`].
 async fn serve(feed: Feed, mut visits: mpsc::Receiver<Visit>) {
     let mut snapshots = feed.snapshots.clone();
-    let mut teller = Teller::new(&feed.boot);
+    let mut publisher = Publisher::new(&feed.boot);
     let mut engine_lives = true;
     // Whether there is a newer snapshot that was not compared yet.
     let mut is_behind = false;
     let mut last_visit = Instant::now();
     loop {
-        let listened_to = !teller.pages.is_empty();
-        let next = if listened_to { teller.pages.next_beat() } else { last_visit + LINGER };
+        let listened_to = !publisher.pages.is_empty();
+        let next = if listened_to { publisher.pages.next_beat() } else { last_visit + LINGER };
         tokio::select! {
             () = feed.shutdown.cancelled() => return,
             Some(visit) = visits.recv() => {
                 last_visit = Instant::now();
                 match visit {
-                    Visit::Given(published) => teller.given(published),
+                    Visit::Given(published) => publisher.given(published),
                     Visit::Listens(asked, sender) => {
                         if !listened_to {
-                            teller.tell(&snapshots.see());
+                            publisher.publish(&snapshots.see());
                         }
                         // Only a snapshot that was compared is marked as seen, so this page gets
                         // anything newer, too.
-                        teller.welcome(asked, sender, &beat(&snapshots.newest(), feed.snapshot_age));
+                        publisher.welcome(asked, sender, &beat(&snapshots.newest(), feed.snapshot_age));
                     }
                 }
             }
@@ -177,20 +177,20 @@ async fn serve(feed: Feed, mut visits: mpsc::Receiver<Visit>) {
                 // A snapshot appears at least each second, so the numbers are refreshed as often.
                 snapshots.ask_for_everything();
             }
-            () = sleep_until(teller.ready_at), if listened_to && is_behind => {
+            () = sleep_until(publisher.ready_at), if listened_to && is_behind => {
                 is_behind = false;
-                teller.tell(&snapshots.see());
+                publisher.publish(&snapshots.see());
             }
             () = sleep_until(next) => {
                 if listened_to {
-                    teller.help_lagging();
-                    teller.pages.beat(&beat(&snapshots.newest(), feed.snapshot_age));
+                    publisher.help_lagging();
+                    publisher.pages.beat(&beat(&snapshots.newest(), feed.snapshot_age));
                 } else if feed.close(&visits) {
                     return;
                 }
             }
         }
-        if teller.pages.is_empty() {
+        if publisher.pages.is_empty() {
             is_behind = false;
             if listened_to {
                 last_visit = Instant::now();
@@ -209,7 +209,7 @@ fn beat(newest: &Published, age_max: Duration) -> Bytes {
 }
 
 /// The state that was sent, and its subscribers.
-struct Teller {
+struct Publisher {
     encoder: Encoder,
     /// The snapshot of a page that was served before any page subscribed.
     first: Option<Arc<Published>>,
@@ -222,9 +222,9 @@ struct Teller {
     whole: Option<Bytes>,
 }
 
-impl Teller {
-    fn new(boot: &str) -> Teller {
-        Teller {
+impl Publisher {
+    fn new(boot: &str) -> Publisher {
+        Publisher {
             encoder: Encoder::new(boot),
             first: None,
             table: Table::default(),
@@ -244,7 +244,7 @@ impl Teller {
     }
 
     /// Sends the changes in `newest` to the pages.
-    fn tell(&mut self, newest: &Published) {
+    fn publish(&mut self, newest: &Published) {
         if self.table.sequence().is_none() {
             let first = self.first.take();
             let first = first.as_deref().unwrap_or(newest);

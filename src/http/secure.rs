@@ -17,7 +17,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const LINGER: Duration = Duration::from_secs(1);
 /// The first byte of a client that speaks TLS.
 const TLS_RECORD: u8 = 0x16;
-/// What a client is told that does not.
+/// What is said to a client that does not.
 const NOT_PLAIN: &str = "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
     Connection: close\r\n\r\nThis port speaks TLS: use https:// instead of http://.\n";
 
@@ -56,7 +56,7 @@ async fn protect(mut stream: TcpStream, tls: Arc<ServerConfig>) -> io::Result<En
     }
 }
 
-/// Closes a connection so that the client sees what it was told: one that is closed before all is
+/// Closes a connection so that the client sees the response: one that is closed before all is
 /// read that the client has sent would be reset.
 async fn end(mut stream: TcpStream) -> io::Result<()> {
     stream.shutdown().await?;

@@ -155,7 +155,7 @@ fn what_is_doubtful_is_warned_about() {
              keep}], ",
             "32s",
             "never [6]",
-            "`alert_relabel_configs` drop the page, so nobody is told (tasks: nobodys)",
+            "`alert_relabel_configs` drop the alert, so nobody is notified (tasks: nobodys)",
         ),
         (
             PROMETHEUS,
@@ -180,7 +180,7 @@ fn what_is_doubtful_is_warned_about() {
             "receiver: 'null'",
             "never [5]",
             "never [5]",
-            "the receiver `null` tells nobody, as it has no `*_configs`, and pages end there \
+            "the receiver `null` notifies nobody, as it has no `*_configs`, and pages end there \
              (tasks: theirs, nobodys)",
         ),
         (
@@ -189,7 +189,7 @@ fn what_is_doubtful_is_warned_about() {
             "group_wait: 0s, routes: [{match: {team: logistics}, receiver: 'null'}]}",
             "never [5]",
             "32s",
-            "the receiver `null` tells nobody, as it has no `*_configs`, and pages end there \
+            "the receiver `null` notifies nobody, as it has no `*_configs`, and pages end there \
              (tasks: theirs)",
         ),
         (

@@ -1,4 +1,4 @@
-//! What the agent is told on the command line.
+//! The options of the agent.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::record::RecordOptions;
 use crate::telemetry::LogOptions;
 use crate::web::Web;
 
-/// Where the agent listens unless told otherwise: only this machine can reach it. The port lies
+/// Where the agent listens by default: only this machine can reach it. The port lies
 /// outside the range that other exporters share.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:10379";
 

@@ -46,7 +46,7 @@ impl Switching {
         match want(&config, asked).await {
             Ok(outcome) => {
                 if outcome.is_changed() {
-                    self.tell(&config, task, user, on);
+                    self.report(&config, task, user, on);
                 }
                 Ok(outcome.json())
             }
@@ -63,7 +63,7 @@ impl Switching {
     }
 
     /// The log and the history say who it was.
-    fn tell(&self, config: &Config, task: &str, user: &str, on: bool) {
+    fn report(&self, config: &Config, task: &str, user: &str, on: bool) {
         let Some(spec) = config.tasks.iter().find(|spec| &*spec.name == task) else { return };
         let now = self.clock.now();
         let event = Event {

@@ -19,7 +19,7 @@ pub(super) fn literal_names(task: &TaskSpec) -> Vec<String> {
     names.sort_unstable();
     names.dedup();
     let signs = names.iter().filter_map(|name| Some((name, template_sign(name)?)));
-    let told = signs.map(|(name, sign)| {
+    let found = signs.map(|(name, sign)| {
         format!(
             "tasks.{}: {} has {sign} in it, which is taken literally: neither patterns nor \
              variables are replaced; write the name of one key",
@@ -27,7 +27,7 @@ pub(super) fn literal_names(task: &TaskSpec) -> Vec<String> {
             quoted(name),
         )
     });
-    told.collect()
+    found.collect()
 }
 
 /// The first sign of a pattern or a template in a name. A hash tag, `{…}`, is none.
@@ -89,7 +89,7 @@ mod tests {
                  \"{{outbound}}:lock\"}}, {key}}}\n"
             )
         };
-        let told = |key: &str| {
+        let found = |key: &str| {
             let config = Config::parse(&text(key), Path::new("lockwatch.yml")).unwrap();
             config.tasks.iter().flat_map(|task| literal_names(task)).collect::<Vec<_>>().join("\n")
         };
@@ -114,8 +114,8 @@ mod tests {
             ("hosts: {hash: \"#{hosts}\"}", "a `#{…}`"),
             ("paused_until: {key: \"deploy:*\"}", "a `*`"),
         ] {
-            let told = told(key);
-            assert!(told.contains(sign) && told.contains("tasks.t"), "{key}: {told}");
+            let found = found(key);
+            assert!(found.contains(sign) && found.contains("tasks.t"), "{key}: {found}");
         }
         for fine in [
             "wanted: {hash: \"users\"}",
@@ -126,7 +126,7 @@ mod tests {
             "paused_until: {key: \"{a}:100%\"}",
             "grace: 5s",
         ] {
-            assert_eq!(told(fine), "", "{fine}");
+            assert_eq!(found(fine), "", "{fine}");
         }
     }
 }

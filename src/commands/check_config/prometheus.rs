@@ -68,7 +68,7 @@ impl Prometheus {
                 Value::Null => "has no `alerting`",
                 _ => "names no Alertmanager in `alerting`",
             };
-            read.doubts.push(format!("{lacks}, so nobody is told of an alert"));
+            read.doubts.push(format!("{lacks}, so alerts are not delivered"));
             read.alerting.push(rules(alerting, ALERT_RELABEL)?);
         }
         Ok(read)

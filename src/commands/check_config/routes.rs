@@ -32,7 +32,7 @@ pub struct Destination {
     /// milliseconds.
     pub group_interval_ms: u64,
     /// Whether the receiver notifies anybody. One without a single configuration does not.
-    pub tells: bool,
+    pub notifies: bool,
     /// The fields that keep it silent at times, with their intervals, for people. A route does not
     /// inherit them.
     pub silent_at: Option<String>,
@@ -46,7 +46,7 @@ pub(super) struct Ends<'a> {
     pub(super) undecided: BTreeSet<&'a str>,
 }
 
-/// Whether each receiver tells anybody.
+/// Whether each receiver notifies anybody.
 type Receivers = BTreeMap<String, bool>;
 
 #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ impl Routes {
             group_by: Vec::new(),
             group_wait_ms: GROUP_WAIT_DEFAULT_MS,
             group_interval_ms: GROUP_INTERVAL_DEFAULT_MS,
-            tells: false,
+            notifies: false,
             silent_at: None,
         };
         let top = Route::read(top, &defaults, &receivers(configuration)?)?;
@@ -121,7 +121,7 @@ impl Routes {
 
 /// Reads which receivers there are.
 fn receivers(configuration: &Value) -> Result<Receivers, String> {
-    let tells = |receiver: &Value| {
+    let notifies = |receiver: &Value| {
         let fields = receiver.as_mapping().into_iter().flatten();
         let is_configured = |(field, entries): (&Value, &Value)| {
             field.as_str().is_some_and(|field| field.ends_with("_configs"))
@@ -130,12 +130,12 @@ fn receivers(configuration: &Value) -> Result<Receivers, String> {
         fields.into_iter().any(is_configured)
     };
     let all = list(configuration, "receivers")?.iter();
-    let named = all.filter_map(|receiver| Some((text(receiver.get("name")?)?, tells(receiver))));
+    let named = all.filter_map(|receiver| Some((text(receiver.get("name")?)?, notifies(receiver))));
     Ok(named.collect())
 }
 
 impl Ends<'_> {
-    /// Whether more must be known to tell where it ends.
+    /// Whether more must be known to say where it ends.
     pub(super) fn are_undecided(&self) -> bool {
         let next = self.destinations.iter().skip(1);
         !self.undecided.is_empty() && self.destinations.iter().zip(next).any(|(a, b)| a != b)
@@ -158,11 +158,11 @@ impl Route {
         };
         let named_texts = |field: &str| route.get(field).map(texts).unwrap_or_default();
         let receiver = route.get("receiver").and_then(text).filter(|name| !name.is_empty());
-        let tells = match &receiver {
+        let notifies = match &receiver {
             Some(name) => *receivers.get(name).ok_or_else(|| {
                 format!("a route names the receiver {}, which is not in `receivers`", named(name))
             })?,
-            None => parent.tells,
+            None => parent.notifies,
         };
         // An empty list counts as absent.
         let group_by = Some(named_texts("group_by")).filter(|names| !names.is_empty());
@@ -179,7 +179,7 @@ impl Route {
             group_by: group_by.unwrap_or_else(|| parent.group_by.clone()),
             group_wait_ms: ms("group_wait", parent.group_wait_ms)?,
             group_interval_ms: ms("group_interval", parent.group_interval_ms)?,
-            tells,
+            notifies,
             silent_at: Some(silent_at.join("; ")).filter(|fields| !fields.is_empty()),
         };
         let children = list(route, "routes")?.iter();
@@ -458,7 +458,7 @@ mod tests {
             routes: [{match: {b: y}}, {match: {b: z}, receiver: 'null'}]}]}";
         let routes = routes(tree).unwrap();
         let muted = "`mute_time_intervals`: `nights`, `weekends`; `active_time_intervals`: `days`";
-        for (alert, tells, silent_at) in [
+        for (alert, notifies, silent_at) in [
             ("", false, None),
             ("a=x", true, Some(muted)),
             ("a=x b=y", true, None),
@@ -466,7 +466,11 @@ mod tests {
         ] {
             let labels = labels(alert);
             let [only] = routes.destinations(&labels)[..] else { panic!("{alert}") };
-            assert_eq!((only.tells, only.silent_at.as_deref()), (tells, silent_at), "{alert}");
+            assert_eq!(
+                (only.notifies, only.silent_at.as_deref()),
+                (notifies, silent_at),
+                "{alert}"
+            );
         }
     }
 
@@ -494,8 +498,8 @@ mod tests {
                 "the top `route` does not take every alert",
             ),
         ] {
-            let told = routes(text).unwrap_err();
-            assert!(told.starts_with(says), "{text}: {told}");
+            let message = routes(text).unwrap_err();
+            assert!(message.starts_with(says), "{text}: {message}");
         }
         let nobody = serde_yaml::from_str("route: {receiver: top}").unwrap();
         assert!(Routes::read(&nobody).unwrap_err().contains("the receiver `top`, which is not in"));

@@ -1,4 +1,4 @@
-//! The loop of a guard: carries out what its machine wants, and tells it what happened.
+//! The loop of a guard: carries out what its machine wants, and reports to it what happened.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::SignalKind;
 use tokio::sync::{mpsc, watch};
 
-use super::beside::Beside;
 use super::notify::Manager;
 use super::plan::Plan;
 use super::script::{Gone, Script};
+use super::side_keys::SideKeys;
 use super::signals::Signals;
 use super::{LOST, NO_STORE, USAGE, last, listen, words};
 use crate::hold::{Client, Trouble};
@@ -70,8 +70,8 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<u8> {
     let (waits, sees_waits) = watch::channel(false);
     tokio::spawn(listen::run(plan.clone(), sees_waits, changed));
     let (overruns, hears_overruns) = mpsc::unbounded_channel();
-    let beside = Beside::new(plan.clone(), sees_runs, wanted, is_poked, hears_overruns);
-    let beside = tokio::spawn(beside.run());
+    let side_keys = SideKeys::new(plan.clone(), sees_runs, wanted, is_poked, hears_overruns);
+    let side_keys = tokio::spawn(side_keys.run());
     let guard = Guard::new(plan.terms, boot::now(), fastrand::u64(..));
     let mut driver = Driver {
         guard,
@@ -89,13 +89,13 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<u8> {
         group,
         plan,
     };
-    driver.manager.tell("READY=1");
+    driver.manager.notify("READY=1");
     let code =
         driver.run(&mut signals, Seen { replies, wanted: sees_wanted, changed: sees_changed });
     let code = code.await?;
     // What the agent reads is taken back.
     drop(driver);
-    let _slow = tokio::time::timeout(Duration::from_secs(1), beside).await;
+    let _slow = tokio::time::timeout(Duration::from_secs(1), side_keys).await;
     Ok(code)
 }
 
@@ -201,7 +201,7 @@ impl Driver {
                     self.handle(Input::Changed);
                     let _poked_already = self.poke.try_send(());
                 }
-                _ = alive.tick() => self.manager.tell("WATCHDOG=1"),
+                _ = alive.tick() => self.manager.notify("WATCHDOG=1"),
                 rings = alarm.readable() => rings?.clear_ready(),
             }
         }
@@ -238,7 +238,7 @@ impl Driver {
             (None, Some((script, _))) if self.asked => script.kill(),
             (None, _) => {
                 self.asked = true;
-                self.manager.tell("STOPPING=1");
+                self.manager.notify("STOPPING=1");
                 self.handle(Input::Stop);
             }
         }
@@ -322,7 +322,7 @@ impl Driver {
         match Script::start(command, &environment, dead_by, group, self.plan.stdin) {
             Ok(script) => {
                 tracing::info!(task, token, "starts the script");
-                self.manager.tell("STATUS=runs the script");
+                self.manager.notify("STATUS=runs the script");
                 self.script = Some(script);
             }
             Err(error) => {

@@ -34,7 +34,7 @@ impl Manager {
     }
 
     /// Says `state`, for example `READY=1`.
-    pub(super) fn tell(&self, state: &str) {
+    pub(super) fn notify(&self, state: &str) {
         if let Some((socket, address)) = &self.socket {
             let _unheard = socket.send_to_addr(state.as_bytes(), address);
         }
@@ -52,11 +52,11 @@ mod tests {
         let hears = UnixDatagram::bind(&path).unwrap();
         let manager = Manager::at(Some(path.into()), Some(3_000_000));
         assert_eq!(manager.watchdog, Some(Duration::from_millis(1_500)));
-        manager.tell("READY=1\nSTATUS=waits");
+        manager.notify("READY=1\nSTATUS=waits");
         let mut heard = [0; 64];
         let length = hears.recv(&mut heard).unwrap();
         assert_eq!(&heard[..length], b"READY=1\nSTATUS=waits");
-        Manager::at(None, Some(1)).tell("READY=1");
+        Manager::at(None, Some(1)).notify("READY=1");
         assert_eq!(Manager::at(None, Some(1)).watchdog, None);
     }
 }

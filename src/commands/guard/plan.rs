@@ -107,7 +107,7 @@ impl Plan {
         Store::new(self.redis.clone(), self.login.clone(), timeout)
     }
 
-    /// The rule that gives the guard's user what it needs, beside what it may do already.
+    /// The rule that gives the guard's user what it needs, in addition to what it may do already.
     pub(super) fn rule(&self) -> String {
         let user = self.login.username.as_deref().unwrap_or("default");
         let rights = rights(&self.spec, self.progress.is_some(), self.is_cluster());

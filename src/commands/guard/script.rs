@@ -85,7 +85,7 @@ impl Script {
         tokio::spawn(async move {
             let last = until_gone(child, listens, tree).await;
             *end.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
-            // A keeper that stood still tells it late, or not at all.
+            // A keeper that stood still reports it late, or not at all.
             let at = last.at.min(Mono(end.dead_since.load(Ordering::Relaxed)));
             let _guard_ended = sender.send(Ended { at, ..last });
         });

@@ -14,10 +14,10 @@ pub(super) struct Signals {
 
 /// Reads standard input to its end, on a thread, because such a read cannot be cancelled.
 fn when_input_ends() -> oneshot::Receiver<()> {
-    let (tell, ended) = oneshot::channel();
+    let (sender, ended) = oneshot::channel();
     std::thread::spawn(move || {
         let _unread = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-        let _nobody_waits = tell.send(());
+        let _nobody_waits = sender.send(());
     });
     ended
 }

@@ -25,7 +25,7 @@ pub(super) struct Subscriber {
     pub(super) task: Option<Arc<str>>,
     sender: mpsc::Sender<Bytes>,
     /// When it was last sent something.
-    heard: Instant,
+    received: Instant,
     /// Whether it missed a frame.
     lags: bool,
     /// Whether it is closed.
@@ -37,7 +37,7 @@ impl Subscriber {
         Subscriber {
             task: task.map(Arc::from),
             sender,
-            heard: Instant::now(),
+            received: Instant::now(),
             lags: false,
             left: false,
         }
@@ -75,7 +75,7 @@ impl Subscriber {
         let sent = self.sender.try_send(frame.clone());
         self.left = self.left || matches!(sent, Err(TrySendError::Closed(_)));
         if sent.is_ok() {
-            self.heard = Instant::now();
+            self.received = Instant::now();
         }
         sent.is_ok()
     }
@@ -137,16 +137,16 @@ impl Subscribers {
 
     /// When the next heartbeat is due.
     pub(super) fn next_beat(&self) -> Instant {
-        self.pages.iter().map(|page| page.heard).min().unwrap_or_else(Instant::now) + BEAT
+        self.pages.iter().map(|page| page.received).min().unwrap_or_else(Instant::now) + BEAT
     }
 
     /// Sends a heartbeat to those that were sent nothing for about [`BEAT`].
     pub(super) fn beat(&mut self, beat: &Bytes) {
         let now = Instant::now();
-        for page in self.pages.iter_mut().filter(|page| page.heard + BEAT <= now + BEAT_EARLY) {
+        for page in self.pages.iter_mut().filter(|page| page.received + BEAT <= now + BEAT_EARLY) {
             page.offer_beat(beat);
             // A full channel is tried again after a whole interval, not at once.
-            page.heard = now;
+            page.received = now;
         }
         self.tidy();
     }

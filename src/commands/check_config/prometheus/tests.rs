@@ -321,8 +321,8 @@ fn a_prometheus_that_loads_no_rules_or_tells_nobody_is_told() {
     // As in the file that comes with Prometheus.
     let empty = told.replace("ALL", "{static_configs: [{targets: }]}");
     let no_rules = "has no `rule_files`, so no alert rules are loaded";
-    let no_alerting = "has no `alerting`, so nobody is told of an alert";
-    let nobody = "names no Alertmanager in `alerting`, so nobody is told of an alert";
+    let no_alerting = "has no `alerting`, so alerts are not delivered";
+    let nobody = "names no Alertmanager in `alerting`, so alerts are not delivered";
     for (file, doubts) in [
         (format!("{rules}{one}"), &[] as &[&str]),
         (one.clone(), &[no_rules]),

@@ -1,4 +1,4 @@
-//! What is beside the lock: reads whether users want the task, and writes what the agent reads:
+//! The keys next to the lock: reads whether users want the task, and writes what the agent reads:
 //! host, claim and progress.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -29,7 +29,7 @@ const CLAIMS: u32 = 3;
 const CLAIMED_FOR: Duration = Duration::from_secs(10);
 
 /// What this part is asked to do.
-pub(super) struct Beside {
+pub(super) struct SideKeys {
     plan: Plan,
     store: Store,
     /// The runs of the script, and which of them were written.
@@ -47,22 +47,22 @@ pub(super) struct Beside {
     claim_at: Option<Instant>,
     /// Until then the report of an overrun stays, so that the agent can read it.
     claimed_until: Instant,
-    /// Overruns to tell, as token and milliseconds.
+    /// Overruns to report, as token and milliseconds.
     overruns: mpsc::UnboundedReceiver<(u64, u64)>,
     /// The newest one that could not be written yet.
     unclaimed: Option<(u64, u64)>,
 }
 
-impl Beside {
+impl SideKeys {
     pub(super) fn new(
         plan: Plan,
         runs: watch::Receiver<Runs>,
         wanted: mpsc::Sender<Wanted>,
         changed: mpsc::Receiver<()>,
         overruns: mpsc::UnboundedReceiver<(u64, u64)>,
-    ) -> Beside {
+    ) -> SideKeys {
         let store = plan.store();
-        Beside {
+        SideKeys {
             plan,
             store,
             runs,
@@ -248,8 +248,8 @@ impl Beside {
     /// Tells, where the claim was, that the script ran on. It stays until the next claim.
     async fn tell_overrun(&mut self, token: u64, ms: u64) {
         let Some(claims) = self.plan.spec.claims.clone() else { return };
-        let (instance, told) = (self.plan.holder.instance().to_owned(), overrun_claim(token, ms));
-        let fields = [instance.as_bytes(), told.as_bytes()];
+        let (instance, claim) = (self.plan.holder.instance().to_owned(), overrun_claim(token, ms));
+        let fields = [instance.as_bytes(), claim.as_bytes()];
         if !self.set(&claims.key, &["HSET"], &fields).await {
             self.unclaimed = Some((token, ms));
             return;
