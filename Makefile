@@ -35,7 +35,8 @@ demo:
 check:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) test --workspace --locked --quiet --lib --bins --test timelines
+	$(CARGO) test --workspace --locked --quiet --lib --bins
+	$(CARGO) test --workspace --exclude lockwatch --locked --quiet --test it timelines::
 
 alerts:
 	@scripts/setup pager-bench

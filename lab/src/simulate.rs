@@ -207,7 +207,7 @@ fn tell(plan: &Plan, violation: &Violation, args: &SimulateArgs) -> (String, (Pl
     let kept_text = kept.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     lines.push(format!(
         "  again: SIM_SEED={seed} SIM_HOURS={hours} SIM_KEEP={kept_text} cargo test -p \
-         lockwatch-judge --test simulation"
+         lockwatch-sim simulation::"
     ));
     lines.push(format!(
         "  again: lockwatch-lab simulate --seed {seed} --hours {hours} --keep {kept_text}"

@@ -29,14 +29,14 @@ fn said(output: &Output) -> String {
 fn all_is_well_when_no_test_fails() {
     let output = tested(&[], "echo test result: ok.");
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(said(&output), "test result: ok.\n".repeat(3));
+    assert_eq!(said(&output), "test result: ok.\n".repeat(4));
 }
 
 /// It runs beside the others, and is waited for.
 #[test]
 fn a_failure_of_the_simulation_is_a_failure() {
     let output =
-        tested(&[], "case \"$*\" in *'--test simulation'*) sleep 0.2; echo seed; exit 101;; esac");
+        tested(&[], "case \"$*\" in *'-- simulation::'*) sleep 0.2; echo seed; exit 101;; esac");
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(said(&output), "seed\n");
 }
@@ -54,14 +54,14 @@ fn the_rule_that_broke_is_named_last_the_likeliest_first() {
         "{end}"
     );
     // After a failure in judge or watch nothing else runs, unless requested.
-    assert_eq!(text.matches("of 20 timelines").count(), 2, "{text}");
+    assert_eq!(text.matches("of 20 timelines").count(), 3, "{text}");
     let text = said(&tested(&["--no-fail-fast"], cargo));
     assert!(text.matches("1 of 20 timelines: breaks").count() >= 2, "{text}");
 }
 
 #[test]
 fn a_failure_that_breaks_no_rule_is_a_failure() {
-    let output = tested(&[], "case \"$*\" in *exclude*) exit 101;; esac");
+    let output = tested(&[], "case \"$*\" in *bins*) exit 101;; esac");
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(said(&output), "");
 }

@@ -61,7 +61,7 @@ pub(super) fn compiler_errors(text: &str) -> String {
     if errors.is_empty() { "cargo failed".to_owned() } else { errors.join("; ") }
 }
 
-/// Parses the failed tests. `Running tests/timelines.rs (…)` names the program of the tests that
+/// Parses the failed tests. `Running tests/it/main.rs (…)` names the program of the tests that
 /// follow.
 fn checks(text: &str) -> Vec<String> {
     let mut program = "";
@@ -146,12 +146,12 @@ mod tests {
     const TEXT: &str = "\
      Running unittests src/lib.rs (target/debug/deps/lockwatch_judge-16f)
 test lock::tests::a ... ok
-     Running tests/timelines.rs (target/debug/deps/timelines-6ad)
-test every_timeline_holds ... FAILED
+     Running tests/it/main.rs (target/debug/deps/it-6ad)
+test timelines::every_timeline_holds ... FAILED
 
----- every_timeline_holds stdout ----
+---- timelines::every_timeline_holds stdout ----
 
-thread 'every_timeline_holds' (5) panicked at judge/tests/timelines.rs:60:5:
+thread 'timelines::every_timeline_holds' (5) panicked at sim/tests/it/timelines.rs:60:5:
 
 
 a.timeline: line 7: at 11s: wanted `expect held no`
@@ -169,7 +169,7 @@ breaks rule 16, freshness: An agent. (docs/rules.md)
     #[test]
     fn a_failure_names_checks_timelines_and_rules() {
         let catch = Catch::of(TEXT);
-        assert_eq!(catch.checks, ["timelines::every_timeline_holds", "it::agent::it"]);
+        assert_eq!(catch.checks, ["it::timelines::every_timeline_holds", "it::agent::it"]);
         assert_eq!(catch.timelines, ["a", "b"]);
         assert_eq!(catch.rules, ["16, freshness", "6, confirmation", "7, gaps"]);
         assert_eq!(catch.said, ["a.timeline: line 7: at 11s: wanted `expect held no`"]);

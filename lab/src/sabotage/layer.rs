@@ -40,8 +40,6 @@ pub(super) enum Ran {
     NotBuilt(String),
 }
 
-/// Tests of judge that are layers of their own.
-const DEAR: [&str; 2] = ["random", "simulation"];
 /// Integration tests that need Maven, npm or a browser, or that concern the project's surroundings:
 /// run only for sabotages that they are nearest to.
 const FOREIGN: [&str; 7] = [
@@ -137,7 +135,7 @@ pub(super) struct Suite<'a> {
 impl<'a> Suite<'a> {
     /// The suite with those of `layers` that exist.
     pub(super) fn new(copy: &'a Copy, layers: Vec<Layer>, patches: &'a [Patch]) -> Suite<'a> {
-        let simulated = copy.tree().join("judge/tests/simulation.rs").exists();
+        let simulated = copy.tree().join("sim/tests/it/simulation.rs").exists();
         let layers =
             layers.into_iter().filter(|layer| *layer != Layer::Simulation || simulated).collect();
         Suite { copy, layers, patches }
@@ -226,15 +224,18 @@ impl<'a> Suite<'a> {
     fn arguments(&self, layer: Layer, patch: Option<&Patch>) -> (Vec<String>, Vec<String>) {
         let owned =
             |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let pure = |more: Vec<String>| {
-            [owned(&["-p", "lockwatch-judge", "-p", "lockwatch-watch"]), more].concat()
+        let pure = |more: &[&str]| {
+            let crates =
+                ["judge", "watch", "sim"].map(|name| format!("--package=lockwatch-{name}"));
+            [crates.to_vec(), owned(&["--test", "it"]), owned(more)].concat()
         };
         let program = |more: &[&str]| [owned(&["-p", "lockwatch"]), owned(more)].concat();
         match layer {
-            Layer::Timelines => (pure(owned(&["--test", "timelines"])), Vec::new()),
-            Layer::JudgeAndWatch => (pure(self.quick_tests()), Vec::new()),
-            Layer::Random | Layer::Simulation => {
-                (pure(owned(&["--test", layer.name()])), Vec::new())
+            Layer::Timelines | Layer::Random | Layer::Simulation => {
+                (pure(&[]), vec![format!("{}::", layer.name())])
+            }
+            Layer::JudgeAndWatch => {
+                (pure(&["--lib"]), owned(&["--skip", "random::", "--skip", "simulation::"]))
             }
             Layer::Guard => (owned(&["-p", "lockwatch-guard"]), Vec::new()),
             Layer::Unit => (program(&["--lib"]), Vec::new()),
@@ -244,22 +245,6 @@ impl<'a> Suite<'a> {
                 FOREIGN.iter().flat_map(|name| owned(&["--skip", name])).collect(),
             ),
         }
-    }
-
-    fn quick_tests(&self) -> Vec<String> {
-        let files = ["judge/tests", "watch/tests"]
-            .into_iter()
-            .flat_map(|folder| std::fs::read_dir(self.copy.tree().join(folder)))
-            .flatten()
-            .flatten();
-        let rust = files
-            .map(|entry| entry.path())
-            .filter(|path| path.extension().is_some_and(|rust| rust == "rs"));
-        let names = rust.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()));
-        let mut cheap: Vec<String> = names.filter(|name| !DEAR.contains(&name.as_str())).collect();
-        cheap.sort();
-        let each = cheap.into_iter().flat_map(|name| ["--test".to_owned(), name]);
-        ["--lib".to_owned()].into_iter().chain(each).collect()
     }
 
     /// The integration tests nearest to `patch`, or to any of the patches.

@@ -16,14 +16,10 @@ use lockwatch_watch::redis::libraries;
 use lockwatch_watch::redis::read::{Round, Scope, TaskRead, keys_beside, known_owner};
 use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
 
-#[path = "read/progress.rs"]
-mod progress;
-#[path = "read/switches.rs"]
-mod switches;
-#[path = "../../judge/tests/truth/mod.rs"]
-mod truth;
+use crate::truth::rule;
 
-use truth::rule;
+mod progress;
+mod switches;
 
 const A: &str = "285475da-9152-4c83-822a-67ee2f116a79:42";
 const CAPS: Caps = Caps {

@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-mod truth;
+use crate::truth;
 
 /// Places of checks that may name a rule.
-const ROOMS: [&str; 6] =
-    ["judge/tests", "judge/src", "watch/tests", "watch/src", "tests/it", "src"];
+const ROOMS: [&str; 6] = ["sim/tests", "judge/src", "watch/tests", "watch/src", "tests/it", "src"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -49,10 +48,7 @@ fn named() -> BTreeMap<String, BTreeSet<PathBuf>> {
     ROOMS.iter().for_each(|room| files(&root().join(room), &mut all));
     let mut named: BTreeMap<String, BTreeSet<PathBuf>> = BTreeMap::new();
     // This file only describes the notation.
-    for path in all
-        .into_iter()
-        .filter(|path| !path.ends_with("judge/tests/rules.rs") && !path.ends_with("truth/mod.rs"))
-    {
+    for path in all.into_iter().filter(|path| !path.ends_with("sim/tests/it/rules.rs")) {
         let text = fs::read_to_string(&path).expect("readable");
         for call in called(&path, &text) {
             named.entry(call).or_default().insert(path.clone());

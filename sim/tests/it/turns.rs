@@ -17,10 +17,9 @@ use lockwatch_judge::state::State;
 use lockwatch_judge::time::{Mono, ServerTime};
 use lockwatch_judge::verdict::{Rule, Verdict};
 
-#[path = "turns/clocks.rs"]
+use crate::truth::rule;
+
 mod clocks;
-mod truth;
-use truth::rule;
 
 /// The server's clock when the agent's began.
 const EPOCH: i64 = 1_764_000_000_000;

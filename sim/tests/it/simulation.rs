@@ -85,9 +85,8 @@ fn check(plan: &Plan, hours: u64) -> (Coverage, f64) {
         panic!(
             "seed {} fails after {} ms, agent {}, {}: {}\nwith these steps alone:\n  {}\n\
              it says after {} ms: {}\nwhat really happened before that:\n  {}\nagain:  \
-             SIM_SEED={} SIM_HOURS={hours} SIM_KEEP={} cargo test -p lockwatch-judge --test \
-             simulation\nrecord: \
-             lockwatch-lab simulate --seed {} --hours {hours} --keep {} --record FILE",
+             SIM_SEED={} SIM_HOURS={hours} SIM_KEEP={} cargo test -p lockwatch-sim \
+             simulation::\nrecord: lockwatch-lab simulate --seed {} --hours {hours} --keep {} --record FILE",
             plan.seed,
             violation.at_ms,
             violation.agent,
@@ -149,7 +148,7 @@ fn what_the_model_says_is_true_and_in_time() {
             // test.
             tell(&format!(
                 "seed {seed} fails after {} ms, agent {}, {}: {}\n\
-                 again: SIM_SEED={seed} cargo test -p lockwatch-judge --test simulation\n",
+                 again: SIM_SEED={seed} cargo test -p lockwatch-sim simulation::\n",
                 violation.at_ms, violation.agent, violation.check, violation.what
             ));
         }

@@ -1,7 +1,7 @@
 //! Feeds random inputs from a seed: the state must never panic, and every snapshot must keep its
 //! invariants.
 //!
-//! `SEED=n cargo test -p lockwatch-judge --test random` repeats one run.
+//! `SEED=n cargo test -p lockwatch-sim random::` repeats one run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use lockwatch_judge::state::State;
 use lockwatch_judge::time::{Mono, ServerTime};
 use lockwatch_watch::redis::{RedisKind, libraries};
 
-mod invariants;
+use crate::invariants::Invariants;
 
 const NODES: [&str; 3] = ["a:6379", "b:6379", "c:6379"];
 const STEPS_PER_SEED: usize = 10_000;
@@ -534,7 +534,7 @@ fn task(dice: &mut Dice, name: &str) -> TaskSpec {
 fn drive(seed: u64, steps: usize) -> Result<(usize, usize), String> {
     let mut world = World::new(seed);
     let mut state = State::new();
-    let mut invariants = invariants::Invariants::default();
+    let mut invariants = Invariants::default();
     let mut single = SingleInputs::default();
     let mut recent: Vec<String> = Vec::new();
     let (mut events, mut splits) = (0, 0);

@@ -16,9 +16,7 @@ use lockwatch_judge::state::State;
 use lockwatch_judge::time::{Mono, ServerTime};
 use lockwatch_watch::redis::{RedisKind, libraries};
 
-mod truth;
-
-use truth::rule;
+use crate::truth::rule;
 
 /// The holder of a lock and its deadline; `None`: free.
 type Shown = Option<(&'static str, i64)>;

@@ -1,7 +1,7 @@
 //! The verdict over the whole product of its inputs: a readable table, kept as a golden file, and
 //! properties that must hold.
 //!
-//! `BLESS=1 cargo test -p lockwatch-judge --test verdicts` rewrites the table.
+//! `BLESS=1 cargo test -p lockwatch-sim verdicts::` rewrites the table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -22,9 +22,7 @@ use lockwatch_watch::redis::schedule::{Schedule, ScheduledTask};
 use lockwatch_watch::redis::topology::Announced;
 use lockwatch_watch::redis::topology::sentinel::{Quorum, SentinelView};
 
-mod truth;
-
-use truth::rule;
+use crate::truth::rule;
 
 const CAPS: Caps = Caps {
     pexpiretime: true,

@@ -1,15 +1,12 @@
 //! Runs the timelines: the required output of the state for a simulated world with events. They are
-//! data files in `timelines/`.
+//! data files in `sim/tests/timelines/`.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-mod harness;
-mod invariants;
-mod truth;
-
-use truth::Rule;
+use crate::harness;
+use crate::truth::Rule;
 
 /// All timelines, or those whose name contains the value of the environment variable `TIMELINE`.
 fn files() -> Vec<PathBuf> {

@@ -21,9 +21,7 @@ use lockwatch_judge::time::{Mono, ServerTime};
 use lockwatch_judge::verdict::Verdict;
 use lockwatch_watch::redis::{RedisKind, libraries};
 
-mod truth;
-
-use truth::rule;
+use crate::truth::rule;
 
 fn state(kind: RedisKind) -> State {
     let redis = kind.store("main", &["a:6379"]);

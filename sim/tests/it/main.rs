@@ -1,0 +1,16 @@
+//! What decides, and how evidence is won, tried together: timelines, the table of verdicts, random
+//! inputs, and seeds of the simulator. A module for each.
+
+mod evidence;
+mod harness;
+mod invariants;
+mod random;
+mod restarts;
+mod rules;
+mod servers;
+mod simulation;
+mod timelines;
+#[path = "../../../judge/tests/truth/mod.rs"]
+mod truth;
+mod turns;
+mod verdicts;
