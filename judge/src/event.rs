@@ -43,7 +43,7 @@ pub enum EventKind {
         /// The present verdict.
         to: Verdict,
         /// The rule that gave it.
-        rule: Rule,
+        rule: &'static Rule,
     },
     /// A holder acquired the lock.
     Acquired {

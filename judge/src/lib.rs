@@ -41,6 +41,7 @@ mod grounds;
 pub mod histogram;
 pub mod input;
 mod kinds;
+pub mod limit;
 pub mod problems;
 mod progress;
 pub mod reading;

@@ -15,7 +15,7 @@ macro_rules! named {
             pub const ALL: [$enum; [$($name),+].len()] = [$($enum::$variant),+];
 
             /// The variant's name.
-            pub fn name(self) -> &'static str {
+            pub const fn name(self) -> &'static str {
                 match self { $($enum::$variant => $name),+ }
             }
         }

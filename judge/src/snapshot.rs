@@ -22,6 +22,7 @@ pub use crate::kinds::lock::view::{
 };
 pub use crate::kinds::queue::{ExecutionView, MemberView, OrphanView, QueueView};
 pub use crate::kinds::turn::{Taken, TurnView};
+use crate::limit::Limit;
 use crate::reading::{Holder, Unknown, User};
 pub use crate::runs::{Run, Runs};
 use crate::spec::Moves;
@@ -52,7 +53,7 @@ pub struct TaskView {
     /// The verdict.
     pub verdict: Verdict,
     /// The rule that gave the verdict.
-    pub rule: Rule,
+    pub rule: &'static Rule,
     /// When the present verdict was first given.
     pub verdict_since: Mono,
     /// The facts that the verdict is based on; `None` before the first judgement.
@@ -132,6 +133,22 @@ impl TaskView {
     /// When the progress was last seen to move, on the server's clock.
     pub fn progress_moved(&self) -> Option<ServerTime> {
         self.progress.as_ref().and_then(|progress| progress.moved)
+    }
+
+    /// What has lasted of what `limit` limits, in milliseconds.
+    pub fn measured_ms(&self, limit: Limit) -> u64 {
+        match limit {
+            Limit::Grace => self.durations.down_ms,
+            Limit::WindDown => self.durations.unwanted_ms,
+            Limit::BlindAfter => self.durations.blind_ms,
+            Limit::StaleAfter => self.durations.stalled_ms,
+            Limit::MaxLate => match &self.kind {
+                KindView::Lock(_) => 0,
+                KindView::Turn(turn) => turn.late_ms,
+                KindView::Queue(queue) => queue.late_ms,
+            },
+            Limit::Settle | Limit::MaxHold => self.hold().map_or(0, |hold| hold.held_ms),
+        }
     }
 
     /// The lock, if one guards the task.

@@ -153,7 +153,7 @@ pub(crate) struct Watched<K> {
     newest_attempt: Mono,
     /// Its key was seen to exist.
     key_seen: bool,
-    verdict: Option<(Verdict, Rule, Mono)>,
+    verdict: Option<(Verdict, &'static Rule, Mono)>,
     judged: Option<Judged>,
     /// Shared with the views.
     totals: Arc<Totals>,
@@ -513,14 +513,14 @@ impl<K: Kind> Watched<K> {
         // Before the first judgement there is no previous verdict to keep.
         let before = self
             .verdict
-            .filter(|(_, rule, _)| *rule != Rule::NothingYet)
+            .filter(|(_, rule, _)| *rule != &Rule::NOTHING_YET)
             .map(|(verdict, ..)| verdict);
         let (verdict, rule) = judge(facts, before);
         let since = match self.verdict {
             Some((same, _, since)) if same == verdict => since,
             _ => log.at,
         };
-        if before != Some(verdict) && rule != Rule::NothingYet {
+        if before != Some(verdict) && rule != &Rule::NOTHING_YET {
             log.push(EventKind::Verdict { from: before, to: verdict, rule });
         }
         self.verdict = Some((verdict, rule, since));

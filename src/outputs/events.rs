@@ -217,9 +217,9 @@ fn tell(kind: &EventKind) -> Description {
         E::Verdict { from, to, rule } => Description::new(
             verdict_level(*to),
             "verdict",
-            verdict_message(*from, *to, rule.sentence()),
+            verdict_message(*from, *to, &rule.sentence()),
         )
-        .reason(rule.name()),
+        .reason(rule.name),
         E::Acquired { holders } => {
             info("acquired", "somebody got the lock").who(holder_names(holders))
         }

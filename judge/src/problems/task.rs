@@ -17,7 +17,7 @@ const FLAPPING_MS: u64 = 900_000;
 
 /// The problems of the task that `view` shows, as of `at`.
 pub fn of_task(view: &TaskView, at: Mono, unscraped: Option<Unscraped>) -> Problems {
-    if view.rule == Rule::NothingYet {
+    if view.rule == &Rule::NOTHING_YET {
         return Problems::default();
     }
     let rows = || TABLE.iter().filter(|row| row.of == Of::Task);

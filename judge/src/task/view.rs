@@ -15,7 +15,7 @@ impl<K: Kind> Watched<K> {
     pub(super) fn view(&mut self, now: Mono) -> TaskView {
         let kind = K::view(self);
         let (verdict, rule, verdict_since) =
-            self.verdict.unwrap_or((Verdict::Unknown, Rule::NothingYet, now));
+            self.verdict.unwrap_or((Verdict::Unknown, &Rule::NOTHING_YET, now));
         let claimants = self.spec.kind.claimants();
         let switches = self.wanting.as_ref().map(|wanting| &wanting.switches);
         TaskView {

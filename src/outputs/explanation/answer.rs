@@ -22,7 +22,7 @@ pub fn explanation(seen: Seen<'_>) -> Explanation {
         verdict: view.verdict.name().to_owned(),
         verdict_since: since.map(|since| seen.wall(since)),
         verdict_age_seconds: since.map(|since| seen.age_seconds(since)),
-        rule: view.rule.name().to_owned(),
+        rule: view.rule.name.to_owned(),
         reason: sentence(view),
         deciding: deciding::evidence(seen),
         evidence: evidence::all(seen),
