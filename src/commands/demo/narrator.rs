@@ -10,7 +10,7 @@ use super::say;
 use crate::commands::ask::AgentArguments;
 
 /// The metric with the state of a task: one series, of the present verdict.
-pub(super) const STATE: &str = "lockwatch_task_state";
+pub(super) const STATE: &str = "lockwatch_task_state_rank";
 /// How often the agent is read while a change is awaited.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
