@@ -12,8 +12,6 @@
 )]
 
 pub mod bench;
-pub mod campaign;
-pub mod churn;
 pub mod hostile;
 mod numbers;
 pub mod page;
@@ -21,6 +19,5 @@ pub mod pager;
 mod report;
 pub mod sabotage;
 pub mod simulate;
-pub mod soak;
 pub mod stack;
 mod visitor;

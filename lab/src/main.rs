@@ -5,14 +5,11 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use lockwatch_lab::bench::{self as benchmarks, BenchArgs};
-use lockwatch_lab::campaign::{self, CampaignArgs, HostArgs};
-use lockwatch_lab::churn::{self, ChurnArgs};
 use lockwatch_lab::hostile::{self, AttackArgs, HostileArgs};
 use lockwatch_lab::page::{self, PageArgs};
 use lockwatch_lab::pager::{self, PagerArgs};
 use lockwatch_lab::sabotage::{self, SabotageArgs};
 use lockwatch_lab::simulate::{self, SimulateArgs};
-use lockwatch_lab::soak::{self, SoakArgs};
 use lockwatch_lab::stack::{self, WorkerArgs};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
@@ -34,17 +31,6 @@ enum Line {
     Bench(BenchArgs),
     /// Try deliberate mistakes in a copy of the work tree, and report which check catches each
     Sabotage(SabotageArgs),
-    /// Inject faults for minutes or hours while a second witness looks, and report every page that
-    /// was missed or false
-    Campaign(CampaignArgs),
-    /// Candidates for all locks of a campaign, which starts it
-    #[command(hide = true)]
-    Host(HostArgs),
-    /// Watch memory and open files of an agent for hours, with mild faults
-    Soak(SoakArgs),
-    /// Replace the holders of many locks continuously, and look for one that is shown with
-    /// another's deadline
-    Churn(ChurnArgs),
     /// Attack an agent's HTTP server from all sides while it is scraped
     Hostile(HostileArgs),
     /// An attacker; `hostile` starts it
@@ -81,19 +67,12 @@ fn run(line: Line) -> anyhow::Result<ExitCode> {
             let runtime = Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(stack::run_worker(args)).map(|()| ExitCode::SUCCESS)
         }
-        Line::Host(args) => {
-            let runtime = Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(campaign::run_host(args)).map(|()| ExitCode::SUCCESS)
-        }
         Line::Pager(args) => bench(async { pager::run(args).await.map(code) }),
         Line::Page(args) => bench(async { page::run(args).await.map(code) }),
         Line::Bench(args) => bench(async { benchmarks::run(args).await.map(code) }),
         Line::Sabotage(args) => bench(async { sabotage::run(args).await.map(code) }),
-        Line::Campaign(args) => bench(campaign::run(args)),
-        Line::Churn(args) => bench(async { churn::run(args).await.map(code) }),
         Line::Hostile(args) => bench(async { hostile::run(args).await.map(code) }),
         Line::Attack(args) => bench(async { hostile::attack(args).await.map(code) }),
-        Line::Soak(args) => bench(async { soak::run(args).await.map(code) }),
         Line::Simulate(args) => simulate::run(&args).map(code),
     }
 }

@@ -29,12 +29,18 @@ pub(crate) fn growth(points: &[(f64, f64)], smallest: f64) -> Option<f64> {
         .filter(|(_, cost)| *cost >= smallest)
         .map(|(size, cost)| (size.ln(), cost.ln()))
         .collect();
-    let count = logs.len() as f64;
-    let mean = |of: fn(&(f64, f64)) -> f64| logs.iter().map(of).sum::<f64>() / count;
-    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
-    let both: f64 = logs.iter().map(|point| (point.0 - x) * (point.1 - y)).sum();
-    let square: f64 = logs.iter().map(|point| (point.0 - x).powi(2)).sum();
-    (logs.len() > 1 && square > 0.0).then(|| both / square)
+    line(&logs).map(|(slope, _)| slope)
+}
+
+/// The slope of the straight line through `points` by least squares, and the mean of y; `None`
+/// unless there are two with different x.
+pub(crate) fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
+    let count = points.len() as f64;
+    let mean_x = points.iter().map(|(x, _)| x).sum::<f64>() / count;
+    let mean = points.iter().map(|(_, y)| y).sum::<f64>() / count;
+    let spread: f64 = points.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
+    let both: f64 = points.iter().map(|(x, y)| (x - mean_x) * (y - mean)).sum();
+    (spread > 0.0).then(|| (both / spread, mean))
 }
 
 /// Number of calls of `command` according to a server's `INFO commandstats`; `None`: never called.

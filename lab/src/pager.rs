@@ -1,13 +1,17 @@
 //! The pager bench: plays scenarios with known truth on real servers, and compares the resulting
 //! alerts with the expected ones.
 
+mod churn;
 mod ledger;
 mod plan;
+mod play;
+mod random;
 mod report;
 mod routes;
 mod scenario;
 mod scenarios;
 mod scene;
+mod soak;
 mod stage;
 mod verdict;
 mod watch;
@@ -18,8 +22,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use tokio::task::{JoinSet, LocalSet};
 
+use play::{Outcome, StagePlan};
 use scenario::{Length, Place, Scenario};
-use stage::{Outcome, StagePlan, Timing};
+use stage::Timing;
+
+use crate::stack::{enter_own_network, has_own_network};
 
 /// What `pager` takes.
 #[derive(Clone, Debug, clap::Args)]
@@ -42,6 +49,13 @@ pub struct PagerArgs {
     /// Also write the report into this file, as Markdown
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// How long faults come at random, and holders are replaced; without it 10 minutes, for the
+    /// soak an hour
+    #[arg(long, value_name = "N")]
+    minutes: Option<f64>,
+    /// Repeats the random faults of a run; their timing never repeats exactly
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
     /// List the scenarios and do nothing
     #[arg(long)]
     list: bool,
@@ -68,6 +82,10 @@ pub async fn run(args: PagerArgs) -> anyhow::Result<bool> {
         chosen.iter().for_each(|scenario| println!("{}", report::listed(scenario)));
         return Ok(true);
     }
+    if chosen.iter().any(Scenario::cuts_networks) && !has_own_network() {
+        let why = enter_own_network();
+        eprintln!("pager: without partitions: {why:#}");
+    }
     let began = Instant::now();
     let rules =
         args.rules.canonicalize().with_context(|| format!("no rules: {}", args.rules.display()))?;
@@ -77,11 +95,13 @@ pub async fn run(args: PagerArgs) -> anyhow::Result<bool> {
         rules,
         target_labels: args.target_labels,
         short: args.short,
+        minutes: args.minutes,
+        seed: args.seed.unwrap_or_else(|| if args.short { 1 } else { fastrand::u64(..) }),
         slack: Duration::ZERO,
     };
     let stages = stages(chosen, usize::from(args.agents));
     let outcomes = LocalSet::new().run_until(play(stages, &timing)).await?;
-    let report = report::Report::new(&outcomes, &args, &timing, began.elapsed());
+    let report = report::Report::new(&outcomes, args.agents, &timing, began.elapsed());
     println!("{}", report.text());
     if let Some(file) = &args.report {
         std::fs::write(file, report.text())
@@ -94,7 +114,7 @@ pub async fn run(args: PagerArgs) -> anyhow::Result<bool> {
 async fn play(stages: Vec<StagePlan>, timing: &Timing) -> anyhow::Result<Vec<Outcome>> {
     let mut playing = JoinSet::new();
     for stage in stages {
-        playing.spawn_local(stage::play(stage, timing.clone()));
+        playing.spawn_local(play::play(stage, timing.clone()));
     }
     let mut outcomes = Vec::new();
     while let Some(outcome) = playing.join_next().await {

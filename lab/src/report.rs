@@ -31,20 +31,6 @@ impl Figure {
         }
     }
 
-    /// A figure with a lower limit.
-    pub(crate) fn at_least(
-        what: impl Into<String>,
-        measured: f64,
-        limit: f64,
-        unit: &str,
-    ) -> Figure {
-        Figure {
-            what: what.into(),
-            measured: format!("{measured:.1} {unit}"),
-            goal: Some((format!("≥ {limit:.0} {unit}"), measured >= limit)),
-        }
-    }
-
     /// Adds text to the measured value.
     pub(crate) fn with(mut self, more: &str) -> Figure {
         self.measured = format!("{} ({more})", self.measured);

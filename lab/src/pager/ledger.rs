@@ -38,8 +38,9 @@ pub(super) struct Expected {
 pub(super) enum Need {
     /// It must come between `due` and `by`.
     Must { due: Instant, by: Instant },
-    /// It may come: it is true, but its absence is no mistake either.
-    May,
+    /// It may come, at any time or only between these instants: it is true, but its absence is no
+    /// mistake either.
+    May(Option<(Instant, Instant)>),
 }
 
 /// When the alert must resolve.
@@ -55,9 +56,18 @@ pub(super) enum End {
     Any,
 }
 
-/// The expectations of all scenarios of a stage. Clones share them.
+/// What a scenario measured besides alerts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Note {
+    pub(super) scenario: &'static str,
+    pub(super) text: String,
+    /// Whether it is as promised.
+    pub(super) kept: bool,
+}
+
+/// The expectations and notes of all scenarios of a stage. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ledger(Arc<Mutex<Vec<Expected>>>);
+pub(super) struct Ledger(Arc<Mutex<(Vec<Expected>, Vec<Note>)>>);
 
 /// One expectation in the ledger.
 #[derive(Clone, Debug)]
@@ -68,13 +78,26 @@ pub(super) struct Entry {
 
 impl Ledger {
     pub(super) fn write(&self, expected: Expected) -> Entry {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.push(expected);
-        Entry { ledger: self.clone(), at: entries.len() - 1 }
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.0.push(expected);
+        Entry { ledger: self.clone(), at: lines.0.len() - 1 }
     }
 
     pub(super) fn entries(&self) -> Vec<Expected> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    pub(super) fn note(&self, scenario: &'static str, text: String) {
+        self.promise(scenario, true, text);
+    }
+
+    pub(super) fn promise(&self, scenario: &'static str, kept: bool, text: String) {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.1.push(Note { scenario, text, kept });
+    }
+
+    pub(super) fn notes(&self) -> Vec<Note> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
     }
 }
 
@@ -84,8 +107,8 @@ impl Entry {
     }
 
     fn end(&self, end: End) {
-        let mut entries = self.ledger.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = entries.get_mut(self.at) {
+        let mut lines = self.ledger.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = lines.0.get_mut(self.at) {
             entry.end = end;
         }
     }
@@ -107,8 +130,8 @@ impl Entry {
 
     /// Extends the time until the notification must come.
     pub(super) fn later_by(&self, more: Duration) {
-        let mut entries = self.ledger.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Expected { need: Need::Must { by, .. }, .. }) = entries.get_mut(self.at) {
+        let mut lines = self.ledger.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Expected { need: Need::Must { by, .. }, .. }) = lines.0.get_mut(self.at) {
             *by += more;
         }
     }

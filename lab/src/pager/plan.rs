@@ -1,7 +1,6 @@
 //! The task of a scenario, and its part of the agent's configuration.
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::stack::Labels;
@@ -32,8 +31,7 @@ const COMPARES_AGENTS: &str = "LockwatchAgentsDisagree";
 pub(super) struct TaskPlan {
     pub(super) name: String,
     pub(super) redis: &'static str,
-    /// Whether its Redis has a replica, where the agents know both servers without Sentinel.
-    pub(super) replicated: bool,
+    pub(super) servers: Servers,
     guarded: Guarded,
     wanted: Wanted,
     progress: bool,
@@ -42,6 +40,44 @@ pub(super) struct TaskPlan {
     max_hold: Option<Duration>,
     labels: Vec<(&'static str, &'static str)>,
     pub(super) lease: Duration,
+}
+
+/// The servers of its Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Servers {
+    One,
+    /// One with a replica; the agents know both, without Sentinels.
+    Replicated,
+    /// Three with three Sentinels.
+    Sentinels,
+}
+
+/// The network between the parts of a stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Wiring {
+    /// Whether each agent reaches every Redis over cables of its own, with a login.
+    pub(super) cables: bool,
+    /// Whether the last agent reaches other servers under the same names.
+    pub(super) last_agent_elsewhere: bool,
+    /// The share of all scrapes that is dropped.
+    pub(super) lost_scrapes: Option<f64>,
+    pub(super) relabelled: Relabelled,
+    /// Whether the agents show all metrics.
+    pub(super) full_metrics: bool,
+    /// Additional tolerance.
+    pub(super) slack: Duration,
+}
+
+/// What the scrape job makes of the agents' names, as teams do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Relabelled {
+    /// Nothing, in a job that is called lockwatch.
+    #[default]
+    Nothing,
+    /// The job is called otherwise, and its targets are renamed.
+    Targets,
+    /// The job is called otherwise, and the agents are renamed in their series, not in `up`.
+    Series,
 }
 
 /// What guards the task.
@@ -65,7 +101,7 @@ impl TaskPlan {
         TaskPlan {
             name: name.into(),
             redis: MAIN,
-            replicated: false,
+            servers: Servers::One,
             guarded: Guarded::Lock,
             wanted: Wanted::Switches,
             progress: false,
@@ -84,7 +120,12 @@ impl TaskPlan {
 
     /// Puts it on a Redis of this name with a replica.
     pub(super) fn on_replicated(self, redis: &'static str) -> TaskPlan {
-        TaskPlan { redis, replicated: true, ..self }
+        TaskPlan { redis, servers: Servers::Replicated, ..self }
+    }
+
+    /// Puts it on a Redis of this name with replicas and Sentinels.
+    pub(super) fn on_sentinels(self, redis: &'static str) -> TaskPlan {
+        TaskPlan { redis, servers: Servers::Sentinels, ..self }
     }
 
     /// Makes it a task of `a` and `b`, which take turns.
@@ -241,22 +282,21 @@ impl TaskPlan {
     }
 }
 
-/// The agent's configuration for these tasks.
+/// The agent's configuration for these tasks, and for the servers of each Redis.
 pub(super) fn config<'a>(
-    redises: impl IntoIterator<Item = (&'a str, &'a [SocketAddr])>,
+    redises: impl IntoIterator<Item = (&'a &'static str, &'a String)>,
     tasks: impl IntoIterator<Item = &'a TaskPlan>,
+    full_metrics: bool,
 ) -> String {
     let mut text =
         "labels: [team, severity, standby]\nlinks: {grafana: \"https://grafana.example\", \
-                    lockwatch: \"https://lockwatch.example\"}\nredis:\n"
+                    lockwatch: \"https://lockwatch.example\"}\n"
             .to_owned();
-    for (name, addresses) in redises {
-        let urls: Vec<String> =
-            addresses.iter().map(|address| format!("\"redis://{address}/0\"")).collect();
-        let servers = match urls.as_slice() {
-            [url] => format!("url: {url}"),
-            urls => format!("nodes: [{}]", urls.join(", ")),
-        };
+    if full_metrics {
+        text.push_str("metrics: full\n");
+    }
+    text.push_str("redis:\n");
+    for (name, servers) in redises {
         let _ = writeln!(text, "  {name}: {{{servers}, interval: {}}}", ms(INTERVAL));
     }
     text.push_str("tasks:\n");

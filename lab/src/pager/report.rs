@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::PagerArgs;
 use super::ledger::is_page;
+use super::play::Outcome;
 use super::scenario::{Length, Scenario};
-use super::stage::{Outcome, Timing, WATCHDOG};
+use super::stage::{Timing, WATCHDOG};
 use super::verdict::{Answer, Came, Finding, Wrong};
 use crate::stack::Labels;
 
@@ -21,12 +21,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(
-        outcomes: &[Outcome],
-        args: &PagerArgs,
-        timing: &Timing,
-        took: Duration,
-    ) -> Report {
+    pub(super) fn new(outcomes: &[Outcome], agents: u8, timing: &Timing, took: Duration) -> Report {
         let broken = outcomes
             .iter()
             .flat_map(|outcome| &outcome.scenarios)
@@ -41,8 +36,8 @@ impl Report {
             outcomes.iter().map(|outcome| outcome.scenarios.len()).sum::<usize>(),
             outcomes.len(),
             took.as_secs_f64(),
-            args.scrape.as_secs_f64(),
-            args.agents,
+            timing.scrape.as_secs_f64(),
+            agents,
             timing.routes.origin,
         );
         text.push_str(&totals(outcomes));
@@ -53,6 +48,7 @@ impl Report {
             was mended) | wrong |\n|---|---|---|---|\n",
         );
         outcomes.iter().for_each(|outcome| text.push_str(&rows(outcome)));
+        text.push_str(&notes(outcomes));
         text.push_str(&texts(outcomes));
         Report { text, all_right }
     }
@@ -70,6 +66,16 @@ impl Report {
 pub(super) fn listed(scenario: &Scenario) -> String {
     let length = if scenario.length == Length::Short { "short" } else { "long" };
     format!("{:<34} {length:<5}  {}", scenario.name, scenario.says)
+}
+
+/// What scenarios measured besides alerts.
+fn notes(outcomes: &[Outcome]) -> String {
+    let mut text = "\n## Besides alerts\n\n".to_owned();
+    for note in outcomes.iter().flat_map(|outcome| &outcome.notes) {
+        let wrong = if note.kept { "" } else { " **WRONG**" };
+        let _ = writeln!(text, "- {}: {}{wrong}", note.scenario, note.text);
+    }
+    text
 }
 
 /// What the receiver got of each alert, to be read by somebody who knows nothing else.

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use super::plan::TaskPlan;
+use super::plan::{Servers, TaskPlan, Wiring};
 use super::scene::Scene;
 
 /// The script of a scenario: it causes the events, and records which alerts must and may come.
@@ -38,32 +38,6 @@ pub(super) enum Place {
     Own,
 }
 
-/// The network between the parts of its own stage.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Wiring {
-    /// Whether the last agent reaches every Redis over links that can be cut.
-    pub(super) last_agent_by_links: bool,
-    /// Whether the last agent reaches other servers under the same names.
-    pub(super) last_agent_elsewhere: bool,
-    /// Whether the clock of every Redis can be stepped.
-    pub(super) clocks: bool,
-    /// The share of all scrapes that is dropped.
-    pub(super) lost_scrapes: Option<f64>,
-    pub(super) relabelled: Relabelled,
-}
-
-/// What the scrape job makes of the agents' names, as teams do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Relabelled {
-    /// Nothing, in a job that is called lockwatch.
-    #[default]
-    Nothing,
-    /// The job is called otherwise, and its targets are renamed.
-    Targets,
-    /// The job is called otherwise, and the agents are renamed in their series, not in `up`.
-    Series,
-}
-
 impl Scenario {
     /// A long scenario on the shared stage with one task of its name.
     pub(super) fn new(name: &'static str, says: &'static str, play: Play) -> Scenario {
@@ -84,6 +58,11 @@ impl Scenario {
 
     pub(super) fn tasks(self, tasks: Vec<TaskPlan>) -> Scenario {
         Scenario { tasks, ..self }
+    }
+
+    /// Whether it cuts the networks between its servers.
+    pub(super) fn cuts_networks(&self) -> bool {
+        self.tasks.iter().any(|task| task.servers == Servers::Sentinels)
     }
 
     pub(super) fn alone(self) -> Scenario {

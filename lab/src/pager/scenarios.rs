@@ -1,10 +1,12 @@
 //! All scenarios, one file for each theme.
 
 mod agents;
+mod churn;
 mod crash;
 mod failover;
 mod odd;
 mod pause;
+mod random;
 mod redis;
 mod relatives;
 mod reload;
@@ -30,6 +32,8 @@ pub(super) fn all() -> Vec<Scenario> {
         upstream::all(),
         reload::all(),
         agents::all(),
+        random::all(),
+        churn::all(),
     ]
     .into_iter()
     .flatten()

@@ -17,8 +17,7 @@ use super::plan::{GRACE, TaskPlan};
 use super::stage::Stage;
 use super::verdict::{Period, answers};
 use crate::stack::{
-    Agent, Alertmanager, ClockProxy, Labels, Link, Lost, Prometheus, Redis, Worker, WorkerSetup,
-    until,
+    Agent, Alertmanager, Cable, Labels, Lost, Prometheus, Redis, Set, Worker, WorkerSetup, until,
 };
 
 /// How often the receiver is checked.
@@ -48,6 +47,11 @@ impl Scene {
     /// Whether this is the short bench.
     pub(super) fn is_short(&self) -> bool {
         self.stage.timing.short
+    }
+
+    /// How long the scenario goes on, if the command does not say otherwise.
+    pub(super) fn lasts(&self, minutes: f64) -> Duration {
+        Duration::from_secs_f64(self.stage.timing.minutes.unwrap_or(minutes) * 60.0)
     }
 
     /// Waits for this many seconds.
@@ -82,13 +86,25 @@ impl Scene {
         self.stage.alertmanager.lock().await
     }
 
-    /// The last agent's link to a Redis.
-    pub(super) fn link(&self, redis: &str) -> anyhow::Result<&Link> {
-        self.stage.links.get(redis).with_context(|| format!("no link to {redis}"))
+    /// The servers of a Redis with Sentinels.
+    pub(super) fn set(&self, redis: &str) -> anyhow::Result<&Set> {
+        self.stage.sets.get(redis).with_context(|| format!("no Sentinels of {redis}"))
     }
 
-    pub(super) fn clock(&self, redis: &str) -> anyhow::Result<&ClockProxy> {
-        self.stage.clocks.get(redis).with_context(|| format!("no clock of {redis}"))
+    /// The cables from an agent to the servers and Sentinels of a Redis.
+    pub(super) fn cables(&self, agent: usize, redis: &str) -> anyhow::Result<&[Cable]> {
+        let cables = self.stage.cables.get(agent).and_then(|cables| cables.get(redis));
+        Ok(cables.with_context(|| format!("no cable to {redis}"))?.as_slice())
+    }
+
+    /// Adds a line to the report.
+    pub(super) fn note(&self, text: impl Into<String>) {
+        self.stage.ledger.note(self.scenario, text.into());
+    }
+
+    /// Adds a line to the report. Unless it is `kept`, something is wrong.
+    pub(super) fn promise(&self, kept: bool, text: impl Into<String>) {
+        self.stage.ledger.promise(self.scenario, kept, text.into());
     }
 
     /// Expects an alert about a whole Redis.
@@ -137,12 +153,12 @@ impl Scene {
     }
 
     fn may(&self, labels: Labels) {
-        self.stage.ledger.write(Expected {
-            scenario: self.scenario,
-            labels,
-            need: Need::May,
-            end: End::Any,
-        });
+        self.write(labels, Need::May(None), End::Any);
+    }
+
+    /// Writes any expectation.
+    pub(super) fn write(&self, labels: Labels, need: Need, end: End) {
+        self.stage.ledger.write(Expected { scenario: self.scenario, labels, need, end });
     }
 
     /// Waits for the notification, or until it is too late.
@@ -177,13 +193,13 @@ impl Scene {
 }
 
 /// The labels of an alert that is not about a task.
-fn labels(alert: &str, more: impl IntoIterator<Item = (String, String)>) -> Labels {
+pub(super) fn labels(alert: &str, more: impl IntoIterator<Item = (String, String)>) -> Labels {
     let severity = if is_page(alert) { "critical" } else { "warning" };
     let base = [("alertname", alert), ("severity", severity)];
     base.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().chain(more).collect()
 }
 
-fn of_store(redis: &str) -> (String, String) {
+pub(super) fn of_store(redis: &str) -> (String, String) {
     ("store".to_owned(), redis.to_owned())
 }
 
@@ -333,6 +349,11 @@ impl Task {
     /// Expects the alert for a task that is free and wanted since `since`.
     pub(super) fn expect_down(&self, since: Instant) -> anyhow::Result<Entry> {
         self.expect("LockwatchTaskDown", since + GRACE)
+    }
+
+    /// Writes any expectation of `alert` for the task.
+    pub(super) fn write(&self, alert: &str, need: Need, end: End) {
+        self.scene.write(self.plan.labels_of(alert, is_page(alert)), need, end);
     }
 
     /// Allows `alert` for the task.

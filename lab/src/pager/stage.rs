@@ -1,27 +1,27 @@
-//! A complete stack on which scenarios play, with a positive control before and after them.
+//! A complete stack on which scenarios play.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::Permissions;
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::process::Command;
-use tokio::sync::{Mutex, Semaphore};
-use tokio::task::JoinSet;
+use tokio::sync::Mutex;
 
 use super::ledger::{End, Expected, Ledger, Need, is_page};
-use super::plan::{self, GRACE, INTERVAL, SETTLE, TaskPlan};
+use super::plan::{self, INTERVAL, Relabelled, SETTLE, Servers, TaskPlan, Wiring};
 use super::routes::Routes;
-use super::scenario::{Relabelled, Scenario, Wiring};
-use super::scene::Scene;
-use super::verdict::{self, Answer, Finding, Period};
+use super::verdict::{self, Period};
 use super::watch::Watch;
 use crate::stack::{
-    Agent, Alertmanager, ClockProxy, Labels, Link, LossyScrapes, Program, Prometheus,
-    PrometheusSetup, Receiver, Redis, Target, Worker, until,
+    Agent, Alertmanager, Cable, Labels, LossyScrapes, Program, Prometheus, PrometheusSetup,
+    Receiver, Redis, Set, Target, Worker, free_address, until,
 };
 
 /// The job of the agents in Prometheus.
@@ -31,9 +31,9 @@ const OTHER_JOB: &str = "exporters";
 /// The Redis of the control tasks, which no scenario affects.
 const CONTROL: &str = "control";
 /// A task that is down from start to end.
-const CONTROL_TASK: &str = "control";
+pub(super) const CONTROL_TASK: &str = "control";
 /// A task that is down only at the end.
-const LAST_CONTROL_TASK: &str = "control-at-the-end";
+pub(super) const LAST_CONTROL_TASK: &str = "control-at-the-end";
 pub(super) const WATCHDOG: &str = "LockwatchWatchdog";
 const WATCHDOG_RULES: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../alerts/lockwatch-watchdog.rules.yml");
@@ -48,15 +48,16 @@ const LOST_IN_A_ROW: u32 = 3;
 /// The seed that determines which scrapes are lost.
 const SEED: u64 = 20;
 
-/// Limits how many stages start at a time, because a start keeps two cores busy.
-static STARTS: Semaphore = Semaphore::const_new(3);
-
-/// The scenarios and parts of a stage.
-pub(super) struct StagePlan {
-    pub(super) name: String,
-    pub(super) agents: usize,
-    pub(super) scenarios: Vec<Scenario>,
-}
+/// Further lines of the configuration of a Redis that is reached over cables: a login for the
+/// agents, and what faults need.
+const WITH_LOGIN: [&str; 6] = [
+    "user lockwatch on >lab ~* &* +@all -@write -@admin +role",
+    "enable-debug-command yes",
+    "repl-diskless-sync-delay 0",
+    "repl-ping-replica-period 1",
+    "busy-reply-threshold 100",
+    "loading-process-events-interval-bytes 1024",
+];
 
 /// The intervals and tolerances of a stage.
 #[derive(Clone, Debug)]
@@ -66,6 +67,10 @@ pub(super) struct Timing {
     pub(super) rules: PathBuf,
     pub(super) target_labels: bool,
     pub(super) short: bool,
+    /// How long faults come at random.
+    pub(super) minutes: Option<f64>,
+    /// Which faults come.
+    pub(super) seed: u64,
     /// Additional tolerance on this stage.
     pub(super) slack: Duration,
 }
@@ -151,160 +156,137 @@ pub(super) struct Stage {
     /// The agents' addresses as Prometheus knows them.
     instances: Vec<String>,
     relabelled: Relabelled,
-    /// For each agent, the addresses of the Redis servers.
-    addresses: Vec<BTreeMap<&'static str, Vec<SocketAddr>>>,
+    /// For each agent, the servers of each Redis as its configuration names them.
+    servers: Vec<BTreeMap<&'static str, String>>,
+    full_metrics: bool,
     _scrapes: Vec<LossyScrapes>,
     pub(super) agents: Vec<Mutex<Agent>>,
-    pub(super) links: BTreeMap<&'static str, Link>,
-    pub(super) clocks: BTreeMap<&'static str, ClockProxy>,
+    /// For each agent, its cables to the servers and Sentinels of each Redis.
+    pub(super) cables: Vec<BTreeMap<&'static str, Vec<Cable>>>,
     pub(super) redises: BTreeMap<&'static str, Mutex<Redis>>,
     pub(super) replicas: BTreeMap<&'static str, Mutex<Redis>>,
+    pub(super) sets: BTreeMap<&'static str, Set>,
     pub(super) elsewhere: BTreeMap<&'static str, Redis>,
+    _secret: TempDir,
 }
 
-/// The results of a stage.
+/// The servers of a stage.
 #[derive(Default)]
-pub(super) struct Outcome {
-    pub(super) stage: String,
-    /// The name of each scenario, what it proves, and why it could not be played, if so.
-    pub(super) scenarios: Vec<(&'static str, &'static str, Option<String>)>,
-    pub(super) answers: Vec<Answer>,
-    /// The findings, each with its scenario; an empty name is the stage itself.
-    pub(super) findings: Vec<(String, Finding)>,
-    /// The delay that `check-config` promises: page after, less the grace.
-    pub(super) promised: Option<Duration>,
-    /// Of each alert: its texts, as they reached the receiver first.
-    pub(super) texts: BTreeMap<String, Labels>,
+struct Stores {
+    redises: BTreeMap<&'static str, Mutex<Redis>>,
+    replicas: BTreeMap<&'static str, Mutex<Redis>>,
+    sets: BTreeMap<&'static str, Set>,
+    elsewhere: BTreeMap<&'static str, Redis>,
+    /// The addresses by which agents reach each of them, and those of the last agent.
+    first: BTreeMap<&'static str, Vec<SocketAddr>>,
+    last: BTreeMap<&'static str, Vec<SocketAddr>>,
 }
 
-/// Plays a stage.
-pub(super) async fn play(plan: StagePlan, timing: Timing) -> Outcome {
-    let told =
-        plan.scenarios.iter().map(|scenario| (scenario.name, scenario.says)).collect::<Vec<_>>();
-    let stage = plan.name.clone();
-    match try_play(plan, timing).await {
-        Ok(outcome) => outcome,
-        Err(error) => {
-            let why = format!("{error:#}");
-            let scenarios =
-                told.into_iter().map(|(name, says)| (name, says, Some(why.clone()))).collect();
-            Outcome { stage, scenarios, ..Outcome::default() }
-        }
-    }
-}
-
-async fn try_play(plan: StagePlan, timing: Timing) -> anyhow::Result<Outcome> {
-    let stage = {
-        let _turn = STARTS.acquire().await?;
-        Arc::new(
-            Stage::start(&plan, timing)
-                .await
-                .with_context(|| format!("the stage {}", plan.name))?,
-        )
-    };
-    let control = Scene { stage: Arc::clone(&stage), scenario: "" };
-    control.task_named(LAST_CONTROL_TASK)?.switch_off("control").await?;
-    let task = control.task_named(CONTROL_TASK)?;
-    task.expect_down(task.switch_on("control").await?)?;
-    let mut playing = JoinSet::new();
-    for scenario in &plan.scenarios {
-        let scene = Scene { stage: Arc::clone(&stage), scenario: scenario.name };
-        let (name, says, play) = (scenario.name, scenario.says, scenario.play);
-        playing.spawn_local(async move { (name, says, play(scene).await) });
-    }
-    let mut scenarios = Vec::new();
-    while let Some(played) = playing.join_next().await {
-        let (name, says, played) = played.context("a scenario panicked")?;
-        let trouble = played.err().map(|error| format!("{error:#}"));
-        eprintln!(
-            "{} {name}{}",
-            plan.name,
-            trouble.as_deref().map_or(" is over".to_owned(), |why| format!(" failed: {why}"))
-        );
-        scenarios.push((name, says, trouble));
-    }
-    let place = |name| plan.scenarios.iter().position(|scenario| scenario.name == name);
-    scenarios.sort_by_key(|(name, _, _)| place(*name));
-    stage.prove_alive(&control).await?;
-    let (told, muted) = (stage.told(), stage.muted());
-    let (answers, findings) =
-        verdict::judge(&stage.ledger.entries(), &told, &muted, Instant::now(), WATCHDOG);
-    let findings =
-        findings.into_iter().map(|finding| (owner(&plan, &finding.labels), finding)).collect();
-    let promised = stage.promised().await?;
-    let texts = stage.texts();
-    Ok(Outcome { stage: plan.name, scenarios, answers, findings, promised, texts })
-}
-
-/// The scenario that an alert is about.
-fn owner(plan: &StagePlan, labels: &Labels) -> String {
-    if let [only] = plan.scenarios.as_slice() {
-        return only.name.to_owned();
-    }
-    let is_about = |task: &TaskPlan| match labels.get("task") {
-        Some(name) => task.name == *name,
-        None => {
-            labels.get("store").is_some_and(|redis| task.redis == redis && task.redis != plan::MAIN)
-        }
-    };
-    let found = plan.scenarios.iter().find(|scenario| scenario.tasks.iter().any(is_about));
-    found.map_or(String::new(), |scenario| scenario.name.to_owned())
-}
-
-impl Stage {
-    async fn start(plan: &StagePlan, mut timing: Timing) -> anyhow::Result<Stage> {
-        let wiring = plan.scenarios.first().map_or(Wiring::default(), |scenario| scenario.wiring);
-        if wiring.lost_scrapes.is_some() {
-            timing.slack = LOST_IN_A_ROW * timing.scrape;
-        }
-        let mut tasks: Vec<TaskPlan> =
-            plan.scenarios.iter().flat_map(|scenario| scenario.tasks.clone()).collect();
-        tasks.extend([CONTROL_TASK, LAST_CONTROL_TASK].map(|name| TaskPlan::new(name).on(CONTROL)));
-        let names: BTreeSet<&'static str> = tasks.iter().map(|task| task.redis).collect();
-
-        let (mut redises, mut elsewhere) = (BTreeMap::new(), BTreeMap::new());
-        let (mut clocks, mut links, mut replicas) =
-            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let (mut first, mut last) = (BTreeMap::new(), BTreeMap::new());
-        for name in names {
-            let redis = Redis::start().await?;
-            let mut address = redis.address();
+impl Stores {
+    async fn start(tasks: &[TaskPlan], wiring: Wiring) -> anyhow::Result<Stores> {
+        let mut stores = Stores::default();
+        let lines: Vec<String> =
+            if wiring.cables { WITH_LOGIN.map(str::to_owned).to_vec() } else { Vec::new() };
+        let redises: BTreeMap<&'static str, Servers> =
+            tasks.iter().map(|task| (task.redis, task.servers)).collect();
+        for (name, servers) in redises {
+            if servers == Servers::Sentinels {
+                let set = Set::start(&lines).await?;
+                let (servers, sentinels) = set.addresses();
+                let all = [servers, sentinels].concat();
+                stores.first.insert(name, all.clone());
+                stores.last.insert(name, all);
+                stores.sets.insert(name, set);
+                continue;
+            }
+            let redis = Redis::start_with(free_address()?, None, false, &lines).await?;
             let mut behind = Vec::new();
-            if tasks.iter().any(|task| task.redis == name && task.replicated) {
+            if servers == Servers::Replicated {
                 let replica = Redis::start().await?;
                 replica.follow(Some(&redis)).await?;
                 behind.push(replica.address());
-                replicas.insert(name, Mutex::new(replica));
+                stores.replicas.insert(name, Mutex::new(replica));
             }
-            redises.insert(name, Mutex::new(redis));
-            if wiring.clocks {
-                let clock = ClockProxy::start(address).await?;
-                address = clock.address();
-                clocks.insert(name, clock);
-            }
-            first.insert(name, [vec![address], behind.clone()].concat());
+            stores.first.insert(name, [vec![redis.address()], behind.clone()].concat());
+            let mut of_last = redis.address();
             if wiring.last_agent_elsewhere && name != CONTROL {
                 let other = Redis::start().await?;
-                address = other.address();
-                elsewhere.insert(name, other);
+                of_last = other.address();
+                stores.elsewhere.insert(name, other);
             }
-            if wiring.last_agent_by_links {
-                let link = Link::start(address).await?;
-                address = link.address();
-                links.insert(name, link);
-            }
-            last.insert(name, [vec![address], behind].concat());
+            stores.last.insert(name, [vec![of_last], behind].concat());
+            stores.redises.insert(name, Mutex::new(redis));
         }
+        Ok(stores)
+    }
 
-        let (mut agents, mut instances, mut addresses, mut scrapes) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for at in 1..=plan.agents {
-            let of_agent = if at == plan.agents { last.clone() } else { first.clone() };
-            let agent = Agent::start(&plan::config(
-                of_agent.iter().map(|(name, at)| (*name, at.as_slice())),
-                &tasks,
-            ))
-            .await?;
+    /// The servers of each Redis as an agent's configuration names them, and the cables to them.
+    async fn reached(
+        &self,
+        is_last: bool,
+        login: Option<&Path>,
+    ) -> anyhow::Result<(BTreeMap<&'static str, String>, BTreeMap<&'static str, Vec<Cable>>)> {
+        let (mut texts, mut cables) = (BTreeMap::new(), BTreeMap::new());
+        for (name, addresses) in if is_last { &self.last } else { &self.first } {
+            let (mut own, mut over) = (Vec::new(), BTreeMap::new());
+            for address in addresses {
+                let mut reached_at = *address;
+                if login.is_some() {
+                    let cable = Cable::start(*address).await?;
+                    reached_at = cable.address();
+                    own.push(cable);
+                }
+                over.insert(*address, reached_at);
+            }
+            let url = |at: &SocketAddr| format!("\"redis://{}/0\"", over.get(at).unwrap_or(at));
+            let mut text = match (self.sets.get(name), addresses.as_slice()) {
+                (Some(set), _) => set.config(|address| over.get(&address).copied()),
+                (None, [one]) => format!("url: {}", url(one)),
+                (None, all) => {
+                    let nodes: Vec<String> = all.iter().map(url).collect();
+                    format!("nodes: [{}]", nodes.join(", "))
+                }
+            };
+            if let Some(secret) = login {
+                let _ = write!(
+                    text,
+                    ", username: lockwatch, password_file: \"{}\", timeout: 1s",
+                    secret.display()
+                );
+            }
+            texts.insert(*name, text);
+            cables.insert(*name, own);
+        }
+        Ok((texts, cables))
+    }
+}
+
+impl Stage {
+    /// Starts all parts for these tasks, and those of the control.
+    pub(super) async fn start(
+        mut tasks: Vec<TaskPlan>,
+        wiring: Wiring,
+        agent_count: usize,
+        mut timing: Timing,
+    ) -> anyhow::Result<Stage> {
+        timing.slack = wiring.slack;
+        if wiring.lost_scrapes.is_some() {
+            timing.slack += LOST_IN_A_ROW * timing.scrape;
+        }
+        tasks.extend([CONTROL_TASK, LAST_CONTROL_TASK].map(|name| TaskPlan::new(name).on(CONTROL)));
+        let stores = Stores::start(&tasks, wiring).await?;
+        let secret = TempDir::new()?;
+        let file = secret.path().join("password");
+        std::fs::write(&file, "lab")?;
+        std::fs::set_permissions(&file, Permissions::from_mode(0o600))?;
+        let login = wiring.cables.then_some(file.as_path());
+
+        let (mut agents, mut instances) = (Vec::new(), Vec::new());
+        let (mut servers, mut cables, mut scrapes) = (Vec::new(), Vec::new(), Vec::new());
+        for at in 1..=agent_count {
+            let (of_agent, own) = stores.reached(at == agent_count, login).await?;
+            let config = plan::config(&of_agent, &tasks, wiring.full_metrics);
+            let agent = Agent::start(&config).await?;
             let mut address = agent.address();
             if let Some(share) = wiring.lost_scrapes {
                 let lossy = LossyScrapes::start(address, share, SEED + u64::try_from(at)?).await?;
@@ -313,7 +295,8 @@ impl Stage {
             }
             agents.push(Mutex::new(agent));
             instances.push(address.to_string());
-            addresses.push(of_agent);
+            servers.push(of_agent);
+            cables.push(own);
         }
 
         let receiver = Receiver::start().await?;
@@ -344,7 +327,7 @@ impl Stage {
             prometheus
                 .query("lockwatch_build_info")
                 .await
-                .is_ok_and(|found| found.len() == plan.agents)
+                .is_ok_and(|found| found.len() == agent_count)
         };
         until(READY_WITHIN, "Prometheus knows the agents", scraped).await?;
         Ok(Stage {
@@ -359,14 +342,16 @@ impl Stage {
             scraped_since,
             instances,
             relabelled: wiring.relabelled,
-            addresses,
+            servers,
+            full_metrics: wiring.full_metrics,
             _scrapes: scrapes,
             agents,
-            links,
-            clocks,
-            redises,
-            replicas,
-            elsewhere,
+            cables,
+            redises: stores.redises,
+            replicas: stores.replicas,
+            sets: stores.sets,
+            elsewhere: stores.elsewhere,
+            _secret: secret,
         })
     }
 
@@ -396,8 +381,8 @@ impl Stage {
         agent: usize,
         tasks: impl IntoIterator<Item = &'a TaskPlan>,
     ) -> anyhow::Result<String> {
-        let addresses = self.addresses.get(agent).with_context(|| format!("no agent {agent}"))?;
-        Ok(plan::config(addresses.iter().map(|(name, at)| (*name, at.as_slice())), tasks))
+        let servers = self.servers.get(agent).with_context(|| format!("no agent {agent}"))?;
+        Ok(plan::config(servers, tasks, self.full_metrics))
     }
 
     /// Everything that was reported so far: the notifications of pages, and the warnings that
@@ -411,7 +396,7 @@ impl Stage {
     }
 
     /// Of each alert: its texts, as they reached the receiver first.
-    fn texts(&self) -> BTreeMap<String, Labels> {
+    pub(super) fn texts(&self) -> BTreeMap<String, Labels> {
         let mut texts = BTreeMap::new();
         for alert in self.receiver.notifications().into_iter().flat_map(|told| told.alerts) {
             if let Some(name) = alert.labels.get("alertname") {
@@ -426,28 +411,8 @@ impl Stage {
         self.watch.seen().into_iter().filter(|seen| seen.muted).map(|seen| seen.period).collect()
     }
 
-    /// Proves after all scenarios that an alert still gets through; by then, no false one can be on
-    /// its way.
-    async fn prove_alive(&self, control: &Scene) -> anyhow::Result<()> {
-        let task = control.task_named(LAST_CONTROL_TASK)?;
-        let down = task.expect_down(task.switch_on("control").await?)?;
-        control.until_told(&down).await?;
-        tokio::time::sleep(GRACE).await;
-        let waits_for = self.ledger.entries().into_iter().find(|entry| is_watchdog(&entry.labels));
-        if let Some(Expected { need: Need::Must { by, .. }, .. }) = waits_for {
-            let told = || {
-                verdict::periods(&self.receiver.notifications())
-                    .iter()
-                    .any(|period| is_watchdog(&period.labels))
-            };
-            let _judged_later =
-                until(by.saturating_duration_since(Instant::now()), "", async || told()).await;
-        }
-        Ok(())
-    }
-
     /// The promise of the real `check-config` for these numbers.
-    async fn promised(&self) -> anyhow::Result<Option<Duration>> {
+    pub(super) async fn promised(&self) -> anyhow::Result<Option<Duration>> {
         let Some(agent) = self.agents.first() else { return Ok(None) };
         let output = Command::new(Program::Lockwatch.find()?)
             .arg("check-config")
@@ -486,6 +451,6 @@ fn expect_watchdog(ledger: &Ledger) {
     });
 }
 
-fn is_watchdog(labels: &Labels) -> bool {
+pub(super) fn is_watchdog(labels: &Labels) -> bool {
     labels.get("alertname").is_some_and(|name| name == WATCHDOG)
 }

@@ -34,16 +34,19 @@ pub(super) enum Wrong {
     Duplicated,
     WronglyResolved,
     NotResolved,
+    /// Something besides alerts is not as promised.
+    Broken,
 }
 
 impl Wrong {
-    pub(super) const ALL: [Wrong; 7] = [
+    pub(super) const ALL: [Wrong; 8] = [
         Wrong::Missed,
         Wrong::False,
         Wrong::Misnamed,
         Wrong::Duplicated,
         Wrong::WronglyResolved,
         Wrong::NotResolved,
+        Wrong::Broken,
         Wrong::Late,
     ];
 
@@ -56,6 +59,7 @@ impl Wrong {
             Wrong::Duplicated => "duplicated",
             Wrong::WronglyResolved => "wrongly resolved",
             Wrong::NotResolved => "not resolved",
+            Wrong::Broken => "broken",
         }
     }
 }
@@ -146,7 +150,10 @@ pub(super) fn answers(period: &Period, expected: &Expected) -> bool {
         Need::Must { due, .. } => {
             period.fired + BLUR >= due && same_subject(&period.labels, &expected.labels)
         }
-        Need::May => same_subject(&period.labels, &expected.labels),
+        Need::May(when) => {
+            when.is_none_or(|(from, to)| (from..=to).contains(&period.fired))
+                && same_subject(&period.labels, &expected.labels)
+        }
     }
 }
 
@@ -165,7 +172,7 @@ pub(super) fn judge(
         .iter()
         .filter_map(|entry| match entry.need {
             Need::Must { due, by } => Some((due, by, entry)),
-            Need::May => None,
+            Need::May(_) => None,
         })
         .collect();
     musts.sort_by_key(|(due, _, _)| *due);
@@ -283,12 +290,12 @@ fn judge_end(
 
 fn judge_unexpected(period: &Period, expected: &[Expected]) -> Option<(Wrong, String)> {
     let about_it = || expected.iter().filter(|entry| same_subject(&period.labels, &entry.labels));
-    if about_it().any(|entry| entry.need == Need::May) {
+    if expected.iter().any(|entry| matches!(entry.need, Need::May(_)) && answers(period, entry)) {
         return None;
     }
     let musts = about_it().filter_map(|entry| match entry.need {
         Need::Must { due, .. } => Some((due, entry.end)),
-        Need::May => None,
+        Need::May(_) => None,
     });
     for (due, end) in musts {
         let still_true = match end {
@@ -436,7 +443,7 @@ mod tests {
         let other = labels("Down", "b", "critical");
         let world = World::new().told(105, &[(Status::Firing, down())]);
         let world = world.told(125, &[(Status::Firing, down()), (Status::Firing, other.clone())]);
-        let may = Expected { scenario: "x", labels: other, need: Need::May, end: End::Any };
+        let may = Expected { scenario: "x", labels: other, need: Need::May(None), end: End::Any };
         assert_eq!(world.wrongs(&[world.must(100, End::Never), may]), []);
     }
 }

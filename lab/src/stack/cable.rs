@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 
+use super::clock::stepped;
 use super::port::free_address;
-use super::proxy::stepped;
 
 /// What happens to the bytes on a [`Cable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,15 @@ pub enum Weather {
     Half,
     /// The server's clock appears ahead by this many seconds, in `TIME` and in every deadline.
     ClockAhead(i64),
+    /// Requests arrive in segments of a few commands each, between which Redis serves others. Over
+    /// loopback a batch would arrive at once, and no reading could ever be torn.
+    Segments,
 }
+
+/// Size of a segment in bytes: a few locks' commands, so that every segment ends in the middle of
+/// some lock.
+const SEGMENT_BYTES: usize = 700;
+const BETWEEN_SEGMENTS: Duration = Duration::from_millis(1);
 
 /// A TCP proxy with weather.
 #[derive(Debug)]
@@ -172,6 +180,12 @@ async fn requests(
         match buffer.get(..count) {
             None | Some([]) => return Ok(()),
             Some(_) if shared.now() == Weather::LoseRequests => shared.touch(),
+            Some(bytes) if shared.now() == Weather::Segments => {
+                for segment in bytes.chunks(SEGMENT_BYTES) {
+                    to.write_all(segment).await?;
+                    sleep(BETWEEN_SEGMENTS).await;
+                }
+            }
             Some(bytes) => to.write_all(bytes).await?,
         }
     }
@@ -249,7 +263,8 @@ async fn answers(
             | Weather::Cut
             | Weather::Reset
             | Weather::Hang
-            | Weather::LoseRequests => {
+            | Weather::LoseRequests
+            | Weather::Segments => {
                 send(to, bytes).await?;
             }
         }

@@ -188,7 +188,7 @@ pub struct Footprint {
 }
 
 /// The current footprint of a process; `None` if it has ended.
-pub(super) fn footprint(id: u32) -> Option<Footprint> {
+pub(crate) fn footprint(id: u32) -> Option<Footprint> {
     let rollup = std::fs::read_to_string(format!("/proc/{id}/smaps_rollup")).ok()?;
     let bytes = |name: &str| -> Option<u64> {
         let line = rollup.lines().find_map(|line| line.strip_prefix(name))?;

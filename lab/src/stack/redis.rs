@@ -4,11 +4,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context;
+use redis::Value;
 use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 use tokio::process::Command;
 
 use super::access::connect;
+use super::machine::Door;
 use super::port::free_address;
 use super::process::{Process, Signal, until};
 use super::program::Program;
@@ -18,13 +20,17 @@ pub(super) const REPLY_WITHIN: Duration = Duration::from_secs(5);
 /// Maximum duration of the first replication.
 const SYNC_WITHIN: Duration = Duration::from_secs(30);
 const DUMP: &str = "dump.rdb";
+const CONFIG: &str = "redis.conf";
 
-/// A running or stopped server without password, append-only file or periodic saves.
+/// A running or stopped server without password, append-only file or periodic saves; or a Sentinel.
 #[derive(Debug)]
 pub struct Redis {
     process: Option<Process>,
     address: SocketAddr,
     folder: TempDir,
+    /// The namespace of its machine, if it does not run on this one.
+    door: Option<Door>,
+    is_sentinel: bool,
 }
 
 /// The data of a restarted server.
@@ -34,6 +40,8 @@ pub enum Data {
     Kept,
     /// No data.
     Lost,
+    /// All saved data, loaded slowly: microseconds for each key.
+    Slow(u64),
 }
 
 impl Redis {
@@ -42,7 +50,29 @@ impl Redis {
     /// # Errors
     /// When it does not start.
     pub async fn start() -> anyhow::Result<Redis> {
-        let mut redis = Redis { process: None, address: free_address()?, folder: TempDir::new()? };
+        Redis::start_with(free_address()?, None, false, &[]).await
+    }
+
+    /// Starts an empty server or a Sentinel with further lines of configuration.
+    pub(crate) async fn start_with(
+        address: SocketAddr,
+        door: Option<Door>,
+        is_sentinel: bool,
+        lines: &[String],
+    ) -> anyhow::Result<Redis> {
+        let folder = TempDir::new()?;
+        let mut text = format!(
+            "bind {}\nport {}\nprotected-mode no\ndaemonize no\ndir {}\n",
+            address.ip(),
+            address.port(),
+            folder.path().display()
+        );
+        if !is_sentinel {
+            text += &format!("save \"\"\nappendonly no\ndbfilename {DUMP}\n");
+        }
+        text.extend(lines.iter().flat_map(|line| [line, "\n"]));
+        std::fs::write(folder.path().join(CONFIG), text)?;
+        let mut redis = Redis { process: None, address, folder, door, is_sentinel };
         redis.start_again(Data::Lost).await?;
         Ok(redis)
     }
@@ -119,28 +149,51 @@ impl Redis {
         if data == Data::Lost {
             let _there_may_be_none = std::fs::remove_file(self.folder.path().join(DUMP));
         }
-        let mut command = Command::new(Program::RedisServer.find()?);
-        command.args([
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--daemonize",
-            "no",
-        ]);
-        command
-            .args(["--dbfilename", DUMP, "--port", &self.address.port().to_string(), "--dir"])
-            .arg(self.folder.path());
+        let program = Program::RedisServer.find()?;
+        let mut command = match self.door {
+            Some(door) => door.command(program)?,
+            None => Command::new(program),
+        };
+        command.arg(self.folder.path().join(CONFIG));
+        if self.is_sentinel {
+            command.arg("--sentinel");
+        }
+        if let Data::Slow(micros) = data {
+            command.args(["--key-load-delay", &micros.to_string()]);
+        }
         let mut process = Process::start(command, self.folder.path().join("redis.log"))?;
         let ours = process
             .id()
             .map(|id| format!("process_id:{id}\r\n"))
             .context("redis-server ended at once")?;
-        process.ready(async || answers(self.address, &ours).await).await.context("redis-server")?;
+        let loads = matches!(data, Data::Slow(_));
+        let is_ready = async || loads || answers(self.address, &ours).await;
+        process.ready(is_ready).await.context("redis-server")?;
         self.process = Some(process);
         Ok(())
+    }
+
+    /// Ends it in order.
+    ///
+    /// # Errors
+    /// When it cannot be ended.
+    pub(crate) async fn end(&mut self) -> anyhow::Result<()> {
+        match self.process.take() {
+            Some(mut process) => process.end().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Sends one command on a connection of its own; an error reply is an error.
+    pub(crate) async fn command(&self, words: &[&str]) -> anyhow::Result<Value> {
+        command_at(self.address, words).await
+    }
+
+    /// One field of `INFO`.
+    pub(crate) async fn info(&self, field: &str) -> anyhow::Result<String> {
+        let info: String = redis::cmd("INFO").query_async(&mut self.connect().await?).await?;
+        let value = |line: &str| Some(line.strip_prefix(field)?.strip_prefix(':')?.to_owned());
+        info.lines().find_map(value).with_context(|| format!("INFO has no {field}"))
     }
 
     /// Kills it and starts it again at once.
@@ -176,9 +229,17 @@ impl Redis {
     }
 }
 
+/// Sends one command to the server at this address; an error reply is an error.
+pub(crate) async fn command_at(address: SocketAddr, words: &[&str]) -> anyhow::Result<Value> {
+    let (name, rest) = words.split_first().context("no command")?;
+    let mut connection = connect(address, REPLY_WITHIN).await?;
+    let answer = redis::cmd(name).arg(rest).query_async(&mut connection).await;
+    answer.with_context(|| words.join(" "))
+}
+
 /// Whether this process, and not another one on the port, answers and has loaded its data.
 async fn answers(address: SocketAddr, ours: &str) -> bool {
     let Ok(mut connection) = connect(address, REPLY_WITHIN).await else { return false };
     let info: Result<String, _> = redis::cmd("INFO").query_async(&mut connection).await;
-    info.is_ok_and(|info| info.contains(ours) && info.contains("loading:0\r\n"))
+    info.is_ok_and(|info| info.contains(ours) && !info.contains("loading:1\r\n"))
 }

@@ -6,7 +6,7 @@ use anyhow::ensure;
 use tokio::runtime::Handle;
 
 use super::scene::{Death, LEASE_MS, Runner, Scene, to_ms};
-use crate::stack::{Link, Traffic};
+use crate::stack::{Cable, Weather};
 
 /// What followed a cut, in milliseconds.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Cut {
 
 /// A guard and its network.
 struct Side {
-    link: Link,
+    link: Cable,
     guard: Runner,
 }
 
@@ -29,7 +29,7 @@ pub(super) fn cut(scene: &mut Scene, count: usize, runtime: &Handle) -> anyhow::
     scene.deaf = true;
     let redis = scene.redis;
     let side = |scene: &mut Scene| {
-        let link = runtime.block_on(Link::start(redis))?;
+        let link = runtime.block_on(Cable::start(redis))?;
         Ok::<_, anyhow::Error>(Side { guard: scene.guard(link.address())?, link })
     };
     let (mut runs, mut waits) = (side(scene)?, side(scene)?);
@@ -44,11 +44,11 @@ pub(super) fn cut(scene: &mut Scene, count: usize, runtime: &Handle) -> anyhow::
         // Long enough for a cut at any instant between two renewals, and right after the start.
         scene.pause(Duration::from_millis(LEASE_MS / 2));
         let death = Death::of(script.pid);
-        runs.link.set(Traffic::Hangs);
+        runs.link.set(Weather::Hang);
         let dead = death.at()?;
         let lease_end = scene.lease_end()?;
         script = scene.start()?;
-        runs.link.set(Traffic::Passes);
+        runs.link.set(Weather::Fair);
         cuts.push(Cut { left: lease_end - to_ms(dead), taken_over: to_ms(script.at) - lease_end });
     }
     Ok(cuts)

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use redis::AsyncTypedCommands;
 
-use crate::pager::plan::{BLIND_AFTER, GRACE, MAIN};
-use crate::pager::scenario::{Scenario, Wiring};
+use crate::pager::plan::{BLIND_AFTER, GRACE, MAIN, Wiring};
+use crate::pager::scenario::Scenario;
 use crate::pager::scene::Scene;
-use crate::stack::{Data, Signal, Traffic};
+use crate::stack::{Data, Signal, Weather};
 
 /// Delay of the alert: all scrapes of two minutes failed, for one more minute.
 const DOWN_AFTER: Duration = Duration::from_secs(180);
@@ -85,7 +85,7 @@ pub(super) fn all() -> Vec<Scenario> {
             |scene| Box::pin(one_agent_cut_off(scene)),
         )
         .agents(2)
-        .wiring(Wiring { last_agent_by_links: true, ..Wiring::default() }),
+        .wiring(Wiring { cables: true, ..Wiring::default() }),
         Scenario::new(
             "one-agent-elsewhere",
             "one of two agents watches another server: told, no page",
@@ -256,7 +256,7 @@ async fn one_agent_cut_off(scene: Scene) -> anyhow::Result<()> {
     task.switch_on("anna").await?;
     let mut holder = task.holder().await?;
     scene.pass(15).await;
-    scene.link(MAIN)?.set(Traffic::Cut);
+    scene.cables(1, MAIN)?.iter().for_each(|cable| cable.set(Weather::Cut));
     // They disagree once the last one says that it cannot reach it.
     let due = Instant::now() + BLIND_AFTER + DISAGREE_AFTER;
     let disagree = scene.expect_of_redis("LockwatchAgentsDisagree", MAIN, due)?;
@@ -271,7 +271,7 @@ async fn one_agent_cut_off(scene: Scene) -> anyhow::Result<()> {
     scene.mended(&down, mended, Duration::ZERO).await?;
     scene.until_told(&disagree).await?;
     disagree.stays_until(Instant::now());
-    scene.link(MAIN)?.set(Traffic::Passes);
+    scene.cables(1, MAIN)?.iter().for_each(|cable| cable.set(Weather::Fair));
     scene.pass(30).await;
     Ok(())
 }

@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::pager::plan::{BLIND_AFTER, TaskPlan};
-use crate::pager::scenario::{Scenario, Wiring};
+use crate::pager::plan::{BLIND_AFTER, TaskPlan, Wiring};
+use crate::pager::scenario::Scenario;
 use crate::pager::scene::Scene;
-use crate::stack::Data;
+use crate::stack::{Data, Weather};
 
 /// Short, so that a renewal that fails on a broken connection and is tried again a period later is
 /// still within the grace.
@@ -79,7 +79,7 @@ pub(super) fn all() -> Vec<Scenario> {
             "the server's clock steps by two minutes: told, no page",
             |scene| Box::pin(clock_step(scene)),
         )
-        .wiring(Wiring { clocks: true, ..Wiring::default() }),
+        .wiring(Wiring { cables: true, ..Wiring::default() }),
     ]
 }
 
@@ -227,7 +227,8 @@ async fn clock_step(scene: Scene) -> anyhow::Result<()> {
     task.switch_on("anna").await?;
     let _holder = task.holder().await?;
     scene.pass(20).await;
-    scene.clock(task.plan.redis)?.set_ahead_s(120);
+    let cables = scene.cables(0, task.plan.redis)?;
+    cables.iter().for_each(|cable| cable.set(Weather::ClockAhead(120)));
     let stepped = scene.expect_of_redis("LockwatchClockStep", task.plan.redis, Instant::now())?;
     stepped.stays_until(Instant::now() + Duration::from_secs(500));
     scene.until_told(&stepped).await?;

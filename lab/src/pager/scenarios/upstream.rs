@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use crate::pager::scenario::{Relabelled, Scenario, Wiring};
+use crate::pager::plan::{Relabelled, Wiring};
+use crate::pager::scenario::Scenario;
 use crate::pager::scenarios::agents::agent_dead;
 use crate::pager::scene::Scene;
 

@@ -1,0 +1,12 @@
+//! Trials of the lab, and of the project's other tools, with real servers and browsers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may panic")]
+#![allow(clippy::indexing_slicing, reason = "a test may panic")]
+
+mod dashboards;
+mod federation;
+mod neighbours;
+mod page;
+mod routes;
+mod sabotages;
+mod stack;
+mod suite;
