@@ -4,8 +4,8 @@
 use crate::support::PATIENCE;
 use std::collections::{BTreeMap, BTreeSet};
 
-use lockwatch::outputs::events::{KINDS, LEVELS};
-use lockwatch_judge::event::{End, Fate, SplitKind};
+use lockwatch::outputs::events::LEVELS;
+use lockwatch_judge::event::{End, EventKind, Fate, SplitKind};
 use lockwatch_judge::input::WakeUpState;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::spec::Codec;
@@ -68,7 +68,7 @@ fn closed_lists_are_those_of_the_code() {
         ("FateCount/properties/name", Fate::ALL.map(Fate::name).to_vec()),
         ("Switch/properties/fits", Codec::ALL.map(Codec::name).to_vec()),
         ("Switch/properties/state", vec!["on", "off", "undecodable"]),
-        ("EventKind", KINDS.to_vec()),
+        ("EventKind", EventKind::NAMES.to_vec()),
         ("WakeUps/properties/state", WakeUpState::ALL.map(WakeUpState::name).to_vec()),
         ("Level", LEVELS.map(|(name, _)| name).to_vec()),
     ];
