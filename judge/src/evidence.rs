@@ -13,6 +13,8 @@ use crate::time::{Mono, ServerTime, to_i64};
 pub(crate) const NOISE_MS: i64 = 2;
 /// A first "free" must be seen again after at least this time.
 pub(crate) const CONFIRM_AFTER_MS: u64 = 250;
+/// An instant further away than this was written in another unit, in milliseconds: ten years.
+const FAR_MS: i64 = 315_360_000_000;
 
 /// The times of one reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,4 +93,9 @@ pub(crate) fn set_between(
     let instant = deadline.plus_ms(-to_i64(lease_ms));
     let possible = before.first.plus_ms(-NOISE_MS)..=after.last.plus_ms(NOISE_MS);
     possible.contains(&instant).then_some(instant)
+}
+
+/// Whether an instant was written in another unit than the configured one. Zero means "at once".
+pub(crate) fn is_far(instant: ServerTime, now: ServerTime) -> bool {
+    instant.0 > 0 && instant.since_ms(now).saturating_abs() > FAR_MS
 }

@@ -17,8 +17,9 @@ use crate::reading::{
 };
 use crate::snapshot::{Changed, NodeView, Snapshot, StoreView, TaskViews, WitnessView};
 use crate::spec::{StoreIndex, StoreSpec, TaskIndex, TaskSpec, WatchSpec};
+use crate::step::{Accepted, Log};
 use crate::store::{Store, StoreEvent};
-use crate::task::{Accepted, Log, Task};
+use crate::task::Task;
 use crate::time::{Mono, ServerTime};
 
 /// Everything that is known of the watched stores and tasks.
@@ -330,7 +331,7 @@ impl State {
                 Some((attestation, origin, Ok(()))) => {
                     let mut writer =
                         Log { at: sample.sent, server: Some(attestation.last), events: &mut log };
-                    entry.task.observe_beside(
+                    entry.task.observe_parts(
                         beside,
                         batch(sample, attestation, origin, &store.spec),
                         &mut writer,
@@ -340,7 +341,7 @@ impl State {
                 // Even the generation must not be used from a round in which the clock stepped.
                 Some((_, _, Err(why))) => {
                     let refused = unreadable(beside, *why);
-                    entry.task.failed_beside(
+                    entry.task.parts_failed(
                         &refused,
                         true,
                         at,
@@ -349,7 +350,7 @@ impl State {
                     None
                 }
                 None => {
-                    entry.task.failed_beside(
+                    entry.task.parts_failed(
                         beside,
                         false,
                         at,

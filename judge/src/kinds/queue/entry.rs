@@ -3,16 +3,39 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::Context;
 use super::execution::{Execution, Replaced};
-use crate::evidence::NOISE_MS;
+use crate::evidence::{NOISE_MS, Seen};
 use crate::reading::{Held, Holder, Id, LockReading, clients_meet};
+use crate::shared::claims::Claims;
 use crate::spec::QueueSpec;
 use crate::time::{Mono, ServerTime};
 use crate::verdict::Wanted;
 
 /// The most holders of one member that are remembered: only the newest ones can still go on.
 const REPLACED_MAX: usize = 4;
+
+/// A lock may outlive its task for so long, in milliseconds: a worker removes the member first.
+pub(crate) const ORPHAN_MS: u64 = 5_000;
+/// What a reading is judged by.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) seen: Seen,
+    pub(crate) spec: &'a QueueSpec,
+    pub(crate) wanted: Wanted,
+    /// First evidence that the queue is wanted, if it can be wanted.
+    pub(crate) wanted_since: Option<Mono>,
+    /// How much longer what is seen has lasted since the reading before, in milliseconds.
+    pub(crate) grown_ms: u64,
+    /// The data may be others than before.
+    pub(crate) other_data: bool,
+    /// The server's clock is the one of the reading before.
+    pub(crate) same_clock: bool,
+    /// Readings that are no further apart are as close as they are meant to be, in milliseconds.
+    pub(crate) steady_ms: u64,
+    pub(crate) claims: &'a Claims,
+    pub(crate) claims_changed: &'a [Vec<u8>],
+    pub(crate) fresh_for_ms: u64,
+}
 
 /// A member while it has one score, from the reading that first showed it as due.
 #[derive(Clone, Debug)]
@@ -146,8 +169,7 @@ impl Entry {
 
     /// Whether its lock outlived it for too long by `at`; it is told once.
     pub(super) fn tells_orphan(&mut self, at: Mono) -> bool {
-        let is_orphan =
-            self.orphan_since().is_some_and(|since| at.since_ms(since) > super::ORPHAN_MS);
+        let is_orphan = self.orphan_since().is_some_and(|since| at.since_ms(since) > ORPHAN_MS);
         is_orphan && !core::mem::replace(&mut self.told_orphan, true)
     }
 

@@ -3,9 +3,9 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::claims::{CLAIM_GOES_ON, Claims};
 use crate::evidence::{NOISE_MS, Seen};
 use crate::reading::{Held, Holder};
+use crate::shared::claims::{CLAIM_GOES_ON, Claims};
 use crate::time::{Mono, ServerTime};
 
 /// A holder of a member's lock.

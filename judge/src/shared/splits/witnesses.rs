@@ -9,9 +9,23 @@ use crate::continuity::generation::{one_history, one_reign, same_process};
 use crate::evidence::{Origin, Seen, set_between};
 use crate::input::{Role, Standing};
 use crate::reading::{Deadline, Held, Holder, LockReading, Mode, clients_meet};
-use crate::snapshot::WitnessView;
 use crate::spec::Authority;
 use crate::time::{Mono, ServerTime};
+
+/// What a non-deciding server shows of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WitnessView {
+    /// The server.
+    pub node: Arc<str>,
+    /// The role that it reports.
+    pub role: Role,
+    /// When the request was sent.
+    pub at: Mono,
+    /// The holders that it shows; `None` when it shows none.
+    pub holders: Option<Vec<Holder>>,
+    /// For a replica: how far its deadline is behind; `None` when unknown.
+    pub behind_ms: Option<u64>,
+}
 
 /// What all servers show of one lock, sorted by address.
 #[derive(Clone, Debug, Default)]
