@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::input::Generation;
+use crate::reading::Unknown;
 use crate::spec::Authority;
 use crate::time::{Mono, ServerTime, to_i64};
 
@@ -30,12 +31,8 @@ pub(crate) struct Seen {
 impl Seen {
     /// Converts an instant of the agent's clock to the server's, relative to this reading.
     pub(crate) fn server_of(self, instant: Mono) -> ServerTime {
-        let later_ms = to_i64(instant.since_ms(self.sent));
-        self.first.plus_ms(if later_ms > 0 {
-            later_ms
-        } else {
-            -to_i64(self.sent.since_ms(instant))
-        })
+        let (later_ms, earlier_ms) = (instant.since_ms(self.sent), self.sent.since_ms(instant));
+        self.first.plus_ms(to_i64(later_ms) - to_i64(earlier_ms))
     }
 
     /// Converts a server time to the agent's clock, relative to this reading.
@@ -45,6 +42,28 @@ impl Seen {
             Ok(ago_ms) => self.sent.minus_ms(ago_ms),
             Err(_) => self.sent.plus_ms(ago_ms.unsigned_abs()),
         }
+    }
+}
+
+/// What the attempts to read something gave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempts {
+    /// Whether the newest one gave an accepted reading.
+    pub(crate) newest: Result<(), Unknown>,
+    /// The newest accepted reading.
+    pub(crate) last: Option<Seen>,
+}
+
+impl Default for Attempts {
+    fn default() -> Attempts {
+        Attempts { newest: Err(Unknown::NotReadYet), last: None }
+    }
+}
+
+impl Attempts {
+    /// An accepted reading.
+    pub(crate) fn read(seen: Seen) -> Attempts {
+        Attempts { newest: Ok(()), last: Some(seen) }
     }
 }
 

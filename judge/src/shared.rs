@@ -34,7 +34,7 @@ use crate::spec::TaskSpec;
 use crate::step::{Accepted, Log};
 use crate::time::Mono;
 use crate::totals::{Past, Totals};
-use crate::verdict::Wanted;
+use crate::verdict::{Facts, Rule, Verdict, Wanted};
 
 /// What is known of a task of any kind.
 #[derive(Clone, Debug)]
@@ -54,11 +54,25 @@ pub(crate) struct Shared {
     pub(crate) blind: BlindClock,
     pub(crate) hosts: Hosts,
     pub(crate) pause: Pause,
+    pub(crate) newest_attempt: Mono,
+    /// Its key was seen to exist.
+    pub(crate) key_seen: bool,
+    pub(crate) verdict: Option<(Verdict, Rule, Mono)>,
+    pub(crate) judged: Option<Judged>,
     /// Why it cannot be read, as it was reported.
     unreadable: Option<Unknown>,
     /// Shared with the views.
     pub(crate) totals: Arc<Totals>,
     pub(crate) grounds: Grounds,
+}
+
+/// The basis of a verdict. [`crate::verdict::trace`] lists the rules that were considered for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// All facts that the verdict depends on.
+    pub facts: Facts,
+    /// The previous verdict.
+    pub previous: Option<Verdict>,
 }
 
 /// The signs of life in one reading of a task's other keys, and what else its kind must know.
@@ -87,6 +101,10 @@ impl Shared {
             blind: BlindClock::new(at),
             hosts: Hosts::default(),
             pause: Pause::default(),
+            newest_attempt: at,
+            key_seen: false,
+            verdict: None,
+            judged: None,
             unreadable: None,
             totals: Arc::default(),
             grounds: Grounds::default(),

@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-pub use self::task::{Durations, Judged, TaskView};
+pub use self::task::{Durations, TaskView};
 pub(crate) use self::tasks::Changed;
 pub use self::tasks::{Iter, TaskViews};
 use crate::event::Fate;
@@ -22,6 +22,7 @@ pub use crate::kinds::lock::view::{HeldBy, HoldView, LastHold, LockView, RENEWAL
 pub use crate::kinds::queue::view::{ExecutionView, MemberView, OrphanView, QueueView};
 pub use crate::kinds::turn::view::{Taken, TurnView};
 use crate::reading::Unknown;
+pub use crate::shared::Judged;
 pub use crate::shared::progress::ProgressView;
 pub use crate::shared::runs::{Run, Runs};
 pub use crate::shared::splits::SplitView;

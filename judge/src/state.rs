@@ -338,24 +338,16 @@ impl State {
                     );
                     Some(&origin.node)
                 }
-                // Even the generation must not be used from a round in which the clock stepped.
-                Some((_, _, Err(why))) => {
-                    let refused = unreadable(beside, *why);
-                    entry.task.parts_failed(
-                        &refused,
-                        true,
-                        at,
-                        &mut Log { at, server: None, events: &mut log },
-                    );
-                    None
-                }
-                None => {
-                    entry.task.parts_failed(
-                        beside,
-                        false,
-                        at,
-                        &mut Log { at, server: None, events: &mut log },
-                    );
+                refused => {
+                    let mut log = Log { at, server: None, events: &mut log };
+                    match refused {
+                        // Even the generation must not be used from a round in which the clock
+                        // stepped.
+                        Some((_, _, Err(why))) => {
+                            entry.task.parts_failed(&unreadable(beside, *why), true, at, &mut log);
+                        }
+                        _ => entry.task.parts_failed(beside, false, at, &mut log),
+                    }
                     None
                 }
             };

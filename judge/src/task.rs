@@ -21,23 +21,18 @@ use crate::kinds::lock::LockTask;
 use crate::kinds::queue::QueueTask;
 use crate::kinds::turn::TurnTask;
 use crate::reading::{Beside, LockReading, TaskReading, Unknown};
-use crate::shared::Shared;
-use crate::snapshot::{Judged, TaskView};
+use crate::shared::{Judged, Shared};
+use crate::snapshot::TaskView;
 use crate::spec::{KindSpec, TaskSpec};
 use crate::step::{Accepted, Log};
 use crate::time::Mono;
-use crate::verdict::{Rule, Verdict, Wanted, judge};
+use crate::verdict::{Rule, Wanted, judge};
 
 /// A task of any kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     shared: Shared,
     kind: OfKind,
-    newest_attempt: Mono,
-    /// Its key was seen to exist.
-    key_seen: bool,
-    verdict: Option<(Verdict, Rule, Mono)>,
-    judged: Option<Judged>,
 }
 
 #[derive(Clone, Debug)]
@@ -80,14 +75,7 @@ impl OfKind {
 
 impl Task {
     pub(crate) fn new(spec: Arc<TaskSpec>, store: Arc<str>, at: Mono) -> Task {
-        Task {
-            kind: OfKind::new(&spec.kind),
-            shared: Shared::new(spec, store, at),
-            newest_attempt: at,
-            key_seen: false,
-            verdict: None,
-            judged: None,
-        }
+        Task { kind: OfKind::new(&spec.kind), shared: Shared::new(spec, store, at) }
     }
 
     pub(crate) fn spec(&self) -> &Arc<TaskSpec> {
@@ -107,12 +95,12 @@ impl Task {
         let elsewhere = origin.is_some_and(|origin| sample.node.as_ref() != Some(&origin.node));
         elsewhere
             && sample.node.is_some()
-            && self.kind.get().last_reading().is_some_and(|last| last.sent > sample.sent)
+            && self.kind.get().attempts().last.is_some_and(|last| last.sent > sample.sent)
     }
 
     /// The attempt gave no information about this task.
     pub(crate) fn failed(&mut self, why: Unknown, at: Mono, log: &mut Log<'_>) {
-        self.newest_attempt = at;
+        self.shared.newest_attempt = at;
         self.unread(why, at);
         self.shared.blind.attempted(at, false);
         self.judge(log);
@@ -125,17 +113,17 @@ impl Task {
 
     /// Time has passed. `stale_after_ms` without any attempt makes the state unknown.
     pub(crate) fn tick(&mut self, now: Mono, stale_after_ms: u64, log: &mut Log<'_>) -> bool {
-        let stale =
-            self.kind.get().newest().is_ok() && now.since_ms(self.newest_attempt) > stale_after_ms;
+        let stale = self.kind.get().attempts().newest.is_ok()
+            && now.since_ms(self.shared.newest_attempt) > stale_after_ms;
         if stale {
             self.unread(Unknown::Stale, now);
         }
-        let before = self.verdict;
+        let before = self.shared.verdict;
         let grew_ms = self.shared.blind.tick(now);
         self.shared.count_blind(grew_ms);
         let pausing = self.shared.pause.end(now);
         self.judge(log);
-        stale || grew_ms > 0 || pausing || self.verdict != before
+        stale || grew_ms > 0 || pausing || self.shared.verdict != before
     }
 
     /// Takes in the reading of this task by a deciding server. Unless the reading gives no
@@ -146,8 +134,8 @@ impl Task {
         batch: Accepted<'_>,
         log: &mut Log<'_>,
     ) -> Option<Option<Fate>> {
-        self.newest_attempt = batch.sent;
-        self.key_seen |= reading.guard.shows_key();
+        self.shared.newest_attempt = batch.sent;
+        self.shared.key_seen |= reading.guard.shows_key();
         let (kind, shared) = (self.kind.get_mut(), &mut self.shared);
         let stayed = kind.stayed(&reading.guard);
         let signs = shared.observe_parts(&reading.beside, stayed, kind.holders(), batch, log);
@@ -166,7 +154,7 @@ impl Task {
         let signs = shared.observe_parts(parts, false, kind.holders(), batch, log);
         kind.observe_parts(shared, parts, &signs, batch, log);
         // It may complete the reading of the lock, which was requested earlier.
-        match self.kind.get().last_reading() {
+        match self.kind.get().attempts().last {
             Some(last) if self.sees_enough() => self.shared.blind.good(last.sent),
             _ => self.still_blind(batch.sent),
         }
@@ -201,7 +189,7 @@ impl Task {
     /// whether it is wanted where that decides.
     fn is_readable(&self) -> bool {
         let kind = self.kind.get();
-        kind.newest().is_ok() && (self.is_wanted_known() || !kind.needs_wanted())
+        kind.attempts().newest.is_ok() && (self.is_wanted_known() || !kind.needs_wanted())
     }
 
     fn is_wanted_known(&self) -> bool {
@@ -223,19 +211,20 @@ impl Task {
         let facts = self.kind.get().facts(&self.shared);
         // Before the first judgement there is no previous verdict to keep.
         let before = self
+            .shared
             .verdict
             .filter(|(_, rule, _)| *rule != Rule::NothingYet)
             .map(|(verdict, ..)| verdict);
         let (verdict, rule) = judge(facts, before);
-        let since = match self.verdict {
+        let since = match self.shared.verdict {
             Some((same, _, since)) if same == verdict => since,
             _ => log.at,
         };
         if before != Some(verdict) && rule != Rule::NothingYet {
             log.push(EventKind::Verdict { from: before, to: verdict, rule });
         }
-        self.verdict = Some((verdict, rule, since));
-        self.judged = Some(Judged { facts, previous: before });
+        self.shared.verdict = Some((verdict, rule, since));
+        self.shared.judged = Some(Judged { facts, previous: before });
         self.update_grounds(log.at);
     }
 
@@ -248,27 +237,12 @@ impl Task {
             let shown = if paused { grounds::positive(&self.view(at), at) } else { Vec::new() };
             self.shared.grounds.paused(paused, at, shown);
         }
-        grounds::update_published(&mut self.shared, self.judged, at);
+        grounds::update_published(&mut self.shared, at);
     }
 
     /// The view for outputs.
     pub(crate) fn view(&mut self, now: Mono) -> TaskView {
-        let kind = self.kind.get_mut();
-        let (view, stalled_ms) = (kind.view(&self.shared), kind.stalled_ms(&self.shared));
-        let last_reading = kind.last_reading().map(|seen| seen.sent);
-        let (verdict, rule, verdict_since) =
-            self.verdict.unwrap_or((Verdict::Unknown, Rule::NothingYet, now));
-        TaskView {
-            verdict,
-            rule,
-            verdict_since,
-            judged: self.judged,
-            key_seen: self.key_seen,
-            held: kind.held(),
-            unknown: kind.newest().err(),
-            last_reading,
-            ..view::of(&self.shared, view, stalled_ms, self.newest_attempt, now)
-        }
+        view::of(&self.shared, self.kind.get_mut(), now)
     }
 
     /// What a reading from `origin` proves about the data with which that process began.
@@ -288,7 +262,7 @@ impl Task {
     /// Takes in the reading of a server that does not decide. It shows of a lock who has it there.
     pub(crate) fn witness(&mut self, lock: &LockReading, batch: Accepted<'_>, log: &mut Log<'_>) {
         if let OfKind::Lock(task) = &mut self.kind {
-            task.witness(&mut self.shared, lock, batch, log);
+            task.compare_servers(&mut self.shared, lock, batch, log);
             self.judge(log);
         }
     }

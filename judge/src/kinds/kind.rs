@@ -6,7 +6,7 @@ use super::lock::view::LockView;
 use super::queue::view::QueueView;
 use super::turn::view::TurnView;
 use crate::event::Fate;
-use crate::evidence::Seen;
+use crate::evidence::Attempts;
 use crate::reading::{Beside, GuardReading, Holder, TaskReading, Unknown};
 use crate::shared::clocks::Holding;
 use crate::shared::{Shared, Signs};
@@ -23,11 +23,8 @@ pub(crate) trait Kind {
     /// The newest attempt gave no trustworthy reading.
     fn unknown(&mut self, why: Unknown);
 
-    /// Whether the newest attempt gave a trustworthy reading.
-    fn newest(&self) -> Result<(), Unknown>;
-
-    /// The newest trustworthy reading.
-    fn last_reading(&self) -> Option<Seen>;
+    /// What the attempts to read it gave.
+    fn attempts(&self) -> Attempts;
 
     /// Whether somebody has it, by the newest reading.
     fn held(&self) -> Option<bool>;

@@ -26,7 +26,7 @@ use self::view::{LastHold, LockView, RENEWALS_KEPT, ShownHolders};
 use super::kind::{Kind, KindView};
 use crate::continuity::generation::{Continued, same_process};
 use crate::event::{End, EventKind, Fate, Party};
-use crate::evidence::{Origin, Seen};
+use crate::evidence::{Attempts, Origin};
 use crate::grounds::follow;
 use crate::reading::{Beside, Extras, GuardReading, Holder, LockReading, TaskReading, Unknown};
 use crate::shared::clocks::{GapClock, Holding};
@@ -34,7 +34,7 @@ use crate::shared::progress::ProgressClock;
 use crate::shared::runs::{Present, Runs};
 use crate::shared::splits::witnesses::{Limits, Witnesses, Word};
 use crate::shared::{Shared, Signs};
-use crate::spec::{Claimants, TaskSpec};
+use crate::spec::TaskSpec;
 use crate::step::{Accepted, Log};
 use crate::time::{Mono, ServerTime};
 use crate::verdict::{Facts, LockFact, LockFacts};
@@ -51,7 +51,6 @@ const ENDLESS_MS: u64 = 366 * 86_400_000;
 #[derive(Clone, Debug)]
 pub(crate) struct LockTask {
     lock: Lock,
-    claimants: Claimants,
     /// What each server shows of the lock, if there are several.
     witnesses: Witnesses,
     losses: Losses,
@@ -71,7 +70,6 @@ impl LockTask {
     pub(crate) fn new(spec: &LockSpec) -> LockTask {
         LockTask {
             lock: Lock::new(spec),
-            claimants: spec.claimants,
             witnesses: Witnesses::default(),
             losses: Losses::default(),
             handover: Handover::default(),
@@ -109,17 +107,6 @@ impl LockTask {
         // Nearly always there was no flush to ask about.
         let is_unmoved = before < now && self.lock.shown_unmoved(reading).is_some();
         is_unmoved.then_some(before)
-    }
-
-    /// Takes in the reading of a server that does not decide.
-    pub(crate) fn witness(
-        &mut self,
-        shared: &mut Shared,
-        reading: &LockReading,
-        batch: Accepted<'_>,
-        log: &mut Log<'_>,
-    ) {
-        self.compare_servers(shared, reading, batch, log);
     }
 
     /// Drops the readings of servers that no longer belong to the store.
@@ -161,11 +148,11 @@ impl LockTask {
             self.losses.update(shared, &mut self.lock, Some(&observed), parts, signs, log);
             self.update_holds(shared, &observed, batch, log);
             self.handover.update(shared, &self.lock, &observed, batch.sent, log);
-            splits::update(shared, &self.lock, self.claimants, &observed, &reading, log);
+            splits::update(shared, &self.lock, &observed, &reading, log);
             self.report_claims_while_free(shared, log);
             self.ttl_ms = ttl_ms(&lock, context.seen.first);
         } else {
-            self.losses.unseen();
+            self.losses.expired.unseen();
             self.handover.update_gap(shared, batch.sent, Holding::Unseen, log);
         }
         self.compare_servers(shared, reading, batch, log);
@@ -191,8 +178,10 @@ impl LockTask {
         log: &mut Log<'_>,
     ) {
         let across_blind = observed.across_blind;
-        if across_blind {
-            self.handover.across_blind(observed.ended.is_some());
+        match &observed.ended {
+            Some(_) if across_blind => self.handover.outage.forget(),
+            None if across_blind => self.handover.outage.unseen(),
+            _ => {}
         }
         if self.lock.hold().is_none() {
             shared.grounds.seen_free();
@@ -252,13 +241,13 @@ impl LockTask {
         }
         let before = core::mem::replace(&mut self.claimed_while_free, claimed.is_some());
         if let (Some(instance), false) = (claimed, before) {
-            let instance = self.claimants.holder(&instance);
+            let instance = shared.spec.kind.claimants().holder(&instance);
             log.push(EventKind::ClaimBesideFreeLock { instance });
         }
     }
 
-    /// Compares this server's reading with those of the others.
-    fn compare_servers(
+    /// Compares this server's reading with those of the others. It need not decide.
+    pub(crate) fn compare_servers(
         &mut self,
         shared: &mut Shared,
         reading: &LockReading,
@@ -315,31 +304,26 @@ impl LockTask {
 impl Kind for LockTask {
     fn configure(&mut self, before: &TaskSpec, now: &TaskSpec) {
         if before != now {
-            self.losses.forget();
+            self.losses.expired.forget();
         }
         if before.wanted != now.wanted {
-            self.handover.forget_outage();
+            self.handover.outage.forget();
         }
         if before.hosts != now.hosts {
             self.shown.hosts_changed();
         }
         if let Some(lock) = now.lock() {
             self.lock.configure(lock);
-            self.claimants = lock.claimants;
         }
     }
 
     fn unknown(&mut self, why: Unknown) {
-        self.lock.unknown(why);
-        self.losses.unseen();
+        self.lock.attempts.newest = Err(why);
+        self.losses.expired.unseen();
     }
 
-    fn newest(&self) -> Result<(), Unknown> {
-        self.lock.newest()
-    }
-
-    fn last_reading(&self) -> Option<Seen> {
-        self.lock.last_reading()
+    fn attempts(&self) -> Attempts {
+        self.lock.attempts
     }
 
     fn held(&self) -> Option<bool> {

@@ -16,7 +16,7 @@ use self::spec::QueueSpec;
 use self::state::{Changes, Queue, are_far};
 use super::kind::{Kind, KindView};
 use crate::event::{EventKind, Fate};
-use crate::evidence::Seen;
+use crate::evidence::{Attempts, Seen};
 use crate::grounds::follow;
 use crate::reading::{self, GuardReading, Holder, LockReading, QueueReading, TaskReading, Unknown};
 use crate::shared::clocks::Holding;
@@ -35,7 +35,7 @@ pub(crate) struct QueueTask {
 
 impl QueueTask {
     pub(crate) fn new(spec: &QueueSpec) -> QueueTask {
-        QueueTask { spec: spec.clone(), queue: Queue::new() }
+        QueueTask { spec: spec.clone(), queue: Queue::default() }
     }
 
     fn observe_queue(
@@ -77,7 +77,7 @@ impl QueueTask {
     /// not count, nor what nobody wants.
     fn grown_ms(&self, shared: &Shared, at: Mono) -> u64 {
         let counts = matches!(shared.wanted(), Wanted::Yes | Wanted::Unset);
-        let last = self.queue.last_reading().filter(|_| counts);
+        let last = self.queue.attempts.last.filter(|_| counts);
         let grown_ms = last.map_or(0, |last| at.since_ms(last.sent));
         let wanted_ms = shared.wanted_since().map_or(u64::MAX, |wanted| at.since_ms(wanted));
         if grown_ms <= shared.spec.blind_after_ms { grown_ms.min(wanted_ms) } else { 0 }
@@ -133,15 +133,11 @@ impl Kind for QueueTask {
     }
 
     fn unknown(&mut self, why: Unknown) {
-        self.queue.unknown(why);
+        self.queue.attempts.newest = Err(why);
     }
 
-    fn newest(&self) -> Result<(), Unknown> {
-        self.queue.newest()
-    }
-
-    fn last_reading(&self) -> Option<Seen> {
-        self.queue.last_reading()
+    fn attempts(&self) -> Attempts {
+        self.queue.attempts
     }
 
     fn held(&self) -> Option<bool> {
@@ -175,7 +171,7 @@ impl Kind for QueueTask {
         shared.observe_gap(batch.sent, Holding::Unseen, log);
         match read {
             Ok(queue) => self.observe_queue(shared, queue, signs, batch, log),
-            Err(why) => self.queue.unknown(why),
+            Err(why) => self.queue.attempts.newest = Err(why),
         }
         None
     }
@@ -183,7 +179,7 @@ impl Kind for QueueTask {
     fn facts(&self, shared: &Shared) -> Facts {
         Facts::Queue(QueueFacts {
             wanted: shared.wanted(),
-            is_read: self.queue.newest().is_ok(),
+            is_read: self.queue.attempts.newest.is_ok(),
             split: shared.is_split(),
             late: self.stalled_ms(shared) > 0,
             blind: shared.is_blind(),
@@ -195,7 +191,7 @@ impl Kind for QueueTask {
         let grounds = &mut shared.grounds;
         grounds.moves = queue.moves(spec);
         // While it cannot be read, the stopwatches go on, and their problems are not shown.
-        if queue.newest().is_ok() {
+        if queue.attempts.newest.is_ok() {
             let mut since = grounds.since();
             follow(&mut since.dead_holder, queue.has_dead_holder(), at);
             since.orphan_lock = queue.orphan_since();

@@ -12,7 +12,7 @@ use self::spec::TurnSpec;
 use self::state::{Changes, Context, Turns};
 use super::kind::{Kind, KindView};
 use crate::event::{EventKind, Fate, Party};
-use crate::evidence::{Seen, is_far};
+use crate::evidence::{Attempts, Seen, is_far};
 use crate::reading::{
     Deadline, GuardReading, Held, Holder, Mode, TaskReading, Turn, TurnReading, Unknown,
 };
@@ -89,17 +89,14 @@ impl TurnTask {
         let since = self.turns.holder().map_or(at, |holder| holder.first_seen);
         let held = self.held.as_ref();
         let weighed = held.map(|held| Weighed { held, sure_since: since, still_since: None });
-        let fresh_for_ms = shared.spec.fresh_for_ms();
-        let claims_beside = shared.claims.weigh(weighed, fresh_for_ms);
+        let claims_beside = shared.claims.weigh(weighed, shared.spec.fresh_for_ms());
         let observation = Observation {
             at,
             held,
             acquired: began,
             proven: true,
             claims_beside: &claims_beside,
-            fresh_for_ms,
-            blind_after_ms: shared.spec.blind_after_ms,
-            claimants: shared.spec.kind.claimants(),
+            spec: &shared.spec,
         };
         let claimed = shared.splits.observe(&shared.claims, observation);
         shared.report_splits(claimed, log);
@@ -145,15 +142,11 @@ impl Kind for TurnTask {
     }
 
     fn unknown(&mut self, why: Unknown) {
-        self.turns.unknown(why);
+        self.turns.attempts.newest = Err(why);
     }
 
-    fn newest(&self) -> Result<(), Unknown> {
-        self.turns.newest()
-    }
-
-    fn last_reading(&self) -> Option<Seen> {
-        self.turns.last_reading()
+    fn attempts(&self) -> Attempts {
+        self.turns.attempts
     }
 
     fn held(&self) -> Option<bool> {
@@ -188,7 +181,7 @@ impl Kind for TurnTask {
                 self.observe_turns(shared, fields, batch, other_clock, log);
             }
             Err(why) => {
-                self.turns.unknown(why);
+                self.turns.attempts.newest = Err(why);
                 shared.observe_gap(batch.sent, Holding::Unseen, log);
             }
         }

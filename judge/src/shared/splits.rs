@@ -159,18 +159,17 @@ impl Splits {
 
     /// Takes in an accepted reading of the lock (with the claims read in the same sample).
     pub(crate) fn observe(&mut self, claims: &Claims, seen: Observation<'_>) -> SplitNews {
-        let grew_ms = self.grow(seen.at, seen.blind_after_ms);
+        let grew_ms = self.grow(seen.at, seen.spec.blind_after_ms);
         let mut news = SplitNews { grew_ms, ..SplitNews::default() };
         self.end_what_is_over(claims, seen, &mut news);
         if let Some(held) = holders::several(seen.held) {
             let parties = held.holders.iter().map(|holder| Party::of(holder, None)).collect();
             self.begin(Evidence::Holders, parties, None, seen.at, &mut news);
         }
-        if let Some(pair) = claims.contradicting(seen.fresh_for_ms) {
-            let parties = pair
-                .iter()
-                .map(|instance| Party::of(&seen.claimants.holder(instance), None))
-                .collect();
+        if let Some(pair) = claims.contradicting(seen.spec.fresh_for_ms()) {
+            let claimants = seen.spec.kind.claimants();
+            let parties =
+                pair.iter().map(|instance| Party::of(&claimants.holder(instance), None)).collect();
             self.begin(Evidence::Claims(pair), parties, None, seen.at, &mut news);
         }
         self.look_for_overlap(seen, &mut news);
@@ -316,7 +315,7 @@ impl Splits {
             // Judged by what all servers show, or by the turns or the queue.
             Evidence::Masters(_) | Evidence::Turns | Evidence::Executions(_) => false,
             Evidence::Claims(pair) => {
-                !pair.iter().all(|instance| claims.is_live(instance, seen.fresh_for_ms))
+                !pair.iter().all(|instance| claims.is_live(instance, seen.spec.fresh_for_ms()))
             }
             Evidence::Overlap(until) => until.is_over(claims, seen),
         };

@@ -10,6 +10,7 @@ use crate::kinds::lock::view::{HoldView, LockView};
 use crate::kinds::queue::view::QueueView;
 use crate::kinds::turn::view::TurnView;
 use crate::reading::{Holder, Unknown, User};
+use crate::shared::Judged;
 use crate::shared::progress::ProgressView;
 use crate::shared::runs::Runs;
 use crate::shared::splits::SplitView;
@@ -17,7 +18,7 @@ use crate::shared::switches::SwitchView;
 use crate::spec::TaskSpec;
 use crate::time::{Mono, ServerTime};
 use crate::totals::Totals;
-use crate::verdict::{Facts, Rule, Verdict, Wanted};
+use crate::verdict::{Rule, Verdict, Wanted};
 
 /// One task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,15 +141,6 @@ impl TaskView {
     pub fn words(&self, why: Unknown) -> Option<&str> {
         self.said.as_deref().filter(|_| self.unknown.or(self.switches_unknown) == Some(why))
     }
-}
-
-/// The basis of a verdict. [`crate::verdict::trace`] lists the rules that were considered for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Judged {
-    /// All facts that the verdict depends on.
-    pub facts: Facts,
-    /// The previous verdict.
-    pub previous: Option<Verdict>,
 }
 
 /// Durations of present conditions, as of the newest evidence. 0 when the condition does not hold;

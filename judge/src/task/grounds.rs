@@ -7,7 +7,7 @@ use crate::problems::task_finding;
 use crate::shared::Shared;
 use crate::shared::clocks::GapClock;
 use crate::shared::switches::Switches;
-use crate::snapshot::{Judged, TaskView};
+use crate::snapshot::TaskView;
 use crate::time::Mono;
 
 /// Updates the grounds as of the newest step, at `at`; `readable`: the newest attempts answered
@@ -53,13 +53,13 @@ pub(super) fn positive(view: &TaskView, at: Mono) -> Vec<Problem> {
 
 /// Updates until when alerts wait, and what was published. While a short hold lasts, a gap stays
 /// `down` only if it was published while the lock was free.
-pub(super) fn update_published(shared: &mut Shared, judged: Option<Judged>, at: Mono) {
+pub(super) fn update_published(shared: &mut Shared, at: Mono) {
     let grounds = &mut shared.grounds;
     let until = shared.pause.until.filter(|until| at < *until);
     if until != grounds.rare.as_ref().and_then(|rare| rare.pause_until) {
         grounds.rare().pause_until = until;
     }
-    let is_down = grounds.sighted && judged.is_some_and(|it| it.facts.is_down());
+    let is_down = grounds.sighted && shared.judged.is_some_and(|it| it.facts.is_down());
     let withheld = grounds.rare.as_ref().is_some_and(|rare| rare.withholds(Problem::Down));
     if let (Some(wanting), true, false) = (&mut shared.wanting, is_down, withheld) {
         wanting.gap.publish();

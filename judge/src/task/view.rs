@@ -2,37 +2,31 @@
 
 use alloc::boxed::Box;
 
-use crate::kinds::kind::KindView;
+use crate::kinds::kind::Kind;
 use crate::shared::Shared;
 use crate::shared::switches::Switches;
 use crate::snapshot::{Durations, SplitView, SwitchView, TaskView};
 use crate::time::Mono;
 use crate::verdict::{Rule, Verdict};
 
-/// What all kinds show.
-pub(super) fn of(
-    shared: &Shared,
-    kind: KindView,
-    stalled_ms: u64,
-    newest_attempt: Mono,
-    now: Mono,
-) -> TaskView {
+pub(super) fn of(shared: &Shared, kind: &mut dyn Kind, now: Mono) -> TaskView {
     let spec = &shared.spec;
     let claimants = spec.kind.claimants();
     let switches = shared.wanting.as_ref().map(|wanting| &wanting.switches);
     let progress = shared.progress.as_ref().zip(spec.progress.as_ref());
+    let (verdict, rule, verdict_since) =
+        shared.verdict.unwrap_or((Verdict::Unknown, Rule::NothingYet, now));
     TaskView {
         spec: spec.clone(),
         store: shared.store.clone(),
-        // Only the task knows them.
-        verdict: Verdict::Unknown,
-        rule: Rule::NothingYet,
-        verdict_since: now,
-        judged: None,
-        key_seen: false,
-        held: None,
-        unknown: None,
-        last_reading: None,
+        verdict,
+        rule,
+        verdict_since,
+        judged: shared.judged,
+        key_seen: shared.key_seen,
+        held: kind.held(),
+        unknown: kind.attempts().newest.err(),
+        last_reading: kind.attempts().last.map(|seen| seen.sent),
         wanted: shared.wanted(),
         switches: switches
             .and_then(Switches::known)
@@ -47,8 +41,9 @@ pub(super) fn of(
         said: None,
         refuses_writes: None,
         node: shared.origin.as_ref().map(|origin| origin.node.clone()),
-        kind,
-        progress: progress.map(|(clock, spec)| Box::new(clock.view(spec.moves, newest_attempt))),
+        kind: kind.view(shared),
+        progress: progress
+            .map(|(clock, spec)| Box::new(clock.view(spec.moves, shared.newest_attempt))),
         live_claims: shared
             .claims
             .live(spec.fresh_for_ms())
@@ -70,7 +65,7 @@ pub(super) fn of(
         durations: Durations {
             down_ms: shared.gap().map_or(0, |gap| gap.gap_ms()),
             split_ms: shared.splits.ms(),
-            stalled_ms,
+            stalled_ms: kind.stalled_ms(shared),
             unwanted_ms: shared.unwanted_ms(),
             blind_ms: shared.blind.ms(),
             switches_lost_ms: switches.map_or(0, Switches::lost_ms),

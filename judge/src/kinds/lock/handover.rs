@@ -19,7 +19,7 @@ use crate::verdict::Wanted;
 /// How one holder follows another.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Handover {
-    outage: OutageClock,
+    pub(super) outage: OutageClock,
     /// The holder whose hold ended, as long as no gap has begun since.
     from: Option<Arc<Held>>,
     /// The present hold took over from another holder without a gap; counted when it settles.
@@ -31,16 +31,6 @@ pub(super) struct Handover {
 }
 
 impl Handover {
-    /// Outages begin anew.
-    pub(super) fn forget_outage(&mut self) {
-        self.outage.forget();
-    }
-
-    /// Nothing was seen for longer than `blind_after` before this reading.
-    pub(super) fn across_blind(&mut self, ended: bool) {
-        if ended { self.outage.forget() } else { self.outage.unseen() }
-    }
-
     /// A hold ended.
     pub(super) fn ended(&mut self, ended: &Ended, across_blind: bool, wanted: Wanted) {
         let counts = matches!(wanted, Wanted::Yes | Wanted::Unset) && !across_blind;

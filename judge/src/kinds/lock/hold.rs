@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::continuity::Continuity;
-use super::renewal::{Deadlines, Leases, Move, PeriodRule};
+use super::renewal::{Deadlines, Leases, Move, PeriodRule, Terms};
 use crate::continuity::earlier::Earlier;
 use crate::continuity::generation::{Delta, Mark};
 use crate::evidence::{Seen, set_between};
@@ -166,21 +166,22 @@ impl Hold {
             self.offset_before = None;
             self.written.clear();
         }
-        let told_at = self.deadlines.told_at();
+        let known_at = self.deadlines.known_at();
         let is_same = Arc::ptr_eq(&self.held, held);
         let re_entered =
             !is_same && (entries(&self.held) != entries(held) || self.held.mode != held.mode);
-        let told_before = self.deadlines.newest().is_some();
-        let same_clock = context.same_clock && !(self.deadline_unknown && told_before);
+        let known_before = self.deadlines.newest().is_some();
+        let same_clock = context.same_clock && !(self.deadline_unknown && known_before);
         // Data of another history may have an older deadline.
-        let told_of_these = told_before && same_clock && !context.delta.new_history();
-        self.deadline_unknown = held.deadline == Deadline::Torn && !told_of_these;
+        let known_of_these = known_before && same_clock && !context.delta.new_history();
+        self.deadline_unknown = held.deadline == Deadline::Torn && !known_of_these;
         let moved = match held.deadline {
             Deadline::At(deadline) if !same_clock => {
-                self.deadlines.told_by_another_clock(deadline, seen)
+                self.deadlines.observe_another_clock(deadline, seen)
             }
             Deadline::At(deadline) => {
-                self.deadlines.observe(deadline, seen, re_entered, held.mode, leases, rule)
+                let terms = Terms { mode: held.mode, leases, rule };
+                self.deadlines.observe(deadline, seen, re_entered, terms)
             }
             Deadline::Never => {
                 self.deadlines.lost_ttl();
@@ -216,7 +217,7 @@ impl Hold {
             self.note_written(context);
             let renewed =
                 matches!(moved, Some(Move::Renewed { .. })) && !context.delta.new_history();
-            self.renewed_after = if renewed { told_at } else { None };
+            self.renewed_after = if renewed { known_at } else { None };
             // A released lock is not renewed. After a clock step, its deadline may lie before the
             // one of long ago.
             if renewed {

@@ -28,26 +28,16 @@ const MOVED_IN_HOLD: u8 = 2;
 /// Detects that a holder lost its lock although it lived.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Losses {
-    expired: Expired,
+    pub(super) expired: Expired,
     /// How often the progress was seen to move while the present hold lasted.
     moved_in_hold: u8,
 }
 
 impl Losses {
-    /// The task is configured in another way.
-    pub(super) fn forget(&mut self) {
-        self.expired.forget();
-    }
-
-    /// The lock could not be read.
-    pub(super) fn unseen(&mut self) {
-        self.expired.unseen();
-    }
-
     /// The parts could not be read on their server.
     pub(super) fn parts_failed(&mut self, parts: &Beside) {
-        self.expired
-            .unread(Parts { claims: parts.claims.is_some(), progress: parts.progress.is_some() });
+        let (claims, progress) = (parts.claims.is_some(), parts.progress.is_some());
+        self.expired.unread(Parts { claims, progress });
     }
 
     /// Takes in a reading of the lock, or without `observed` of the other keys alone, which are on
@@ -129,7 +119,7 @@ fn signs_read(spec: &TaskSpec, parts: &Beside) -> Parts {
 
 /// The newest expired hold, while its holder may still show signs of life.
 #[derive(Clone, Debug, Default)]
-struct Expired {
+pub(super) struct Expired {
     watched: Option<Box<Watched>>,
 }
 
@@ -187,13 +177,13 @@ impl Expired {
         }));
     }
 
-    fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.watched = None;
     }
 
     /// The lock could not be read. It may be held, even by the holder whose hold expired, and that
     /// holder may be working.
-    fn unseen(&mut self) {
+    pub(super) fn unseen(&mut self) {
         if let Some(watched) = &mut self.watched {
             watched.read = Parts::default();
             watched.worked = None;

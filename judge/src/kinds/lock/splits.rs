@@ -30,7 +30,6 @@ pub(super) struct Reading<'a> {
 pub(super) fn update(
     shared: &mut Shared,
     lock: &Lock,
-    claimants: Claimants,
     observed: &Observed,
     reading: &Reading<'_>,
     log: &mut Log<'_>,
@@ -39,8 +38,8 @@ pub(super) fn update(
         before.data_changed(reading.delta);
     }
     if let Some(ended) = &observed.ended {
-        let identifies = claimants == Claimants::Threads || lock.identifies();
-        hold_ended(shared, ended, identifies, reading);
+        let has_ids = shared.spec.kind.claimants() == Claimants::Threads;
+        hold_ended(shared, ended, has_ids || lock.identifies(), reading);
     }
     if observed.began || observed.ended.is_some() {
         shared.claims.hold_changed();
@@ -49,23 +48,20 @@ pub(super) fn update(
         shared.claims.seen_free();
     }
     let batch = reading.batch;
-    let fresh_for_ms = shared.spec.fresh_for_ms();
     let hold = lock.hold();
     let weighed = hold.map(|hold| Weighed {
         held: &hold.held,
         sure_since: hold.continuity.sure_since,
         still_since: Some(hold.continuity.still_since),
     });
-    let claims_beside = shared.claims.weigh(weighed, fresh_for_ms);
+    let claims_beside = shared.claims.weigh(weighed, shared.spec.fresh_for_ms());
     let observation = Observation {
         at: batch.sent,
         held: hold.map(|hold| &*hold.held),
         acquired: observed.began,
         proven: hold.is_some_and(|hold| proven(hold, batch.sent, batch.origin.authority)),
         claims_beside: &claims_beside,
-        fresh_for_ms,
-        blind_after_ms: shared.spec.blind_after_ms,
-        claimants,
+        spec: &shared.spec,
     };
     let mut split = shared.splits.observe(&shared.claims, observation);
     if let (Some((before, left_ms)), Some(hold)) = (split.in_doubt.take(), hold) {

@@ -12,8 +12,8 @@ use super::spec::LockSpec;
 use super::stretch::{Break, Stretch};
 use crate::continuity::earlier::{BRIEF_MS, Earlier};
 use crate::event::End;
-use crate::evidence::{CONFIRM_AFTER_MS, NOISE_MS, Seen};
-use crate::reading::{Held, LockReading, Unknown};
+use crate::evidence::{Attempts, CONFIRM_AFTER_MS, NOISE_MS};
+use crate::reading::{Held, LockReading};
 use crate::time::Mono;
 use crate::verdict::LockFact;
 
@@ -24,10 +24,7 @@ pub(crate) struct Lock {
     rule: PeriodRule,
     /// As of the newest accepted reading.
     present: Present,
-    /// Whether the newest attempt gave an accepted reading.
-    newest: Result<(), Unknown>,
-    /// The newest accepted reading.
-    last: Option<Seen>,
+    pub(super) attempts: Attempts,
     /// The replication offset of the server at that reading.
     last_offset: Option<u64>,
     earlier: Earlier,
@@ -67,8 +64,7 @@ impl Lock {
             leases: Leases::new(spec.lease_ms),
             rule: period_rule(spec),
             present: Present::Nothing,
-            newest: Err(Unknown::NotReadYet),
-            last: None,
+            attempts: Attempts::default(),
             last_offset: None,
             earlier: Earlier::default(),
             unbroken: None,
@@ -82,18 +78,9 @@ impl Lock {
         self.rule = period_rule(spec);
     }
 
-    /// The newest attempt gave no trustworthy reading.
-    pub(crate) fn unknown(&mut self, why: Unknown) {
-        self.newest = Err(why);
-    }
-
-    pub(crate) fn newest(&self) -> Result<(), Unknown> {
-        self.newest
-    }
-
     /// The state of the lock, after confirmation.
     pub(crate) fn fact(&self) -> LockFact {
-        match (&self.newest, &self.present) {
+        match (&self.attempts.newest, &self.present) {
             (Err(_), _) | (_, Present::Nothing) => LockFact::Unknown,
             (Ok(()), Present::Held(_)) => LockFact::Held,
             (Ok(()), Present::Free { confirmed: true, .. }) => LockFact::Free,
@@ -103,7 +90,7 @@ impl Lock {
 
     /// Whether the newest reading shows a hold, confirmed or not.
     pub(crate) fn held(&self) -> Option<bool> {
-        match (&self.newest, &self.present) {
+        match (&self.attempts.newest, &self.present) {
             (Err(_), _) | (_, Present::Nothing) => None,
             (Ok(()), present) => Some(matches!(present, Present::Held(_))),
         }
@@ -153,10 +140,6 @@ impl Lock {
         is_that.then_some(hold)
     }
 
-    pub(crate) fn last_reading(&self) -> Option<Seen> {
-        self.last
-    }
-
     /// The pause between two renewals, if known, in milliseconds.
     pub(crate) fn period_ms(&self) -> Option<u64> {
         match self.hold() {
@@ -170,6 +153,7 @@ impl Lock {
         let seen = context.seen;
         let unseen = Unseen {
             across_blind: self
+                .attempts
                 .last
                 .is_some_and(|last| seen.sent.since_ms(last.sent) > context.blind_after_ms),
             may_have_renewed: self.hold().is_some_and(|hold| {
@@ -186,7 +170,7 @@ impl Lock {
         }
         let mut observed = match reading {
             LockReading::Unknown(why) => {
-                self.newest = Err(*why);
+                self.attempts.newest = Err(*why);
                 return Observed::default();
             }
             LockReading::Free => self.observe_free(context, unseen),
@@ -202,8 +186,7 @@ impl Lock {
             let brief = given_back && ended.hold.held_ms() < BRIEF_MS;
             self.earlier.over(&ended.hold.held, context.given.offset, brief);
         }
-        self.newest = Ok(());
-        self.last = Some(seen);
+        self.attempts = Attempts::read(seen);
         self.last_offset = context.given.offset;
         observed
     }
@@ -223,7 +206,7 @@ impl Lock {
         let over =
             end.and_then(|end| Some(self.unbroken.take()?.broken_at(end, ran_out.is_some())));
         if self.hold().is_some() {
-            self.unbroken.get_or_insert(Stretch::beginning(at)).goes_on(at);
+            self.unbroken.get_or_insert(Stretch { first: at, newest: at }).newest = at;
         }
         over
     }
@@ -287,7 +270,7 @@ impl Lock {
             return Observed { moved, ..Observed::default() };
         }
         let watched = !matches!(self.present, Present::Nothing);
-        let before = (watched, self.last, self.last_offset);
+        let before = (watched, self.attempts.last, self.last_offset);
         let lease_ms = self.leases.of(held.mode);
         let hold = Box::new(Hold::begin(held, context, before, &self.earlier, lease_ms));
         match core::mem::replace(&mut self.present, Present::Held(hold.clone())) {

@@ -9,20 +9,11 @@ use crate::time::Mono;
 /// The first and the newest reading of a stretch in which somebody held it without a break.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
-    first: Mono,
-    newest: Mono,
+    pub(super) first: Mono,
+    pub(super) newest: Mono,
 }
 
 impl Stretch {
-    pub(super) fn beginning(at: Mono) -> Stretch {
-        Stretch { first: at, newest: at }
-    }
-
-    /// A reading at `at` shows somebody.
-    pub(super) fn goes_on(&mut self, at: Mono) {
-        self.newest = at;
-    }
-
     /// Its duration by its readings, in milliseconds.
     pub(super) fn ms(self) -> u64 {
         self.newest.since_ms(self.first)

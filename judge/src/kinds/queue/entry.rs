@@ -38,7 +38,7 @@ pub(crate) struct Context<'a> {
 }
 
 /// A member while it has one score, from the reading that first showed it as due.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Entry {
     /// The id inside the member, if one is named.
     pub(super) name: Option<Id>,
@@ -68,13 +68,14 @@ pub(super) struct Entry {
     /// Its lock was seen held while it was in the queue, and was not shortened when it left or
     /// later. A holder that shortens it keeps it on purpose.
     may_be_orphan: bool,
-    told_orphan: bool,
+    orphan_reported: bool,
     pub(super) is_dead: bool,
 }
 
 /// The lock of a member.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Lock {
+    #[default]
     Unread,
     Free,
     Held(Arc<Held>),
@@ -94,25 +95,7 @@ pub(super) struct LockNews {
 impl Entry {
     /// A member that was not seen as due before. It cannot have waited for longer than `unseen_ms`.
     pub(super) fn new(due: ServerTime, at: Mono, unseen_ms: Option<u64>) -> Entry {
-        Entry {
-            name: None,
-            due,
-            first_seen: at,
-            lock: Lock::Unread,
-            is_unread: true,
-            free_ms: 0,
-            seen_free_ms: 0,
-            unseen_ms,
-            was_locked: false,
-            execution: None,
-            unconfirmed: None,
-            held_before: None,
-            replaced: Vec::new(),
-            gone_since: None,
-            may_be_orphan: false,
-            told_orphan: false,
-            is_dead: false,
-        }
+        Entry { due, first_seen: at, is_unread: true, unseen_ms, ..Entry::default() }
     }
 
     /// The same member with another score.
@@ -167,10 +150,10 @@ impl Entry {
         self.free_ms() > limit_ms && self.seen_free_ms > spec.max_late_ms
     }
 
-    /// Whether its lock outlived it for too long by `at`; it is told once.
-    pub(super) fn tells_orphan(&mut self, at: Mono) -> bool {
+    /// Whether its lock outlived it for too long by `at`; that is reported once.
+    pub(super) fn reports_orphan(&mut self, at: Mono) -> bool {
         let is_orphan = self.orphan_since().is_some_and(|since| at.since_ms(since) > ORPHAN_MS);
-        is_orphan && !core::mem::replace(&mut self.told_orphan, true)
+        is_orphan && !core::mem::replace(&mut self.orphan_reported, true)
     }
 
     /// Since when its lock has outlived it, if it does.
@@ -248,7 +231,7 @@ impl Entry {
         }
         if let Some(execution) = &mut self.execution {
             self.is_dead = execution.is_dead(seen.first, context.claims, context.fresh_for_ms);
-            news.died = execution.tells_dead(self.is_dead);
+            news.died = execution.reports_dead(self.is_dead);
         }
     }
 

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use super::entry::{Context, Entry, LockNews};
 use crate::event::Party;
-use crate::evidence::{Seen, is_far};
-use crate::reading::{self, Holder, Id, Left, LockReading, Member, Place, Unknown};
+use crate::evidence::{Attempts, Seen, is_far};
+use crate::reading::{self, Holder, Id, Left, LockReading, Member, Place};
 use crate::shared::claims::Claims;
 use crate::spec::QueueSpec;
 use crate::time::{Mono, ServerTime};
@@ -20,12 +20,9 @@ const DEPARTED_MIN: u64 = 5;
 type Twice = (Vec<u8>, Vec<Party>);
 
 /// The state of one queue.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
-    /// Whether the newest attempt gave an accepted reading.
-    pub(super) newest: Result<(), Unknown>,
-    /// The newest accepted reading.
-    pub(super) last: Option<Seen>,
+    pub(super) attempts: Attempts,
     /// The newest one by the clock before, which has stepped since, or is another server's.
     pub(super) other_clock: Option<Seen>,
     /// The members that are looked at, and locks that members left.
@@ -77,23 +74,6 @@ pub(crate) struct Changes {
 }
 
 impl Queue {
-    pub(crate) fn new() -> Queue {
-        Queue {
-            newest: Err(Unknown::NotReadYet),
-            last: None,
-            other_clock: None,
-            entries: BTreeMap::new(),
-            not_due: BTreeMap::new(),
-            members: 0,
-            due: 0,
-            looked_at: 0,
-            next: None,
-            still_ms: 0,
-            moved: None,
-            counts: Counts::default(),
-        }
-    }
-
     /// Takes over a changed configuration of the same set.
     pub(crate) fn configure(&mut self, before: &QueueSpec, now: &QueueSpec) {
         let is_same = before.unit == now.unit
@@ -102,25 +82,13 @@ impl Queue {
             && before.library == now.library
             && before.claimants == now.claimants;
         if !is_same {
-            *self = Queue { counts: self.counts, ..Queue::new() };
+            *self = Queue { counts: self.counts, ..Queue::default() };
         }
-    }
-
-    pub(crate) fn unknown(&mut self, why: Unknown) {
-        self.newest = Err(why);
-    }
-
-    pub(crate) fn newest(&self) -> Result<(), Unknown> {
-        self.newest
-    }
-
-    pub(crate) fn last_reading(&self) -> Option<Seen> {
-        self.last
     }
 
     /// Whether somebody executes a member, by the newest reading.
     pub(crate) fn is_executing(&self) -> Option<bool> {
-        self.newest.is_ok().then(|| self.entries.values().any(Entry::is_executing))
+        self.attempts.newest.is_ok().then(|| self.entries.values().any(Entry::is_executing))
     }
 
     /// How long a member has waited or, if that is shorter, none has left, once it is too long for
@@ -139,7 +107,7 @@ impl Queue {
     /// members leave.
     pub(crate) fn moves(&self, spec: &QueueSpec) -> bool {
         let waits_long = |entry: &Entry| entry.free_ms() > spec.max_late_ms;
-        let nothing_waits = self.newest.is_ok()
+        let nothing_waits = self.attempts.newest.is_ok()
             && !self.entries.values().any(waits_long)
             && !self.is_hidden()
             && self.entries.values().all(|entry| entry.gone_since.is_some() || !entry.is_unread);
@@ -182,7 +150,7 @@ impl Queue {
         let now = context.seen.first;
         let mut changes = Changes::default();
         if !context.same_clock {
-            self.other_clock = self.last;
+            self.other_clock = self.attempts.last;
         }
         let mut before = core::mem::take(&mut self.entries);
         let any_was_due = before.values().any(|entry| entry.gone_since.is_none());
@@ -228,8 +196,7 @@ impl Queue {
         self.follow_claims(context);
         (self.members, self.due, self.looked_at) = (queue.members, queue.due, looked_at);
         self.next = queue.first.iter().map(|member| member.due).find(|due| *due > now);
-        self.newest = Ok(());
-        self.last = Some(context.seen);
+        self.attempts = Attempts::read(context.seen);
         changes
     }
 
@@ -244,7 +211,7 @@ impl Queue {
     ) {
         let at = context.seen.sent;
         // If all due members were looked at, a new one was not due then, or not there.
-        let unseen_ms = match self.last {
+        let unseen_ms = match self.attempts.last {
             Some(last) if !self.has_more() => Some(at.since_ms(last.sent)),
             _ => None,
         };
@@ -290,7 +257,7 @@ impl Queue {
         if died && entry.is_executing() {
             changes.died.push((shown.clone(), holders(), entry.until()));
         }
-        if entry.tells_orphan(context.seen.sent) {
+        if entry.reports_orphan(context.seen.sent) {
             self.counts.orphaned += 1;
             changes.orphaned.push((shown, entry.holders().to_vec(), entry.until()));
         }
@@ -347,7 +314,7 @@ impl Queue {
             counts.executed += 1;
         } else if context.spec.lock.is_some() && old.waits() && *lock == LockReading::Free {
             // What was unread for longer may have been executed meanwhile.
-            let is_seen = self.last.is_some_and(|last| {
+            let is_seen = self.attempts.last.is_some_and(|last| {
                 !old.is_unread && context.seen.sent.since_ms(last.sent) <= context.steady_ms
             });
             changes.is_suspect |= is_seen

@@ -102,7 +102,9 @@ impl Queue {
             orphaned,
             ..QueueView::default()
         };
-        let Some(last) = self.last.filter(|_| self.newest.is_ok()) else { return counts };
+        let Some(last) = self.attempts.last.filter(|_| self.attempts.newest.is_ok()) else {
+            return counts;
+        };
         let executing = self.entries.values().filter(|entry| entry.is_executing()).count();
         let executing = spec.lock.as_ref().and_then(|_| u64::try_from(executing).ok());
         QueueView {

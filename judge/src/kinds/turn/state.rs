@@ -4,8 +4,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::view::{Taken, TurnView};
-use crate::evidence::{CONFIRM_AFTER_MS, Seen};
-use crate::reading::{Turn, Unknown};
+use crate::evidence::{Attempts, CONFIRM_AFTER_MS, Seen};
+use crate::reading::Turn;
 use crate::spec::{Name, TurnSpec};
 use crate::time::Mono;
 use crate::verdict::TurnFact;
@@ -14,12 +14,9 @@ use crate::verdict::TurnFact;
 const QUICK_MS: u64 = 250;
 
 /// The turns of some tasks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Turns {
-    /// Whether the newest attempt gave an accepted reading.
-    newest: Result<(), Unknown>,
-    /// The newest accepted reading.
-    last: Option<Seen>,
+    pub(super) attempts: Attempts,
     /// Who had the turn last, alone.
     holder: Option<Holder>,
     /// The fields of the newest accepted reading, and from when on each may be taken.
@@ -73,19 +70,7 @@ pub(crate) struct Context<'a> {
 
 impl Turns {
     pub(crate) fn new(spec: &TurnSpec) -> Turns {
-        Turns {
-            newest: Err(Unknown::NotReadYet),
-            last: None,
-            holder: None,
-            fields: Vec::new(),
-            nobody_since: None,
-            beside: Vec::new(),
-            saw_all: false,
-            late_ms: 0,
-            taken: vec![0; spec.tasks.len()],
-            out_of_order: 0,
-            unknown_names: 0,
-        }
+        Turns { taken: vec![0; spec.tasks.len()], ..Turns::default() }
     }
 
     /// Takes over a changed configuration of the same hash. Tasks that stay keep their counts.
@@ -101,21 +86,10 @@ impl Turns {
         }
     }
 
-    pub(crate) fn unknown(&mut self, why: Unknown) {
-        self.newest = Err(why);
-    }
-
-    pub(crate) fn newest(&self) -> Result<(), Unknown> {
-        self.newest
-    }
-
-    pub(crate) fn last_reading(&self) -> Option<Seen> {
-        self.last
-    }
-
     /// Whether it is somebody's turn, by the newest reading.
     pub(crate) fn held(&self) -> Option<bool> {
-        (self.newest.is_ok() && self.last.is_some()).then_some(!self.fields.is_empty())
+        (self.attempts.newest.is_ok() && self.attempts.last.is_some())
+            .then_some(!self.fields.is_empty())
     }
 
     /// Who had the turn last.
@@ -135,7 +109,7 @@ impl Turns {
 
     /// Since when it has been nobody's turn, once that is confirmed.
     pub(crate) fn nobody_since(&self) -> Option<Mono> {
-        let (since, last) = self.nobody_since.zip(self.last)?;
+        let (since, last) = self.nobody_since.zip(self.attempts.last)?;
         (last.sent.since_ms(since) >= CONFIRM_AFTER_MS).then_some(since)
     }
 
@@ -146,7 +120,7 @@ impl Turns {
 
     /// The fields that have stood beside each other for longer than a passing takes.
     pub(crate) fn split(&self, spec: &TurnSpec) -> Option<Vec<Turn>> {
-        let read_at = self.last?.sent;
+        let read_at = self.attempts.last?.sent;
         let lasts = |(_, since): &&(Turn, Mono)| read_at.since_ms(*since) >= spec.handover_ms;
         let stand: Vec<Turn> =
             self.beside.iter().filter(lasts).map(|(turn, _)| turn.clone()).collect();
@@ -157,7 +131,7 @@ impl Turns {
     pub(crate) fn observe(&mut self, fields: &[Turn], context: Context<'_>) -> Changes {
         let Context { seen, spec, blind_after_ms, .. } = context;
         let mut changes = Changes::default();
-        let unseen_ms = self.last.map_or(u64::MAX, |last| seen.sent.since_ms(last.sent));
+        let unseen_ms = self.attempts.last.map_or(u64::MAX, |last| seen.sent.since_ms(last.sent));
         self.saw_all &= spec.min_turn_ms.is_some_and(|least_ms| unseen_ms <= least_ms);
         let is_new = |turn: &&Turn| !self.fields.iter().any(|(old, _)| old.name == turn.name);
         let foreign = |turn: &&Turn| spec.position(&turn.name).is_none();
@@ -176,8 +150,7 @@ impl Turns {
             self.follow_turn(turn, seen.sent, spec, &mut changes);
         }
         self.fields = fields.iter().map(|turn| (turn.clone(), self.due(turn, context))).collect();
-        self.newest = Ok(());
-        self.last = Some(seen);
+        self.attempts = Attempts::read(seen);
         self.late_ms = self.overdue_ms(context);
         changes
     }
@@ -240,7 +213,7 @@ impl Turns {
             return holder.map_or(seen.sent, |holder| holder.first_seen);
         }
         let before = self.fields.iter().find(|(old, _)| old == turn).map(|(_, due)| *due);
-        let least = match self.last.filter(|_| other_clock) {
+        let least = match self.attempts.last.filter(|_| other_clock) {
             Some(last) => Some(before.unwrap_or(last.sent).min(last.sent)),
             None => before,
         };
@@ -249,7 +222,7 @@ impl Turns {
 
     /// What outputs show.
     pub(crate) fn view(&self, spec: &TurnSpec) -> TurnView {
-        let is_read = self.newest.is_ok();
+        let is_read = self.attempts.newest.is_ok();
         let holder = self.holder.as_ref().filter(|_| is_read && !self.fields.is_empty());
         TurnView {
             fact: self.fact(),

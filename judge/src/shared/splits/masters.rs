@@ -164,7 +164,7 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::shared::splits::witnesses::{RanOut, Shown};
+    use crate::shared::splits::witnesses::RanOut;
     use crate::spec::Authority;
 
     const LIMITS: Limits =
@@ -181,9 +181,9 @@ mod tests {
     /// Only the two servers of a split show whether it continues, whatever others there are.
     #[test]
     fn a_third_server_ends_no_split_of_two_others() {
-        let shows = |name: &str, who: Option<&str>| {
-            let shown = who.map_or(Shown::Nothing, |who| Shown::Hold(hold(who, 5_000)));
-            Server { shown, ..server(name) }
+        let shows = |name: &str, who: Option<&str>| Server {
+            hold: who.map(|who| hold(who, 5_000)),
+            ..server(name)
         };
         let contradict = |[a, b, c]: [Option<&str>; 3], [x, y]: [&str; 2]| {
             let servers = vec![shows("a", a), shows("b", b), shows("c", c)];

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::continuity::generation::{Delta, Mark};
 use crate::reading::{Held, Holder};
 use crate::shared::claims::{CLAIM_GOES_ON, Claims};
-use crate::spec::Claimants;
+use crate::spec::TaskSpec;
 use crate::time::Mono;
 
 /// An accepted reading, as far as evidence for two holders depends on it.
@@ -21,10 +21,7 @@ pub(crate) struct Observation<'a> {
     pub(crate) proven: bool,
     /// Claims that changed while the present hold certainly continued.
     pub(crate) claims_beside: &'a [Vec<u8>],
-    pub(crate) fresh_for_ms: u64,
-    /// Unseen stretches longer than this do not count, in milliseconds.
-    pub(crate) blind_after_ms: u64,
-    pub(crate) claimants: Claimants,
+    pub(crate) spec: &'a TaskSpec,
 }
 
 /// A hold that ended before its deadline, whose holder may still believe in it.
@@ -109,7 +106,7 @@ impl Until {
     pub(super) fn is_over(&self, claims: &Claims, now: Observation<'_>) -> bool {
         match self {
             Until::Deadline(deadline) => now.at >= *deadline,
-            Until::Claim(instance) => !claims.is_live(instance, now.fresh_for_ms),
+            Until::Claim(instance) => !claims.is_live(instance, now.spec.fresh_for_ms()),
         }
     }
 }

@@ -2,6 +2,7 @@ use alloc::vec;
 
 use super::*;
 use crate::continuity::generation::{Delta, Evicted, Mark};
+use crate::evidence::Seen;
 use crate::reading::{Deadline, Holder, Mode};
 use crate::time::ServerTime;
 
