@@ -4,4 +4,3 @@
 pub(crate) mod earlier;
 pub(crate) mod failover_report;
 pub(crate) mod generation;
-pub(crate) mod lost;

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::input::Generation;
+use crate::reading::Unknown;
 use crate::spec::Authority;
 use crate::time::{Mono, ServerTime, to_i64};
 
@@ -13,6 +14,8 @@ use crate::time::{Mono, ServerTime, to_i64};
 pub(crate) const NOISE_MS: i64 = 2;
 /// A first "free" must be seen again after at least this time.
 pub(crate) const CONFIRM_AFTER_MS: u64 = 250;
+/// An instant further away than this was written in another unit, in milliseconds: ten years.
+const FAR_MS: i64 = 315_360_000_000;
 
 /// The times of one reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +31,8 @@ pub(crate) struct Seen {
 impl Seen {
     /// Converts an instant of the agent's clock to the server's, relative to this reading.
     pub(crate) fn server_of(self, instant: Mono) -> ServerTime {
-        let later_ms = to_i64(instant.since_ms(self.sent));
-        self.first.plus_ms(if later_ms > 0 {
-            later_ms
-        } else {
-            -to_i64(self.sent.since_ms(instant))
-        })
+        let (later_ms, earlier_ms) = (instant.since_ms(self.sent), self.sent.since_ms(instant));
+        self.first.plus_ms(to_i64(later_ms) - to_i64(earlier_ms))
     }
 
     /// Converts a server time to the agent's clock, relative to this reading.
@@ -43,6 +42,28 @@ impl Seen {
             Ok(ago_ms) => self.sent.minus_ms(ago_ms),
             Err(_) => self.sent.plus_ms(ago_ms.unsigned_abs()),
         }
+    }
+}
+
+/// What the attempts to read something gave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempts {
+    /// Whether the newest one gave an accepted reading.
+    pub(crate) newest: Result<(), Unknown>,
+    /// The newest accepted reading.
+    pub(crate) last: Option<Seen>,
+}
+
+impl Default for Attempts {
+    fn default() -> Attempts {
+        Attempts { newest: Err(Unknown::NotReadYet), last: None }
+    }
+}
+
+impl Attempts {
+    /// An accepted reading.
+    pub(crate) fn read(seen: Seen) -> Attempts {
+        Attempts { newest: Ok(()), last: Some(seen) }
     }
 }
 
@@ -91,4 +112,9 @@ pub(crate) fn set_between(
     let instant = deadline.plus_ms(-to_i64(lease_ms));
     let possible = before.first.plus_ms(-NOISE_MS)..=after.last.plus_ms(NOISE_MS);
     possible.contains(&instant).then_some(instant)
+}
+
+/// Whether an instant was written in another unit than the configured one. Zero means "at once".
+pub(crate) fn is_far(instant: ServerTime, now: ServerTime) -> bool {
+    instant.0 > 0 && instant.since_ms(now).saturating_abs() > FAR_MS
 }

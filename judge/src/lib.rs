@@ -32,8 +32,6 @@ mod named;
 
 #[cfg(feature = "serde")]
 mod bytes;
-mod claims;
-mod clocks;
 mod continuity;
 pub mod event;
 mod evidence;
@@ -43,21 +41,20 @@ pub mod input;
 mod kinds;
 pub mod limit;
 pub mod problems;
-mod progress;
 pub mod reading;
-mod runs;
+mod shared;
 pub mod snapshot;
 pub mod spec;
-mod splits;
 pub mod state;
+mod step;
 mod store;
-mod switches;
 mod task;
 pub mod time;
+mod totals;
 pub mod verdict;
 
 pub use reading::clients_meet;
-pub use splits::PHANTOM_MS;
+pub use shared::splits::PHANTOM_MS;
 
 #[cfg(test)]
 #[path = "../tests/truth/mod.rs"]

@@ -3,25 +3,19 @@
 //! All defaults are filled in and all names are checked. An `Option` here means that the user
 //! configured none.
 
-mod lock;
-mod queue;
-mod turn;
-mod value;
+mod terms;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
-pub use self::lock::{Claimants, LibraryName, LockSpec};
-pub use self::queue::{KeyPattern, QueueSpec};
-pub use self::turn::{Name, TurnSpec};
-pub use self::value::ValuePath;
+pub use self::terms::{Claimants, Key, LibraryName, Unit, ValuePath};
+pub use crate::kinds::lock::spec::LockSpec;
+pub use crate::kinds::queue::spec::{KeyPattern, QueueSpec};
+pub use crate::kinds::turn::spec::{Name, TurnSpec};
 pub use crate::reading::Codec;
 use crate::reading::{Extras, GuardReading, LockReading, QueueReading, TurnReading, Unknown};
-
-/// A store key: any bytes.
-pub type Key = Vec<u8>;
 
 /// Everything to watch, as of one configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -194,18 +188,6 @@ impl KindSpec {
     }
 }
 
-named! {
-    /// The unit in which a program writes instants.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
-    pub enum Unit {
-        /// Milliseconds since 1970.
-        Milliseconds = "ms",
-        /// Seconds since 1970.
-        Seconds = "s",
-    }
-}
-
 /// The configuration of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
@@ -307,6 +289,11 @@ impl TaskSpec {
     /// The queue, if it is of that kind.
     pub fn queue(&self) -> Option<&QueueSpec> {
         if let KindSpec::Queue(queue) = &self.kind { Some(queue) } else { None }
+    }
+
+    /// A claim is alive while its bytes changed within this time, in milliseconds.
+    pub(crate) fn fresh_for_ms(&self) -> u64 {
+        self.claims.as_ref().map_or(0, |claims| claims.fresh_for_ms)
     }
 
     /// Whether somebody must always wait to take over: its label `standby` is `required`.

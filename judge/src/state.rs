@@ -17,8 +17,9 @@ use crate::reading::{
 };
 use crate::snapshot::{Changed, NodeView, Snapshot, StoreView, TaskViews, WitnessView};
 use crate::spec::{StoreIndex, StoreSpec, TaskIndex, TaskSpec, WatchSpec};
+use crate::step::{Accepted, Log};
 use crate::store::{Store, StoreEvent};
-use crate::task::{Accepted, Log, Task};
+use crate::task::Task;
 use crate::time::{Mono, ServerTime};
 
 /// Everything that is known of the watched stores and tasks.
@@ -330,31 +331,23 @@ impl State {
                 Some((attestation, origin, Ok(()))) => {
                     let mut writer =
                         Log { at: sample.sent, server: Some(attestation.last), events: &mut log };
-                    entry.task.observe_beside(
+                    entry.task.observe_parts(
                         beside,
                         batch(sample, attestation, origin, &store.spec),
                         &mut writer,
                     );
                     Some(&origin.node)
                 }
-                // Even the generation must not be used from a round in which the clock stepped.
-                Some((_, _, Err(why))) => {
-                    let refused = unreadable(beside, *why);
-                    entry.task.failed_beside(
-                        &refused,
-                        true,
-                        at,
-                        &mut Log { at, server: None, events: &mut log },
-                    );
-                    None
-                }
-                None => {
-                    entry.task.failed_beside(
-                        beside,
-                        false,
-                        at,
-                        &mut Log { at, server: None, events: &mut log },
-                    );
+                refused => {
+                    let mut log = Log { at, server: None, events: &mut log };
+                    match refused {
+                        // Even the generation must not be used from a round in which the clock
+                        // stepped.
+                        Some((_, _, Err(why))) => {
+                            entry.task.parts_failed(&unreadable(beside, *why), true, at, &mut log);
+                        }
+                        _ => entry.task.parts_failed(beside, false, at, &mut log),
+                    }
                     None
                 }
             };

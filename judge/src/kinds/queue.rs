@@ -1,398 +1,205 @@
-//! Tracks a queue of delayed tasks: which of its due members wait, which are executed and by whom,
-//! and what becomes of them.
+//! A queue of delayed tasks.
 
 mod entry;
 mod execution;
-mod view;
+pub(crate) mod spec;
+mod state;
+#[cfg(test)]
+mod tests;
+pub(crate) mod view;
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+use alloc::boxed::Box;
 
-use self::entry::{Entry, LockNews};
-pub use self::view::{ExecutionView, MemberView, OrphanView, QueueView};
-use super::turn;
-use crate::claims::Claims;
-use crate::event::Party;
-use crate::evidence::Seen;
-use crate::reading::{self, Holder, Id, Left, LockReading, Member, Place, Unknown};
-use crate::spec::QueueSpec;
-use crate::time::{Mono, ServerTime};
-use crate::verdict::Wanted;
+use self::entry::Context;
+pub(crate) use self::entry::ORPHAN_MS;
+use self::spec::QueueSpec;
+use self::state::{Changes, Queue, are_far};
+use super::kind::{Kind, KindView};
+use crate::event::{EventKind, Fate};
+use crate::evidence::{Attempts, Seen};
+use crate::grounds::follow;
+use crate::reading::{self, GuardReading, Holder, LockReading, QueueReading, TaskReading, Unknown};
+use crate::shared::clocks::Holding;
+use crate::shared::{Shared, Signs};
+use crate::spec::TaskSpec;
+use crate::step::{Accepted, Log};
+use crate::time::Mono;
+use crate::verdict::{Facts, QueueFacts, Wanted};
 
-/// A lock may outlive its task for so long, in milliseconds: a worker removes the member first.
-pub(crate) const ORPHAN_MS: u64 = 5_000;
-/// Before that number of members left, nothing is known about how long executions take.
-const DEPARTED_MIN: u64 = 5;
-
-/// A member that two workers execute: its id, and both.
-type Twice = (Vec<u8>, Vec<Party>);
-
-/// The state of one queue.
+/// What is known only of a queue.
 #[derive(Clone, Debug)]
-pub(crate) struct Queue {
-    /// Whether the newest attempt gave an accepted reading.
-    newest: Result<(), Unknown>,
-    /// The newest accepted reading.
-    last: Option<Seen>,
-    /// The newest one by the clock before, which has stepped since, or is another server's.
-    other_clock: Option<Seen>,
-    /// The members that are looked at, and locks that members left.
-    entries: BTreeMap<Vec<u8>, Entry>,
-    /// Members whose lock was seen held, and that are not due by the clock of the newest reading,
-    /// which is another one: they are not looked at until then.
-    not_due: BTreeMap<Vec<u8>, ServerTime>,
-    /// As of the newest accepted reading.
-    members: u64,
-    due: u64,
-    /// How many of the due members are looked at.
-    looked_at: u64,
-    /// When the first member is due that is not due yet, if that is known.
-    next: Option<ServerTime>,
-    /// How long none of the members that were due has left, as far as that was seen.
-    still_ms: u64,
-    /// When one left last.
-    moved: Option<ServerTime>,
-    counts: Counts,
+pub(crate) struct QueueTask {
+    spec: QueueSpec,
+    queue: Queue,
 }
 
-/// What happened since the task was configured.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    departed: u64,
-    /// Of them, those whose lock was ever seen held.
-    executed: u64,
-    vanished: u64,
-    executed_again: u64,
-    expired: u64,
-    orphaned: u64,
-}
-
-/// What a reading is judged by.
-#[derive(Clone, Copy)]
-pub(crate) struct Context<'a> {
-    pub(crate) seen: Seen,
-    pub(crate) spec: &'a QueueSpec,
-    pub(crate) wanted: Wanted,
-    /// First evidence that the queue is wanted, if it can be wanted.
-    pub(crate) wanted_since: Option<Mono>,
-    /// How much longer what is seen has lasted since the reading before, in milliseconds.
-    pub(crate) grown_ms: u64,
-    /// The data may be others than before.
-    pub(crate) other_data: bool,
-    /// The server's clock is the one of the reading before.
-    pub(crate) same_clock: bool,
-    /// Readings that are no further apart are as close as they are meant to be, in milliseconds.
-    pub(crate) steady_ms: u64,
-    pub(crate) claims: &'a Claims,
-    pub(crate) claims_changed: &'a [Vec<u8>],
-    pub(crate) fresh_for_ms: u64,
-}
-
-/// What a reading changed.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct News {
-    /// Members that another holder executes: the id, who did before, and who does now.
-    pub(crate) again: Vec<(Vec<u8>, Vec<Holder>, Vec<Holder>)>,
-    /// Members that stayed when their lock expired, who had it, and whether that holder goes on.
-    pub(crate) expired: Vec<(Vec<u8>, Vec<Holder>, bool)>,
-    /// Members whose holder fell silent, the holder, and when the lock ends.
-    pub(crate) died: Vec<(Vec<u8>, Vec<Holder>, Option<ServerTime>)>,
-    /// Locks that outlived their member, who holds them, and when they end.
-    pub(crate) orphaned: Vec<(Vec<u8>, Vec<Holder>, Option<ServerTime>)>,
-    /// Due members that left and were never seen locked.
-    pub(crate) vanished: u64,
-    /// Executions last long enough to be seen, so these members were hardly executed.
-    pub(crate) is_suspect: bool,
-}
-
-impl Queue {
-    pub(crate) fn new() -> Queue {
-        Queue {
-            newest: Err(Unknown::NotReadYet),
-            last: None,
-            other_clock: None,
-            entries: BTreeMap::new(),
-            not_due: BTreeMap::new(),
-            members: 0,
-            due: 0,
-            looked_at: 0,
-            next: None,
-            still_ms: 0,
-            moved: None,
-            counts: Counts::default(),
-        }
+impl QueueTask {
+    pub(crate) fn new(spec: &QueueSpec) -> QueueTask {
+        QueueTask { spec: spec.clone(), queue: Queue::default() }
     }
 
-    /// Takes over a changed configuration of the same set.
-    pub(crate) fn configure(&mut self, before: &QueueSpec, now: &QueueSpec) {
-        let is_same = before.unit == now.unit
-            && before.id == now.id
-            && before.lock == now.lock
-            && before.library == now.library
-            && before.claimants == now.claimants;
-        if !is_same {
-            *self = Queue { counts: self.counts, ..Queue::new() };
-        }
-    }
-
-    pub(crate) fn unknown(&mut self, why: Unknown) {
-        self.newest = Err(why);
-    }
-
-    pub(crate) fn newest(&self) -> Result<(), Unknown> {
-        self.newest
-    }
-
-    pub(crate) fn last_reading(&self) -> Option<Seen> {
-        self.last
-    }
-
-    /// Whether somebody executes a member, by the newest reading.
-    pub(crate) fn is_executing(&self) -> Option<bool> {
-        self.newest.is_ok().then(|| self.entries.values().any(Entry::is_executing))
-    }
-
-    /// How long a member has waited or, if that is shorter, none has left, once it is too long for
-    /// a queue that moves; otherwise 0. In milliseconds.
-    pub(crate) fn late_ms(&self, spec: &QueueSpec) -> u64 {
-        let late_ms = |entry: &Entry| match entry.is_passed_over(spec) {
-            true => entry.free_ms(),
-            false => Some(entry.free_ms().min(self.still_ms))
-                .filter(|late_ms| *late_ms > spec.max_late_ms)
-                .unwrap_or(0),
-        };
-        self.entries.values().map(late_ms).max().unwrap_or(0)
-    }
-
-    /// Whether there is evidence that the queue is not stalled: nothing waits for too long, or
-    /// members leave.
-    pub(crate) fn moves(&self, spec: &QueueSpec) -> bool {
-        let waits_long = |entry: &Entry| entry.free_ms() > spec.max_late_ms;
-        let nothing_waits = self.newest.is_ok()
-            && !self.entries.values().any(waits_long)
-            && !self.is_hidden()
-            && self.entries.values().all(|entry| entry.gone_since.is_some() || !entry.is_unread);
-        let is_moving = self.moved.is_some() && self.still_ms <= spec.max_late_ms;
-        self.late_ms(spec) == 0 && (nothing_waits || is_moving)
-    }
-
-    /// Whether all members that are looked at are locked, and more are due.
-    fn is_hidden(&self) -> bool {
-        self.has_more() && !self.entries.values().any(Entry::waits)
-    }
-
-    /// Whether more members are due than are looked at.
-    fn has_more(&self) -> bool {
-        self.due > self.looked_at
-    }
-
-    /// Whether a holder is silent.
-    pub(crate) fn has_dead_holder(&self) -> bool {
-        self.entries.values().any(|entry| entry.is_executing() && entry.is_dead)
-    }
-
-    /// Since when the oldest lock has outlived its member.
-    pub(crate) fn orphan_since(&self) -> Option<Mono> {
-        self.entries.values().filter_map(Entry::orphan_since).min()
-    }
-
-    /// The members that two workers execute, with both.
-    pub(crate) fn executed_twice(&self, claims: &Claims, fresh_for_ms: u64) -> Vec<Twice> {
-        let twice = |(id, entry): (&Vec<u8>, &Entry)| {
-            let older = entry.replaced().iter().find(|old| old.goes_on(claims, fresh_for_ms))?;
-            let both = core::iter::once(&older.holder).chain(entry.holders());
-            Some((entry.shown(id).to_vec(), both.map(|holder| Party::of(holder, None)).collect()))
-        };
-        self.entries.iter().filter_map(twice).collect()
-    }
-
-    /// Takes in an accepted reading.
-    pub(crate) fn observe(&mut self, queue: &reading::Queue, context: Context<'_>) -> News {
-        let now = context.seen.first;
-        let mut news = News::default();
-        if !context.same_clock {
-            self.other_clock = self.last;
-        }
-        let mut before = core::mem::take(&mut self.entries);
-        let any_was_due = before.values().any(|entry| entry.gone_since.is_none());
-        let still_ms = if any_was_due { self.still_ms.saturating_add(context.grown_ms) } else { 0 };
-        // Of the members that are not looked at, only their number shows that one left.
-        let mut moved = !context.other_data && self.has_more() && queue.due < self.due;
-        // Members that are gone from other data may have left, or are lost.
-        let is_gone = |left: &Left| {
-            let was = before.get(&left.id.0);
-            left.place == Place::Gone && was.is_some_and(|old| old.gone_since.is_none())
-        };
-        let mut is_unclear = context.other_data && queue.left.iter().any(is_gone);
-        let (mut looked_at, mut newest) = (0, None);
-        for member in queue.first.iter().filter(|member| member.due <= now) {
-            let Some(lock) = &member.lock else { continue };
-            looked_at += 1;
-            newest = newest.max(Some(member.due));
-            let old = before.remove(&member.id.0);
-            moved |= old.as_ref().is_some_and(|old| old.was_rescored(member.due));
-            self.keep(member, lock, old, context, &mut news);
-        }
-        for left in &queue.left {
-            let Some(old) = before.remove(&left.id.0) else { continue };
-            moved |= self.follow_left(left, old, context, &mut news);
-        }
-        // Nobody looked these up, for another server was read before, or another configuration was
-        // in force. Where their scores would be among the first, they left or got other ones.
-        let lists = |due: ServerTime| due <= now && (queue.due <= looked_at || Some(due) < newest);
-        if before.values().any(|old| old.gone_since.is_none() && lists(old.due)) {
-            moved |= !context.other_data;
-            is_unclear |= context.other_data;
-        }
-        self.not_due.retain(|_, due| *due > now);
-        let were_locked = before
-            .into_iter()
-            .filter(|(_, old)| old.gone_since.is_none() && old.was_locked && old.due > now);
-        self.not_due.extend(were_locked.map(|(id, old)| (id, old.due)));
-        let begins_anew = moved || is_unclear || context.wanted == Wanted::No;
-        self.still_ms = if begins_anew { 0 } else { still_ms };
-        if moved {
-            self.moved = Some(context.seen.last);
-        }
-        self.follow_claims(context);
-        (self.members, self.due, self.looked_at) = (queue.members, queue.due, looked_at);
-        self.next = queue.first.iter().map(|member| member.due).find(|due| *due > now);
-        self.newest = Ok(());
-        self.last = Some(context.seen);
-        news
-    }
-
-    /// A due member is among the first.
-    fn keep(
+    fn observe_queue(
         &mut self,
-        member: &Member,
-        lock: &LockReading,
-        old: Option<Entry>,
-        context: Context<'_>,
-        news: &mut News,
+        shared: &mut Shared,
+        queue: &reading::Queue,
+        signs: &Signs,
+        batch: Accepted<'_>,
+        log: &mut Log<'_>,
     ) {
-        let at = context.seen.sent;
-        // If all due members were looked at, a new one was not due then, or not there.
-        let unseen_ms = match self.last {
-            Some(last) if !self.has_more() => Some(at.since_ms(last.sent)),
-            _ => None,
+        let origin = shared.origin.as_ref();
+        let delta = batch.delta(origin.map(|old| &**old)).seen_beside(signs.kept_switches);
+        let fresh_for_ms = shared.spec.fresh_for_ms();
+        let context = Context {
+            seen: batch.seen(),
+            spec: &self.spec,
+            wanted: shared.wanted(),
+            wanted_since: shared.wanted_since(),
+            grown_ms: self.grown_ms(shared, batch.sent),
+            other_data: delta.may_lose_locks()
+                || delta.emptied
+                || delta.may_evict(true) && queue.members == 0,
+            same_clock: origin.is_none_or(|old| batch.origin.same_clock(old)),
+            steady_ms: batch.interval_ms.saturating_mul(5) / 2,
+            claims: &shared.claims,
+            claims_changed: &signs.claims_changed,
+            fresh_for_ms,
         };
-        // What was not due by the clock before is due at the earliest since that was read last.
-        let unstepped_ms =
-            self.other_clock.map(|before| at.since_ms(before.mono_of(member.due).min(before.sent)));
-        let unseen_ms = unseen_ms.into_iter().chain(unstepped_ms).min();
-        let mut entry = match old {
-            Some(old) if old.due == member.due && old.gone_since.is_none() => old,
-            Some(old) => old.rescored(member.due, at),
-            None => Entry::new(member.due, at, unseen_ms),
-        };
-        entry.was_locked |= self.not_due.remove(&member.id.0) == Some(member.due);
-        if member.name.is_some() {
-            entry.name.clone_from(&member.name);
-        }
-        self.look_at(&member.id, entry, lock, context, news);
+        let changes = self.queue.observe(queue, context);
+        shared.note_origin(batch);
+        report(changes, shared, batch.sent, log);
+        let twice = self.queue.executed_twice(&shared.claims, fresh_for_ms);
+        let blind_after_ms = shared.spec.blind_after_ms;
+        let both = shared.splits.observe_executions(&twice, batch.sent, blind_after_ms);
+        shared.report_splits(both, log);
     }
 
-    /// Takes in the lock of a member, and keeps it.
-    fn look_at(
-        &mut self,
-        id: &Id,
-        mut entry: Entry,
-        lock: &LockReading,
-        context: Context<'_>,
-        news: &mut News,
-    ) {
-        let LockNews { again, expired, died } = entry.observe(lock, &context);
-        let (id, shown) = (|| id.0.clone(), entry.shown(&id.0).to_vec());
-        let holders = || entry.holders().to_vec();
-        if let Some((before, now)) = again {
-            self.counts.executed_again += 1;
-            news.again.push((shown.clone(), before, now));
-        }
-        if let Some(before) = expired {
-            self.counts.expired += 1;
-            let is_live =
-                |holder: &Holder| context.claims.is_live(&holder.client, context.fresh_for_ms);
-            let goes_on = before.iter().any(is_live);
-            news.expired.push((shown.clone(), before, goes_on));
-        }
-        if died && entry.is_executing() {
-            news.died.push((shown.clone(), holders(), entry.until()));
-        }
-        if entry.tells_orphan(context.seen.sent) {
-            self.counts.orphaned += 1;
-            news.orphaned.push((shown, entry.holders().to_vec(), entry.until()));
-        }
-        self.entries.insert(id(), entry);
-    }
-
-    /// A member that was looked at is none of the first now. Returns whether it was due before and
-    /// left.
-    fn follow_left(
-        &mut self,
-        left: &Left,
-        mut old: Entry,
-        context: Context<'_>,
-        news: &mut News,
-    ) -> bool {
-        let at = context.seen.sent;
-        match left.place {
-            Place::Due(due) if !old.was_rescored(due) && old.gone_since.is_none() => {
-                self.look_at(&left.id, old, &left.lock, context, news);
-                false
-            }
-            Place::Due(due) => {
-                if due <= context.seen.first {
-                    self.look_at(&left.id, old.rescored(due, at), &left.lock, context, news);
-                }
-                old.was_rescored(due)
-            }
-            Place::Gone if context.other_data => false,
-            Place::Gone => {
-                let is_news = old.gone_since.is_none();
-                if is_news {
-                    self.departs(&old, &left.lock, context, news);
-                    old.gone_since = Some(at);
-                }
-                if matches!(left.lock, LockReading::Held(_)) {
-                    self.look_at(&left.id, old, &left.lock, context, news);
-                }
-                is_news
-            }
-        }
-    }
-
-    /// A due member left, beside this reading of its lock.
-    fn departs(&mut self, old: &Entry, lock: &LockReading, context: Context<'_>, news: &mut News) {
-        let is_locked = matches!(lock, LockReading::Held(_));
-        let counts = &mut self.counts;
-        if old.was_locked || is_locked {
-            counts.executed += 1;
-        } else if context.spec.lock.is_some() && old.waits() && *lock == LockReading::Free {
-            // What was unread for longer may have been executed meanwhile.
-            let is_seen = self.last.is_some_and(|last| {
-                !old.is_unread && context.seen.sent.since_ms(last.sent) <= context.steady_ms
-            });
-            news.is_suspect |= is_seen
-                && counts.departed >= DEPARTED_MIN
-                && counts.executed * 2 >= counts.departed;
-            counts.vanished += 1;
-            news.vanished += 1;
-        }
-        counts.departed += 1;
-    }
-
-    fn follow_claims(&mut self, context: Context<'_>) {
-        let held = self.entries.values().filter(|entry| entry.is_held());
-        let holders = held.flat_map(|entry| entry.holders());
-        let busy: Vec<Vec<u8>> = holders.map(|holder| holder.client.clone()).collect();
-        self.entries.values_mut().for_each(|entry| entry.observe_claims(&context, &busy));
+    /// By how much what lasts has grown since the reading before. What was unseen for too long does
+    /// not count, nor what nobody wants.
+    fn grown_ms(&self, shared: &Shared, at: Mono) -> u64 {
+        let counts = matches!(shared.wanted(), Wanted::Yes | Wanted::Unset);
+        let last = self.queue.attempts.last.filter(|_| counts);
+        let grown_ms = last.map_or(0, |last| at.since_ms(last.sent));
+        let wanted_ms = shared.wanted_since().map_or(u64::MAX, |wanted| at.since_ms(wanted));
+        if grown_ms <= shared.spec.blind_after_ms { grown_ms.min(wanted_ms) } else { 0 }
     }
 }
 
-/// Whether all scores were written in another unit than the configured one.
-pub(crate) fn are_far(queue: &reading::Queue, now: ServerTime) -> bool {
-    // An infinite score means "never".
-    let is_far = |member: &Member| member.due.0 != i64::MAX && turn::is_far(member.due, now);
-    !queue.first.is_empty() && queue.first.iter().all(is_far)
+fn report(changes: Changes, shared: &mut Shared, at: Mono, log: &mut Log<'_>) {
+    for (id, before, now) in changes.again {
+        shared.grounds.rare().executed_again = Some(at);
+        log.push(EventKind::ExecutedAgain { id, before, now });
+    }
+    for (id, holders, goes_on) in changes.expired {
+        log.push(EventKind::ExecutionExpired { id, holders, goes_on });
+    }
+    for (id, holders, until) in changes.died {
+        log.push(EventKind::DeadHolder { id, holders, until });
+    }
+    for (id, holders, until) in changes.orphaned {
+        log.push(EventKind::LockOutlivedTask { id, holders, until });
+    }
+    if changes.is_suspect {
+        shared.grounds.rare().vanished = Some(at);
+        log.push(EventKind::MembersVanished { number: changes.vanished });
+    }
+}
+
+/// The queue that was read, or why its reading proves nothing.
+fn read(reading: &QueueReading, seen: Seen) -> Result<&reading::Queue, Unknown> {
+    let queue = match reading {
+        QueueReading::Unknown(why) => return Err(*why),
+        QueueReading::Read(queue) if are_far(queue, seen.first) => return Err(Unknown::FarInstant),
+        QueueReading::Read(queue) => queue,
+    };
+    // If no lock can be read, nothing is known of who executes what.
+    let mut locks = queue
+        .first
+        .iter()
+        .filter_map(|member| member.lock.as_ref())
+        .map(|lock| if let LockReading::Unknown(why) = lock { Some(*why) } else { None });
+    let first = locks.next().flatten();
+    match first {
+        Some(why) if locks.all(|why| why.is_some()) => Err(why),
+        _ => Ok(queue),
+    }
+}
+
+impl Kind for QueueTask {
+    fn configure(&mut self, _before: &TaskSpec, now: &TaskSpec) {
+        if let Some(spec) = now.queue() {
+            self.queue.configure(&self.spec, spec);
+            self.spec = spec.clone();
+        }
+    }
+
+    fn unknown(&mut self, why: Unknown) {
+        self.queue.attempts.newest = Err(why);
+    }
+
+    fn attempts(&self) -> Attempts {
+        self.queue.attempts
+    }
+
+    fn held(&self) -> Option<bool> {
+        self.queue.is_executing()
+    }
+
+    /// Each member has its own holder, and none has the queue.
+    fn holders(&self) -> &[Holder] {
+        &[]
+    }
+
+    fn needs_wanted(&self) -> bool {
+        true
+    }
+
+    fn stalled_ms(&self, _shared: &Shared) -> u64 {
+        self.queue.late_ms(&self.spec)
+    }
+
+    fn observe(
+        &mut self,
+        shared: &mut Shared,
+        reading: &TaskReading,
+        signs: &Signs,
+        batch: Accepted<'_>,
+        log: &mut Log<'_>,
+    ) -> Option<Option<Fate>> {
+        let GuardReading::Queue(reading) = &reading.guard else { return None };
+        let read = read(reading, batch.seen());
+        shared.report_readable(read.map(|_| ()), log);
+        shared.observe_gap(batch.sent, Holding::Unseen, log);
+        match read {
+            Ok(queue) => self.observe_queue(shared, queue, signs, batch, log),
+            Err(why) => self.queue.attempts.newest = Err(why),
+        }
+        None
+    }
+
+    fn facts(&self, shared: &Shared) -> Facts {
+        Facts::Queue(QueueFacts {
+            wanted: shared.wanted(),
+            is_read: self.queue.attempts.newest.is_ok(),
+            split: shared.is_split(),
+            late: self.stalled_ms(shared) > 0,
+            blind: shared.is_blind(),
+        })
+    }
+
+    fn update_grounds(&mut self, shared: &mut Shared, at: Mono) {
+        let QueueTask { spec, queue } = self;
+        let grounds = &mut shared.grounds;
+        grounds.moves = queue.moves(spec);
+        // While it cannot be read, the stopwatches go on, and their problems are not shown.
+        if queue.attempts.newest.is_ok() {
+            let mut since = grounds.since();
+            follow(&mut since.dead_holder, queue.has_dead_holder(), at);
+            since.orphan_lock = queue.orphan_since();
+            grounds.note_since(since);
+        }
+    }
+
+    fn view(&mut self, shared: &Shared) -> KindView {
+        KindView::Queue(Box::new(self.queue.view(&self.spec, &shared.hosts)))
+    }
 }

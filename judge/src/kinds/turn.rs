@@ -1,307 +1,209 @@
-//! Tracks whose turn it is: the only field of a hash names the task that may run next.
+//! A task that takes turns with others.
+
+pub(crate) mod spec;
+mod state;
+pub(crate) mod view;
 
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::evidence::{CONFIRM_AFTER_MS, Seen};
-use crate::reading::{Turn, Unknown};
-use crate::spec::{Name, TurnSpec};
-use crate::time::{Mono, ServerTime};
-use crate::verdict::TurnFact;
+use self::spec::TurnSpec;
+use self::state::{Changes, Context, Turns};
+use super::kind::{Kind, KindView};
+use crate::event::{EventKind, Fate, Party};
+use crate::evidence::{Attempts, Seen, is_far};
+use crate::reading::{
+    Deadline, GuardReading, Held, Holder, Mode, TaskReading, Turn, TurnReading, Unknown,
+};
+use crate::shared::claims::Weighed;
+use crate::shared::clocks::Holding;
+use crate::shared::splits::Observation;
+use crate::shared::{Shared, Signs};
+use crate::spec::TaskSpec;
+use crate::step::{Accepted, Log};
+use crate::time::Mono;
+use crate::verdict::{Facts, TurnFact, TurnFacts, Wanted};
 
-/// An instant further away than this was written in another unit, in milliseconds: ten years.
-pub(crate) const FAR_MS: i64 = 315_360_000_000;
-/// Longer than this takes no answer in an ordinary network, in milliseconds.
-const QUICK_MS: u64 = 250;
-
-/// The turns of some tasks.
+/// What is known of a task only because it takes turns.
 #[derive(Clone, Debug)]
-pub(crate) struct Turns {
-    /// Whether the newest attempt gave an accepted reading.
-    newest: Result<(), Unknown>,
-    /// The newest accepted reading.
-    last: Option<Seen>,
-    /// Who had the turn last, alone.
-    holder: Option<Holder>,
-    /// The fields of the newest accepted reading, and from when on each may be taken.
-    fields: Vec<(Turn, Mono)>,
-    /// The first reading of a stretch in which it was nobody's turn.
-    nobody_since: Option<Mono>,
-    /// The fields of the newest reading, each with since when it has stood with this value. Empty
-    /// while at most one task has the turn.
-    beside: Vec<(Turn, Mono)>,
-    /// Since the holder was seen, no stretch without a reading was long enough for another turn.
-    saw_all: bool,
-    /// How long the turn has been overdue, in milliseconds.
-    late_ms: u64,
-    /// Turns that each task has passed on, in the order of the configuration.
-    taken: Vec<u64>,
-    out_of_order: u64,
-    unknown_names: u64,
+pub(crate) struct TurnTask {
+    spec: TurnSpec,
+    turns: Turns,
+    /// Who has the turn, as the holder of a lock would be.
+    held: Option<Held>,
 }
 
-/// Who has the turn.
-#[derive(Clone, Debug)]
-pub(crate) struct Holder {
-    pub(crate) turn: Turn,
-    pub(crate) first_seen: Mono,
-}
-
-/// What a reading changed.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct News {
-    /// Another turn began.
-    pub(crate) began: bool,
-    /// The task whose turn came before its time: the one that was to come, and the one that came.
-    pub(crate) out_of_order: Option<(Vec<u8>, Vec<u8>)>,
-    /// A name that is not configured appeared.
-    pub(crate) unknown_name: Option<Vec<u8>>,
-}
-
-/// What a reading is judged by.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Context<'a> {
-    pub(crate) seen: Seen,
-    pub(crate) spec: &'a TurnSpec,
-    /// First evidence that the task is wanted, if it can be wanted.
-    pub(crate) wanted_since: Option<Mono>,
-    /// How long the answer took, in milliseconds.
-    pub(crate) took_ms: u64,
-    /// It is not the clock of the reading before: it has stepped, or is another server's.
-    pub(crate) other_clock: bool,
-    pub(crate) blind_after_ms: u64,
-}
-
-impl Turns {
-    pub(crate) fn new(spec: &TurnSpec) -> Turns {
-        Turns {
-            newest: Err(Unknown::NotReadYet),
-            last: None,
-            holder: None,
-            fields: Vec::new(),
-            nobody_since: None,
-            beside: Vec::new(),
-            saw_all: false,
-            late_ms: 0,
-            taken: vec![0; spec.tasks.len()],
-            out_of_order: 0,
-            unknown_names: 0,
-        }
+impl TurnTask {
+    pub(crate) fn new(spec: &TurnSpec) -> TurnTask {
+        TurnTask { spec: spec.clone(), turns: Turns::new(spec), held: None }
     }
 
-    /// Takes over a changed configuration of the same hash. Tasks that stay keep their counts.
-    pub(crate) fn configure(&mut self, before: &TurnSpec, now: &TurnSpec) {
-        let count = |name: &Name| {
-            let position = before.position(&name.0)?;
-            self.taken.get(position).copied()
+    fn observe_turns(
+        &mut self,
+        shared: &mut Shared,
+        fields: &[Turn],
+        batch: Accepted<'_>,
+        other_clock: bool,
+        log: &mut Log<'_>,
+    ) {
+        let sent = batch.sent;
+        let wanted_since = match shared.wanted() {
+            Wanted::Yes => shared.wanted_since().or(Some(sent)),
+            // It is nobody's to take.
+            Wanted::No => Some(sent),
+            Wanted::Unset | Wanted::Unknown => shared.wanted_since(),
         };
-        self.taken = now.tasks.iter().map(|name| count(name).unwrap_or(0)).collect();
-        if before.unit != now.unit || before.tasks != now.tasks {
-            (self.holder, self.beside) = (None, Vec::new());
-            self.fields.clear();
-        }
-    }
-
-    pub(crate) fn unknown(&mut self, why: Unknown) {
-        self.newest = Err(why);
-    }
-
-    pub(crate) fn newest(&self) -> Result<(), Unknown> {
-        self.newest
-    }
-
-    pub(crate) fn last_reading(&self) -> Option<Seen> {
-        self.last
-    }
-
-    /// Whether it is somebody's turn, by the newest reading.
-    pub(crate) fn held(&self) -> Option<bool> {
-        (self.newest.is_ok() && self.last.is_some()).then_some(!self.fields.is_empty())
-    }
-
-    /// Who had the turn last.
-    pub(crate) fn holder(&self) -> Option<&Holder> {
-        self.holder.as_ref()
-    }
-
-    /// What is known of the turn. That it is nobody's must be seen again: whoever passes it may
-    /// delete the old field first.
-    pub(crate) fn fact(&self) -> TurnFact {
-        match self.held() {
-            Some(true) => TurnFact::Somebody,
-            Some(false) if self.nobody_since().is_some() => TurnFact::Nobody,
-            _ => TurnFact::Unknown,
-        }
-    }
-
-    /// Since when it has been nobody's turn, once that is confirmed.
-    pub(crate) fn nobody_since(&self) -> Option<Mono> {
-        let (since, last) = self.nobody_since.zip(self.last)?;
-        (last.sent.since_ms(since) >= CONFIRM_AFTER_MS).then_some(since)
-    }
-
-    /// How long the turn has been overdue as of the newest reading, in milliseconds.
-    pub(crate) fn late_ms(&self) -> u64 {
-        self.late_ms
-    }
-
-    /// The fields that have stood beside each other for longer than a passing takes.
-    pub(crate) fn split(&self, spec: &TurnSpec) -> Option<Vec<Turn>> {
-        let read_at = self.last?.sent;
-        let lasts = |(_, since): &&(Turn, Mono)| read_at.since_ms(*since) >= spec.handover_ms;
-        let stand: Vec<Turn> =
-            self.beside.iter().filter(lasts).map(|(turn, _)| turn.clone()).collect();
-        (stand.len() > 1).then_some(stand)
-    }
-
-    /// Takes in an accepted reading.
-    pub(crate) fn observe(&mut self, fields: &[Turn], context: Context<'_>) -> News {
-        let Context { seen, spec, blind_after_ms, .. } = context;
-        let mut news = News::default();
-        let unseen_ms = self.last.map_or(u64::MAX, |last| seen.sent.since_ms(last.sent));
-        self.saw_all &= spec.min_turn_ms.is_some_and(|least_ms| unseen_ms <= least_ms);
-        let is_new = |turn: &&Turn| !self.fields.iter().any(|(old, _)| old.name == turn.name);
-        let foreign = |turn: &&Turn| spec.position(&turn.name).is_none();
-        if let Some(turn) = fields.iter().filter(is_new).find(foreign) {
-            self.unknown_names += 1;
-            news.unknown_name = Some(turn.name.clone());
-        }
-        self.nobody_since = match fields.is_empty() {
-            // Another turn may have come and gone before it was confirmed.
-            true if unseen_ms > blind_after_ms => self.nobody_since().or(Some(seen.sent)),
-            true => self.nobody_since.or(Some(seen.sent)),
-            false => None,
+        let context = Context {
+            seen: batch.seen(),
+            spec: &self.spec,
+            wanted_since,
+            took_ms: batch.took_ms,
+            other_clock,
+            blind_after_ms: shared.spec.blind_after_ms,
         };
-        self.follow_beside(fields, context);
-        if let [turn] = fields {
-            self.follow_turn(turn, seen.sent, spec, &mut news);
-        }
-        self.fields = fields.iter().map(|turn| (turn.clone(), self.due(turn, context))).collect();
-        self.newest = Ok(());
-        self.last = Some(seen);
-        self.late_ms = self.overdue_ms(context);
-        news
-    }
-
-    /// Follows which fields stay beside each other with the same values.
-    fn follow_beside(&mut self, fields: &[Turn], context: Context<'_>) {
-        let Context { seen, took_ms, .. } = context;
-        // A slow answer may show the end of its wait only.
-        let at = if took_ms > QUICK_MS { seen.sent.plus_ms(took_ms) } else { seen.sent };
-        let before = core::mem::take(&mut self.beside);
-        if fields.len() > 1 {
-            let since = |turn: &Turn| before.iter().find(|(old, _)| old == turn).map(|(_, at)| *at);
-            self.beside =
-                fields.iter().map(|turn| (turn.clone(), since(turn).unwrap_or(at))).collect();
-        }
-    }
-
-    /// One task has the turn.
-    fn follow_turn(&mut self, turn: &Turn, at: Mono, spec: &TurnSpec, news: &mut News) {
-        let before = self.holder.as_ref().filter(|holder| holder.turn != *turn);
-        if let Some(before) = before {
-            let position = spec.position(&before.turn.name);
-            if let Some(count) = position.and_then(|position| self.taken.get_mut(position)) {
-                *count += 1;
-            }
-            let next = position.and_then(|position| {
-                spec.tasks.iter().cycle().nth(position + 1).filter(|_| spec.tasks.len() > 1)
+        let changes = self.turns.observe(fields, context);
+        if changes.began {
+            shared.claims.hold_changed();
+            self.held = self.turns.holder().map(|holder| Held {
+                mode: Mode::Exclusive,
+                holders: vec![party(&holder.turn).holder],
+                ghosts: 0,
+                deadline: Deadline::Never,
             });
-            if let Some(next) = next.filter(|next| self.saw_all && next.0 != turn.name) {
-                self.out_of_order += 1;
-                news.out_of_order = Some((next.0.clone(), turn.name.clone()));
+        }
+        let began = changes.began;
+        report(changes, log);
+        let holding = match self.turns.fact() {
+            TurnFact::Somebody => Holding::Settled,
+            TurnFact::Nobody => {
+                self.turns.nobody_since().map_or(Holding::PerhapsFree, Holding::Free)
+            }
+            TurnFact::Unknown => Holding::PerhapsFree,
+        };
+        shared.observe_gap(sent, holding, log);
+        self.observe_splits(shared, began, sent, log);
+    }
+
+    fn observe_splits(&self, shared: &mut Shared, began: bool, at: Mono, log: &mut Log<'_>) {
+        let since = self.turns.holder().map_or(at, |holder| holder.first_seen);
+        let held = self.held.as_ref();
+        let weighed = held.map(|held| Weighed { held, sure_since: since, still_since: None });
+        let claims_beside = shared.claims.weigh(weighed, shared.spec.fresh_for_ms());
+        let observation = Observation {
+            at,
+            held,
+            acquired: began,
+            proven: true,
+            claims_beside: &claims_beside,
+            spec: &shared.spec,
+        };
+        let claimed = shared.splits.observe(&shared.claims, observation);
+        shared.report_splits(claimed, log);
+        let fields = self.turns.split(&self.spec);
+        let parties = fields.map(|fields| fields.iter().map(party).collect());
+        let both = shared.splits.observe_turns(parties, at);
+        shared.report_splits(both, log);
+    }
+}
+
+fn report(changes: Changes, log: &mut Log<'_>) {
+    if let Some(name) = changes.unknown_name {
+        log.push(EventKind::TurnUnknownName { name });
+    }
+    if let Some((expected, came)) = changes.out_of_order {
+        log.push(EventKind::TurnOutOfOrder { expected, came });
+    }
+}
+
+/// The task that has a turn, as an instance that holds a lock.
+fn party(turn: &Turn) -> Party {
+    let holder = Holder { client: turn.name.clone(), thread: None, entries: None, secret: false };
+    Party { holder, node: None, host: None }
+}
+
+/// The fields that were read, or why the reading proves nothing.
+fn read(reading: &TurnReading, seen: Seen) -> Result<&Vec<Turn>, Unknown> {
+    match reading {
+        TurnReading::Unknown(why) => Err(*why),
+        TurnReading::Read(fields) if fields.iter().any(|turn| is_far(turn.from, seen.first)) => {
+            Err(Unknown::FarInstant)
+        }
+        TurnReading::Read(fields) => Ok(fields),
+    }
+}
+
+impl Kind for TurnTask {
+    fn configure(&mut self, _before: &TaskSpec, now: &TaskSpec) {
+        if let Some(spec) = now.turn() {
+            self.turns.configure(&self.spec, spec);
+            self.spec = spec.clone();
+        }
+    }
+
+    fn unknown(&mut self, why: Unknown) {
+        self.turns.attempts.newest = Err(why);
+    }
+
+    fn attempts(&self) -> Attempts {
+        self.turns.attempts
+    }
+
+    fn held(&self) -> Option<bool> {
+        self.turns.held()
+    }
+
+    fn holders(&self) -> &[Holder] {
+        self.held.as_ref().map(|held| &*held.holders).unwrap_or_default()
+    }
+
+    fn stalled_ms(&self, _shared: &Shared) -> u64 {
+        let late_ms = self.turns.late_ms();
+        if late_ms > self.spec.max_late_ms { late_ms } else { 0 }
+    }
+
+    fn observe(
+        &mut self,
+        shared: &mut Shared,
+        reading: &TaskReading,
+        _signs: &Signs,
+        batch: Accepted<'_>,
+        log: &mut Log<'_>,
+    ) -> Option<Option<Fate>> {
+        let GuardReading::Turn(reading) = &reading.guard else { return None };
+        let read = read(reading, batch.seen());
+        shared.report_readable(read.map(|_| ()), log);
+        match read {
+            Ok(fields) => {
+                let before = shared.origin.as_ref();
+                let other_clock = before.is_some_and(|before| !before.same_clock(batch.origin));
+                shared.note_origin(batch);
+                self.observe_turns(shared, fields, batch, other_clock, log);
+            }
+            Err(why) => {
+                self.turns.attempts.newest = Err(why);
+                shared.observe_gap(batch.sent, Holding::Unseen, log);
             }
         }
-        if before.is_some() || self.holder.is_none() {
-            news.began = true;
-            self.holder = Some(Holder { turn: turn.clone(), first_seen: at });
-        }
-        self.saw_all = true;
+        None
     }
 
-    /// How long the turn that has waited longest has been overdue, in milliseconds: since it may be
-    /// taken, and is wanted.
-    fn overdue_ms(&self, context: Context<'_>) -> u64 {
-        let Context { seen, wanted_since, .. } = context;
-        let overdue_ms = |(_, due): &(Turn, Mono)| {
-            seen.sent.since_ms(wanted_since.map_or(*due, |wanted| wanted.max(*due)))
-        };
-        self.fields.iter().map(overdue_ms).max().unwrap_or(0)
+    fn facts(&self, shared: &Shared) -> Facts {
+        Facts::Turn(TurnFacts {
+            wanted: shared.wanted(),
+            turn: self.turns.fact(),
+            split: shared.is_split(),
+            gap_over_grace: shared.is_gap_over_grace(),
+            late: self.stalled_ms(shared) > 0,
+            blind: shared.is_blind(),
+        })
     }
 
-    /// From when on a turn may be taken, on the agent's clock.
-    ///
-    /// By another clock than before, a turn that was due waits for as long as it did, and no other
-    /// one can have waited for longer than it has been there.
-    fn due(&self, turn: &Turn, context: Context<'_>) -> Mono {
-        let Context { seen, other_clock, .. } = context;
-        if turn.from.0 <= 0 {
-            // Zero means "at once". When that was is not known.
-            let holder = self.holder.as_ref().filter(|holder| holder.turn == *turn);
-            return holder.map_or(seen.sent, |holder| holder.first_seen);
-        }
-        let before = self.fields.iter().find(|(old, _)| old == turn).map(|(_, due)| *due);
-        let least = match self.last.filter(|_| other_clock) {
-            Some(last) => Some(before.unwrap_or(last.sent).min(last.sent)),
-            None => before,
-        };
-        seen.mono_of(turn.from).max(least.unwrap_or(Mono(0)))
+    fn update_grounds(&mut self, shared: &mut Shared, _at: Mono) {
+        shared.grounds.settled = self.turns.fact() == TurnFact::Somebody;
     }
 
-    /// What outputs show.
-    pub(crate) fn view(&self, spec: &TurnSpec) -> TurnView {
-        let is_read = self.newest.is_ok();
-        let holder = self.holder.as_ref().filter(|_| is_read && !self.fields.is_empty());
-        TurnView {
-            fact: self.fact(),
-            name: holder.map(|holder| holder.turn.name.clone()),
-            from: holder.map(|holder| holder.turn.from),
-            fields: is_read.then_some(self.fields.len()),
-            late_ms: self.late_ms,
-            taken: spec
-                .tasks
-                .iter()
-                .zip(&self.taken)
-                .map(|(name, turns)| Taken { name: name.0.clone(), turns: *turns })
-                .collect(),
-            out_of_order: spec.min_turn_ms.map(|_| self.out_of_order),
-            unknown_names: self.unknown_names,
-        }
+    fn view(&mut self, _shared: &Shared) -> KindView {
+        KindView::Turn(Box::new(self.turns.view(&self.spec)))
     }
-}
-
-/// Whether an instant was written in another unit than the configured one. Zero means "at once".
-pub(crate) fn is_far(instant: ServerTime, now: ServerTime) -> bool {
-    instant.0 > 0 && instant.since_ms(now).saturating_abs() > FAR_MS
-}
-
-/// What is known of tasks that take turns.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TurnView {
-    /// Whether it is somebody's turn.
-    pub fact: TurnFact,
-    /// Whose turn it is; `None` if it is nobody's, or unknown.
-    pub name: Option<Vec<u8>>,
-    /// From when on that task may run, on the server's clock; 0: at once.
-    pub from: Option<ServerTime>,
-    /// Number of fields in the hash, by the newest reading.
-    pub fields: Option<usize>,
-    /// How long the turn has been overdue, in milliseconds: it is not taken, or lasts.
-    pub late_ms: u64,
-    /// How often each task had the turn and passed it on, in the order of the configuration.
-    pub taken: Box<[Taken]>,
-    /// Turns that came out of order; `None` if that is not judged.
-    pub out_of_order: Option<u64>,
-    /// Names that appeared and are not configured.
-    pub unknown_names: u64,
-}
-
-/// How often a task passed the turn on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
-    /// The task.
-    pub name: Vec<u8>,
-    /// The number.
-    pub turns: u64,
 }

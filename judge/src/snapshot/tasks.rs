@@ -4,7 +4,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::TaskView;
+use super::task::TaskView;
 
 /// Number of neighbouring views that are shared or rebuilt together.
 const CHUNK: usize = 64;

@@ -1,112 +1,93 @@
 //! Builds the view of a task that outputs read.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
-use super::{Kind, Watched};
-use crate::reading::Switch;
+use crate::kinds::kind::Kind;
+use crate::shared::Shared;
+use crate::shared::switches::Switches;
 use crate::snapshot::{Durations, SplitView, SwitchView, TaskView};
-use crate::switches::Switches;
 use crate::time::Mono;
 use crate::verdict::{Rule, Verdict};
 
-impl<K: Kind> Watched<K> {
-    /// The view for outputs.
-    pub(super) fn view(&mut self, now: Mono) -> TaskView {
-        let kind = K::view(self);
-        let (verdict, rule, verdict_since) =
-            self.verdict.unwrap_or((Verdict::Unknown, &Rule::NOTHING_YET, now));
-        let claimants = self.spec.kind.claimants();
-        let switches = self.wanting.as_ref().map(|wanting| &wanting.switches);
-        TaskView {
-            spec: self.spec.clone(),
-            store: self.store.clone(),
-            verdict,
-            rule,
-            verdict_since,
-            judged: self.judged,
-            wanted: self.wanted(),
-            switches: switches
-                .and_then(Switches::known)
-                .map(|switches| switches.iter().map(switch_view).collect()),
-            wanting_users: switches.and_then(Switches::wanting),
-            switch_key_seen: switches
-                .filter(|switches| switches.have_key())
-                .map(|switches| switches.key_seen),
-            lost_users: switches
-                .map(|switches| switches.lost().cloned().collect())
-                .unwrap_or_default(),
-            switches_unknown: switches.and_then(Switches::why_unknown),
-            key_seen: self.key_seen,
-            held: self.kind.held(),
-            unknown: self.kind.newest().err(),
-            // Only the store knows them.
-            said: None,
-            refuses_writes: None,
-            node: self.origin.as_ref().map(|origin| origin.node.clone()),
-            last_reading: self.kind.last_reading().map(|seen| seen.sent),
-            kind,
-            progress: self
-                .progress
-                .as_ref()
-                .zip(self.spec.progress.as_ref())
-                .map(|(clock, spec)| Box::new(clock.view(spec.moves, self.newest_attempt))),
-            live_claims: self
-                .claims
-                .live(self.fresh_for_ms())
-                .iter()
-                .flatten()
-                .map(|claim| claimants.holder(claim))
-                .collect(),
-            hosts_unknown: self.hosts_unknown,
-            claims_unknown: match self.spec.claims {
-                Some(_) => self.claims.why_unknown(),
-                None => None,
-            },
-            runs: self.runs.clone(),
-            splits: self.splits_view(),
-            paused: (self.spec.paused_until.is_some() && self.pause.known)
-                .then(|| self.pause.until.is_some_and(|until| now < until)),
-            durations: Durations {
-                down_ms: self.gap_ms(),
-                split_ms: self.splits.ms(),
-                stalled_ms: K::stalled_ms(self),
-                unwanted_ms: self.unwanted_ms(),
-                blind_ms: self.blind.ms(),
-                switches_lost_ms: switches.map_or(0, Switches::lost_ms),
-            },
-            totals: self.totals.clone(),
-            grounds: self.grounds.clone(),
-        }
+pub(super) fn of(shared: &Shared, kind: &mut dyn Kind, now: Mono) -> TaskView {
+    let spec = &shared.spec;
+    let claimants = spec.kind.claimants();
+    let switches = shared.wanting.as_ref().map(|wanting| &wanting.switches);
+    let progress = shared.progress.as_ref().zip(spec.progress.as_ref());
+    let (verdict, rule, verdict_since) =
+        shared.verdict.unwrap_or((Verdict::Unknown, &Rule::NOTHING_YET, now));
+    TaskView {
+        spec: spec.clone(),
+        store: shared.store.clone(),
+        verdict,
+        rule,
+        verdict_since,
+        judged: shared.judged,
+        key_seen: shared.key_seen,
+        held: kind.held(),
+        unknown: kind.attempts().newest.err(),
+        last_reading: kind.attempts().last.map(|seen| seen.sent),
+        wanted: shared.wanted(),
+        switches: switches
+            .and_then(Switches::known)
+            .map(|switches| switches.iter().map(SwitchView::of).collect()),
+        wanting_users: switches.and_then(Switches::wanting),
+        switch_key_seen: switches
+            .filter(|switches| switches.have_key())
+            .map(|switches| switches.key_seen),
+        lost_users: switches.map(|switches| switches.lost().cloned().collect()).unwrap_or_default(),
+        switches_unknown: switches.and_then(Switches::why_unknown),
+        // Only the store knows them.
+        said: None,
+        refuses_writes: None,
+        node: shared.origin.as_ref().map(|origin| origin.node.clone()),
+        kind: kind.view(shared),
+        progress: progress
+            .map(|(clock, spec)| Box::new(clock.view(spec.moves, shared.newest_attempt))),
+        live_claims: shared
+            .claims
+            .live(spec.fresh_for_ms())
+            .iter()
+            .flatten()
+            .map(|claim| claimants.holder(claim))
+            .collect(),
+        hosts_unknown: shared.hosts.unknown,
+        claims_unknown: spec.claims.as_ref().and_then(|_| shared.claims.why_unknown()),
+        runs: shared.runs.clone(),
+        splits: shared
+            .splits
+            .view()
+            .into_iter()
+            .map(|split| SplitView { parties: shared.hosts.name(split.parties), ..split })
+            .collect(),
+        paused: (spec.paused_until.is_some() && shared.pause.known)
+            .then(|| shared.pause.until.is_some_and(|until| now < until)),
+        durations: Durations {
+            down_ms: shared.gap().map_or(0, |gap| gap.gap_ms()),
+            split_ms: shared.splits.ms(),
+            stalled_ms: kind.stalled_ms(shared),
+            unwanted_ms: shared.unwanted_ms(),
+            blind_ms: shared.blind.ms(),
+            switches_lost_ms: switches.map_or(0, Switches::lost_ms),
+        },
+        totals: shared.totals.clone(),
+        grounds: shared.grounds.clone(),
     }
-
-    fn splits_view(&self) -> Box<[SplitView]> {
-        let splits = self.splits.view().into_iter();
-        splits.map(|split| SplitView { parties: self.with_hosts(split.parties), ..split }).collect()
-    }
-}
-
-fn switch_view((user, switch): &(Vec<u8>, Switch)) -> SwitchView {
-    let (on, fits) = match switch {
-        Switch::On => (Some(true), None),
-        Switch::Off => (Some(false), None),
-        Switch::Undecodable { fits, .. } => (None, *fits),
-    };
-    SwitchView { user: user.clone(), on, fits }
 }
 
 #[cfg(test)]
 mod tests {
     use alloc::sync::Arc;
     use alloc::vec;
+    use alloc::vec::Vec;
 
-    use super::*;
     use crate::evidence::Origin;
     use crate::input::{Attestation, Standing};
     use crate::reading::{Beside, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading};
     use crate::spec::{Authority, LockSpec, StoreIndex, TaskSpec};
-    use crate::task::{Accepted, Log, Task};
-    use crate::time::ServerTime;
+    use crate::step::{Accepted, Log};
+    use crate::task::Task;
+    use crate::time::{Mono, ServerTime};
 
     /// A glance may return the same copy of a reading again, while the names of the hosts have
     /// changed.

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::continues;
+use super::hold::continues;
 use crate::reading::{Held, clients_meet};
 use crate::time::Mono;
 
@@ -50,7 +50,7 @@ impl Identity {
     }
 
     /// Whether another id is another holder, as far as that is known.
-    pub(super) fn is_told(&self) -> bool {
+    pub(super) fn identifies(&self) -> bool {
         self.replaced < REPLACED_MAX
     }
 }

@@ -109,7 +109,7 @@ fn whole_second_within((low, high): (i64, i64)) -> Option<u64> {
 }
 
 /// How the deadline of a hold was last set.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Deadlines {
     /// The newest known deadline and the newest reading that showed it.
     base: Option<(ServerTime, Seen)>,
@@ -194,6 +194,19 @@ impl PeriodRule {
     }
 }
 
+/// What a deadline's movements are judged by.
+pub(super) struct Terms<'a> {
+    pub(super) mode: Mode,
+    pub(super) leases: &'a mut Leases,
+    pub(super) rule: PeriodRule,
+}
+
+impl Terms<'_> {
+    fn lease_ms(&self) -> Option<u64> {
+        self.leases.of(self.mode)
+    }
+}
+
 impl Deadlines {
     /// For a hold first seen in `seen` and certainly absent in `before`. `set` is when it was
     /// acquired, if known. `regular`: there is no evidence against the usual lease.
@@ -211,15 +224,7 @@ impl Deadlines {
                 .zip(before)
                 .map(|(deadline, before)| lease_between(deadline, before, seen)),
             set,
-            moves_ms: VecDeque::new(),
-            in_a_row: 0,
-            renewed: false,
-            has_watchdog: false,
-            end_is_set: false,
-            misfit: false,
-            last_renewal: None,
-            last_latency_ms: None,
-            last_margin_ms: None,
+            ..Deadlines::default()
         }
     }
 
@@ -235,7 +240,7 @@ impl Deadlines {
     }
 
     /// The newest reading that showed it.
-    pub(crate) fn told_at(&self) -> Option<Mono> {
+    pub(crate) fn known_at(&self) -> Option<Mono> {
         self.base.map(|(_, seen)| seen.sent)
     }
 
@@ -287,7 +292,7 @@ impl Deadlines {
 
     /// Takes in the deadline of a later reading of the same hold by another clock. Distances mean
     /// nothing, but a long way forward is a renewal.
-    pub(crate) fn told_by_another_clock(
+    pub(crate) fn observe_another_clock(
         &mut self,
         deadline: ServerTime,
         seen: Seen,
@@ -325,18 +330,16 @@ impl Deadlines {
     }
 
     /// Takes in the deadline of a later reading of the same hold.
-    pub(crate) fn observe(
+    pub(super) fn observe(
         &mut self,
         deadline: ServerTime,
         seen: Seen,
         re_entered: bool,
-        mode: Mode,
-        leases: &mut Leases,
-        rule: PeriodRule,
+        terms: Terms<'_>,
     ) -> Option<Move> {
         let Some((old, before)) = self.base else {
             self.end_is_set = false;
-            self.rebase(deadline, seen, None, leases.of(mode));
+            self.rebase(deadline, seen, None, terms.lease_ms());
             return Some(Move::Reset);
         };
         let delta_ms = deadline.since_ms(old);
@@ -345,80 +348,82 @@ impl Deadlines {
             return None;
         }
         self.end_is_set = false;
+        if !re_entered && delta_ms > 0 {
+            return Some(self.renew(deadline, delta_ms.unsigned_abs(), before, seen, terms));
+        }
+        let was_regular = self.base_is_regular;
+        self.rebase(deadline, seen, Some(before), terms.lease_ms());
         if re_entered {
-            self.rebase(deadline, seen, Some(before), leases.of(mode));
             return Some(Move::Reset);
         }
-        if delta_ms < 0 {
-            let was_regular = self.base_is_regular;
-            self.rebase(deadline, seen, Some(before), leases.of(mode));
-            // A watchdog that cuts a longer lease back to its own goes on; so does one that renews
-            // after the clock was put back.
-            self.end_is_set = !self.base_is_regular
-                && (was_regular
-                    || leases.of(mode).is_some()
-                    || leases.contradicted_by(mode, lease_between(deadline, before, seen)));
-            return Some(Move::Shortened { by_ms: delta_ms.unsigned_abs() });
-        }
-        Some(self.renew(deadline, delta_ms.unsigned_abs(), before, seen, mode, leases, rule))
+        // A watchdog that cuts a longer lease back to its own goes on; so does one that renews
+        // after the clock was put back.
+        let seen_lease = lease_between(deadline, before, seen);
+        self.end_is_set = !self.base_is_regular
+            && (was_regular
+                || terms.lease_ms().is_some()
+                || terms.leases.contradicted_by(terms.mode, seen_lease));
+        Some(Move::Shortened { by_ms: delta_ms.unsigned_abs() })
     }
 
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "a private step of observe, which has taken its arguments apart"
-    )]
+    /// Whether a movement forward comes from a watchdog, as far as is known. If not, somebody
+    /// entered the lock, or took it again, between two readings.
+    fn is_by_watchdog(
+        &self,
+        seen_lease: (i64, i64),
+        (delta_ms, unread_ms): (u64, u64),
+        misfits: bool,
+        rule: PeriodRule,
+    ) -> bool {
+        if self.has_watchdog {
+            // A single movement that contradicts a hold's own renewals: the lock was entered with a
+            // lease and left again. Only a second one in a row shows that the lease has changed.
+            return !misfits || self.misfit;
+        }
+        // A first movement to another lease than the lock was taken with: a multi-lock takes each
+        // lock with a temporary lease, and sets the real one once all are taken.
+        let is_set_again = self.base_lease.is_some_and(|taken| apart(taken, seen_lease));
+        // A first movement long after the library would have renewed: the lock was released and
+        // taken again.
+        let is_taken_again = rule.if_learned(seen_lease.1).is_some_and(|period_ms| {
+            unread_ms.saturating_mul(2) < period_ms
+                && delta_ms.saturating_mul(2) > period_ms.saturating_mul(3)
+        });
+        !is_set_again && !is_taken_again
+    }
+
     fn renew(
         &mut self,
         deadline: ServerTime,
         delta_ms: u64,
         before: Seen,
         seen: Seen,
-        mode: Mode,
-        leases: &mut Leases,
-        rule: PeriodRule,
+        Terms { mode, leases, rule }: Terms<'_>,
     ) -> Move {
         let period_ms = self.period_ms(rule, leases.of(mode));
         let was_regular = self.base_is_regular;
         let waited_ms = self.set.and_then(|set| u64::try_from(before.first.since_ms(set)).ok());
         let seen_lease = lease_between(deadline, before, seen);
-        // A single movement that contradicts a hold's own renewals does not come from a watchdog:
-        // the lock was entered with a lease and left again between two readings. Only a second one
-        // in a row shows that the lease has changed.
-        let misfit = self.has_watchdog && leases.contradicted_by(mode, seen_lease);
-        // Neither does a first movement to another lease than the lock was taken with. A multi-lock
-        // takes each lock with a temporary lease, and sets the real one once all are taken.
-        let only_set_anew =
-            !self.has_watchdog && self.base_lease.is_some_and(|taken| apart(taken, seen_lease));
-        // Neither does a first movement long after the library would have renewed: the lock was
-        // released and taken again between two readings.
         let unread_ms = seen.sent.since_ms(before.sent);
-        let taken_anew = !self.has_watchdog
-            && rule.if_learned(seen_lease.1).is_some_and(|period_ms| {
-                unread_ms.saturating_mul(2) < period_ms
-                    && delta_ms.saturating_mul(2) > period_ms.saturating_mul(3)
-            });
-        let no_watchdog = (misfit && !self.misfit) || only_set_anew || taken_anew;
-        self.misfit = misfit;
-        let learned_ms = if no_watchdog { None } else { leases.learn(mode, seen_lease) };
+        let misfits = self.has_watchdog && leases.contradicted_by(mode, seen_lease);
+        let by_watchdog = self.is_by_watchdog(seen_lease, (delta_ms, unread_ms), misfits, rule);
+        self.misfit = misfits;
+        let learned_ms = if by_watchdog { leases.learn(mode, seen_lease) } else { None };
         let lease_ms = leases.of(mode);
         self.rebase(deadline, seen, Some(before), lease_ms);
         // Without a known lease, a renewal counts as regular. With one, it must fit.
         self.base_is_regular |= lease_ms.is_none();
         self.renewed = true;
-        self.has_watchdog |= !no_watchdog;
+        self.has_watchdog |= by_watchdog;
         self.last_renewal =
             lease_ms.and_then(|lease_ms| set_between(deadline, lease_ms, before, seen));
         let measurable = was_regular && self.base_is_regular;
-        let close = period_ms.is_some_and(|period_ms| unread_ms.saturating_mul(2) < period_ms);
-        let latency_ms = match period_ms {
-            Some(period_ms) if measurable && close && !no_watchdog => {
-                Some(delta_ms.saturating_sub(period_ms))
-            }
-            _ => None,
-        };
-        if latency_ms.is_some() {
-            self.last_latency_ms = latency_ms;
-        }
+        let close = |period_ms: &u64| unread_ms.saturating_mul(2) < *period_ms;
+        let latency_ms = period_ms
+            .filter(close)
+            .filter(|_| measurable && by_watchdog)
+            .map(|period_ms| delta_ms.saturating_sub(period_ms));
+        self.last_latency_ms = latency_ms.or(self.last_latency_ms);
         if measurable && let Some(lease_ms) = lease_ms {
             self.last_margin_ms = Some(lease_ms.saturating_sub(delta_ms));
         }

@@ -4,10 +4,11 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::Hold;
+use super::hold::Hold;
 use crate::event::Party;
-use crate::input::Role;
-use crate::reading::{Deadline, Holder, Mode};
+use crate::reading::{Deadline, Held, Holder, Mode};
+use crate::shared::hosts::Hosts;
+use crate::shared::splits::witnesses::WitnessView;
 use crate::time::{Mono, ServerTime};
 use crate::verdict::LockFact;
 
@@ -64,6 +65,42 @@ pub struct LastHold {
 /// Holders, each with its host if known.
 pub type HeldBy = Arc<[(Holder, Option<Vec<u8>>)]>;
 
+/// The holders as they are shown, shared by the views for as long as they do not change.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ShownHolders {
+    holders: HeldBy,
+    /// The reading they came from, unless the hosts have changed since.
+    of: Option<Arc<Held>>,
+}
+
+impl ShownHolders {
+    pub(super) fn holders(&self) -> HeldBy {
+        self.holders.clone()
+    }
+
+    pub(super) fn hosts_changed(&mut self) {
+        self.of = None;
+    }
+
+    pub(super) fn update(&mut self, hold: Option<&Hold>, hosts: &Hosts) {
+        let Some(hold) = hold else {
+            self.of = None;
+            if !self.holders.is_empty() {
+                self.holders = HeldBy::default();
+            }
+            return;
+        };
+        if self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &hold.held)) {
+            return;
+        }
+        let now = hold.held.holders.iter().map(|holder| (holder, hosts.of(&holder.client)));
+        if !now.clone().eq(self.holders.iter().map(|(holder, host)| (holder, host.as_ref()))) {
+            self.holders = now.map(|(holder, host)| (holder.clone(), host.cloned())).collect();
+        }
+        self.of = Some(Arc::clone(&hold.held));
+    }
+}
+
 /// The present hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldView {
@@ -91,21 +128,6 @@ pub struct HoldView {
     pub last_renewal_margin_ms: Option<u64>,
     /// Delay of the next renewal so far; 0 when it is not late, or when this hold is not renewed.
     pub renewal_overdue_ms: u64,
-}
-
-/// What a non-deciding server shows of a lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WitnessView {
-    /// The server.
-    pub node: Arc<str>,
-    /// The role that it reports.
-    pub role: Role,
-    /// When the request was sent.
-    pub at: Mono,
-    /// The holders that it shows; `None` when it shows none.
-    pub holders: Option<Vec<Holder>>,
-    /// For a replica: how far its deadline is behind; `None` when unknown.
-    pub behind_ms: Option<u64>,
 }
 
 /// Most instants of renewals that are kept of a task: enough for a drawing of some minutes.

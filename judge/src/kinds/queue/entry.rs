@@ -3,10 +3,10 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::Context;
 use super::execution::{Execution, Replaced};
-use crate::evidence::NOISE_MS;
+use crate::evidence::{NOISE_MS, Seen};
 use crate::reading::{Held, Holder, Id, LockReading, clients_meet};
+use crate::shared::claims::Claims;
 use crate::spec::QueueSpec;
 use crate::time::{Mono, ServerTime};
 use crate::verdict::Wanted;
@@ -14,8 +14,31 @@ use crate::verdict::Wanted;
 /// The most holders of one member that are remembered: only the newest ones can still go on.
 const REPLACED_MAX: usize = 4;
 
+/// A lock may outlive its task for so long, in milliseconds: a worker removes the member first.
+pub(crate) const ORPHAN_MS: u64 = 5_000;
+/// What a reading is judged by.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) seen: Seen,
+    pub(crate) spec: &'a QueueSpec,
+    pub(crate) wanted: Wanted,
+    /// First evidence that the queue is wanted, if it can be wanted.
+    pub(crate) wanted_since: Option<Mono>,
+    /// How much longer what is seen has lasted since the reading before, in milliseconds.
+    pub(crate) grown_ms: u64,
+    /// The data may be others than before.
+    pub(crate) other_data: bool,
+    /// The server's clock is the one of the reading before.
+    pub(crate) same_clock: bool,
+    /// Readings that are no further apart are as close as they are meant to be, in milliseconds.
+    pub(crate) steady_ms: u64,
+    pub(crate) claims: &'a Claims,
+    pub(crate) claims_changed: &'a [Vec<u8>],
+    pub(crate) fresh_for_ms: u64,
+}
+
 /// A member while it has one score, from the reading that first showed it as due.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Entry {
     /// The id inside the member, if one is named.
     pub(super) name: Option<Id>,
@@ -45,13 +68,14 @@ pub(super) struct Entry {
     /// Its lock was seen held while it was in the queue, and was not shortened when it left or
     /// later. A holder that shortens it keeps it on purpose.
     may_be_orphan: bool,
-    told_orphan: bool,
+    orphan_reported: bool,
     pub(super) is_dead: bool,
 }
 
 /// The lock of a member.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Lock {
+    #[default]
     Unread,
     Free,
     Held(Arc<Held>),
@@ -71,25 +95,7 @@ pub(super) struct LockNews {
 impl Entry {
     /// A member that was not seen as due before. It cannot have waited for longer than `unseen_ms`.
     pub(super) fn new(due: ServerTime, at: Mono, unseen_ms: Option<u64>) -> Entry {
-        Entry {
-            name: None,
-            due,
-            first_seen: at,
-            lock: Lock::Unread,
-            is_unread: true,
-            free_ms: 0,
-            seen_free_ms: 0,
-            unseen_ms,
-            was_locked: false,
-            execution: None,
-            unconfirmed: None,
-            held_before: None,
-            replaced: Vec::new(),
-            gone_since: None,
-            may_be_orphan: false,
-            told_orphan: false,
-            is_dead: false,
-        }
+        Entry { due, first_seen: at, is_unread: true, unseen_ms, ..Entry::default() }
     }
 
     /// The same member with another score.
@@ -144,11 +150,10 @@ impl Entry {
         self.free_ms() > limit_ms && self.seen_free_ms > spec.max_late_ms
     }
 
-    /// Whether its lock outlived it for too long by `at`; it is told once.
-    pub(super) fn tells_orphan(&mut self, at: Mono) -> bool {
-        let is_orphan =
-            self.orphan_since().is_some_and(|since| at.since_ms(since) > super::ORPHAN_MS);
-        is_orphan && !core::mem::replace(&mut self.told_orphan, true)
+    /// Whether its lock outlived it for too long by `at`; that is reported once.
+    pub(super) fn reports_orphan(&mut self, at: Mono) -> bool {
+        let is_orphan = self.orphan_since().is_some_and(|since| at.since_ms(since) > ORPHAN_MS);
+        is_orphan && !core::mem::replace(&mut self.orphan_reported, true)
     }
 
     /// Since when its lock has outlived it, if it does.
@@ -226,7 +231,7 @@ impl Entry {
         }
         if let Some(execution) = &mut self.execution {
             self.is_dead = execution.is_dead(seen.first, context.claims, context.fresh_for_ms);
-            news.died = execution.tells_dead(self.is_dead);
+            news.died = execution.reports_dead(self.is_dead);
         }
     }
 

@@ -3,9 +3,9 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::claims::{CLAIM_GOES_ON, Claims};
 use crate::evidence::{NOISE_MS, Seen};
 use crate::reading::{Held, Holder};
+use crate::shared::claims::{CLAIM_GOES_ON, Claims};
 use crate::time::{Mono, ServerTime};
 
 /// A holder of a member's lock.
@@ -18,8 +18,8 @@ pub(super) struct Execution {
     renewal: Option<Renewal>,
     /// Whether its lock had expired when it was first seen to be free again.
     expired: Option<bool>,
-    told_expired: bool,
-    told_dead: bool,
+    expiry_reported: bool,
+    death_reported: bool,
 }
 
 /// A renewal, and when the next one is late.
@@ -35,8 +35,8 @@ impl Execution {
             last: seen,
             renewal: None,
             expired: None,
-            told_expired: false,
-            told_dead: false,
+            expiry_reported: false,
+            death_reported: false,
         }
     }
 
@@ -66,7 +66,7 @@ impl Execution {
                 period_ms.map(|period| Renewal { next_by: seen.last.plus_ms(late_ms(period)) });
         }
         if moved || self.expired.is_some() {
-            self.told_dead = false;
+            self.death_reported = false;
         }
         self.held = Arc::clone(held);
         self.last = seen;
@@ -79,14 +79,14 @@ impl Execution {
     }
 
     /// The lock is free as of `seen`; `same_clock`: by the clock that set its deadline. Returns
-    /// whether it is told now that it had expired: once that is seen again.
+    /// whether it is reported now that it had expired: once that is seen again.
     pub(super) fn is_free(&mut self, seen: Seen, same_clock: bool) -> bool {
         let Some(expired) = self.expired else {
             let by_then = |deadline| same_clock && deadline <= seen.last;
             self.expired = Some(self.held.deadline.instant().is_some_and(by_then));
             return false;
         };
-        expired && !core::mem::replace(&mut self.told_expired, true)
+        expired && !core::mem::replace(&mut self.expiry_reported, true)
     }
 
     /// Whether its holder is silent: its claim is, or its library should have renewed the lock.
@@ -96,10 +96,10 @@ impl Execution {
         is_overdue || self.holders().iter().any(is_silent)
     }
 
-    /// Whether it is told now that its holder is dead.
-    pub(super) fn tells_dead(&mut self, is_dead: bool) -> bool {
-        let told = core::mem::replace(&mut self.told_dead, is_dead);
-        is_dead && !told
+    /// Whether it is reported now that its holder is dead.
+    pub(super) fn reports_dead(&mut self, is_dead: bool) -> bool {
+        let before = core::mem::replace(&mut self.death_reported, is_dead);
+        is_dead && !before
     }
 }
 

@@ -4,9 +4,10 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::entry::{Entry, Lock};
-use super::{Counts, Queue};
+use super::state::{Counts, Queue};
 use crate::evidence::Seen;
 use crate::reading::Holder;
+use crate::shared::hosts::Hosts;
 use crate::spec::QueueSpec;
 use crate::time::ServerTime;
 
@@ -85,8 +86,6 @@ pub struct OrphanView {
     pub execution: ExecutionView,
 }
 
-type Hosts = [(Vec<u8>, Vec<u8>)];
-
 impl Queue {
     /// What outputs show. Of a queue that cannot be read, nothing but what was counted.
     pub(crate) fn view(&self, spec: &QueueSpec, hosts: &Hosts) -> QueueView {
@@ -103,7 +102,9 @@ impl Queue {
             orphaned,
             ..QueueView::default()
         };
-        let Some(last) = self.last.filter(|_| self.newest.is_ok()) else { return counts };
+        let Some(last) = self.attempts.last.filter(|_| self.attempts.newest.is_ok()) else {
+            return counts;
+        };
         let executing = self.entries.values().filter(|entry| entry.is_executing()).count();
         let executing = spec.lock.as_ref().and_then(|_| u64::try_from(executing).ok());
         QueueView {
@@ -161,9 +162,8 @@ impl Queue {
 
 fn execution(entry: &Entry, hosts: &Hosts) -> Option<ExecutionView> {
     let Lock::Held(held) = &entry.lock else { return None };
-    let host_of =
-        |client: &[u8]| hosts.iter().find(|(id, _)| id == client).map(|(_, host)| host.clone());
-    let holders = held.holders.iter().map(|holder| (holder.clone(), host_of(&holder.client)));
+    let with_host = |holder: &Holder| (holder.clone(), hosts.of(&holder.client).cloned());
+    let holders = held.holders.iter().map(with_host);
     let until = held.deadline.instant();
     Some(ExecutionView { holders: holders.collect(), until, is_dead: entry.is_dead })
 }

@@ -68,7 +68,8 @@ fn renewed() -> Deadlines {
     for at in 2..=10 {
         let deadline = ServerTime(if at < 10 { 130_000 } else { 140_000 });
         let read = seen(at * 1_000, 100_000 + i64::try_from(at * 1_000).unwrap());
-        deadlines.observe(deadline, read, false, Mode::Exclusive, &mut leases, rule);
+        let terms = Terms { mode: Mode::Exclusive, leases: &mut leases, rule };
+        deadlines.observe(deadline, read, false, terms);
     }
     assert_eq!((deadlines.renewed, deadlines.set), (true, Some(ServerTime(110_000))));
     deadlines
@@ -88,7 +89,7 @@ fn how_late_a_renewal_is_does_not_hang_on_whose_clock_tells() {
         let told = |at: u64, deadline| {
             let mut deadlines = renewed();
             let server = 100_000 + i64::try_from(at).unwrap() + ahead_ms;
-            let moved = deadlines.told_by_another_clock(ServerTime(deadline), seen(at, server));
+            let moved = deadlines.observe_another_clock(ServerTime(deadline), seen(at, server));
             (moved, deadlines.overdue_ms(ServerTime(server), Some(10_000)))
         };
         // By its instant, as replication passes it on, and by the remaining time.
@@ -113,14 +114,8 @@ fn a_rhythm_of_unknown_period_may_have_gaps() {
         for distance_ms in distances_ms {
             at += distance_ms;
             let read = seen(at.unsigned_abs(), at);
-            let moved = deadlines.observe(
-                ServerTime(89_000 + at),
-                read,
-                false,
-                Mode::Exclusive,
-                &mut leases,
-                rule,
-            );
+            let terms = Terms { mode: Mode::Exclusive, leases: &mut leases, rule };
+            let moved = deadlines.observe(ServerTime(89_000 + at), read, false, terms);
             match moved {
                 Some(Move::Renewed { in_a_row, .. }) => counts.push(in_a_row),
                 other => panic!("{other:?}"),

@@ -1,7 +1,10 @@
 use alloc::vec;
 
 use super::*;
-use crate::continuity::generation::Evicted;
+use crate::continuity::generation::{Delta, Evicted, Mark};
+use crate::evidence::Seen;
+use crate::reading::{Deadline, Holder, Mode};
+use crate::time::ServerTime;
 
 const RESTARTED: Delta = Delta {
     restarted: true,
@@ -22,7 +25,7 @@ fn lock() -> Lock {
 
 /// A reading at `at` that shows a holder with a lease until 60 s, when `offset` bytes had been
 /// written.
-fn shows(lock: &mut Lock, at: u64, holder: Option<&str>, offset: u64, delta: Delta) -> News {
+fn shows(lock: &mut Lock, at: u64, holder: Option<&str>, offset: u64, delta: Delta) -> Observed {
     shows_until(lock, at, holder.map(|name| (name, 60_000)), offset, delta)
 }
 
@@ -33,7 +36,7 @@ fn shows_until(
     hold: Option<(&str, i64)>,
     offset: u64,
     delta: Delta,
-) -> News {
+) -> Observed {
     let clock = ServerTime(i64::try_from(at).unwrap());
     let seen = Seen { sent: Mono(at), first: clock, last: clock };
     let context = Context {

@@ -6,9 +6,31 @@ use alloc::vec::Vec;
 use crate::continuity::generation::{Delta, Mark};
 use crate::evidence::{CONFIRM_AFTER_MS, Seen};
 use crate::reading::{self, Deadline, Ends, Switch, SwitchesReading, Unknown, User};
-use crate::spec::{WantedSource, WantedSpec};
+use crate::spec::{Codec, WantedSource, WantedSpec};
 use crate::time::{Mono, ServerTime};
 use crate::verdict::Wanted;
+
+/// A switch and its user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchView {
+    /// The user.
+    pub user: User,
+    /// `Some(true)` on, `Some(false)` off, `None` undecodable.
+    pub on: Option<bool>,
+    /// The codec that would decode an undecodable value.
+    pub fits: Option<Codec>,
+}
+
+impl SwitchView {
+    pub(crate) fn of((user, switch): &(User, Switch)) -> SwitchView {
+        let (on, fits) = match switch {
+            Switch::On => (Some(true), None),
+            Switch::Off => (Some(false), None),
+            Switch::Undecodable { fits, .. } => (None, *fits),
+        };
+        SwitchView { user: user.clone(), on, fits }
+    }
+}
 
 /// The state of a task's switches.
 #[derive(Clone, Debug)]

@@ -9,9 +9,23 @@ use crate::continuity::generation::{one_history, one_reign, same_process};
 use crate::evidence::{Origin, Seen, set_between};
 use crate::input::{Role, Standing};
 use crate::reading::{Deadline, Held, Holder, LockReading, Mode, clients_meet};
-use crate::snapshot::WitnessView;
 use crate::spec::Authority;
 use crate::time::{Mono, ServerTime};
+
+/// What a non-deciding server shows of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WitnessView {
+    /// The server.
+    pub node: Arc<str>,
+    /// The role that it reports.
+    pub role: Role,
+    /// When the request was sent.
+    pub at: Mono,
+    /// The holders that it shows; `None` when it shows none.
+    pub holders: Option<Vec<Holder>>,
+    /// For a replica: how far its deadline is behind; `None` when unknown.
+    pub behind_ms: Option<u64>,
+}
 
 /// What all servers show of one lock, sorted by address.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +45,7 @@ pub(super) struct Server {
     /// Whether it had also answered shortly before. If so, its state does not come from commands
     /// executed late, after a freeze.
     pub(super) steady: bool,
-    pub(super) shown: Shown,
+    pub(super) hold: Option<Hold>,
     pub(super) expired: Option<RanOut>,
     pub(super) earlier: Earlier,
     pub(super) lag: Option<Lag>,
@@ -59,12 +73,6 @@ pub(super) struct RanOut {
     pub(super) at: Mono,
 }
 
-#[derive(Clone, Debug)]
-pub(super) enum Shown {
-    Nothing,
-    Hold(Hold),
-}
-
 /// A hold as one server shows it.
 #[derive(Clone, Debug)]
 pub(super) struct Hold {
@@ -86,7 +94,7 @@ pub(super) struct Hold {
     /// The offset by which the holder's previous hold here was certainly over, if any.
     pub(super) earlier_over: Option<u64>,
     /// The newest known deadline, and when it was reported. A reading during a renewal has none.
-    pub(super) told: Option<(ServerTime, Mono)>,
+    pub(super) known: Option<(ServerTime, Mono)>,
     /// When the deadline was last seen to have moved forward.
     pub(super) moved: Option<Mono>,
     /// The instant after which its holder certainly moved the deadline forward on this server, as a
@@ -151,9 +159,9 @@ impl Witnesses {
                 }
                 return;
             }
-            LockReading::Free => Server::new(word, Shown::Nothing, before, expired(before, word)),
+            LockReading::Free => Server::new(word, None, before, expired(before, word)),
             LockReading::Held(held) => {
-                let hold = Hold::new(held, word, before);
+                let hold = Hold::of(held, word, before);
                 let took_over_early =
                     before.is_some_and(|before| hold.began_before_end_of(before, word));
                 let gone = if hold.since == word.seen.sent && !took_over_early {
@@ -163,7 +171,7 @@ impl Witnesses {
                 };
                 let gone = gone.or_else(|| before?.expired.clone());
                 let gone = gone.filter(|gone| !clients_meet(&gone.holders, &held.holders));
-                Server::new(word, Shown::Hold(hold), before, gone)
+                Server::new(word, Some(hold), before, gone)
             }
         };
         match position {
@@ -223,7 +231,7 @@ impl Witnesses {
             node: server.origin.node.clone(),
             role: server.role,
             at: server.seen.sent,
-            holders: server.hold().map(|hold| hold.held.holders.clone()),
+            holders: server.hold.as_ref().map(|hold| hold.held.holders.clone()),
             behind_ms: server.lag.filter(|lag| Some(lag.of) == newest).map(|lag| lag.ms),
         };
         others.map(view).collect()
@@ -235,7 +243,7 @@ impl Witnesses {
             .iter()
             .filter(|server| server.standing == Standing::Decides)
             .max_by_key(|lead| lead.seen.sent)?;
-        let hold = lead.hold()?;
+        let hold = lead.hold.as_ref()?;
         hold.held.deadline.instant().map(|deadline| Newest { hold, deadline })
     }
 }
@@ -243,18 +251,19 @@ impl Witnesses {
 impl Server {
     fn new(
         word: Word<'_>,
-        shown: Shown,
+        hold: Option<Hold>,
         before: Option<&Server>,
         expired: Option<RanOut>,
     ) -> Server {
-        let expired = match (&shown, before) {
+        let expired = match (&hold, before) {
             // An expiry stays known until another client's hold ends here.
-            (Shown::Nothing, Some(before)) if expired.is_none() && before.hold().is_none() => {
+            (None, Some(before)) if expired.is_none() && before.hold.is_none() => {
                 before.expired.clone()
             }
             _ => expired,
         };
-        let earlier = before.map(|before| before.earlier_at(&shown, word)).unwrap_or_default();
+        let earlier =
+            before.map(|before| before.earlier_at(hold.as_ref(), word)).unwrap_or_default();
         Server {
             origin: word.origin.clone(),
             standing: word.standing,
@@ -262,7 +271,7 @@ impl Server {
             seen: word.seen,
             answered: word.seen.sent,
             steady: before.is_some_and(|before| word.comes_soon_after(before)),
-            shown,
+            hold,
             expired,
             earlier,
             lag: match before {
@@ -273,25 +282,19 @@ impl Server {
     }
 
     /// The holds that were over here at the time of this reading.
-    fn earlier_at(&self, shown: &Shown, word: Word<'_>) -> Earlier {
+    fn earlier_at(&self, now: Option<&Hold>, word: Word<'_>) -> Earlier {
         let mut earlier = self.earlier.clone();
         if !one_history(&self.origin, word.origin) {
             earlier.new_history(|_| false);
         }
-        let goes_on = |old: &Hold| matches!(shown, Shown::Hold(new) if clients_meet(&old.held.holders, &new.held.holders));
-        if let Some(over) = self.hold().filter(|old| !goes_on(old)) {
+        let goes_on =
+            |old: &Hold| now.is_some_and(|new| clients_meet(&old.held.holders, &new.held.holders));
+        if let Some(over) = self.hold.as_ref().filter(|old| !goes_on(old)) {
             let given_back = self.left_ms(over, word.seen.sent).is_none_or(|left_ms| left_ms > 0);
             let brief = given_back && self.seen.sent.since_ms(over.began) < BRIEF_MS;
             earlier.over(&over.held, word.origin.offset, brief);
         }
         earlier
-    }
-
-    fn hold(&self) -> Option<&Hold> {
-        match &self.shown {
-            Shown::Hold(hold) => Some(hold),
-            Shown::Nothing => None,
-        }
     }
 
     /// Whether it reports that it is master.
@@ -306,7 +309,8 @@ impl Server {
     /// Its hold, if that is exclusive and has not run out by `at`.
     pub(super) fn live_hold(&self, at: Mono) -> Option<&Hold> {
         let hold = self
-            .hold()
+            .hold
+            .as_ref()
             .filter(|hold| hold.held.mode != Mode::Read && !hold.held.holders.is_empty())?;
         let runs = self.left_ms(hold, at).is_none_or(|left_ms| left_ms > 0);
         runs.then_some(hold)
@@ -325,20 +329,23 @@ impl Server {
         if self.role != Role::Replica || self.seen.sent <= hold.moved.unwrap_or(hold.since) {
             return None;
         }
-        let behind =
-            match self.hold().filter(|own| clients_meet(&hold.held.holders, &own.held.holders)) {
-                Some(own) => match own.held.deadline {
-                    Deadline::At(own) => deadline.since_ms(own),
-                    Deadline::Never | Deadline::Torn => return None,
-                },
-                // The replica lacks this hold completely.
-                None => deadline.since_ms(self.seen.last),
-            };
+        let behind = match self
+            .hold
+            .as_ref()
+            .filter(|own| clients_meet(&hold.held.holders, &own.held.holders))
+        {
+            Some(own) => match own.held.deadline {
+                Deadline::At(own) => deadline.since_ms(own),
+                Deadline::Never | Deadline::Torn => return None,
+            },
+            // The replica lacks this hold completely.
+            None => deadline.since_ms(self.seen.last),
+        };
         Some(Lag { of: hold.since, ms: u64::try_from(behind).unwrap_or(0) })
     }
 }
 
-fn told(held: &Held, at: Mono) -> Option<(ServerTime, Mono)> {
+fn known(held: &Held, at: Mono) -> Option<(ServerTime, Mono)> {
     held.deadline.instant().map(|deadline| (deadline, at))
 }
 
@@ -347,52 +354,57 @@ fn told(held: &Held, at: Mono) -> Option<(ServerTime, Mono)> {
 const WRITTEN_BACK_MS: i64 = 1_000;
 
 impl Hold {
-    fn new(held: &Held, word: Word<'_>, before: Option<&Server>) -> Hold {
-        let at = word.seen.sent;
-        let known = before.and_then(|before| Some((before, before.hold()?)));
-        if let Some((server, old)) =
-            known.filter(|(_, old)| clients_meet(&old.held.holders, &held.holders))
-        {
-            let (forward, back) = match (old.told, held.deadline) {
-                (Some((old, _)), Deadline::At(new)) if word.origin.same_clock(&server.origin) => {
-                    (new > old, old.since_ms(new) > WRITTEN_BACK_MS)
-                }
-                _ => (false, false),
-            };
-            let comparable =
-                word.origin.same_clock(&server.origin) && one_reign(&server.origin, word.origin);
-            let ruled = server.rules() && word.role == Role::Master;
-            // The clock of the server that wrote the previous deadline may have been ahead of this
-            // one's.
-            let written = forward || back && one_reign(&server.origin, word.origin);
-            return Hold {
-                held: held.clone(),
-                offset_before: match one_history(&server.origin, word.origin) {
-                    true => old.offset_before,
-                    false => None,
-                },
-                told: match held.deadline {
-                    Deadline::Torn if comparable => old.told,
-                    Deadline::Torn => None,
-                    Deadline::At(_) | Deadline::Never => told(held, at),
-                },
-                moved: if forward { Some(at) } else { old.moved },
-                lived_after: match old.told {
-                    Some((_, told_at)) if written && ruled && server.steady => Some(told_at),
-                    _ => old.lived_after,
-                },
-                ..*old
-            };
-        }
-        let exact = match (held.deadline, word.lease_ms, before) {
-            (Deadline::At(deadline), Some(lease_ms), Some(before))
-                if word.origin.same_clock(&before.origin) =>
-            {
-                set_between(deadline, lease_ms, before.seen, word.seen)
-                    .map(|set| word.seen.mono_of(set).min(at))
+    /// The hold that a reading shows: the one before, if a client stayed.
+    fn of(held: &Held, word: Word<'_>, before: Option<&Server>) -> Hold {
+        match before.and_then(|server| Some((server, server.hold.as_ref()?))) {
+            Some((server, old)) if clients_meet(&old.held.holders, &held.holders) => {
+                old.continued(held, word, server)
             }
-            _ => None,
+            _ => Hold::begin(held, word, before),
+        }
+    }
+
+    /// The same hold, as the next reading of this server shows it.
+    fn continued(&self, held: &Held, word: Word<'_>, server: &Server) -> Hold {
+        let at = word.seen.sent;
+        let same_clock = word.origin.same_clock(&server.origin);
+        let same_reign = one_reign(&server.origin, word.origin);
+        let (forward, back) = match (self.known, held.deadline) {
+            (Some((old, _)), Deadline::At(new)) if same_clock => {
+                (new > old, old.since_ms(new) > WRITTEN_BACK_MS)
+            }
+            _ => (false, false),
         };
+        let ruled = server.rules() && word.role == Role::Master;
+        // The clock of the server that wrote the previous deadline may have been ahead of this
+        // one's.
+        let written = forward || back && same_reign;
+        let lives = written && ruled && server.steady;
+        let one_history = one_history(&server.origin, word.origin);
+        Hold {
+            held: held.clone(),
+            offset_before: self.offset_before.filter(|_| one_history),
+            known: match held.deadline {
+                Deadline::Torn => self.known.filter(|_| same_clock && same_reign),
+                Deadline::At(_) | Deadline::Never => known(held, at),
+            },
+            moved: if forward { Some(at) } else { self.moved },
+            lived_after: self.known.filter(|_| lives).map(|(_, at)| at).or(self.lived_after),
+            ..*self
+        }
+    }
+
+    fn begin(held: &Held, word: Word<'_>, before: Option<&Server>) -> Hold {
+        let at = word.seen.sent;
+        let same_clock = before.filter(|before| word.origin.same_clock(&before.origin));
+        let exact = same_clock.and_then(|before| {
+            let (deadline, lease_ms) = (held.deadline.instant()?, word.lease_ms?);
+            let set = set_between(deadline, lease_ms, before.seen, word.seen)?;
+            Some(word.seen.mono_of(set).min(at))
+        });
+        let same_data = before.filter(|before| {
+            same_process(&before.origin, word.origin) && one_history(&before.origin, word.origin)
+        });
         Hold {
             held: held.clone(),
             since: at,
@@ -400,14 +412,9 @@ impl Hold {
             steady: before.is_some_and(|before| word.comes_soon_after(before)),
             not_before: before.map(|before| before.seen.sent),
             perhaps_late: exact.is_none() && before.is_some_and(|before| !before.rules()),
-            offset_before: before
-                .filter(|before| {
-                    same_process(&before.origin, word.origin)
-                        && one_history(&before.origin, word.origin)
-                })
-                .and_then(|before| before.origin.offset),
+            offset_before: same_data.and_then(|before| before.origin.offset),
             earlier_over: before.and_then(|before| before.earlier.of(&held.holders)),
-            told: told(held, at),
+            known: known(held, at),
             moved: None,
             lived_after: None,
         }
@@ -422,7 +429,7 @@ impl Hold {
     /// Whether it began while the lease shown by `before` was still running, so that this lease did
     /// not expire.
     fn began_before_end_of(&self, before: &Server, word: Word<'_>) -> bool {
-        let deadline = before.hold().and_then(|hold| hold.held.deadline.instant());
+        let deadline = before.hold.as_ref().and_then(|hold| hold.held.deadline.instant());
         deadline.is_some_and(|deadline| self.began < word.seen.mono_of(deadline))
     }
 
@@ -438,7 +445,7 @@ impl Hold {
 fn expired(before: Option<&Server>, word: Word<'_>) -> Option<RanOut> {
     let before =
         before.filter(|before| word.seen.sent.since_ms(before.seen.sent) <= word.fresh_ms)?;
-    let hold = before.hold()?;
+    let hold = before.hold.as_ref()?;
     let Deadline::At(deadline) = hold.held.deadline else { return None };
     let unrenewed_ms = before.seen.sent.since_ms(hold.moved.unwrap_or(hold.since));
     let unrenewed = before.left_ms(hold, before.seen.sent)? <= unrenewed_ms;
@@ -466,7 +473,7 @@ impl Server {
             seen,
             answered: seen.sent,
             steady: true,
-            shown: Shown::Nothing,
+            hold: None,
             expired: None,
             earlier: Earlier::default(),
             lag: None,
@@ -488,7 +495,7 @@ impl Hold {
             perhaps_late: false,
             offset_before: None,
             earlier_over: None,
-            told: None,
+            known: None,
             moved: None,
             lived_after: None,
         }
@@ -505,7 +512,7 @@ mod tests {
         let held = |deadline| {
             let mut hold = Hold::by("A", 1_000);
             hold.held.deadline = Deadline::At(ServerTime(deadline));
-            Server { shown: Shown::Hold(hold), ..Server::named("a") }
+            Server { hold: Some(hold), ..Server::named("a") }
         };
         let ran_out = |deadline: i64, at: u64, clock_steps: u32| {
             let origin = Origin { clock_steps, ..Server::named("a").origin };

@@ -13,7 +13,7 @@ use crate::reading::{Codec, Id, LockReading, Member, Queue, QueueReading, Unknow
 use crate::spec::{
     KeyPattern, KindSpec, QueueSpec, StoreIndex, TaskSpec, WantedSource, WantedSpec,
 };
-use crate::task::Log;
+use crate::step::Log;
 use crate::time::Mono;
 use crate::verdict::Verdict;
 

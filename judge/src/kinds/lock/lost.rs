@@ -8,17 +8,118 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::event::LossSign;
-use crate::reading::{Held, Holder, clients_meet};
+use super::state::{Lock, Observed};
+use crate::event::{End, EventKind, LossSign};
+use crate::reading::{Beside, ClaimsReading, Held, Holder, ProgressReading, clients_meet};
+use crate::shared::{Shared, Signs};
+use crate::spec::{ProgressSource, TaskSpec};
+use crate::step::Log;
 use crate::time::Mono;
 
 /// Minimum time to watch for signs of life after a hold expired. A stopped process continues as
 /// soon as it is woken. After a minute, a restarted process may use the same name.
 const WATCHED_MS: u64 = 60_000;
 
+/// How often the progress must have moved under a hold before it counts as the work of that holder.
+/// Workers that take the lock for moments, one after the other, move it too, and none of them need
+/// be seen: under a hold of theirs it moves once.
+const MOVED_IN_HOLD: u8 = 2;
+
+/// Detects that a holder lost its lock although it lived.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Losses {
+    pub(super) expired: Expired,
+    /// How often the progress was seen to move while the present hold lasted.
+    moved_in_hold: u8,
+}
+
+impl Losses {
+    /// The parts could not be read on their server.
+    pub(super) fn parts_failed(&mut self, parts: &Beside) {
+        let (claims, progress) = (parts.claims.is_some(), parts.progress.is_some());
+        self.expired.unread(Parts { claims, progress });
+    }
+
+    /// Takes in a reading of the lock, or without `observed` of the other keys alone, which are on
+    /// another server.
+    pub(super) fn update(
+        &mut self,
+        shared: &mut Shared,
+        lock: &mut Lock,
+        observed: Option<&Observed>,
+        parts: &Beside,
+        signs: &Signs,
+        log: &mut Log<'_>,
+    ) {
+        let is_other = observed.is_some_and(|it| it.ended.is_some() || it.began);
+        let moved = match is_other {
+            true => core::mem::take(&mut self.moved_in_hold),
+            false => {
+                self.holder_lives(lock, signs, log.at);
+                0
+            }
+        };
+        if observed.is_some_and(|observed| observed.across_blind) {
+            return self.expired.forget();
+        }
+        let look = Look {
+            at: log.at,
+            with_lock: observed.is_some(),
+            held: lock.hold().map(|hold| &*hold.held),
+            read: signs_read(&shared.spec, parts),
+            claims_changed: &signs.claims_changed,
+            progress_moved: signs.progress_moved,
+            blind_after_ms: shared.spec.blind_after_ms,
+        };
+        let late = self.expired.observe(look);
+        let at_once = match observed.and_then(|observed| observed.ended.as_ref()) {
+            Some(ended) if ended.reason == End::Lost => {
+                Some((ended.hold.held.holders.clone(), LossSign::Data))
+            }
+            Some(ended) if ended.reason == End::Expired => {
+                let works = moved >= MOVED_IN_HOLD;
+                self.expired.watch(ended.hold.held.holders.clone(), works, look);
+                None
+            }
+            _ => None,
+        };
+        for (holders, sign) in late.into_iter().chain(at_once) {
+            shared.totals().holds_lost += 1;
+            shared.grounds.rare().lock_lost = Some(log.at);
+            log.push(EventKind::LockLost { holders, sign });
+        }
+    }
+
+    /// Claims and progress may prove that the present holder lives.
+    fn holder_lives(&mut self, lock: &mut Lock, signs: &Signs, at: Mono) {
+        let Some(hold) = lock.hold() else { return };
+        let changed = |holder: &Holder| signs.claims_changed.contains(&holder.client);
+        let has_sign = signs.progress_moved || hold.held.holders.iter().any(changed);
+        self.moved_in_hold = self.moved_in_hold.saturating_add(u8::from(signs.progress_moved));
+        if has_sign {
+            lock.sign_of_life(at);
+        }
+    }
+}
+
+/// Which signs of life could be read. The length of a queue is none, nor what is added to a stream,
+/// because other clients extend them.
+fn signs_read(spec: &TaskSpec, parts: &Beside) -> Parts {
+    let of_the_work = |source: &ProgressSource| {
+        !matches!(source, ProgressSource::Length(_) | ProgressSource::Stream(_))
+    };
+    let has_progress = spec.progress.as_ref().is_some_and(|it| of_the_work(&it.source));
+    let is_read =
+        matches!(parts.progress, Some(ProgressReading::Value(_) | ProgressReading::Absent));
+    Parts {
+        claims: matches!(parts.claims, Some(ClaimsReading::Read(_))),
+        progress: has_progress && is_read,
+    }
+}
+
 /// The newest expired hold, while its holder may still show signs of life.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Expired {
+pub(super) struct Expired {
     watched: Option<Box<Watched>>,
 }
 
@@ -39,32 +140,32 @@ struct Watched {
 
 /// The parts of a reading that can show work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Parts {
-    pub(crate) claims: bool,
-    pub(crate) progress: bool,
+struct Parts {
+    claims: bool,
+    progress: bool,
 }
 
 /// One accepted reading of the lock, or of the keys beside it on another server.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Look<'a> {
-    pub(crate) at: Mono,
+struct Look<'a> {
+    at: Mono,
     /// Whether the lock was read in this reading, too.
-    pub(crate) with_lock: bool,
+    with_lock: bool,
     /// The holders as of the newest reading of the lock; `None` when it is free.
-    pub(crate) held: Option<&'a Held>,
+    held: Option<&'a Held>,
     /// The parts beside the lock that could be read.
-    pub(crate) read: Parts,
+    read: Parts,
     /// Claims that differ from the previous reading.
-    pub(crate) claims_changed: &'a [Vec<u8>],
+    claims_changed: &'a [Vec<u8>],
     /// The progress differs from the previous reading.
-    pub(crate) progress_moved: bool,
-    pub(crate) blind_after_ms: u64,
+    progress_moved: bool,
+    blind_after_ms: u64,
 }
 
 impl Expired {
     /// A hold expired, as `look` showed. `works`: the progress moved under it, so that it shows
     /// whether its holder lives.
-    pub(crate) fn watch(&mut self, holders: Vec<Holder>, works: bool, look: Look<'_>) {
+    fn watch(&mut self, holders: Vec<Holder>, works: bool, look: Look<'_>) {
         let free = look.held.is_none();
         self.watched = Some(Box::new(Watched {
             holders,
@@ -76,13 +177,13 @@ impl Expired {
         }));
     }
 
-    pub(crate) fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.watched = None;
     }
 
     /// The lock could not be read. It may be held, even by the holder whose hold expired, and that
     /// holder may be working.
-    pub(crate) fn unseen(&mut self) {
+    pub(super) fn unseen(&mut self) {
         if let Some(watched) = &mut self.watched {
             watched.read = Parts::default();
             watched.worked = None;
@@ -91,7 +192,7 @@ impl Expired {
 
     /// These parts could not be read on their server. The next server to answer may know less than
     /// the last one did.
-    pub(crate) fn unread(&mut self, parts: Parts) {
+    fn unread(&mut self, parts: Parts) {
         if let Some(watched) = &mut self.watched {
             watched.read.claims &= !parts.claims;
             watched.read.progress &= !parts.progress;
@@ -100,7 +201,7 @@ impl Expired {
 
     /// Takes in a reading after the one that showed the end. Returns, once, the holders that live
     /// on without the lock, and the sign that shows it.
-    pub(crate) fn observe(&mut self, look: Look<'_>) -> Option<(Vec<Holder>, LossSign)> {
+    fn observe(&mut self, look: Look<'_>) -> Option<(Vec<Holder>, LossSign)> {
         // A request sent to another server before the end was seen is older than the end.
         let watched = self.watched.as_mut().filter(|watched| watched.since <= look.at)?;
         let back = look.held.is_some_and(|held| clients_meet(&watched.holders, &held.holders));

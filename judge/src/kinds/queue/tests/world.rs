@@ -17,7 +17,8 @@ use crate::reading::{
 };
 use crate::snapshot::{QueueView, TaskView};
 use crate::spec::{Authority, ClaimsSpec, KeyPattern, KindSpec, QueueSpec, StoreIndex, TaskSpec};
-use crate::task::{Accepted, Log, Task};
+use crate::step::{Accepted, Log};
+use crate::task::Task;
 use crate::time::{Mono, ServerTime};
 use crate::verdict::Verdict;
 

@@ -7,7 +7,6 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::PHANTOM_MS;
 use super::witnesses::{Hold, Limits, Server, Witnesses};
 use crate::continuity::earlier::BRIEF_MS;
 use crate::continuity::generation::{fork, same_process};
@@ -16,6 +15,10 @@ use crate::evidence::Origin;
 use crate::input::Standing;
 use crate::reading::clients_meet;
 use crate::time::Mono;
+
+/// Typical duration in milliseconds of a phantom hold: a client takes the lock, waits in vain for
+/// replicas and releases it, and its application never learns that it held the lock.
+pub const PHANTOM_MS: u64 = 1_150;
 
 /// Two masters show different holders.
 #[derive(Clone, Debug)]
@@ -161,8 +164,8 @@ mod tests {
     use alloc::vec;
 
     use super::*;
+    use crate::shared::splits::witnesses::RanOut;
     use crate::spec::Authority;
-    use crate::splits::witnesses::{RanOut, Shown};
 
     const LIMITS: Limits =
         Limits { fresh_ms: 3_000, settle_ms: 5_000, authority: Authority::ANNOUNCED };
@@ -178,9 +181,9 @@ mod tests {
     /// Only the two servers of a split show whether it continues, whatever others there are.
     #[test]
     fn a_third_server_ends_no_split_of_two_others() {
-        let shows = |name: &str, who: Option<&str>| {
-            let shown = who.map_or(Shown::Nothing, |who| Shown::Hold(hold(who, 5_000)));
-            Server { shown, ..server(name) }
+        let shows = |name: &str, who: Option<&str>| Server {
+            hold: who.map(|who| hold(who, 5_000)),
+            ..server(name)
         };
         let contradict = |[a, b, c]: [Option<&str>; 3], [x, y]: [&str; 2]| {
             let servers = vec![shows("a", a), shows("b", b), shows("c", c)];

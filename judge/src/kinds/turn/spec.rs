@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
-use super::{Key, Unit};
+use crate::spec::{Key, Unit};
 
 /// Tasks that take turns: the only field of a hash names the one that may run next.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,52 +1,48 @@
-//! The configuration of a lock.
+//! The terms of a configuration that the specs of several kinds use.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
-use super::ValuePath;
 use crate::reading::{Holder, UUID_BYTES, is_uuid};
 
 /// Shortest run of mixed letters and digits that may be a random token. The name of a container is
 /// shorter.
 const TOKEN_RUN: usize = 16;
 
-/// The lock of a task.
+/// A store key: any bytes.
+pub type Key = Vec<u8>;
+
+/// Where in a value the part lies that says who or what it is about. It is only carried here: `watch` knows how to follow it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
-pub struct LockSpec {
-    /// The lock's key.
-    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
-    pub key: Vec<u8>,
-    /// The library whose layout it has.
-    #[cfg_attr(feature = "serde", serde(rename = "scheme"))]
-    pub library: LibraryName,
-    /// Where in the lock's value the holder is named; `None`: as the library says.
-    pub holder: Option<ValuePath>,
-    /// Full lifetime of a hold in milliseconds; learned when `None`.
-    pub lease_ms: Option<u64>,
-    /// Pause between two renewals in milliseconds. When `None`, it follows the library's rule or is
-    /// learned.
-    pub renew_every_ms: Option<u64>,
-    /// How often the library renews a lease by its own rule; `None`: it has none.
-    pub renewals_per_lease: Option<u32>,
-    /// How holders name themselves in the claims.
-    pub claimants: Claimants,
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+pub enum ValuePath {
+    /// A JSON Pointer to a text or a whole number, `/owner`.
+    Json(Arc<str>),
+    /// A pattern with one group, `^[0-9]+:(.*)$`.
+    Regex(Arc<str>),
 }
 
-impl LockSpec {
-    /// A lock of a library without rules of its own. Its lease and renewal period are learned.
-    pub fn new(key: &[u8], library: &str) -> LockSpec {
-        LockSpec {
-            key: key.to_vec(),
-            library: LibraryName::new(library),
-            holder: None,
-            lease_ms: None,
-            renew_every_ms: None,
-            renewals_per_lease: None,
-            claimants: Claimants::Secret,
+impl ValuePath {
+    /// The name of its form in the configuration, and the path.
+    pub fn parts(&self) -> (&'static str, &str) {
+        match self {
+            ValuePath::Json(pointer) => ("json", pointer),
+            ValuePath::Regex(pattern) => ("regex", pattern),
         }
+    }
+}
+
+named! {
+    /// The unit in which a program writes instants.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+    pub enum Unit {
+        /// Milliseconds since 1970.
+        Milliseconds = "ms",
+        /// Seconds since 1970.
+        Seconds = "s",
     }
 }
 
@@ -57,7 +53,7 @@ pub struct LibraryName(Arc<str>);
 
 impl LibraryName {
     /// The library called `name`.
-    pub(super) fn new(name: &str) -> LibraryName {
+    pub(crate) fn new(name: &str) -> LibraryName {
         LibraryName(name.into())
     }
 

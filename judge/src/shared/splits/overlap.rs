@@ -3,11 +3,26 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::View;
-use crate::claims::{CLAIM_GOES_ON, Claims};
 use crate::continuity::generation::{Delta, Mark};
-use crate::reading::Holder;
+use crate::reading::{Held, Holder};
+use crate::shared::claims::{CLAIM_GOES_ON, Claims};
+use crate::spec::TaskSpec;
 use crate::time::Mono;
+
+/// An accepted reading, as far as evidence for two holders depends on it.
+#[derive(Clone, Copy)]
+pub(crate) struct Observation<'a> {
+    pub(crate) at: Mono,
+    /// The holders now; `None` when the lock is free.
+    pub(crate) held: Option<&'a Held>,
+    /// A hold began with this reading.
+    pub(crate) acquired: bool,
+    /// The present hold cannot be a phantom.
+    pub(crate) proven: bool,
+    /// Claims that changed while the present hold certainly continued.
+    pub(crate) claims_beside: &'a [Vec<u8>],
+    pub(crate) spec: &'a TaskSpec,
+}
 
 /// A hold that ended before its deadline, whose holder may still believe in it.
 #[derive(Clone, Debug)]
@@ -43,14 +58,14 @@ impl EndedBefore {
     /// now, and whether it is in doubt.
     pub(super) fn observe(
         &mut self,
-        view: View<'_>,
+        now: Observation<'_>,
         left_ms: Option<u64>,
     ) -> (Option<Until>, bool) {
-        if view.acquired && self.successor_seen.is_none() {
-            self.successor_seen = Some(view.at);
+        if now.acquired && self.successor_seen.is_none() {
+            self.successor_seen = Some(now.at);
         }
         let Some(seen) = self.successor_seen else { return (None, false) };
-        if !self.judged && view.proven {
+        if !self.judged && now.proven {
             self.judged = true;
             return match (left_ms, self.deadline) {
                 (Some(_), Some(deadline)) if self.surely_lost => {
@@ -59,9 +74,9 @@ impl EndedBefore {
                 (left_ms, _) => (None, left_ms.is_some() && self.perhaps_lost),
             };
         }
-        if view.at > seen {
+        if now.at > seen {
             let moved =
-                self.holders.iter().find(|holder| view.claims_beside.contains(&holder.client));
+                self.holders.iter().find(|holder| now.claims_beside.contains(&holder.client));
             self.moved_since += u32::from(moved.is_some());
             if self.moved_since >= CLAIM_GOES_ON {
                 return (moved.map(|holder| Until::Claim(holder.client.clone())), false);
@@ -88,10 +103,10 @@ pub(super) enum Until {
 }
 
 impl Until {
-    pub(super) fn is_over(&self, claims: &Claims, view: View<'_>) -> bool {
+    pub(super) fn is_over(&self, claims: &Claims, now: Observation<'_>) -> bool {
         match self {
-            Until::Deadline(deadline) => view.at >= *deadline,
-            Until::Claim(instance) => !claims.is_live(instance, view.fresh_for_ms),
+            Until::Deadline(deadline) => now.at >= *deadline,
+            Until::Claim(instance) => !claims.is_live(instance, now.spec.fresh_for_ms()),
         }
     }
 }

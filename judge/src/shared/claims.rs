@@ -3,7 +3,9 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::event::EventKind;
 use crate::reading::{ClaimsReading, Held, Mode, Overrun, Unknown};
+use crate::step::Log;
 use crate::time::Mono;
 
 /// Number of samples in which a claim must have changed beside one hold. A single change may be the
@@ -24,6 +26,8 @@ pub(crate) struct Claims {
     newest: Mono,
     /// The newest attempt to read them failed.
     unread: Option<Unknown>,
+    /// That was reported.
+    is_reported: bool,
     /// Absent until there is any.
     rare: Option<Box<Rare>>,
 }
@@ -108,20 +112,26 @@ impl Rare {
 }
 
 impl Claims {
-    /// Takes in a reading; returns the claims that changed in it.
+    /// Takes in a reading; returns the claims that changed in it. That they cannot be read is
+    /// reported once for as long as it lasts.
     pub(crate) fn observe(
         &mut self,
         reading: &ClaimsReading,
         at: Mono,
         fresh_for_ms: u64,
+        log: &mut Log<'_>,
     ) -> Vec<Vec<u8>> {
         let stated = match reading {
             ClaimsReading::Read(stated) => stated,
             ClaimsReading::Unknown(why) => {
                 self.unread(*why);
+                if !core::mem::replace(&mut self.is_reported, true) {
+                    log.push(EventKind::ClaimsUnreadable { why: *why });
+                }
                 return Vec::new();
             }
         };
+        self.is_reported = false;
         let mut changed = Vec::new();
         let mut claims = Vec::with_capacity(stated.len());
         for (instance, value) in stated {
@@ -321,7 +331,8 @@ mod tests {
         let mut claims = Claims::default();
         let mut told = |overruns: &[Overrun]| {
             let new = claims.overran(overruns);
-            claims.observe(&ClaimsReading::Read(vec![]), Mono(0), 1);
+            let mut log = Log { at: Mono(0), server: None, events: &mut Vec::new() };
+            claims.observe(&ClaimsReading::Read(vec![]), Mono(0), 1, &mut log);
             new
         };
         assert_eq!(told(core::slice::from_ref(&old)), [], "it may be old");

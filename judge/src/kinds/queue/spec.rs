@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
-use super::{Claimants, Key, LibraryName, Unit, ValuePath};
+use crate::spec::{Claimants, Key, LibraryName, Unit, ValuePath};
 
 /// Delayed tasks: a sorted set of ids, scored by the instant at which each is due. Who executes one
 /// holds its lock, if there are locks.

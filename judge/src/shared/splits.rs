@@ -4,28 +4,36 @@
 mod holders;
 mod masters;
 mod overlap;
-mod witnesses;
+pub(crate) mod witnesses;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
+pub use self::masters::PHANTOM_MS;
 use self::masters::Rivalry;
-pub(crate) use self::overlap::EndedBefore;
 use self::overlap::Until;
-pub(crate) use self::witnesses::{Limits, Witnesses, Word};
-use crate::claims::Claims;
+pub(crate) use self::overlap::{EndedBefore, Observation};
+use self::witnesses::{Limits, Witnesses};
 use crate::continuity::failover_report::Overlap;
 use crate::event::{Party, SplitKind};
-use crate::reading::{Held, Holder, Mode, clients_meet};
-use crate::snapshot::SplitView;
-use crate::spec::Claimants;
+use crate::reading::{Holder, Mode, clients_meet};
+use crate::shared::claims::Claims;
 use crate::time::Mono;
 
-/// Typical duration in milliseconds of a phantom hold: a client takes the lock, waits in vain for
-/// replicas and releases it, and its application never learns that it held the lock.
-pub const PHANTOM_MS: u64 = 1_150;
+/// Evidence for two holders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SplitView {
+    /// The kind of evidence.
+    pub kind: SplitKind,
+    /// The instances concerned.
+    pub parties: Vec<Party>,
+    /// When it was first seen.
+    pub since: Mono,
+    /// Its duration as of the newest evidence, in milliseconds.
+    pub lasted_ms: u64,
+}
 
 /// All evidence of one task.
 #[derive(Clone, Debug, Default)]
@@ -100,24 +108,6 @@ pub(crate) struct SplitNews {
     pub(crate) rival_in_doubt: Option<(Vec<Party>, Vec<Party>)>,
 }
 
-/// The facts that the evidence is judged by.
-#[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
-    pub(crate) at: Mono,
-    /// The holders now; `None` when the lock is free.
-    pub(crate) held: Option<&'a Held>,
-    /// A hold began with this reading.
-    pub(crate) acquired: bool,
-    /// The present hold cannot be a phantom.
-    pub(crate) proven: bool,
-    /// Claims that changed while the present hold certainly continued.
-    pub(crate) claims_beside: &'a [Vec<u8>],
-    pub(crate) fresh_for_ms: u64,
-    /// Unseen stretches longer than this do not count, in milliseconds.
-    pub(crate) blind_after_ms: u64,
-    pub(crate) claimants: Claimants,
-}
-
 impl Splits {
     /// The kinds of splits in force.
     pub(crate) fn kinds(&self) -> Vec<SplitKind> {
@@ -168,22 +158,21 @@ impl Splits {
     }
 
     /// Takes in an accepted reading of the lock (with the claims read in the same sample).
-    pub(crate) fn observe(&mut self, claims: &Claims, view: View<'_>) -> SplitNews {
-        let grew_ms = self.grow(view.at, view.blind_after_ms);
+    pub(crate) fn observe(&mut self, claims: &Claims, seen: Observation<'_>) -> SplitNews {
+        let grew_ms = self.grow(seen.at, seen.spec.blind_after_ms);
         let mut news = SplitNews { grew_ms, ..SplitNews::default() };
-        self.end_what_is_over(claims, view, &mut news);
-        if let Some(held) = holders::several(view.held) {
+        self.end_what_is_over(claims, seen, &mut news);
+        if let Some(held) = holders::several(seen.held) {
             let parties = held.holders.iter().map(|holder| Party::of(holder, None)).collect();
-            self.begin(Evidence::Holders, parties, None, view.at, &mut news);
+            self.begin(Evidence::Holders, parties, None, seen.at, &mut news);
         }
-        if let Some(pair) = claims.contradicting(view.fresh_for_ms) {
-            let parties = pair
-                .iter()
-                .map(|instance| Party::of(&view.claimants.holder(instance), None))
-                .collect();
-            self.begin(Evidence::Claims(pair), parties, None, view.at, &mut news);
+        if let Some(pair) = claims.contradicting(seen.spec.fresh_for_ms()) {
+            let claimants = seen.spec.kind.claimants();
+            let parties =
+                pair.iter().map(|instance| Party::of(&claimants.holder(instance), None)).collect();
+            self.begin(Evidence::Claims(pair), parties, None, seen.at, &mut news);
         }
-        self.look_for_overlap(view, &mut news);
+        self.look_for_overlap(seen, &mut news);
         news
     }
 
@@ -320,21 +309,21 @@ impl Splits {
         news.ended.extend(ended);
     }
 
-    fn end_what_is_over(&mut self, claims: &Claims, view: View<'_>, news: &mut SplitNews) {
+    fn end_what_is_over(&mut self, claims: &Claims, seen: Observation<'_>, news: &mut SplitNews) {
         let over = |evidence: &Evidence| match evidence {
-            Evidence::Holders => holders::several(view.held).is_none(),
+            Evidence::Holders => holders::several(seen.held).is_none(),
             // Judged by what all servers show, or by the turns or the queue.
             Evidence::Masters(_) | Evidence::Turns | Evidence::Executions(_) => false,
             Evidence::Claims(pair) => {
-                !pair.iter().all(|instance| claims.is_live(instance, view.fresh_for_ms))
+                !pair.iter().all(|instance| claims.is_live(instance, seen.spec.fresh_for_ms()))
             }
-            Evidence::Overlap(until) => until.is_over(claims, view),
+            Evidence::Overlap(until) => until.is_over(claims, seen),
         };
-        self.end(view.at, news, over);
+        self.end(seen.at, news, over);
     }
 
-    fn look_for_overlap(&mut self, view: View<'_>, news: &mut SplitNews) {
-        let (Some(before), Some(held)) = (&mut self.before, view.held) else { return };
+    fn look_for_overlap(&mut self, seen: Observation<'_>, news: &mut SplitNews) {
+        let (Some(before), Some(held)) = (&mut self.before, seen.held) else { return };
         if held.mode == Mode::Read || clients_meet(&before.holders, &held.holders) {
             // The same instance came back, so no other one ran beside it.
             self.before = None;
@@ -342,9 +331,9 @@ impl Splits {
         }
         let left_ms = before
             .deadline
-            .map(|deadline| deadline.since_ms(view.at))
+            .map(|deadline| deadline.since_ms(seen.at))
             .filter(|left_ms| *left_ms > 0);
-        let (until, in_doubt) = before.observe(view, left_ms);
+        let (until, in_doubt) = before.observe(seen, left_ms);
         if let (true, Some(left_ms)) = (in_doubt, left_ms) {
             news.in_doubt = Some((before.holders.clone(), left_ms));
         }
@@ -352,7 +341,7 @@ impl Splits {
             let older = before.holders.iter().map(|holder| Party::of(holder, Some(&before.node)));
             let parties =
                 older.chain(held.holders.iter().map(|holder| Party::of(holder, None))).collect();
-            self.begin(Evidence::Overlap(until), parties, left_ms, view.at, news);
+            self.begin(Evidence::Overlap(until), parties, left_ms, seen.at, news);
         }
     }
 }

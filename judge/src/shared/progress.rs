@@ -3,10 +3,11 @@
 
 use alloc::sync::Arc;
 
+use crate::event::EventKind;
 use crate::evidence::{Origin, Seen};
 use crate::reading::{Deadline, ProgressReading, ProgressValue, Unknown};
-use crate::snapshot::ProgressView;
 use crate::spec::Moves;
+use crate::step::Log;
 use crate::time::{Mono, ServerTime};
 use crate::verdict::Wanted;
 
@@ -17,7 +18,24 @@ const DEADLINE_JITTER_MS: i64 = 5;
 /// that the work moves. Before that, the process may have begun to watch a value that stopped.
 const UNCHANGED_MS: u64 = 900_000;
 
-/// Follows the progress of one task.
+/// The progress of a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProgressView {
+    /// When it was last seen to move, on the server's clock.
+    pub moved: Option<ServerTime>,
+    /// Why there is none to judge by (`Some(None)`: it is absent).
+    pub missing: Option<Option<Unknown>>,
+    /// It is gone because its deadline passed, which is a standstill.
+    pub expired: bool,
+    /// What counts as a movement; `None` while that is not known.
+    pub by: Option<Moves>,
+    /// Whether it has a TTL; `None` while it is not there.
+    pub has_ttl: Option<bool>,
+    /// The shortest time between two changes of its bytes, in milliseconds.
+    pub shortest_ms: Option<u64>,
+}
+
+/// The progress of one task over time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProgressClock {
     /// The newest value. It stays while there is none.
@@ -43,6 +61,8 @@ pub(crate) struct ProgressClock {
     news: Option<News>,
     /// Why there is no value to judge by: the key is absent (`Some(None)`) or unreadable.
     pub(crate) missing: Option<Option<Unknown>>,
+    /// That was reported.
+    is_reported: bool,
     /// Its deadline, which may be what moves, could not be computed in the newest reading.
     is_torn: bool,
     /// It is gone because its deadline passed.
@@ -113,9 +133,15 @@ impl ProgressClock {
     }
 
     /// Takes in a reading; returns whether the progress moved.
-    pub(crate) fn observe(&mut self, reading: &ProgressReading, look: Look) -> bool {
+    /// That there is none is reported once for as long as it lasts.
+    pub(crate) fn observe(
+        &mut self,
+        reading: &ProgressReading,
+        look: Look,
+        log: &mut Log<'_>,
+    ) -> bool {
         let at = look.seen.sent;
-        match reading {
+        let moved = match reading {
             ProgressReading::Value(value) => self.there(value, look),
             ProgressReading::Absent => {
                 if core::mem::replace(&mut self.is_there, false) {
@@ -132,6 +158,21 @@ impl ProgressClock {
                 self.missing = Some(Some(*why));
                 false
             }
+        };
+        self.report(log);
+        moved
+    }
+
+    /// It could not be read.
+    pub(crate) fn unread(&mut self, why: Unknown, log: &mut Log<'_>) {
+        self.missing = Some(Some(why));
+        self.report(log);
+    }
+
+    fn report(&mut self, log: &mut Log<'_>) {
+        let before = core::mem::replace(&mut self.is_reported, self.missing.is_some());
+        if let (Some(why), false) = (self.missing, before) {
+            log.push(EventKind::ProgressMissing { why });
         }
     }
 

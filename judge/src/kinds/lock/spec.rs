@@ -1,0 +1,45 @@
+//! The configuration of a lock.
+
+use alloc::vec::Vec;
+#[cfg(feature = "serde")]
+use serde::{Deserialize, Serialize};
+
+use crate::spec::{Claimants, LibraryName, ValuePath};
+
+/// The lock of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
+pub struct LockSpec {
+    /// The lock's key.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
+    pub key: Vec<u8>,
+    /// The library whose layout it has.
+    #[cfg_attr(feature = "serde", serde(rename = "scheme"))]
+    pub library: LibraryName,
+    /// Where in the lock's value the holder is named; `None`: as the library says.
+    pub holder: Option<ValuePath>,
+    /// Full lifetime of a hold in milliseconds; learned when `None`.
+    pub lease_ms: Option<u64>,
+    /// Pause between two renewals in milliseconds. When `None`, it follows the library's rule or is
+    /// learned.
+    pub renew_every_ms: Option<u64>,
+    /// How often the library renews a lease by its own rule; `None`: it has none.
+    pub renewals_per_lease: Option<u32>,
+    /// How holders name themselves in the claims.
+    pub claimants: Claimants,
+}
+
+impl LockSpec {
+    /// A lock of a library without rules of its own. Its lease and renewal period are learned.
+    pub fn new(key: &[u8], library: &str) -> LockSpec {
+        LockSpec {
+            key: key.to_vec(),
+            library: LibraryName::new(library),
+            holder: None,
+            lease_ms: None,
+            renew_every_ms: None,
+            renewals_per_lease: None,
+            claimants: Claimants::Secret,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The names of the hosts that instances run on.
+
+use alloc::vec::Vec;
+
+use crate::event::{EventKind, Party};
+use crate::reading::{HostsReading, Unknown};
+use crate::step::Log;
+
+/// The hosts of a task's instances.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hosts {
+    known: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Why the newest reading is no answer. The known hosts stay.
+    pub(crate) unknown: Option<Unknown>,
+}
+
+impl Hosts {
+    /// Takes in a reading. Returns whether the names changed.
+    pub(crate) fn observe(&mut self, reading: &HostsReading, log: &mut Log<'_>) -> bool {
+        match (reading, self.unknown) {
+            (Err(why), None) => log.push(EventKind::HostsUnreadable { why: *why }),
+            (Err(_), Some(_)) | (Ok(_), _) => {}
+        }
+        self.unknown = reading.as_ref().err().copied();
+        let changed = reading.as_ref().ok().filter(|hosts| **hosts != self.known);
+        if let Some(hosts) = changed {
+            self.known.clone_from(hosts);
+        }
+        changed.is_some()
+    }
+
+    /// The host of an instance.
+    pub(crate) fn of(&self, client: &[u8]) -> Option<&Vec<u8>> {
+        self.known.iter().find(|(id, _)| id == client).map(|(_, host)| host)
+    }
+
+    /// The same parties, each with its host where that is known.
+    pub(crate) fn name(&self, mut parties: Vec<Party>) -> Vec<Party> {
+        for party in &mut parties {
+            party.host = self.of(&party.holder.client).cloned();
+        }
+        parties
+    }
+}

@@ -1,0 +1,179 @@
+//! What is shown of one task.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use crate::grounds::Grounds;
+use crate::input::Refusal;
+use crate::kinds::kind::KindView;
+use crate::kinds::lock::view::{HoldView, LockView};
+use crate::kinds::queue::view::QueueView;
+use crate::kinds::turn::view::TurnView;
+use crate::limit::Limit;
+use crate::reading::{Holder, Unknown, User};
+use crate::shared::Judged;
+use crate::shared::progress::ProgressView;
+use crate::shared::runs::Runs;
+use crate::shared::splits::SplitView;
+use crate::shared::switches::SwitchView;
+use crate::spec::TaskSpec;
+use crate::time::{Mono, ServerTime};
+use crate::totals::Totals;
+use crate::verdict::{Rule, Verdict, Wanted};
+
+/// One task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskView {
+    /// Its configuration.
+    pub spec: Arc<TaskSpec>,
+    /// Name of its store.
+    pub store: Arc<str>,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The rule that gave the verdict.
+    pub rule: &'static Rule,
+    /// When the present verdict was first given.
+    pub verdict_since: Mono,
+    /// The facts that the verdict is based on; `None` before the first judgement.
+    pub judged: Option<Judged>,
+    /// Whether users want the task.
+    pub wanted: Wanted,
+    /// All existing switches; `None` when unknown or unset, or when there are too many to read.
+    pub switches: Option<Box<[SwitchView]>>,
+    /// Number of users that want the task; `None` when unknown or unset, or when there are too many
+    /// switches to read.
+    pub wanting_users: Option<u64>,
+    /// Whether the switches' key was ever seen to exist; `None` when there is no such key to check.
+    pub switch_key_seen: Option<bool>,
+    /// Users whose "on" was lost.
+    pub lost_users: Box<[User]>,
+    /// Why the newest reading of the switches is no answer.
+    pub switches_unknown: Option<Unknown>,
+    /// Whether its key, the lock's or the queue's, was ever seen to exist by this process.
+    pub key_seen: bool,
+    /// The newest reading: `Some(true)` somebody has it, `Some(false)` nobody (confirmed or not),
+    /// `None` unknown.
+    pub held: Option<bool>,
+    /// Why the newest reading is no answer.
+    pub unknown: Option<Unknown>,
+    /// The words that came with that, or else with what is unknown of the switches.
+    pub said: Option<Arc<str>>,
+    /// The server that the newest accepted reading came from.
+    pub node: Option<Arc<str>>,
+    /// Why that server refuses writes, if it is known to.
+    pub refuses_writes: Option<Refusal>,
+    /// When the request of the newest accepted reading was sent.
+    pub last_reading: Option<Mono>,
+    /// What is specific to the kind of guard.
+    pub kind: KindView,
+    /// The progress, if one is configured.
+    pub progress: Option<Box<ProgressView>>,
+    /// Instances whose claim is alive.
+    pub live_claims: Box<[Holder]>,
+    /// Why the newest reading of the claims is no answer. If set, it is unknown which claims are
+    /// alive.
+    pub claims_unknown: Option<Unknown>,
+    /// The runs of its script, as guards state them; `None` without claims, or before they were
+    /// read.
+    pub runs: Option<Arc<Runs>>,
+    /// Why the newest reading of the hosts is no answer.
+    pub hosts_unknown: Option<Unknown>,
+    /// Splits in force, at most one of each kind, sorted by kind.
+    pub splits: Box<[SplitView]>,
+    /// Alerts of this task shall wait; `None` when no pause is configured or it cannot be read.
+    pub paused: Option<bool>,
+    /// Current durations.
+    pub durations: Durations,
+    /// Sums and counts since the task was configured. Views share one copy while it is unchanged.
+    pub totals: Arc<Totals>,
+    /// What problems are judged by beside the other fields.
+    pub grounds: Grounds,
+}
+
+impl TaskView {
+    /// When the progress was last seen to move, on the server's clock.
+    pub fn progress_moved(&self) -> Option<ServerTime> {
+        self.progress.as_ref().and_then(|progress| progress.moved)
+    }
+
+    /// What has lasted of what `limit` limits, in milliseconds.
+    pub fn measured_ms(&self, limit: Limit) -> u64 {
+        match limit {
+            Limit::Grace => self.durations.down_ms,
+            Limit::WindDown => self.durations.unwanted_ms,
+            Limit::BlindAfter => self.durations.blind_ms,
+            Limit::StaleAfter => self.durations.stalled_ms,
+            Limit::MaxLate => match &self.kind {
+                KindView::Lock(_) => 0,
+                KindView::Turn(turn) => turn.late_ms,
+                KindView::Queue(queue) => queue.late_ms,
+            },
+            Limit::Settle | Limit::MaxHold => self.hold().map_or(0, |hold| hold.held_ms),
+        }
+    }
+
+    /// The lock, if one guards the task.
+    pub fn lock(&self) -> Option<&LockView> {
+        match &self.kind {
+            KindView::Lock(lock) => Some(lock),
+            KindView::Turn(_) | KindView::Queue(_) => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn lock_mut(&mut self) -> Option<&mut LockView> {
+        match &mut self.kind {
+            KindView::Lock(lock) => Some(lock),
+            KindView::Turn(_) | KindView::Queue(_) => None,
+        }
+    }
+
+    /// The present hold of the lock, if it is held by the newest reading.
+    pub fn hold(&self) -> Option<&HoldView> {
+        self.lock()?.hold.as_ref()
+    }
+
+    /// The runs of its script, if it is seen to fail again and again while it is wanted.
+    pub fn failing(&self) -> Option<&Runs> {
+        let runs = self.runs.as_deref().filter(|runs| runs.fails == Some(true))?;
+        (self.claims_unknown.is_none() && !self.is_known_unwanted()).then_some(runs)
+    }
+
+    /// Whether it is known that nobody wants it.
+    pub fn is_known_unwanted(&self) -> bool {
+        self.wanted == Wanted::No && self.switch_key_seen != Some(false)
+    }
+
+    /// The tasks that take turns, if it is of that kind.
+    pub fn turn(&self) -> Option<&TurnView> {
+        if let KindView::Turn(turn) = &self.kind { Some(turn) } else { None }
+    }
+
+    /// The queue, if it is of that kind.
+    pub fn queue(&self) -> Option<&QueueView> {
+        if let KindView::Queue(queue) = &self.kind { Some(queue) } else { None }
+    }
+
+    /// The words that came with what is unknown, if that is because of `why`.
+    pub fn words(&self, why: Unknown) -> Option<&str> {
+        self.said.as_deref().filter(|_| self.unknown.or(self.switches_unknown) == Some(why))
+    }
+}
+
+/// Durations of present conditions, as of the newest evidence. 0 when the condition does not hold;
+/// the value is kept while blind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Durations {
+    /// Wanted without a holder.
+    pub down_ms: u64,
+    /// Two holders.
+    pub split_ms: u64,
+    /// Held without progress.
+    pub stalled_ms: u64,
+    /// Held though no user wants it.
+    pub unwanted_ms: u64,
+    /// No trustworthy reading of the lock, or of "wanted" while it is free.
+    pub blind_ms: u64,
+    /// Switches lost.
+    pub switches_lost_ms: u64,
+}
