@@ -13,6 +13,7 @@
 
 pub mod alerts;
 pub mod apart;
+pub mod api;
 pub mod cli;
 pub mod clock;
 pub mod commands;

@@ -1,18 +1,15 @@
 //! The HTML pages: all tasks, and one task. All markup is rendered here: the script only inserts
 //! rendered parts.
 
-mod brief;
 mod drawing;
 mod facts;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub(super) mod html;
 mod list;
-mod lock;
 mod moving;
 pub(super) mod pulse;
 pub(crate) mod query;
-mod queue;
 pub(super) mod redises;
 pub(super) mod row;
 mod runbooks;
@@ -20,7 +17,6 @@ mod settings;
 mod shell;
 mod task;
 mod timeline;
-mod turn;
 mod words;
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The severity of one task and of all, and the exit code.
 
-use super::answer::{Problem, Store, Task};
+use crate::api::{Problem, Store, Task};
 use crate::text::terminal::Style;
 
 /// The severity. Of several tasks the greatest counts: a certain problem ranks above an unknown
@@ -101,7 +101,7 @@ pub(super) fn of_problems(problems: &[Problem]) -> Option<Level> {
 
 /// Whether switches that were on were lost with the data of Redis.
 pub(super) fn switches_lost(task: &Task) -> bool {
-    !task.lost_users.is_empty() || task.durations.switches_lost_seconds > 0.0
+    !task.lost_users.is_empty() || task.durations.switches_lost_seconds.0 > 0
 }
 
 /// The worst of all. Without tasks, unknown.

@@ -8,7 +8,7 @@ use lockwatch_judge::input::{Role, WakeUpState};
 use lockwatch_judge::snapshot::{NodeView, StoreView};
 
 use super::html::Text;
-use crate::outputs::cause::told;
+use crate::outputs::cause::message;
 use crate::text::identity::escape;
 
 const COLUMNS: [&str; 6] = ["Name", "State", "Address", "Role", "Changes", "What to do"];
@@ -47,7 +47,7 @@ pub(in crate::outputs) fn write(html: &mut String, redises: &[Arc<StoreView>]) {
                     "".into(),
                     "".into(),
                     "".into(),
-                    told(why, redis.words_of_any(why).as_deref()),
+                    message(why, redis.words_of_any(why).as_deref()),
                 ],
             );
         }
@@ -70,7 +70,7 @@ fn write_node(html: &mut String, redis: &StoreView, node: &NodeView) {
         escape(node.address.as_bytes()),
         node.role.map_or("unknown", Role::name).into(),
         changes(node).into(),
-        node.unknown.map_or("".into(), |why| told(why, redis.words(why, &node.address))),
+        node.unknown.map_or("".into(), |why| message(why, redis.words(why, &node.address))),
     ];
     write_row(html, mark, &redis.spec.name, cells);
 }
