@@ -8,15 +8,13 @@
 mod event;
 mod explanation;
 mod lock;
-#[cfg(test)]
-mod openapi;
 mod queue;
 mod store;
 mod task;
+#[cfg(test)]
+mod tests;
 mod turn;
 mod values;
-#[cfg(test)]
-mod words;
 
 pub use event::{Event, EventList};
 pub use explanation::{

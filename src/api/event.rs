@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::values::{At, Text};
 #[cfg(test)]
-use super::words;
+use super::tests::words;
+use super::values::{At, Text};
 
 /// Something that happened, in the words of the log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::values::Unknown;
 #[cfg(test)]
-use super::{values::At, words};
+use super::{tests::words, values::At};
 use crate::trace::{Fact, Said};
 
 /// Why a task has its verdict: the body of `/api/v1/tasks/<name>/explain`. All text in it is

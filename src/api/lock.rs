@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::values::{At, Seconds, Text, Unknown};
 #[cfg(test)]
-use super::words;
+use super::tests::words;
+use super::values::{At, Seconds, Text, Unknown};
 
 /// The lock of a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::task::Problem;
-use super::values::{At, Count, Histogram, Seconds, Text, Unknown};
 #[cfg(test)]
-use super::words::{self, Counted};
+use super::tests::words::{self, Counted};
+use super::values::{At, Count, Histogram, Seconds, Text, Unknown};
 
 /// A store: one server, or several that belong together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

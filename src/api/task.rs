@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::lock::{Lock, Runs, Witness};
 use super::queue::Queue;
 use super::store::Store;
+#[cfg(test)]
+use super::tests::words::{self, Counted};
 use super::turn::Turn;
 use super::values::{At, Count, Histogram, Seconds, Text, Unknown};
-#[cfg(test)]
-use super::words::{self, Counted};
 
 /// Tasks of one snapshot, and all stores.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -92,11 +92,9 @@ pub struct Task {
     pub lost_users: Vec<Text>,
     /// Only of a task that a lock guards, like `witnesses` and `runs`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Lock"))]
     pub lock: Option<Lock>,
     /// What the servers show that do not decide.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Vec<Witness>"))]
     pub witnesses: Option<Vec<Witness>>,
     /// What guards state of the runs of their scripts; `null` without claims, or before they were
     /// read.
@@ -105,11 +103,9 @@ pub struct Task {
     pub runs: Option<Option<Runs>>,
     /// Only of tasks that take turns.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Turn"))]
     pub turn: Option<Turn>,
     /// Only of a queue of delayed tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Queue"))]
     pub queue: Option<Queue>,
     /// The server that the newest trustworthy reading came from; escaped.
     pub node: Option<Text>,
@@ -147,7 +143,6 @@ pub struct Task {
     /// When the newest renewals were seen, by any holder; oldest first, at most 48. The agent's
     /// clock. Only where one task is requested.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Vec<At>"))]
     pub renewals: Option<Vec<At>>,
 }
 
@@ -231,23 +226,18 @@ pub struct Judged {
     pub queue: Option<Text>,
     /// The gap is longer than `grace`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "bool"))]
     pub gap_over_grace: Option<bool>,
     /// The gap is longer than `grace`, and was published as `down` while the lock was free.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "bool"))]
     pub down_goes_on: Option<bool>,
     /// The progress has not moved for longer than `stale_after`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "bool"))]
     pub stale: Option<bool>,
     /// Held though not wanted for longer than `wind_down`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "bool"))]
     pub over_wind_down: Option<bool>,
     /// The turn, or a due member that nobody executes, is over `max_late`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "bool"))]
     pub late: Option<bool>,
     /// There is evidence of more than one holder.
     pub split: bool,
@@ -359,17 +349,13 @@ pub struct Durations {
 #[serde(default)]
 pub struct Thresholds {
     /// A gap shorter than this is a handover.
-    #[cfg_attr(test, schemars(with = "Seconds"))]
-    pub grace_seconds: Option<Seconds>,
+    pub grace_seconds: Seconds,
     /// A hold shorter than this does not end a gap.
-    #[cfg_attr(test, schemars(with = "Seconds"))]
-    pub settle_seconds: Option<Seconds>,
+    pub settle_seconds: Seconds,
     /// How long a hold may outlive the last switch.
-    #[cfg_attr(test, schemars(with = "Seconds"))]
-    pub wind_down_seconds: Option<Seconds>,
+    pub wind_down_seconds: Seconds,
     /// How long without a reading is blind.
-    #[cfg_attr(test, schemars(with = "Seconds"))]
-    pub blind_after_seconds: Option<Seconds>,
+    pub blind_after_seconds: Seconds,
     /// How long without progress is stalled; `null` without `progress`.
     pub stale_after_seconds: Option<Seconds>,
     /// How long a claim lives; `null` without `claims`.

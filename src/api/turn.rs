@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::values::{At, Seconds, Text, Unknown};
 #[cfg(test)]
-use super::words;
+use super::tests::words;
+use super::values::{At, Seconds, Text, Unknown};
 
 /// Tasks that take turns. Instants are of the server's clock; figures are `null` when unknown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

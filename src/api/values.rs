@@ -103,7 +103,7 @@ impl<'de> Deserialize<'de> for Seconds {
 #[serde(default)]
 pub struct Unknown {
     /// One of a closed list.
-    #[cfg_attr(test, schemars(with = "super::words::UnknownReason"))]
+    #[cfg_attr(test, schemars(with = "super::tests::words::UnknownReason"))]
     pub reason: Text,
     /// What the server, or the system, said.
     pub said: Option<Text>,
@@ -139,7 +139,6 @@ pub struct Error {
     pub error: Text,
     /// The valid parameters or values, if an invalid one was sent and they are a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Vec<Text>"))]
     pub allowed: Option<Vec<Text>>,
 }
 

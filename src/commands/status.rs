@@ -86,7 +86,7 @@ pub async fn run(options: StatusOptions) -> anyhow::Result<ExitCode> {
 }
 
 /// Says on standard output that nothing is known: monitors show nothing else. On a terminal and
-/// beside JSON the words on standard error are enough.
+/// with JSON the words on standard error are enough.
 fn deny(options: &StatusOptions, error: &anyhow::Error) {
     if options.plugin || !(options.json || std::io::stdout().is_terminal()) {
         let _closed = terminal::print(plugin::unknown(&format!("{error:#}")) + "\n");

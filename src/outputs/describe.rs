@@ -4,7 +4,7 @@
 
 mod lock;
 mod queue;
-pub(super) mod settings;
+pub mod settings;
 mod turn;
 
 use std::borrow::Cow;
@@ -214,10 +214,10 @@ pub fn limits(task: &Task) -> impl Iterator<Item = (&'static str, Seconds)> + us
         ("max_late", late.or(queue.map(|queue| queue.max_late_seconds))),
         ("handover", turn.and_then(|turn| turn.handover_seconds)),
         ("min_turn", turn.and_then(|turn| turn.min_turn_seconds)),
-        ("grace", thresholds.grace_seconds),
-        ("settle", thresholds.settle_seconds),
-        ("wind_down", thresholds.wind_down_seconds),
-        ("blind_after", thresholds.blind_after_seconds),
+        ("grace", Some(thresholds.grace_seconds)),
+        ("settle", Some(thresholds.settle_seconds)),
+        ("wind_down", Some(thresholds.wind_down_seconds)),
+        ("blind_after", Some(thresholds.blind_after_seconds)),
         ("stale_after", thresholds.stale_after_seconds),
         ("fresh_for", thresholds.fresh_for_seconds),
         ("max_hold", thresholds.max_hold_seconds),

@@ -10,11 +10,11 @@ mod list;
 mod moving;
 pub(super) mod pulse;
 pub(crate) mod query;
-pub(super) mod redises;
 pub(super) mod row;
 mod runbooks;
 mod settings;
 mod shell;
+pub(super) mod stores;
 mod task;
 mod timeline;
 mod words;
@@ -57,7 +57,7 @@ pub(crate) fn of_all(
     list::pieces(published, query, around)
 }
 
-/// The page of one task, or only its contents. `events`: those of the task and of its Redis store,
+/// The page of one task, or only its contents. `events`: those of the task and of its store,
 /// oldest first.
 pub(crate) fn of_task(
     published: &Published,

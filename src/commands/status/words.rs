@@ -108,11 +108,11 @@ mod tests {
 
     /// The only key of a counter is no user.
     #[test]
-    fn of_a_counter_its_number_is_told() {
-        let told = |task: &str| wanted(&serde_json::from_str(task).unwrap());
+    fn of_a_counter_its_number_is_shown() {
+        let shown = |task: &str| wanted(&serde_json::from_str(task).unwrap());
         let key = |state: &str| format!(r#""switches":[{{"user":"count","state":"{state}"}}]"#);
         let counted = |word: &str, users: &str, state: &str| {
-            told(&format!(
+            shown(&format!(
                 r#"{{"wanted":"{word}","counted":true,"wanting_users":{users},{}}}"#,
                 key(state)
             ))
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(counted("unknown", "null", "undecodable"), "unknown");
         let single =
             format!(r#"{{"wanted":"yes","counted":false,"wanting_users":1,{}}}"#, key("on"));
-        assert_eq!(told(&single), "yes 1/1");
+        assert_eq!(shown(&single), "yes 1/1");
     }
 
     #[test]

@@ -167,10 +167,10 @@ fn durations(view: &TaskView) -> Durations {
 fn thresholds(spec: &TaskSpec) -> Thresholds {
     let (progress, claims) = (spec.progress.as_ref(), spec.claims.as_ref());
     Thresholds {
-        grace_seconds: Some(Seconds(spec.grace_ms)),
-        settle_seconds: Some(Seconds(spec.settle_ms)),
-        wind_down_seconds: Some(Seconds(spec.wind_down_ms)),
-        blind_after_seconds: Some(Seconds(spec.blind_after_ms)),
+        grace_seconds: Seconds(spec.grace_ms),
+        settle_seconds: Seconds(spec.settle_ms),
+        wind_down_seconds: Seconds(spec.wind_down_ms),
+        blind_after_seconds: Seconds(spec.blind_after_ms),
         stale_after_seconds: progress.map(|progress| Seconds(progress.stale_after_ms)),
         fresh_for_seconds: claims.map(|claims| Seconds(claims.fresh_for_ms)),
         max_hold_seconds: spec.max_hold_ms.map(Seconds),

@@ -135,7 +135,7 @@ pub(super) fn switches(task: &Task) -> String {
     html
 }
 
-/// The buttons for the own switch of whoever has logged in. Only the script shows them, because a
+/// The buttons for the own switch of the user who has logged in. Only the script shows them, because a
 /// plain form could be sent by a page of another site.
 pub(super) fn own_switch(view: &TaskView, user: &str) -> String {
     format!(

@@ -267,10 +267,10 @@ mod tests {
     #[test]
     fn a_lease_that_runs_down_changes_nothing() {
         let pulse = |at: u64, view: &TaskView| Pulse::of(&published(at), view);
-        let told = pulse(50_010, &held("a", 1_000, 50_000, 20_000));
-        assert_eq!(told.deadline, Some(AgentWall(1_800_000_070_000)));
+        let sent = pulse(50_010, &held("a", 1_000, 50_000, 20_000));
+        assert_eq!(sent.deadline, Some(AgentWall(1_800_000_070_000)));
         assert!(
-            !pulse(51_500, &held("a", 1_000, 51_003, 19_100)).differs(&told),
+            !pulse(51_500, &held("a", 1_000, 51_003, 19_100)).differs(&sent),
             "within the precision of clocks"
         );
         // While the lease is not known, the lifetime observed for this hold is used.
@@ -279,9 +279,9 @@ mod tests {
             view.lock_mut().unwrap().lease_ms = None;
             view
         };
-        let told = pulse(50_010, &unknown_lease(50_000, 20_000));
-        assert_eq!(told.lease_ms, Some(69_000));
-        assert!(!pulse(51_010, &unknown_lease(51_000, 19_000)).differs(&told));
+        let sent = pulse(50_010, &unknown_lease(50_000, 20_000));
+        assert_eq!(sent.lease_ms, Some(69_000));
+        assert!(!pulse(51_010, &unknown_lease(51_000, 19_000)).differs(&sent));
     }
 
     #[test]

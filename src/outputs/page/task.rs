@@ -31,7 +31,7 @@ use crate::text::instants::rfc3339;
 /// Maximum number of events on the page.
 const EVENTS_MAX: usize = 40;
 
-/// The contents. `events`: those of the task and of its Redis store, oldest first.
+/// The contents. `events`: those of the task and of its store, oldest first.
 pub(super) fn main(
     published: &Published,
     view: &TaskView,

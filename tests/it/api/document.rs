@@ -1,5 +1,5 @@
 //! docs/openapi.json is accurate: every answer of the real program matches it, and every property
-//! in it occurs. A unit test of `src/api/openapi.rs` holds it to the code.
+//! in it occurs. A unit test of `src/api/tests/openapi.rs` holds it to the code.
 
 use crate::support::PATIENCE;
 use std::collections::{BTreeMap, BTreeSet};

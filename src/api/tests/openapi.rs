@@ -5,7 +5,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::words::{EventId, EventKind, Level, Verdict, Wanted};
-use super::{Error, EventList, Explanation, OneTask, TaskList};
+use crate::api::{Error, EventList, Explanation, OneTask, TaskList};
 use crate::paths;
 
 const ABOUT: &str = "What lockwatch knows of the tasks that it watches. Fields are only ever added \
@@ -42,14 +42,14 @@ fn document() -> Value {
     document
 }
 
-/// What the types do not say: objects have no other fields, and no number is negative but an
-/// offset.
+/// What is `null` and may be absent, too.
+const NULL_OR_ABSENT: &str = "runs";
+
+/// What the types do not say: objects have no other fields, what may be absent is never `null`, and
+/// no number is negative but an offset.
 fn finish(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
-            if fields.get("properties").is_some_and(Value::is_object) {
-                fields.insert("additionalProperties".to_owned(), false.into());
-            }
             if let Some(Value::String(text)) = fields.get_mut("description") {
                 *text = text.replace('\n', " ");
             }
@@ -58,16 +58,37 @@ fn finish(schema: &mut Value) {
                 "format" => value == "date-time" || !value.is_string(),
                 _ => true,
             });
-            for (name, field) in fields {
-                finish(field);
-                let is_number = field["type"] == "number" || field["type"][0] == "number";
-                if is_number && name != "clock_offset_seconds" {
-                    field["minimum"] = 0.into();
+            let required = fields.get("required").cloned().unwrap_or_default();
+            let is_required =
+                |name: &String| required.as_array().is_some_and(|all| all.contains(&json!(name)));
+            if let Some(Value::Object(properties)) = fields.get_mut("properties") {
+                for (name, field) in properties {
+                    if !is_required(name) && name != NULL_OR_ABSENT {
+                        never_null(field);
+                    }
+                    let is_number = field["type"] == "number" || field["type"][0] == "number";
+                    if is_number && name != "clock_offset_seconds" {
+                        field["minimum"] = 0.into();
+                    }
                 }
+                fields.insert("additionalProperties".to_owned(), false.into());
             }
+            fields.values_mut().for_each(finish);
         }
         Value::Array(all) => all.iter_mut().for_each(finish),
         _ => {}
+    }
+}
+
+fn never_null(schema: &mut Value) {
+    if let Some([Value::String(only), _null]) = schema["type"].as_array().map(Vec::as_slice) {
+        schema["type"] = only.as_str().into();
+    }
+    if let Some([only, _null]) = schema["anyOf"].as_array().map(Vec::as_slice) {
+        let reference = only["$ref"].clone();
+        let fields = schema.as_object_mut().unwrap();
+        fields.remove("anyOf");
+        fields.insert("$ref".to_owned(), reference);
     }
 }
 
@@ -324,7 +345,7 @@ fn name() -> Value {
 }
 
 #[test]
-fn the_description_is_what_the_code_says() {
+fn it_is_what_the_types_say() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/openapi.json");
     let generated = serde_json::to_string_pretty(&document()).unwrap() + "\n";
     if std::env::var_os("BLESS").is_some() {

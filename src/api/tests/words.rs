@@ -13,13 +13,13 @@ use lockwatch_judge::verdict::{
 use lockwatch_watch::redis::RedisKind as StoreKinds;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use super::values::{At, Seconds, Text};
+use crate::api::{At, Seconds, Text};
 use crate::outputs::events::{KINDS, LEVELS};
 
 /// Declares a type for each list: its description, its name in the document, and its words.
 macro_rules! lists {
     ($($about:literal $name:ident = $words:expr;)+) => {$(
-        pub(super) struct $name;
+        pub(in crate::api) struct $name;
 
         impl JsonSchema for $name {
             fn schema_name() -> Cow<'static, str> {
@@ -78,7 +78,7 @@ lists! {
 }
 
 /// An event's id, which has a form instead of a list.
-pub(super) struct EventId;
+pub(in crate::api) struct EventId;
 
 impl JsonSchema for EventId {
     fn schema_name() -> Cow<'static, str> {
@@ -99,7 +99,7 @@ impl JsonSchema for EventId {
 #[derive(JsonSchema)]
 #[schemars(rename = "{T}Count")]
 #[expect(dead_code, reason = "only its description is used")]
-pub(super) struct Counted<T> {
+pub(in crate::api) struct Counted<T> {
     /// Which of them.
     name: T,
     /// How often.
