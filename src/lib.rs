@@ -12,6 +12,7 @@
 )]
 
 pub mod alerts;
+pub mod api;
 pub mod blocking;
 pub mod cli;
 pub mod clock;

@@ -4,6 +4,7 @@
 pub mod absent;
 pub(crate) mod badge;
 pub mod cause;
+pub mod describe;
 pub mod events;
 pub mod explanation;
 pub mod exposition;

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::ask::AgentArguments;
 use super::source::ConfigSource;
+use crate::api::Error;
 use crate::exit::Exit;
 use crate::http::client::{Answer, PATIENCE};
 use crate::outputs::explanation::{Explanation, text};
@@ -67,6 +68,7 @@ pub async fn run(options: ExplainOptions) -> anyhow::Result<ExitCode> {
 
 /// Asks the agent about the task, or about its only one.
 async fn ask(options: &ExplainOptions) -> anyhow::Result<Answer> {
+    // Names as they are: they go into a path.
     #[derive(Deserialize)]
     struct Tasks {
         tasks: Vec<Named>,
@@ -99,13 +101,9 @@ fn is_configured(source: &ConfigSource) -> bool {
 }
 
 fn by_agent(options: &ExplainOptions, answer: &Answer) -> anyhow::Result<ExitCode> {
-    #[derive(Deserialize)]
-    struct Refusal {
-        error: String,
-    }
     if answer.status != 200 {
-        let sentence = match serde_json::from_slice::<Refusal>(&answer.body) {
-            Ok(refusal) => refusal.error,
+        let sentence = match serde_json::from_slice::<Error>(&answer.body) {
+            Ok(refused) => refused.error.to_string(),
             Err(_) => {
                 format!(
                     "the agent at {} answered with status {}",

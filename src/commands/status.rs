@@ -1,14 +1,11 @@
 //! `lockwatch status`: the agent's view of the tasks, for a terminal, a script or a monitoring
 //! check.
 
-mod answer;
 mod judge;
 mod one;
 mod plugin;
-mod queue;
 mod screen;
 mod table;
-mod turn;
 mod words;
 
 use std::io::IsTerminal as _;
@@ -20,11 +17,11 @@ use clap::{Args, ValueHint};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
-use answer::{OneTask, Refusal, Tasks};
 use judge::Level;
 use screen::Screen;
 
 use super::ask::AgentArguments;
+use crate::api::{Error, OneTask, Seconds, TaskList};
 use crate::commands::stop::Stop;
 use crate::http::client::Answer;
 use crate::paths;
@@ -86,7 +83,7 @@ pub async fn run(options: StatusOptions) -> anyhow::Result<ExitCode> {
 }
 
 /// Says on standard output that nothing is known: monitors show nothing else. On a terminal and
-/// beside JSON the words on standard error are enough.
+/// with JSON the words on standard error are enough.
 fn deny(options: &StatusOptions, error: &anyhow::Error) {
     if options.plugin || !(options.json || std::io::stdout().is_terminal()) {
         let _closed = terminal::print(plugin::unknown(&format!("{error:#}")) + "\n");
@@ -105,7 +102,7 @@ struct Look {
 }
 
 enum View {
-    All(Tasks),
+    All(TaskList),
     One(Box<OneTask>),
 }
 
@@ -150,8 +147,7 @@ fn harmless(error: serde_json::Error) -> anyhow::Error {
 }
 
 fn refusal(answer: &Answer, options: &StatusOptions) -> String {
-    let said =
-        serde_json::from_slice(&answer.body).map(|refusal: Refusal| refusal.error.to_string());
+    let said = serde_json::from_slice(&answer.body).map(|refused: Error| refused.error.to_string());
     match (answer.status, &options.task, said) {
         (404, Some(task), Ok(_)) => {
             format!("there is no task {}; `lockwatch status` lists them", safe(task))
@@ -229,10 +225,14 @@ impl Seen {
     /// A line that reports that the agent does not respond, if so.
     fn trouble(&self) -> Option<String> {
         let trouble = self.trouble.as_ref()?;
-        let since = self.last.as_ref().map(|(_, at)| words::duration(at.elapsed().as_secs_f64()));
+        let since = self.last.as_ref().map(|(_, at)| words::duration(since(*at)));
         let since = since.map(|since| format!(", for {since}")).unwrap_or_default();
         Some(format!("? no answer{since} ({trouble}); trying again"))
     }
+}
+
+fn since(at: Instant) -> Seconds {
+    Seconds(u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Repeats until a signal, or until the output is closed. Returns the level of the last response.

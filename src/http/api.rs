@@ -88,7 +88,7 @@ fn filter(asked: Parameters, snapshot: &Snapshot) -> Result<TaskFilter, Refusal>
             }
             "wanted" => filter.wanted.extend(words(&name, &value, &Wanted::ALL, Wanted::name)?),
             // `redis`: its former name.
-            "store" | "redis" => filter.redises.push(redis_name(value, snapshot)?),
+            "store" | "redis" => filter.stores.push(redis_name(value, snapshot)?),
             "q" => filter.texts.push(value.to_lowercase()),
             _ => add_label(&mut filter, label_name(&name, snapshot)?, value),
         }
@@ -106,9 +106,9 @@ pub(super) fn words<T: Copy>(
     value.split(',').map(|word| one_of(parameter, word, all, &name)).collect()
 }
 
-/// The name of a Redis store, if there is one of this name.
+/// The name of a store, if there is one of this name.
 pub(super) fn redis_name(name: String, snapshot: &Snapshot) -> Result<String, Refusal> {
-    let names: Vec<&str> = snapshot.stores.iter().map(|redis| &*redis.spec.name).collect();
+    let names: Vec<&str> = snapshot.stores.iter().map(|store| &*store.spec.name).collect();
     match names.contains(&name.as_str()) {
         true => Ok(name),
         false => Err(Refusal::value("store", &name, &names)),

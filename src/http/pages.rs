@@ -120,8 +120,8 @@ fn list_query(query: Option<&str>) -> ListQuery {
             "verdict" => {
                 asked.verdict = Verdict::ALL.into_iter().find(|verdict| verdict.name() == value)
             }
-            "redis" => asked.redis = Some(value),
-            "group" if value == "redis" => asked.group = Group::Redis,
+            "redis" => asked.store = Some(value),
+            "group" if value == "redis" => asked.group = Group::Store,
             "group" => {
                 asked.group = value
                     .strip_prefix("label.")
@@ -168,12 +168,12 @@ mod tests {
         let expected = ListQuery {
             text: "a b&é".to_owned(),
             verdict: Some(Verdict::Down),
-            redis: Some("m%zz".to_owned()),
+            store: Some("m%zz".to_owned()),
             labels: vec![("team".to_owned(), "log".to_owned())],
             group: Group::Label("team".to_owned()),
         };
         assert_eq!(asked, expected);
-        assert_eq!(list_query(Some("group=redis")).group, Group::Redis);
+        assert_eq!(list_query(Some("group=redis")).group, Group::Store);
         assert_eq!(list_query(Some("q=%ff%")).text, "\u{fffd}%");
     }
 }

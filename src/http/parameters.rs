@@ -2,25 +2,20 @@
 
 use hyper::StatusCode;
 use percent_encoding::percent_decode_str;
-use serde::Serialize;
 
 use super::reply::{Reply, json};
+use crate::api::Error;
 
 /// The parameters in their order, decoded.
 pub(super) type Parameters = Vec<(String, String)>;
 
 /// Why a request is invalid, for the client.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Refusal {
-    error: String,
-    /// The valid values, if they are a list.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    allowed: Option<Vec<String>>,
-}
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal(Error);
 
 impl Refusal {
     pub(super) fn new(error: impl Into<String>) -> Refusal {
-        Refusal { error: error.into(), allowed: None }
+        Refusal(Error { error: error.into().into(), allowed: None })
     }
 
     /// A parameter that does not exist.
@@ -41,11 +36,12 @@ impl Refusal {
     }
 
     fn with_list(error: String, allowed: &[&str]) -> Refusal {
-        Refusal { error, allowed: Some(allowed.iter().map(|&name| name.to_owned()).collect()) }
+        let allowed = allowed.iter().map(|&name| name.to_owned().into()).collect();
+        Refusal(Error { error: error.into(), allowed: Some(allowed) })
     }
 
     pub(super) fn reply(&self) -> Reply {
-        json(StatusCode::BAD_REQUEST, self)
+        json(StatusCode::BAD_REQUEST, &self.0)
     }
 }
 

@@ -11,6 +11,7 @@ use hyper::{Response, StatusCode};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
+use crate::api::Error;
 use crate::outputs::exposition::{Exposition, TooSlow};
 use crate::outputs::json::{TaskList, text as json_text};
 
@@ -188,9 +189,5 @@ impl Body for ReplyBody {
 
 /// A sentence for programs that expect JSON.
 pub(super) fn json_error(status: StatusCode, sentence: &str) -> Reply {
-    #[derive(Serialize)]
-    struct Error<'a> {
-        error: &'a str,
-    }
-    json(status, &Error { error: sentence })
+    json(status, &Error { error: sentence.to_owned().into(), allowed: None })
 }

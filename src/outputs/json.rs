@@ -1,36 +1,37 @@
-//! Tasks and events as JSON: stable names, base units, instants in RFC 3339. Unknown values are
-//! `null`.
+//! What the agent says over HTTP, as JSON: [`crate::api`] filled from the snapshot, and written
+//! piece by piece.
 
 mod event;
 mod filter;
 mod lock;
-mod part;
-mod problems;
 mod queue;
-mod servers;
+mod store;
 mod task;
 mod turn;
 mod wire;
 
 use std::sync::Arc;
 
-use lockwatch_judge::snapshot::TaskView;
+use lockwatch_judge::histogram::Histogram;
+use lockwatch_judge::problems::{Problems, Severity};
+use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
 use serde::Serialize;
 
 pub use event::{event, event_id, events};
 pub use filter::TaskFilter;
+pub(super) use lock::runs;
+pub(super) use task::task as task_of;
 pub use wire::text;
 
+use crate::alerts::firing;
+use crate::api::{self, At, Count, OneTask, Seconds};
 use crate::published::Published;
-use part::{agent, wall};
-use servers::{RedisJson, redis_json};
-use task::{TaskJson, task_json};
 
 /// Tasks per piece of the list: large enough to send efficiently, small enough to render at once.
 const TASKS_PER_PIECE: usize = 8;
 
-/// The body of `/api/v1/tasks`: the tasks that match, and all Redis stores. It comes in pieces, so
-/// that a long list is never in memory as a whole.
+/// The body of `/api/v1/tasks`: the tasks that match, and all stores. It comes in pieces, so that a
+/// long list is never in memory as a whole.
 pub struct TaskList {
     published: Arc<Published>,
     filter: TaskFilter,
@@ -53,10 +54,18 @@ impl TaskList {
         TaskList { published, filter, next: Piece::Head }
     }
 
-    fn head(&self) -> String {
-        let at = text(&wall(self.published.wall));
-        let (sequence, version) = (self.published.snapshot.sequence, env!("CARGO_PKG_VERSION"));
-        format!("{{\"at\":{at},\"sequence\":{sequence},\"version\":\"{version}\",\"tasks\":[")
+    /// What surrounds the tasks.
+    fn around(&self, stores: Vec<api::Store>) -> (String, String) {
+        around(
+            &api::TaskList {
+                at: wall(self.published.wall),
+                sequence: self.published.snapshot.sequence,
+                version: env!("CARGO_PKG_VERSION").into(),
+                tasks: Vec::new(),
+                stores,
+            },
+            "tasks",
+        )
     }
 
     /// The next tasks that match, and where to continue; `None` if there are none.
@@ -68,21 +77,15 @@ impl TaskList {
             if !first || last.is_some() {
                 tasks.push(',');
             }
-            tasks.push_str(&text(&task_json(&self.published, view)));
+            tasks.push_str(&text(&task::task(&self.published, view)));
             last = Some(at);
         }
         Some((tasks, last? + 1))
     }
 
-    fn redises(&self) -> String {
-        let redises: Vec<RedisJson<'_>> = self
-            .published
-            .snapshot
-            .stores
-            .iter()
-            .map(|view| redis_json(&self.published, view))
-            .collect();
-        format!("],\"stores\":{}}}", text(&redises))
+    fn tail(&self) -> String {
+        let stores = self.published.snapshot.stores.iter();
+        self.around(stores.map(|view| store::store(&self.published, view)).collect()).1
     }
 }
 
@@ -91,10 +94,10 @@ impl Iterator for TaskList {
 
     fn next(&mut self) -> Option<String> {
         let (piece, next) = match self.next {
-            Piece::Head => (self.head(), Piece::Tasks { from: 0, first: true }),
+            Piece::Head => (self.around(Vec::new()).0, Piece::Tasks { from: 0, first: true }),
             Piece::Tasks { from, first } => match self.tasks(from, first) {
                 Some((tasks, from)) => (tasks, Piece::Tasks { from, first: false }),
-                None => (self.redises(), Piece::End),
+                None => (self.tail(), Piece::End),
             },
             Piece::End => return None,
         };
@@ -103,36 +106,56 @@ impl Iterator for TaskList {
     }
 }
 
+/// A body whose long `list` is empty, split where the list's elements belong.
+fn around(body: &impl Serialize, list: &str) -> (String, String) {
+    let body = text(body);
+    // No text can contain this: its quotes are escaped.
+    let opening = format!("\"{list}\":[");
+    let at = body.find(&opening).map_or(body.len(), |at| at + opening.len());
+    let (head, tail) = body.split_at(at);
+    (head.to_owned(), tail.to_owned())
+}
+
 /// The body of `/api/v1/tasks/<name>`; `None` if there is no task called `name`.
-pub fn task(published: &Published, name: &str) -> Option<impl Serialize> {
+pub fn task(published: &Published, name: &str) -> Option<OneTask> {
     let view = published.snapshot.tasks.find(name)?;
-    Some(OneTask {
-        at: wall(published.wall),
-        sequence: published.snapshot.sequence,
-        task: WholeTaskJson {
-            task: task_json(published, view),
-            renewals: renewals(published, view),
-        },
-    })
-}
-
-#[derive(Serialize)]
-struct OneTask<'a> {
-    at: Option<String>,
-    sequence: u64,
-    task: WholeTaskJson<'a>,
-}
-
-/// A task with the details that would make the list of all tasks too long.
-#[derive(Serialize)]
-struct WholeTaskJson<'a> {
-    #[serde(flatten)]
-    task: TaskJson<'a>,
-    /// When the newest renewals happened, by the agent's clock, oldest first.
-    renewals: Vec<String>,
-}
-
-fn renewals(published: &Published, view: &TaskView) -> Vec<String> {
     let renewals = view.lock().map(|lock| &*lock.renewals).unwrap_or_default();
-    renewals.iter().filter_map(|at| agent(published, *at)).collect()
+    let renewals = renewals.iter().map(|at| agent(published, *at)).collect();
+    let task = api::Task { renewals: Some(renewals), ..task::task(published, view) };
+    Some(OneTask { at: wall(published.wall), sequence: published.snapshot.sequence, task })
+}
+
+fn wall(at: AgentWall) -> At {
+    At(Some(at.0))
+}
+
+fn agent(published: &Published, at: Mono) -> At {
+    wall(published.wall_at(at))
+}
+
+fn server(at: impl Into<Option<ServerTime>>) -> At {
+    At(at.into().map(|at| at.0))
+}
+
+fn counts<const N: usize>(names: [&'static str; N], counts: [u64; N]) -> Vec<Count> {
+    let all = names.into_iter().zip(counts);
+    all.map(|(name, count)| Count { name: name.into(), count }).collect()
+}
+
+fn histogram(histogram: &Histogram) -> api::Histogram {
+    api::Histogram { count: histogram.count(), sum_seconds: Seconds(histogram.sum_ms) }
+}
+
+fn problems(problems: &Problems) -> Vec<api::Problem> {
+    let alerts = firing(problems).into_iter().map(|alert| api::Problem {
+        problem: alert.row.problem.name().into(),
+        alert: alert.row.alert.into(),
+        severity: match alert.row.alert_severity() {
+            Severity::Page => "page".into(),
+            Severity::Warning => "warning".into(),
+        },
+        seconds: Seconds(alert.ms),
+        event: alert.is_event,
+    });
+    alerts.collect()
 }

@@ -1,26 +1,22 @@
 //! The HTML pages: all tasks, and one task. All markup is rendered here: the script only inserts
 //! rendered parts.
 
-mod brief;
 mod drawing;
 mod facts;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub(super) mod html;
 mod list;
-mod lock;
 mod moving;
 pub(super) mod pulse;
 pub(crate) mod query;
-mod queue;
-pub(super) mod redises;
 pub(super) mod row;
 mod runbooks;
 mod settings;
 mod shell;
+pub(super) mod stores;
 mod task;
 mod timeline;
-mod turn;
 mod words;
 
 use std::sync::Arc;
@@ -61,7 +57,7 @@ pub(crate) fn of_all(
     list::pieces(published, query, around)
 }
 
-/// The page of one task, or only its contents. `events`: those of the task and of its Redis store,
+/// The page of one task, or only its contents. `events`: those of the task and of its store,
 /// oldest first.
 pub(crate) fn of_task(
     published: &Published,

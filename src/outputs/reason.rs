@@ -10,7 +10,7 @@ use lockwatch_judge::spec::WantedSource;
 use lockwatch_judge::verdict::{Term, Verdict, Wanted};
 
 use crate::outputs::absent;
-use crate::outputs::cause::told;
+use crate::outputs::cause;
 use crate::outputs::progress::hint;
 use crate::outputs::remark::unseen_locks;
 use crate::outputs::runs;
@@ -134,7 +134,7 @@ fn refused(view: &TaskView) -> Option<String> {
 /// What cannot be read, and what to do about it.
 fn remedy(view: &TaskView) -> Option<String> {
     if let Some(why) = view.unknown.or(view.switches_unknown) {
-        return Some(format!("({}: {})", why.name(), told(why, view.words(why))));
+        return Some(format!("({}: {})", why.name(), cause::message(why, view.words(why))));
     }
     if view.verdict == Verdict::Split {
         return None;

@@ -1,4 +1,4 @@
-//! What is worth a word about a task beside its verdict.
+//! What else is worth knowing about a task.
 
 use std::borrow::Cow;
 

@@ -2,8 +2,8 @@
 
 use lockwatch_judge::snapshot::{Run, Runs};
 
+use super::{describe, json};
 use crate::text::identity::escape;
-use crate::text::instants::seconds;
 
 /// Why a script counts as failing: it says nothing that grows with time.
 pub(super) fn failing(runs: &Runs) -> Option<String> {
@@ -25,18 +25,5 @@ pub(super) fn exit_code(run: &Run) -> Option<u8> {
 
 /// How the newest runs ended, oldest first, and what runs now; empty without any.
 pub(super) fn newest(runs: &Runs) -> String {
-    let ended = runs.ended.iter().map(|run| {
-        let by = if run.end.asked { ", ended by its guard" } else { "" };
-        let (lasted, host) = (seconds(run.end.lasted_ms()), escape(&run.host));
-        match exit_code(run) {
-            Some(code) => format!("exit code {code} after {lasted} s on {host}{by}"),
-            None => format!(
-                "killed together with its guard (no exit code stated) within {lasted} s on {host}"
-            ),
-        }
-    });
-    let present = runs.present.iter().map(|(_, host, _)| format!("runs on {}", escape(host)));
-    let unreadable = (runs.unreadable > 0)
-        .then(|| format!("{} fields of the claims cannot be read as runs", runs.unreadable));
-    ended.chain(present).chain(unreadable).collect::<Vec<_>>().join("; ")
+    describe::runs(&json::runs(runs))
 }

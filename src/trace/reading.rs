@@ -21,6 +21,7 @@ const NAMED_MAX: usize = 20;
 
 /// One part of a reading in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ExplainedPart"))]
 pub struct Fact {
     /// Which part: `lock`, `turn`, `queue`, `switches`, …
     pub of: String,

@@ -20,6 +20,7 @@ const TYPES: [&[u8]; 6] = [b"string", b"list", b"set", b"zset", b"hash", b"strea
 
 /// A command and its reply in a form that is safe to show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ExplainedCommand"))]
 pub struct Said {
     /// The command as it would be typed.
     pub command: String,

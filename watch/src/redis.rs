@@ -39,7 +39,7 @@ pub mod wake_ups;
 pub mod watcher;
 
 pub use diagnosis::names_no_master;
-pub use instant::unit_near;
+pub use instant::{rfc3339, unit_near};
 pub use kind::RedisKind;
 pub use pace::LONGEST_MS as LONGEST_PAUSE_MS;
 pub use parts::{

@@ -16,7 +16,7 @@ use crate::commands::momentary;
 use crate::config::{Config, HostPort, RedisConfig, Servers};
 use crate::io;
 use crate::outputs::absent;
-use crate::outputs::cause::told;
+use crate::outputs::cause::message;
 use crate::outputs::remark::remarks;
 use crate::published::{Published, Unanswered};
 use crate::text::identity::escape;
@@ -170,7 +170,7 @@ impl Line {
     }
 
     fn bad(of: String, why: Unknown, said: Option<&str>) -> Line {
-        Line { of, says: format!("{}: {}", why.name(), told(why, said)), is_good: false }
+        Line { of, says: format!("{}: {}", why.name(), message(why, said)), is_good: false }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use lockwatch_judge::verdict::Verdict;
 
-use super::answer::{Problem, Store, Task};
+use crate::api::{Problem, Store, Task};
 use crate::exit::Exit;
 use crate::text::terminal::Style;
 
@@ -101,7 +101,7 @@ pub(super) fn of_problems(problems: &[Problem]) -> Option<Level> {
 
 /// Whether switches that were on were lost with the data of Redis.
 pub(super) fn switches_lost(task: &Task) -> bool {
-    !task.lost_users.is_empty() || task.durations.switches_lost_seconds > 0.0
+    !task.lost_users.is_empty() || task.durations.switches_lost_seconds.0 > 0
 }
 
 /// The worst of all. Without tasks, unknown.

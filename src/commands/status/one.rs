@@ -1,15 +1,17 @@
 //! One task with all details, one per line.
 
-use super::answer::{Holder, OneTask, Past, Problem, Switch, Task, Unknown, Witness};
 use super::judge::{judge, switches_lost};
-use super::words::{duration, held_for, how_long, instant, lease_left, names, why};
-use super::{queue, turn};
+use super::words::{duration, how_long, instant, names, why};
+use crate::api::{At, OneTask, Problem, Seconds, Task, Unknown, Witness};
+use crate::outputs::describe::{self, Part, Subject};
 use crate::text::terminal::{Style, Terminal, cut, pad, width, wrap};
 
 /// Columns of the names on the left.
-const NAMES: usize = 15;
-/// Minimum columns beside the names. With less, the names are on lines of their own.
+const NAMES: usize = 21;
+/// Minimum columns of the values. With less, the names are on lines of their own.
 const LEAST: usize = 20;
+/// Maximum number of holders that are named in one place.
+const NAMED_MAX: usize = 20;
 
 /// The lines of the view. `hint` is the command that explains the verdict.
 pub(super) fn render(answer: &OneTask, hint: &str, terminal: &Terminal) -> Vec<String> {
@@ -38,8 +40,8 @@ pub(super) fn render(answer: &OneTask, hint: &str, terminal: &Terminal) -> Vec<S
 }
 
 fn fact(name: &str, text: &str, terminal: &Terminal) -> Vec<String> {
-    let beside = terminal.columns.checked_sub(NAMES).filter(|room| *room >= LEAST);
-    let Some(room) = beside else {
+    let room = terminal.columns.checked_sub(NAMES).filter(|room| *room >= LEAST);
+    let Some(room) = room else {
         return wrap(&format!("{name}: {text}"), terminal.columns);
     };
     let names = std::iter::once(name).chain(std::iter::repeat(""));
@@ -52,40 +54,61 @@ fn fact(name: &str, text: &str, terminal: &Terminal) -> Vec<String> {
 /// The details, in order. Empty ones do not apply to this task and are left out.
 fn facts(answer: &OneTask) -> Vec<(&'static str, String)> {
     let task = &answer.task;
-    let at = |at: &Option<super::answer::Text>| at.as_deref().map(instant).unwrap_or_default();
-    let queue = task.queue.as_ref().map(|queue| queue::facts(queue, &task.store, holders));
-    let turn = task.turn.as_ref().map(|turn| turn::facts(turn, &task.store));
-    let guard = queue.into_iter().chain(turn).flatten();
-    let first = vec![
+    let subject = Subject { task, at: answer.at, wanted: None };
+    let since = Some(task.verdict_since).filter(|at| at.0.is_some());
+    let first = [
         ("Why", why(task)),
-        ("Alerts", task.problems().iter().map(alert).collect::<Vec<_>>().join("; ")),
-        ("Since", at(&task.verdict_since)),
+        ("Alerts", joined(task.problems().iter().map(alert))),
+        ("Since", since.map(instant).unwrap_or_default()),
         ("As of", as_of(answer)),
+        ("Key", key(task)),
     ];
-    let rest = vec![
-        ("Lock", lock(task)),
-        ("Holder", task.lock.hold.as_ref().map(|hold| holders(&hold.holders)).unwrap_or_default()),
-        ("Held for", held(task)),
-        ("Lease left", lease(task)),
-        ("Renewals", renewals(task)),
-        ("Waiters", task.lock.waiters.map(|waiters| waiters.to_string()).unwrap_or_default()),
-        (
-            "Fencing token",
-            task.lock.fencing_token.map(|token| token.to_string()).unwrap_or_default(),
-        ),
-        ("Wanted", wanted(task)),
+    let shared = describe::facts(subject).into_iter().map(|fact| {
+        let lines = fact.lines.iter().map(|line| words(line, answer.at));
+        (fact.name, joined(lines))
+    });
+    let witnesses = task.witnesses.iter().flatten();
+    let limits = describe::limits(task);
+    let last = [
+        ("Switches", switches(task)),
         ("Switches lost", lost(task)),
-        ("Progress", progress(task)),
-        ("Claims", claims(task)),
-        ("Splits", names("", &task.splits)),
-        ("Last handover", past(task.last_handover.as_ref())),
-        ("Last outage", past(task.last_outage.as_ref())),
-        ("Durations", durations(task)),
-        ("Witnesses", task.witnesses.iter().map(witness).collect::<Vec<_>>().join("; ")),
+        ("Witnesses", joined(witnesses.map(witness))),
+        ("Limits", listed(limits.map(|(name, limit)| format!("{name} {}", duration(limit))))),
         ("Labels", labels(task)),
-        ("Note", note(task)),
+        ("Note", note(task).to_owned()),
     ];
-    first.into_iter().chain(guard).chain(rest).collect()
+    first.into_iter().chain(shared).chain(last).collect()
+}
+
+/// The parts of a fact, as of this instant.
+fn words<'a>(line: impl IntoIterator<Item = &'a Part>, at: At) -> String {
+    let passed = |since: &At| {
+        let ms = at.0.zip(since.0).and_then(|(at, since)| u64::try_from(at - since).ok());
+        duration(Seconds(ms.unwrap_or_default()))
+    };
+    let word = |(place, part): (usize, &Part)| match part {
+        Part::Words(words) => words.to_string(),
+        Part::Mark(words) | Part::Alarm(words) if place == 0 => words.to_string(),
+        Part::Mark(words) | Part::Alarm(words) => format!(", {words}"),
+        Part::Lasted(length) | Part::Lease { left: length, whole: None } => duration(*length),
+        Part::Lease { left, whole: Some(whole) } => {
+            format!("{} of {}", duration(*left), duration(*whole))
+        }
+        Part::Since(since) => passed(since),
+        Part::Ago(event) => format!("{} ago", passed(event)),
+        Part::Server(at) | Part::Progress(at) => {
+            format!("{} by the server's clock", instant(*at))
+        }
+    };
+    line.into_iter().enumerate().map(word).collect()
+}
+
+fn joined(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join("; ")
+}
+
+fn listed(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 fn alert(problem: &Problem) -> String {
@@ -93,103 +116,48 @@ fn alert(problem: &Problem) -> String {
 }
 
 fn as_of(answer: &OneTask) -> String {
-    let at = answer
-        .at
-        .as_deref()
-        .map(|at| format!("{} by the agent's clock, ", instant(at)))
-        .unwrap_or_default();
-    let from = answer.task.node.as_ref().map(|node| format!(" by {node}")).unwrap_or_default();
+    let at = Some(answer.at).filter(|at| at.0.is_some());
+    let at = at.map(|at| format!("{} by the agent's clock, ", instant(at))).unwrap_or_default();
     match answer.task.evidence_age_seconds {
-        Some(age) => format!("{at}read {} before{from}", duration(age)),
+        Some(age) => format!("{at}read {} before", duration(age)),
         None => format!("{at}never read"),
     }
 }
 
-fn lock(task: &Task) -> String {
-    let lock = &task.lock;
-    if lock.key.is_empty() {
-        return String::new();
-    }
-    let state = match (lock.held, &lock.unknown) {
-        (Some(true), _) => "held".to_owned(),
-        (Some(false), _) => "free".to_owned(),
-        (None, Some(why)) => unknown(why),
+/// What guards the task, and whether it can be read.
+fn key(task: &Task) -> String {
+    let (key, held) = match (&task.lock, &task.turn, &task.queue) {
+        (Some(lock), _, _) => (format!("lock {} ({})", lock.key, lock.library), lock.held),
+        (_, Some(turn), _) => (format!("turns {}", turn.hash), None),
+        (_, _, Some(queue)) => {
+            let locks = queue.lock.as_ref();
+            let locks = locks.map(|lock| format!(", locks {lock} ({})", queue.library));
+            (format!("queue {}{}", queue.zset, locks.unwrap_or_default()), None)
+        }
+        (None, None, None) => return String::new(),
+    };
+    let state = match (task.unknown(), held) {
+        (Some(why), _) => unknown(why),
+        (None, Some(true)) => "held".to_owned(),
+        (None, Some(false)) => "free".to_owned(),
+        (None, None) if task.is_read() => "read".to_owned(),
         (None, None) => "not known yet".to_owned(),
     };
-    format!("{} ({}) in store {}: {state}", lock.key, lock.library, task.store)
+    format!("{key} in store {}: {state}", task.store)
 }
 
 fn unknown(why: &Unknown) -> String {
     format!("unknown ({why})")
 }
 
-fn holders(holders: &[Holder]) -> String {
-    holders.iter().map(holder).collect::<Vec<_>>().join("; ")
-}
-
-fn holder(holder: &Holder) -> String {
-    let host = holder.host.as_ref().map(|host| format!("{host}, ")).unwrap_or_default();
-    let digest = if holder.digest { " (digest of its token)" } else { "" };
-    let entries = holder.entries.filter(|entries| *entries > 1);
-    let entries = entries.map(|entries| format!(", entered {entries} times")).unwrap_or_default();
-    format!("{host}{}{digest}{entries}", holder.holder)
-}
-
-fn held(task: &Task) -> String {
-    let Some(hold) = &task.lock.hold else { return String::new() };
-    let since =
-        hold.acquired.as_deref().map(|at| format!(", since {} by the server's clock", instant(at)));
-    let most =
-        task.thresholds.max_hold_seconds.map(|most| format!(", max_hold {}", duration(most)));
-    let mode =
-        if &*hold.mode == "exclusive" { String::new() } else { format!(", {} lock", hold.mode) };
-    format!("{}{mode}{}{}", held_for(hold), since.unwrap_or_default(), most.unwrap_or_default())
-}
-
-fn lease(task: &Task) -> String {
-    let Some(hold) = &task.lock.hold else { return String::new() };
-    let whole =
-        task.lock.lease_seconds.map(|lease| format!(" of {}", duration(lease))).unwrap_or_default();
-    match hold.persistent {
-        Some(true) => "no TTL: this lock never expires by itself".to_owned(),
-        _ => format!("{}{whole}", lease_left(hold)),
-    }
-}
-
-fn renewals(task: &Task) -> String {
-    let Some(hold) = &task.lock.hold else { return String::new() };
-    let mut parts = Vec::new();
-    if hold.renewal_overdue_seconds > 0.0 {
-        parts.push(format!("OVERDUE for {}", duration(hold.renewal_overdue_seconds)));
-    }
-    if let Some(period) = task.lock.renewal_period_seconds {
-        parts.push(format!("every {}", duration(period)));
-    }
-    if let Some(at) = hold.last_renewal.as_deref() {
-        parts.push(format!("last at {} by the server's clock", instant(at)));
-    }
-    if let Some(late) = hold.last_renewal_latency_seconds {
-        parts.push(format!("{} late", duration(late)));
-    }
-    if let Some(margin) = hold.last_renewal_margin_seconds {
-        parts.push(format!("{} were left", duration(margin)));
-    }
-    parts.join(", ")
-}
-
-fn wanted(task: &Task) -> String {
-    if let Some(why) = &task.switches_unknown {
-        return unknown(why);
-    }
-    if let (true, Some(users)) = (task.counted, task.wanting_users) {
-        return format!("{}: {users} {}", task.wanted, if users == 1 { "user" } else { "users" });
-    }
-    let switch = |switch: &Switch| format!("{} {}", switch.user, switch.state);
-    let switches = task.switches.iter().flatten().map(switch).collect::<Vec<_>>().join(", ");
-    match (&*task.wanted, switches.is_empty()) {
-        ("unset", _) => "no switches are configured".to_owned(),
-        (word, true) => word.to_owned(),
-        (word, false) => format!("{word}: {switches}"),
+fn switches(task: &Task) -> String {
+    match &task.switches_unknown {
+        Some(why) => unknown(why),
+        None if task.counted => String::new(),
+        None => listed(
+            describe::switches(task)
+                .map(|(user, state)| format!("{user} {}", words([&state], At(None)))),
+        ),
     }
 }
 
@@ -204,94 +172,32 @@ fn lost(task: &Task) -> String {
     )
 }
 
-fn progress(task: &Task) -> String {
-    let Some(progress) = &task.progress else { return String::new() };
-    let limit = task
-        .thresholds
-        .stale_after_seconds
-        .map(|limit| format!("; stale_after {}", duration(limit)));
-    let state = match (&progress.unknown, &progress.moved) {
-        (Some(why), _) => unknown(why),
-        _ if progress.expired => "is gone: its TTL ran out".to_owned(),
-        (None, _) if progress.missing => "is not there".to_owned(),
-        (None, Some(at)) => format!("last moved at {} by the server's clock", instant(at)),
-        (None, None) => "has not moved since the agent started".to_owned(),
-    };
-    state + &limit.unwrap_or_default()
-}
-
-fn claims(task: &Task) -> String {
-    if let Some(why) = &task.claims_unknown {
-        return unknown(why);
-    }
-    match task.thresholds.fresh_for_seconds {
-        Some(fresh) if task.live_claims.is_empty() => {
-            format!("none moved within {}", duration(fresh))
-        }
-        _ => names("", &task.live_claims),
-    }
-}
-
-fn past(past: Option<&Past>) -> String {
-    let Some(past) = past else { return String::new() };
-    let at = past.at.as_deref().map(|at| format!(", ended {}", instant(at))).unwrap_or_default();
-    format!("{}{at}", duration(past.seconds))
-}
-
-fn durations(task: &Task) -> String {
-    let (durations, thresholds) = (&task.durations, &task.thresholds);
-    let known = [
-        ("split", durations.split_seconds, None),
-        ("down", durations.down_seconds, thresholds.grace_seconds.map(|limit| ("grace", limit))),
-        (
-            "stalled",
-            durations.stalled_seconds,
-            thresholds.stale_after_seconds.map(|limit| ("stale_after", limit)),
-        ),
-        (
-            "unwanted",
-            durations.unwanted_seconds,
-            thresholds.wind_down_seconds.map(|limit| ("wind_down", limit)),
-        ),
-        (
-            "blind",
-            durations.blind_seconds,
-            thresholds.blind_after_seconds.map(|limit| ("blind_after", limit)),
-        ),
-    ];
-    // A limit is shown even while nothing counts towards it, because it says what would be too
-    // long.
-    let matters = known.into_iter().filter(|(_, seconds, limit)| *seconds > 0.0 || limit.is_some());
-    let text = matters.map(|(name, seconds, limit)| match limit {
-        Some((limit_name, limit)) => {
-            format!("{name} {} ({limit_name} {})", duration(seconds), duration(limit))
-        }
-        None => format!("{name} {}", duration(seconds)),
-    });
-    text.collect::<Vec<_>>().join(", ")
-}
-
 fn witness(witness: &Witness) -> String {
-    let shows = match &witness.holders {
-        Some(holders) if !holders.is_empty() => self::holders(holders),
-        _ => "no holder".to_owned(),
+    let shows = match witness.holders.as_deref() {
+        None | Some([]) => "no holder".to_owned(),
+        Some(holders) => describe::holders(holders, NAMED_MAX),
     };
-    let behind = witness
-        .behind_seconds
-        .map(|behind| format!(", {} behind", duration(behind)))
-        .unwrap_or_default();
-    let at = witness.at.as_deref().map(|at| format!(", at {}", instant(at))).unwrap_or_default();
-    format!("{} ({}{behind}{at}) shows {shows}", witness.node, witness.role)
+    let behind = witness.behind_seconds.map(|behind| format!(", {} behind", duration(behind)));
+    let at = instant(witness.at);
+    format!(
+        "{} ({}{}, at {at}) shows {shows}",
+        witness.node,
+        witness.role,
+        behind.unwrap_or_default()
+    )
 }
 
 fn labels(task: &Task) -> String {
     let given = task.labels.iter().filter(|label| !label.value.is_empty());
-    given.map(|label| format!("{}={}", label.name, label.value)).collect::<Vec<_>>().join(", ")
+    listed(given.map(|label| format!("{}={}", label.name, label.value)))
 }
 
-fn note(task: &Task) -> String {
-    let lock_only = "lock only: a stuck worker would look healthy (neither progress nor claims are \
-                     configured)";
-    let notes = task.notes.iter().map(|note| note.trim_end_matches('.'));
-    task.lock_only.then_some(lock_only).into_iter().chain(notes).collect::<Vec<_>>().join("; ")
+fn note(task: &Task) -> &'static str {
+    match task.lock_only {
+        true => {
+            "lock only: a stuck worker would look healthy (neither progress nor claims are \
+             configured)"
+        }
+        false => "",
+    }
 }

@@ -1,9 +1,10 @@
 //! The output for monitoring systems that run `status` as a check (Nagios, Icinga, Zabbix): the
 //! first line is what they show and send, and what follows `|` is performance data.
 
-use super::answer::{Problem, Store, Task};
 use super::judge::{self, Level};
 use super::words::{how_long, why};
+use crate::api::{Problem, Seconds, Store, Task};
+use crate::text::instants::seconds;
 use crate::text::terminal::cut;
 
 /// Most lines below the first.
@@ -12,7 +13,7 @@ const LINES_MAX: usize = 100;
 const COLUMNS: usize = 200;
 
 /// The lines for these tasks and stores; each line break ends a line of the output.
-pub(super) fn render(tasks: &[Task], stores: &[Store], oldest: Option<f64>) -> Vec<String> {
+pub(super) fn render(tasks: &[Task], stores: &[Store], oldest: Option<Seconds>) -> Vec<String> {
     let mut parts: Vec<(Level, usize, String)> = tasks
         .iter()
         .map(|task| {
@@ -74,7 +75,7 @@ fn alerts(problems: &[Problem]) -> String {
 }
 
 /// `label=value;warn;crit;min;max`, each as the guidelines of monitoring plugins have it.
-fn figures(tasks: &[Task], oldest: Option<f64>) -> String {
+fn figures(tasks: &[Task], oldest: Option<Seconds>) -> String {
     let (total, count) = (tasks.len(), |level| {
         tasks.iter().filter(|task| judge::judge(task).level == level).count()
     });
@@ -85,7 +86,7 @@ fn figures(tasks: &[Task], oldest: Option<f64>) -> String {
         of("warning", Level::Warning),
         of("unknown", Level::Unknown),
     ];
-    figures.extend(oldest.map(|seconds| format!("oldest_reading={seconds:.1}s;;;0")));
+    figures.extend(oldest.map(|age| format!("oldest_reading={:.1}s;;;0", seconds(age.0))));
     figures.join(" ")
 }
 
@@ -103,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_first_line_has_the_worst_task_and_the_figures() {
-        let lines = render(&[task(WELL), task(DOWN)], &[], Some(0.44));
+        let lines = render(&[task(WELL), task(DOWN)], &[], Some(Seconds(440)));
         let expected = [
             r"CRITICAL: 2 tasks: 1 down, 1 running. in\x7cbound: down, LockwatchTaskDown for 3m20s. Nobody\x0a has it. | tasks=2;;;0 critical=1;;;0;2 warning=0;;;0;2 unknown=0;;;0;2 oldest_reading=0.4s;;;0",
             r"CRITICAL: in\x7cbound: down, LockwatchTaskDown for 3m20s. Nobody\x0a has it.",

@@ -3,9 +3,9 @@
 
 use std::cmp::Reverse;
 
-use super::answer::{Store, Task, Tasks};
 use super::judge::{Judgement, counts, judge};
 use super::words::{duration, held_for, how_long, instant, lease_left, short_holders, wanted, why};
+use crate::api::{Seconds, Store, Task, TaskList};
 use crate::text::terminal::{Style, Terminal, cut, pad, width, wrap};
 
 /// Columns between two columns of the table.
@@ -59,7 +59,7 @@ const FLEXIBLE: [usize; 3] = [2, 1, 3];
 type Cells = [String; COLUMNS.len()];
 
 /// The lines of the whole view.
-pub(super) fn render(answer: &Tasks, terminal: &Terminal) -> Vec<String> {
+pub(super) fn render(answer: &TaskList, terminal: &Terminal) -> Vec<String> {
     let mut tasks: Vec<(&Task, Judgement)> =
         answer.tasks.iter().map(|task| (task, judge(task))).collect();
     tasks.sort_by_key(|(task, judgement)| (judgement.rank, &task.name, &task.store));
@@ -94,7 +94,7 @@ fn table(rows: &[(&Task, Judgement)], terminal: &Terminal) -> Vec<String> {
 }
 
 fn cells(task: &Task, judgement: &Judgement) -> Cells {
-    let hold = task.lock.hold.as_ref();
+    let hold = task.hold();
     [
         format!("{} {}", judgement.mark, cut(&task.verdict, 12)),
         task.name.to_string(),
@@ -220,8 +220,8 @@ fn line(
     line
 }
 
-/// The lines below the table: unreadable Redis servers, the age of the data, and the counts.
-fn notes(answer: &Tasks, terminal: &Terminal) -> Vec<String> {
+/// The lines below the table: unreadable stores, the age of the data, and the counts.
+fn notes(answer: &TaskList, terminal: &Terminal) -> Vec<String> {
     let mut lines = Vec::new();
     for store in &answer.stores {
         lines.extend(unreadable(store, terminal));
@@ -251,26 +251,26 @@ fn unreadable(store: &Store, terminal: &Terminal) -> Vec<String> {
         }
         (None, _) => say(format!("? store {} has not been asked yet", store.name)),
     }
-    // For a single server, the line of the Redis store already says it.
-    let told = store.nodes.len() == 1 && store.readable == Some(false);
-    for node in store.nodes.iter().filter(|node| node.up == Some(false) && !told) {
+    // For a single server, the line of the store already says it.
+    let is_named = store.nodes.len() == 1 && store.readable == Some(false);
+    for node in store.nodes.iter().filter(|node| node.up == Some(false) && !is_named) {
         let why = node.unknown.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
         say(format!("? server {} of store {} cannot be read{why}", node.address, store.name));
     }
     lines
 }
 
-/// The age of the oldest reading, in seconds.
-pub(super) fn oldest(tasks: &[Task]) -> Option<f64> {
-    tasks.iter().filter_map(|task| task.evidence_age_seconds).max_by(f64::total_cmp)
+/// The age of the oldest reading.
+pub(super) fn oldest(tasks: &[Task]) -> Option<Seconds> {
+    tasks.iter().filter_map(|task| task.evidence_age_seconds).max()
 }
 
 /// The age of the shown data.
-fn age(answer: &Tasks) -> String {
+fn age(answer: &TaskList) -> String {
     let never = answer.tasks.iter().filter(|task| task.evidence_age_seconds.is_none()).count();
     let mut parts = Vec::new();
-    if let Some(at) = &answer.at {
-        parts.push(format!("as of {} by the agent's clock", instant(at)));
+    if answer.at.0.is_some() {
+        parts.push(format!("as of {} by the agent's clock", instant(answer.at)));
     }
     if let Some(oldest) = oldest(&answer.tasks) {
         parts.push(format!("oldest reading {}", duration(oldest)));
@@ -285,14 +285,14 @@ fn age(answer: &Tasks) -> String {
 mod tests {
     use super::*;
 
-    fn answer() -> Tasks {
+    fn answer() -> TaskList {
         serde_json::from_str(
             r#"{"at":"2026-01-31T23:59:59.999Z","tasks":[
             {"name":"b","verdict":"running","problems":[],"reason":"The lock is held. Users want the task (1 of 2).","wanted":"yes",
              "switches":[{"user":"anna","state":"on"},{"user":"ben","state":"off"}],"evidence_age_seconds":0.4,
              "lock":{"hold":{"holders":[{"holder":"h","host":"wh-app-01"},{"holder":"i"}],"held_seconds":11520,"ttl_seconds":21.5}}},
             {"name":"a","verdict":"running","problems":[],"reason":"The lock is held.","wanted":"unset",
-             "lock":{"hold":{"holders":[{"holder":"h"}],"acquired":"x","held_seconds":3,"persistent":true}}},
+             "lock":{"hold":{"holders":[{"holder":"h"}],"acquired":"2026-01-31T23:59:56.999Z","held_seconds":3,"persistent":true}}},
             {"name":"出荷e\u0301","verdict":"down","problems":[{"problem":"down","severity":"critical"}],"reason":"Users want it, and nobody has held the lock for longer than grace.","wanted":"yes"}],
             "stores":[{"name":"main","readable":true},
              {"name":"other","readable":false,"blind_seconds":75,"unknown":{"reason":"auth","remedy":"check the password"},

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::seen::Seen;
 use super::{Explanation, alerts, configured, deciding, evidence, exchanges, rules};
-use crate::outputs::cause::told;
+use crate::outputs::cause::message;
 use crate::outputs::reason::{lock_only, sentence};
 use crate::outputs::remark::remarks;
 use crate::text::instants::rfc3339;
@@ -60,8 +60,8 @@ fn notes(seen: Seen<'_>) -> Vec<String> {
         && let Some(redis) = seen.redis()
         && let Some(why) = redis.unknown
     {
-        let told = told(why, redis.words_of_any(why).as_deref());
-        notes.push(format!("Its redis cannot be read as a whole: {}. {told}", why.name()));
+        let message = message(why, redis.words_of_any(why).as_deref());
+        notes.push(format!("Its redis cannot be read as a whole: {}. {message}", why.name()));
     }
     notes
 }

@@ -1,10 +1,10 @@
 //! The input of an explanation: one task in one snapshot, and how its instants are shown.
 
-use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::snapshot::{StoreView, TaskView};
 use lockwatch_judge::time::{Mono, ServerTime};
 
-use super::{NotKnown, Trace};
+use super::Trace;
+pub(super) use crate::outputs::cause::unknown as not_known;
 use crate::published::Published;
 use crate::text::durations::duration_text;
 use crate::text::identity::escape;
@@ -86,12 +86,4 @@ pub(super) fn span(ms: u64) -> String {
 /// An instant of a server's clock, for people.
 pub(super) fn server(at: ServerTime) -> String {
     rfc3339(at.0).unwrap_or_else(|| "an instant beyond the calendar".to_owned())
-}
-
-pub(super) fn not_known(why: Unknown, said: Option<&str>) -> NotKnown {
-    NotKnown {
-        reason: why.name().to_owned(),
-        said: said.map(str::to_owned),
-        remedy: lockwatch_watch::redis::remedy(why).to_owned(),
-    }
 }

@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use super::seen::span;
-use super::{Evidence, ExchangeShown, Explanation, NotKnown, PageDue, RuleGave};
-use crate::outputs::cause::joined;
+use super::{Evidence, ExchangeShown, Explanation, PageDue, RuleGave, Unknown};
 use crate::text::identity::harmless;
 
 /// Maximum columns of a line, if it can be broken.
@@ -208,9 +207,9 @@ impl Text {
     }
 }
 
-fn not_known(why: &NotKnown) -> String {
+fn not_known(why: &Unknown) -> String {
     match &why.said {
-        Some(said) => format!("{}: {}", why.reason, joined(said, &why.remedy)),
+        Some(_) => why.to_string(),
         None => format!("{}. {}", why.reason, why.remedy),
     }
 }

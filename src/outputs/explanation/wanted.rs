@@ -6,7 +6,7 @@ use lockwatch_judge::spec::WantedSource;
 use lockwatch_judge::verdict::Wanted;
 
 use super::seen::Seen;
-use crate::outputs::cause::told;
+use crate::outputs::cause::message;
 use crate::outputs::reason::is_counted;
 use crate::text::identity::{list, user_name};
 
@@ -79,7 +79,7 @@ pub(super) fn wanted_line(seen: Seen<'_>) -> String {
 pub(super) fn unknown_line(what: &str, why: Option<Unknown>, said: Option<&str>) -> String {
     match why {
         Some(why) => {
-            format!("{what} is unknown ({}). {}", why.name(), told(why, said))
+            format!("{what} is unknown ({}). {}", why.name(), message(why, said))
         }
         None => format!("{what} is not known."),
     }

@@ -1,56 +1,37 @@
-//! Events as JSON, in the words of the log.
+//! Events, in the words of the log.
 
 use std::iter;
 use std::sync::Arc;
 
 use lockwatch_judge::event::Subject;
-use serde::Serialize;
 
-use super::part::wall;
 use super::wire::text;
+use super::{around, wall};
+use crate::api::{Event, EventList};
 use crate::outputs::events::{describe, level_name};
 use crate::outputs::history::{Excerpt, Kept};
-
-#[derive(Serialize)]
-struct EventJson<'a> {
-    id: String,
-    /// By the agent's clock.
-    at: Option<String>,
-    server_time: Option<String>,
-    kind: &'static str,
-    level: &'static str,
-    /// One of these two is `null`.
-    task: Option<&'a str>,
-    store: Option<&'a str>,
-    node: Option<String>,
-    message: String,
-    who: Option<String>,
-    reason: Option<&'static str>,
-    seconds: Option<f64>,
-    remedy: Option<&'static str>,
-}
 
 /// An event on one line.
 pub fn event(boot: &str, kept: &Kept) -> String {
     let line = describe(&kept.event);
     let (task, store) = match &kept.event.subject {
-        Subject::Task(task) => (Some(&*task.name), None),
-        Subject::Store(_, name) => (None, Some(&**name)),
+        Subject::Task(task) => (Some(task.name.to_string().into()), None),
+        Subject::Store(_, name) => (None, Some(name.to_string().into())),
     };
-    text(&EventJson {
-        id: event_id(boot, kept.number),
+    text(&Event {
+        id: event_id(boot, kept.number).into(),
         at: wall(kept.at),
-        server_time: line.server_time,
-        kind: kept.kind,
-        level: level_name(kept.level),
+        server_time: line.server_time.map(Into::into),
+        kind: kept.kind.into(),
+        level: level_name(kept.level).into(),
         task,
         store,
-        node: line.node,
-        message: line.message,
-        who: line.who,
-        reason: line.reason,
+        node: line.node.map(Into::into),
+        message: line.message.into(),
+        who: line.who.map(Into::into),
+        reason: line.reason.map(Into::into),
         seconds: line.seconds,
-        remedy: line.remedy,
+        remedy: line.remedy.map(Into::into),
     })
 }
 
@@ -60,10 +41,15 @@ const EVENTS_PER_PIECE: usize = 16;
 /// The body of `/api/v1/events` in pieces, so that a long list is never in memory as a whole.
 /// `gap`: events before these may be missing.
 pub fn events(boot: Arc<str>, excerpt: Excerpt, gap: bool) -> impl Iterator<Item = String> + Send {
-    let id = |number| text(&event_id(&boot, number));
-    let oldest = excerpt.oldest.map_or_else(|| String::from("null"), id);
-    let (next, newest) = (id(excerpt.upto), id(excerpt.newest));
-    let tail = format!("],\"next\":{next},\"newest\":{newest},\"oldest\":{oldest},\"gap\":{gap}}}");
+    let id = |number| event_id(&boot, number).into();
+    let list = EventList {
+        events: Vec::new(),
+        next: id(excerpt.upto),
+        newest: id(excerpt.newest),
+        oldest: excerpt.oldest.map(id),
+        gap,
+    };
+    let (head, tail) = around(&list, "events");
     let (mut rest, mut separator) = (excerpt.events.into_iter(), "");
     let events = iter::from_fn(move || {
         let mut piece = String::new();
@@ -73,7 +59,7 @@ pub fn events(boot: Arc<str>, excerpt: Excerpt, gap: bool) -> impl Iterator<Item
         }
         (!piece.is_empty()).then_some(piece)
     });
-    iter::once(String::from("{\"events\":[")).chain(events).chain(iter::once(tail))
+    iter::once(head).chain(events).chain(iter::once(tail))
 }
 
 /// The globally unique id of the event with this number.

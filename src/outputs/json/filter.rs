@@ -10,8 +10,8 @@ use crate::text::identity::{escape, holder_label};
 pub struct TaskFilter {
     /// The verdict is one of these.
     pub verdicts: Vec<Verdict>,
-    /// The name of the Redis store is one of these.
-    pub redises: Vec<String>,
+    /// The name of the store is one of these.
+    pub stores: Vec<String>,
     /// Whether it is wanted is one of these.
     pub wanted: Vec<Wanted>,
     /// For each of these labels, the task's value is one of these.
@@ -28,7 +28,7 @@ impl TaskFilter {
             view.spec.labels.iter().any(|(own, value)| **own == **name && one_of(values, value))
         };
         (self.verdicts.is_empty() || self.verdicts.contains(&view.verdict))
-            && (self.redises.is_empty() || one_of(&self.redises, &view.store))
+            && (self.stores.is_empty() || one_of(&self.stores, &view.store))
             && (self.wanted.is_empty() || self.wanted.contains(&view.wanted))
             && self.labels.iter().all(has_label)
             && (self.texts.is_empty() || self.texts.iter().any(|text| shows(view, text)))

@@ -31,8 +31,8 @@ struct Data<'a> {
     pulses: Vec<Pulsed<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gone: Vec<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    redises: Option<&'a str>,
+    #[serde(rename = "redises", skip_serializing_if = "Option::is_none")]
+    stores: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_map")]
     counts: Option<Counts>,
 }
@@ -59,13 +59,13 @@ impl Encoder {
 
     /// A frame with these changes.
     pub(crate) fn changes(&self, table: &Table, changes: &Changes) -> Bytes {
-        let is_counted_anew = !(changes.rows.is_empty() && changes.gone.is_empty());
+        let is_counted_again = !(changes.rows.is_empty() && changes.gone.is_empty());
         let data = Data {
             rows: rows(table, &changes.rows),
             pulses: changes.pulses.iter().filter_map(|position| pulse(table, *position)).collect(),
             gone: changes.gone.iter().map(|name| &**name).collect(),
-            redises: changes.redises.then(|| table.redises()),
-            counts: if is_counted_anew { counts(table) } else { None },
+            stores: changes.stores.then(|| table.stores()),
+            counts: if is_counted_again { counts(table) } else { None },
             ..Data::of(table)
         };
         self.event("rows", &data)
@@ -77,7 +77,7 @@ impl Encoder {
         let positions = table.worst(most);
         let data = Data {
             rows: rows(table, &positions),
-            redises: Some(table.redises()),
+            stores: Some(table.stores()),
             counts: counts(table),
             ..Data::of(table)
         };
@@ -116,7 +116,7 @@ impl Data<'_> {
             rows: Vec::new(),
             pulses: Vec::new(),
             gone: Vec::new(),
-            redises: None,
+            stores: None,
             counts: None,
         }
     }
@@ -132,15 +132,15 @@ fn as_map<S: Serializer>(counts: &Option<Counts>, serializer: S) -> Result<S::Ok
 }
 
 fn rows<'a>(table: &'a Table, positions: &[usize]) -> Vec<(&'a str, String)> {
-    let told = positions.iter().filter_map(|position| table.get(*position));
-    told.map(|told| (&**told.name(), told.row.html(&told.pulse, None))).collect()
+    let shown = positions.iter().filter_map(|position| table.get(*position));
+    shown.map(|shown| (&**shown.name(), shown.row.html(&shown.pulse, None))).collect()
 }
 
 fn pulse(table: &Table, position: usize) -> Option<Pulsed<'_>> {
-    let told = table.get(position)?;
+    let shown = table.get(position)?;
     let instant = |wall: AgentWall| wall.0;
-    let Pulse { deadline, lease_ms, progress } = told.pulse;
-    Some((told.name(), deadline.map(instant), lease_ms, progress.map(instant)))
+    let Pulse { deadline, lease_ms, progress } = shown.pulse;
+    Some((shown.name(), deadline.map(instant), lease_ms, progress.map(instant)))
 }
 
 /// Bytes that are counted until they are dropped.

@@ -7,8 +7,8 @@ use lockwatch_judge::time::AgentWall;
 use lockwatch_judge::verdict::Verdict;
 
 use crate::outputs::page::pulse::Pulse;
-use crate::outputs::page::redises;
 use crate::outputs::page::row::Row;
+use crate::outputs::page::stores;
 use crate::published::Published;
 
 /// The state of the tasks as it was sent. Empty until the first snapshot.
@@ -18,8 +18,8 @@ pub(crate) struct Table {
     at: AgentWall,
     /// Sorted by name.
     tasks: Vec<Shown>,
-    /// The part about the Redis servers, as markup.
-    redises: String,
+    /// The part about the stores, as markup.
+    stores: String,
 }
 
 /// The state of a task as it was sent.
@@ -39,8 +39,8 @@ pub(crate) struct Changes {
     pub(crate) pulses: Vec<usize>,
     /// Tasks that are gone.
     pub(crate) gone: Vec<Arc<str>>,
-    /// Whether the part about the Redis servers has changed.
-    pub(crate) redises: bool,
+    /// Whether the part about the stores has changed.
+    pub(crate) stores: bool,
 }
 
 impl Table {
@@ -54,9 +54,9 @@ impl Table {
         self.at
     }
 
-    /// The part about the Redis servers, as markup.
-    pub(crate) fn redises(&self) -> &str {
-        &self.redises
+    /// The part about the stores, as markup.
+    pub(crate) fn stores(&self) -> &str {
+        &self.stores
     }
 
     pub(crate) fn get(&self, position: usize) -> Option<&Shown> {
@@ -64,7 +64,7 @@ impl Table {
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
-        self.tasks.binary_search_by(|told| (**told.name()).cmp(name)).ok()
+        self.tasks.binary_search_by(|shown| (**shown.name()).cmp(name)).ok()
     }
 
     /// Applies a snapshot. Changes below the threshold of [`Pulse::differs`] are ignored: the sent
@@ -77,25 +77,25 @@ impl Table {
                 .into_iter()
                 .peekable();
         for view in &snapshot.tasks {
-            while let Some(gone) = before.next_if(|told| *told.name() < view.spec.name) {
+            while let Some(gone) = before.next_if(|shown| *shown.name() < view.spec.name) {
                 changes.gone.push(Arc::clone(gone.name()));
             }
             let position = self.tasks.len();
-            let told = match before.next_if(|told| *told.name() == view.spec.name) {
-                Some(told) if Arc::ptr_eq(&told.view, view) => told,
-                Some(told) => told.changed(published, view, position, &mut changes),
+            let shown = match before.next_if(|shown| *shown.name() == view.spec.name) {
+                Some(shown) if Arc::ptr_eq(&shown.view, view) => shown,
+                Some(shown) => shown.changed(published, view, position, &mut changes),
                 None => {
                     changes.rows.push(position);
                     Shown::of(published, view)
                 }
             };
-            self.tasks.push(told);
+            self.tasks.push(shown);
         }
-        changes.gone.extend(before.map(|told| Arc::clone(told.name())));
-        let mut redises = String::with_capacity(self.redises.len());
-        redises::write(&mut redises, &snapshot.stores);
-        changes.redises = redises != self.redises;
-        self.redises = redises;
+        changes.gone.extend(before.map(|shown| Arc::clone(shown.name())));
+        let mut html = String::with_capacity(self.stores.len());
+        stores::write(&mut html, &snapshot.stores);
+        changes.stores = html != self.stores;
+        self.stores = html;
         (self.sequence, self.at) = (Some(snapshot.sequence), published.wall);
         changes
     }
@@ -108,7 +108,7 @@ impl Table {
             left -= taken;
             taken
         });
-        let mut is_taken = |told: &Shown| match quota.get_mut(told.view.verdict as usize) {
+        let mut is_taken = |shown: &Shown| match quota.get_mut(shown.view.verdict as usize) {
             Some(quota) if *quota > 0 => {
                 *quota -= 1;
                 true
@@ -118,15 +118,15 @@ impl Table {
         self.tasks
             .iter()
             .enumerate()
-            .filter_map(|(position, told)| is_taken(told).then_some(position))
+            .filter_map(|(position, shown)| is_taken(shown).then_some(position))
             .collect()
     }
 
     /// How many tasks there are of each verdict, worst first.
     pub(crate) fn counts(&self) -> [(Verdict, usize); Verdict::ALL.len()] {
         let mut counts = Verdict::ALL.map(|verdict| (verdict, 0));
-        for told in &self.tasks {
-            if let Some((_, count)) = counts.get_mut(told.view.verdict as usize) {
+        for shown in &self.tasks {
+            if let Some((_, count)) = counts.get_mut(shown.view.verdict as usize) {
                 *count += 1;
             }
         }
@@ -170,7 +170,7 @@ impl Shown {
 
 impl Changes {
     pub(crate) fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.pulses.is_empty() && self.gone.is_empty() && !self.redises
+        self.rows.is_empty() && self.pulses.is_empty() && self.gone.is_empty() && !self.stores
     }
 
     /// The tasks that they are about, sorted.
@@ -192,6 +192,6 @@ impl Changes {
             None => Vec::new(),
         };
         let gone = self.gone.iter().filter(|gone| ***gone == *name).cloned().collect();
-        Changes { rows: its(&self.rows), pulses: its(&self.pulses), gone, redises: false }
+        Changes { rows: its(&self.rows), pulses: its(&self.pulses), gone, stores: false }
     }
 }

@@ -12,9 +12,9 @@ use super::Around;
 use super::html::{Exact, Text};
 use super::pulse::Pulse;
 use super::query::{Group, ListQuery};
-use super::redises;
 use super::row::{COLUMNS, Row, rank};
 use super::shell::Shell;
+use super::stores;
 use crate::paths::LANDING;
 use crate::published::Published;
 use crate::text::identity::escape;
@@ -165,7 +165,7 @@ fn write_after(html: &mut String, published: &Published, matching: usize) {
          healthy, because neither <code>progress</code> nor <code>claims</code> are configured \
          for it.</p>",
     );
-    redises::write(html, &published.snapshot.stores);
+    stores::write(html, &published.snapshot.stores);
     html.push_str("</main>");
 }
 
@@ -199,8 +199,8 @@ fn write_filter(html: &mut String, published: &Published, query: &ListQuery) {
         &plain(verdicts),
         query.verdict.map(Verdict::name),
     );
-    let redises = published.snapshot.stores.iter().map(|redis| &*redis.spec.name);
-    write_select(html, ("redis", "Redis", "any"), &plain(redises), query.redis.as_deref());
+    let stores = published.snapshot.stores.iter().map(|store| &*store.spec.name);
+    write_select(html, ("redis", "Redis", "any"), &plain(stores), query.store.as_deref());
     let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (name, value) in published.snapshot.tasks.iter().flat_map(|task| &task.spec.labels) {
         labels.entry(name).or_default().insert(value);
@@ -216,7 +216,7 @@ fn write_filter(html: &mut String, published: &Published, query: &ListQuery) {
     }
     let group = match &query.group {
         Group::None => None,
-        Group::Redis => Some(String::from("redis")),
+        Group::Store => Some(String::from("redis")),
         Group::Label(name) => Some(format!("label.{name}")),
     };
     let by_label = labels.keys().map(|name| (format!("label.{name}"), *name));

@@ -10,6 +10,7 @@ use lockwatch_judge::time::{AgentWall, Mono};
 use super::html::Text;
 use super::pulse::Pulse;
 use super::words::running;
+use crate::api::At;
 use crate::published::Published;
 use crate::text::instants::rfc3339;
 
@@ -28,6 +29,13 @@ pub(super) struct Moment {
 impl Moment {
     pub(super) fn of(published: &Published, mono: Mono) -> Moment {
         Moment { mono, wall: published.wall_at(mono) }
+    }
+
+    /// An instant of the agent's wall clock in this snapshot.
+    pub(super) fn at(published: &Published, at: At) -> Moment {
+        let wall = AgentWall(at.0.unwrap_or_default());
+        let ago_ms = u64::try_from(published.wall.0.saturating_sub(wall.0)).unwrap_or_default();
+        Moment { mono: published.snapshot.at.minus_ms(ago_ms), wall }
     }
 }
 
@@ -102,10 +110,6 @@ impl Markup {
     fn moving(&mut self, moving: Moving) -> &mut Markup {
         self.moving.push((self.still.len(), moving));
         self
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.still.is_empty() && self.moving.is_empty()
     }
 
     /// The static parts.

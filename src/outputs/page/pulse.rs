@@ -60,10 +60,10 @@ pub(super) fn on_agents_clock(
     view: &TaskView,
     instant: ServerTime,
 ) -> AgentWall {
-    let redis = published.snapshot.stores.iter().find(|redis| redis.spec.name == view.store);
+    let store = published.snapshot.stores.iter().find(|store| store.spec.name == view.store);
     let is_its = |node: &&NodeView| view.node.as_ref() == Some(&node.address);
-    let offset_ms = redis
-        .and_then(|redis| redis.nodes.iter().find(is_its)?.clock_offset_ms)
+    let offset_ms = store
+        .and_then(|store| store.nodes.iter().find(is_its)?.clock_offset_ms)
         .unwrap_or_default();
     AgentWall(instant.0.saturating_sub(offset_ms))
 }

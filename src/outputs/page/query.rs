@@ -10,7 +10,7 @@ pub(crate) struct ListQuery {
     /// Text that the row must contain, in any case.
     pub(crate) text: String,
     pub(crate) verdict: Option<Verdict>,
-    pub(crate) redis: Option<String>,
+    pub(crate) store: Option<String>,
     /// Labels by name and value.
     pub(crate) labels: Vec<(String, String)>,
     pub(crate) group: Group,
@@ -21,7 +21,7 @@ pub(crate) struct ListQuery {
 pub(crate) enum Group {
     #[default]
     None,
-    Redis,
+    Store,
     Label(String),
 }
 
@@ -29,7 +29,7 @@ impl ListQuery {
     /// Whether the task matches; `row` gives the text of its row.
     pub(super) fn takes(&self, view: &TaskView, row: impl FnOnce() -> String) -> bool {
         self.verdict.is_none_or(|verdict| verdict == view.verdict)
-            && self.redis.as_ref().is_none_or(|redis| **redis == *view.store)
+            && self.store.as_ref().is_none_or(|store| **store == *view.store)
             && self.labels.iter().all(|(name, value)| label(view, name) == value)
             && (self.text.is_empty() || row().to_lowercase().contains(&self.text.to_lowercase()))
     }
@@ -45,7 +45,7 @@ impl Group {
     pub(super) fn of<'a>(&self, view: &'a TaskView) -> &'a str {
         match self {
             Group::None => "",
-            Group::Redis => &view.store,
+            Group::Store => &view.store,
             Group::Label(name) => label(view, name),
         }
     }
@@ -54,7 +54,7 @@ impl Group {
     pub(super) fn title(&self) -> &str {
         match self {
             Group::None => "",
-            Group::Redis => "redis",
+            Group::Store => "redis",
             Group::Label(name) => name,
         }
     }

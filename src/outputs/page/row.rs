@@ -1,26 +1,26 @@
 //! A task as one row of the table: a stable part, and a part that renewals and time change.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use lockwatch_judge::input::Role;
 use lockwatch_judge::problems::of_task;
-use lockwatch_judge::reading::{Holder, Mode};
-use lockwatch_judge::snapshot::{HoldView, KindView, TaskView, WitnessView};
-use lockwatch_judge::spec::WantedSource;
+use lockwatch_judge::reading::Holder;
+use lockwatch_judge::snapshot::{TaskView, WitnessView};
 use lockwatch_judge::time::AgentWall;
-use lockwatch_judge::verdict::{Rule, Verdict, Wanted};
+use lockwatch_judge::verdict::{Rule, Verdict};
 
-use super::brief;
+use super::facts::{subject, write_line};
 use super::html::{self, Exact, Text};
 use super::moving::{Markup, Moment};
 use super::pulse::{Pulse, present};
 use super::words::lasted;
 use crate::alerts::firing;
-use crate::outputs::reason::{self, is_counted};
+use crate::api::Task;
+use crate::outputs::describe::{self, Line};
+use crate::outputs::json;
 use crate::paths::{self, segment};
 use crate::published::Published;
-use crate::text::identity::{escape, holder_label, list, user_name};
+use crate::text::identity::{escape, holder_label, list};
 
 /// Columns of the table of tasks.
 pub(super) const COLUMNS: [&str; 9] = [
@@ -37,8 +37,6 @@ pub(super) const COLUMNS: [&str; 9] = [
 
 /// Maximum number of holders or users named in a cell.
 const NAMED_MAX: usize = 4;
-/// A renewal that is late by this many milliseconds is mentioned.
-const OVERDUE_MS: u64 = 1_000;
 
 /// The stable part of a row. It compares equal as long as only time and renewals have passed.
 #[derive(Clone, Debug, PartialEq, Hash)]
@@ -48,21 +46,26 @@ pub(in crate::outputs) struct Row {
 
 impl Row {
     pub(in crate::outputs) fn of(published: &Published, view: &TaskView) -> Row {
+        let task = json::task_of(published, view);
+        let subject = subject(published, view, &task);
+        let line = |markup: &mut Markup, line: Option<Line>| {
+            write_line(markup, published, view, line.iter().flatten());
+        };
+        let cells: [&dyn Fn(&mut Markup); 8] = [
+            &|markup| write_verdict(markup, published, view),
+            &|markup| write_why(markup, published, view, &task),
+            &|markup| write_holders(markup, view, &task),
+            &|markup| line(markup, describe::held(subject)),
+            &|markup| line(markup, describe::lease(&task)),
+            &|markup| line(markup, Some(describe::wanted(subject, NAMED_MAX))),
+            &|markup| line(markup, describe::progress(&task).map(|part| vec![part])),
+            &|markup| write_past(markup, published, view),
+        ];
         let mut markup = Markup::default();
         write_head(&mut markup, view);
-        let cells: [fn(&mut Markup, &Published, &TaskView); 8] = [
-            write_verdict,
-            write_why,
-            write_holders,
-            write_held,
-            write_lease,
-            write_wanted,
-            write_progress,
-            write_past,
-        ];
         for (column, write) in COLUMNS.iter().skip(1).zip(cells) {
             markup.format(format_args!("<td data-label=\"{column}\">"));
-            write(&mut markup, published, view);
+            write(&mut markup);
             markup.html("</td>");
         }
         markup.html("</tr>");
@@ -142,16 +145,16 @@ pub(super) fn write_verdict(markup: &mut Markup, published: &Published, view: &T
     }
 }
 
-fn write_why(markup: &mut Markup, published: &Published, view: &TaskView) {
-    markup.text(&reason::sentence(view));
+fn write_why(markup: &mut Markup, published: &Published, view: &TaskView, task: &Task) {
+    markup.text(&task.reason);
     write_alerts(markup, published, view);
-    if reason::lock_only(view) {
+    if task.lock_only {
         markup.html(" <a class=\"mark\" href=\"#lock-only\">lock only</a>");
     }
 }
 
 /// The alerts that fire for what this agent sees.
-pub(super) fn write_alerts(markup: &mut Markup, published: &Published, view: &TaskView) {
+fn write_alerts(markup: &mut Markup, published: &Published, view: &TaskView) {
     for alert in firing(&of_task(view, published.snapshot.at, None)) {
         let class = if alert.row.alert_severity().is_page() { "mark page" } else { "mark" };
         markup.format(format_args!(
@@ -163,11 +166,10 @@ pub(super) fn write_alerts(markup: &mut Markup, published: &Published, view: &Ta
 
 /// The holders of the lock and their hosts, and those on servers that report the role master but do
 /// not decide; whose turn it is; what is in the queue.
-fn write_holders(markup: &mut Markup, _published: &Published, view: &TaskView) {
-    match &view.kind {
-        KindView::Lock(_) => {}
-        KindView::Turn(turn) => return brief::write_whose(markup, turn),
-        KindView::Queue(queue) => return brief::write_members(markup, queue),
+fn write_holders(markup: &mut Markup, view: &TaskView, task: &Task) {
+    if let Some(words) = describe::brief(task) {
+        markup.html(words);
+        return;
     }
     let hold = present(view);
     let own: Vec<&Holder> =
@@ -180,7 +182,7 @@ fn write_holders(markup: &mut Markup, _published: &Published, view: &TaskView) {
         }
         let unnamed = hold.holders.len().saturating_sub(NAMED_MAX);
         parts.extend((unnamed > 0).then(|| format!("and {unnamed} more")));
-        parts.push(mode(hold));
+        parts.extend(task.hold().map(describe::mode));
     }
     let witnesses = view.lock().map(|lock| &*lock.witnesses).unwrap_or_default().iter();
     let masters = witnesses.filter(|witness| witness.role == Role::Master);
@@ -210,110 +212,7 @@ fn write_holder(markup: &mut Markup, (holder, host): &(Holder, Option<Vec<u8>>))
     };
 }
 
-pub(super) fn holder_and_host((holder, host): &(Holder, Option<Vec<u8>>)) -> Cow<'_, str> {
-    match host {
-        Some(host) => format!("{} on {}", holder_label(holder), escape(host)).into(),
-        None => holder_label(holder),
-    }
-}
-
-/// The unusual properties of a hold.
-pub(super) fn mode(hold: &HoldView) -> String {
-    let ghosts = match hold.ghosts {
-        0 => String::new(),
-        1 => String::from("1 dead reader"),
-        more => format!("{more} dead readers"),
-    };
-    let mode = match hold.mode {
-        Mode::Exclusive => "",
-        Mode::Write => "to write",
-        Mode::Read => "to read",
-    };
-    [mode, &ghosts].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
-}
-
-/// How long the lock has been held, or free though wanted; or the age of the newest reading.
-pub(super) fn write_held(markup: &mut Markup, published: &Published, view: &TaskView) {
-    match (view.held, view.last_reading, present(view)) {
-        (_, None, _) => {
-            markup.html("never read");
-        }
-        (None, Some(at), _) => {
-            markup.html("last read ").ago(Moment::of(published, at));
-        }
-        (Some(true), Some(at), Some(hold)) => {
-            if hold.acquired.is_none() {
-                markup.html("at least ");
-            }
-            markup.since(Moment::of(published, at.minus_ms(hold.held_ms)));
-        }
-        (Some(_), Some(at), _) if view.durations.down_ms > 0 => {
-            markup
-                .html("free for ")
-                .since(Moment::of(published, at.minus_ms(view.durations.down_ms)));
-        }
-        (Some(_), ..) => {}
-    }
-}
-
-pub(super) fn write_lease(markup: &mut Markup, _published: &Published, view: &TaskView) {
-    let Some(hold) = present(view) else { return };
-    match (hold.ttl_ms, hold.persistent) {
-        (Some(_), _) => markup.lease(),
-        (None, Some(true)) => markup.html("none: held for ever"),
-        (None, _) => markup.html("not known"),
-    };
-    if hold.renewal_overdue_ms >= OVERDUE_MS {
-        markup.html(" <small class=\"mark\">renewal overdue</small>");
-    }
-}
-
-pub(super) fn write_wanted(markup: &mut Markup, _published: &Published, view: &TaskView) {
-    markup.text(&wanted(view));
-    if !view.lost_users.is_empty() {
-        let lost = list(view.lost_users.iter().map(|user| user_name(&view.spec, user)), NAMED_MAX);
-        markup.html(" <strong class=\"lost\">lost: ").text(&lost).html("</strong>");
-    }
-}
-
-fn wanted(view: &TaskView) -> String {
-    let source = view.spec.wanted.as_ref().map(|wanted| &wanted.source);
-    match (source, view.wanted, &view.switches, view.wanting_users) {
-        (None, ..) => String::from("no switches"),
-        (Some(WantedSource::Always), ..) => String::from("always"),
-        (Some(WantedSource::Never), ..) => String::from("never"),
-        (_, _, Some(switches), _) if !switches.is_empty() && !is_counted(view) => {
-            let users = switches
-                .iter()
-                .filter(|switch| switch.on == Some(true))
-                .map(|switch| user_name(&view.spec, &switch.user));
-            let users: Vec<_> = users.collect();
-            let counts = format!("{} of {}", users.len(), switches.len());
-            if users.is_empty() {
-                counts
-            } else {
-                format!("{counts}: {}", list(users.into_iter(), NAMED_MAX))
-            }
-        }
-        (_, _, _, Some(1)) => String::from("1 user"),
-        (_, Wanted::No, ..) => String::from("nobody"),
-        (_, _, _, Some(users)) => format!("{users} users"),
-        (_, wanted, ..) => (if wanted == Wanted::Yes { "yes" } else { "not known" }).to_owned(),
-    }
-}
-
-pub(super) fn write_progress(markup: &mut Markup, _published: &Published, view: &TaskView) {
-    let Some(own) = view.progress.as_ref() else { return };
-    match (own.moved, own.missing) {
-        _ if own.expired => markup.html("expired"),
-        (_, Some(Some(_))) => markup.html("cannot be read"),
-        (_, Some(None)) => markup.html("absent"),
-        (Some(_), None) => markup.progress(),
-        (None, None) => markup.html("not seen to move yet"),
-    };
-}
-
-pub(super) fn write_past(markup: &mut Markup, published: &Published, view: &TaskView) {
+fn write_past(markup: &mut Markup, published: &Published, view: &TaskView) {
     if let Some(past) = view.totals.take_overs().last_handover {
         markup.format(format_args!("<span>handover {}, ", lasted(past.ms)));
         markup.ago(Moment::of(published, past.at)).html("</span>");
@@ -326,11 +225,10 @@ pub(super) fn write_past(markup: &mut Markup, published: &Published, view: &Task
 
 #[cfg(test)]
 mod tests {
-    use lockwatch_judge::snapshot::{Past, SwitchView};
-    use lockwatch_judge::spec::{Codec, TaskSpec, WantedSpec};
+    use lockwatch_judge::snapshot::Past;
     use lockwatch_judge::time::Mono;
 
-    use super::super::fixture::{free, held, holder, published, rule};
+    use super::super::fixture::{free, held, holder, published};
     use super::*;
 
     fn row(at: u64, view: &TaskView) -> Row {
@@ -358,31 +256,6 @@ mod tests {
         }
     }
 
-    /// The only key of a counter is no user.
-    #[test]
-    fn of_a_counter_its_number_is_told_and_not_how_many_keys_it_has() {
-        let counted = |wanted, users, on| {
-            let mut view = free(50_000);
-            let mut spec = TaskSpec::clone(&view.spec);
-            spec.wanted = Some(WantedSpec {
-                source: WantedSource::Counter(b"count".to_vec()),
-                codec: Codec::Raw,
-            });
-            (view.spec, view.wanted, view.wanting_users) = (Arc::new(spec), wanted, users);
-            view.switches = Some([SwitchView { user: b"count".to_vec(), on, fits: None }].into());
-            view.rule = rule("held_wanted");
-            (super::wanted(&view), reason::sentence(&view))
-        };
-        let (users, why) = counted(Wanted::Yes, Some(3), Some(true));
-        assert_eq!(
-            (users.as_str(), why.as_str()),
-            ("3 users", "The lock is held. Users want the task (3).")
-        );
-        assert_eq!(counted(Wanted::Yes, Some(1), Some(true)).0, "1 user");
-        assert_eq!(counted(Wanted::No, Some(0), Some(false)).0, "nobody");
-        assert_eq!(counted(Wanted::Unknown, None, None).0, "not known");
-    }
-
     #[test]
     fn a_renewal_changes_the_pulse_and_not_the_row() {
         let (before, after) = (held("a", 1_000, 50_000, 20_300), held("a", 1_000, 51_000, 29_500));
@@ -394,10 +267,10 @@ mod tests {
     #[test]
     fn a_lease_that_runs_down_changes_nothing() {
         let pulse = |at: u64, view: &TaskView| Pulse::of(&published(at), view);
-        let told = pulse(50_010, &held("a", 1_000, 50_000, 20_000));
-        assert_eq!(told.deadline, Some(AgentWall(1_800_000_070_000)));
+        let sent = pulse(50_010, &held("a", 1_000, 50_000, 20_000));
+        assert_eq!(sent.deadline, Some(AgentWall(1_800_000_070_000)));
         assert!(
-            !pulse(51_500, &held("a", 1_000, 51_003, 19_100)).differs(&told),
+            !pulse(51_500, &held("a", 1_000, 51_003, 19_100)).differs(&sent),
             "within the precision of clocks"
         );
         // While the lease is not known, the lifetime observed for this hold is used.
@@ -406,9 +279,9 @@ mod tests {
             view.lock_mut().unwrap().lease_ms = None;
             view
         };
-        let told = pulse(50_010, &unknown_lease(50_000, 20_000));
-        assert_eq!(told.lease_ms, Some(69_000));
-        assert!(!pulse(51_010, &unknown_lease(51_000, 19_000)).differs(&told));
+        let sent = pulse(50_010, &unknown_lease(50_000, 20_000));
+        assert_eq!(sent.lease_ms, Some(69_000));
+        assert!(!pulse(51_010, &unknown_lease(51_000, 19_000)).differs(&sent));
     }
 
     #[test]

@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use lockwatch_judge::event::Subject;
 use lockwatch_judge::problems::of_task;
-use lockwatch_judge::snapshot::{KindView, TaskView};
+use lockwatch_judge::snapshot::TaskView;
 
 use super::drawing::{Scale, picture, table};
 use super::facts;
 use super::html::Text;
-use super::lock;
 use super::moving::Markup;
 use super::pulse::Pulse;
 use super::query::WINDOWS;
@@ -20,11 +19,10 @@ use super::row::{self, Row};
 use super::settings;
 use super::timeline::timeline;
 use super::words::limit;
-use super::{queue, turn};
 use crate::alerts::{Alert, firing};
 use crate::outputs::events::describe;
 use crate::outputs::history::Kept;
-use crate::outputs::reason;
+use crate::outputs::json;
 use crate::paths;
 use crate::published::Published;
 use crate::text::identity::escape;
@@ -33,7 +31,7 @@ use crate::text::instants::rfc3339;
 /// Maximum number of events on the page.
 const EVENTS_MAX: usize = 40;
 
-/// The contents. `events`: those of the task and of its Redis store, oldest first.
+/// The contents. `events`: those of the task and of its store, oldest first.
 pub(super) fn main(
     published: &Published,
     view: &TaskView,
@@ -42,8 +40,13 @@ pub(super) fn main(
     switcher: Option<&str>,
 ) -> String {
     let pulse = Pulse::of(published, view);
-    let still =
-        [facts::switches(view), write_events(events), facts::totals(view), settings::section(view)];
+    let task = json::task_of(published, view);
+    let still = [
+        facts::switches(&task),
+        write_events(events),
+        facts::totals(&task),
+        settings::section(view),
+    ];
     let version = version(published, view, &still);
     let [switches, events_section, totals, settings] = still;
     let name = escape(view.spec.name.as_bytes());
@@ -59,26 +62,22 @@ pub(super) fn main(
     row::write_verdict(&mut verdict, published, view);
     html.push_str("<p class=\"big\">");
     verdict.write(&mut html, &pulse, Some(published.wall));
-    let _ = write!(html, "</p><p class=\"why\">{}</p>", Text(&reason::sentence(view)));
+    let _ = write!(html, "</p><p class=\"why\">{}</p>", Text(&task.reason));
     write_alerts(&mut html, published, view);
-    if reason::lock_only(view) {
+    if task.lock_only {
         html.push_str(
             "<p class=\"note\" id=\"lock-only\"><span class=\"mark\">lock only</span>: a stuck \
              worker would look healthy, \
              because neither <code>progress</code> nor <code>claims</code> are configured.</p>",
         );
     }
-    let (facts, servers) = match &view.kind {
-        KindView::Lock(lock) => (&lock::FACTS[..], lock::servers(published, lock)),
-        KindView::Turn(_) => (&turn::FACTS[..], String::new()),
-        KindView::Queue(_) => (&queue::FACTS[..], String::new()),
-    };
-    html.push_str(&facts::section(published, view, &pulse, facts));
+    let subject = facts::subject(published, view, &task);
+    html.push_str(&facts::section(published, view, &pulse, subject));
     write_timeline(&mut html, published, view, events, window_ms);
     html.push_str(&switches);
     // Not a part of the version: it differs from user to user, and never with time.
     html.push_str(&switcher.map(|user| facts::own_switch(view, user)).unwrap_or_default());
-    html.push_str(&servers);
+    html.push_str(&facts::servers(task.witnesses.as_deref().unwrap_or_default()));
     html.push_str(&events_section);
     html.push_str(&totals);
     html.push_str(&settings);

@@ -82,7 +82,7 @@ pub(super) struct Timeline {
     pub(super) marks: Vec<(Instant, Mark)>,
 }
 
-/// The timeline of the last `window_ms` before `now`. `events`: those of the task and of its Redis
+/// The timeline of the last `window_ms` before `now`. `events`: those of the task and of its
 /// store, in order.
 pub(super) fn timeline<'a>(
     view: &TaskView,
@@ -235,7 +235,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// A task of this name was configured anew. Stretches that are still open belong to another
+    /// A task of this name was configured again. Stretches that are still open belong to another
     /// lock, or to one that was not configured meanwhile, so no event will report their end.
     fn begin_anew(&mut self, at: Instant) {
         if self.hold.is_some_and(|(began, _)| began < at) {
@@ -250,7 +250,7 @@ impl<'a> Story<'a> {
         self.acquired = self.acquired.filter(|taken| *taken >= at);
     }
 
-    /// Whether an event of a Redis store is about the server that answers for the lock.
+    /// Whether an event of a store is about the server that answers for the lock.
     fn is_its_server(&self, event: &Event) -> bool {
         match (&event.node, &self.node) {
             (Some(node), Some(own)) => node == own,

@@ -107,6 +107,7 @@ impl<'a> Schemas<'a> {
                     let pattern = regex_lite::Regex::new(rule.as_str().unwrap()).unwrap();
                     value.as_str().is_none_or(|text| pattern.is_match(text))
                 }
+                "maximum" => value.as_f64().is_none_or(|number| number <= rule.as_f64().unwrap()),
                 "minimum" => value.as_f64().is_none_or(|number| number >= rule.as_f64().unwrap()),
                 silent if SILENT.contains(&silent) => true,
                 other => return Err(format!("{at}: nobody checks {other}")),

@@ -138,11 +138,3 @@ fn parse_block(text: &str) -> Block {
     }
     block
 }
-
-/// The first message of a stream of the real program.
-pub(super) fn first_message(port: u16, path: &str) -> Block {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        Stream::open(([127, 0, 0, 1], port).into(), path, "").await.message().await
-    })
-}

@@ -71,7 +71,7 @@ fn unix_seconds(text: &[u8]) -> Option<i64> {
 }
 
 /// Parses `2026-11-21T10:00:00.5+01:00` to milliseconds since the Unix epoch.
-fn rfc3339(text: &[u8]) -> Option<i64> {
+pub fn rfc3339(text: &[u8]) -> Option<i64> {
     let date = (
         number(text.get(..4)?, 4, 4)?,
         number(text.get(5..7)?, 2, 2)?,

@@ -1,4 +1,4 @@
-//! The table of the Redis servers.
+//! The table of the stores' servers.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use lockwatch_judge::input::{Role, WakeUpState};
 use lockwatch_judge::snapshot::{NodeView, StoreView};
 
 use super::html::Text;
-use crate::outputs::cause::told;
+use crate::outputs::cause::message;
 use crate::text::identity::escape;
 
 const COLUMNS: [&str; 6] = ["Name", "State", "Address", "Role", "Changes", "What to do"];
@@ -21,7 +21,7 @@ enum Mark {
     NotKnown,
 }
 
-pub(in crate::outputs) fn write(html: &mut String, redises: &[Arc<StoreView>]) {
+pub(in crate::outputs) fn write(html: &mut String, stores: &[Arc<StoreView>]) {
     html.push_str(
         "<section aria-labelledby=\"redises\"><h2 id=\"redises\">Redis servers</h2>\
          <table class=\"servers\"><caption>Redis servers and their state</caption><thead><tr>",
@@ -31,34 +31,34 @@ pub(in crate::outputs) fn write(html: &mut String, redises: &[Arc<StoreView>]) {
         let _ = write!(html, "<th scope=\"col\">{column}</th>");
     }
     html.push_str("</tr></thead><tbody>");
-    for redis in redises {
+    for store in stores {
         // A problem that no server's row shows. For example, there is no master, or its address is
         // not known.
-        let is_told = redis.nodes.iter().any(|node| node.unknown == redis.unknown);
-        if let Some(why) = redis.unknown
-            && !is_told
+        let is_shown = store.nodes.iter().any(|node| node.unknown == store.unknown);
+        if let Some(why) = store.unknown
+            && !is_shown
         {
             write_row(
                 html,
                 Mark::Bad,
-                &redis.spec.name,
+                &store.spec.name,
                 [
                     why.name().into(),
                     "".into(),
                     "".into(),
                     "".into(),
-                    told(why, redis.words_of_any(why).as_deref()),
+                    message(why, store.words_of_any(why).as_deref()),
                 ],
             );
         }
-        for node in &redis.nodes {
-            write_node(html, redis, node);
+        for node in &store.nodes {
+            write_node(html, store, node);
         }
     }
     html.push_str("</tbody></table></section>");
 }
 
-fn write_node(html: &mut String, redis: &StoreView, node: &NodeView) {
+fn write_node(html: &mut String, store: &StoreView, node: &NodeView) {
     let (mark, state) = match (node.up, node.decides) {
         (Some(true), true) => (Mark::Good, "up"),
         (Some(true), false) => (Mark::Good, "up, evidence only"),
@@ -70,9 +70,9 @@ fn write_node(html: &mut String, redis: &StoreView, node: &NodeView) {
         escape(node.address.as_bytes()),
         node.role.map_or("unknown", Role::name).into(),
         changes(node).into(),
-        node.unknown.map_or("".into(), |why| told(why, redis.words(why, &node.address))),
+        node.unknown.map_or("".into(), |why| message(why, store.words(why, &node.address))),
     ];
-    write_row(html, mark, &redis.spec.name, cells);
+    write_row(html, mark, &store.spec.name, cells);
 }
 
 /// How changes of the keys on this server are noticed; empty if it does not decide.

@@ -1,0 +1,4 @@
+//! docs/openapi.json, from the types.
+
+mod openapi;
+pub(super) mod words;
