@@ -66,10 +66,9 @@ fn visible(command: &clap::Command) -> clap::Command {
     let commands = command.get_subcommands().filter(|command| !command.is_hide_set()).map(visible);
     let copy =
         clap::Command::new(command.get_name().to_owned()).args(arguments).subcommands(commands);
-    match command.get_about() {
-        Some(about) => copy.about(about.clone()),
-        None => copy,
-    }
+    let about = command.get_about().cloned().unwrap_or_default();
+    let after = command.get_after_help().cloned().unwrap_or_default();
+    copy.about(about).after_help(after)
 }
 
 /// The exit code for what [`parse`] refuses, and 0 for a request for help.
