@@ -146,7 +146,6 @@ mod tests {
     use super::*;
     use crate::commands::acl::ServerVersion;
     use crate::commands::agent::DEFAULT_LISTEN;
-    use crate::commands::demo::StoryKind;
     use crate::commands::source::ConfigSource;
     use crate::config::{PasswordSource, SingleLock};
     use crate::telemetry::{LogFormat, LogOptions};
@@ -240,13 +239,10 @@ mod tests {
             panic!("prints")
         };
         assert_eq!(acl.redis_version, ServerVersion { major: 6, minor: 0 });
-        let Ok(Invocation::Demo(demo)) = typed("demo --story --redis-server /opt/redis") else {
+        let Ok(Invocation::Demo(demo)) = typed("demo --redis-server /opt/redis") else {
             panic!("shows")
         };
-        assert!(
-            demo.story == Some(StoryKind::Lock)
-                && demo.redis_server.as_deref() == Some("/opt/redis".as_ref())
-        );
+        assert_eq!(demo.redis_server.as_deref(), Some("/opt/redis".as_ref()));
     }
 
     #[test]

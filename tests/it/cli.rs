@@ -17,7 +17,7 @@ use crate::support::skip;
 
 const SHELLS: [&str; 5] = ["bash", "zsh", "fish", "elvish", "powershell"];
 /// Internal arguments, which neither help nor completions offer.
-const HIDDEN: [&str; 2] = ["demo-script", "--pace"];
+const HIDDEN: [&str; 1] = ["demo-script"];
 /// Arguments that clap adds.
 const BY_ITSELF: [&str; 2] = ["help", "version"];
 

@@ -85,12 +85,6 @@ pub(crate) async fn start_as(
     }
 }
 
-impl Server {
-    pub(crate) async fn ended(&mut self) {
-        timeout(PATIENCE, &mut self.serving).await.expect("the server stops").unwrap();
-    }
-}
-
 impl Drop for Server {
     fn drop(&mut self) {
         self.serving.abort();
