@@ -66,10 +66,9 @@ fn visible(command: &clap::Command) -> clap::Command {
     let commands = command.get_subcommands().filter(|command| !command.is_hide_set()).map(visible);
     let copy =
         clap::Command::new(command.get_name().to_owned()).args(arguments).subcommands(commands);
-    match command.get_about() {
-        Some(about) => copy.about(about.clone()),
-        None => copy,
-    }
+    let about = command.get_about().cloned().unwrap_or_default();
+    let after = command.get_after_help().cloned().unwrap_or_default();
+    copy.about(about).after_help(after)
 }
 
 /// The exit code for what [`parse`] refuses, and 0 for a request for help.
@@ -147,7 +146,6 @@ mod tests {
     use super::*;
     use crate::commands::acl::ServerVersion;
     use crate::commands::agent::DEFAULT_LISTEN;
-    use crate::commands::demo::StoryKind;
     use crate::commands::source::ConfigSource;
     use crate::config::{PasswordSource, SingleLock};
     use crate::telemetry::{LogFormat, LogOptions};
@@ -241,13 +239,10 @@ mod tests {
             panic!("prints")
         };
         assert_eq!(acl.redis_version, ServerVersion { major: 6, minor: 0 });
-        let Ok(Invocation::Demo(demo)) = typed("demo --story --redis-server /opt/redis") else {
+        let Ok(Invocation::Demo(demo)) = typed("demo --redis-server /opt/redis") else {
             panic!("shows")
         };
-        assert!(
-            demo.story == Some(StoryKind::Lock)
-                && demo.redis_server.as_deref() == Some("/opt/redis".as_ref())
-        );
+        assert_eq!(demo.redis_server.as_deref(), Some("/opt/redis".as_ref()));
     }
 
     #[test]

@@ -12,6 +12,7 @@
 )]
 
 pub mod bench;
+pub mod demo;
 pub mod hostile;
 mod numbers;
 pub mod page;

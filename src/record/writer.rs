@@ -335,8 +335,10 @@ impl Open {
 }
 
 fn push(lines: &mut impl io::Write, line: &impl serde::Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *lines, line)?;
-    lines.write_all(b"\n")
+    // At once: the compressor's work for each write is large.
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    lines.write_all(&text)
 }
 
 /// A new file that only its owner can read.

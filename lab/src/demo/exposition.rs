@@ -1,17 +1,4 @@
-//! Reads the agent's `/metrics` as Prometheus does.
-
-use std::time::Duration;
-
-use crate::commands::ask::AgentArguments;
-use crate::http::client::Answer;
-
-/// Maximum time for one response.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-
-/// Sends a GET request for `path`.
-pub(super) async fn get(agent: &AgentArguments, path: &str) -> anyhow::Result<Answer> {
-    agent.get(path, ANSWER_WITHIN).await
-}
+//! Finds series in the agent's `/metrics`.
 
 /// The text of `/metrics`.
 #[derive(Debug)]
