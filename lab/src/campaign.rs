@@ -81,7 +81,7 @@ pub struct CampaignArgs {
 
 fn kind(text: &str) -> Result<Kind, String> {
     serde_json::from_value(text.into())
-        .map_err(|_| "there is no such kind of fault; docs/reliability.md lists them".to_owned())
+        .map_err(|_| "there is no such kind of fault; lab/RELIABILITY.md lists them".to_owned())
 }
 
 /// Runs a campaign and judges it, or judges the logs of an earlier one.

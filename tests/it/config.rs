@@ -615,8 +615,10 @@ fn every_field_is_in_the_complete_example_and_in_the_documentation() {
     }
     for block in BLOCKS {
         for field in block.fields {
+            // docs.rs compares the tables; this is for the blocks that need none.
             assert!(
-                documentation.contains(&format!("`{field}`")),
+                documentation.contains(&format!("`{field}`"))
+                    || documentation.contains(&format!("`{{{field}: ")),
                 "`{field}` of {} is not documented",
                 block.path
             );
