@@ -41,7 +41,8 @@ fn metrics() -> String {
                 "" => !["store", "task"].contains(labels.first().unwrap_or(&"")),
                 label => labels.first() == Some(&label),
             };
-            is_of && metric.of_kind() == kind && metric.full == full
+            let is_ours = metric.name.starts_with("lockwatch_");
+            is_ours && is_of && metric.of_kind() == kind && metric.full == full
         });
         rows.map(|metric| {
             let common = ["task", "store"];
@@ -122,7 +123,13 @@ fn commands() -> Vec<(String, String)> {
                 own += &line;
                 continue;
             }
-            shared.push(format!("`--{}`", argument.get_long().unwrap_or_default()));
+            let long = argument.get_long().unwrap_or_default();
+            // All that begin alike stand together: `--redis.*`.
+            let name = long.split_once('.').map_or(long.to_owned(), |(of, _)| format!("{of}.*"));
+            let name = format!("`--{name}`");
+            if !shared.contains(&name) {
+                shared.push(name);
+            }
             if !common.contains(&line) {
                 common.push(line);
             }
@@ -211,26 +218,28 @@ fn generated_sections_are_what_the_code_says() {
     }
 }
 
-/// The fields that a table of docs/configuration.md has, by its mark.
-fn tables(text: &str) -> BTreeMap<String, Vec<String>> {
-    let tables = text.split("<!-- fields: ").skip(1).map(|part| {
+/// The fields that each list of docs/configuration.md has, by its mark.
+fn listed(text: &str) -> BTreeMap<String, Vec<String>> {
+    let lists = text.split("<!-- fields: ").skip(1).map(|part| {
         let (path, rest) = part.split_once("-->\n").expect("a mark with the path of a block");
-        let rows = rest.lines().skip(2).take_while(|line| line.starts_with('|'));
-        let names = rows.flat_map(|row| {
-            let first = row.split(" | ").next().unwrap_or_default();
-            first.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>()
+        let list = rest.lines().take_while(|line| line.starts_with("- ") || line.starts_with("  "));
+        let items = list.filter_map(|line| line.strip_prefix("- "));
+        // An item is `a`, `b` (the default): what it means.
+        let names = items.flat_map(|item| {
+            let names = item.split([':', '(']).next().unwrap_or_default();
+            names.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>()
         });
         (path.trim().to_owned(), names.collect())
     });
-    tables.collect()
+    lists.collect()
 }
 
 #[test]
-fn the_tables_of_fields_are_those_of_the_schema() {
+fn the_lists_of_fields_are_those_of_the_schema() {
     let text = Document::read("docs/configuration.md").text;
-    let tables = tables(&text);
-    assert!(tables.len() > 12, "{tables:?}");
-    for (path, fields) in tables {
+    let lists = listed(&text);
+    assert!(lists.len() > 12, "{lists:?}");
+    for (path, fields) in lists {
         let block = BLOCKS.iter().find(|block| block.path == path).expect("a block of the schema");
         let (mut fields, mut known) = (fields, block.fields.to_vec());
         fields.sort();
