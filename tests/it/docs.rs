@@ -119,31 +119,49 @@ fn commands() -> Vec<(String, String)> {
     for command in &all {
         let (mut own, mut shared) = (String::new(), Vec::new());
         for (argument, line) in flags(command) {
-            if count(&line) == 1 || argument.get_long().is_none() {
-                own += &line;
-                continue;
-            }
-            let long = argument.get_long().unwrap_or_default();
-            // All that begin alike stand together: `--redis.*`.
-            let name = long.split_once('.').map_or(long.to_owned(), |(of, _)| format!("{of}.*"));
-            let name = format!("`--{name}`");
-            if !shared.contains(&name) {
-                shared.push(name);
-            }
-            if !common.contains(&line) {
-                common.push(line);
+            match argument.get_long() {
+                Some(long) if count(&line) > 1 => {
+                    shared.push(long);
+                    if !common.contains(&line) {
+                        common.push(line);
+                    }
+                }
+                _ => own += &line,
             }
         }
         if !shared.is_empty() {
-            own += &format!("- [Common flags](#common-flags): {}\n", shared.join(", "));
+            own += &format!("- [Common flags](#common-flags): {}\n", together(&shared).join(", "));
+        }
+        let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        if !after.trim().is_empty() {
+            own += &format!("\n```text\n{}\n```\n", after.trim());
         }
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-        let name =
-            format!("lockwatch {}", command.get_name()).replace("lockwatch lockwatch", "lockwatch");
+        let name = match command.get_name() {
+            "lockwatch" => "lockwatch".to_owned(),
+            name => format!("lockwatch {name}"),
+        };
         sections.push((name, format!("{about}.\n\n{own}")));
     }
     sections.push(("common".to_owned(), common.concat()));
     sections
+}
+
+/// Names of flags, with one `--redis.*` for all that begin so.
+fn together(flags: &[&str]) -> Vec<String> {
+    let family = |flag: &str| flag.split_once('.').map(|(of, _)| of.to_owned());
+    let mut names: Vec<String> = Vec::new();
+    for flag in flags {
+        let alike = flags.iter().filter(|other| family(other) == family(flag)).count();
+        let name = match family(flag) {
+            Some(of) if alike > 2 => format!("`--{of}.*`"),
+            _ => format!("`--{flag}`"),
+        };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 /// The flags and arguments of a command, each with its line.
