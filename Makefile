@@ -30,7 +30,12 @@ help:
 
 demo:
 	@scripts/setup demo
+ifneq (,$(findstring --story,$(ARGS)))
+	$(CARGO) build --package lockwatch --package lockwatch-lab --locked
+	target/debug/lockwatch-lab demo $(ARGS)
+else
 	$(CARGO) run --locked -- demo $(ARGS)
+endif
 
 check:
 	$(CARGO) fmt --all --check

@@ -14,10 +14,11 @@ use crate::commands::check_config::{CheckOptions, TimingSources};
 use crate::commands::demo::{DemoArgs, ScriptArgs};
 use crate::commands::discover::DiscoverOptions;
 use crate::commands::explain::ExplainOptions;
-use crate::commands::guard::{self, FenceOptions, GuardOptions};
+use crate::commands::guard::{FenceOptions, GuardOptions};
 use crate::commands::replay::ReplayOptions;
 use crate::commands::status::{self, StatusOptions};
 use crate::commands::want::WantOptions;
+use crate::exit::Exit;
 use grammar::{Command, Line};
 
 /// What lockwatch is asked to do.
@@ -65,26 +66,23 @@ fn visible(command: &clap::Command) -> clap::Command {
     let commands = command.get_subcommands().filter(|command| !command.is_hide_set()).map(visible);
     let copy =
         clap::Command::new(command.get_name().to_owned()).args(arguments).subcommands(commands);
-    match command.get_about() {
-        Some(about) => copy.about(about.clone()),
-        None => copy,
+    let about = command.get_about().cloned().unwrap_or_default();
+    let after = command.get_after_help().cloned().unwrap_or_default();
+    copy.about(about).after_help(after)
+}
+
+/// The exit code for what [`parse`] refuses, and 0 for a request for help.
+pub fn exit_code<T: AsRef<OsStr>>(arguments: impl Iterator<Item = T>, error: &clap::Error) -> u8 {
+    match error.exit_code() {
+        0 => Exit::Success.code(),
+        _ => Exit::of_usage(&command(arguments)).code(),
     }
 }
 
-/// The exit code for what [`parse`] refuses, and 0 for what it was asked for. To a monitor that
-/// runs `status` as a check, clap's 2 would mean that a task is down.
-pub fn exit_code<T: AsRef<OsStr>>(
-    mut arguments: impl Iterator<Item = T>,
-    error: &clap::Error,
-) -> u8 {
-    let command = arguments.nth(1);
-    let is = |name: &str| command.as_ref().is_some_and(|command| command.as_ref() == name);
-    match error.exit_code() {
-        0 => 0,
-        _ if is("status") => status::UNKNOWN,
-        _ if is("guard") || is("fence") => guard::USAGE,
-        other => u8::try_from(other).unwrap_or(u8::MAX),
-    }
+/// The first argument: the command, or an option of the agent.
+pub fn command<T: AsRef<OsStr>>(mut arguments: impl Iterator<Item = T>) -> String {
+    let first = arguments.nth(1);
+    first.map(|word| word.as_ref().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// Says on standard output what is wrong with the command line of `status --plugin`: monitors show
@@ -148,7 +146,6 @@ mod tests {
     use super::*;
     use crate::commands::acl::ServerVersion;
     use crate::commands::agent::DEFAULT_LISTEN;
-    use crate::commands::demo::StoryKind;
     use crate::commands::source::ConfigSource;
     use crate::config::{PasswordSource, SingleLock};
     use crate::telemetry::{LogFormat, LogOptions};
@@ -242,13 +239,10 @@ mod tests {
             panic!("prints")
         };
         assert_eq!(acl.redis_version, ServerVersion { major: 6, minor: 0 });
-        let Ok(Invocation::Demo(demo)) = typed("demo --story --redis-server /opt/redis") else {
+        let Ok(Invocation::Demo(demo)) = typed("demo --redis-server /opt/redis") else {
             panic!("shows")
         };
-        assert!(
-            demo.story == Some(StoryKind::Lock)
-                && demo.redis_server.as_deref() == Some("/opt/redis".as_ref())
-        );
+        assert_eq!(demo.redis_server.as_deref(), Some("/opt/redis".as_ref()));
     }
 
     #[test]

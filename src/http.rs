@@ -99,15 +99,12 @@ pub struct Limits {
     /// How long a connection may wait for a complete request.
     pub idle: Duration,
     /// How long a client may take for a whole response; for an endless one, between two reads.
-    /// Longer than `heartbeat`.
+    /// Longer than the time between two heartbeats of a stream.
     pub response: Duration,
     /// How long open connections may continue after the shutdown began.
     pub drain: Duration,
     /// A snapshot older than this means that the engine has stopped.
     pub snapshot_age: Duration,
-    /// Interval at which an idle stream sends a sign of life. Many proxies close a stream that is
-    /// silent for 30 s.
-    pub heartbeat: Duration,
 }
 
 impl Limits {
@@ -151,7 +148,6 @@ impl Default for Limits {
             response: Duration::from_secs(30),
             drain: Duration::from_secs(3),
             snapshot_age: Duration::from_secs(10),
-            heartbeat: Duration::from_secs(15),
         }
     }
 }

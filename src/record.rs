@@ -4,7 +4,6 @@
 //! queue and drops the input if the queue is full. The recording counts dropped inputs, so that a
 //! replay can report them.
 
-mod pack;
 pub(crate) mod reader;
 mod redact;
 #[cfg(test)]
@@ -76,6 +75,12 @@ pub struct Recorder {
 #[derive(Debug, Default)]
 struct Backlog {
     missing: Option<Missing>,
+    in_force: InForce,
+}
+
+/// The inputs that stay in force until others replace them.
+#[derive(Debug, Default)]
+struct InForce {
     config: Option<Arc<WatchSpec>>,
     topologies: BTreeMap<StoreIndex, Topology>,
 }
@@ -126,6 +131,16 @@ impl Drop for Recorder {
 impl Backlog {
     fn keep(&mut self, now: Mono, input: &Input) {
         self.missing.get_or_insert(Missing { inputs: 0, since: now.0 }).inputs += 1;
+        self.in_force.update(input);
+    }
+
+    fn take(self) -> (Option<Missing>, Vec<Input>) {
+        (self.missing, self.in_force.inputs().collect())
+    }
+}
+
+impl InForce {
+    fn update(&mut self, input: &Input) {
         match input {
             Input::Config(config) => {
                 self.config = Some(Arc::clone(config));
@@ -138,10 +153,9 @@ impl Backlog {
         }
     }
 
-    fn take(self) -> (Option<Missing>, Vec<Input>) {
-        let Backlog { missing, config, topologies } = self;
-        let topologies = topologies.into_values().map(Input::Topology);
-        (missing, config.map(Input::Config).into_iter().chain(topologies).collect())
+    fn inputs(&self) -> impl Iterator<Item = Input> {
+        let topologies = self.topologies.values().cloned().map(Input::Topology);
+        self.config.clone().map(Input::Config).into_iter().chain(topologies)
     }
 }
 

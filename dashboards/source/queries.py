@@ -15,7 +15,7 @@ ONE_TASK = f'{AGENTS}, store="$store", task="$task"'
 MANY_TASKS_RECORDED = f'{SITE}, store=~"$store", task=~"$task"'
 ONE_TASK_RECORDED = f'{SITE}, store="$store", task="$task"'
 
-# The ranks that `lockwatch_task_state` has as its value, worst first.
+# The ranks that `lockwatch_task_state_rank` has as its value, worst first.
 VERDICTS = {
     7: ("split", "dark-red"),
     6: ("down", "red"),
@@ -77,8 +77,8 @@ def ttl(select: str) -> str:
 
 def verdict(select: str, by: str = BY_TASK) -> str:
     """The worst verdict of any agent, by its rank; `unknown` only where no agent knows better."""
-    known = series("lockwatch_task_state", f'{select}, state!="unknown"')
-    return f"max by ({by}, {OF_SITE}) ({known}) or {worst('lockwatch_task_state', select, by)}"
+    known = series("lockwatch_task_state_rank", f'{select}, state!="unknown"')
+    return f"max by ({by}, {OF_SITE}) ({known}) or {worst('lockwatch_task_state_rank', select, by)}"
 
 
 def problems(by: str, *selects: str) -> str:

@@ -195,7 +195,7 @@ def timelines():
         timeline(
             "Verdict by agent",
             "What each agent says. Agents that differ for long do not see the same store.",
-            query(worst("lockwatch_task_state", ONE_TASK, by="instance"), "{{instance}}"),
+            query(worst("lockwatch_task_state_rank", ONE_TASK, by="instance"), "{{instance}}"),
             mappings=house.VERDICT,
             height=5,
         ),
@@ -314,18 +314,7 @@ def full():
             "The lock's key, and whose layout it has.",
             now(worst("lockwatch_task_info", ONE_TASK, by="key, library"), "{{key}} ({{library}})"),
             text=kinds.BigValueTextMode.NAME,
-            width=8,
-        ),
-        stat_panel(
-            "Thresholds",
-            "The times that are configured for the task.",
-            *(
-                now(gauge(f"lockwatch_task_{name}_seconds"), name)
-                for name in ["grace", "settle", "wind_down", "blind_after", "stale_after"]
-            ),
-            now(gauge("lockwatch_task_max_hold_seconds"), "max_hold"),
-            unit=units.Seconds,
-            width=16,
+            width=24,
         ),
         *full_lease(),
         *full_gaps(),

@@ -14,6 +14,7 @@
 pub mod bench;
 pub mod campaign;
 pub mod churn;
+pub mod demo;
 pub mod hostile;
 mod numbers;
 pub mod page;

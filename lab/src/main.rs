@@ -7,6 +7,7 @@ use clap::Parser;
 use lockwatch_lab::bench::{self as benchmarks, BenchArgs};
 use lockwatch_lab::campaign::{self, CampaignArgs, HostArgs};
 use lockwatch_lab::churn::{self, ChurnArgs};
+use lockwatch_lab::demo::{self, DemoArgs};
 use lockwatch_lab::hostile::{self, AttackArgs, HostileArgs};
 use lockwatch_lab::page::{self, PageArgs};
 use lockwatch_lab::pager::{self, PagerArgs};
@@ -25,6 +26,8 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[derive(Debug, Parser)]
 #[command(name = "lockwatch-lab")]
 enum Line {
+    /// Play a story of what can happen to a task, on a private Redis
+    Demo(DemoArgs),
     /// Play labelled scenarios through the whole chain to the pager, and report missed and false
     /// pages
     Pager(PagerArgs),
@@ -85,6 +88,10 @@ fn run(line: Line) -> anyhow::Result<ExitCode> {
             let runtime = Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(campaign::run_host(args)).map(|()| ExitCode::SUCCESS)
         }
+        Line::Demo(args) => {
+            let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+            runtime.block_on(demo::run(args, stopped())).map(|()| ExitCode::SUCCESS)
+        }
         Line::Pager(args) => bench(async { pager::run(args).await.map(code) }),
         Line::Page(args) => bench(async { page::run(args).await.map(code) }),
         Line::Bench(args) => bench(async { benchmarks::run(args).await.map(code) }),
@@ -111,8 +118,11 @@ fn bench(run: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<
 }
 
 async fn stopped() -> anyhow::Result<ExitCode> {
-    let (mut terminate, mut interrupt) =
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+    let [mut terminate, mut interrupt, mut hang_up] = [
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::hangup())?,
+    ];
+    tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {}, _ = hang_up.recv() => {} }
     None.context("stopped")
 }

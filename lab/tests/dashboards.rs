@@ -243,7 +243,8 @@ impl Scenario {
     }
 
     async fn verdict(&self, verdict: &str) {
-        self.seen(&format!("lockwatch_task_state{{task=\"outbound\", state=\"{verdict}\"}}")).await;
+        self.seen(&format!("lockwatch_task_state_rank{{task=\"outbound\", state=\"{verdict}\"}}"))
+            .await;
     }
 
     /// Waits until an expression has a value.

@@ -1,13 +1,12 @@
 //! `lockwatch discover`: finds locks in a Redis and prints a configuration that is ready to use.
 //!
 //! It scans the keys at a limited rate, recognises the layouts of lock libraries, watches the locks
-//! for the given time as the agent would, reads the keys beside them, and prints. It never writes
+//! for the given time as the agent would, reads keys of similar names, and prints. It never writes
 //! to Redis, and prints no values.
 
 mod findings;
 mod groups;
 mod hints;
-mod leftovers;
 mod likely;
 mod name;
 mod plan;
@@ -97,8 +96,8 @@ pub async fn run(options: DiscoverOptions) -> anyhow::Result<ExitCode> {
     plan.learn(&views, options.watch_ms);
 
     let connection = open(&endpoint, &redis).await?;
-    let beside = plan.look_beside(&connection, &findings, &mut pace).await;
-    beside.map_err(|failure| told(failure, &redis, &connection))?;
+    let suggested = plan.suggest(&connection, &findings).await;
+    suggested.map_err(|failure| told(failure, &redis, &connection))?;
     drop(connection);
 
     let possible_tokens = plan.possible_tokens;
@@ -126,8 +125,8 @@ async fn look_for_relatives(
 }
 
 /// Scans all keys of `redis` through a connection to the server `at`. Returns the configuration as
-/// [`run`] prints it, without what [`run`] learns by watching the locks and reading keys beside
-/// them.
+/// [`run`] prints it, without what [`run`] learns by watching the locks and reading keys of similar
+/// names.
 ///
 /// # Errors
 /// Why the scan was aborted.

@@ -1,26 +1,22 @@
-//! The history of events: as JSON, and as a stream that resumes where a client left off.
-
-mod feed;
+//! The history of events as JSON.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap};
-use hyper::{Method, Request, StatusCode};
+use hyper::{Request, StatusCode};
 use lockwatch_judge::snapshot::Snapshot;
-use tokio::sync::mpsc;
 use tracing::Level;
 
 use super::api::{redis_name, words};
 use super::etag::tagged;
 use super::parameters::{Parameters, Refusal, one_of, parameters};
-use super::reply::{JSON, Reply, json_error, pieces, stream, too_many_streams, with_header};
+use super::reply::{JSON, Reply, json_error, pieces, with_header};
 use super::site::Site;
 use crate::outputs::events::{KINDS, LEVELS};
 use crate::outputs::history::{About, History, Kept};
 use crate::outputs::json;
-use feed::{Feed, QUEUE};
 
 /// Default number of events in a response.
 const LIMIT: usize = 200;
@@ -28,10 +24,10 @@ const LIMIT: usize = 200;
 const LIMIT_MAX: usize = 1_000;
 /// The accepted parameters.
 const PARAMETERS: [&str; 6] = ["task", "store", "kind", "level", "since", "limit"];
-/// The header with the id of the last event that a client received. Browsers send it when they
-/// reconnect.
-const LAST_EVENT_ID: &str = "last-event-id";
 const EVENT_STREAM: &str = "text/event-stream";
+/// What a client learns that asks for them as a stream.
+const NO_STREAM: &str = "Events are no longer sent as a stream. /live streams the state of all \
+    tasks; poll this address with `since` to miss no event.";
 
 /// Which events are requested.
 #[derive(Clone, Debug, Default)]
@@ -63,14 +59,14 @@ impl Asked {
 }
 
 impl Site {
-    /// The requested events, as JSON or as a stream.
+    /// The requested events. A client that asks for a stream would take JSON for a broken one.
     pub(super) fn events(&self, request: &Request<Incoming>) -> Reply {
         let published = self.newest();
         let asked = parameters(request.uri().query());
         let answer =
             match asked.and_then(|asked| read(asked, &self.context.history, &published.snapshot)) {
                 Err(refusal) => refusal.reply(),
-                Ok(asked) if wants_stream(request.headers()) => self.event_stream(asked, request),
+                Ok(_) if wants_stream(request.headers()) => json_error(StatusCode::GONE, NO_STREAM),
                 Ok(asked) => match self.stopped(&published) {
                     Some(sentence) => json_error(StatusCode::SERVICE_UNAVAILABLE, &sentence),
                     None => self.event_list(&asked, request.headers()),
@@ -97,33 +93,9 @@ impl Site {
             pieces(StatusCode::OK, JSON, json::events(Arc::clone(history.boot()), excerpt, gap))
         })
     }
-
-    fn event_stream(&self, mut asked: Asked, request: &Request<Incoming>) -> Reply {
-        if asked.limit.is_some() {
-            return Refusal::new(
-                "A stream has no limit; leave the parameter out, or ask for JSON.",
-            )
-            .reply();
-        }
-        // A reconnecting browser requests the same address, and sends its position in this header.
-        if let Some(id) = request.headers().get(LAST_EVENT_ID).filter(|id| !id.is_empty()) {
-            let id = id.to_str().ok().and_then(|id| since(id, &self.context.history));
-            asked.since = Some(id.unwrap_or(Since::Elsewhere));
-        }
-        let Ok(permit) = Arc::clone(&self.streams).try_acquire_owned() else {
-            return too_many_streams();
-        };
-        let (frames, received) = mpsc::channel(QUEUE);
-        if request.method() == Method::GET {
-            let feed =
-                Feed::new(self.context.history.clone(), asked, self.context.snapshots.clone());
-            tokio::spawn(feed.run(frames, self.shutdown.clone(), self.context.limits));
-        }
-        stream(received, permit)
-    }
 }
 
-/// Whether the client accepts an event stream.
+/// Whether the client asks for an event stream.
 fn wants_stream(headers: &HeaderMap) -> bool {
     let lists = headers.get_all(header::ACCEPT).iter().filter_map(|list| list.to_str().ok());
     let mut ranges =
@@ -179,7 +151,7 @@ fn since(id: &str, history: &History) -> Option<Since> {
     if boot.is_empty() || !boot.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
-    let ours = *boot == **history.boot() && number <= *history.newest().borrow();
+    let ours = *boot == **history.boot() && number <= history.newest();
     Some(if ours { Since::Number(number) } else { Since::Elsewhere })
 }
 

@@ -12,7 +12,7 @@
 //! | `/api/v1/tasks`, `/api/v1/tasks/<name>` | GET, HEAD | tasks as JSON |
 //! | `/api/v1/tasks/<name>/explain` | GET, HEAD | why a task has its verdict |
 //! | `/api/v1/tasks/<name>/want` | POST | flips the own switch, where that is configured |
-//! | `/api/v1/events` | GET, HEAD | the newest events, as JSON or as server-sent events |
+//! | `/api/v1/events` | GET, HEAD | the newest events |
 //! | `/api/v1/openapi.json` | GET, HEAD | the description of the API |
 //! | `/-/healthy` | GET, HEAD | whether the engine is running |
 //! | `/-/ready` | GET, HEAD | whether every Redis store was tried |

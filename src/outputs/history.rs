@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lockwatch_judge::event::{Event, Subject};
 use lockwatch_judge::time::{AgentWall, Mono};
-use tokio::sync::watch;
 use tracing::Level;
 
 use super::events::kind_and_level;
@@ -29,14 +28,12 @@ const BYTES_MAX: usize = 16 << 20;
 pub struct History {
     boot: Arc<str>,
     shelves: Arc<Mutex<Shelves>>,
-    /// The newest number. Sending it wakes the receivers that wait for events.
-    newest: Arc<watch::Sender<u64>>,
 }
 
 impl Default for History {
     fn default() -> History {
         let boot = format!("{:08x}", fastrand::u32(..)).into();
-        History { boot, shelves: Arc::default(), newest: Arc::new(watch::Sender::new(0)) }
+        History { boot, shelves: Arc::default() }
     }
 }
 
@@ -94,8 +91,6 @@ impl History {
         shelves.count += 1;
         let number = shelves.count;
         shelves.put(Arc::new(Kept { number, at, kind, level, event: event.clone() }));
-        drop(shelves);
-        self.newest.send_replace(number);
     }
 
     /// Whether there is any event about `subject`.
@@ -135,14 +130,9 @@ impl History {
         Excerpt { events, upto, newest: shelves.count, oldest, dropped: shelves.dropped }
     }
 
-    /// A receiver of the newest number.
-    pub fn newest(&self) -> watch::Receiver<u64> {
-        self.newest.subscribe()
-    }
-
-    /// The number of current receivers.
-    pub fn followers(&self) -> usize {
-        self.newest.receiver_count()
+    /// The newest number.
+    pub fn newest(&self) -> u64 {
+        self.shelves().count
     }
 
     /// Each change leaves the data consistent, so a panic elsewhere is no reason to stop.
@@ -373,18 +363,5 @@ mod tests {
         assert!(tasks.numbers("larger than all").is_empty(), "there is no room for it");
         assert_eq!(tasks.numbers("calm").len(), 100);
         tasks.check();
-    }
-
-    #[test]
-    fn whoever_waits_is_woken_and_nobody_misses_what_came_before() {
-        let mut tasks = Tasks::new();
-        let mut newest = tasks.history.newest();
-        assert!(!newest.has_changed().unwrap());
-        tasks.happens("a", 8);
-        assert!(newest.has_changed().unwrap());
-        assert_eq!(*newest.borrow_and_update(), 1);
-        assert_eq!(tasks.history.followers(), 1);
-        drop(newest);
-        assert_eq!(tasks.history.followers(), 0);
     }
 }

@@ -1,21 +1,21 @@
 //! Reads recordings back: groups files by run and returns their entries in order.
 //!
-//! A file is read line by line, so that memory use does not grow with its size. A last line without
-//! a newline was torn by a crash and is skipped; any other invalid content is an error with file
-//! and line.
+//! A file is read line by line, so that memory use does not grow with its size. It may be
+//! decompressed already. A last line without a newline was torn by a crash and is skipped; any other
+//! invalid content is an error with file and line.
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufRead, BufReader, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail};
+use flate2::bufread::GzDecoder;
 use lockwatch_judge::input::Input;
 use lockwatch_judge::spec::WatchSpec;
 use lockwatch_judge::time::{AgentWall, Mono};
 
-use super::pack::Unpacker;
 use super::wire::{Begin, FORMAT, Line, Version, What};
 use super::writer::recordings;
 use crate::text::terminal::safe;
@@ -24,6 +24,8 @@ use crate::text::terminal::safe;
 /// memory use for other files.
 const LINE_BYTES_MAX: u64 = 1 << 30;
 const BUFFER_BYTES: usize = 1 << 18;
+/// The first bytes of a compressed file.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// The recording of one process, as far as its files exist.
 #[derive(Clone, Debug)]
@@ -147,7 +149,6 @@ fn tell_file(
     listener: &mut impl FnMut(Instant, Entry) -> anyhow::Result<()>,
 ) -> anyhow::Result<Mono> {
     let mut lines = Lines::open(path)?;
-    let mut unpacker = Unpacker::default();
     let mut instant = Instant { at: Mono(begin.at), offset: offset(begin.wall, begin.at) };
     let mut context_left = begin.context;
     let _begin = lines.next()?;
@@ -166,18 +167,13 @@ fn tell_file(
                     Entry::Missing { inputs: Some(missing.inputs), since: Mono(missing.since) },
                 )?;
             }
-            what => {
-                let unpacked = unpacker.unpack(what).map_err(|why| {
-                    let why = why.to_string();
-                    anyhow!("{}, line {}: {}", path.display(), lines.number, safe(&why))
-                })?;
+            What::Input(input) => {
                 let is_context = context_left > 0;
                 context_left = context_left.saturating_sub(1);
-                match unpacked {
-                    Some(_) if is_context && known => {}
-                    Some(input) if is_context => listener(instant, Entry::Context(input))?,
-                    Some(input) => listener(instant, Entry::Input(input))?,
-                    None => {}
+                match is_context {
+                    true if known => {}
+                    true => listener(instant, Entry::Context(input))?,
+                    false => listener(instant, Entry::Input(input))?,
                 }
             }
         }
@@ -198,7 +194,7 @@ fn mistake(path: &Path, line: u64, error: &serde_json::Error) -> anyhow::Error {
 
 /// The complete lines of a file.
 struct Lines {
-    reader: BufReader<File>,
+    reader: Box<dyn BufRead>,
     path: PathBuf,
     line: Vec<u8>,
     /// The number of the newest line.
@@ -209,17 +205,28 @@ struct Lines {
 
 impl Lines {
     fn open(path: &Path) -> anyhow::Result<Lines> {
-        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let reader = BufReader::with_capacity(BUFFER_BYTES, file);
+        let cannot = || format!("cannot read {}", path.display());
+        let file = File::open(path).with_context(cannot)?;
+        let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
+        // A crash may have left less than both bytes.
+        let is_gzip = file.fill_buf().with_context(cannot)?.iter().zip(GZIP).all(|(a, b)| *a == b);
+        let reader: Box<dyn BufRead> = match is_gzip {
+            true => Box::new(BufReader::with_capacity(BUFFER_BYTES, GzDecoder::new(file))),
+            false => Box::new(file),
+        };
         Ok(Lines { reader, path: path.to_owned(), line: Vec::new(), number: 0, torn: false })
     }
 
     fn next(&mut self) -> anyhow::Result<Option<&[u8]>> {
-        use std::io::Read as _;
         self.line.clear();
-        let read = self.reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut self.line);
         self.number += 1;
-        read.with_context(|| format!("cannot read {}, line {}", self.path.display(), self.number))?;
+        match (&mut self.reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut self.line) {
+            // A compressed file whose writer was killed, or goes on, has no end.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {}
+            read => drop(read.with_context(|| {
+                format!("cannot read {}, line {}", self.path.display(), self.number)
+            })?),
+        }
         self.torn = !self.line.is_empty() && self.line.last() != Some(&b'\n');
         Ok((self.line.last() == Some(&b'\n')).then_some(&self.line))
     }
@@ -265,7 +272,7 @@ fn expand(paths: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, bool)>> {
         }
         let mut found = recordings(path).with_context(cannot)?;
         if found.is_empty() {
-            bail!("{} holds no recording (lockwatch-….jsonl)", path.display());
+            bail!("{} holds no recording (lockwatch-….jsonl.gz)", path.display());
         }
         found.sort_unstable();
         files.extend(found.into_iter().map(|path| (path, false)));
@@ -288,7 +295,7 @@ fn begin(path: &Path) -> anyhow::Result<Option<Begin>> {
     if version != FORMAT {
         bail!(
             "{}, line 1: is in format {version}, and this lockwatch ({}) reads format {FORMAT}; \
-             use the one that recorded it",
+             replay it with the version that recorded it, or remove it",
             path.display(),
             env!("CARGO_PKG_VERSION")
         );

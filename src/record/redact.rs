@@ -6,13 +6,14 @@
 //! same secret has the same digest in all files of one run. Its digest differs in the next run, in
 //! the web pages and in the log.
 
-use lockwatch_judge::input::{Attestation, Fork, Generation};
+use std::sync::Arc;
+
+use lockwatch_judge::input::{Attestation, Generation, Input, Outcome};
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, GuardReading, GuardRuns, Held, Holder, HostsReading, Left, LockReading,
-    Member, Overrun, ProgressReading, ProgressValue, Queue, QueueReading, RunsReading, Switch,
-    SwitchesReading, TaskReading,
+    Beside, ClaimsReading, GuardReading, Holder, LockReading, ProgressReading, QueueReading,
+    Switch, SwitchesReading, TaskReading,
 };
-use lockwatch_judge::spec::Claimants;
+use lockwatch_judge::spec::{Claimants, TaskIndex, WatchSpec};
 use sha2::{Digest, Sha256};
 
 /// Length of a digest in bytes. Two secrets of one run collide once in 10¹⁹ pairs.
@@ -66,133 +67,90 @@ impl Redactor {
         number.unwrap_or_default().to_string().into_bytes()
     }
 
-    /// Redacts a reading. `claimants`: how the holders of the task's lock name themselves.
-    pub(crate) fn reading(&self, reading: &TaskReading, claimants: Claimants) -> TaskReading {
-        let TaskReading { guard, beside } = reading;
-        let guard = match guard {
-            GuardReading::Lock { lock, extras } => {
-                GuardReading::Lock { lock: self.lock(lock), extras: *extras }
+    /// Redacts an input. `config` is in force, and names the tasks in it.
+    pub(crate) fn input(&self, input: &mut Input, config: &WatchSpec) {
+        let Input::Sample(sample) = input else { return };
+        let claimants = |task: TaskIndex| {
+            config
+                .tasks
+                .get(task.0 as usize)
+                .map_or(Claimants::Secret, |task| task.kind.claimants())
+        };
+        match &mut sample.outcome {
+            Outcome::Read { attestation, readings } => {
+                self.attestation(attestation);
+                for (task, TaskReading { guard, beside }) in readings {
+                    self.guard(guard);
+                    self.beside(beside, claimants(*task));
+                }
             }
-            // The names of tasks are in the configuration.
-            GuardReading::Turn(turn) => GuardReading::Turn(turn.clone()),
-            GuardReading::Queue(queue) => GuardReading::Queue(self.queue(queue)),
-        };
-        TaskReading { guard, beside: self.beside(beside, claimants) }
-    }
-
-    /// Ids of members stay: they are no secrets, and name locks.
-    fn queue(&self, queue: &QueueReading) -> QueueReading {
-        let QueueReading::Read(queue) = queue else { return queue.clone() };
-        let member = |member: &Member| Member {
-            lock: member.lock.as_ref().map(|lock| self.lock(lock)),
-            ..member.clone()
-        };
-        let left = |left: &Left| Left { lock: self.lock(&left.lock), ..left.clone() };
-        QueueReading::Read(Queue {
-            first: queue.first.iter().map(member).collect(),
-            left: queue.left.iter().map(left).collect(),
-            ..*queue
-        })
-    }
-
-    pub(crate) fn beside(&self, beside: &Beside, claimants: Claimants) -> Beside {
-        let Beside { switches, progress, claims, overruns, runs, hosts, pause } = beside;
-        let overrun = |overrun: &Overrun| Overrun {
-            instance: self.instance(&overrun.instance, claimants),
-            ..overrun.clone()
-        };
-        let of_guard = |runs: &GuardRuns| GuardRuns {
-            instance: self.instance(&runs.instance, claimants),
-            ..runs.clone()
-        };
-        Beside {
-            switches: switches.as_ref().map(|switches| self.switches(switches)),
-            progress: progress.as_ref().map(|progress| self.progress(progress)),
-            claims: claims.as_ref().map(|claims| self.claims(claims, claimants)),
-            overruns: overruns.iter().map(overrun).collect(),
-            runs: RunsReading { guards: runs.guards.iter().map(of_guard).collect(), ..*runs },
-            hosts: hosts.as_ref().map(|hosts| self.hosts(hosts, claimants)),
-            pause: *pause,
+            Outcome::Beside { attestation, readings } => {
+                attestation.iter_mut().for_each(|attestation| self.attestation(attestation));
+                for (task, beside) in readings {
+                    self.beside(beside, claimants(*task));
+                }
+            }
+            Outcome::Failed { .. } => {}
         }
     }
 
-    fn lock(&self, lock: &LockReading) -> LockReading {
-        match lock {
-            LockReading::Held(held) => LockReading::from(Held {
-                mode: held.mode,
-                // Their order is compared too, so it is kept.
-                holders: held.holders.iter().map(|holder| self.holder(holder)).collect(),
-                ghosts: held.ghosts,
-                deadline: held.deadline,
-            }),
-            LockReading::Free => LockReading::Free,
-            LockReading::Unknown(why) => LockReading::Unknown(*why),
+    /// Names of tasks whose turn it is, and ids of members, stay: the former are in the
+    /// configuration, the latter name locks.
+    fn guard(&self, guard: &mut GuardReading) {
+        match guard {
+            GuardReading::Lock { lock, extras: _ } => self.lock(lock),
+            GuardReading::Queue(QueueReading::Read(queue)) => {
+                let members = queue.first.iter_mut().filter_map(|member| member.lock.as_mut());
+                let left = queue.left.iter_mut().map(|left| &mut left.lock);
+                members.chain(left).for_each(|lock| self.lock(lock));
+            }
+            GuardReading::Turn(_) | GuardReading::Queue(QueueReading::Unknown(_)) => {}
+        }
+    }
+
+    fn beside(&self, beside: &mut Beside, claimants: Claimants) {
+        let Beside { switches, progress, claims, overruns, runs, hosts, pause: _ } = beside;
+        if let Some(SwitchesReading::Read { switches, .. }) = switches {
+            // Only values outside the codec and the closed lists: those could be anything.
+            for (_, switch) in switches {
+                if let Switch::Undecodable { value, fits: _ } = switch {
+                    *value = self.digest(Kind::Switch, value);
+                }
+            }
+        }
+        if let Some(ProgressReading::Value(value)) = progress {
+            value.bytes = self.digest(Kind::Progress, &value.bytes);
+        }
+        if let Some(ClaimsReading::Read(claims)) = claims {
+            for (id, value) in claims {
+                *id = self.instance(id, claimants);
+                *value = self.digest(Kind::Claim, value);
+            }
+        }
+        let hosts = hosts.iter_mut().flatten().flatten().map(|(id, _)| id);
+        let overruns = overruns.iter_mut().map(|overrun| &mut overrun.instance);
+        let guards = runs.guards.iter_mut().map(|guard| &mut guard.instance);
+        for id in hosts.chain(overruns).chain(guards) {
+            *id = self.instance(id, claimants);
+        }
+    }
+
+    /// The order of holders is compared too, so it is kept.
+    fn lock(&self, lock: &mut LockReading) {
+        if let LockReading::Held(held) = lock {
+            Arc::make_mut(held).holders.iter_mut().for_each(|holder| self.holder(holder));
         }
     }
 
     /// Redacts a holder. The result holds no secret, so it may be displayed unchanged.
-    fn holder(&self, holder: &Holder) -> Holder {
-        let Holder { client, thread, entries, secret } = holder;
-        Holder {
-            client: if *secret { self.digest(Kind::Instance, client) } else { client.clone() },
-            thread: thread.as_deref().map(|thread| self.digest(Kind::Thread, thread)),
-            entries: *entries,
-            secret: false,
+    fn holder(&self, holder: &mut Holder) {
+        let Holder { client, thread, entries: _, secret } = holder;
+        if std::mem::take(secret) {
+            *client = self.digest(Kind::Instance, client);
         }
-    }
-
-    /// Redacts only values outside the codec and the closed lists: those could be anything.
-    fn switches(&self, switches: &SwitchesReading) -> SwitchesReading {
-        let SwitchesReading::Read { switches, key_exists, counted, whole, ends } = switches else {
-            return switches.clone();
-        };
-        let redacted = |(user, switch): &(Vec<u8>, Switch)| {
-            let switch = match switch {
-                Switch::On => Switch::On,
-                Switch::Off => Switch::Off,
-                Switch::Undecodable { value, fits } => {
-                    Switch::Undecodable { value: self.digest(Kind::Switch, value), fits: *fits }
-                }
-            };
-            (user.clone(), switch)
-        };
-        SwitchesReading::Read {
-            switches: switches.iter().map(redacted).collect(),
-            key_exists: *key_exists,
-            counted: *counted,
-            whole: *whole,
-            ends: ends.clone(),
+        if let Some(thread) = thread {
+            *thread = self.digest(Kind::Thread, thread);
         }
-    }
-
-    fn progress(&self, progress: &ProgressReading) -> ProgressReading {
-        match progress {
-            ProgressReading::Value(value) => {
-                let bytes = self.digest(Kind::Progress, &value.bytes);
-                ProgressReading::Value(ProgressValue { bytes, ..*value })
-            }
-            ProgressReading::Absent => ProgressReading::Absent,
-            ProgressReading::Unknown(why) => ProgressReading::Unknown(*why),
-        }
-    }
-
-    fn claims(&self, claims: &ClaimsReading, claimants: Claimants) -> ClaimsReading {
-        match claims {
-            ClaimsReading::Read(claims) => ClaimsReading::Read(
-                claims
-                    .iter()
-                    .map(|(id, value)| {
-                        (self.instance(id, claimants), self.digest(Kind::Claim, value))
-                    })
-                    .collect(),
-            ),
-            ClaimsReading::Unknown(why) => ClaimsReading::Unknown(*why),
-        }
-    }
-
-    fn hosts(&self, hosts: &HostsReading, claimants: Claimants) -> HostsReading {
-        let hosts = hosts.as_ref().map_err(|why| *why)?;
-        Ok(hosts.iter().map(|(id, host)| (self.instance(id, claimants), host.clone())).collect())
     }
 
     /// Redacts the id of an instance in claims and hosts as the lock's holder is redacted.
@@ -206,46 +164,32 @@ impl Redactor {
                 }
                 Holder { thread: None, .. } => id.to_vec(),
             },
-            Claimants::Named => self.holder(&claimants.holder(id)).client,
+            Claimants::Named => {
+                let mut holder = claimants.holder(id);
+                self.holder(&mut holder);
+                holder.client
+            }
             Claimants::Secret => self.digest(Kind::Instance, id),
         }
     }
 
-    pub(crate) fn attestation(&self, attestation: &Attestation) -> Attestation {
-        Attestation {
-            generation: attestation
-                .generation
-                .as_ref()
-                .map(|generation| self.generation(generation)),
-            ..attestation.clone()
-        }
-    }
-
     /// Replaces run ids and replication ids: a client that knows one can pose as a replica.
-    fn generation(&self, generation: &Generation) -> Generation {
+    fn attestation(&self, attestation: &mut Attestation) {
+        let Some(generation) = &mut attestation.generation else { return };
         let Generation {
-            process: run_id,
-            history: replication_id,
+            process,
+            history,
             forked_from,
-            flushes,
-            slot_flushes,
-            evictions,
-            evicts_only_with_ttl,
-            started_empty,
+            flushes: _,
+            slot_flushes: _,
+            evictions: _,
+            evicts_only_with_ttl: _,
+            started_empty: _,
         } = generation;
-        let fork = |Fork { history: replication_id, offset }: &Fork| Fork {
-            history: self.digest(Kind::History, replication_id),
-            offset: *offset,
-        };
-        Generation {
-            process: self.digest(Kind::Run, run_id),
-            history: self.digest(Kind::History, replication_id),
-            forked_from: forked_from.as_ref().map(fork),
-            flushes: *flushes,
-            slot_flushes: *slot_flushes,
-            evictions: *evictions,
-            evicts_only_with_ttl: *evicts_only_with_ttl,
-            started_empty: *started_empty,
+        *process = self.digest(Kind::Run, process);
+        for history in [history].into_iter().chain(forked_from.iter_mut().map(|it| &mut it.history))
+        {
+            *history = self.digest(Kind::History, history);
         }
     }
 }
@@ -253,7 +197,9 @@ impl Redactor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwatch_judge::reading::{Deadline, Mode};
+    use lockwatch_judge::input::Fork;
+    use lockwatch_judge::reading::{Deadline, Held, Mode};
+    use lockwatch_judge::time::ServerTime;
 
     fn redactor() -> Redactor {
         Redactor::new([7; 32])
@@ -274,41 +220,43 @@ mod tests {
         })
     }
 
-    fn holder(lock: LockReading) -> Holder {
+    fn redacted(client: &[u8], thread: Option<&[u8]>, secret: bool) -> Holder {
+        let mut lock = held(client, thread, secret);
+        redactor().lock(&mut lock);
         let LockReading::Held(held) = lock else { panic!("held") };
         held.holders.first().unwrap().clone()
     }
 
+    fn beside(claims: &[(Vec<u8>, Vec<u8>)], claimants: Claimants) -> Beside {
+        let mut beside = Beside {
+            claims: Some(ClaimsReading::Read(claims.to_vec())),
+            hosts: Some(Ok(claims.to_vec())),
+            ..Beside::default()
+        };
+        redactor().beside(&mut beside, claimants);
+        beside
+    }
+
     #[test]
     fn a_token_its_claim_and_its_host_stay_equal() {
-        let redactor = redactor();
-        let token = holder(redactor.lock(&held(b"token", None, true))).client;
+        let token = redacted(b"token", None, true).client;
         assert_ne!(token, b"token");
-        let stated = vec![(b"token".to_vec(), b"1".to_vec())];
-        let ClaimsReading::Read(claims) =
-            redactor.claims(&ClaimsReading::Read(stated.clone()), Claimants::Secret)
-        else {
-            panic!("read");
-        };
+        let beside = beside(&[(b"token".to_vec(), b"1".to_vec())], Claimants::Secret);
+        let Some(ClaimsReading::Read(claims)) = beside.claims else { panic!("read") };
         assert_eq!(claims[0].0, token);
-        assert_eq!(
-            redactor.hosts(&Ok(stated.clone()), Claimants::Secret),
-            Ok(vec![(token, b"1".to_vec())])
-        );
+        assert_ne!(claims[0].1, b"1");
+        assert_eq!(beside.hosts, Some(Ok(vec![(token, b"1".to_vec())])));
     }
 
     #[test]
     fn redissons_client_id_stays_and_its_thread_does_not() {
-        let redactor = redactor();
-        let shown = holder(redactor.lock(&held(b"id", Some(b"31"), false)));
+        let shown = redacted(b"id", Some(b"31"), false);
         assert_eq!((shown.client.as_slice(), shown.secret), (b"id".as_slice(), false));
         assert_ne!(shown.thread.as_deref(), Some(b"31".as_slice()));
-        let again = holder(redactor.lock(&held(b"id", Some(b"31"), false)));
-        let other = holder(redactor.lock(&held(b"id", Some(b"32"), false)));
-        assert_eq!(shown, again);
-        assert_ne!(shown, other);
+        assert_eq!(shown, redacted(b"id", Some(b"31"), false));
+        assert_ne!(shown, redacted(b"id", Some(b"32"), false));
         let stated = vec![(b"id".to_vec(), b"1".to_vec())];
-        assert_eq!(redactor.hosts(&Ok(stated.clone()), Claimants::Threads), Ok(stated));
+        assert_eq!(beside(&stated, Claimants::Threads).hosts, Some(Ok(stated)));
     }
 
     #[test]
@@ -329,18 +277,21 @@ mod tests {
 
     #[test]
     fn histories_stay_comparable_with_where_they_fork() {
+        let redacted = |generation: Generation| {
+            let mut attestation = Attestation::master(ServerTime(0), ServerTime(0));
+            attestation.generation = Some(generation);
+            redactor().attestation(&mut attestation);
+            attestation.generation.unwrap()
+        };
         let generation = |id: &[u8], fork: &[u8]| Generation {
             process: b"run".to_vec(),
             history: id.to_vec(),
             forked_from: Some(Fork { history: fork.to_vec(), offset: 5 }),
             ..Generation::default()
         };
-        let redactor = redactor();
-        let (old, new) = (
-            redactor.generation(&generation(b"a", b"0")),
-            redactor.generation(&generation(b"b", b"a")),
-        );
+        let (old, new) = (redacted(generation(b"a", b"0")), redacted(generation(b"b", b"a")));
         assert_eq!(new.forked_from.unwrap().history, old.history);
-        assert_eq!(redactor.generation(&Generation::default()), Generation::default());
+        assert!(old.history != b"a" && old.process != b"run");
+        assert_eq!(redacted(Generation::default()), Generation::default());
     }
 }

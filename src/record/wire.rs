@@ -1,18 +1,13 @@
-//! The file format of a recording: JSON, one line for each input.
+//! The file format of a recording: JSON, one line for each input, compressed by gzip.
 //!
 //! The first line of a file is a [`Begin`], every other line a [`Line`]. A reader refuses unknown
 //! formats, so a change to an input of the state must raise [`FORMAT`].
 
-use std::sync::Arc;
-
-use lockwatch_judge::input::{Input, Standing};
-use lockwatch_judge::spec::{StoreIndex, TaskIndex};
-use lockwatch_judge::time::Mono;
+use lockwatch_judge::input::Input;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 /// The version of the format. The reader refuses any other.
-pub(crate) const FORMAT: u32 = 7;
+pub(crate) const FORMAT: u32 = 8;
 
 /// The part of a file's first line that says whether the rest can be parsed.
 #[derive(Debug, Deserialize)]
@@ -51,10 +46,8 @@ pub(crate) struct Line(pub(crate) u64, pub(crate) What);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum What {
-    /// Any input except a sample that was read.
+    /// An input of the state.
     Input(Input),
-    /// A sample that was read.
-    Batch(Batch),
     /// Inputs before this line that were dropped.
     Missing(Missing),
     /// The agent's wall clock at this line's instant. Written only when it does not follow from the
@@ -69,38 +62,4 @@ pub(crate) struct Missing {
     pub(crate) inputs: u64,
     /// The instant of the first of them, in milliseconds.
     pub(crate) since: u64,
-}
-
-/// A sample, without the values that equal those of the same server's previous batch.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Batch {
-    pub(crate) epoch: u32,
-    pub(crate) redis: StoreIndex,
-    pub(crate) node: Option<Arc<str>>,
-    pub(crate) standing: Standing,
-    pub(crate) sent: Mono,
-    pub(crate) took_ms: u64,
-    /// Whether this is a sample of keys beside the locks, not of the locks.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) beside: bool,
-    /// How the server's attestation differs from the previous one; absent if there is none.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) attestation: Option<Value>,
-    /// The tasks; absent: the same as before.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) tasks: Option<Runs>,
-    /// Those whose waiters, fencing token or hosts were read, which happens in turn.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) extras: Runs,
-    /// The differences of the readings that changed, in the order of the tasks.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) changed: Vec<(TaskIndex, Value)>,
-}
-
-/// A set of tasks: the first index of each run, and its length.
-pub(crate) type Runs = Vec<(u32, u32)>;
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }

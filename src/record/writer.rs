@@ -1,5 +1,8 @@
 //! Writes a recording's files: rotated, of bounded total size, and without blocking the agent.
 //!
+//! A file is one gzip stream. Each flush completes what was compressed so far, so that a reader gets
+//! every line of it although the stream has no end yet.
+//!
 //! After an error the file is left as it is (its last line may be torn), or removed if it holds no
 //! complete line. A new one is started after [`RETRY`], and the inputs in between are counted. The
 //! writer never appends to a file that an error, or another process, has left.
@@ -14,13 +17,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use lockwatch_judge::input::Input;
 use lockwatch_judge::time::{AgentWall, Mono};
 
-use super::pack::Packer;
 use super::redact::Redactor;
 use super::wire::{Begin, FORMAT, Line, Missing, What};
-use super::{Message, RecordOptions};
+use super::{InForce, Message, RecordOptions};
 use crate::text::instants::rfc3339;
 
 /// Approximate number of files in a folder. Removing the oldest one removes this fraction of the
@@ -28,8 +32,10 @@ use crate::text::instants::rfc3339;
 const FILES: u64 = 8;
 /// Maximum time that lines wait before they are written.
 const FLUSH: Duration = Duration::from_millis(500);
-/// Maximum size of the lines that wait, in bytes.
+/// Maximum size of the compressed lines that wait, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
+/// Fast, because recordings repeat themselves: better levels cost several times as much.
+const COMPRESSION: Compression = Compression::fast();
 /// Pause after an error before the next attempt, so that a full disk is not written to constantly.
 const RETRY: Duration = Duration::from_secs(10);
 /// Wall clock differences up to this are noise of the measurement, in milliseconds; larger ones are
@@ -37,14 +43,17 @@ const RETRY: Duration = Duration::from_secs(10);
 const WALL_NOISE_MS: u64 = 20;
 /// Prefix and suffix of a recording's file name. In between are its start, the run, and its number
 /// in the run.
-const NAME: (&str, &str) = ("lockwatch-", ".jsonl");
+const NAME: (&str, &str) = ("lockwatch-", ".jsonl.gz");
+/// The suffix of recordings that are not compressed, as former formats were.
+const PLAIN: &str = ".jsonl";
 
 /// Writes the messages that it receives, on a thread of its own.
 pub(super) struct Writer {
     folder: PathBuf,
     max_bytes: u64,
     run: String,
-    packer: Packer,
+    redactor: Redactor,
+    in_force: InForce,
     next_file: u64,
     retry: Duration,
     /// Start of the newest file: file names must stay in order when the wall clock goes back.
@@ -72,7 +81,8 @@ struct Open {
     written: u64,
     /// The file is full at this length, in bytes.
     limit: u64,
-    lines: Vec<u8>,
+    /// The lines that wait, compressed.
+    lines: GzEncoder<Vec<u8>>,
     /// The inputs in the buffer, including those reported as missing, and the instant of the first.
     waiting: Option<Missing>,
     /// The agent's wall clock minus its monotonic clock, as recorded last.
@@ -91,7 +101,8 @@ impl Writer {
             folder: folder.clone(),
             max_bytes: *max_bytes,
             run,
-            packer: Packer::new(Redactor::new(random()?)),
+            redactor: Redactor::new(random()?),
+            in_force: InForce::default(),
             next_file: 0,
             retry: RETRY,
             newest_wall: 0,
@@ -111,10 +122,9 @@ impl Writer {
                     self.take(message);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break self.flush(),
+                Err(RecvTimeoutError::Disconnected) => break self.close(),
             }
-            let full =
-                matches!(&self.state, State::Writing(open) if open.lines.len() >= BUFFER_BYTES);
+            let full = matches!(&self.state, State::Writing(open) if open.is_full());
             if full || flushed.elapsed() >= FLUSH {
                 self.flush();
                 flushed = Instant::now();
@@ -132,11 +142,25 @@ impl Writer {
             self.miss(missing);
         }
         for input in late.into_iter().chain([input]) {
-            self.packer.note(&input);
+            if !self.is_in_force(&input) {
+                continue;
+            }
+            self.in_force.update(&input);
             match self.ready(at, wall, &input) {
                 true => self.write(at, wall, input),
                 false => self.miss(Missing { inputs: 1, since: at.0 }),
             }
+        }
+    }
+
+    /// Whether the state considers the input: it ignores those of an earlier configuration.
+    fn is_in_force(&self, input: &Input) -> bool {
+        let epoch = self.in_force.config.as_ref().map_or(0, |config| config.epoch);
+        match input {
+            Input::Sample(sample) => sample.epoch == epoch,
+            Input::Node(news) => news.epoch == epoch,
+            Input::Topology(topology) => topology.epoch == epoch,
+            Input::Config(_) | Input::Tick => true,
         }
     }
 
@@ -145,7 +169,7 @@ impl Writer {
         match &self.state {
             State::Writing(open) if open.length() < open.limit => return true,
             State::Writing(_) => {
-                self.flush();
+                self.close();
                 if matches!(self.state, State::Broken { .. }) {
                     return false;
                 }
@@ -168,8 +192,10 @@ impl Writer {
     /// Creates a file with its first lines, which are written with the next ones.
     fn begin(&mut self, at: Mono, wall: AgentWall, input: &Input) -> io::Result<Open> {
         // The first lines repeat everything in force, so that the file can be read alone.
-        let context = self.packer.begin();
-        let context = if matches!(input, Input::Config(_)) { Vec::new() } else { context };
+        let context: Vec<Input> = match input {
+            Input::Config(_) => Vec::new(),
+            _ => self.in_force.inputs().collect(),
+        };
         self.newest_wall = self.newest_wall.max(wall.0);
         let begin = Begin {
             lockwatch_recording: FORMAT,
@@ -181,12 +207,14 @@ impl Writer {
             continues: self.next_file > 0 && self.missing.is_none(),
             context: u32::try_from(context.len()).unwrap_or(u32::MAX),
         };
-        let mut lines = Vec::new();
+        let mut lines = GzEncoder::new(Vec::new(), COMPRESSION);
         push(&mut lines, &begin)?;
-        for what in context {
-            push(&mut lines, &Line(at.0, what))?;
+        for input in context {
+            push(&mut lines, &Line(at.0, What::Input(input)))?;
         }
-        if lines.len() as u64 > self.max_bytes / 4 {
+        lines.flush()?;
+        let length = lines.get_ref().len() as u64;
+        if length > self.max_bytes / 4 {
             return Err(io::Error::other("--record.max-size is too small for so many tasks"));
         }
         let (first, last) = NAME;
@@ -196,7 +224,7 @@ impl Writer {
         let file = create(&path)?;
         self.next_file += 1;
         // The first lines of a file must stay a small part of it.
-        let limit = (self.max_bytes / FILES).max(4 * lines.len() as u64).min(self.max_bytes / 2);
+        let limit = (self.max_bytes / FILES).max(4 * length).min(self.max_bytes / 2);
         Ok(Open {
             path,
             file,
@@ -208,23 +236,20 @@ impl Writer {
         })
     }
 
-    fn write(&mut self, at: Mono, wall: AgentWall, input: Input) {
-        let what = match self.packer.pack(input) {
-            Ok(Some(what)) => what,
-            Ok(None) => return,
-            Err(error) => return self.fail(&error.into()),
-        };
+    fn write(&mut self, at: Mono, wall: AgentWall, mut input: Input) {
+        self.redactor.input(&mut input, &self.in_force.config.clone().unwrap_or_default());
         let State::Writing(open) = &mut self.state else { return };
         let offset = wall.0.saturating_sub_unsigned(at.0);
         let moved = offset.abs_diff(open.offset) >= WALL_NOISE_MS;
-        let told = moved.then_some(What::Wall(wall.0));
+        let new_wall = moved.then_some(What::Wall(wall.0));
         open.offset = if moved { offset } else { open.offset };
         let missing = self.missing.take();
         // Until the buffer is on the disk, the gap before it is not recorded either.
         let before = missing.as_ref().map_or((0, at.0), |missing| (missing.inputs, missing.since));
         let waiting = open.waiting.get_or_insert(Missing { inputs: 0, since: before.1 });
         waiting.inputs += before.0 + 1;
-        let lines = told.into_iter().chain(missing.map(What::Missing)).chain([what]);
+        let lines =
+            new_wall.into_iter().chain(missing.map(What::Missing)).chain([What::Input(input)]);
         let pushed: io::Result<()> =
             lines.into_iter().try_for_each(|what| push(&mut open.lines, &Line(at.0, what)));
         if let Err(error) = pushed {
@@ -232,18 +257,35 @@ impl Writer {
         }
     }
 
+    /// Ends the file: the next line starts another one.
+    fn close(&mut self) {
+        self.flush();
+        if let State::Writing(open) = &mut self.state {
+            // Without its end the file can be read all the same.
+            let end =
+                open.lines.try_finish().and_then(|()| open.file.write_all(open.lines.get_ref()));
+            match end {
+                Ok(()) => self.state = State::Ready,
+                Err(error) => self.fail(&error),
+            }
+        }
+    }
+
     pub(super) fn flush(&mut self) {
         let State::Writing(open) = &mut self.state else { return };
-        if open.lines.is_empty() {
+        if open.waiting.is_none() {
             return;
         }
-        let written = make_room(&self.folder, &open.path, open.length(), self.max_bytes)
-            .and_then(|()| open.file.write_all(&open.lines))
+        let written = open
+            .lines
+            .flush()
+            .and_then(|()| make_room(&self.folder, &open.path, open.length(), self.max_bytes))
+            .and_then(|()| open.file.write_all(open.lines.get_ref()))
             .and_then(|()| still_there(&open.path));
         match written {
             Ok(()) => {
                 open.written = open.length();
-                open.lines.clear();
+                open.lines.get_mut().clear();
                 open.waiting = None;
                 if std::mem::take(&mut self.is_failing) {
                     tracing::info!(folder = %self.folder.display(), "recording goes on");
@@ -282,15 +324,21 @@ impl Writer {
 }
 
 impl Open {
+    /// Length of the file with what waits, as far as that is compressed already.
     fn length(&self) -> u64 {
-        self.written + self.lines.len() as u64
+        self.written + self.lines.get_ref().len() as u64
+    }
+
+    fn is_full(&self) -> bool {
+        self.lines.get_ref().len() >= BUFFER_BYTES
     }
 }
 
-fn push(lines: &mut Vec<u8>, line: &impl serde::Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *lines, line)?;
-    lines.push(b'\n');
-    Ok(())
+fn push(lines: &mut impl io::Write, line: &impl serde::Serialize) -> io::Result<()> {
+    // At once: the compressor's work for each write is large.
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    lines.write_all(&text)
 }
 
 /// A new file that only its owner can read.
@@ -328,7 +376,9 @@ fn make_room(folder: &Path, newest: &Path, length: u64, max_bytes: u64) -> io::R
 pub(super) fn recordings(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let (first, last) = NAME;
     let is_one = |name: &OsStr| {
-        name.to_str().is_some_and(|name| name.starts_with(first) && name.ends_with(last))
+        name.to_str().is_some_and(|name| {
+            name.starts_with(first) && (name.ends_with(last) || name.ends_with(PLAIN))
+        })
     };
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -356,6 +406,6 @@ impl Writer {
     }
 
     pub(super) fn redactor(&self) -> &Redactor {
-        self.packer.redactor()
+        &self.redactor
     }
 }

@@ -5,5 +5,4 @@ mod events;
 mod guide;
 mod hostile;
 mod schema;
-mod sse;
 mod tasks;

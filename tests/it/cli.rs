@@ -9,6 +9,7 @@ use std::process::{Command, Output, Stdio};
 use clap::{Arg, ValueHint};
 use lockwatch::cli::{self, grammar};
 use lockwatch::commands::man;
+use lockwatch::exit;
 use tempfile::TempDir;
 
 use crate::support::agent::program;
@@ -16,7 +17,7 @@ use crate::support::skip;
 
 const SHELLS: [&str; 5] = ["bash", "zsh", "fish", "elvish", "powershell"];
 /// Internal arguments, which neither help nor completions offer.
-const HIDDEN: [&str; 2] = ["demo-script", "--pace"];
+const HIDDEN: [&str; 1] = ["demo-script"];
 /// Arguments that clap adds.
 const BY_ITSELF: [&str; 2] = ["help", "version"];
 
@@ -209,16 +210,14 @@ fn man_pages_are_whole() {
             ".TH {name} 1 \" \" \"lockwatch {}\" \"User Commands\"",
             env!("CARGO_PKG_VERSION")
         )));
-        for section in
-            ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"]
-        {
+        for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXTRA"] {
             assert!(has_section(&page, section), "{name}: {section}:\n{page}");
         }
-        let more = ["SUBCOMMANDS", "FILES", "ENVIRONMENT"];
-        assert!(
-            !command.is_empty() || more.iter().all(|section| has_section(&page, section)),
-            "{page}"
-        );
+        for words in ["Exit codes:", "Examples:"] {
+            assert!(page.contains(words), "{name}: {words}:\n{page}");
+        }
+        let more = page.contains("Files:") && page.contains("Environment:");
+        assert!(!command.is_empty() || more && has_section(&page, "SUBCOMMANDS"), "{page}");
         let options = page.split(".SH OPTIONS").nth(1).unwrap().split(".SH").next().unwrap();
         for argument in &arguments {
             match argument.get_long() {
@@ -237,6 +236,22 @@ fn man_pages_are_whole() {
     assert_eq!(run(&["man"]).stdout, fs::read(folder.path().join("lockwatch.1")).unwrap());
     let nowhere = program().args(["man", "--dir", "/nowhere/at/all"]).output().unwrap();
     assert_eq!(nowhere.status.code(), Some(1), "{nowhere:?}");
+}
+
+#[test]
+fn every_example_of_the_help_can_be_typed() {
+    for (command, _) in commands() {
+        let help = [command.as_str(), "--help"].into_iter().filter(|word| !word.is_empty());
+        let help = String::from_utf8(run(&help.collect::<Vec<_>>()).stdout).unwrap();
+        let (_, examples) = help.split_once("Examples:\n").unwrap_or_else(|| panic!("{help}"));
+        assert!(examples.lines().count() > 0, "{help}");
+        for line in examples.lines() {
+            let typed = line.split(" #").next().unwrap();
+            let words = typed.split_whitespace().map(|word| word.trim_matches('\''));
+            let parsed = cli::parse(words);
+            assert!(typed.starts_with("  lockwatch ") && parsed.is_ok(), "{line}: {parsed:?}");
+        }
+    }
 }
 
 fn has_section(page: &str, section: &str) -> bool {
@@ -266,23 +281,10 @@ fn groff_has_nothing_to_say_about_the_man_pages() {
     }
 }
 
-/// The section of docs/commands.md about a command.
-fn section<'a>(document: &'a str, command: &str) -> &'a str {
-    let heading = format!("\n## `{}`\n", format!("lockwatch {command}").trim_end());
-    let part = document
-        .split(&heading)
-        .nth(1)
-        .unwrap_or_else(|| panic!("docs/commands.md has no section {heading}"));
-    part.split("\n## ").next().unwrap()
-}
-
-fn document() -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/commands.md")).unwrap()
-}
-
 #[test]
 fn every_command_has_its_section() {
-    let document = document();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/commands.md");
+    let document = fs::read_to_string(path).unwrap();
     let commands: BTreeSet<String> = commands()
         .into_iter()
         .map(|(name, _)| format!("lockwatch {name}").trim_end().to_owned())
@@ -292,22 +294,22 @@ fn every_command_has_its_section() {
 }
 
 #[test]
-fn every_documented_example_can_be_typed() {
-    let document = document();
+fn the_help_has_exit_codes_and_examples_that_can_be_typed() {
     for (command, _) in commands() {
-        let examples = section(&document, &command)
-            .lines()
-            .filter_map(|line| line.strip_prefix("    lockwatch"));
-        let mut count = 0;
+        let arguments = [command.as_str(), "--help"];
+        let help = printed(if command.is_empty() { &arguments[1..] } else { &arguments });
+        assert!(help.contains("Exit codes:\n"), "{help}");
+        let usage = exit::Exit::of_usage(&command);
+        let is_usage = |(exit, _): &exit::Case| exit.is_some_and(|exit| exit == usage);
+        assert!(exit::of(&command).iter().any(is_usage), "{command}");
+        let (_, examples) = help.split_once("Examples:\n").expect(&command);
+        let examples: Vec<&str> = examples.lines().filter(|line| !line.is_empty()).collect();
+        assert!(!examples.is_empty(), "{command}");
         for example in examples {
-            let words = std::iter::once("lockwatch").chain(example.split_whitespace());
-            assert!(cli::parse(words.clone()).is_ok(), "lockwatch{example}");
-            assert!(
-                command.is_empty() || example.split_whitespace().next() == Some(&*command),
-                "{command}: {example}"
-            );
-            count += 1;
+            let (words, _) = example.split_once(" #").unwrap_or((example, ""));
+            let words: Vec<&str> = words.split_whitespace().collect();
+            assert!(cli::parse(words.iter().copied()).is_ok(), "{example}");
+            assert!(command.is_empty() || words[1] == command, "{command}: {example}");
         }
-        assert!(count > 0, "{command} has no example");
     }
 }

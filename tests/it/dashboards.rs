@@ -108,8 +108,8 @@ fn each_mistake_is_found() {
         ),
         (
             "lockwatch-task",
-            "max by (task, store, cluster, namespace, env) (lockwatch_task_grace",
-            "(lockwatch_task_grace",
+            "max by (task, store, cluster, namespace, env) (lockwatch_lock_renewal_period",
+            "(lockwatch_lock_renewal_period",
             "each agent",
         ),
         ("lockwatch-overview", "topk by (task, store, cluster", "topk by (task, store", "sites"),
@@ -173,7 +173,7 @@ fn unused_but_for(used: &BTreeSet<String>) -> Vec<&'static str> {
     let is_unused = |name: &&str| {
         ["", "_bucket", "_count"].iter().all(|suffix| !used.contains(&format!("{name}{suffix}")))
     };
-    let default = TABLE.iter().filter(|metric| !metric.full).map(|metric| metric.name);
+    let default = TABLE.iter().filter(|metric| !metric.is_full()).map(|metric| metric.name);
     default.filter(is_unused).collect()
 }
 

@@ -332,36 +332,3 @@ async fn each_stop_signal_ends_everything_that_the_demo_started() {
         );
     }
 }
-
-#[tokio::test]
-async fn the_stories_of_other_kinds_go_as_they_are_told() {
-    if !skip::has("demo: other stories", &["redis-server"]) {
-        return;
-    }
-    for (kind, last) in [("turns", "docs/turns.md"), ("queue", "docs/queues.md")] {
-        let mut demo = Demo::start(&["--story", kind, "--pace", "50"]);
-        let succeeded = demo.end().await;
-        let told = demo.told.join("\n");
-        assert!(succeeded && told.contains(last), "{told}");
-        assert!(!told.contains("is absent"), "{told}");
-        assert!(told.ends_with("Everything that was started has been stopped."), "{told}");
-    }
-}
-
-#[tokio::test]
-async fn the_story_goes_as_it_is_told() {
-    if !skip::has("demo: story", &["redis-server"]) {
-        return;
-    }
-    let mut demo = Demo::start(&["--story", "--pace", "50"]);
-    let succeeded = demo.end().await;
-    let told = demo.told.join("\n");
-    assert!(succeeded, "{told}");
-    let chapters: Vec<&str> =
-        demo.told.iter().filter_map(|line| line.split("== ").nth(1)?.strip_suffix(" ==")).collect();
-    let expected =
-        ["Start", "Renewals", "Crash and take-over", "Dead thread", "Switch-off", "On again"];
-    assert_eq!(chapters, expected, "{told}");
-    assert!(!told.contains("is absent"), "{told}");
-    assert!(told.ends_with("Everything that was started has been stopped."), "{told}");
-}

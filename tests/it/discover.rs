@@ -170,8 +170,8 @@ fn a_queue_under_an_unmapped_name_is_no_lock_of_its_own() {
     let (text, config) = found(server.port, &[]);
     let keys: Vec<&[u8]> = config.tasks.iter().map(|task| &task.lock().unwrap().key[..]).collect();
     assert_eq!(keys, [&b"crt::job"[..]], "{text}");
-    assert!(text.contains("perhaps of crt::job"), "{text}");
-    assert!(!text.contains("free though"), "{text}");
+    assert!(told(&text, "crt::job").contains("Redisson"), "{text}");
+    assert!(!text.contains("only its queue"), "{text}");
 }
 
 /// Takes a lock with the real redis-py and prints its token; the lock outlives the process.
@@ -275,8 +275,7 @@ fn with_the_configuration_that_it_prints_the_agent_is_right() {
         assert!(pieces.iter().all(|piece| told.contains(piece)), "{name}: {told}");
     }
     assert!(!text.contains(&token) && !text.contains("aB3dE5gH7jK9mN1p"), "{text}");
-    // Comments for keys that are no task, possible tasks, leftovers, and other keys that a task may
-    // have.
+    // Comments for keys that are no task, possible tasks, and other keys that a task may have.
     for comment in [
         "#   30 like order:*:lock",
         "#   bull:mail:17:lock",
@@ -288,10 +287,7 @@ fn with_the_configuration_that_it_prints_the_agent_is_right() {
         "  # - name: \"report\"",
         "  # - name: \"orphan\"",
         "  # - name: \"spring-registry:outbound\"",
-        "#   zombie:lock: held, no TTL",
-        "#   stuck: free, 1 of 1 waiters overdue",
-        "#   orphan: free, its counter is there",
-        "#   shared: readers that died: 1, beside a living one",
+        "  # - name: \"stuck\"",
         "    # wanted: {hash: \"plain:users\"}   # its 2 fields are switches: those of the users \
          who want the task?",
         "    # progress: {hash: \"plain:stats\", field: \"last_run\", stale_after: 5m}   # does \
@@ -418,7 +414,7 @@ fn it_is_no_faster_than_it_may_be_and_only_reads() {
         let ran = server.cli(&["info", "commandstats"]);
         only_harmless_commands(&ran);
         assert!(
-            ran.contains("cmdstat_hscan:") && ran.contains("cmdstat_zcount:"),
+            ran.contains("cmdstat_hscan:") && ran.contains("cmdstat_getrange:"),
             "the locks were read: {ran}"
         );
         let types = ran.split_once("cmdstat_type:calls=").unwrap().1.split(',').next().unwrap();
@@ -457,30 +453,6 @@ fn the_keys_of_the_real_shedlock_are_recognised() {
         let told = told(&text, &name);
         assert!(told.contains("ShedLock: held while a run lasts"), "{told}");
     }
-}
-
-/// A waiter that can still get the lock is not a leftover.
-#[test]
-fn only_waiters_whose_time_is_over_are_overdue() {
-    let Some(server) = RedisServer::start("discover::only_waiters_whose_time_is_over_are_overdue")
-    else {
-        return;
-    };
-    for lock in ["patient", "stuck"] {
-        server.cli(&["hset", lock, &format!("{ID}:1"), "1"]);
-        for (waiter, until) in
-            [(2, if lock == "stuck" { "1000" } else { "9000000000000" }), (3, "9000000000000")]
-        {
-            let waiter = format!("{ID}:{waiter}");
-            server.cli(&["rpush", &format!("redisson_lock_queue:{{{lock}}}"), &waiter]);
-            server.cli(&["zadd", &format!("redisson_lock_timeout:{{{lock}}}"), until, &waiter]);
-        }
-        server.cli(&["pexpire", lock, "600000"]);
-    }
-    let (text, config) = found(server.port, &["--watch", "0s"]);
-    assert_eq!(keys(&config), ["patient", "stuck"].map(str::to_owned).into(), "{text}");
-    assert!(text.contains("#   stuck: held, 1 of 2 waiters overdue"), "{text}");
-    assert!(!text.contains("patient: held"), "{text}");
 }
 
 /// Passes `line` to `redis-cli` as a user would.

@@ -42,7 +42,7 @@ fn metrics() -> String {
                 label => labels.first() == Some(&label),
             };
             let is_ours = metric.name.starts_with("lockwatch_");
-            is_ours && is_of && metric.of_kind() == kind && metric.full == full
+            is_ours && is_of && metric.of_kind() == kind && metric.is_full() == full
         });
         rows.map(|metric| {
             let common = ["task", "store"];

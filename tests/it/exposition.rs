@@ -2,8 +2,9 @@
 //! reference.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -226,6 +227,47 @@ pub(crate) fn check_golden(file: &Path, text: &str) {
     );
 }
 
+/// Series that earlier versions had, without those that only a prefix changed.
+const REMOVED: [&str; 11] = [
+    "lockwatch_task_state",
+    "lockwatch_task_held_seconds",
+    "lockwatch_task_wanted_time_seconds_total",
+    "lockwatch_task_down_time_seconds_total",
+    "lockwatch_task_outage_time_seconds_total",
+    "lockwatch_task_grace_seconds",
+    "lockwatch_task_settle_seconds",
+    "lockwatch_task_wind_down_seconds",
+    "lockwatch_task_blind_after_seconds",
+    "lockwatch_task_stale_after_seconds",
+    "lockwatch_task_max_hold_seconds",
+];
+
+#[test]
+fn nothing_that_is_shipped_reads_a_removed_metric_and_the_changelog_has_each() {
+    let changelog = names_in(Path::new("CHANGELOG.md"));
+    let mut files: Vec<PathBuf> = ["alerts", "alerts/runbooks", "dashboards", "dashboards/source"]
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file())
+        .collect();
+    files.push("README.md".into());
+    assert!(files.len() > 30, "{files:?}");
+    for name in REMOVED {
+        assert!(TABLE.iter().all(|metric| metric.name != name), "{name} is still there");
+        assert!(changelog.contains(name), "{name} is not in the changelog");
+        let reader = files.iter().find(|file| names_in(file).contains(name));
+        assert_eq!(reader, None, "{name} is read");
+    }
+}
+
+/// All names of metrics in a file.
+fn names_in(file: &Path) -> BTreeSet<String> {
+    let text = fs::read_to_string(file).unwrap();
+    let words = text.split(|it: char| !it.is_ascii_alphanumeric() && it != '_');
+    words.map(str::to_owned).collect()
+}
+
 #[test]
 fn the_table_follows_the_rules_of_names() {
     let mut names = HashSet::new();
@@ -428,7 +470,7 @@ fn every_state_series_is_there_from_the_first_scrape() {
     for kind in ["down", "split", "stalled", "unwanted", "blind", "switches_lost"] {
         assert_eq!(read.value(&format!("lockwatch_task_{kind}_seconds"), &[]), Some(0.0));
     }
-    assert_eq!(read.value("lockwatch_task_state", &[("state", "unknown")]), Some(3.0));
+    assert_eq!(read.value("lockwatch_task_state_rank", &[("state", "unknown")]), Some(3.0));
 }
 
 #[test]
@@ -446,10 +488,8 @@ fn what_is_not_known_is_absent() {
         "lockwatch_task_wanted",
         "lockwatch_task_wanting_users",
         "lockwatch_task_switches",
-        "lockwatch_task_held_seconds",
+        "lockwatch_lock_held_seconds",
         "lockwatch_task_switch_key_seen",
-        "lockwatch_task_stale_after_seconds",
-        "lockwatch_task_max_hold_seconds",
         "lockwatch_task_paused",
         "lockwatch_store_up",
         "lockwatch_store_readable",
@@ -527,7 +567,7 @@ fn a_free_lock_has_no_holder_and_no_age() {
     for (name, value) in [
         ("lockwatch_lock_held", Some(0.0)),
         ("lockwatch_lock_holders", Some(0.0)),
-        ("lockwatch_task_held_seconds", Some(0.0)),
+        ("lockwatch_lock_held_seconds", Some(0.0)),
         ("lockwatch_lock_renewal_overdue_seconds", Some(0.0)),
         ("lockwatch_lock_holder", None),
         ("lockwatch_lock_ttl_seconds", None),
@@ -597,7 +637,11 @@ fn hostile_names_stay_valid_and_different() {
         let addresses: BTreeSet<String> = (0..4).map(|_| hostile_text(&mut random)).collect();
         redis.nodes = addresses.iter().map(|address| replica(address)).collect();
         let read = page(tasks.clone(), vec![redis]);
-        assert_eq!(read.labels("lockwatch_task_state", "task").len(), names.len(), "round {round}");
+        assert_eq!(
+            read.labels("lockwatch_task_state_rank", "task").len(),
+            names.len(),
+            "round {round}"
+        );
         assert_eq!(
             read.labels("lockwatch_store_up", "server").len(),
             addresses.len(),
@@ -667,7 +711,7 @@ fn names_given_twice_cost_a_series_not_the_scrape() {
     let _rule = rule("14 hostile bytes");
     let tasks = vec![full_task("same"), stopped_task("same"), full_task("other")];
     let read = page(tasks, vec![good_redis("main"), new_redis("main")]);
-    assert_eq!(read.labels("lockwatch_task_state", "task").len(), 2);
+    assert_eq!(read.labels("lockwatch_task_state_rank", "task").len(), 2);
 }
 
 #[test]

@@ -140,7 +140,7 @@ fn assert_calm(agent: &Agent, pages: &[Exposition], verdict: &str) {
     let harmless = all_splits(last) == 0.0
         && last.ends(TASK, "lost") == 0.0
         && last.of(TASK, "lock_lost_total") == Some(0.0)
-        && last.of(TASK, "task_down_time_seconds_total") == Some(0.0);
+        && last.time(TASK, "down") == Some(0.0);
     agent.check(last, "no split, nothing lost, no gap", harmless);
     let bad = ["split_began", "lock_lost", "gap_began", "switches_lost"];
     for event in bad {

@@ -1,11 +1,13 @@
 //! The real program records with a real Redis, and replays the recording.
 
 use crate::support::PATIENCE;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use flate2::read::GzDecoder;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -116,6 +118,12 @@ impl Crash {
         assert_eq!(files.len(), 1, "{files:?}");
         files.remove(0)
     }
+
+    fn lines(&self) -> String {
+        let mut lines = String::new();
+        GzDecoder::new(File::open(self.file()).unwrap()).read_to_string(&mut lines).unwrap();
+        lines
+    }
 }
 
 fn replay(path: &Path, arguments: &[&str]) -> Output {
@@ -205,7 +213,7 @@ fn a_crash_is_replayed_as_it_was_seen_and_as_it_would_have_been() {
     assert_eq!(replayed(&recordings, &["--json"]), replayed(&recordings, &["--json"]));
     assert_eq!(replayed(&recordings, &[]), replayed(&crash.file(), &[]));
 
-    let bytes = fs::read_to_string(crash.file()).unwrap();
+    let bytes = crash.lines();
     let secrets =
         [TOKEN, THREAD, PROGRESS, CLAIM, PASSWORD, "PERHAPS-SO", "LW_TEST_PASSWORD", &crash.run_id];
     for secret in secrets {
@@ -248,15 +256,20 @@ fn what_is_wrong_is_said(crash: &Crash) {
     fails(crash.folder.path(), &[], 1, &["holds no recording"]);
 
     let damaged = crash.folder.path().join("damaged.jsonl");
-    let whole = fs::read_to_string(&file).unwrap();
+    let whole = crash.lines();
     let mut lines: Vec<&str> = whole.lines().collect();
     let write = |lines: &[&str]| fs::write(&damaged, lines.join("\n") + "\n").unwrap();
-    lines[4] = r#"[5,{"batch":{"colour":"red"}}]"#;
+    lines[4] = r#"[5,{"input":{"sample":{"colour":"red"}}}]"#;
     write(&lines);
     fails(&damaged, &[], 1, &["damaged.jsonl, line 5", "colour"]);
-    let newer = whole.replacen("\"lockwatch_recording\":7", "\"lockwatch_recording\":8", 1);
-    fs::write(&damaged, newer).unwrap();
-    fails(&damaged, &[], 1, &["line 1", "format 8", "reads format 7"]);
+    let former = whole.replacen("\"lockwatch_recording\":8", "\"lockwatch_recording\":7", 1);
+    fs::write(&damaged, former).unwrap();
+    fails(
+        &damaged,
+        &[],
+        1,
+        &["line 1", "format 7", "reads format 8", "with the version that recorded it"],
+    );
     fs::write(&damaged, "ts=2026 level=info\n").unwrap();
     fails(&damaged, &[], 1, &["is no recording of lockwatch"]);
 
@@ -265,6 +278,20 @@ fn what_is_wrong_is_said(crash: &Crash) {
     let torn = as_json(&damaged, &[]);
     assert_eq!(torn["torn"], 1);
     assert_eq!(names(&task(&torn, "outbound")["verdicts"]), crash.verdicts);
+    // Of a compressed file, its end.
+    let packed = fs::read(&file).unwrap();
+    fs::write(&damaged, &packed[..packed.len() / 2]).unwrap();
+    let torn = as_json(&damaged, &[]);
+    let verdicts = task(&torn, "outbound")["verdicts"].clone();
+    assert!(
+        crash
+            .verdicts
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .starts_with(&names(&verdicts)),
+        "{verdicts}"
+    );
     // Nothing was written before the first crash.
     fs::write(&damaged, "").unwrap();
     let output = replay(&damaged, &[]);

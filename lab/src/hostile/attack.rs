@@ -183,10 +183,7 @@ async fn hurt(
         Attack::Pages => flood(stream, || page(args.tasks), tally).await,
         Attack::Odd => flood(stream, odd, tally).await,
         Attack::Streams => {
-            let path = ["/live", "/live?task=task-0001", "/api/v1/events"]
-                .get(at % 3)
-                .copied()
-                .unwrap_or_default();
+            let path = if at % 3 == 0 { "/live" } else { "/live?task=task-0001" };
             let request =
                 format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n");
             ask(&mut stream, &request, tally).await?;

@@ -144,7 +144,7 @@ impl Gallery {
             let (task, state) =
                 (format!("task=\"{}\"", exhibit.name), format!("state=\"{}\"", exhibit.verdict));
             let mut states =
-                metrics.lines().filter(|line| line.starts_with("lockwatch_task_state"));
+                metrics.lines().filter(|line| line.starts_with("lockwatch_task_state_rank"));
             states.any(|line| line.contains(&task) && line.contains(&state))
         })
     }

@@ -11,16 +11,19 @@ use anyhow::{Context, bail};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
+use super::names::{CLAIMS, HOSTS, LOCK, PROGRESS, TASK, USERS};
+use super::server;
 use super::web::Reach;
-use super::{CLAIMS, HOSTS, LOCK, PROGRESS, TASK, USERS, look, server};
 use crate::commands::ask::AgentArguments;
 
 /// Maximum time until the agent is ready.
 const READY_WITHIN: Duration = Duration::from_secs(15);
+/// Maximum time for one response.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// A running agent; killed when dropped.
 #[derive(Debug)]
-pub(super) struct Agent {
+pub struct Agent {
     child: Child,
     asked: AgentArguments,
     log: PathBuf,
@@ -28,12 +31,12 @@ pub(super) struct Agent {
 
 impl Agent {
     /// How it is asked.
-    pub(super) fn asked(&self) -> &AgentArguments {
+    pub fn asked(&self) -> &AgentArguments {
         &self.asked
     }
 
     /// Its URL.
-    pub(super) fn url(&self) -> &str {
+    pub fn url(&self) -> &str {
         &self.asked.agent_url
     }
 
@@ -46,14 +49,18 @@ impl Agent {
         let _ = self.child.wait().await;
     }
 
-    pub(super) async fn stop(mut self) {
+    /// Stops it.
+    pub async fn stop(mut self) {
         // The agent stores nothing, so it may be killed.
         let _ = self.child.kill().await;
     }
 }
 
 /// Starts the agent with `config` and waits until it is ready.
-pub(super) async fn start_agent(
+///
+/// # Errors
+/// When it cannot be started, or ends; the error has the end of its log.
+pub async fn start_agent(
     program: &Path,
     config: &Path,
     reach: &Reach,
@@ -87,7 +94,7 @@ impl Agent {
             if self.child.try_wait()?.is_some() {
                 bail!("the agent ended; the end of its log:\n{}", server::end_of(&self.log));
             }
-            match look::get(&self.asked, "/-/ready").await {
+            match self.asked.get("/-/ready", ANSWER_WITHIN).await {
                 Ok(answer) if answer.status == 200 => return Ok(()),
                 Err(error) if !is_not_there_yet(&error) => return Err(error),
                 _ => {}

@@ -4,10 +4,11 @@ use anyhow::Context;
 use redis::AsyncTypedCommands;
 use redis::aio::MultiplexedConnection;
 
-use super::{HANG, HOSTS, LOCK, PrivateRedis, USERS};
+use super::names::{HANG, HOSTS, LOCK, USERS};
+use super::server::PrivateRedis;
 
 /// The three users.
-pub(super) const EVERYBODY: [&str; 3] = ["anna", "ben", "chris"];
+pub const EVERYBODY: [&str; 3] = ["anna", "ben", "chris"];
 
 /// A connection to the demo's data.
 #[derive(Clone)]

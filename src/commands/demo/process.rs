@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 use tokio::time::timeout;
 
-use super::{TASK, say};
+use super::names::{TASK, say};
 
 /// Maximum time for a worker to release its lock and end.
 const STOP_WITHIN: Duration = Duration::from_secs(3);

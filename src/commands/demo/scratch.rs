@@ -9,11 +9,14 @@ use anyhow::Context;
 /// A new directory below the system's temporary one, readable only by this user; removed when
 /// dropped.
 #[derive(Debug)]
-pub(super) struct Scratch(PathBuf);
+pub struct Scratch(PathBuf);
 
 impl Scratch {
     /// Makes the directory.
-    pub(super) fn new() -> anyhow::Result<Scratch> {
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn new() -> anyhow::Result<Scratch> {
         let name = format!("lockwatch-demo-{}-{:016x}", std::process::id(), fastrand::u64(..));
         let path = std::env::temp_dir().join(name);
         // `create` fails if the directory exists, so no other user can have prepared it.
@@ -25,7 +28,7 @@ impl Scratch {
     }
 
     /// The path of the directory.
-    pub(super) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.0
     }
 }

@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use redis::AsyncTypedCommands;
 use tokio::time::interval;
 
-use super::{HANG, PROGRESS, server};
+use super::names::{HANG, PROGRESS};
+use super::server;
 
 /// How often it writes its progress.
 const WORK_EVERY: Duration = Duration::from_millis(500);

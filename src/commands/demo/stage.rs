@@ -6,23 +6,27 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 
 use super::agent::{Agent, configuration, start_agent};
-use super::board::{EVERYBODY, Position};
+use super::board::{Board, EVERYBODY, Position};
+use super::names::{USERS, say};
+use super::process::WorkerProcess;
 use super::scratch::Scratch;
+use super::server::PrivateRedis;
 use super::web::Reach;
-use super::{Board, PrivateRedis, USERS, WorkerProcess, say};
 
 /// The workers, and the simulated servers on which they run.
 const WORKERS: [(&str, &str); 2] = [("worker-a", "server-a"), ("worker-b", "server-b")];
 
 /// The lifetime of a hold without renewal: short, so that the demo is quick to watch.
-pub(super) const LEASE: Duration = Duration::from_secs(9);
+pub const LEASE: Duration = Duration::from_secs(9);
 
 /// The running parts. Fields are dropped in order, so a part comes before the parts that it uses.
-pub(super) struct Stage {
+pub struct Stage {
     program: PathBuf,
-    pub(super) board: Board,
+    /// The switches, and who holds the lock.
+    pub board: Board,
     pub(super) workers: Vec<WorkerProcess>,
-    pub(super) agent: Agent,
+    /// The agent.
+    pub agent: Agent,
     pub(super) redis: PrivateRedis,
     config: PathBuf,
     /// Whether users may flip their switch on the page.
@@ -36,7 +40,7 @@ impl Stage {
     ///
     /// # Errors
     /// When a part cannot be started; the parts already started are killed.
-    pub(super) async fn set_up(
+    pub async fn set_up(
         program: PathBuf,
         redis_server: Option<&Path>,
         reach: &Reach,
@@ -61,7 +65,7 @@ impl Stage {
     }
 
     /// Prints the addresses of the parts.
-    pub(super) fn introduce(&self) {
+    pub fn introduce(&self) {
         let redis = self.redis.address();
         say("lockwatch demo: everything below runs on this machine and ends with the demo \
             (Ctrl-C).");
@@ -83,7 +87,7 @@ impl Stage {
     ///
     /// # Errors
     /// When there is none.
-    pub(super) fn worker_on(&mut self, host: &str) -> anyhow::Result<&mut WorkerProcess> {
+    pub fn worker_on(&mut self, host: &str) -> anyhow::Result<&mut WorkerProcess> {
         let position = WORKERS.iter().position(|(_, pretended)| *pretended == host);
         match position.and_then(|position| self.workers.get_mut(position)) {
             Some(worker) => Ok(worker),
@@ -95,7 +99,7 @@ impl Stage {
     ///
     /// # Errors
     /// When one cannot be started.
-    pub(super) fn restart_ended(&mut self) -> anyhow::Result<()> {
+    pub fn restart_ended(&mut self) -> anyhow::Result<()> {
         for (worker, of) in self.workers.iter_mut().zip(WORKERS) {
             if worker.has_ended() {
                 *worker =
@@ -106,7 +110,7 @@ impl Stage {
     }
 
     /// Stops everything.
-    pub(super) async fn tear_down(mut self) {
+    pub async fn tear_down(mut self) {
         // All at once, so that no worker takes over from another.
         self.workers.iter_mut().for_each(WorkerProcess::tell_to_stop);
         for worker in self.workers {

@@ -1,4 +1,4 @@
-//! The demo without a story: it runs, and the user can cause failures.
+//! The demo goes on: it runs, and the user can cause failures.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use anyhow::bail;
 use tokio::time::sleep;
 
 use super::board::Position;
+use super::names::{HANG, TASK, USERS, say};
 use super::stage::Stage;
-use super::{HANG, TASK, USERS, say};
 
 /// How often the workers are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

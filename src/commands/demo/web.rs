@@ -28,7 +28,7 @@ pub struct WebArguments {
 
 /// The same, checked.
 #[derive(Clone, Debug)]
-pub(super) struct Reach {
+pub struct Reach {
     pub(super) listen: SocketAddr,
     pub(super) web_file: Option<PathBuf>,
     /// Whether users can log in, so that they may flip their switch on the page.
@@ -43,7 +43,7 @@ impl Reach {
     ///
     /// # Errors
     /// All its mistakes at once; or a URL whose port nobody can know.
-    pub(super) fn new(arguments: &WebArguments) -> anyhow::Result<Reach> {
+    pub fn new(arguments: &WebArguments) -> anyhow::Result<Reach> {
         let WebArguments { listen, web_config_file, agent_url, access } = arguments.clone();
         if agent_url.is_some() && listen.port() == 0 {
             bail!(

@@ -25,7 +25,7 @@ pub(super) struct Findings {
     /// Locks of single jobs and items.
     pub(super) per_item: Groups<&'static str>,
     /// Keys that libraries keep beside locks, grouped by the part of their name that names the
-    /// lock. Keys that expire by themselves are left out.
+    /// lock. Keys that normally expire by themselves are left out.
     pub(super) companions: Groups<(&'static str, Role)>,
     /// Strings that may be tokens, whatever their names are.
     pub(super) possible_tokens: Groups<()>,
@@ -47,7 +47,7 @@ impl Findings {
             Guess::Doubtful(laid, why) => self.doubtful.insert((laid, why), seen.key),
             Guess::Unreadable(what) => self.unreadable.insert(what, seen.key),
             Guess::PerItem(what) => self.per_item.insert(what, seen.key),
-            Guess::Companion(_, Role::Latch | Role::Reader, _) if seen.ttl_ms.is_some() => {}
+            Guess::Companion(_, Role::Latch | Role::Reader, _) => {}
             Guess::Companion(library, role, mut locks) => {
                 if let Some(inner) = locks.pop() {
                     self.companions.insert((library, role), inner);

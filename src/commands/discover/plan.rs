@@ -1,21 +1,19 @@
-//! Sorts the findings into tasks, doubtful locks, list entries and leftovers.
+//! Sorts the findings into tasks, doubtful locks and list entries.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lockwatch_judge::snapshot::TaskView;
 
 use super::findings::Findings;
 use super::groups::{Sorted, has_id};
-use super::leftovers::{self, Leftover, Orphans};
 use super::print::{Doubt, Relative, Report, Task};
-use super::scan::Pace;
 use super::{hints, watch};
 use crate::config::KEY_BYTES_MAX;
 use crate::io::{Connection, Failure};
 use crate::text::identity::escape;
-use lockwatch_watch::redis::libraries::UNNAMED;
 use lockwatch_watch::redis::libraries::sight::{Laid, Role};
+use lockwatch_watch::redis::libraries::{UNNAMED, named};
 
 /// Maximum number of tasks that are printed.
 const TASKS_MAX: usize = 1_000;
@@ -25,10 +23,10 @@ const POSSIBLE_TOKENS_MAX: usize = 20;
 /// Why possible tokens are not printed as tasks.
 const NAMELESS: &str =
     "nothing in its name says that it is a lock; a session or a cache may look the same";
-/// The description of a lock of which only a fencing counter exists.
-const FREE_FENCED: &str =
-    "free while it was looked at: only its fencing counter is left, which Redisson never deletes";
-const FREE_FAIR: &str = "free while it was looked at: only its queue is left";
+/// Why a lock of which only keys beside it were found is not printed as a task.
+const COUNTER_ALONE: &str = "only its fencing counter was found, which Redisson never deletes";
+const QUEUE_ALONE: &str =
+    "only its queue was found: it was free, or taken after the scan passed it";
 
 /// The sorted findings.
 #[derive(Debug, Default)]
@@ -39,7 +37,6 @@ pub(super) struct Plan {
     doubts: Vec<Doubt>,
     items: Vec<(String, Sorted)>,
     unreadable: Vec<(String, Sorted)>,
-    leftovers: Vec<Leftover>,
     /// Number of possible tokens that are not listed.
     pub(super) possible_tokens: u64,
 }
@@ -77,6 +74,7 @@ impl Plan {
                 }
             }
         }
+        plan.apply_companions(findings);
         plan.list_possible_tokens(findings);
         plan.items.extend(
             findings.per_item.sorted().into_iter().map(|(what, sorted)| (what.to_owned(), sorted)),
@@ -100,6 +98,34 @@ impl Plan {
             let doubts = self.doubts.extract_if(.., |doubt| known(&doubt.key));
             let keys = tasks.chain(doubts.map(|doubt| doubt.key));
             self.items.extend(keys.map(|key| (what.clone(), Sorted::Single(key))));
+        }
+    }
+
+    /// Adds what the keys beside locks show: of which kind a lock is, and locks that are free.
+    fn apply_companions(&mut self, findings: &Findings) {
+        let mut by_lock: BTreeMap<(&'static str, Vec<u8>), Vec<Role>> = BTreeMap::new();
+        for ((library, role), sorted) in findings.companions.sorted() {
+            if let Sorted::Single(inner) = sorted {
+                by_lock.entry((library, inner)).or_default().push(role);
+            }
+        }
+        for ((library, inner), roles) in by_lock {
+            let Some(library) = named(library) else { continue };
+            let names = library.locks_of(&inner);
+            if let Some(task) = self.tasks.iter_mut().find(|task| names.contains(&task.key)) {
+                task.laid.what = library.kind(task.laid.what, &roles);
+                continue;
+            }
+            let is_mapped = |task: &Task| names.iter().any(|name| is_mapped_from(&task.key, name));
+            if self.tasks.iter().any(is_mapped) {
+                continue;
+            }
+            if let Some(name) = names.into_iter().next() {
+                let laid = Laid { library: library.name(), what: library.kind("", &roles) };
+                let has_counter = roles.contains(&Role::Token);
+                let why = if has_counter { COUNTER_ALONE } else { QUEUE_ALONE };
+                self.doubts.push(doubt(name, laid, why));
+            }
         }
     }
 
@@ -130,75 +156,22 @@ impl Plan {
                 self.doubts.push(doubt(task.key, task.laid, why));
                 continue;
             }
-            if let Some(hold) = view.hold().filter(|hold| hold.ghosts > 0) {
-                self.leftovers.push(leftovers::ghosts(&task.key, hold.ghosts));
-            }
             task.learned.push(watch::learned(view, watch_ms));
             kept.push(task);
         }
         self.tasks = kept;
     }
 
-    /// Reads the keys beside the locks, and the leftovers of other locks.
-    pub(super) async fn look_beside(
+    /// Reads keys that resemble the locks' and may belong to their tasks.
+    pub(super) async fn suggest(
         &mut self,
         connection: &Connection,
         findings: &Findings,
-        pace: &mut Pace,
     ) -> Result<(), Failure> {
-        let locks: Vec<(&[u8], &str)> =
-            self.tasks.iter().map(|task| (task.key.as_slice(), task.laid.library)).collect();
-        let beside = leftovers::look(connection, &locks, pace).await?;
-        let keys: Vec<&[u8]> = locks.iter().map(|(key, _)| *key).collect();
+        let keys: Vec<&[u8]> = self.tasks.iter().map(|task| task.key.as_slice()).collect();
         let mut suggested = hints::suggest(connection, findings, &keys).await?;
-        for (task, beside) in self.tasks.iter_mut().zip(beside) {
-            self.leftovers.extend(beside.leftovers(&task.key, task.laid.library));
-            task.laid.what = beside.kind(task.laid);
+        for task in &mut self.tasks {
             task.suggested = suggested.remove(&task.key).unwrap_or_default();
-        }
-        self.follow_orphans(connection, findings, pace).await
-    }
-
-    /// Follows Redisson's side keys to locks that the scan did not find.
-    async fn follow_orphans(
-        &mut self,
-        connection: &Connection,
-        findings: &Findings,
-        pace: &mut Pace,
-    ) -> Result<(), Failure> {
-        let known: BTreeSet<&[u8]> = self.tasks.iter().map(|task| task.key.as_slice()).collect();
-        let orphans = Orphans::of(findings, &known);
-        self.leftovers.extend(orphans.leftovers);
-        let names: Vec<(&[u8], &str)> = orphans
-            .candidates
-            .iter()
-            .flat_map(|(library, names, _)| {
-                names.iter().map(|name| (name.as_slice(), library.name()))
-            })
-            .collect();
-        let beside = leftovers::look(connection, &names, pace).await?;
-        let beside: BTreeMap<&[u8], _> = names.iter().map(|(name, _)| *name).zip(beside).collect();
-        for (library, names, roles) in &orphans.candidates {
-            // The side keys of a lock without braces have the same names as those of the lock with
-            // braces.
-            let held = names
-                .iter()
-                .find(|name| beside.get(name.as_slice()).is_some_and(|beside| beside.exists));
-            let Some(name) = held.or(names.first()) else { continue };
-            let Some(beside) = beside.get(name.as_slice()) else { continue };
-            let library = library.name();
-            self.leftovers.extend(beside.leftovers(name, library));
-            if roles.contains(&Role::Token) && !beside.exists {
-                self.leftovers.push(leftovers::free_fenced(name, library));
-            }
-            let why = match (held, roles.contains(&Role::Token)) {
-                (Some(_), _) => "taken only after the walk had passed it",
-                (None, true) => FREE_FENCED,
-                (None, false) => FREE_FAIR,
-            };
-            let told = if roles.contains(&Role::Token) { Role::Token } else { Role::Queue };
-            let what = leftovers::kind(library, "", &[told]);
-            self.doubts.push(doubt(name.clone(), Laid { library, what }, why));
         }
         Ok(())
     }
@@ -215,10 +188,17 @@ impl Plan {
             doubts: self.doubts,
             items: self.items,
             unreadable: self.unreadable,
-            leftovers: leftovers::by_kind(self.leftovers),
             ..Report::default()
         }
     }
+}
+
+/// Whether `lock` is `name` with something before or after it, as a NameMapper makes it: Redisson
+/// before 3.52 names the keys beside such a lock by the unchanged name.
+fn is_mapped_from(lock: &[u8], name: &[u8]) -> bool {
+    let separates = |byte: Option<&u8>| byte.is_some_and(|byte| !byte.is_ascii_alphanumeric());
+    lock.strip_suffix(name).is_some_and(|before| separates(before.last()))
+        || lock.strip_prefix(name).is_some_and(|after| separates(after.first()))
 }
 
 fn doubt(key: Vec<u8>, laid: Laid, why: &str) -> Doubt {

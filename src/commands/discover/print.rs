@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::groups::Sorted;
-use super::leftovers::{Kind, Leftover};
 use super::name::{Names, yaml, yaml_text};
 use crate::config::{
     HostPort, KEY_BYTES_MAX, PasswordSource, RedisConfig, Servers, TlsConfig, TlsFiles,
@@ -72,8 +71,6 @@ pub(super) struct Report {
     pub(super) items: Vec<(String, Sorted)>,
     /// Locks that cannot be read: why, and the key or pattern.
     pub(super) unreadable: Vec<(String, Sorted)>,
-    /// The leftovers, with the total number of each kind.
-    pub(super) leftovers: Vec<(Kind, usize, Vec<Leftover>)>,
     /// Sentences at the end.
     pub(super) remarks: Vec<String>,
 }
@@ -136,7 +133,6 @@ pub(super) fn text(redis: &RedisConfig, report: &Report) -> String {
     listed(&mut text, items, &report.items);
     let unreadable = "Locks that lockwatch does not read.";
     listed(&mut text, unreadable, &report.unreadable);
-    leftovers(&mut text, report);
     if !report.remarks.is_empty() {
         text.push('\n');
     }
@@ -305,31 +301,6 @@ fn listed(text: &mut String, title: &str, all: &[(String, Sorted)]) {
         }
     }
     more(text, "", all.len());
-}
-
-fn leftovers(text: &mut String, report: &Report) {
-    if report.leftovers.is_empty() {
-        return;
-    }
-    text.push('\n');
-    comment(
-        text,
-        "",
-        "Left over, or perhaps left over. Nothing here is to be removed without the check that is \
-         named.",
-    );
-    for (kind, count, leftovers) in &report.leftovers {
-        comment(text, "", kind.meaning());
-        for Leftover { what, look, .. } in leftovers {
-            comment(text, "", &format!("  {what}"));
-            if let Some(look) = look {
-                let _always_fits = writeln!(text, "#     look: {look}");
-            }
-        }
-        if *count > leftovers.len() {
-            comment(text, "", &format!("  and {} more", count - leftovers.len()));
-        }
-    }
 }
 
 fn more(text: &mut String, indent: &str, count: usize) {

@@ -1,6 +1,7 @@
 //! The severity of one task and of all, and the exit code.
 
 use super::answer::{Problem, Store, Task};
+use crate::exit::Exit;
 use crate::text::terminal::Style;
 
 /// The severity. Of several tasks the greatest counts: a certain problem ranks above an unknown
@@ -14,13 +15,13 @@ pub(super) enum Level {
 }
 
 impl Level {
-    /// The exit code, as defined for monitoring plugins.
-    pub(super) fn code(self) -> u8 {
+    /// How the command ends.
+    pub(super) fn exit(self) -> Exit {
         match self {
-            Level::Ok => 0,
-            Level::Warning => 1,
-            Level::Critical => 2,
-            Level::Unknown => 3,
+            Level::Ok => Exit::Success,
+            Level::Warning => Exit::Warning,
+            Level::Critical => Exit::Critical,
+            Level::Unknown => Exit::Unknown,
         }
     }
 
@@ -162,7 +163,11 @@ mod tests {
             ("running", &["urgent"], 2),
         ];
         for (name, severities, code) in codes {
-            assert_eq!(judge(&with(name, severities)).level.code(), code, "{name} {severities:?}");
+            assert_eq!(
+                judge(&with(name, severities)).level.exit().code(),
+                code,
+                "{name} {severities:?}"
+            );
         }
         let silent = task(r#"{"verdict":"running"}"#);
         assert_eq!(judge(&silent).level, Level::Unknown, "it does not say what is wrong");
@@ -181,13 +186,13 @@ mod tests {
         ];
         let ranks = tasks.each_ref().map(|task| judge(task).rank);
         assert!(ranks.is_sorted(), "{ranks:?}");
-        assert_eq!(worst(&tasks, &[]).code(), 2);
-        assert_eq!(worst(&tasks[1..], &[]).code(), 3);
-        assert_eq!(worst([&tasks[1], &tasks[3]], &[]).code(), 1);
-        assert_eq!(worst(&tasks[3..], &[]).code(), 0);
-        assert_eq!(worst(&[], &[]).code(), 3, "of no task nothing is known");
+        assert_eq!(worst(&tasks, &[]).exit().code(), 2);
+        assert_eq!(worst(&tasks[1..], &[]).exit().code(), 3);
+        assert_eq!(worst([&tasks[1], &tasks[3]], &[]).exit().code(), 1);
+        assert_eq!(worst(&tasks[3..], &[]).exit().code(), 0);
+        assert_eq!(worst(&[], &[]).exit().code(), 3, "of no task nothing is known");
         let store: Store = serde_json::from_str(r#"{"problems":[{"severity":"page"}]}"#).unwrap();
-        assert_eq!(worst(&tasks[3..], &[store]).code(), 2);
+        assert_eq!(worst(&tasks[3..], &[store]).exit().code(), 2);
     }
 
     #[test]

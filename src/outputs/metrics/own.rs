@@ -12,78 +12,83 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use super::Agent;
-use super::reading::{Metric, Number, Reading};
+use super::reading::{Agent, Metric, Number, Reading, Source};
+use super::table::TABLE;
 use super::text::describe;
 use crate::outputs::negotiate::Format;
 use crate::text::instants::{seconds, signed_seconds};
 
-/// Writes one metric of the agent, with its description; nothing where it has none.
-pub(super) fn write(
-    metric: &'static Metric,
-    reading: &'static Reading<Agent>,
-    agent: &Arc<Agent>,
-    format: Format,
-    out: &mut String,
-) {
+/// Writes all metrics of the agent, with their descriptions; none that has no value.
+pub(super) fn write(agent: &Arc<Agent>, format: Format, out: &mut String) {
     let mut registry = Registry::default();
-    let agent = Arc::clone(agent);
-    registry.register_collector(Box::new(Own { metric, reading, agent }));
+    registry.register_collector(Box::new(Own(Arc::clone(agent))));
     let mut text = String::new();
     // A string takes everything.
     let _written = encode_registry(&mut text, &registry);
-    let series = text.lines().filter(|line| !line.starts_with('#'));
-    let mut series = series.peekable();
-    if series.peek().is_some() {
-        describe(metric, format, out);
-        series.for_each(|line| {
+    let mut metrics = own();
+    for line in text.lines() {
+        // prometheus-client describes for OpenMetrics only.
+        if line.starts_with("# HELP ") {
+            let describes =
+                |(metric, _): &(&Metric, _)| line.split(' ').nth(2) == Some(family(metric));
+            if let Some((metric, _)) = metrics.find(describes) {
+                describe(metric, format, out);
+            }
+        } else if !line.starts_with('#') {
             out.push_str(line);
             out.push('\n');
-        });
+        }
     }
 }
 
-#[derive(Debug)]
-struct Own {
-    metric: &'static Metric,
-    reading: &'static Reading<Agent>,
-    agent: Arc<Agent>,
+fn own() -> impl Iterator<Item = (&'static Metric, &'static Reading<Agent>)> {
+    TABLE.iter().filter_map(|metric| match &metric.source {
+        Source::OfAgent(reading) => Some((metric, reading)),
+        Source::OfStore(_) | Source::OfTask(_) | Source::OfFullTask(_) => None,
+    })
 }
+
+/// The name without what the encoder adds itself.
+fn family(metric: &Metric) -> &'static str {
+    metric.name.strip_suffix("_total").unwrap_or(metric.name)
+}
+
+#[derive(Debug)]
+struct Own(Arc<Agent>);
 
 impl Collector for Own {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let (name, help) = (self.metric.name, self.metric.help);
-        match self.reading {
-            Reading::Gauge(get) => {
-                let Some(number) = get(&self.agent) else { return Ok(()) };
-                encoder
-                    .encode_descriptor(name, help, None, MetricType::Gauge)?
-                    .encode_gauge(&number)
+        for (metric, reading) in own() {
+            let mut series: Vec<(Vec<(String, String)>, Number)> = Vec::new();
+            let mut add = |labels: &[(&str, &str)], number| {
+                let owned = labels.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+                series.push((owned.collect(), number));
+            };
+            match reading {
+                Reading::Gauge(get) | Reading::Counter(get) => {
+                    get(&self.0).into_iter().for_each(|number| add(&[], number));
+                }
+                Reading::Gauges(_, each) => each(&self.0, &mut add),
+                // The agent has none of these.
+                Reading::Histogram(_) | Reading::GaugesAt(..) | Reading::Counters(..) => {}
             }
-            Reading::Counter(get) => {
-                let Some(number) = get(&self.agent) else { return Ok(()) };
-                // The encoder adds the ending itself.
-                let name = name.strip_suffix("_total").unwrap_or(name);
-                let mut family =
-                    encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-                family.encode_counter::<NoLabelSet, Number, f64>(&number, None)
+            let is_counter = matches!(reading, Reading::Counter(_));
+            let kind = if is_counter { MetricType::Counter } else { MetricType::Gauge };
+            if series.is_empty() {
+                continue;
             }
-            Reading::Gauges(_, each) => {
-                let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-                let mut result = Ok(());
-                each(&self.agent, &mut |labels, number| {
-                    result = result.and_then(|()| {
-                        family.encode_family(&labels.to_vec())?.encode_gauge(&number)
-                    });
-                });
-                result
+            let mut encoder = encoder.encode_descriptor(family(metric), metric.help, None, kind)?;
+            for (labels, number) in series {
+                match (is_counter, labels.is_empty()) {
+                    (true, _) => {
+                        encoder.encode_counter::<NoLabelSet, Number, f64>(&number, None)?
+                    }
+                    (false, true) => encoder.encode_gauge(&number)?,
+                    (false, false) => encoder.encode_family(&labels)?.encode_gauge(&number)?,
+                }
             }
-            // The agent has none of these.
-            Reading::Histogram(_)
-            | Reading::CounterPer(_)
-            | Reading::GaugesAt(..)
-            | Reading::Counters(..) => Ok(()),
         }
+        Ok(())
     }
 }
 

@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use lockwatch_judge::problems::{Finding, Problem, Problems, Severity, of_store, of_task};
 use lockwatch_judge::snapshot::{StoreView, TaskView};
 
+use super::labels::{HOLDER_SERIES_MAX, is_own_label};
 use super::reading::{Emit, Number, When};
-use super::{HOLDER_SERIES_MAX, is_own_label};
 use crate::text::identity::{escape, holder_label};
 
 /// Most series of `lockwatch_task_split_holder` for one task.

@@ -5,7 +5,38 @@ use lockwatch_judge::problems::Unscraped;
 use lockwatch_judge::snapshot::{StoreView, TaskView};
 use lockwatch_judge::time::Mono;
 
-use super::Agent;
+use crate::outputs::process::Process;
+use crate::published::ReloadStatus;
+
+/// What the agent counts of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Own {
+    /// The result of the newest load of the configuration.
+    pub reload: ReloadStatus,
+    /// Log lines that were lost.
+    pub log_lines_lost: u64,
+}
+
+/// What the agent reports of itself.
+#[derive(Debug)]
+pub(super) struct Agent {
+    pub(super) own: Own,
+    pub(super) process: Process,
+}
+
+impl Agent {
+    pub(super) fn now(own: Own) -> Agent {
+        Agent { own, process: Process::read() }
+    }
+
+    /// Identifies the tasks; empty without any.
+    pub(super) fn tasks(&self) -> String {
+        match self.own.reload.tasks {
+            0 => String::new(),
+            tasks => format!("{tasks:012x}"),
+        }
+    }
+}
 
 /// One row of the table.
 #[derive(Debug)]
@@ -14,8 +45,6 @@ pub struct Metric {
     pub name: &'static str,
     /// What it means, one line.
     pub help: &'static str,
-    /// Whether only a task with `metrics: full` shows it.
-    pub full: bool,
     pub(super) source: Source,
 }
 
@@ -25,17 +54,24 @@ impl Metric {
         let (first, _) = self.name.strip_prefix("lockwatch_")?.split_once('_')?;
         ["lock", "turn", "queue"].into_iter().find(|kind| *kind == first)
     }
+
+    /// Whether only a task with `metrics: full` shows it.
+    pub fn is_full(&self) -> bool {
+        matches!(self.source, Source::OfFullTask(_))
+    }
 }
 
 /// Whose figure it is: it decides the first labels.
 #[derive(Debug)]
 pub(super) enum Source {
     /// The agent's: no labels.
-    Agent(Reading<Agent>),
+    OfAgent(Reading<Agent>),
     /// A store's: `store`.
-    Redis(Reading<StoreView>),
+    OfStore(Reading<StoreView>),
     /// A task's: `task`, `store`.
-    Task(Reading<TaskView>),
+    OfTask(Reading<TaskView>),
+    /// The same, of a task with `metrics: full` only.
+    OfFullTask(Reading<TaskView>),
 }
 
 /// How to get the figure out of a `T`.
@@ -47,8 +83,6 @@ pub(super) enum Reading<T> {
     Counter(fn(&T) -> Option<Number>),
     /// A histogram of durations.
     Histogram(fn(&T) -> &Histogram),
-    /// A counter for each value of a label.
-    CounterPer(Per<T>),
     /// Any number of gauges as of an instant.
     GaugesAt(&'static [&'static str], EachAt<T>),
     /// Any number of gauges that differ in the labels named.
@@ -57,25 +91,7 @@ pub(super) enum Reading<T> {
     Counters(&'static [&'static str], Each<T>),
 }
 
-/// Series that differ in one label, whose values are known beforehand.
-#[derive(Debug)]
-pub(super) struct Per<T> {
-    pub(super) label: &'static [&'static str; 1],
-    /// Its values, from number 0 on.
-    pub(super) value: fn(usize) -> Option<&'static str>,
-    /// The figure for the value of this number.
-    pub(super) get: fn(&T, usize) -> Number,
-}
-
-impl<T> Per<T> {
-    /// The label with each of its values.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
-        let [label] = *self.label;
-        (0..).map_while(self.value).map(move |value| (label, value))
-    }
-}
-
-/// Hands each series of a `T` to the emitter.
+/// Emits each series of a `T`.
 pub(super) type Each<T> = fn(&T, &mut Emit<'_>);
 /// The same, where the figures grow by themselves.
 pub(super) type EachAt<T> = fn(&T, When, &mut Emit<'_>);
@@ -107,22 +123,35 @@ pub(super) enum Number {
     SignedMs(i64),
 }
 
+impl Number {
+    /// What a counter shows of it: it never goes below 0.
+    pub(super) fn never_negative(self) -> Number {
+        match self {
+            Number::Signed(number) => Number::Count(number.unsigned_abs()),
+            Number::SignedMs(ms) => Number::Ms(ms.unsigned_abs()),
+            Number::Count(_) | Number::Ms(_) | Number::Infinite => self,
+        }
+    }
+}
+
 impl Metric {
     /// `gauge`, `counter` or `histogram`.
     pub fn kind(&self) -> &'static str {
         match &self.source {
-            Source::Agent(reading) => reading.kind(),
-            Source::Redis(reading) => reading.kind(),
-            Source::Task(reading) => reading.kind(),
+            Source::OfAgent(reading) => reading.kind(),
+            Source::OfStore(reading) => reading.kind(),
+            Source::OfTask(reading) | Source::OfFullTask(reading) => reading.kind(),
         }
     }
 
     /// The names of its labels.
     pub fn labels(&self) -> Vec<&'static str> {
         let (first, further): (&[&'static str], _) = match &self.source {
-            Source::Agent(reading) => (&[], reading.labels()),
-            Source::Redis(reading) => (&["store"], reading.labels()),
-            Source::Task(reading) => (&["task", "store"], reading.labels()),
+            Source::OfAgent(reading) => (&[], reading.labels()),
+            Source::OfStore(reading) => (&["store"], reading.labels()),
+            Source::OfTask(reading) | Source::OfFullTask(reading) => {
+                (&["task", "store"], reading.labels())
+            }
         };
         [first, further].concat()
     }
@@ -132,7 +161,7 @@ impl<T> Reading<T> {
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Reading::Gauge(_) | Reading::Gauges(..) | Reading::GaugesAt(..) => "gauge",
-            Reading::Counter(_) | Reading::CounterPer(_) | Reading::Counters(..) => "counter",
+            Reading::Counter(_) | Reading::Counters(..) => "counter",
             Reading::Histogram(_) => "histogram",
         }
     }
@@ -142,7 +171,6 @@ impl<T> Reading<T> {
             Reading::Gauges(labels, _)
             | Reading::GaugesAt(labels, _)
             | Reading::Counters(labels, _) => labels,
-            Reading::CounterPer(per) => per.label,
             Reading::Gauge(_) | Reading::Counter(_) | Reading::Histogram(_) => &[],
         }
     }

@@ -6,8 +6,8 @@
 
 use lockwatch_judge::histogram::Histogram;
 
-use super::TABLE;
 use super::reading::{Metric, Number, Reading, When};
+use super::table::TABLE;
 use crate::outputs::negotiate::Format;
 
 /// Writes the description of a metric.
@@ -45,11 +45,6 @@ pub(super) fn write<T>(
         Reading::Counter(get) => {
             if let Some(number) = get(of) {
                 line(name, own, &[], number.never_negative(), out);
-            }
-        }
-        Reading::CounterPer(per) => {
-            for (at, label) in per.all().enumerate() {
-                line(name, own, &[label], (per.get)(of, at).never_negative(), out);
             }
         }
         Reading::Gauges(_, each) => {
@@ -184,7 +179,6 @@ mod tests {
 
     use lockwatch_judge::time::Mono;
 
-    use super::super::reading::Per;
     use super::*;
 
     /// What prometheus-client writes, without the first line, whose help it ends with a full stop
@@ -271,16 +265,5 @@ mod tests {
         lines.retain(|line| !line.starts_with("a_b_sum"));
         written.retain(|line| !line.starts_with("a_b_sum"));
         assert_eq!(written, &lines[..written.len()]);
-    }
-
-    #[test]
-    fn each_value_of_a_label_has_its_series() {
-        let per = Per {
-            label: &["kind"],
-            value: |at| ["x", "y"].get(at).copied(),
-            get: |(), at| Number::Count(at as u64),
-        };
-        let lines = own(&Reading::CounterPer(per), &[("task", "t")], &());
-        assert_eq!(lines, ["a_b{task=\"t\",kind=\"x\"} 0", "a_b{task=\"t\",kind=\"y\"} 1"]);
     }
 }

@@ -1,21 +1,15 @@
-//! The event history over HTTP: as JSON, and as a stream that neither loses nor repeats events.
+//! The event history over HTTP.
 
-use crate::support::PATIENCE;
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
 
-use lockwatch::http::Limits;
 use lockwatch_judge::event::{Event, EventKind, Subject};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::spec::StoreIndex;
 use lockwatch_judge::time::{Mono, ServerTime};
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
-use super::sse::Stream;
-use crate::http::{Server, start, start_with};
+use crate::http::{Server, start};
 use crate::snapshots::{NOW, WALL, good_redis, holder, published, stopped_task};
-use crate::support::eventually;
 
 const PATH: &str = "/api/v1/events";
 
@@ -61,16 +55,6 @@ impl Server {
 
     async fn listed(&self, query: &str) -> Vec<String> {
         ids_of(&self.list(query).await)
-    }
-
-    async fn stream(&self, query: &str, headers: &str) -> Stream {
-        let stream = Stream::open(self.address, &format!("{PATH}{query}"), headers).await;
-        assert!(
-            stream.head.starts_with("HTTP/1.0 200") && stream.head.contains("text/event-stream"),
-            "{}",
-            stream.head
-        );
-        stream
     }
 }
 
@@ -175,9 +159,6 @@ async fn what_is_not_understood_is_refused() {
             assert_eq!((answer.status, answer.json()["error"].is_string()), (400, true), "{query}");
         }
     }
-    let unlimited =
-        server.ask("GET", "/api/v1/events?limit=3", "Accept: text/event-stream\r\n").await;
-    assert_eq!(unlimited.status, 400);
     let unknown = server.get("/api/v1/events?x=1").await.json();
     assert_eq!(unknown["allowed"], json!(["task", "store", "kind", "level", "since", "limit"]));
 }
@@ -226,281 +207,17 @@ async fn the_tag_of_a_list_changes_with_the_events() {
 }
 
 #[tokio::test]
-async fn a_stream_begins_with_what_comes_next_and_comes_at_once() {
+async fn events_are_no_longer_streamed_and_the_answer_names_the_stream_that_is() {
     let server = start(two_tasks()).await;
-    server.happens("outbound", EventKind::GapBegan);
-    let mut stream = server.stream("", "").await;
-    let opening = stream.next().await.unwrap();
-    assert_eq!(
-        (opening.id, opening.data),
-        (Some(server.id(1)), None),
-        "whoever comes back before anything happened"
-    );
-    assert!(opening.retry.is_some_and(|ms| ms.parse::<u32>().is_ok()));
-    assert!(stream.is_silent().await);
-    let began = Instant::now();
-    server.happens("outbound", EventKind::GapEnded { gap_ms: 7 });
-    let message = stream.message().await;
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
-    assert_eq!(
-        (message.event.as_deref(), message.id.as_deref()),
-        (None, Some(server.id(2).as_str()))
-    );
-    assert_eq!(message.json(), server.list("").await["events"][1]);
-    let dropped = stream.head.to_ascii_lowercase();
-    assert!(!dropped.contains("etag") && dropped.contains("no-store"), "{dropped}");
-}
-
-#[tokio::test]
-async fn a_stream_is_filtered_like_a_list() {
-    let server = start(two_tasks()).await;
-    let mut stream = server.stream("?task=outbound&level=warn", "").await;
-    stream.next().await.unwrap();
-    for task in ["outbound", "in/bound"] {
-        server.happens(task, EventKind::Outage { outage_ms: 5 });
-        server.happens(task, EventKind::GapBegan);
-    }
-    server.happens("outbound", EventKind::Outage { outage_ms: 6 });
-    assert_eq!(stream.ids(2).await, server.ids([1, 5]));
-    assert!(stream.is_silent().await);
-}
-
-#[tokio::test]
-async fn a_client_that_comes_back_goes_on_where_it_was() {
-    let server = start(two_tasks()).await;
-    for _ in 0..150 {
-        server.happens("outbound", EventKind::GapBegan);
-    }
-    let mut stream = server.stream(&format!("?since={}", server.id(100)), "").await;
-    assert_eq!(stream.ids(50).await, server.ids(101..=150));
-    drop(stream);
-    server.happens("outbound", EventKind::GapBegan);
-    // A reconnecting browser requests the same address again.
-    let header = format!("Last-Event-ID: {}\r\n", server.id(150));
-    let mut stream = server.stream(&format!("?since={}", server.id(100)), &header).await;
-    assert_eq!(stream.ids(1).await, server.ids([151]));
-    assert!(stream.is_silent().await);
-    let mut stream = server.stream("", &format!("Last-Event-ID: {}\r\n", server.id(151))).await;
-    assert!(stream.next().await.is_some_and(|opening| opening.data.is_none()));
-    server.happens("outbound", EventKind::GapBegan);
-    assert_eq!(stream.ids(1).await, server.ids([152]));
-}
-
-#[tokio::test]
-async fn a_client_of_another_process_is_told_that_events_may_be_missing() {
-    let server = start(two_tasks()).await;
-    for id in ["00000000-1", "what-is-this", "\u{e9}", "  7", &server.id(9)] {
-        let mut stream = server.stream("", &format!("Last-Event-ID: {id}\r\n")).await;
-        let gap = stream.message().await;
-        assert_eq!(
-            (gap.event.as_deref(), gap.id.as_ref()),
-            (Some("gap"), Some(&server.id(0))),
-            "{id}"
-        );
-        assert_eq!(gap.json()["newest"], json!(server.id(0)));
-        assert!(gap.json()["message"].is_string());
-        assert!(stream.is_silent().await, "said once");
-    }
-    server.happens("outbound", EventKind::GapBegan);
-    let mut stream = server.stream("?since=00000000-7", "").await;
-    assert_eq!(stream.message().await.event.as_deref(), Some("gap"));
-    assert_eq!(stream.ids(1).await, server.ids([1]), "then what there is");
-    let mut stream = server.stream("", "Last-Event-ID:\r\n").await;
-    assert_eq!(stream.next().await.unwrap().id, Some(server.id(1)), "nothing is no id");
-    assert!(stream.is_silent().await);
-}
-
-#[tokio::test]
-async fn a_client_that_comes_back_too_late_is_told_so_once() {
-    let server = start(two_tasks()).await;
-    server.happens("in/bound", EventKind::GapBegan);
-    for _ in 0..300 {
-        server.happens("outbound", EventKind::GapBegan);
-    }
-    server.happens("in/bound", EventKind::GapBegan);
-    // Of 2..=301 the newest 200 are kept, so 101 is the newest lost one.
-    let mut stream = server.stream(&format!("?since={}", server.id(0)), "").await;
-    assert_eq!(stream.message().await.event.as_deref(), Some("gap"));
-    let expected = server.ids([1].into_iter().chain(102..=302));
-    assert_eq!(stream.ids(expected.len()).await, expected);
-    assert!(stream.is_silent().await);
-    let mut stream = server.stream(&format!("?since={}", server.id(101)), "").await;
-    assert_eq!(stream.ids(201).await, server.ids(102..=302));
-}
-
-#[tokio::test]
-async fn a_slow_client_catches_up_and_holds_nothing_back() {
-    let server = start(two_tasks()).await;
-    let (mut slow, mut quick) = (server.stream("", "").await, server.stream("", "").await);
-    let (mut count, mut seen) = (0, 0);
-    while count < 12_000 {
-        for _ in 0..100 {
-            server.happens(
-                &format!("task {}", count % 60),
-                EventKind::Acquired { holders: vec![holder(&[b'x'; 190])] },
-            );
-            count += 1;
-        }
-        seen += quick.ids(100).await.len() as u64;
-    }
-    assert_eq!(seen, count);
-    // More came meanwhile than socket buffers hold, and nothing was lost.
-    assert_eq!(slow.ids(12_000).await, server.ids(1..=12_000));
-    assert!(slow.is_silent().await);
-}
-
-#[tokio::test]
-async fn a_client_that_is_overtaken_by_the_history_is_told_so() {
-    let server = start(two_tasks()).await;
-    let mut slow = server.stream("", "").await;
-    slow.next().await.unwrap();
-    for _ in 0..20_000 {
-        server.happens("outbound", EventKind::Acquired { holders: vec![holder(&[b'x'; 190])] });
-        if server.history.newest().borrow().is_multiple_of(1_000) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+    for method in ["GET", "HEAD"] {
+        for accept in ["text/event-stream", "text/html, Text/Event-Stream;q=0.9"] {
+            let gone = server.ask(method, PATH, &format!("Accept: {accept}\r\n")).await;
+            assert_eq!((gone.status, gone.header("vary")), (410, Some("Accept")), "{accept}");
         }
     }
-    let (mut last, mut gaps) = (0, 0);
-    while last < 20_000 {
-        let message = slow.message().await;
-        let id = message.id.clone().unwrap();
-        let number: u64 = id.rsplit_once('-').unwrap().1.parse().unwrap();
-        match message.event.as_deref() {
-            Some("gap") => {
-                assert_eq!(number, last, "the gap is where the client is");
-                gaps += 1;
-            }
-            _ => {
-                assert!(
-                    number > last && (number == last + 1 || gaps > 0),
-                    "{number} after {last} without a gap"
-                );
-                last = number;
-            }
-        }
-    }
-    assert!(gaps > 0, "it was not overtaken");
-}
-
-#[tokio::test]
-async fn a_client_that_does_not_read_is_cut() {
-    let limits = Limits { response: Duration::from_millis(300), ..Limits::default() };
-    let server = start_with(two_tasks(), limits, false).await;
-    let mut lazy = server.stream("", "").await;
-    for number in 0..12_000 {
-        let kind = EventKind::Acquired { holders: vec![holder(&[b'x'; 190])] };
-        server.happens(&format!("task {}", number % 60), kind);
-    }
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let ended = async {
-        let mut blocks = 0;
-        // The last block may be cut.
-        let reading = tokio::spawn(async move {
-            while lazy.next().await.is_some() {
-                blocks += 1;
-            }
-            blocks
-        });
-        reading.await.unwrap_or(0)
-    };
-    let blocks = timeout(PATIENCE, ended).await.expect("the stream was cut");
-    assert!(blocks < 12_000, "all of it was sent to somebody who does not read");
-}
-
-#[tokio::test]
-async fn silence_has_a_heartbeat_while_the_engine_lives() {
-    let limits = Limits { heartbeat: Duration::from_millis(100), ..Limits::default() };
-    let server = start_with(two_tasks(), limits, false).await;
-    let mut stream = server.stream("?task=outbound", "").await;
-    stream.next().await.unwrap();
-    server.happens("in/bound", EventKind::GapBegan);
-    for _ in 0..3 {
-        let beat = stream.next().await.unwrap();
-        assert_eq!((beat.comment, beat.data), (true, None));
-        assert_eq!(beat.id, Some(server.id(1)), "what was left out is done, too");
-    }
-    server.published.send_modify(|published| {
-        std::sync::Arc::make_mut(published).made =
-            Instant::now().checked_sub(Duration::from_secs(11)).unwrap();
-    });
-    // One may be in flight.
-    let _ = timeout(Duration::from_millis(150), stream.next()).await;
-    assert!(stream.is_silent().await && stream.is_silent().await);
-    assert_eq!(server.get(PATH).await.status, 503, "a list would look like the present");
-    server.happens("outbound", EventKind::GapBegan);
-    assert_eq!(stream.ids(1).await, server.ids([2]));
-}
-
-#[tokio::test]
-async fn a_stream_outlives_every_limit_of_an_answer() {
-    let limits = Limits {
-        response: Duration::from_millis(400),
-        idle: Duration::from_millis(200),
-        heartbeat: Duration::from_millis(100),
-        ..Limits::default()
-    };
-    let server = start_with(two_tasks(), limits, false).await;
-    let mut stream = server.stream("", "").await;
-    stream.next().await.unwrap();
-    for number in 1..=4 {
-        tokio::time::sleep(Duration::from_millis(400)).await;
-        server.happens("outbound", EventKind::GapBegan);
-        assert_eq!(stream.ids(1).await, server.ids([number]));
-    }
-}
-
-#[tokio::test]
-async fn streams_are_counted_and_leave_room() {
-    let limits = Limits { streams: 2, ..Limits::default() };
-    let server = start_with(two_tasks(), limits, false).await;
-    let _one = server.stream("", "").await;
-    let other = server.stream("", "").await;
-    let refused = server.ask("GET", PATH, "Accept: text/event-stream\r\n").await;
-    assert_eq!((refused.status, refused.header("retry-after").is_some()), (503, true));
-    eventually(PATIENCE, "nothing is left of it", || server.history.followers() == 2).await;
-    assert_eq!(server.get(PATH).await.status, 200);
-    drop(other);
-    eventually(PATIENCE, "it is gone", || server.history.followers() == 1).await;
-    let mut again = server.stream("", "").await;
-    assert!(again.next().await.is_some());
-}
-
-#[tokio::test]
-async fn a_shutdown_ends_streams_at_once() {
-    let mut server = start(two_tasks()).await;
-    let mut streams = Vec::new();
-    for _ in 0..5 {
-        let mut stream = server.stream("", "").await;
-        stream.next().await.unwrap();
-        streams.push(stream);
-    }
-    let began = Instant::now();
-    server.shutdown.cancel();
-    for mut stream in streams {
-        assert_eq!(stream.next().await, None);
-    }
-    server.ended().await;
-    assert!(
-        began.elapsed() < Limits::default().drain,
-        "{:?}: it waited for streams",
-        began.elapsed()
-    );
-}
-
-#[tokio::test]
-async fn nothing_is_left_of_a_client_that_went() {
-    let server = start(two_tasks()).await;
-    let watching = || server.history.followers();
-    for _ in 0..3 {
-        let mut stream = server.stream("", "").await;
-        stream.next().await.unwrap();
-        eventually(PATIENCE, "the stream waits", || watching() == 1).await;
-        drop(stream);
-        eventually(PATIENCE, "the stream is gone", || watching() == 0).await;
-    }
-    let head = server.ask("HEAD", PATH, "Accept: text/event-stream\r\n").await;
-    assert_eq!((head.status, head.header("content-type")), (200, Some("text/event-stream")));
-    assert_eq!(watching(), 0);
+    let gone = server.ask("GET", PATH, "Accept: text/event-stream\r\n").await.json();
+    assert!(gone["error"].as_str().unwrap().contains("/live"), "{gone}");
+    assert_eq!(server.ask("GET", PATH, "Accept: */*\r\n").await.status, 200);
 }
 
 #[test]

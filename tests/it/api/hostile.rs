@@ -13,7 +13,6 @@ use lockwatch_judge::time::Mono;
 use lockwatch_judge::verdict::{Rule, Verdict};
 use serde_json::Value;
 
-use super::sse::Stream;
 use crate::http::start;
 use crate::snapshots::{NOW, WALL, full_task, hold, holder, published};
 use crate::support::truth::rule;
@@ -164,24 +163,10 @@ async fn hostile_texts_stay_texts() {
             .all(|task| task["reason"].as_str().unwrap().len() < 1_000)
     );
 
-    // All of them through the stream while they happen, each once and in order.
-    let mut stream = Stream::open(server.address, "/api/v1/events", "").await;
-    stream.next().await.unwrap();
-    let mut number = 0;
-    for bytes in &texts {
-        for event in hostile_events(bytes) {
-            server.history.keep(NOW, WALL, &event);
-            number += 1;
-            let message = stream.next().await.unwrap();
-            assert_eq!(
-                (message.event.as_deref(), &message.id),
-                (None, &Some(format!("{}-{number}", server.history.boot())))
-            );
-            assert_harmless(message.data.as_deref().unwrap(), false);
-            assert_eq!(message.json()["task"], name(bytes));
-        }
+    for event in texts.iter().flat_map(|bytes| hostile_events(bytes)) {
+        server.history.keep(NOW, WALL, &event);
     }
-    // Streaming may take so long on a busy machine that the snapshot would look too old, as from a
+    // On a busy machine this may take so long that the snapshot would look too old, as from a
     // stopped engine.
     let refresh =
         || server.published.send_modify(|published| Arc::make_mut(published).made = Instant::now());

@@ -49,7 +49,7 @@ pub(super) fn catalogue() -> Catalogue {
         let mut insert = |suffix: &str, is_counter: bool, more: &[&str]| {
             let known = Known::new(is_counter, &[&labels, &OF_TARGETS, more]);
             let name = format!("{}{suffix}", metric.name);
-            catalogue.insert(name, Known { full: metric.full, ..known });
+            catalogue.insert(name, Known { full: metric.is_full(), ..known });
         };
         if metric.kind() == "histogram" {
             insert("_bucket", true, &["le"]);

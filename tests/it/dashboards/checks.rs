@@ -29,7 +29,7 @@ const BUILT_IN: [&str; 6] = [
 /// Metrics that are states and must be shown as words.
 const STATES: [&str; 10] = [
     "up",
-    "lockwatch_task_state",
+    "lockwatch_task_state_rank",
     "lockwatch_task_wanted",
     "lockwatch_task_paused",
     "lockwatch_lock_held",
@@ -491,5 +491,5 @@ fn is_state(query: &Query) -> bool {
 }
 
 fn is_verdict(query: &Query) -> bool {
-    is_state(query) && query.expr.contains("lockwatch_task_state{")
+    is_state(query) && query.expr.contains("lockwatch_task_state_rank{")
 }

@@ -444,7 +444,7 @@ fn a_master_that_cannot_be_replaced() {
             .collect();
         let agent = Agent::start(&sentinel_config(sentinels, "", &tasks));
         let verdicts = |page: &Exposition, verdict: &str| {
-            page.series("lockwatch_task_state", &[("state", verdict)]).len()
+            page.series("lockwatch_task_state_rank", &[("state", verdict)]).len()
         };
         agent.until(PATIENCE, "all run", |page| verdicts(page, "running") == 200);
         sentinels.server_mut(0).restart(Keep::Nothing);

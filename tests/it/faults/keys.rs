@@ -92,7 +92,7 @@ fn each_bad_key_blinds_exactly_its_own_task() {
 fn shows_only_the_truth(view: &View) -> bool {
     let unreadable = UNREADABLE.iter().all(|(task, reason, _)| {
         let absent =
-            ["lock_held", "lock_holder", "lock_holders", "lock_ttl_seconds", "task_held_seconds"];
+            ["lock_held", "lock_holder", "lock_holders", "lock_ttl_seconds", "lock_held_seconds"];
         view.reason(task) == Some(reason)
             && absent.iter().all(|name| {
                 view.page.series(&format!("lockwatch_{name}"), &[("task", task)]).is_empty()

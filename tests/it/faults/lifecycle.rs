@@ -30,7 +30,7 @@ fn every_task_is_on_the_first_page() {
     let tasks: Vec<&str> = tasks.iter().map(String::as_str).collect();
     let agent = Agent::start(&config(free_port(), &tasks));
     let page = agent.page();
-    let states = page.series("lockwatch_task_state", &[("state", "unknown")]);
+    let states = page.series("lockwatch_task_state_rank", &[("state", "unknown")]);
     assert_eq!((states.len(), states.values().all(|rank| *rank == 3.0)), (500, true));
     assert_eq!(page.series("lockwatch_task_down_seconds", &[]).len(), 500);
     assert_eq!(page.series("lockwatch_lock_acquisitions_total", &[]).len(), 500);

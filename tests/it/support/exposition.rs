@@ -60,6 +60,12 @@ impl Exposition {
         self.get(&format!("lockwatch_{name}"), &[("task", task)])
     }
 
+    /// How long the task was wanted, down or in an outage, all in all.
+    #[track_caller]
+    pub(crate) fn time(&self, task: &str, of: &str) -> Option<f64> {
+        self.get("lockwatch_task_time_seconds_total", &[("task", task), ("of", of)])
+    }
+
     /// The value of a label of the only series with this name of this task.
     #[track_caller]
     pub(crate) fn label(&self, task: &str, name: &str, label: &str) -> Option<String> {
@@ -77,7 +83,7 @@ impl Exposition {
     /// The verdict on a task.
     #[track_caller]
     pub(crate) fn verdict(&self, task: &str) -> &str {
-        let states = self.series("lockwatch_task_state", &[("task", task)]);
+        let states = self.series("lockwatch_task_state_rank", &[("task", task)]);
         let present: Vec<(&Labels, f64)> = states.into_iter().collect();
         let [(labels, rank)] = present.as_slice() else {
             panic!("{task} has not exactly one verdict:\n{}", self.text)

@@ -2,8 +2,9 @@
 //! wrong.
 
 use std::fs::{self, Permissions};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use super::{Folder, TLS, users};
 use crate::support::agent::{Agent, program};
@@ -162,7 +163,7 @@ fn the_demo_serves_behind_a_web_file_and_comes_in_itself() {
     let web = folder.web(&format!("{TLS}{MUTUAL}{}", users(&["ann"])));
     let (web, ca) = (web.display().to_string(), folder.path("ca.crt").display().to_string());
     let login = secret(&folder, "login", "ann:ann-pw\n");
-    let mut asked = vec!["demo", "--story", "turns", "--pace", "50", "--web.config.file", &web];
+    let mut asked = vec!["demo", "--web.config.file", &web];
     // Without what it asks for, the demo ends at once with the words of `status`.
     for (more, words) in [
         (["--agent.ca-file", ca.as_str()], "it asks for a certificate"),
@@ -175,9 +176,14 @@ fn the_demo_serves_behind_a_web_file_and_comes_in_itself() {
         assert!(!output.status.success() && said.contains(words), "{said}");
     }
     asked.extend(["--agent.login-file", &login]);
-    let output = run(&asked);
-    let told = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success() && told.contains("agent     https://127.0.0.1:"), "{told}");
+    let mut demo = program().args(&asked).stdout(Stdio::piped()).spawn().unwrap();
+    let told = BufReader::new(demo.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut told = told.filter(|line| line.starts_with("  agent "));
+    let agent = told.next();
+    let id = demo.id().to_string();
+    assert!(Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());
+    assert!(demo.wait().unwrap().success());
+    assert!(agent.as_ref().is_some_and(|line| line.contains(" https://127.0.0.1:")), "{agent:?}");
 
     asked.extend(["--agent.url", "https://localhost"]);
     let said = String::from_utf8(run(&asked).stderr).unwrap();

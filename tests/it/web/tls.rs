@@ -18,7 +18,7 @@ async fn every_output_is_served_over_tls_with_a_login() {
     let client = folder.client(served.server.address);
     let ann = login("ann", "ann-pw");
     for (path, has) in [
-        ("/metrics", "lockwatch_task_state"),
+        ("/metrics", "lockwatch_task_state_rank"),
         ("/", "<title>"),
         ("/tasks/outbound", "outbound"),
         ("/app.js", "\"use strict\""),

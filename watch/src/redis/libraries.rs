@@ -103,11 +103,6 @@ pub trait Library: Sync {
         false
     }
 
-    /// The key with this role beside a lock.
-    fn beside(&self, _key: &[u8], _role: Role) -> Option<Vec<u8>> {
-        None
-    }
-
     /// The possible names of the lock whose name is written as `inner` in the keys beside it.
     fn locks_of(&self, inner: &[u8]) -> Vec<Vec<u8>> {
         Vec::from([inner.to_vec()])

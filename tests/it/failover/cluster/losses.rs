@@ -209,9 +209,12 @@ fn a_restart_of_the_whole_cluster_with_its_data_keeps_all_locks() {
 
     // A change of thresholds keeps the state, and so does one that leaves the switches where they
     // are.
+    let loaded_at =
+        |page: &Exposition| page.get("lockwatch_config_last_reload_success_timestamp_seconds", &[]);
+    let before = loaded_at(&agent.page());
     agent.write_config(&config(&cluster.addresses(), "", "", &tasks("11s")));
     agent.signal("HUP");
-    agent.until(PATIENCE, "reloaded", |page| page.of(names[0], "task_grace_seconds") == Some(11.0));
+    agent.until(PATIENCE, "reloaded", |page| loaded_at(page) > before);
     until_running(&agent, &names);
 
     for node in 0..3 {

@@ -149,15 +149,6 @@ impl Library for Redisson {
         !fields.is_empty() && fields.iter().all(|name| name == b"mode" || begins_with_client(name))
     }
 
-    fn beside(&self, key: &[u8], role: Role) -> Option<Vec<u8>> {
-        match role {
-            Role::Queue => Some(prefixed(QUEUE, key)),
-            Role::Timeouts => Some(prefixed(TIMEOUTS, key)),
-            Role::Token => Some(prefixed(TOKEN, key)),
-            Role::Latch | Role::Reader => None,
-        }
-    }
-
     /// Redisson adds braces if the lock's name has none.
     fn locks_of(&self, inner: &[u8]) -> Vec<Vec<u8>> {
         let bare = inner.strip_prefix(b"{").and_then(|inner| inner.strip_suffix(b"}"));

@@ -5,12 +5,15 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use tokio::time::{Instant, sleep};
 
-use super::look::{self, Exposition};
-use super::say;
-use crate::commands::ask::AgentArguments;
+use lockwatch::commands::ask::AgentArguments;
+use lockwatch::commands::demo::say;
+
+use super::exposition::Exposition;
 
 /// The metric with the state of a task: one series, of the present verdict.
-pub(super) const STATE: &str = "lockwatch_task_state";
+pub(super) const STATE: &str = "lockwatch_task_state_rank";
+/// Maximum time for one response.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// How often the agent is read while a change is awaited.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
@@ -30,8 +33,8 @@ impl Narrator {
 
     /// What the agent exposes now.
     pub(super) async fn page(&self) -> anyhow::Result<Exposition> {
-        let answer =
-            look::get(&self.agent, "/metrics").await.context("the agent does not answer")?;
+        let answer = self.agent.get("/metrics", ANSWER_WITHIN).await;
+        let answer = answer.context("the agent does not answer")?;
         let text = String::from_utf8_lossy(&answer.body);
         if answer.status != 200 {
             bail!("the agent answers /metrics with status {}: {}", answer.status, text.trim());

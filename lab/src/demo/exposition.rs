@@ -1,17 +1,4 @@
-//! Reads the agent's `/metrics` as Prometheus does.
-
-use std::time::Duration;
-
-use crate::commands::ask::AgentArguments;
-use crate::http::client::Answer;
-
-/// Maximum time for one response.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-
-/// Sends a GET request for `path`.
-pub(super) async fn get(agent: &AgentArguments, path: &str) -> anyhow::Result<Answer> {
-    agent.get(path, ANSWER_WITHIN).await
-}
+//! Finds series in the agent's `/metrics`.
 
 /// The text of `/metrics`.
 #[derive(Debug)]
@@ -56,17 +43,17 @@ mod tests {
         let page = Exposition(
             "# TYPE lockwatch_lock_held gauge\nlockwatch_lock_held_x 7\n\
              lockwatch_lock_held{task=\"outbound\"} 1\n\
-             lockwatch_task_state{task=\"outbound\",state=\"running\"} 1\n"
+             lockwatch_task_state_rank{task=\"outbound\",state=\"running\"} 1\n"
                 .to_owned(),
         );
         assert_eq!(page.value("lockwatch_lock_held", &[]), Some(1.0));
-        assert_eq!(page.value("lockwatch_task_state", &[("state", "running")]), Some(1.0));
+        assert_eq!(page.value("lockwatch_task_state_rank", &[("state", "running")]), Some(1.0));
         assert_eq!(
-            page.value("lockwatch_task_state", &[("state", "running"), ("task", "outbound")]),
+            page.value("lockwatch_task_state_rank", &[("state", "running"), ("task", "outbound")]),
             Some(1.0)
         );
-        assert_eq!(page.value("lockwatch_task_state", &[("tate", "running")]), None);
-        assert_eq!(page.label("lockwatch_task_state", "state"), Some("running"));
+        assert_eq!(page.value("lockwatch_task_state_rank", &[("tate", "running")]), None);
+        assert_eq!(page.label("lockwatch_task_state_rank", "state"), Some("running"));
         assert_eq!(page.label("lockwatch_lock_held", "state"), None);
     }
 }

@@ -6,10 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use redis::aio::MultiplexedConnection;
 
-use super::agent::{Agent, start_agent};
-use super::scratch::Scratch;
-use super::web::Reach;
-use super::{PrivateRedis, say};
+use lockwatch::commands::demo::{Agent, PrivateRedis, Reach, Scratch, say, start_agent};
 
 /// The running parts. Fields are dropped in order, so a part comes before the parts that it uses.
 pub(super) struct Scene {

@@ -6,10 +6,11 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::time::sleep;
 
-use super::board::{EVERYBODY, Position};
+use lockwatch::commands::demo::{
+    EVERYBODY, HOSTS, LEASE, LOCK, PROGRESS, Position, Stage, TASK, say,
+};
+
 use super::narrator::{Narrator, STATE};
-use super::stage::Stage;
-use super::{HOSTS, LEASE, LOCK, PROGRESS, TASK, say};
 
 /// The metric with the times of the task, and which of them expired holds cost.
 const TIME: &str = "lockwatch_task_time_seconds_total";
