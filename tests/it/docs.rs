@@ -89,7 +89,7 @@ fn problems(of: Of) -> String {
             (negative, _) => format!(" *Against it:* {negative}"),
         };
         let number = match row.number {
-            "how long it has been so" => String::new(),
+            number if number.starts_with("how long it has been") => String::new(),
             number => format!(" *Number:* {number}."),
         };
         format!(
