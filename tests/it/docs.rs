@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, Command};
 use lockwatch::cli::grammar;
 use lockwatch::config::schema::BLOCKS;
+use lockwatch::exit;
 use lockwatch::outputs::metrics::TABLE as METRICS;
 use lockwatch_judge::problems::{Memory, Of, TABLE as PROBLEMS};
 use lockwatch_judge::reading::Unknown;
@@ -132,7 +133,10 @@ fn commands() -> Vec<(String, String)> {
         if !shared.is_empty() {
             own += &format!("- [Common flags](#common-flags): {}\n", together(&shared).join(", "));
         }
-        let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let mut after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        if command.get_name() != program.get_name() {
+            after = after.replace(&exit::help(""), "");
+        }
         if !after.trim().is_empty() {
             own += &format!("\n```text\n{}\n```\n", after.trim());
         }
