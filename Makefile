@@ -10,13 +10,13 @@ help:
 	@echo "make demo                a private Redis, two workers, three users' switches and the agent, until Ctrl-C"
 	@echo "make demo ARGS=--story   the same as a story of 90 seconds"
 	@echo "make check               format, clippy, unit tests, timelines: after each change (2 minutes)"
-	@echo "make test                all tests, and which rules of docs/rules.md broke (10 minutes; ARGS=--long: all of each)"
+	@echo "make test                all tests, and which rules of docs/how-it-decides.md broke (10 minutes; ARGS=--long: all of each)"
 	@echo "make alerts              rules, their unit tests and examples with three versions of Prometheus' tools"
 	@echo "make fuzz                inputs made up for everything that eats foreign bytes (ARGS=\"all 60\", ARGS=\"session 600\")"
 	@echo "make simulate            1,000 seeds of 10 virtual hours under an oracle (hours; ARGS=\"--seeds 20\": less of it)"
 	@echo "make pager-bench         faults through the whole chain to the pager: missed and false pages (15 minutes; ARGS=--short: 3)"
 	@echo "make page-bench          the page in a real browser: how late, how heavy, what it costs (ARGS=--short: less of it)"
-	@echo "make bench               what watching costs and how late it is, beside the peer, what the rules cost, and how fast guards take over, into docs/benchmarks.md (45 minutes; ARGS=--short: 8; ARGS=rules or ARGS=guard: only these)"
+	@echo "make bench               what watching costs and how late it is, beside the peer, what the rules cost, and how fast guards take over, into lab/BENCHMARKS.md (45 minutes; ARGS=--short: 8; ARGS=rules or ARGS=guard: only these)"
 	@echo "make sabotage            deliberate mistakes in the code, and which check catches each (ARGS='--patch FILE': yours)"
 	@echo "make campaign            real faults for ten minutes, judged by a second witness: missed and false pages (ARGS=\"--minutes 240\")"
 	@echo "make hostile             attackers of every kind while the agent is scraped (10 minutes; ARGS=\"--minutes 3\")"
@@ -72,7 +72,7 @@ page-bench:
 bench:
 	@scripts/setup bench
 	$(CARGO) build --package lockwatch --package lockwatch-lab --release --locked
-	$(CARGO) run --package lockwatch-lab --release --locked -- bench --out docs/benchmarks.md $(ARGS)
+	$(CARGO) run --package lockwatch-lab --release --locked -- bench --out lab/BENCHMARKS.md $(ARGS)
 
 sabotage:
 	@scripts/setup test

@@ -171,9 +171,3 @@ pub fn help(command: &str) -> String {
     let line = |(exit, when): &Case| format!("\n  {}: {}", term(*exit), when.replace('`', ""));
     std::iter::once("Exit codes:".to_owned()).chain(of(command).iter().map(line)).collect()
 }
-
-/// The rows of a table in Markdown, for docs.
-pub fn markdown(command: &str) -> String {
-    let row = |(exit, when): &Case| format!("| {} | {when} |\n", term(*exit));
-    of(command).iter().map(row).collect()
-}

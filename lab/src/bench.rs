@@ -1,6 +1,6 @@
 //! The benchmarks: the cost and latency of watching, and of guards, each compared with a peer in
 //! the same run.
-//! They produce the tables of docs/benchmarks.md.
+//! They produce the tables of lab/BENCHMARKS.md.
 
 mod bed;
 mod census;

@@ -90,7 +90,7 @@ pub struct Step {
 
 /// The kinds of steps. Numbers name tasks, servers and agents; `ms` is the duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it, and `docs/reliability.md` lists them")]
+#[allow(missing_docs, reason = "the names say it, and `lab/RELIABILITY.md` lists them")]
 pub enum Act {
     Switch { task: usize, user: usize, on: bool },
     SwitchAll { task: usize, on: bool },

@@ -172,7 +172,7 @@ const ARROWS: &[Arrow] = &[
     },
 ];
 
-/// The rules here that also guard a rule of docs/rules.md.
+/// The rules here that also guard a rule of docs/how-it-decides.md.
 const GUARDING: [(&str, &str); 4] = [
     ("crate::io", "15 read only"),
     ("crate::hold", "15 read only"),

@@ -227,31 +227,6 @@ pub(crate) fn check_golden(file: &Path, text: &str) {
     );
 }
 
-#[test]
-fn the_reference_is_that_of_the_table() {
-    let mut text = String::from(
-        "# Metrics\n\nGenerated from the agent's own table; `BLESS=1 cargo test` rewrites it.\n\n\
-         Durations are seconds. Instants are Unix seconds on the clock that the text names; no \
-         rule should compare them\n\
-         with `time()`. What is not known is absent. A histogram `x` has the series `x_bucket`, \
-         `x_sum` and `x_count`.\n\n\
-         Metrics marked *full* are those of a task with `metrics: full`.\n\n\
-         | name | type | labels | meaning |\n|---|---|---|---|\n",
-    );
-    for metric in TABLE {
-        let labels: Vec<String> = metric.labels().iter().map(|label| label_cell(label)).collect();
-        text += &format!(
-            "| `{}`{} | {} | {} | {} |\n",
-            metric.name,
-            if metric.is_full() { " *full*" } else { "" },
-            metric.kind(),
-            labels.join(", "),
-            metric.help
-        );
-    }
-    check_golden(Path::new("docs/metrics.md"), &text);
-}
-
 /// Series that earlier versions had, without those that only a prefix changed.
 const REMOVED: [&str; 11] = [
     "lockwatch_task_state",
@@ -291,10 +266,6 @@ fn names_in(file: &Path) -> BTreeSet<String> {
     let text = fs::read_to_string(file).unwrap();
     let words = text.split(|it: char| !it.is_ascii_alphanumeric() && it != '_');
     words.map(str::to_owned).collect()
-}
-
-fn label_cell(label: &str) -> String {
-    if label.starts_with('(') { label.to_owned() } else { format!("`{label}`") }
 }
 
 #[test]

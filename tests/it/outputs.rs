@@ -210,21 +210,6 @@ fn a_reason_says_why_the_lock_or_else_the_switches_cannot_be_read() {
 }
 
 #[test]
-fn the_docs_tell_every_reason_and_its_remedy() {
-    let docs = std::fs::read_to_string("docs/operation.md").unwrap();
-    for why in Unknown::ALL {
-        let row = docs.lines().find(|line| line.starts_with(&format!("| `{}` | ", why.name())));
-        assert!(
-            row.is_some_and(
-                |row| row.ends_with(&format!(". {} |", lockwatch_watch::redis::remedy(why)))
-            ),
-            "{}: {row:?}",
-            why.name()
-        );
-    }
-}
-
-#[test]
 fn redises_tell_how_they_are() {
     let redises = vec![
         good_redis("main"),

@@ -156,14 +156,14 @@ thread 'timelines::every_timeline_holds' (5) panicked at sim/tests/it/timelines.
 
 a.timeline: line 7: at 11s: wanted `expect held no`
     found: held is yes
-a.timeline: breaks rule 7, gaps: A gap. (docs/rules.md)
+a.timeline: breaks rule 7, gaps: A gap. (docs/how-it-decides.md)
 b.timeline: line 9: at 11s: wanted `expect held no`
 2 of 3 timelines failed
-  1 of 4 timelines: breaks rule 7, gaps: A gap. (docs/rules.md)
-  1 of 2 timelines: breaks rule 6, confirmation: A first. (docs/rules.md)
+  1 of 4 timelines: breaks rule 7, gaps: A gap. (docs/how-it-decides.md)
+  1 of 2 timelines: breaks rule 6, confirmation: A first. (docs/how-it-decides.md)
      Running tests/it/main.rs (target/debug/deps/it-6ad)
 test agent::it - should panic ... FAILED
-breaks rule 16, freshness: An agent. (docs/rules.md)
+breaks rule 16, freshness: An agent. (docs/how-it-decides.md)
 ";
 
     #[test]

@@ -22,7 +22,7 @@ pub struct Patch {
     pub file: PathBuf,
     /// The file's name without extension.
     pub name: String,
-    /// The rule of docs/rules.md that it breaks.
+    /// The rule of docs/how-it-decides.md that it breaks.
     pub rule: Option<String>,
     /// The filters for the integration tests nearest to it.
     pub near: Vec<String>,

@@ -1,4 +1,4 @@
-//! Each sabotage still applies, and every rule of docs/rules.md is broken by one.
+//! Each sabotage still applies, and every rule of docs/how-it-decides.md is broken by one.
 
 use std::path::{Path, PathBuf};
 
@@ -28,10 +28,11 @@ fn they_come_in_the_order_of_their_numbers() {
 
 #[test]
 fn each_names_a_rule_that_there_is_and_every_rule_is_broken_once() {
-    let page = std::fs::read_to_string(root().join("docs/rules.md")).expect("the rules");
+    let page = std::fs::read_to_string(root().join("docs/how-it-decides.md")).expect("the rules");
     let rules: Vec<String> = page
         .lines()
-        .filter_map(|line| line.strip_prefix("## "))
+        .filter_map(|line| line.strip_prefix("### "))
+        .filter(|line| line.starts_with(|first: char| first.is_ascii_digit()))
         .map(|line| line.replacen(". ", " ", 1))
         .collect();
     let patches = sabotage::all(&root()).expect("the sabotages");
@@ -40,7 +41,7 @@ fn each_names_a_rule_that_there_is_and_every_rule_is_broken_once() {
         .iter()
         .filter(|name| !rules.iter().any(|rule| rule == *name) && !name.starts_with("none"))
         .collect();
-    assert!(wrong.is_empty(), "docs/rules.md has no such rules: {wrong:?}");
+    assert!(wrong.is_empty(), "docs/how-it-decides.md has no such rules: {wrong:?}");
     let unbroken: Vec<_> = rules.iter().filter(|rule| !named.contains(&rule.as_str())).collect();
     assert!(unbroken.is_empty(), "no sabotage breaks these rules: {unbroken:?}");
 }

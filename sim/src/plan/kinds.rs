@@ -42,7 +42,7 @@ pub(crate) enum Passing {
 
 /// What happens to those that take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it, and `docs/reliability.md` lists them")]
+#[allow(missing_docs, reason = "the names say it, and `lab/RELIABILITY.md` lists them")]
 pub enum TurnAct {
     /// The participant that has the turn does nothing for a while.
     Stop,
@@ -102,7 +102,7 @@ pub(crate) struct QueuePlan {
 
 /// What happens to a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it, and `docs/reliability.md` lists them")]
+#[allow(missing_docs, reason = "the names say it, and `lab/RELIABILITY.md` lists them")]
 pub enum QueueAct {
     /// A worker dies while it executes a member.
     Die,

@@ -72,7 +72,7 @@ fn every_rule_has_a_check_that_names_it() {
 fn no_check_names_a_rule_that_there_is_not() {
     let wrong: Vec<_> =
         named().into_iter().filter(|(call, _)| truth::named(call).is_none()).collect();
-    assert!(wrong.is_empty(), "docs/rules.md does not have these rules: {wrong:#?}");
+    assert!(wrong.is_empty(), "docs/how-it-decides.md does not have these rules: {wrong:#?}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub struct GuardOptions {
     /// Full lifetime of a hold [default: the task's, or 30s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub lease: Option<Duration>,
-    /// How long the script may take to end before it is killed [default: the task's, or 10s]
+    /// How long the script may take to end before it is killed [default: the task's, or 8s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub stop_after: Option<Duration>,
     /// Give up, with code 75, if the lock is not acquired within this time; 0s: try once

@@ -84,7 +84,7 @@ pub(crate) fn parse(text: &str) -> Result<Script, String> {
         let at = |why: String| format!("line {number}: {why}");
         if let Some(call) = line.strip_prefix("rule: ") {
             let rule = truth::named(call)
-                .ok_or_else(|| at(format!("docs/rules.md has no rule `{call}`")))?;
+                .ok_or_else(|| at(format!("docs/how-it-decides.md has no rule `{call}`")))?;
             script.rules.push(rule);
             continue;
         }
