@@ -20,7 +20,7 @@ use lockwatch::telemetry;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Threads beside the main one.
+/// Threads in addition to the main one.
 const WORKERS: usize = 2;
 
 /// How long the end may wait for what cannot be cancelled: a resolver that does not answer, or a
