@@ -21,18 +21,18 @@ use crate::commands::want::WantOptions;
 use crate::exit::Exit;
 use grammar::{Command, Line};
 
-/// What lockwatch is asked to do.
+/// What lockwatch is to do.
 #[derive(Clone, Debug)]
 pub enum Invocation {
     /// Run the agent.
     Run(RunOptions),
-    /// Check the configuration, tell about it, and exit: 0 if it is valid, else 2.
+    /// Check the configuration, report on it, and exit: 0 if it is valid, else 2.
     CheckConfig(CheckOptions),
     /// Print the ACL rules.
     Acl(AclOptions),
     /// Ask the agent how the tasks are.
     Status(StatusOptions),
-    /// Tell why a task has its verdict.
+    /// Explain why a task has its verdict.
     Explain(ExplainOptions),
     /// Set or show users' switches.
     Want(WantOptions),

@@ -32,9 +32,9 @@ fn conditions(rule: &Rule, judged: Judged, view: &TaskView) -> Vec<Condition> {
 /// from the snapshot, which may be some milliseconds younger.
 fn says(term: Term, holds: bool, Judged { facts, previous }: Judged, view: &TaskView) -> String {
     let ((what, is), wanted) = (facts.guard(), facts.wanted().name());
-    let difference = |what: &str, is: &str, asked: &[&str]| match holds {
+    let difference = |what: &str, is: &str, needed: &[&str]| match holds {
         true => format!("{what} is {is}"),
-        false => format!("{what} is {is}, not {}", asked.join(" or ")),
+        false => format!("{what} is {is}, not {}", needed.join(" or ")),
     };
     match term {
         Term::Split => splits(view),
