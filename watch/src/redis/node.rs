@@ -7,6 +7,7 @@
 
 mod answers;
 mod asking;
+mod flight;
 mod refusals;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,7 +21,7 @@ use lockwatch_judge::reading::{Held, SwitchesReading, Unknown, User};
 use lockwatch_judge::spec::{TaskIndex, TaskSpec, position_of};
 use lockwatch_judge::time::Mono;
 
-use self::asking::{BesideRead, FLIGHTS, Flying, What};
+use self::flight::{BesideRead, FLIGHTS, Flying, What};
 use super::accept::Caps;
 use super::driver::{Dial, Event, Failure, LinkId, Login, Manner, Note, Now};
 use super::handshake::Handshake;

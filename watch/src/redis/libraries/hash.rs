@@ -5,9 +5,9 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::library::{Library, Value};
 use super::shape::names_a_lock;
 use super::sight::{Content, Guess, Laid, Seen};
-use super::{Library, Value};
 use crate::command;
 use crate::redis::ask::{Ask, Class};
 use crate::redis::replies::scanned_pairs;

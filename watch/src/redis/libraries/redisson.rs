@@ -4,9 +4,9 @@
 
 use alloc::vec::Vec;
 
+use super::library::{Library, Shown, Value};
 use super::shape::{is_number, is_uuid};
 use super::sight::{Content, Guess, Laid, Role, Seen};
-use super::{Library, Shown, Value};
 use crate::command;
 use crate::redis::ask::{Ask, Class, Keys};
 use crate::redis::codec;

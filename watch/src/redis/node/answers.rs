@@ -10,7 +10,8 @@ use lockwatch_judge::spec::{TaskIndex, TaskSpec};
 use lockwatch_judge::time::{Mono, ServerTime};
 
 use super::Node;
-use super::asking::{Flying, What, refused};
+use super::asking::refused;
+use super::flight::{Flying, What};
 use super::refusals::{has_moved, is_elsewhere, out_of_cluster, refusals, unknowns};
 use crate::redis::accept::Timing;
 use crate::redis::batch::{Answer, Kept};
