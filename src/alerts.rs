@@ -2,9 +2,9 @@
 //! evaluation and Alertmanager; and how late lockwatch reports a task as down. For display only;
 //! Prometheus evaluates the rules independently, and remembers.
 
-use lockwatch_judge::problems::{Finding, Problem, Problems, Row};
+use lockwatch_judge::problems::{Compared, Finding, Problem, Problems, Row, rows};
 use lockwatch_judge::snapshot::TaskView;
-use lockwatch_judge::spec::{KindSpec, TaskSpec};
+use lockwatch_judge::spec::TaskSpec;
 use lockwatch_watch::redis::libraries;
 
 /// A free lock must be confirmed by a second reading that is at least this many milliseconds later.
@@ -14,25 +14,21 @@ const CONFIRMATION_MS: u64 = 250;
 /// after it, possibly delayed by one in progress, and the pause between two snapshots.
 const SEEN_WITHIN_MS: u64 = 250;
 
-/// The alert on switches that were never seen fires when that has lasted for longer, in
-/// milliseconds.
-pub const UNSEEN_MS: u64 = 600_000;
-
 /// An alert that fires.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Alert {
     /// Its problem's row of the table.
     pub row: &'static Row,
     /// For how long the problem has been seen; of an event: its age. In milliseconds.
     pub ms: u64,
-    /// It is over, and told for a while.
+    /// It is over, and still shown.
     pub is_event: bool,
 }
 
 /// The alerts for what is seen now.
 pub fn firing(problems: &Problems) -> Vec<Alert> {
     let states = problems.findings.iter().filter_map(|(problem, finding)| match finding {
-        Finding::Positive { ms } if *problem != Problem::SwitchesUnseen || *ms > UNSEEN_MS => {
+        Finding::Positive { ms } if problem.row().fires(*ms) => {
             Some(Alert { row: problem.row(), ms: *ms, is_event: false })
         }
         _ => None,
@@ -59,41 +55,15 @@ pub struct Condition {
     pub threshold_ms: u64,
 }
 
-/// All critical alerts of a task that can compare a duration, whether due or not. They are all
-/// deferred while [`TaskView::paused`].
+/// All critical alerts of a task that compare a duration, whether due or not. They are all deferred
+/// while [`TaskView::paused`].
 pub fn of_task(view: &TaskView) -> Vec<Condition> {
-    let (durations, spec) = (&view.durations, &view.spec);
-    let page = |problem, measure, value_ms, threshold_ms| Condition {
-        problem,
-        measure,
-        value_ms,
-        threshold_ms,
+    let condition = |row: &Row| {
+        let Compared { measure, value, limit } = row.compared?;
+        let (value_ms, threshold_ms) = (value(&view.durations), limit(&view.spec)?);
+        Some(Condition { problem: row.problem, measure, value_ms, threshold_ms })
     };
-    let mut pages = vec![page(Problem::Split, "split_seconds", durations.split_ms, 0)];
-    if spec.may_be_wanted() {
-        // Nobody has a queue: it is only worked on.
-        if view.queue().is_none() {
-            pages.push(page(Problem::Down, "down_seconds", durations.down_ms, spec.grace_ms));
-        }
-    }
-    if spec.has_switches() {
-        pages.push(page(
-            Problem::SwitchesLost,
-            "switches_lost_seconds",
-            durations.switches_lost_ms,
-            0,
-        ));
-    }
-    let stale_after_ms = match &spec.kind {
-        KindSpec::Lock(_) => spec.progress.as_ref().map(|progress| progress.stale_after_ms),
-        KindSpec::Turn(turn) => Some(turn.max_late_ms),
-        KindSpec::Queue(queue) => Some(queue.max_late_ms),
-    };
-    if let Some(limit_ms) = stale_after_ms {
-        pages.push(page(Problem::Stalled, "stalled_seconds", durations.stalled_ms, limit_ms));
-    }
-    pages.push(page(Problem::Blind, "blind_seconds", durations.blind_ms, spec.blind_after_ms));
-    pages
+    rows().filter_map(condition).collect()
 }
 
 /// The worst-case time from the moment when a wanted task has no holder until lockwatch reports it

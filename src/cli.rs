@@ -14,24 +14,25 @@ use crate::commands::check_config::{CheckOptions, TimingSources};
 use crate::commands::demo::{DemoArgs, ScriptArgs};
 use crate::commands::discover::DiscoverOptions;
 use crate::commands::explain::ExplainOptions;
-use crate::commands::guard::{self, FenceOptions, GuardOptions};
+use crate::commands::guard::{FenceOptions, GuardOptions};
 use crate::commands::replay::ReplayOptions;
 use crate::commands::status::{self, StatusOptions};
 use crate::commands::want::WantOptions;
+use crate::exit::Exit;
 use grammar::{Command, Line};
 
-/// What lockwatch is asked to do.
+/// What lockwatch is to do.
 #[derive(Clone, Debug)]
 pub enum Invocation {
     /// Run the agent.
     Run(RunOptions),
-    /// Check the configuration, tell about it, and exit: 0 if it is valid, else 2.
+    /// Check the configuration, report on it, and exit: 0 if it is valid, else 2.
     CheckConfig(CheckOptions),
     /// Print the ACL rules.
     Acl(AclOptions),
     /// Ask the agent how the tasks are.
     Status(StatusOptions),
-    /// Tell why a task has its verdict.
+    /// Explain why a task has its verdict.
     Explain(ExplainOptions),
     /// Set or show users' switches.
     Want(WantOptions),
@@ -71,20 +72,18 @@ fn visible(command: &clap::Command) -> clap::Command {
     }
 }
 
-/// The exit code for what [`parse`] refuses, and 0 for what it was asked for. To a monitor that
-/// runs `status` as a check, clap's 2 would mean that a task is down.
-pub fn exit_code<T: AsRef<OsStr>>(
-    mut arguments: impl Iterator<Item = T>,
-    error: &clap::Error,
-) -> u8 {
-    let command = arguments.nth(1);
-    let is = |name: &str| command.as_ref().is_some_and(|command| command.as_ref() == name);
+/// The exit code for what [`parse`] refuses, and 0 for a request for help.
+pub fn exit_code<T: AsRef<OsStr>>(arguments: impl Iterator<Item = T>, error: &clap::Error) -> u8 {
     match error.exit_code() {
-        0 => 0,
-        _ if is("status") => status::UNKNOWN,
-        _ if is("guard") || is("fence") => guard::USAGE,
-        other => u8::try_from(other).unwrap_or(u8::MAX),
+        0 => Exit::Success.code(),
+        _ => Exit::of_usage(&command(arguments)).code(),
     }
+}
+
+/// The first argument: the command, or an option of the agent.
+pub fn command<T: AsRef<OsStr>>(mut arguments: impl Iterator<Item = T>) -> String {
+    let first = arguments.nth(1);
+    first.map(|word| word.as_ref().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// Says on standard output what is wrong with the command line of `status --plugin`: monitors show

@@ -33,6 +33,7 @@ use self::boot::Alarm;
 use self::group::Group;
 use self::tree::Tree;
 use self::wire::{Lines, Order, Told};
+use crate::exit::Exit;
 
 /// This very program, also after an upgrade.
 pub const PROGRAM: &str = "/proc/self/exe";
@@ -44,9 +45,6 @@ const ENTER: &str = "enter";
 pub const NOTHING: &str = "-";
 /// Stands for the guard's standard input, which comes through the socket.
 pub const INPUT: &str = "input";
-/// The program cannot be run, or is not there; as shells say it.
-pub const CANNOT_RUN: u8 = 126;
-const NOT_FOUND: u8 = 127;
 /// How long processes that were left over may stay unreaped.
 const REAP_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Pause between two looks at processes that are being killed.
@@ -95,7 +93,7 @@ fn keep(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
             Keeper { script, guard, alarm, tree, lines: Lines::default(), code: None }.run()?;
         }
         Err(error) => {
-            let code = Some(cannot_run(command.get_program(), &error));
+            let code = Some(cannot_run(command.get_program(), &error).code());
             wire::tell(&guard, Told { code, at: boot::now() });
         }
     }
@@ -139,9 +137,9 @@ pub fn say(line: impl Display) {
 }
 
 /// Says that a program cannot be run. Returns the exit code for it.
-fn cannot_run(program: &OsStr, error: &Error) -> u8 {
+fn cannot_run(program: &OsStr, error: &Error) -> Exit {
     say(format_args!("lockwatch: cannot run {}: {error}", program.display()));
-    if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN }
+    if error.kind() == ErrorKind::NotFound { Exit::NotFound } else { Exit::CannotRun }
 }
 
 struct Keeper {

@@ -18,6 +18,7 @@ pub mod clock;
 pub mod commands;
 pub mod config;
 pub mod engine;
+pub mod exit;
 pub mod hold;
 pub mod http;
 pub mod io;

@@ -11,6 +11,7 @@ use lockwatch::commands::{
     acl, check_config, completions, demo, discover, explain, guard, man, replay, status, want,
 };
 use lockwatch::config::ConfigErrors;
+use lockwatch::exit::Exit;
 use lockwatch::keeper;
 use lockwatch::telemetry;
 
@@ -19,9 +20,7 @@ use lockwatch::telemetry;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// The configuration or the command line is wrong; clap uses the same.
-const USAGE: u8 = 2;
-/// Threads beside the main one.
+/// Threads in addition to the main one.
 const WORKERS: usize = 2;
 
 /// How long the end may wait for what cannot be cancelled: a resolver that does not answer, or a
@@ -42,18 +41,14 @@ fn main() -> ExitCode {
             return ExitCode::from(cli::exit_code(std::env::args_os(), &error));
         }
     };
-    let failure = match invocation {
-        // To a monitor that runs it as a check, 1 would be a warning.
-        Invocation::Status(_) => ExitCode::from(status::UNKNOWN),
-        _ => ExitCode::FAILURE,
-    };
     match dispatch(invocation) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("lockwatch: {error:#}");
+            let command = cli::command(std::env::args_os());
             match error.is::<ConfigErrors>() {
-                true => ExitCode::from(USAGE),
-                false => failure,
+                true => Exit::of_usage(&command).into(),
+                false => Exit::of_failure(&command).into(),
             }
         }
     }

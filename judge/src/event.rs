@@ -33,255 +33,257 @@ pub enum Subject {
     Store(StoreIndex, Arc<str>),
 }
 
-/// The kinds of events.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EventKind {
-    /// The verdict changed (`from` is `None` for the first one).
-    Verdict {
-        /// The previous verdict.
-        from: Option<Verdict>,
-        /// The present verdict.
-        to: Verdict,
-        /// The rule that gave it.
-        rule: Rule,
-    },
-    /// A holder acquired the lock.
-    Acquired {
-        /// The new holders.
-        holders: Vec<Holder>,
-    },
-    /// A hold ended.
-    HoldEnded {
-        /// The holders that it had.
-        holders: Vec<Holder>,
-        /// How it ended.
-        reason: End,
-        /// Duration of the hold in milliseconds; `None` when its start was not seen.
-        held_ms: Option<u64>,
-    },
-    /// A lock was lost although its holder lived.
-    LockLost {
-        /// The holders that lost it.
-        holders: Vec<Holder>,
-        /// The evidence for the loss.
-        sign: LossSign,
-    },
-    /// The deadline moved back while the holder stayed.
-    Shortened {
-        /// Reduction of the lease in milliseconds.
-        by_ms: u64,
-    },
-    /// A wanted task has no holder.
-    GapBegan,
-    /// A gap ended because a hold settled: a handover.
-    GapEnded {
-        /// Time without a holder, in milliseconds.
-        gap_ms: u64,
-    },
-    /// A hold was too short to end a gap.
-    PhantomHold {
-        /// Observed duration of the hold in milliseconds.
-        held_ms: u64,
-    },
-    /// Another holder took over after a hold expired.
-    Outage {
-        /// Milliseconds from the old holder's last sign of life to the take-over.
-        outage_ms: u64,
-    },
-    /// There are two holders.
-    SplitBegan {
-        /// The kind of evidence.
-        kind: SplitKind,
-        /// The instances concerned.
-        parties: Vec<Party>,
-        /// Remaining lease of the older hold in milliseconds, if it limits how long the split may
-        /// last.
-        left_ms: Option<u64>,
-    },
-    /// The evidence for two holders has ended.
-    SplitEnded {
-        /// The kind of evidence that had begun it.
-        kind: SplitKind,
-        /// Duration in milliseconds.
-        lasted_ms: u64,
-    },
-    /// A new holder came before the old one's deadline together with a generation change, but
-    /// nothing proves that the old hold was lost rather than released.
-    OverlapInDoubt {
-        /// The previous holders.
-        before: Vec<Holder>,
-        /// The present holders.
-        now: Vec<Holder>,
-        /// Remaining lease of the old hold in milliseconds.
-        left_ms: u64,
-    },
-    /// Another server of the store shows another holder, but the older hold may have been released
-    /// unseen.
-    RivalInDoubt {
-        /// The older hold.
-        older: Vec<Party>,
-        /// The newer one.
-        newer: Vec<Party>,
-    },
-    /// Switches that were on vanished together with a generation change.
-    SwitchesLost {
-        /// The users whose switches vanished.
-        users: Vec<User>,
-    },
-    /// A switch was written, or the configuration changed, so that no switch counts as lost any
-    /// more.
-    SwitchesFound,
-    /// A user flipped the own switch on the page. Only the program makes this one.
-    Switched {
-        /// The user.
-        user: User,
-        /// Whether the switch is on now.
-        on: bool,
-    },
-    /// A switch's value decodes as neither on nor off.
-    SwitchUndecodable {
-        /// The user of the switch.
-        user: User,
-        /// The codec that would decode the value, if any.
-        fits: Option<Codec>,
-    },
-    /// The key of the switches was never seen to exist.
-    SwitchKeyMissing,
-    /// The progress is absent or cannot be read.
-    ProgressMissing {
-        /// Why; `None` when the key is absent.
-        why: Option<Unknown>,
-    },
-    /// The claims cannot be read.
-    ClaimsUnreadable {
-        /// Why.
-        why: Unknown,
-    },
-    /// The hosts cannot be read.
-    HostsUnreadable {
-        /// Why.
-        why: Unknown,
-    },
-    /// The value of the pause is neither Unix seconds nor RFC 3339.
-    PauseUndecodable,
-    /// The key of the pause cannot be read.
-    PauseUnreadable {
-        /// Why.
-        why: Unknown,
-    },
-    /// A worker claims to run the task while the lock is free.
-    ClaimBesideFreeLock {
-        /// The claiming instance.
-        instance: Holder,
-    },
-    /// A name appeared that is none of the tasks that take turns.
-    TurnUnknownName {
-        /// The name.
-        name: Vec<u8>,
-    },
-    /// The turn was given to another task than the next one.
-    TurnOutOfOrder {
-        /// The task that was to come.
-        expected: Vec<u8>,
-        /// The task that came.
-        came: Vec<u8>,
-    },
-    /// Another worker took the lock of a queue's member while the member kept its score.
-    ExecutedAgain {
-        /// The member.
-        id: Vec<u8>,
-        /// Who executed it before.
-        before: Vec<Holder>,
-        /// Who executes it now.
-        now: Vec<Holder>,
-    },
-    /// The lock of a queue's member expired, and the member is still there. Its worker is dead, or
-    /// the task takes longer than its lock.
-    ExecutionExpired {
-        /// The member.
-        id: Vec<u8>,
-        /// Who had the lock.
-        holders: Vec<Holder>,
-        /// Whether its claim lives.
-        goes_on: bool,
-    },
-    /// Who executes a queue's member shows no sign of life.
-    DeadHolder {
-        /// The member.
-        id: Vec<u8>,
-        /// Who holds its lock.
-        holders: Vec<Holder>,
-        /// When the lock ends; until then nobody else can execute the member.
-        until: Option<ServerTime>,
-    },
-    /// A member left the queue, and its lock stays.
-    LockOutlivedTask {
-        /// The member.
-        id: Vec<u8>,
-        /// Who holds its lock.
-        holders: Vec<Holder>,
-        /// When the lock ends.
-        until: Option<ServerTime>,
-    },
-    /// Due members left the queue, and nobody was seen to execute them, though executions are seen
-    /// otherwise.
-    MembersVanished {
-        /// Their number.
-        number: u64,
-    },
-    /// The fencing token went backwards.
-    TokenReset {
-        /// The previous token.
-        from: i64,
-        /// The present token.
-        to: i64,
-    },
-    /// The lease became known.
-    LeaseLearned {
-        /// Full lifetime of a hold in milliseconds.
-        lease_ms: u64,
-    },
-    /// The task cannot be read though its store can.
-    TaskUnreadable {
-        /// Why.
-        why: Unknown,
-    },
-    /// The task can be read again.
-    TaskReadable,
-    /// A server of a store cannot be read.
-    StoreDown {
-        /// Why.
-        why: Unknown,
-        /// Whether the server decides. If not, only evidence is missing.
-        decides: bool,
-    },
-    /// A store can be read again, or for the first time.
-    StoreUp,
-    /// A store may have lost data.
-    GenerationChanged {
-        /// What changed.
-        change: GenerationChange,
-    },
-    /// The set of deciding servers changed.
-    MastersChanged {
-        /// The servers that decided before; empty when unknown.
-        from: Vec<Arc<str>>,
-        /// The servers that decide now, or why they are unknown.
-        to: Result<Vec<Arc<str>>, Unknown>,
-    },
-    /// A second server reports that it is master.
-    RivalMaster,
-    /// The second server no longer reports that it is master.
-    RivalMasterGone,
-    /// The configured servers never replicated from each other.
-    UnrelatedServers,
-    /// The effect of a change of generation on the locks, once it is known.
-    FailoverReport(FailoverReport),
-    /// A server's clock moved against the agent's by more than a second.
-    ClockStep {
-        /// Size of the step in milliseconds, forward positive.
-        by_ms: i64,
-    },
+named! {
+    /// The kinds of events.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub enum EventKind {
+        /// The verdict changed (`from` is `None` for the first one).
+        Verdict {
+            /// The previous verdict.
+            from: Option<Verdict>,
+            /// The present verdict.
+            to: Verdict,
+            /// The rule that gave it.
+            rule: &'static Rule,
+        } = "verdict",
+        /// A holder acquired the lock.
+        Acquired {
+            /// The new holders.
+            holders: Vec<Holder>,
+        } = "acquired",
+        /// A hold ended.
+        HoldEnded {
+            /// The holders that it had.
+            holders: Vec<Holder>,
+            /// How it ended.
+            reason: End,
+            /// Duration of the hold in milliseconds; `None` when its start was not seen.
+            held_ms: Option<u64>,
+        } = "hold_ended",
+        /// A lock was lost although its holder lived.
+        LockLost {
+            /// The holders that lost it.
+            holders: Vec<Holder>,
+            /// The evidence for the loss.
+            sign: LossSign,
+        } = "lock_lost",
+        /// The deadline moved back while the holder stayed.
+        Shortened {
+            /// Reduction of the lease in milliseconds.
+            by_ms: u64,
+        } = "shortened",
+        /// A wanted task has no holder.
+        GapBegan = "gap_began",
+        /// A gap ended because a hold settled: a handover.
+        GapEnded {
+            /// Time without a holder, in milliseconds.
+            gap_ms: u64,
+        } = "gap_ended",
+        /// A hold was too short to end a gap.
+        PhantomHold {
+            /// Observed duration of the hold in milliseconds.
+            held_ms: u64,
+        } = "phantom_hold",
+        /// Another holder took over after a hold expired.
+        Outage {
+            /// Milliseconds from the old holder's last sign of life to the take-over.
+            outage_ms: u64,
+        } = "outage",
+        /// There are two holders.
+        SplitBegan {
+            /// The kind of evidence.
+            kind: SplitKind,
+            /// The instances concerned.
+            parties: Vec<Party>,
+            /// Remaining lease of the older hold in milliseconds, if it limits how long the split may
+            /// last.
+            left_ms: Option<u64>,
+        } = "split_began",
+        /// The evidence for two holders has ended.
+        SplitEnded {
+            /// The kind of evidence that had begun it.
+            kind: SplitKind,
+            /// Duration in milliseconds.
+            lasted_ms: u64,
+        } = "split_ended",
+        /// A new holder came before the old one's deadline together with a generation change, but
+        /// nothing proves that the old hold was lost rather than released.
+        OverlapInDoubt {
+            /// The previous holders.
+            before: Vec<Holder>,
+            /// The present holders.
+            now: Vec<Holder>,
+            /// Remaining lease of the old hold in milliseconds.
+            left_ms: u64,
+        } = "overlap_in_doubt",
+        /// Another server of the store shows another holder, but the older hold may have been released
+        /// unseen.
+        RivalInDoubt {
+            /// The older hold.
+            older: Vec<Party>,
+            /// The newer one.
+            newer: Vec<Party>,
+        } = "rival_in_doubt",
+        /// Switches that were on vanished together with a generation change.
+        SwitchesLost {
+            /// The users whose switches vanished.
+            users: Vec<User>,
+        } = "switches_lost",
+        /// A switch was written, or the configuration changed, so that no switch counts as lost any
+        /// more.
+        SwitchesFound = "switches_found",
+        /// A user flipped the own switch on the page. Only the program makes this one.
+        Switched {
+            /// The user.
+            user: User,
+            /// Whether the switch is on now.
+            on: bool,
+        } = "switched",
+        /// A switch's value decodes as neither on nor off.
+        SwitchUndecodable {
+            /// The user of the switch.
+            user: User,
+            /// The codec that would decode the value, if any.
+            fits: Option<Codec>,
+        } = "switch_undecodable",
+        /// The key of the switches was never seen to exist.
+        SwitchKeyMissing = "switch_key_missing",
+        /// The progress is absent or cannot be read.
+        ProgressMissing {
+            /// Why; `None` when the key is absent.
+            why: Option<Unknown>,
+        } = "progress_missing",
+        /// The claims cannot be read.
+        ClaimsUnreadable {
+            /// Why.
+            why: Unknown,
+        } = "claims_unreadable",
+        /// The hosts cannot be read.
+        HostsUnreadable {
+            /// Why.
+            why: Unknown,
+        } = "hosts_unreadable",
+        /// The value of the pause is neither Unix seconds nor RFC 3339.
+        PauseUndecodable = "pause_undecodable",
+        /// The key of the pause cannot be read.
+        PauseUnreadable {
+            /// Why.
+            why: Unknown,
+        } = "pause_unreadable",
+        /// A worker claims to run the task while the lock is free.
+        ClaimBesideFreeLock {
+            /// The claiming instance.
+            instance: Holder,
+        } = "claim_beside_free_lock",
+        /// A name appeared that is none of the tasks that take turns.
+        TurnUnknownName {
+            /// The name.
+            name: Vec<u8>,
+        } = "turn_unknown_name",
+        /// The turn was given to another task than the next one.
+        TurnOutOfOrder {
+            /// The task that was to come.
+            expected: Vec<u8>,
+            /// The task that came.
+            came: Vec<u8>,
+        } = "turn_out_of_order",
+        /// Another worker took the lock of a queue's member while the member kept its score.
+        ExecutedAgain {
+            /// The member.
+            id: Vec<u8>,
+            /// Who executed it before.
+            before: Vec<Holder>,
+            /// Who executes it now.
+            now: Vec<Holder>,
+        } = "executed_again",
+        /// The lock of a queue's member expired, and the member is still there. Its worker is dead, or
+        /// the task takes longer than its lock.
+        ExecutionExpired {
+            /// The member.
+            id: Vec<u8>,
+            /// Who had the lock.
+            holders: Vec<Holder>,
+            /// Whether its claim lives.
+            goes_on: bool,
+        } = "execution_expired",
+        /// Who executes a queue's member shows no sign of life.
+        DeadHolder {
+            /// The member.
+            id: Vec<u8>,
+            /// Who holds its lock.
+            holders: Vec<Holder>,
+            /// When the lock ends; until then nobody else can execute the member.
+            until: Option<ServerTime>,
+        } = "dead_holder",
+        /// A member left the queue, and its lock stays.
+        LockOutlivedTask {
+            /// The member.
+            id: Vec<u8>,
+            /// Who holds its lock.
+            holders: Vec<Holder>,
+            /// When the lock ends.
+            until: Option<ServerTime>,
+        } = "lock_outlived_task",
+        /// Due members left the queue, and nobody was seen to execute them, though executions are seen
+        /// otherwise.
+        MembersVanished {
+            /// Their number.
+            number: u64,
+        } = "members_vanished",
+        /// The fencing token went backwards.
+        TokenReset {
+            /// The previous token.
+            from: i64,
+            /// The present token.
+            to: i64,
+        } = "token_reset",
+        /// The lease became known.
+        LeaseLearned {
+            /// Full lifetime of a hold in milliseconds.
+            lease_ms: u64,
+        } = "lease_learned",
+        /// The task cannot be read though its store can.
+        TaskUnreadable {
+            /// Why.
+            why: Unknown,
+        } = "task_unreadable",
+        /// The task can be read again.
+        TaskReadable = "task_readable",
+        /// A server of a store cannot be read.
+        StoreDown {
+            /// Why.
+            why: Unknown,
+            /// Whether the server decides. If not, only evidence is missing.
+            decides: bool,
+        } = "redis_down",
+        /// A store can be read again, or for the first time.
+        StoreUp = "redis_up",
+        /// A store may have lost data.
+        GenerationChanged {
+            /// What changed.
+            change: GenerationChange,
+        } = "generation_changed",
+        /// The set of deciding servers changed.
+        MastersChanged {
+            /// The servers that decided before; empty when unknown.
+            from: Vec<Arc<str>>,
+            /// The servers that decide now, or why they are unknown.
+            to: Result<Vec<Arc<str>>, Unknown>,
+        } = "masters_changed",
+        /// A second server reports that it is master.
+        RivalMaster = "rival_master",
+        /// The second server no longer reports that it is master.
+        RivalMasterGone = "rival_master_gone",
+        /// The configured servers never replicated from each other.
+        UnrelatedServers = "unrelated_servers",
+        /// The effect of a change of generation on the locks, once it is known.
+        FailoverReport(FailoverReport) = "generation_settled",
+        /// A server's clock moved against the agent's by more than a second.
+        ClockStep {
+            /// Size of the step in milliseconds, forward positive.
+            by_ms: i64,
+        } = "clock_step",
+    }
 }
 
 /// An instance concerned, and the server that shows it.

@@ -1,4 +1,4 @@
-//! Which problems there are, and what they are judged by beside the other fields of a view. All of
+//! Which problems there are, and what they are judged by in addition to the other fields of a view. All of
 //! it was seen by this process: what an earlier one saw is Prometheus' to remember.
 
 use alloc::sync::Arc;
@@ -88,7 +88,7 @@ pub struct Grounds {
     pub moves: bool,
     /// The switches' key was seen, and the newest reading shows that none is missing.
     pub switches_kept: bool,
-    /// The part of the time without sight in which the store answered, in milliseconds.
+    /// The part of the unreadable time in which the store answered, in milliseconds.
     pub answered_ms: u64,
     /// What is rare; absent until it happens.
     pub rare: Option<Arc<Rare>>,

@@ -39,6 +39,7 @@ mod grounds;
 pub mod histogram;
 pub mod input;
 mod kinds;
+pub mod limit;
 pub mod problems;
 pub mod reading;
 mod shared;

@@ -15,8 +15,33 @@ macro_rules! named {
             pub const ALL: [$enum; [$($name),+].len()] = [$($enum::$variant),+];
 
             /// The variant's name.
-            pub fn name(self) -> &'static str {
+            pub const fn name(self) -> &'static str {
                 match self { $($enum::$variant => $name),+ }
+            }
+        }
+    };
+    // Variants with fields.
+    (
+        $(#[$about:meta])*
+        pub enum $enum:ident {
+            $(
+                $(#[$of_variant:meta])*
+                $variant:ident $({ $($fields:tt)* })? $(($fields_of:ty))? = $name:literal,
+            )+
+        }
+    ) => {
+        $(#[$about])*
+        pub enum $enum {
+            $($(#[$of_variant])* $variant $({ $($fields)* })? $(($fields_of))?,)+
+        }
+
+        impl $enum {
+            /// The names of all variants, in declaration order.
+            pub const NAMES: [&'static str; [$($name),+].len()] = [$($name),+];
+
+            /// The variant's name.
+            pub const fn name(&self) -> &'static str {
+                match self { $($enum::$variant { .. } => $name),+ }
             }
         }
     };

@@ -57,7 +57,7 @@ pub(crate) struct Shared {
     pub(crate) newest_attempt: Mono,
     /// Its key was seen to exist.
     pub(crate) key_seen: bool,
-    pub(crate) verdict: Option<(Verdict, Rule, Mono)>,
+    pub(crate) verdict: Option<(Verdict, &'static Rule, Mono)>,
     pub(crate) judged: Option<Judged>,
     /// Why it cannot be read, as it was reported.
     unreadable: Option<Unknown>,

@@ -3,49 +3,14 @@
 
 mod lock;
 mod queue;
+mod rule;
 mod turn;
 
 pub use self::lock::{LockFact, LockFacts};
 pub use self::queue::QueueFacts;
+pub use self::rule::{Rule, Term, Verdict, Wanted};
 pub use self::turn::{TurnFact, TurnFacts};
-
-named! {
-    /// The verdict of a task, worst first.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    pub enum Verdict {
-        /// Positive evidence of more than one holder.
-        Split = "split",
-        /// Wanted, no hold has lasted for `settle`, and the gap is longer than `grace`.
-        Down = "down",
-        /// Held, but its progress has not moved for longer than `stale_after`.
-        Stalled = "stalled",
-        /// Held though nobody wants it, for longer than `wind_down`.
-        Unwanted = "unwanted",
-        /// No trustworthy reading for longer than `blind_after`, or none yet.
-        Unknown = "unknown",
-        /// Wanted and free within `grace`.
-        Pending = "pending",
-        /// Held by one holder, with no evidence of a problem.
-        Running = "running",
-        /// Free and not wanted.
-        Stopped = "stopped",
-    }
-}
-
-named! {
-    /// Whether users want a task.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    pub enum Wanted {
-        /// At least one switch is on.
-        Yes = "yes",
-        /// All switches are known, and off.
-        No = "no",
-        /// No switch is known to be on, and some could not be read.
-        Unknown = "unknown",
-        /// The configuration names no switches.
-        Unset = "unset",
-    }
-}
+use crate::limit::Limit;
 
 /// Everything that the verdict depends on, by the kind of the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,12 +51,10 @@ impl Facts {
         }
     }
 
-    /// Whether it is wanted, certainly free, and the gap is too long.
+    /// Whether the lock is wanted, certainly free, and the gap is too long.
     pub(crate) fn is_down(self) -> bool {
-        match self {
-            Facts::Lock(facts) => facts.is_down(),
-            Facts::Turn(_) | Facts::Queue(_) => false,
-        }
+        let down = [Term::Is(lock::FREE), Term::Wanted(&[Wanted::Yes]), Term::Over(Limit::Grace)];
+        down.into_iter().all(|term| self.holds(term, None))
     }
 
     /// What guards the task, and what is known of it.
@@ -113,6 +76,15 @@ impl Facts {
         }
     }
 
+    /// Whether what this limit limits has lasted for longer.
+    fn is_over(self, limit: Limit) -> bool {
+        match self {
+            Facts::Lock(facts) => facts.is_over(limit),
+            Facts::Turn(facts) => facts.is_over(limit),
+            Facts::Queue(facts) => facts.is_over(limit),
+        }
+    }
+
     /// The rules of this kind, in the order in which they are considered.
     fn rules(self) -> &'static [Rule] {
         match self {
@@ -122,190 +94,47 @@ impl Facts {
         }
     }
 
+    /// Whether a condition holds.
+    pub fn holds(self, term: Term, previous: Option<Verdict>) -> bool {
+        match term {
+            Term::Split => self.split(),
+            Term::Unjudgeable => self.unjudgeable(),
+            Term::JudgedBefore => previous.is_some(),
+            Term::Is(states) => states.contains(&self.guard().1),
+            Term::Wanted(wishes) => wishes.contains(&self.wanted()),
+            Term::Over(limit) => self.is_over(limit),
+            Term::Within(limit) => !self.is_over(limit),
+            Term::PublishedDown => matches!(self, Facts::Lock(facts) if facts.down_goes_on),
+        }
+    }
+
     /// The verdict of `rule`; `None` if it does not apply.
-    fn verdict_by(self, rule: Rule, previous: Option<Verdict>) -> Option<Verdict> {
-        match rule {
-            Rule::KeepPrevious if self.unjudgeable() => previous,
-            Rule::NothingYet if self.unjudgeable() => Some(Verdict::Unknown),
-            Rule::KeepPrevious | Rule::NothingYet => None,
-            rule => match self {
-                Facts::Lock(facts) => facts.verdict_by(rule),
-                Facts::Turn(facts) => facts.verdict_by(rule),
-                Facts::Queue(facts) => facts.verdict_by(rule),
-            },
-        }
+    fn verdict_by(self, rule: &Rule, previous: Option<Verdict>) -> Option<Verdict> {
+        let applies = rule.when.iter().all(|term| self.holds(*term, previous));
+        if applies { rule.verdict.or(previous) } else { None }
     }
 }
 
-/// `verdict` if the rule `applies`.
-fn when(applies: bool, verdict: Verdict) -> Option<Verdict> {
-    applies.then_some(verdict)
-}
-
-named! {
-    /// Which rule gave the verdict.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    pub enum Rule {
-        /// More than one holder.
-        SplitEvidence = "split_evidence",
-        /// The lock could not be read for too long.
-        LockBlind = "lock_blind",
-        /// Free, and whether it is wanted could not be read for too long.
-        WantedBlind = "wanted_blind",
-        /// Cannot be judged at present; the previous verdict stays.
-        KeepPrevious = "keep_previous",
-        /// Cannot be judged, and never could.
-        NothingYet = "nothing_yet",
-        /// Held, but not for long enough to end a gap that was published as `down`.
-        HeldBriefly = "held_briefly",
-        /// Held, but the work makes no progress.
-        NoProgress = "no_progress",
-        /// Held though unwanted, for too long.
-        HeldUnwanted = "held_unwanted",
-        /// Held and wanted.
-        HeldWanted = "held_wanted",
-        /// Held; no switches are configured.
-        HeldUnset = "held_unset",
-        /// Held; whether it is wanted could not be read.
-        HeldWantedUnknown = "held_wanted_unknown",
-        /// Held though unwanted, but not for long.
-        WindingDown = "winding_down",
-        /// Wanted and free, and the gap is too long.
-        GapOverGrace = "gap_over_grace",
-        /// Wanted and free, but not for long.
-        GapWithinGrace = "gap_within_grace",
-        /// Free and not wanted.
-        FreeUnwanted = "free_unwanted",
-        /// Free; no switches are configured.
-        FreeUnset = "free_unset",
-        /// Whose turn it is could not be read for too long.
-        TurnBlind = "turn_blind",
-        /// It is nobody's turn, and whether it is wanted could not be read for too long.
-        NoTurnBlind = "no_turn_blind",
-        /// The turn is over `max_late`.
-        TurnLate = "turn_late",
-        /// It is somebody's turn, and the task is wanted.
-        TurnWanted = "turn_wanted",
-        /// It is somebody's turn; no switches are configured.
-        TurnUnset = "turn_unset",
-        /// It is somebody's turn; whether the task is wanted could not be read.
-        TurnWantedUnknown = "turn_wanted_unknown",
-        /// It is somebody's turn, though nobody wants the task.
-        TurnUnwanted = "turn_unwanted",
-        /// Wanted, and nobody's turn for too long.
-        NoTurnOverGrace = "no_turn_over_grace",
-        /// Wanted and nobody's turn, but not for long.
-        NoTurnWithinGrace = "no_turn_within_grace",
-        /// Nobody's turn, and not wanted.
-        NoTurnUnwanted = "no_turn_unwanted",
-        /// Nobody's turn; no switches are configured.
-        NoTurnUnset = "no_turn_unset",
-        /// The queue, or whether it is wanted, could not be read for too long.
-        QueueBlind = "queue_blind",
-        /// A due member waits for too long.
-        QueueLate = "queue_late",
-        /// Nothing waits for too long, and the queue is wanted.
-        QueueWanted = "queue_wanted",
-        /// Nothing waits for too long; no switches are configured.
-        QueueUnset = "queue_unset",
-        /// Nobody wants the queue to be worked on.
-        QueueUnwanted = "queue_unwanted",
-    }
-}
-
-impl Rule {
-    /// The rule in one sentence, for display.
-    pub fn sentence(self) -> &'static str {
-        match self {
-            Rule::SplitEvidence => "More than one holder: there is positive evidence.",
-            Rule::LockBlind => "The lock could not be read for longer than blind_after.",
-            Rule::WantedBlind => {
-                "Whether the task is wanted could not be read for longer than blind_after, and no \
-                 hold has lasted since."
-            }
-            Rule::KeepPrevious => {
-                "It cannot be judged at the moment, so the previous verdict stays."
-            }
-            Rule::NothingYet => "There is no confirmed reading yet.",
-            Rule::GapOverGrace => {
-                "Users want it, the lock is free, and for longer than grace no hold has lasted for \
-                 settle."
-            }
-            Rule::HeldBriefly => {
-                "The lock is held, but not yet for settle, and the task was down before that."
-            }
-            Rule::GapWithinGrace => {
-                "Users want it, and nobody holds the lock yet; that is within grace."
-            }
-            Rule::NoProgress => {
-                "The lock is held, but the progress has not moved for longer than stale_after."
-            }
-            Rule::HeldUnwanted => {
-                "The lock is held though nobody has wanted it for longer than wind_down."
-            }
-            Rule::WindingDown => {
-                "The lock is held though nobody wants it any more; that is within wind_down."
-            }
-            Rule::HeldWanted => "The lock is held and users want it.",
-            Rule::HeldUnset => "The lock is held; no switches are configured.",
-            Rule::HeldWantedUnknown => "The lock is held; whether users want it cannot be read.",
-            Rule::FreeUnwanted => "The lock is free and nobody wants it.",
-            Rule::FreeUnset => "The lock is free; no switches are configured.",
-            Rule::TurnBlind => "Whose turn it is could not be read for longer than blind_after.",
-            Rule::NoTurnBlind => {
-                "It is nobody's turn, and whether the task is wanted could not be read for longer \
-                 than blind_after."
-            }
-            Rule::TurnLate => {
-                "It is somebody's turn, but that task has not passed it on for longer than \
-                 max_late."
-            }
-            Rule::TurnWanted => "It is somebody's turn, and users want the task.",
-            Rule::TurnUnset => "It is somebody's turn; no switches are configured.",
-            Rule::TurnWantedUnknown => {
-                "It is somebody's turn; whether users want the task cannot be read."
-            }
-            Rule::TurnUnwanted => "It is somebody's turn, but nobody wants the task.",
-            Rule::NoTurnOverGrace => {
-                "Users want it, and it has been nobody's turn for longer than grace."
-            }
-            Rule::NoTurnWithinGrace => {
-                "Users want it, and it is nobody's turn; that is within grace."
-            }
-            Rule::NoTurnUnwanted => "It is nobody's turn, and nobody wants the task.",
-            Rule::NoTurnUnset => "It is nobody's turn; no switches are configured.",
-            Rule::QueueBlind => {
-                "The queue, or whether users want it, could not be read for longer than \
-                 blind_after."
-            }
-            Rule::QueueLate => {
-                "A member of the queue is due, nobody executes it, and that has lasted longer than \
-                 max_late."
-            }
-            Rule::QueueWanted => "Nothing that is due waits for too long, and users want it.",
-            Rule::QueueUnset => {
-                "Nothing that is due waits for too long; no switches are configured."
-            }
-            Rule::QueueUnwanted => "Nobody wants the queue to be worked on.",
-        }
-    }
+/// Every rule of each kind; those that kinds share come more than once.
+pub fn rules() -> impl Iterator<Item = &'static Rule> {
+    lock::RULES.iter().chain(&turn::RULES).chain(&queue::RULES)
 }
 
 /// A rule that was considered, and its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Considered {
     /// The rule.
-    pub rule: Rule,
+    pub rule: &'static Rule,
     /// The verdict that it gave; `None`: the rule does not apply.
     pub gave: Option<Verdict>,
 }
 
 /// Returns the verdict on `facts`, and the rule that gave it: the first of its kind's rules that
 /// applies. `previous` is the verdict so far; it matters only if nothing can be judged at present.
-pub fn judge(facts: Facts, previous: Option<Verdict>) -> (Verdict, Rule) {
-    let gave = |rule: &Rule| Some((facts.verdict_by(*rule, previous)?, *rule));
+pub fn judge(facts: Facts, previous: Option<Verdict>) -> (Verdict, &'static Rule) {
+    let gave = |rule: &'static Rule| Some((facts.verdict_by(rule, previous)?, rule));
     // A rule always applies; a test covers the table over the whole product.
-    facts.rules().iter().find_map(gave).unwrap_or((Verdict::Unknown, Rule::NothingYet))
+    facts.rules().iter().find_map(gave).unwrap_or((Verdict::Unknown, &Rule::NOTHING_YET))
 }
 
 /// The rules that [`judge`] considered, in order, up to the one that decided.
@@ -315,8 +144,8 @@ pub fn trace(facts: Facts, previous: Option<Verdict>) -> impl Iterator<Item = Co
         if decided {
             return None;
         }
-        let gave = facts.verdict_by(*rule, previous);
+        let gave = facts.verdict_by(rule, previous);
         decided = gave.is_some();
-        Some(Considered { rule: *rule, gave })
+        Some(Considered { rule, gave })
     })
 }

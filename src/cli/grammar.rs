@@ -15,20 +15,7 @@ use crate::commands::guard::{FenceOptions, GuardOptions};
 use crate::commands::replay::ReplayOptions;
 use crate::commands::status::StatusOptions;
 use crate::commands::want::WantOptions;
-
-/// Shown below the help of `status`.
-const STATUS_CODES: &str = "Exit codes: 0 nothing to be alerted about; 1 a warning; 2 an alert \
-    that wakes somebody; 3 unknown, also without an answer";
-
-/// Shown below the help of `guard`.
-const GUARD_CODES: &str = "Exit codes: the script's own; 64 usage or configuration; 69 Redis \
-    cannot be used; 70 the lock was lost; 75 the lock was not acquired in time";
-/// Shown below the help of `fence`.
-const FENCE_CODES: &str = "Exit codes: 0 only while the lock is held under this token; 70 it is \
-    not; 69 Redis cannot be used; 64 usage";
-/// Shown below the help of `want`.
-const WANT_CODES: &str = "Exit codes: 0 the switch is as asked; 1 refused by Redis, or not \
-    confirmed; 2 the configuration or the command line is wrong; 69 Redis cannot be reached";
+use crate::exit;
 
 /// Watches Redis locks that guard singleton tasks, and tells Prometheus whether each task really
 /// runs: exactly once, and by whom.
@@ -57,22 +44,23 @@ pub(super) enum Command {
     /// Print the read-only ACL rule that this configuration needs, one for each redis
     Acl(AclOptions),
     /// Show how the tasks are, as the agent sees them
-    #[command(after_help = STATUS_CODES)]
+    #[command(after_help = exit::help("status"))]
     Status(StatusOptions),
     /// Tell why a task has its verdict
+    #[command(after_help = exit::help("explain"))]
     Explain(ExplainOptions),
     /// Switch a task on or off for one user, or show who wants it
-    #[command(after_help = WANT_CODES)]
+    #[command(after_help = exit::help("want"))]
     Want(WantOptions),
     /// Play a recording once more, as it was configured and with other thresholds
     Replay(ReplayOptions),
     /// Look for locks in a Redis and print a configuration for them
     Discover(DiscoverOptions),
     /// Run a script under a lock, as long as users want the task, on one server only
-    #[command(after_help = GUARD_CODES)]
+    #[command(after_help = exit::help("guard"))]
     Guard(GuardOptions),
     /// Check from within such a script that its fencing token is still the newest
-    #[command(after_help = FENCE_CODES)]
+    #[command(after_help = exit::help("fence"))]
     Fence(FenceOptions),
     /// Print completions for a shell
     Completions {

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::ask::AgentArguments;
 use super::source::ConfigSource;
+use crate::exit::Exit;
 use crate::http::client::{Answer, PATIENCE};
 use crate::outputs::explanation::{Explanation, text};
 use crate::paths;
@@ -37,11 +38,8 @@ pub struct ExplainOptions {
     pub json: bool,
 }
 
-/// Exit code: there is no such task, or it cannot be read.
-const NOT_EXPLAINED: u8 = 3;
-
-/// Explains a task and prints it. The exit code is 0, or 3 if there is no such task or it cannot be
-/// read.
+/// Explains a task and prints it. The exit code is that of [`Exit::Unknown`] if there is no such
+/// task, or if it cannot be read.
 ///
 /// # Errors
 /// Text for a person.
@@ -62,7 +60,7 @@ pub async fn run(options: ExplainOptions) -> anyhow::Result<ExitCode> {
             eprintln!(
                 "lockwatch: {error:#}; without an agent, name the configuration with --config.file"
             );
-            Ok(ExitCode::from(NOT_EXPLAINED))
+            Ok(Exit::Unknown.into())
         }
     }
 }
@@ -116,7 +114,7 @@ fn by_agent(options: &ExplainOptions, answer: &Answer) -> anyhow::Result<ExitCod
             }
         };
         eprintln!("lockwatch: {}", harmless(&sentence));
-        return Ok(ExitCode::from(NOT_EXPLAINED));
+        return Ok(Exit::Unknown.into());
     }
     let explanation: Explanation = serde_json::from_slice(&answer.body)
         .with_context(|| format!("what {} answered is no explanation", options.agent.agent_url))?;
@@ -130,11 +128,11 @@ async fn without_agent(options: &ExplainOptions) -> anyhow::Result<ExitCode> {
         Ok(look) => look,
         Err(no_such_task) => {
             eprintln!("lockwatch: {no_such_task}");
-            return Ok(ExitCode::from(NOT_EXPLAINED));
+            return Ok(Exit::Unknown.into());
         }
     };
     print(options, &look.explanation)?;
-    Ok(if look.is_read { ExitCode::SUCCESS } else { ExitCode::from(NOT_EXPLAINED) })
+    Ok(if look.is_read { ExitCode::SUCCESS } else { Exit::Unknown.into() })
 }
 
 fn print(options: &ExplainOptions, explanation: &Explanation) -> anyhow::Result<()> {

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 
+use crate::exit::Exit;
 use crate::keeper::say;
 use crate::telemetry;
 pub use fence::{FenceOptions, run as run_fence};
@@ -24,17 +25,8 @@ pub use options::GuardOptions;
 use plan::Plan;
 pub(super) use rights::{rights, words as rights_words};
 
-/// The command line or the configuration is wrong.
-pub const USAGE: u8 = 64;
-/// The store cannot be used.
-pub const NO_STORE: u8 = 69;
-/// The lock was lost.
-pub const LOST: u8 = 70;
-/// The lock was not acquired in time, unless `--busy-code` names another code.
-pub const NOT_TAKEN: u8 = 75;
-
 /// Runs the guard until it is told to end, or until its script has ended for good. The exit code is
-/// the script's own, or one of [`USAGE`], [`NO_STORE`], [`LOST`] and [`NOT_TAKEN`].
+/// the script's own, or one of [`Exit`].
 ///
 /// # Errors
 /// When the guard cannot begin.
@@ -44,7 +36,7 @@ pub fn run(options: GuardOptions) -> anyhow::Result<ExitCode> {
         Ok(plan) => plan,
         Err(message) => {
             say(format_args!("lockwatch: {message}"));
-            return Ok(ExitCode::from(USAGE));
+            return Ok(Exit::GuardUsage.into());
         }
     };
     // One thread is enough, and less memory.

@@ -22,14 +22,13 @@ use lockwatch_judge::input::{Input, Outcome};
 use lockwatch_judge::time::{AgentWall, Mono};
 use serde_json::json;
 
+use crate::exit::Exit;
 use crate::record::reader::{self, Entry, Run};
 use crate::text::identity::escape;
 use changes::Change;
 use chronicle::{Chronicle, Story};
 use pager::When;
 
-/// Exit code for wrong arguments, the same as clap's.
-const USAGE: u8 = 2;
 /// Maximum number of holes that are reported.
 const HOLES_MAX: usize = 1_000;
 
@@ -98,7 +97,7 @@ pub fn write(options: &ReplayOptions, out: &mut impl io::Write) -> anyhow::Resul
 
 fn usage(mistake: &str) -> ExitCode {
     eprintln!("lockwatch: {mistake}");
-    ExitCode::from(USAGE)
+    Exit::Usage.into()
 }
 
 /// Writes text. A closed pipe is not an error: its reader has read enough.

@@ -37,9 +37,6 @@ const PATIENCE: Duration = Duration::from_secs(9);
 /// Maximum characters of a refusal that are shown.
 const REFUSAL_MAX: usize = 300;
 
-/// The exit code if nothing is known: no agent, no response, no such task, or a usage error.
-pub const UNKNOWN: u8 = 3;
-
 /// What the command takes.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct StatusOptions {
@@ -72,7 +69,7 @@ fn watch_pause(text: &str) -> Result<u64, String> {
 /// Runs the command and returns its exit code.
 ///
 /// # Errors
-/// Nothing is known; text for a person. The exit code for it is [`UNKNOWN`].
+/// Nothing is known; text for a person. The exit code for it is that of [`Exit::Unknown`](crate::exit::Exit::Unknown).
 pub async fn run(options: StatusOptions) -> anyhow::Result<ExitCode> {
     if let Some(warning) = options.agent.warning() {
         eprintln!("warning: {warning}");
@@ -85,7 +82,7 @@ pub async fn run(options: StatusOptions) -> anyhow::Result<ExitCode> {
         }
         Some(pause_ms) => watch(&options, Duration::from_millis(pause_ms)).await?,
     };
-    Ok(ExitCode::from(level.code()))
+    Ok(level.exit().into())
 }
 
 /// Says on standard output that nothing is known: monitors show nothing else. On a terminal and

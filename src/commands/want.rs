@@ -8,13 +8,9 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum, ValueHint};
 
 use crate::config::Config;
+use crate::exit::Exit;
 use crate::text::terminal;
 use crate::want::{Asked, Trouble, Wish, want};
-
-/// Exit code: the configuration or the command line does not allow it.
-const USAGE: u8 = 2;
-/// Exit code: Redis cannot be reached. `EX_UNAVAILABLE` of `sysexits.h`.
-const UNREACHABLE: u8 = 69;
 
 /// What the command takes.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -56,9 +52,7 @@ pub enum Output {
     Json,
 }
 
-/// Runs the command. The exit code is 0 when the switch is as asked, 1 if Redis refuses or the
-/// switch was not confirmed, 2 if the configuration or the question does not allow it, and 69 if
-/// Redis cannot be reached.
+/// Runs the command, and returns its exit code.
 ///
 /// # Errors
 /// What is wrong with the configuration, or with the output.
@@ -81,11 +75,12 @@ pub async fn run(options: WantOptions) -> anyhow::Result<ExitCode> {
         }),
         Err(trouble) => {
             eprintln!("lockwatch: {trouble}");
-            Ok(match trouble {
-                Trouble::Usage(_) => ExitCode::from(USAGE),
-                Trouble::Refused(_) => ExitCode::FAILURE,
-                Trouble::Unreachable(_) => ExitCode::from(UNREACHABLE),
-            })
+            let exit = match trouble {
+                Trouble::Usage(_) => Exit::Usage,
+                Trouble::Refused(_) => Exit::Failure,
+                Trouble::Unreachable(_) => Exit::Unavailable,
+            };
+            Ok(exit.into())
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap};
 use hyper::{Method, Request, StatusCode};
+use lockwatch_judge::event::EventKind;
 use lockwatch_judge::snapshot::Snapshot;
 use tokio::sync::mpsc;
 use tracing::Level;
@@ -17,7 +18,7 @@ use super::etag::tagged;
 use super::parameters::{Parameters, Refusal, one_of, parameters};
 use super::reply::{JSON, Reply, json_error, pieces, stream, too_many_streams, with_header};
 use super::site::Site;
-use crate::outputs::events::{KINDS, LEVELS};
+use crate::outputs::events::LEVELS;
 use crate::outputs::history::{About, History, Kept};
 use crate::outputs::json;
 use feed::{Feed, QUEUE};
@@ -141,7 +142,7 @@ fn read(parameters: Parameters, history: &History, snapshot: &Snapshot) -> Resul
             "store" | "redis" => {
                 asked.subjects.insert(About::Redis(redis_name(value, snapshot)?.into()));
             }
-            "kind" => asked.kinds.extend(words(&name, &value, &KINDS, |kind| kind)?),
+            "kind" => asked.kinds.extend(words(&name, &value, &EventKind::NAMES, |kind| kind)?),
             "level" => {
                 let (_, level) = one_of(&name, &value, &LEVELS, |(level, _)| level)?;
                 asked.level = asked.level.max(Some(level));

@@ -6,7 +6,6 @@
 
 mod alerts;
 mod answer;
-mod condition;
 mod configured;
 mod deciding;
 mod evidence;

@@ -15,7 +15,7 @@ use lockwatch_judge::time::{AgentWall, Mono};
 use tokio::sync::watch;
 use tracing::Level;
 
-use super::events::kind_and_level;
+use super::events::level;
 
 /// Maximum number of events of one task or Redis store.
 const OF_ONE_MAX: usize = 200;
@@ -89,7 +89,7 @@ impl History {
     pub fn keep(&self, now: Mono, wall: AgentWall, event: &Event) {
         let ago_ms = i64::try_from(now.since_ms(event.at)).unwrap_or(i64::MAX);
         let at = AgentWall(wall.0.saturating_sub(ago_ms));
-        let (kind, level) = kind_and_level(&event.kind);
+        let (kind, level) = (event.kind.name(), level(&event.kind));
         let mut shelves = self.shelves();
         shelves.count += 1;
         let number = shelves.count;

@@ -4,16 +4,16 @@
 use std::borrow::Cow;
 
 use lockwatch_judge::input::Refusal;
+use lockwatch_judge::limit::Limit;
 use lockwatch_judge::snapshot::{SplitView, TaskView};
 use lockwatch_judge::spec::WantedSource;
-use lockwatch_judge::verdict::{Rule, Verdict, Wanted};
+use lockwatch_judge::verdict::{Term, Verdict, Wanted};
 
 use crate::outputs::absent;
 use crate::outputs::cause::told;
 use crate::outputs::progress::hint;
 use crate::outputs::remark::unseen_locks;
 use crate::outputs::runs;
-use crate::outputs::turn::max_late_ms;
 use crate::text::identity::{escape, holder_label, list, party_name};
 use crate::text::instants::seconds;
 
@@ -22,107 +22,14 @@ const NAMED_MAX: usize = 4;
 
 /// The reason. All text in it is escaped by [`escape`], but not for HTML.
 pub fn sentence(view: &TaskView) -> String {
-    let spec = &view.spec;
-    let limit = |name, ms| format!("{name} ({} s)", seconds(ms));
-    let grace = || limit("grace", spec.grace_ms);
-    let blind_after = || limit("blind_after", spec.blind_after_ms);
-    let reason = match view.rule {
-        Rule::SplitEvidence => view.splits.iter().map(split).collect::<Vec<_>>().join(" "),
-        Rule::LockBlind => format!("The lock could not be read for longer than {}.", blind_after()),
-        Rule::WantedBlind => format!(
-            "Whether users want the task could not be read for longer than {}, and no hold has lasted \
-             since.",
-            blind_after()
-        ),
-        Rule::KeepPrevious | Rule::NothingYet => view.rule.sentence().to_owned(),
-        Rule::GapOverGrace => {
-            format!(
-                "{}, the lock is free, and no hold has lasted for {} for longer than {}.",
-                who_wants(view),
-                limit("settle", spec.settle_ms),
-                grace()
-            )
-        }
-        Rule::HeldBriefly => {
-            let holders = view.hold().map(|hold| &*hold.holders).unwrap_or_default();
-            let names = holders.iter().map(|(holder, _)| holder_label(holder));
-            format!(
-                "{}, and no hold has lasted for longer than {}. {} holds the lock now, and must \
-                 hold it for {}.",
-                who_wants(view),
-                grace(),
-                list(names, NAMED_MAX),
-                limit("settle", spec.settle_ms),
-            )
-        }
-        Rule::GapWithinGrace => {
-            format!(
-                "{}, and nobody holds the lock yet; that is within {}.",
-                who_wants(view),
-                grace()
-            )
-        }
-        Rule::NoProgress => {
-            let stale_after =
-                spec.progress.as_ref().map(|progress| progress.stale_after_ms).unwrap_or_default();
-            let limit = limit("stale_after", stale_after);
-            let expired = view.progress.as_ref().is_some_and(|progress| progress.expired);
-            let what = match expired {
-                true => "the sign of life ran out, and did not come back",
-                false => "the progress has not moved",
-            };
-            let hint = hint(view).map(|hint| format!(" {hint}")).unwrap_or_default();
-            format!("The lock is held, but {what} for longer than {limit}.{hint}")
-        }
-        Rule::HeldUnwanted => {
-            let limit = limit("wind_down", spec.wind_down_ms);
-            format!("The lock is held though nobody has wanted the task for longer than {limit}.")
-        }
-        Rule::WindingDown => {
-            let limit = limit("wind_down", spec.wind_down_ms);
-            format!(
-                "The lock is held though nobody wants the task any more; that is within {limit}."
-            )
-        }
-        Rule::HeldWanted => format!("The lock is held. {}.", who_wants(view)),
-        Rule::HeldUnset | Rule::HeldWantedUnknown | Rule::FreeUnwanted | Rule::FreeUnset => {
-            view.rule.sentence().to_owned()
-        }
-        Rule::TurnBlind => {
-            format!("Whose turn it is could not be read for longer than {}.", blind_after())
-        }
-        Rule::QueueBlind => format!(
-            "The queue, or whether users want it, could not be read for longer than {}.",
-            blind_after()
-        ),
-        Rule::TurnLate => format!(
-            "{}, and it has not been passed on for longer than {}.",
-            whose_turn(view),
-            limit("max_late", max_late_ms(spec))
-        ),
-        Rule::TurnWanted => format!("{}. {}.", whose_turn(view), who_wants(view)),
-        Rule::TurnUnset => format!("{}; no switches are configured.", whose_turn(view)),
-        Rule::NoTurnOverGrace => format!(
-            "{}, and it has been nobody's turn for longer than {}.",
-            who_wants(view),
-            grace()
-        ),
-        Rule::NoTurnWithinGrace => {
-            format!("{}, and it is nobody's turn; that is within {}.", who_wants(view), grace())
-        }
-        Rule::QueueLate => queue_late(view, limit("max_late", max_late_ms(spec))),
-        Rule::QueueWanted => {
-            format!("Nothing that is due waits for too long. {}.", who_wants(view))
-        }
-        Rule::TurnWantedUnknown
-        | Rule::TurnUnwanted
-        | Rule::NoTurnBlind
-        | Rule::NoTurnUnwanted
-        | Rule::NoTurnUnset
-        | Rule::QueueUnset
-        | Rule::QueueUnwanted => view.rule.sentence().to_owned(),
-    };
-    let mut sentences = vec![reason];
+    let mut sentences = vec![view.rule.say(|word| known(view, word))];
+    if view.rule.when.contains(&Term::Over(Limit::StaleAfter)) {
+        sentences.extend(hint(view));
+    }
+    if view.rule.when.contains(&Term::Over(Limit::MaxLate)) {
+        let queue = view.queue().zip(view.spec.queue());
+        sentences.extend(queue.and_then(|(queue, spec)| unseen_locks(queue, spec)));
+    }
     sentences.extend(view.failing().and_then(runs::failing));
     sentences.extend(remedy(view));
     sentences.extend(refused(view));
@@ -130,19 +37,26 @@ pub fn sentence(view: &TaskView) -> String {
     sentences.join(" ")
 }
 
-fn queue_late(view: &TaskView, limit: String) -> String {
-    let queue = view.queue().zip(view.spec.queue());
-    let unseen = queue.and_then(|(queue, spec)| unseen_locks(queue, spec));
-    let executes = match view.spec.queue().map(|spec| &spec.lock) {
-        Some(None) => "",
-        _ => ", nobody executes it",
-    };
-    let late =
-        format!("A member of the queue is due{executes}, and that has lasted longer than {limit}.");
-    match unseen {
-        Some(unseen) => format!("{late} {unseen}"),
-        None => late,
+/// What is known of a task for a word of a rule's sentence.
+fn known(view: &TaskView, word: &str) -> Option<String> {
+    if let Some(limit) = Limit::ALL.into_iter().find(|limit| limit.name() == word) {
+        let ms = limit.ms(&view.spec).unwrap_or_default();
+        return Some(format!("{word} ({} s)", seconds(ms)));
     }
+    Some(match word {
+        "split" => view.splits.iter().map(split).collect::<Vec<_>>().join(" "),
+        "wants" => who_wants(view).into_owned(),
+        "holders" => {
+            let holders = view.hold().map(|hold| &*hold.holders).unwrap_or_default();
+            list(holders.iter().map(|(holder, _)| holder_label(holder)), NAMED_MAX)
+        }
+        "still" if view.progress.as_ref().is_some_and(|progress| progress.expired) => {
+            "the sign of life ran out, and did not come back".to_owned()
+        }
+        "turn" => whose_turn(view).into_owned(),
+        "executes" if view.spec.queue().is_some_and(|spec| spec.lock.is_none()) => String::new(),
+        _ => return None,
+    })
 }
 
 /// Whether a stuck worker would look healthy, because only the lock is watched.

@@ -11,7 +11,7 @@ use std::process::Command;
 use lockwatch::commands::check_config::routes::{Destination, Labels, Routes};
 use lockwatch::commands::check_config::{PageTiming, TimingSources, report};
 use lockwatch::config::Config;
-use lockwatch_judge::problems::TABLE;
+use lockwatch_judge::problems::rows;
 use serde_yaml::Value;
 
 use crate::support::skip;
@@ -46,7 +46,7 @@ fn all_alerts() -> BTreeMap<String, Option<String>> {
     };
     // A problem brings the severity of its row; that of a page may be the task's own.
     let of_problem = |alert: &str| {
-        let row = TABLE.iter().find(|row| row.alert == alert)?;
+        let row = rows().find(|row| row.alert == alert)?;
         (!row.severity.is_page()).then(|| row.severity.label().to_owned())
     };
     let found: BTreeMap<_, _> = rules

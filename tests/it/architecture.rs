@@ -17,7 +17,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("alerts", &[]),
     ("apart", &[]),
     ("clock", &[]),
-    ("keeper", &[]),
+    ("exit", &[]),
+    ("keeper", &["exit"]),
     ("paths", &[]),
     ("published", &["paths"]),
     ("telemetry", &[]),
@@ -42,6 +43,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "clock",
             "config",
             "engine",
+            "exit",
             "hold",
             "http",
             "io",
@@ -58,7 +60,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "web",
         ],
     ),
-    ("cli", &["commands"]),
+    ("cli", &["commands", "exit"]),
 ];
 
 /// A word that only these files or folders of `src/` may have in code.

@@ -9,6 +9,7 @@ use std::process::{Command, Output, Stdio};
 use clap::{Arg, ValueHint};
 use lockwatch::cli::{self, grammar};
 use lockwatch::commands::man;
+use lockwatch::exit;
 use tempfile::TempDir;
 
 use crate::support::agent::program;
@@ -278,6 +279,24 @@ fn section<'a>(document: &'a str, command: &str) -> &'a str {
 
 fn document() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/commands.md")).unwrap()
+}
+
+#[test]
+fn exit_codes_are_documented_as_the_commands_use_them() {
+    for (page, command) in
+        [("commands", "status"), ("commands", "want"), ("explain", "explain"), ("guard", "guard")]
+    {
+        let path = format!("{}/docs/{page}.md", env!("CARGO_MANIFEST_DIR"));
+        let rows = exit::markdown(command);
+        assert!(fs::read_to_string(&path).unwrap().contains(&rows), "{path} lacks:\n{rows}");
+    }
+    for command in ["status", "explain", "want", "guard", "fence"] {
+        let help = String::from_utf8(run(&[command, "--help"]).stdout).unwrap();
+        assert!(help.contains("Exit codes:\n"), "{help}");
+        let usage = exit::Exit::of_usage(command);
+        let is_usage = |(exit, _): &exit::Case| exit.is_some_and(|exit| exit == usage);
+        assert!(exit::of(command).iter().any(is_usage), "{command}");
+    }
 }
 
 #[test]

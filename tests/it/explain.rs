@@ -216,7 +216,7 @@ fn a_redis_that_stops_is_named_with_the_last_good_reading() {
     let gone = explained_as(&agent, "outbound", "unknown");
     assert_says(&gone, &["The lock is unknown (connect)", "The last good reading was"]);
     let because = gone["trace"]["nothing_because"].as_str().unwrap();
-    assert!(because.starts_with("Redis could not be asked: connect."), "{because}");
+    assert!(because.starts_with("The store could not be read: connect."), "{because}");
     assert!(because.contains(&format!("ago from {}", server.address())), "{because}");
 }
 
@@ -383,7 +383,7 @@ fn no_secret_shows_anywhere() {
                 assert!(!shown.contains(secret), "{task} shows {secret}:\n{shown}");
             }
             all.iter().all(|shown| {
-                ["believed", "Believed", "\"reading\""].iter().any(|said| shown.contains(said))
+                ["accepted", "Accepted", "\"reading\""].iter().any(|said| shown.contains(said))
             })
         });
         if task == "read" {

@@ -13,13 +13,13 @@ use lockwatch_judge::reading::{Holder, Unknown};
 use lockwatch_judge::snapshot::{ProgressView, StoreView, TaskView};
 use lockwatch_judge::spec::{Codec, StoreIndex};
 use lockwatch_judge::time::{Mono, ServerTime};
-use lockwatch_judge::verdict::{Rule, Verdict};
+use lockwatch_judge::verdict::Verdict;
 use serde_json::{Value, json};
 use tracing::Level;
 
 use crate::snapshots::{
     NOW, cluster_redis, full_task, good_node, good_redis, hold, holder, new_redis, new_task,
-    published, sentinel_redis, stopped_task, witness,
+    published, sentinel_redis, stopped_task, verdict_rule, witness,
 };
 use crate::support::truth::rule;
 
@@ -345,14 +345,15 @@ pub(crate) fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
         to: Some(nodes[1].clone()),
         ..FailoverReport::default()
     };
-    let verdict = |to| E::Verdict { from: Some(Verdict::Running), to, rule: Rule::GapOverGrace };
+    let verdict =
+        |to| E::Verdict { from: Some(Verdict::Running), to, rule: verdict_rule("gap_over_grace") };
     let ended = |reason| E::HoldEnded { holders: holders.clone(), reason, held_ms: Some(61_000) };
     let users = vec![b"dora".to_vec(), b"\xff".to_vec()];
     vec![
         (verdict(Verdict::Down), Level::ERROR, "verdict"),
         (verdict(Verdict::Unknown), Level::WARN, "verdict"),
         (
-            E::Verdict { from: None, to: Verdict::Stopped, rule: Rule::FreeUnset },
+            E::Verdict { from: None, to: Verdict::Stopped, rule: verdict_rule("free_unset") },
             Level::INFO,
             "verdict",
         ),
@@ -544,10 +545,13 @@ fn a_line_says_who_why_and_for_how_long() {
     let verdict = EventKind::Verdict {
         from: Some(Verdict::Pending),
         to: Verdict::Down,
-        rule: Rule::GapOverGrace,
+        rule: verdict_rule("gap_over_grace"),
     };
     let verdict = describe(&event(verdict));
-    assert_eq!(verdict.message, format!("pending -> down: {}", Rule::GapOverGrace.sentence()));
+    assert_eq!(
+        verdict.message,
+        format!("pending -> down: {}", verdict_rule("gap_over_grace").sentence())
+    );
     let parties = vec![party(holder(b"old"), None), party(holder(b"new"), Some("10.0.0.6:6379"))];
     let split = EventKind::SplitBegan {
         kind: SplitKind::Masters,

@@ -14,12 +14,12 @@ use lockwatch_judge::snapshot::{
 };
 use lockwatch_judge::spec::{ProgressSource, ProgressSpec, WantedSource, WantedSpec};
 use lockwatch_judge::time::{AgentWall, Mono};
-use lockwatch_judge::verdict::{Rule, Verdict, Wanted};
+use lockwatch_judge::verdict::{Verdict, Wanted};
 
 use crate::http::{Server, stale, start, start_as};
 use crate::snapshots::{
     NOW, WALL, full_task, good_node, good_redis, hold, holder, new_task, published, replica,
-    sentinel_redis, stopped_task, witness,
+    sentinel_redis, stopped_task, verdict_rule, witness,
 };
 use crate::support::html::Element;
 use crate::support::truth::rule;
@@ -291,7 +291,7 @@ async fn each_server_is_shown_and_who_holds_where() {
 async fn what_is_not_known_is_said() {
     let mut blind = stopped_task("blind");
     (blind.held, blind.unknown, blind.verdict, blind.rule) =
-        (None, Some(Unknown::Timeout), Verdict::Unknown, Rule::LockBlind);
+        (None, Some(Unknown::Timeout), Verdict::Unknown, verdict_rule("lock_blind"));
     let mut forever = full_task("forever");
     forever.lock_mut().unwrap().hold = Some(HoldView {
         ttl_ms: None,
@@ -389,7 +389,7 @@ fn of_others(text: &str) -> TaskView {
         [witness(text, Role::Master, Some(vec![holder(b"other")]))].into();
     let parties =
         vec![Party { holder: who, node: Some(text.into()), host: Some(text.as_bytes().to_vec()) }];
-    (task.verdict, task.rule) = (Verdict::Split, Rule::SplitEvidence);
+    (task.verdict, task.rule) = (Verdict::Split, verdict_rule("split_evidence"));
     task.splits = [SplitView { kind: SplitKind::Claims, parties, since: NOW, lasted_ms: 0 }].into();
     task
 }
@@ -398,7 +398,14 @@ fn of_others(text: &str) -> TaskView {
 fn keep_events(history: &History, task: &TaskView, text: &str) {
     let who = || vec![Holder { client: text.as_bytes().to_vec(), ..holder(b"") }];
     for (ago_s, kind) in [
-        (500, EventKind::Verdict { from: None, to: Verdict::Stopped, rule: Rule::FreeUnset }),
+        (
+            500,
+            EventKind::Verdict {
+                from: None,
+                to: Verdict::Stopped,
+                rule: verdict_rule("free_unset"),
+            },
+        ),
         (400, EventKind::Acquired { holders: who() }),
         (
             300,

@@ -7,7 +7,7 @@ mod stage;
 use std::collections::BTreeMap;
 use std::process::Output;
 
-use lockwatch_judge::problems::TABLE;
+use lockwatch_judge::problems::rows;
 use pages::{Command, Document, commands, sh_blocks};
 use serde_yaml::Value;
 use stage::Stage;
@@ -106,7 +106,7 @@ fn each_alert_has_a_runbook_and_a_line_in_the_overview() {
         let url = rule["annotations"]["runbook_url"].as_str().unwrap();
         assert!(url.contains(&format!("/{alert}{{{{ end }}}}")), "{alert}: {url}");
         // Without one of the rule it is that of the problem.
-        let problem = TABLE.iter().find(|row| row.alert == alert);
+        let problem = rows().find(|row| row.alert == alert);
         let pages = match rule["labels"]["severity"].as_str() {
             None => problem.expect(alert).severity.is_page(),
             Some(severity) => severity == "critical",

@@ -19,8 +19,13 @@ use lockwatch_judge::spec::{
     StoreIndex, TaskSpec, TurnSpec, WantedSource, WantedSpec,
 };
 use lockwatch_judge::time::{AgentWall, Mono, ServerTime};
-use lockwatch_judge::verdict::{LockFact, Rule, TurnFact, Verdict, Wanted};
+use lockwatch_judge::verdict::{LockFact, Rule, TurnFact, Verdict, Wanted, rules};
 use lockwatch_watch::redis::{RedisKind, libraries};
+
+/// The rule of the verdict with this name.
+pub(crate) fn verdict_rule(name: &str) -> &'static Rule {
+    rules().find(|rule| rule.name == name).unwrap()
+}
 
 /// The agent's wall clock in all these snapshots.
 pub(crate) const WALL: AgentWall = AgentWall(1_800_000_000_123);
@@ -213,7 +218,7 @@ pub(crate) fn new_task(name: &str) -> TaskView {
         spec: Arc::new(spec),
         store: "main".into(),
         verdict: Verdict::Unknown,
-        rule: Rule::NothingYet,
+        rule: &Rule::NOTHING_YET,
         verdict_since: NOW,
         judged: None,
         wanted: Wanted::Unset,
@@ -247,7 +252,7 @@ pub(crate) fn new_task(name: &str) -> TaskView {
 pub(crate) fn stopped_task(name: &str) -> TaskView {
     TaskView {
         verdict: Verdict::Stopped,
-        rule: Rule::FreeUnset,
+        rule: verdict_rule("free_unset"),
         held: Some(false),
         node: Some("10.0.0.5:6379".into()),
         last_reading: Some(Mono(NOW.0 - 250)),
@@ -273,7 +278,8 @@ pub(crate) fn turn_task(name: &str) -> TaskView {
         out_of_order: Some(0),
         unknown_names: 0,
     };
-    (view.verdict, view.rule, view.held) = (Verdict::Running, Rule::TurnUnset, Some(true));
+    (view.verdict, view.rule, view.held) =
+        (Verdict::Running, verdict_rule("turn_unset"), Some(true));
     TaskView { kind: KindView::Turn(Box::new(turn)), ..view }
 }
 
@@ -314,7 +320,8 @@ pub(crate) fn queue_task(name: &str) -> TaskView {
         expired: 1,
         orphaned: 1,
     };
-    (view.verdict, view.rule, view.held) = (Verdict::Running, Rule::QueueUnset, Some(true));
+    (view.verdict, view.rule, view.held) =
+        (Verdict::Running, verdict_rule("queue_unset"), Some(true));
     TaskView { kind: KindView::Queue(Box::new(queue)), ..view }
 }
 
@@ -345,7 +352,7 @@ pub(crate) fn full_task(name: &str) -> TaskView {
     let switch = |user: &str, on| SwitchView { user: user.into(), on, fits: None };
     TaskView {
         verdict: Verdict::Running,
-        rule: Rule::HeldWanted,
+        rule: verdict_rule("held_wanted"),
         verdict_since: Mono(NOW.0 - 61_000),
         wanted: Wanted::Yes,
         wanting_users: Some(1),

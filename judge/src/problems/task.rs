@@ -1,10 +1,13 @@
 //! The problems of a task.
 
-use super::table::{EVENT_MS, Of, TABLE};
-use super::{Finding, Problem, Problems, Unscraped, age_ms, told_by};
-use crate::grounds::{FLAPS, RETURNS};
+use super::row::{
+    Compared, EVENT_MS, Find, Finding, Happened, Memory, Problems, Row, Severity, Unscraped,
+};
+use crate::grounds::{FLAPS, Problem, RETURNS, Since};
 use crate::kinds::queue::ORPHAN_MS;
+use crate::limit::Limit;
 use crate::snapshot::{KindView, TaskView};
+use crate::spec::TaskSpec;
 use crate::time::Mono;
 use crate::verdict::{LockFact, Rule, TurnFact, Verdict, Wanted};
 
@@ -14,111 +17,289 @@ const PERSISTENT_MS: u64 = 300_000;
 const NO_CANDIDATE_MS: u64 = 600_000;
 /// Within this time so many changes are flapping, and so many returns contended, in milliseconds.
 const FLAPPING_MS: u64 = 900_000;
+/// How long switches may be unseen before that alone is an alert, in milliseconds.
+const UNSEEN_MS: u64 = 600_000;
+
+const fn critical(
+    problem: Problem,
+    alert: &'static str,
+    find: fn(&TaskView, Mono) -> Finding,
+) -> Row {
+    Row::new(problem, alert, Severity::Page, Find::Task(find))
+}
+
+const fn warning(
+    problem: Problem,
+    alert: &'static str,
+    find: fn(&TaskView, Mono) -> Finding,
+) -> Row {
+    Row::new(problem, alert, Severity::Warning, Find::Task(find))
+}
+
+/// Of what only happens.
+fn never(_: &TaskView, _: Mono) -> Finding {
+    Finding::Unknown
+}
+
+pub(super) static ROWS: [Row; 22] = [
+    Row {
+        positive: "The task is readable and wanted, and no hold has lasted for `settle`, for longer \
+                   than `grace`.",
+        negative: "It has been held continuously for `settle`, by any holder; or it is known to \
+                   be unwanted; or nobody can want it.",
+        number: "time wanted without a hold that lasted",
+        memory: Memory::UntilNegative,
+        compared: Some(Compared {
+            measure: "down_seconds",
+            value: |durations| durations.down_ms,
+            limit: down_limit,
+        }),
+        ..critical(Problem::Down, "LockwatchTaskDown", down)
+    },
+    Row {
+        positive: "There is evidence of two holders now.",
+        negative: "The task is readable, and there is no such evidence.",
+        number: "time with two holders; of what is over, its age",
+        memory: Memory::UntilNegativeOfAll,
+        happened: Happened::ToTask(|rare| rare.split),
+        compared: Some(Compared {
+            measure: "split_seconds",
+            value: |durations| durations.split_ms,
+            limit: |_| Some(0),
+        }),
+        ..critical(Problem::Split, "LockwatchTaskSplit", split)
+    },
+    Row {
+        positive: "The task is readable and held, and its progress did not move, or was gone \
+                   because its TTL ran out, for longer than `stale_after`; or a turn, or a due \
+                   member of a queue, is over `max_late`.",
+        negative: "The work moved, or a new hold began; or the lock is free, or nobody wants it; \
+                   or no progress is configured; or no turn and no member is over `max_late`.",
+        number: "time without a movement",
+        memory: Memory::UntilNegative,
+        compared: Some(Compared {
+            measure: "stalled_seconds",
+            value: |durations| durations.stalled_ms,
+            limit: stalled_limit,
+        }),
+        ..critical(Problem::Stalled, "LockwatchTaskStalled", stalled)
+    },
+    Row {
+        positive: "The three newest runs of the script, by any guard, ended within the last hour, \
+                   each with an error that its guard did not cause, or killed together with its \
+                   guard.",
+        negative: "One of them exited with 0; or the present run has lasted longer than `settle` \
+                   and than twice the longest of them; or the oldest of them ended more than an \
+                   hour ago; or it is known to be unwanted; or no guard states its runs.",
+        number: "time since the first of these errors",
+        memory: Memory::UntilNegative,
+        ..critical(Problem::Failing, "LockwatchTaskFailing", failing)
+    },
+    Row {
+        positive: "The task was not read for longer than `blind_after` though its store answered \
+                   for that long.",
+        negative: "It was read within `blind_after`.",
+        number: "time without a trustworthy reading",
+        memory: Memory::UntilNegative,
+        compared: Some(Compared {
+            measure: "blind_seconds",
+            value: |durations| durations.blind_ms,
+            limit: |spec| Some(spec.blind_after_ms),
+        }),
+        ..critical(Problem::Blind, "LockwatchTaskBlind", blind)
+    },
+    Row {
+        positive: "Switches that were on vanished together with other data.",
+        negative: "The switches' key was seen, and none of them is missing.",
+        number: "time since they were lost",
+        memory: Memory::UntilNegativeOfAll,
+        compared: Some(Compared {
+            measure: "switches_lost_seconds",
+            value: |durations| durations.switches_lost_ms,
+            limit: |spec| spec.has_switches().then_some(0),
+        }),
+        ..critical(Problem::SwitchesLost, "LockwatchSwitchesLost", switches_lost)
+    },
+    // With Prometheus' memory of wanting users it is `switches_lost`, so its series has the
+    // severity of that; alone it wakes nobody.
+    Row {
+        positive: "This process looked for the switches' key, and never saw it.",
+        number: "time since it looked first",
+        alone: Some((Severity::Warning, UNSEEN_MS)),
+        ..critical(Problem::SwitchesUnseen, "LockwatchSwitchKeyMissing", |view, at| {
+            Finding::lasted(view.grounds.since().switches_unseen, 0, at)
+        })
+    },
+    Row {
+        positive: "A lock was lost while its holder lived.",
+        number: "its age",
+        memory: Memory::Event(EVENT_MS),
+        happened: Happened::ToTask(|rare| rare.lock_lost),
+        ..critical(Problem::LockLost, "LockwatchLockLost", never)
+    },
+    Row {
+        positive: "Held for longer than `wind_down` though nobody wants it.",
+        ..warning(Problem::Unwanted, "LockwatchTaskUnwanted", |view, at| {
+            match is_readable(view, at) {
+                true => Finding::over(view.durations.unwanted_ms, view.spec.wind_down_ms),
+                false => Finding::Unknown,
+            }
+        })
+    },
+    Row {
+        positive: "A renewal is late by more than half of its period.",
+        number: "how late it is",
+        ..warning(Problem::RenewalOverdue, "LockwatchRenewalOverdue", |view, _| {
+            let period_ms = view.lock().and_then(|lock| lock.renewal_period_ms);
+            view.hold().zip(period_ms).map_or(Finding::Unknown, |(hold, period_ms)| {
+                Finding::over(hold.renewal_overdue_ms, period_ms / 2)
+            })
+        })
+    },
+    Row {
+        positive: "A hold ended by expiry, not by release.",
+        number: "its age",
+        memory: Memory::Event(EVENT_MS),
+        happened: Happened::ToTask(|rare| rare.lease_expired),
+        ..warning(Problem::LeaseExpired, "LockwatchLeaseExpired", never)
+    },
+    Row {
+        positive: "Held for 5 minutes without a TTL, or with one of more than a year.",
+        ..warning(Problem::Persistent, "LockwatchLockPersistent", |view, at| {
+            lasted(view, at, |since| since.persistent, Some(PERSISTENT_MS))
+        })
+    },
+    Row {
+        positive: "Held longer than `max_hold`.",
+        ..warning(Problem::HeldTooLong, "LockwatchHeldTooLong", |view, _| {
+            let limit_ms = Limit::MaxHold.ms(&view.spec);
+            view.hold()
+                .zip(limit_ms)
+                .map_or(Finding::Unknown, |(hold, limit_ms)| Finding::over(hold.held_ms, limit_ms))
+        })
+    },
+    Row {
+        positive: "Held for 10 minutes while nobody waited for the lock, and the task has the \
+                   label `standby: required`.",
+        ..warning(Problem::NoCandidate, "LockwatchNoCandidate", |view, at| {
+            lasted(view, at, |since| since.no_candidate, Some(NO_CANDIDATE_MS))
+        })
+    },
+    Row {
+        positive: "Held for longer than `stale_after` while the configured progress was absent \
+                   (but not expired) or unreadable.",
+        ..warning(Problem::ProgressMissing, "LockwatchProgressMissing", |view, at| {
+            lasted(view, at, |since| since.progress_missing, Limit::StaleAfter.ms(&view.spec))
+        })
+    },
+    Row {
+        positive: "Five gaps ended, or holds were too short to end one, within 15 minutes.",
+        number: "the age of the fifth newest",
+        ..warning(Problem::Flapping, "LockwatchTaskFlapping", |view, at| {
+            often(view.grounds.rare.as_ref().map(|rare| &*rare.flaps), FLAPS, at)
+        })
+    },
+    Row {
+        positive: "Three times within 15 minutes a holder came back while the lease of its \
+                   successor ran, and the lock was never seen free between.",
+        number: "the age of the third newest",
+        ..warning(Problem::Contended, "LockwatchTaskContended", |view, at| {
+            often(view.grounds.rare.as_ref().map(|rare| &*rare.returns), RETURNS, at)
+        })
+    },
+    Row {
+        positive: "Held for longer than `blind_after` while a switch could not be read.",
+        ..warning(Problem::Undecodable, "LockwatchSwitchUndecodable", |view, at| {
+            lasted(view, at, |since| since.undecodable, Limit::BlindAfter.ms(&view.spec))
+        })
+    },
+    Row {
+        positive: "A member of a queue kept its score, and another worker took its lock.",
+        number: "its age",
+        memory: Memory::Event(EVENT_MS),
+        happened: Happened::ToTask(|rare| rare.executed_again),
+        ..warning(Problem::ExecutedAgain, "LockwatchExecutedAgain", never)
+    },
+    Row {
+        positive: "The lock of a queue's member is held, and its holder fell silent: its claim, or \
+                   the renewals of its library.",
+        ..warning(Problem::DeadHolder, "LockwatchDeadHolder", |view, at| {
+            lasted(view, at, |since| since.dead_holder, Some(0))
+        })
+    },
+    Row {
+        positive: "The lock of a queue's member has been held for 5 seconds after the member left.",
+        ..warning(Problem::OrphanLock, "LockwatchOrphanLock", |view, at| {
+            lasted(view, at, |since| since.orphan_lock, Some(ORPHAN_MS))
+        })
+    },
+    Row {
+        positive: "Due members left a queue and were never seen locked, though at least half of \
+                   those before were.",
+        number: "its age",
+        memory: Memory::Event(EVENT_MS),
+        happened: Happened::ToTask(|rare| rare.vanished),
+        ..warning(Problem::Vanished, "LockwatchVanished", never)
+    },
+];
 
 /// The problems of the task that `view` shows, as of `at`.
 pub fn of_task(view: &TaskView, at: Mono, unscraped: Option<Unscraped>) -> Problems {
-    if view.rule == Rule::NothingYet {
+    if view.rule == &Rule::NOTHING_YET {
         return Problems::default();
     }
-    let rows = || TABLE.iter().filter(|row| row.of == Of::Task);
     let withheld = |problem| view.grounds.rare.as_ref().is_some_and(|rare| rare.withholds(problem));
-    let of = |problem| finding(problem, view, at);
-    let states = || rows().filter(|row| row.is_page_state());
+    let of = |row: &Row| find(row, view, at);
+    let states = || ROWS.iter().filter(|row| row.is_page_state());
     // A verdict that only stays, until the next reading, is contradicted by nothing.
     let stays_bad = matches!(
         view.verdict,
         Verdict::Split | Verdict::Down | Verdict::Stalled | Verdict::Unknown
     );
-    let clear = !stays_bad && states().all(|row| of(row.problem) == Finding::Negative);
-    let findings =
-        rows().map(|row| (row, of(row.problem))).filter(|(row, finding)| match finding {
-            Finding::Positive { .. } => !(row.severity.is_page() && withheld(row.problem)),
-            Finding::Negative => !clear,
-            Finding::Unknown => false,
-        });
+    let clear = !stays_bad && states().all(|row| of(row) == Finding::Negative);
+    let findings = ROWS.iter().map(|row| (row, of(row))).filter(|(row, finding)| match finding {
+        Finding::Positive { .. } => !(row.severity.is_page() && withheld(row.problem)),
+        Finding::Negative => !clear,
+        Finding::Unknown => false,
+    });
     let findings = findings.map(|(row, finding)| (row.problem, finding)).collect();
-    let events = rows().filter_map(|row| Some((row.problem, event(row.problem, view)?)));
-    let events = events.filter_map(|(problem, event)| {
-        let rare = view.grounds.rare.as_ref()?;
-        let is_page = problem.row().severity.is_page();
-        let in_pause = is_page && rare.pause_began.is_some_and(|began| began <= event);
-        if in_pause && withheld(problem) {
+    let events = ROWS.iter().filter_map(|row| {
+        let (Happened::ToTask(happened), Some(rare)) = (row.happened, &view.grounds.rare) else {
+            return None;
+        };
+        let event = happened(rare)?;
+        let in_pause =
+            row.severity.is_page() && rare.pause_began.is_some_and(|began| began <= event);
+        if in_pause && withheld(row.problem) {
             return None;
         }
         let after_pause = if in_pause { rare.pause_ended } else { None };
-        let after_pause = after_pause.filter(|_| !rare.shown.contains(&problem));
-        let age = age_ms(event, &[after_pause, told_by(event, unscraped)], EVENT_MS, at)?;
-        Some((problem, age))
+        let after_pause = after_pause.filter(|_| !rare.shown.contains(&row.problem));
+        let shown = unscraped.and_then(|gap| gap.shown_at(event));
+        Some((row.problem, row.age_ms(&[Some(event), after_pause, shown], at)?))
     });
     Problems { clear, findings, events: events.collect() }
 }
 
-/// When it last happened.
-fn event(problem: Problem, view: &TaskView) -> Option<Mono> {
-    let rare = view.grounds.rare.as_ref()?;
-    match problem {
-        Problem::Split => rare.split,
-        Problem::LockLost => rare.lock_lost,
-        Problem::LeaseExpired => rare.lease_expired,
-        Problem::ExecutedAgain => rare.executed_again,
-        Problem::Vanished => rare.vanished,
-        _ => None,
-    }
-}
-
 /// What is found of one problem of a task, whether or not a pause withholds it.
 pub fn finding(problem: Problem, view: &TaskView, at: Mono) -> Finding {
-    let (grounds, spec, durations) = (&view.grounds, &view.spec, &view.durations);
-    let hold = || view.hold();
-    let lasted = |since: Option<Mono>, limit_ms: u64| {
-        since.map_or(Finding::Unknown, |since| Finding::over(at.since_ms(since), limit_ms))
-    };
-    let sighted = is_sighted(view, at);
-    let seen = |since: Option<Mono>| since.filter(|_| sighted);
-    match problem {
-        Problem::Down => down(view, sighted),
-        Problem::Split => match (sighted, view.splits.is_empty()) {
-            (true, true) => Finding::Negative,
-            (true, false) => Finding::positive(durations.split_ms),
-            (false, _) => Finding::Unknown,
-        },
-        Problem::Stalled => stalled(view, sighted),
-        Problem::Failing => failing(view, at, sighted),
-        Problem::Blind => blind(view, at),
-        Problem::SwitchesLost => switches_lost(view, sighted),
-        Problem::SwitchesUnseen => lasted(grounds.since().switches_unseen, 0),
-        Problem::Unwanted if sighted => Finding::over(durations.unwanted_ms, spec.wind_down_ms),
-        Problem::RenewalOverdue => {
-            let period_ms = view.lock().and_then(|lock| lock.renewal_period_ms);
-            hold().zip(period_ms).map_or(Finding::Unknown, |(hold, period_ms)| {
-                Finding::over(hold.renewal_overdue_ms, period_ms / 2)
-            })
-        }
-        Problem::Persistent => lasted(seen(grounds.since().persistent), PERSISTENT_MS),
-        Problem::HeldTooLong => hold()
-            .zip(spec.max_hold_ms)
-            .map_or(Finding::Unknown, |(hold, max_ms)| Finding::over(hold.held_ms, max_ms)),
-        Problem::NoCandidate => lasted(seen(grounds.since().no_candidate), NO_CANDIDATE_MS),
-        Problem::ProgressMissing => {
-            let limit_ms = spec.progress.as_ref().map_or(u64::MAX, |spec| spec.stale_after_ms);
-            lasted(seen(grounds.since().progress_missing), limit_ms)
-        }
-        Problem::DeadHolder => lasted(seen(grounds.since().dead_holder), 0),
-        Problem::OrphanLock => lasted(seen(grounds.since().orphan_lock), ORPHAN_MS),
-        Problem::Undecodable => lasted(seen(grounds.since().undecodable), spec.blind_after_ms),
-        Problem::Flapping => often(grounds.rare.as_ref().map(|rare| &*rare.flaps), FLAPS, at),
-        Problem::Contended => often(grounds.rare.as_ref().map(|rare| &*rare.returns), RETURNS, at),
-        Problem::Unwanted
-        | Problem::LockLost
-        | Problem::LeaseExpired
-        | Problem::ExecutedAgain
-        | Problem::Vanished
-        | Problem::Unreachable
-        | Problem::RivalMaster
-        | Problem::SentinelMissing
-        | Problem::ReplicaBehind
-        | Problem::ClockStep => Finding::Unknown,
-    }
+    let row = ROWS.iter().find(|row| row.problem == problem);
+    row.map_or(Finding::Unknown, |row| find(row, view, at))
+}
+
+fn find(row: &Row, view: &TaskView, at: Mono) -> Finding {
+    if let Find::Task(find) = row.find { find(view, at) } else { Finding::Unknown }
+}
+
+/// Of a condition whose stopwatch shows only while the task is readable.
+fn lasted(
+    view: &TaskView,
+    at: Mono,
+    since: fn(Since) -> Option<Mono>,
+    limit_ms: Option<u64>,
+) -> Finding {
+    let since = since(view.grounds.since()).filter(|_| is_readable(view, at));
+    Finding::lasted(since, limit_ms.unwrap_or(u64::MAX), at)
 }
 
 /// Whether the newest `times` instants lie within a quarter of an hour.
@@ -133,7 +314,7 @@ fn often(instants: Option<&[Mono]>, times: usize, at: Mono) -> Finding {
 
 /// Whether the newest attempt answered everything that matters, and not too long ago: a process
 /// that was stopped shows what it knew before.
-fn is_sighted(view: &TaskView, at: Mono) -> bool {
+fn is_readable(view: &TaskView, at: Mono) -> bool {
     view.grounds.sighted && is_recent(view, at)
 }
 
@@ -141,19 +322,21 @@ fn is_recent(view: &TaskView, at: Mono) -> bool {
     view.last_reading.is_some_and(|read| at.since_ms(read) <= view.spec.blind_after_ms)
 }
 
-fn down(view: &TaskView, sighted: bool) -> Finding {
-    let (grounds, spec) = (&view.grounds, &view.spec);
-    // Nobody has a queue: it is only worked on.
-    if !spec.may_be_wanted() || view.queue().is_some() {
-        return Finding::Negative;
-    }
-    if !sighted {
+/// Nobody has a queue: it is only worked on.
+fn down_limit(spec: &TaskSpec) -> Option<u64> {
+    (spec.may_be_wanted() && spec.queue().is_none()).then_some(spec.grace_ms)
+}
+
+fn down(view: &TaskView, at: Mono) -> Finding {
+    let grounds = &view.grounds;
+    let Some(grace_ms) = down_limit(&view.spec) else { return Finding::Negative };
+    if !is_readable(view, at) {
         return Finding::Unknown;
     }
     // A short hold hides what was not shown before it, and ends nothing that was.
     let counts =
         grounds.published_down || view.lock().is_none_or(|lock| lock.fact == LockFact::Free);
-    if view.wanted == Wanted::Yes && counts && view.durations.down_ms > spec.grace_ms {
+    if view.wanted == Wanted::Yes && counts && view.durations.down_ms > grace_ms {
         Finding::positive(view.durations.down_ms)
     } else if grounds.settled || view.is_known_unwanted() {
         Finding::Negative
@@ -176,15 +359,23 @@ fn blind(view: &TaskView, at: Mono) -> Finding {
     }
 }
 
-fn stalled(view: &TaskView, sighted: bool) -> Finding {
-    let can_stall = match &view.kind {
-        KindView::Lock(_) => view.spec.progress.is_some(),
-        KindView::Turn(_) | KindView::Queue(_) => true,
-    };
-    if !can_stall {
+fn split(view: &TaskView, at: Mono) -> Finding {
+    match (is_readable(view, at), view.splits.is_empty()) {
+        (true, true) => Finding::Negative,
+        (true, false) => Finding::positive(view.durations.split_ms),
+        (false, _) => Finding::Unknown,
+    }
+}
+
+fn stalled_limit(spec: &TaskSpec) -> Option<u64> {
+    Limit::MaxLate.ms(spec).or_else(|| Limit::StaleAfter.ms(spec))
+}
+
+fn stalled(view: &TaskView, at: Mono) -> Finding {
+    if stalled_limit(&view.spec).is_none() {
         return Finding::Negative;
     }
-    if !sighted {
+    if !is_readable(view, at) {
         return Finding::Unknown;
     }
     let counts = matches!(view.wanted, Wanted::Yes | Wanted::Unset);
@@ -205,11 +396,11 @@ fn stalled(view: &TaskView, sighted: bool) -> Finding {
     }
 }
 
-fn failing(view: &TaskView, at: Mono, sighted: bool) -> Finding {
+fn failing(view: &TaskView, at: Mono) -> Finding {
     if view.lock().is_none() || view.spec.claims.is_none() {
         return Finding::Negative;
     }
-    if !sighted || view.claims_unknown.is_some() {
+    if !is_readable(view, at) || view.claims_unknown.is_some() {
         return Finding::Unknown;
     }
     let fails = view.runs.as_ref().and_then(|runs| runs.fails);
@@ -221,11 +412,11 @@ fn failing(view: &TaskView, at: Mono, sighted: bool) -> Finding {
     }
 }
 
-fn switches_lost(view: &TaskView, sighted: bool) -> Finding {
+fn switches_lost(view: &TaskView, at: Mono) -> Finding {
     if !view.spec.has_switches() {
         return Finding::Negative;
     }
-    match (sighted, view.lost_users.is_empty()) {
+    match (is_readable(view, at), view.lost_users.is_empty()) {
         (true, false) => Finding::positive(view.durations.switches_lost_ms),
         (true, true) if view.grounds.switches_kept => Finding::Negative,
         _ => Finding::Unknown,

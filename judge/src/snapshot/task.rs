@@ -9,6 +9,7 @@ use crate::kinds::kind::KindView;
 use crate::kinds::lock::view::{HoldView, LockView};
 use crate::kinds::queue::view::QueueView;
 use crate::kinds::turn::view::TurnView;
+use crate::limit::Limit;
 use crate::reading::{Holder, Unknown, User};
 use crate::shared::Judged;
 use crate::shared::progress::ProgressView;
@@ -30,7 +31,7 @@ pub struct TaskView {
     /// The verdict.
     pub verdict: Verdict,
     /// The rule that gave the verdict.
-    pub rule: Rule,
+    pub rule: &'static Rule,
     /// When the present verdict was first given.
     pub verdict_since: Mono,
     /// The facts that the verdict is based on; `None` before the first judgement.
@@ -93,6 +94,22 @@ impl TaskView {
     /// When the progress was last seen to move, on the server's clock.
     pub fn progress_moved(&self) -> Option<ServerTime> {
         self.progress.as_ref().and_then(|progress| progress.moved)
+    }
+
+    /// What has lasted of what `limit` limits, in milliseconds.
+    pub fn measured_ms(&self, limit: Limit) -> u64 {
+        match limit {
+            Limit::Grace => self.durations.down_ms,
+            Limit::WindDown => self.durations.unwanted_ms,
+            Limit::BlindAfter => self.durations.blind_ms,
+            Limit::StaleAfter => self.durations.stalled_ms,
+            Limit::MaxLate => match &self.kind {
+                KindView::Lock(_) => 0,
+                KindView::Turn(turn) => turn.late_ms,
+                KindView::Queue(queue) => queue.late_ms,
+            },
+            Limit::Settle | Limit::MaxHold => self.hold().map_or(0, |hold| hold.held_ms),
+        }
     }
 
     /// The lock, if one guards the task.

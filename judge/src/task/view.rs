@@ -15,7 +15,7 @@ pub(super) fn of(shared: &Shared, kind: &mut dyn Kind, now: Mono) -> TaskView {
     let switches = shared.wanting.as_ref().map(|wanting| &wanting.switches);
     let progress = shared.progress.as_ref().zip(spec.progress.as_ref());
     let (verdict, rule, verdict_since) =
-        shared.verdict.unwrap_or((Verdict::Unknown, Rule::NothingYet, now));
+        shared.verdict.unwrap_or((Verdict::Unknown, &Rule::NOTHING_YET, now));
     TaskView {
         spec: spec.clone(),
         store: shared.store.clone(),

@@ -1,6 +1,7 @@
 //! The rules for a task that a lock guards.
 
-use super::{Rule, Verdict, Wanted, when};
+use super::rule::{Rule, Term, Verdict, Wanted};
+use crate::limit::Limit;
 
 named! {
     /// What is known of the lock, after confirmation.
@@ -36,24 +37,99 @@ pub struct LockFacts {
     pub blind: bool,
 }
 
+const HELD: &[&str] = &[LockFact::Held.name()];
+pub(super) const FREE: &[&str] = &[LockFact::Free.name()];
+const KNOWN: &[&str] = &[LockFact::Free.name(), LockFact::Held.name()];
+const UNKNOWN: &[&str] = &[LockFact::Unknown.name()];
+
 /// The rules, in the order in which they are considered.
-pub(super) const RULES: [Rule; 16] = [
-    Rule::SplitEvidence,
-    Rule::LockBlind,
-    Rule::WantedBlind,
-    Rule::KeepPrevious,
-    Rule::NothingYet,
-    Rule::HeldBriefly,
-    Rule::NoProgress,
-    Rule::HeldUnwanted,
-    Rule::HeldWanted,
-    Rule::HeldUnset,
-    Rule::HeldWantedUnknown,
-    Rule::WindingDown,
-    Rule::GapOverGrace,
-    Rule::GapWithinGrace,
-    Rule::FreeUnwanted,
-    Rule::FreeUnset,
+pub(super) static RULES: [Rule; 16] = [
+    Rule::SPLIT_EVIDENCE,
+    Rule {
+        name: "lock_blind",
+        verdict: Some(Verdict::Unknown),
+        when: &[Term::Is(UNKNOWN), Term::Over(Limit::BlindAfter)],
+        sentence: "The lock could not be read for longer than {blind_after}.",
+    },
+    // A hold that lasted would have ended the blindness.
+    Rule {
+        name: "wanted_blind",
+        verdict: Some(Verdict::Unknown),
+        when: &[Term::Is(KNOWN), Term::Wanted(&[Wanted::Unknown]), Term::Over(Limit::BlindAfter)],
+        sentence: "Whether users want the task could not be read for longer than {blind_after}, and \
+                   no hold has lasted since.",
+    },
+    Rule::KEEP_PREVIOUS,
+    Rule::NOTHING_YET,
+    Rule {
+        name: "held_briefly",
+        verdict: Some(Verdict::Down),
+        when: &[Term::Is(HELD), Term::Wanted(&[Wanted::Yes]), Term::PublishedDown],
+        sentence: "{wants}, and no hold has lasted for longer than {grace}. {holders} holds the \
+                   lock now, and must hold it for {settle}.",
+    },
+    Rule {
+        name: "no_progress",
+        verdict: Some(Verdict::Stalled),
+        when: &[Term::Is(HELD), Term::Wanted(Wanted::YES_OR_UNSET), Term::Over(Limit::StaleAfter)],
+        sentence: "The lock is held, but {still} for longer than {stale_after}.",
+    },
+    Rule {
+        name: "held_unwanted",
+        verdict: Some(Verdict::Unwanted),
+        when: &[Term::Is(HELD), Term::Wanted(&[Wanted::No]), Term::Over(Limit::WindDown)],
+        sentence: "The lock is held though nobody has wanted the task for longer than {wind_down}.",
+    },
+    Rule {
+        name: "held_wanted",
+        verdict: Some(Verdict::Running),
+        when: &[Term::Is(HELD), Term::Wanted(&[Wanted::Yes])],
+        sentence: "The lock is held. {wants}.",
+    },
+    Rule {
+        name: "held_unset",
+        verdict: Some(Verdict::Running),
+        when: &[Term::Is(HELD), Term::Wanted(&[Wanted::Unset])],
+        sentence: "The lock is held; no switches are configured.",
+    },
+    Rule {
+        name: "held_wanted_unknown",
+        verdict: Some(Verdict::Running),
+        when: &[Term::Is(HELD), Term::Wanted(&[Wanted::Unknown])],
+        sentence: "The lock is held; whether users want it cannot be read.",
+    },
+    Rule {
+        name: "winding_down",
+        verdict: Some(Verdict::Running),
+        when: &[Term::Is(HELD), Term::Wanted(&[Wanted::No]), Term::Within(Limit::WindDown)],
+        sentence: "The lock is held though nobody wants the task any more; that is within \
+                   {wind_down}.",
+    },
+    Rule {
+        name: "gap_over_grace",
+        verdict: Some(Verdict::Down),
+        when: &[Term::Is(FREE), Term::Wanted(&[Wanted::Yes]), Term::Over(Limit::Grace)],
+        sentence: "{wants}, the lock is free, and no hold has lasted for {settle} for longer than \
+                   {grace}.",
+    },
+    Rule {
+        name: "gap_within_grace",
+        verdict: Some(Verdict::Pending),
+        when: &[Term::Is(FREE), Term::Wanted(&[Wanted::Yes]), Term::Within(Limit::Grace)],
+        sentence: "{wants}, and nobody holds the lock yet; that is within {grace}.",
+    },
+    Rule {
+        name: "free_unwanted",
+        verdict: Some(Verdict::Stopped),
+        when: &[Term::Is(FREE), Term::Wanted(&[Wanted::No])],
+        sentence: "The lock is free and nobody wants it.",
+    },
+    Rule {
+        name: "free_unset",
+        verdict: Some(Verdict::Stopped),
+        when: &[Term::Is(FREE), Term::Wanted(&[Wanted::Unset])],
+        sentence: "The lock is free; no switches are configured.",
+    },
 ];
 
 impl LockFacts {
@@ -63,39 +139,13 @@ impl LockFacts {
             || self.lock == LockFact::Free && self.wanted == Wanted::Unknown
     }
 
-    pub(super) fn is_down(self) -> bool {
-        self.lock == LockFact::Free && self.wanted == Wanted::Yes && self.gap_over_grace
-    }
-
-    pub(super) fn verdict_by(self, rule: Rule) -> Option<Verdict> {
-        let LockFacts { wanted, lock, split, stale, over_wind_down, blind, .. } = self;
-        let (held, free) = (lock == LockFact::Held, lock == LockFact::Free);
-        match rule {
-            Rule::SplitEvidence => when(split, Verdict::Split),
-            Rule::LockBlind => when(lock == LockFact::Unknown && blind, Verdict::Unknown),
-            // A hold that lasted would have ended the blindness.
-            Rule::WantedBlind => {
-                when((free || held) && wanted == Wanted::Unknown && blind, Verdict::Unknown)
-            }
-            Rule::HeldBriefly => {
-                when(held && wanted == Wanted::Yes && self.down_goes_on, Verdict::Down)
-            }
-            Rule::NoProgress => when(
-                held && matches!(wanted, Wanted::Yes | Wanted::Unset) && stale,
-                Verdict::Stalled,
-            ),
-            Rule::HeldUnwanted => {
-                when(held && wanted == Wanted::No && over_wind_down, Verdict::Unwanted)
-            }
-            Rule::HeldWanted => when(held && wanted == Wanted::Yes, Verdict::Running),
-            Rule::HeldUnset => when(held && wanted == Wanted::Unset, Verdict::Running),
-            Rule::HeldWantedUnknown => when(held && wanted == Wanted::Unknown, Verdict::Running),
-            Rule::WindingDown => when(held && wanted == Wanted::No, Verdict::Running),
-            Rule::GapOverGrace => when(self.is_down(), Verdict::Down),
-            Rule::GapWithinGrace => when(free && wanted == Wanted::Yes, Verdict::Pending),
-            Rule::FreeUnwanted => when(free && wanted == Wanted::No, Verdict::Stopped),
-            Rule::FreeUnset => when(free && wanted == Wanted::Unset, Verdict::Stopped),
-            _ => None,
+    pub(super) fn is_over(self, limit: Limit) -> bool {
+        match limit {
+            Limit::Grace => self.gap_over_grace,
+            Limit::StaleAfter => self.stale,
+            Limit::WindDown => self.over_wind_down,
+            Limit::BlindAfter => self.blind,
+            Limit::Settle | Limit::MaxLate | Limit::MaxHold => false,
         }
     }
 }

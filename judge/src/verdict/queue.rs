@@ -1,6 +1,7 @@
 //! The rules for a queue of delayed tasks.
 
-use super::{Rule, Verdict, Wanted, when};
+use super::rule::{Rule, Term, Verdict, Wanted};
+use crate::limit::Limit;
 
 /// Everything that the verdict on a queue depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,16 +18,45 @@ pub struct QueueFacts {
     pub blind: bool,
 }
 
+const READ: &[&str] = &["read"];
+
 /// The rules, in the order in which they are considered.
-pub(super) const RULES: [Rule; 8] = [
-    Rule::SplitEvidence,
-    Rule::QueueBlind,
-    Rule::KeepPrevious,
-    Rule::NothingYet,
-    Rule::QueueUnwanted,
-    Rule::QueueLate,
-    Rule::QueueWanted,
-    Rule::QueueUnset,
+pub(super) static RULES: [Rule; 8] = [
+    Rule::SPLIT_EVIDENCE,
+    Rule {
+        name: "queue_blind",
+        verdict: Some(Verdict::Unknown),
+        when: &[Term::Unjudgeable, Term::Over(Limit::BlindAfter)],
+        sentence: "The queue, or whether users want it, could not be read for longer than \
+                   {blind_after}.",
+    },
+    Rule::KEEP_PREVIOUS,
+    Rule::NOTHING_YET,
+    Rule {
+        name: "queue_late",
+        verdict: Some(Verdict::Stalled),
+        when: &[Term::Is(READ), Term::Wanted(Wanted::YES_OR_UNSET), Term::Over(Limit::MaxLate)],
+        sentence: "A member of the queue is due{executes}, and that has lasted longer than \
+                   {max_late}.",
+    },
+    Rule {
+        name: "queue_wanted",
+        verdict: Some(Verdict::Running),
+        when: &[Term::Is(READ), Term::Wanted(&[Wanted::Yes])],
+        sentence: "Nothing that is due waits for too long. {wants}.",
+    },
+    Rule {
+        name: "queue_unset",
+        verdict: Some(Verdict::Running),
+        when: &[Term::Is(READ), Term::Wanted(&[Wanted::Unset])],
+        sentence: "Nothing that is due waits for too long; no switches are configured.",
+    },
+    Rule {
+        name: "queue_unwanted",
+        verdict: Some(Verdict::Stopped),
+        when: &[Term::Is(READ), Term::Wanted(&[Wanted::No])],
+        sentence: "Nobody wants the queue to be worked on.",
+    },
 ];
 
 impl QueueFacts {
@@ -35,20 +65,11 @@ impl QueueFacts {
         !self.is_read || self.wanted == Wanted::Unknown
     }
 
-    pub(super) fn verdict_by(self, rule: Rule) -> Option<Verdict> {
-        let QueueFacts { wanted, is_read, split, late, blind } = self;
-        let unjudgeable = self.unjudgeable();
-        match rule {
-            Rule::SplitEvidence => when(split, Verdict::Split),
-            Rule::QueueBlind => when(unjudgeable && blind, Verdict::Unknown),
-            Rule::QueueUnwanted => when(is_read && wanted == Wanted::No, Verdict::Stopped),
-            Rule::QueueLate => when(
-                is_read && matches!(wanted, Wanted::Yes | Wanted::Unset) && late,
-                Verdict::Stalled,
-            ),
-            Rule::QueueWanted => when(is_read && wanted == Wanted::Yes, Verdict::Running),
-            Rule::QueueUnset => when(is_read && wanted == Wanted::Unset, Verdict::Running),
-            _ => None,
+    pub(super) fn is_over(self, limit: Limit) -> bool {
+        match limit {
+            Limit::MaxLate => self.late,
+            Limit::BlindAfter => self.blind,
+            _ => false,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The rules for tasks that take turns.
 
-use super::{Rule, Verdict, Wanted, when};
+use super::rule::{Rule, Term, Verdict, Wanted};
+use crate::limit::Limit;
 
 named! {
     /// What is known of the turn.
@@ -32,22 +33,82 @@ pub struct TurnFacts {
     pub blind: bool,
 }
 
+const SOMEBODY: &[&str] = &[TurnFact::Somebody.name()];
+const NOBODY: &[&str] = &[TurnFact::Nobody.name()];
+const UNKNOWN: &[&str] = &[TurnFact::Unknown.name()];
+
 /// The rules, in the order in which they are considered.
-pub(super) const RULES: [Rule; 14] = [
-    Rule::SplitEvidence,
-    Rule::TurnBlind,
-    Rule::NoTurnBlind,
-    Rule::KeepPrevious,
-    Rule::NothingYet,
-    Rule::TurnLate,
-    Rule::TurnWanted,
-    Rule::TurnUnset,
-    Rule::TurnWantedUnknown,
-    Rule::TurnUnwanted,
-    Rule::NoTurnOverGrace,
-    Rule::NoTurnWithinGrace,
-    Rule::NoTurnUnwanted,
-    Rule::NoTurnUnset,
+pub(super) static RULES: [Rule; 14] = [
+    Rule::SPLIT_EVIDENCE,
+    Rule {
+        name: "turn_blind",
+        verdict: Some(Verdict::Unknown),
+        when: &[Term::Is(UNKNOWN), Term::Over(Limit::BlindAfter)],
+        sentence: "Whose turn it is could not be read for longer than {blind_after}.",
+    },
+    Rule {
+        name: "no_turn_blind",
+        verdict: Some(Verdict::Unknown),
+        when: &[Term::Is(NOBODY), Term::Wanted(&[Wanted::Unknown]), Term::Over(Limit::BlindAfter)],
+        sentence: "It is nobody's turn, and whether the task is wanted could not be read for longer \
+                   than {blind_after}.",
+    },
+    Rule::KEEP_PREVIOUS,
+    Rule::NOTHING_YET,
+    Rule {
+        name: "turn_late",
+        verdict: Some(Verdict::Stalled),
+        when: &[Term::Is(SOMEBODY), Term::Wanted(Wanted::YES_OR_UNSET), Term::Over(Limit::MaxLate)],
+        sentence: "{turn}, and it has not been passed on for longer than {max_late}.",
+    },
+    Rule {
+        name: "turn_wanted",
+        verdict: Some(Verdict::Running),
+        when: &[Term::Is(SOMEBODY), Term::Wanted(&[Wanted::Yes])],
+        sentence: "{turn}. {wants}.",
+    },
+    Rule {
+        name: "turn_unset",
+        verdict: Some(Verdict::Running),
+        when: &[Term::Is(SOMEBODY), Term::Wanted(&[Wanted::Unset])],
+        sentence: "{turn}; no switches are configured.",
+    },
+    Rule {
+        name: "turn_wanted_unknown",
+        verdict: Some(Verdict::Running),
+        when: &[Term::Is(SOMEBODY), Term::Wanted(&[Wanted::Unknown])],
+        sentence: "It is somebody's turn; whether users want the task cannot be read.",
+    },
+    Rule {
+        name: "turn_unwanted",
+        verdict: Some(Verdict::Stopped),
+        when: &[Term::Is(SOMEBODY), Term::Wanted(&[Wanted::No])],
+        sentence: "It is somebody's turn, but nobody wants the task.",
+    },
+    Rule {
+        name: "no_turn_over_grace",
+        verdict: Some(Verdict::Down),
+        when: &[Term::Is(NOBODY), Term::Wanted(&[Wanted::Yes]), Term::Over(Limit::Grace)],
+        sentence: "{wants}, and it has been nobody's turn for longer than {grace}.",
+    },
+    Rule {
+        name: "no_turn_within_grace",
+        verdict: Some(Verdict::Pending),
+        when: &[Term::Is(NOBODY), Term::Wanted(&[Wanted::Yes]), Term::Within(Limit::Grace)],
+        sentence: "{wants}, and it is nobody's turn; that is within {grace}.",
+    },
+    Rule {
+        name: "no_turn_unwanted",
+        verdict: Some(Verdict::Stopped),
+        when: &[Term::Is(NOBODY), Term::Wanted(&[Wanted::No])],
+        sentence: "It is nobody's turn, and nobody wants the task.",
+    },
+    Rule {
+        name: "no_turn_unset",
+        verdict: Some(Verdict::Stopped),
+        when: &[Term::Is(NOBODY), Term::Wanted(&[Wanted::Unset])],
+        sentence: "It is nobody's turn; no switches are configured.",
+    },
 ];
 
 impl TurnFacts {
@@ -56,32 +117,12 @@ impl TurnFacts {
             || self.turn == TurnFact::Nobody && self.wanted == Wanted::Unknown
     }
 
-    pub(super) fn verdict_by(self, rule: Rule) -> Option<Verdict> {
-        let TurnFacts { wanted, turn, split, gap_over_grace, late, blind } = self;
-        let (somebody, nobody) = (turn == TurnFact::Somebody, turn == TurnFact::Nobody);
-        match rule {
-            Rule::SplitEvidence => when(split, Verdict::Split),
-            Rule::TurnBlind => when(turn == TurnFact::Unknown && blind, Verdict::Unknown),
-            Rule::NoTurnBlind => {
-                when(nobody && wanted == Wanted::Unknown && blind, Verdict::Unknown)
-            }
-            Rule::TurnLate => when(
-                somebody && matches!(wanted, Wanted::Yes | Wanted::Unset) && late,
-                Verdict::Stalled,
-            ),
-            Rule::TurnWanted => when(somebody && wanted == Wanted::Yes, Verdict::Running),
-            Rule::TurnUnset => when(somebody && wanted == Wanted::Unset, Verdict::Running),
-            Rule::TurnWantedUnknown => {
-                when(somebody && wanted == Wanted::Unknown, Verdict::Running)
-            }
-            Rule::TurnUnwanted => when(somebody && wanted == Wanted::No, Verdict::Stopped),
-            Rule::NoTurnOverGrace => {
-                when(nobody && wanted == Wanted::Yes && gap_over_grace, Verdict::Down)
-            }
-            Rule::NoTurnWithinGrace => when(nobody && wanted == Wanted::Yes, Verdict::Pending),
-            Rule::NoTurnUnwanted => when(nobody && wanted == Wanted::No, Verdict::Stopped),
-            Rule::NoTurnUnset => when(nobody && wanted == Wanted::Unset, Verdict::Stopped),
-            _ => None,
+    pub(super) fn is_over(self, limit: Limit) -> bool {
+        match limit {
+            Limit::Grace => self.gap_over_grace,
+            Limit::MaxLate => self.late,
+            Limit::BlindAfter => self.blind,
+            Limit::Settle | Limit::StaleAfter | Limit::WindDown | Limit::MaxHold => false,
         }
     }
 }

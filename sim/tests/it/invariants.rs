@@ -67,7 +67,7 @@ fn of_problems(view: &TaskView, at: Mono) -> Vec<String> {
     let of = |problem| task_finding(problem, view, at);
     let is = |problem| of(problem).is_positive();
     let not = |problem| of(problem) == Finding::Negative;
-    let now = |verdict| view.verdict == verdict && view.rule != Rule::KeepPrevious;
+    let now = |verdict| view.verdict == verdict && view.rule != &Rule::KEEP_PREVIOUS;
     let unsettled = view.held == Some(true) && !view.grounds.settled;
     // A first free reading waits for its confirmation.
     let unconfirmed = view.held == Some(false) && view.lock().unwrap().fact != LockFact::Free;
@@ -134,7 +134,7 @@ fn of_problems(view: &TaskView, at: Mono) -> Vec<String> {
 fn of_view(view: &TaskView, at: Mono) -> Vec<String> {
     let durations = &view.durations;
     // A verdict that only stays is based on earlier readings, perhaps under other thresholds.
-    let now = |verdict| view.verdict == verdict && view.rule != Rule::KeepPrevious;
+    let now = |verdict| view.verdict == verdict && view.rule != &Rule::KEEP_PREVIOUS;
     let claims = [
         (
             view.lock().unwrap().hold.is_some() == (view.held == Some(true)),
@@ -218,7 +218,7 @@ fn of_view(view: &TaskView, at: Mono) -> Vec<String> {
     let state = format!(
         "{} by {}, lock {}",
         view.verdict.name(),
-        view.rule.name(),
+        view.rule.name,
         view.lock().unwrap().fact.name()
     );
     claims
@@ -231,7 +231,7 @@ fn of_view(view: &TaskView, at: Mono) -> Vec<String> {
 /// Whether the considered rules lead to the shown verdict.
 fn traced(view: &TaskView) -> bool {
     let Some(Judged { facts, previous }) = view.judged else {
-        return view.rule == Rule::NothingYet;
+        return view.rule == &Rule::NOTHING_YET;
     };
     let last = trace(facts, previous).last();
     last.is_some_and(|last| (last.rule, last.gave) == (view.rule, Some(view.verdict)))

@@ -15,7 +15,7 @@ use lockwatch_judge::spec::{
 };
 use lockwatch_judge::state::State;
 use lockwatch_judge::time::{Mono, ServerTime};
-use lockwatch_judge::verdict::{Rule, Verdict};
+use lockwatch_judge::verdict::Verdict;
 
 use crate::truth::rule;
 
@@ -146,7 +146,7 @@ fn a_passing_is_neither_a_split_nor_a_gap() {
     assert_eq!(both.verdict, Verdict::Running);
     agent.reads(1_900, &[("b", 1_300)]);
     let nobody = agent.reads(2_500, &[]);
-    assert_eq!((nobody.verdict, nobody.rule), (Verdict::Running, Rule::KeepPrevious));
+    assert_eq!((nobody.verdict, nobody.rule.name), (Verdict::Running, "keep_previous"));
     agent.reads(2_600, &[("c", 2_700)]);
     let view = agent.reads(3_600, &[("a", 3_700)]);
     assert_eq!((view.verdict, taken(&view)), (Verdict::Running, vec![1, 1, 1]));
@@ -162,7 +162,7 @@ fn two_fields_are_a_split_when_both_have_stood_for_a_handover() {
     agent.reads(1_500, &both);
     assert_eq!(agent.reads(2_499, &both).verdict, Verdict::Running);
     let view = agent.reads(2_500, &both);
-    assert_eq!((view.verdict, view.rule), (Verdict::Split, Rule::SplitEvidence));
+    assert_eq!((view.verdict, view.rule.name), (Verdict::Split, "split_evidence"));
     let parties: Vec<_> = view.splits[0].parties.iter().map(|it| &*it.holder.client).collect();
     assert_eq!(parties, [b"a", b"b"]);
     let page = task_finding(lockwatch_judge::problems::Problem::Split, &view, Mono(2_501));
@@ -209,10 +209,10 @@ fn nobody_s_turn_is_confirmed_and_then_down_after_grace() {
     agent.reads(1_000, &[("a", 900)]);
     agent.reads(2_000, &[]);
     let pending = agent.reads(2_250, &[]);
-    assert_eq!((pending.verdict, pending.rule), (Verdict::Pending, Rule::NoTurnWithinGrace));
+    assert_eq!((pending.verdict, pending.rule.name), (Verdict::Pending, "no_turn_within_grace"));
     assert_eq!(agent.reads(7_000, &[]).verdict, Verdict::Pending);
     let down = agent.reads(7_100, &[]);
-    assert_eq!((down.verdict, down.rule), (Verdict::Down, Rule::NoTurnOverGrace));
+    assert_eq!((down.verdict, down.rule.name), (Verdict::Down, "no_turn_over_grace"));
     assert_eq!(down.durations.down_ms, 5_100);
     let again = agent.reads(8_000, &[("b", 9_000)]);
     assert_eq!((again.verdict, again.durations.down_ms), (Verdict::Running, 0));
@@ -227,7 +227,7 @@ fn a_turn_is_late_from_its_own_instant_on() {
     let due = agent.reads(15_000, &field);
     assert_eq!((due.verdict, turn(&due).late_ms), (Verdict::Running, 10_000));
     let late = agent.reads(15_001, &field);
-    assert_eq!((late.verdict, late.rule), (Verdict::Stalled, Rule::TurnLate));
+    assert_eq!((late.verdict, late.rule.name), (Verdict::Stalled, "turn_late"));
     assert_eq!(late.durations.stalled_ms, 10_001);
     let taken = agent.reads(16_000, &[("b", 16_500)]);
     assert_eq!((taken.verdict, taken.durations.stalled_ms), (Verdict::Running, 0));
@@ -254,7 +254,7 @@ fn a_turn_is_not_late_while_nobody_wants_it() {
     agent.users = Some(false);
     agent.reads(1_000, &field);
     let stopped = agent.reads(60_000, &field);
-    assert_eq!((stopped.verdict, stopped.rule), (Verdict::Stopped, Rule::TurnUnwanted));
+    assert_eq!((stopped.verdict, stopped.rule.name), (Verdict::Stopped, "turn_unwanted"));
     agent.users = Some(true);
     let wanted = agent.reads(61_000, &field);
     assert_eq!((wanted.verdict, turn(&wanted).late_ms), (Verdict::Running, 0));
@@ -320,7 +320,7 @@ fn what_cannot_be_read_changes_nothing_until_it_is_unknown_for_too_long() {
     let stalled = agent.reads(11_001, &field);
     assert_eq!(stalled.verdict, Verdict::Stalled);
     let failed = agent.fails(12_000);
-    assert_eq!((failed.verdict, failed.rule), (Verdict::Stalled, Rule::KeepPrevious));
+    assert_eq!((failed.verdict, failed.rule.name), (Verdict::Stalled, "keep_previous"));
     let finding = |view: &TaskView, at| {
         task_finding(lockwatch_judge::problems::Problem::Stalled, view, Mono(at))
     };
@@ -328,7 +328,7 @@ fn what_cannot_be_read_changes_nothing_until_it_is_unknown_for_too_long() {
     agent.fails(72_500);
     agent.step(73_000, Input::Tick);
     let blind = agent.fails(73_001);
-    assert_eq!((blind.verdict, blind.rule), (Verdict::Unknown, Rule::TurnBlind));
+    assert_eq!((blind.verdict, blind.rule.name), (Verdict::Unknown, "turn_blind"));
 }
 
 #[test]

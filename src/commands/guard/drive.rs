@@ -19,7 +19,8 @@ use super::notify::Manager;
 use super::plan::Plan;
 use super::script::{Gone, Script};
 use super::signals::Signals;
-use super::{LOST, NO_STORE, USAGE, last, listen, words};
+use super::{last, listen, words};
+use crate::exit::Exit;
 use crate::hold::{Client, Trouble};
 use crate::keeper::boot::{self, Alarm};
 use crate::keeper::group::Group;
@@ -58,7 +59,7 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<u8> {
     tokio::select! {
         refusal = too_far(&plan, &mut client) => if let Some(refusal) = refusal {
             say(format_args!("lockwatch: {refusal}"));
-            return Ok(USAGE);
+            return Ok(Exit::GuardUsage.code());
         },
         _ = signals.stop() => return Ok(0),
     }
@@ -328,7 +329,7 @@ impl Driver {
             Err(error) => {
                 tracing::error!(task, error = format!("{error:#}"), "cannot start the script");
                 let at = boot::now();
-                self.handle(Input::Gone { code: Some(crate::keeper::CANNOT_RUN), at });
+                self.handle(Input::Gone { code: Some(Exit::CannotRun.code()), at });
             }
         }
     }
@@ -386,9 +387,9 @@ impl Driver {
         }
         match end.outcome {
             Outcome::Done | Outcome::Stopped => end.code.unwrap_or(0),
-            Outcome::Lost => LOST,
+            Outcome::Lost => Exit::Lost.code(),
             Outcome::NotTaken | Outcome::NotWanted => self.plan.busy_code,
-            Outcome::NoStore => NO_STORE,
+            Outcome::NoStore => Exit::Unavailable.code(),
         }
     }
 }
@@ -396,12 +397,15 @@ impl Driver {
 /// What to say about trouble that stays until somebody mends it, and the exit code.
 fn never_mends(trouble: &Trouble, plan: &Plan) -> Option<(String, u8)> {
     match trouble {
-        Trouble::Foreign { .. } => Some((trouble.to_string(), USAGE)),
+        Trouble::Foreign { .. } => Some((trouble.to_string(), Exit::GuardUsage.code())),
         Trouble::Refused(error) => match &error.code[..] {
-            b"NOPERM" => Some((format!("{trouble}. What it needs: {}", plan.rule()), NO_STORE)),
-            b"WRONGTYPE" => Some((trouble.to_string(), USAGE)),
+            b"NOPERM" => Some((
+                format!("{trouble}. What it needs: {}", plan.rule()),
+                Exit::Unavailable.code(),
+            )),
+            b"WRONGTYPE" => Some((trouble.to_string(), Exit::GuardUsage.code())),
             b"NOAUTH" | b"WRONGPASS" => {
-                Some((format!("{trouble}. {}", remedy(Unknown::Auth)), NO_STORE))
+                Some((format!("{trouble}. {}", remedy(Unknown::Auth)), Exit::Unavailable.code()))
             }
             _ => None,
         },

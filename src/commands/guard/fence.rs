@@ -6,8 +6,8 @@ use anyhow::Context as _;
 use clap::{Args, ValueHint};
 
 use super::plan::store_of;
-use super::{LOST, NO_STORE, USAGE};
 use crate::commands::source::ConfigSource;
+use crate::exit::Exit;
 use crate::hold::{Client, Holder};
 use crate::keeper::say;
 
@@ -28,24 +28,23 @@ pub struct FenceOptions {
     pub holder: Option<String>,
 }
 
-/// Exit code 0 only if the holder has the lock and the token is the newest one; 70 if not, 69
-/// without an answer, 64 if it cannot be asked.
+/// Succeeds only if the holder has the lock and the token is the newest one.
 ///
 /// # Errors
 /// None; what is wrong is printed.
 pub async fn run(options: FenceOptions) -> anyhow::Result<ExitCode> {
     match check(options).await {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        Err((code, message)) => {
+        Err((exit, message)) => {
             say(format_args!("lockwatch: {message}"));
-            Ok(ExitCode::from(code))
+            Ok(exit.into())
         }
     }
 }
 
-async fn check(options: FenceOptions) -> Result<(), (u8, String)> {
+async fn check(options: FenceOptions) -> Result<(), (Exit, String)> {
     let of_environment = |name| std::env::var(name).ok();
-    let usage = |message: String| (USAGE, message);
+    let usage = |message: String| (Exit::GuardUsage, message);
     let token = match options.token {
         Some(token) => token,
         None => of_environment("LOCKWATCH_TOKEN")
@@ -62,12 +61,12 @@ async fn check(options: FenceOptions) -> Result<(), (u8, String)> {
     let (spec, store) = store_of(&options.source, options.task.as_deref()).map_err(usage)?;
     let mut client = Client::new(store, spec.kind.key().clone(), holder, 0, false);
     let (is_held, newest) =
-        client.fence().await.map_err(|trouble| (NO_STORE, trouble.to_string()))?;
+        client.fence().await.map_err(|trouble| (Exit::Unavailable, trouble.to_string()))?;
     if !is_held {
-        return Err((LOST, "this holder does not have the lock any more".to_owned()));
+        return Err((Exit::Lost, "this holder does not have the lock any more".to_owned()));
     }
     if newest != token {
-        return Err((LOST, format!("the newest token is {newest}, not {token}")));
+        return Err((Exit::Lost, format!("the newest token is {newest}, not {token}")));
     }
     Ok(())
 }

@@ -8,12 +8,12 @@ use lockwatch_guard::{Restart, Terms};
 use lockwatch_judge::spec::{TaskSpec, WantedSource};
 use lockwatch_watch::redis::RedisKind;
 
-use super::NOT_TAKEN;
 use super::options::GuardOptions;
 use super::rights::{rights, words};
 use crate::commands::rule::line;
 use crate::commands::source::{ConfigSource, task_of};
 use crate::config::{Config, GuardConfig, Heartbeat, Login, RedisConfig, ms};
+use crate::exit::Exit;
 use crate::hold::Holder;
 use crate::hold::store::Store;
 
@@ -92,7 +92,7 @@ impl Plan {
             // A guard takes its lock on one thread.
             holder: Holder::new(&Holder::new_instance(), 1),
             host: options.host.unwrap_or_else(host),
-            busy_code: options.busy_code.unwrap_or(NOT_TAKEN),
+            busy_code: options.busy_code.unwrap_or(Exit::NotTaken.code()),
             stdin: options.stdin,
             until_input_ends: options.until_input_ends,
             command: options.command,

@@ -127,7 +127,7 @@ impl Chronicle {
             story.verdicts.end(story.verdict, instant.wall);
             story.verdict = story.verdicts.begin(to.name(), SpanKind::Verdict, instant.wall);
             if story.verdict.is_some() {
-                story.reasons.push(rule.sentence().to_owned());
+                story.reasons.push(rule.sentence());
             }
             return;
         }

@@ -1,6 +1,9 @@
 //! The severity of one task and of all, and the exit code.
 
+use lockwatch_judge::verdict::Verdict;
+
 use super::answer::{Problem, Store, Task};
+use crate::exit::Exit;
 use crate::text::terminal::Style;
 
 /// The severity. Of several tasks the greatest counts: a certain problem ranks above an unknown
@@ -14,13 +17,13 @@ pub(super) enum Level {
 }
 
 impl Level {
-    /// The exit code, as defined for monitoring plugins.
-    pub(super) fn code(self) -> u8 {
+    /// How the command ends.
+    pub(super) fn exit(self) -> Exit {
         match self {
-            Level::Ok => 0,
-            Level::Warning => 1,
-            Level::Critical => 2,
-            Level::Unknown => 3,
+            Level::Ok => Exit::Success,
+            Level::Warning => Exit::Warning,
+            Level::Critical => Exit::Critical,
+            Level::Unknown => Exit::Unknown,
         }
     }
 
@@ -35,27 +38,25 @@ impl Level {
     }
 }
 
-/// How a verdict is shown where nothing is wrong: its name, its mark (so that colours are not
-/// needed), and its style.
-struct Known {
-    name: &'static str,
-    mark: &'static str,
-    style: Style,
+/// How a verdict is shown where nothing is wrong: its mark (so that colours are not needed), and its
+/// style. While a problem is withheld or not due yet, a bad verdict waits for it.
+fn shown(verdict: Verdict) -> (&'static str, Style) {
+    match verdict {
+        Verdict::Split
+        | Verdict::Down
+        | Verdict::Stalled
+        | Verdict::Unwanted
+        | Verdict::Pending => ("..", Style::Pending),
+        Verdict::Unknown => ("? ", Style::Unknown),
+        Verdict::Running => ("ok", Style::Good),
+        Verdict::Stopped => ("--", Style::Dim),
+    }
 }
 
-/// Worst first. While a problem is withheld or not due yet, a bad verdict waits for it.
-const VERDICTS: [Known; 8] = [
-    Known { name: "split", mark: "..", style: Style::Pending },
-    Known { name: "down", mark: "..", style: Style::Pending },
-    Known { name: "stalled", mark: "..", style: Style::Pending },
-    Known { name: "unwanted", mark: "..", style: Style::Pending },
-    Known { name: UNKNOWN, mark: "? ", style: Style::Unknown },
-    Known { name: "pending", mark: "..", style: Style::Pending },
-    Known { name: "running", mark: "ok", style: Style::Good },
-    Known { name: "stopped", mark: "--", style: Style::Dim },
-];
-/// The verdict on what cannot be seen.
-const UNKNOWN: &str = "unknown";
+/// The verdict; `None`: one of another version.
+fn verdict(task: &Task) -> Option<Verdict> {
+    Verdict::ALL.into_iter().find(|verdict| verdict.name() == &*task.verdict)
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Judgement {
@@ -68,9 +69,8 @@ pub(super) struct Judgement {
 
 /// What the problems of a task say, whatever its verdict is called: they are what alerts are about.
 pub(super) fn judge(task: &Task) -> Judgement {
-    let place = VERDICTS.iter().position(|known| known.name == &*task.verdict);
-    let known = place.and_then(|place| VERDICTS.get(place));
-    let is_unknown = known.is_none_or(|known| known.name == UNKNOWN);
+    let verdict = verdict(task);
+    let is_unknown = verdict.is_none_or(|verdict| verdict == Verdict::Unknown);
     let of_problems = task.problems.as_deref().and_then(of_problems);
     let level = match (of_problems, &task.problems) {
         (Some(Level::Critical), _) => Level::Critical,
@@ -80,14 +80,14 @@ pub(super) fn judge(task: &Task) -> Judgement {
         (level, _) => level.unwrap_or(Level::Ok),
     };
     // Within a level by the verdict.
-    let within = place.unwrap_or(VERDICTS.len());
-    let (group, mark, style) = match (level, known) {
-        (Level::Critical, _) => (0, "!!", Style::Critical),
-        (Level::Warning, _) => (1, "! ", Style::Warning),
-        (Level::Unknown, _) | (_, None) => (2, "? ", Style::Unknown),
-        (Level::Ok, Some(known)) => (3, known.mark, known.style),
+    let within = verdict.map_or(Verdict::ALL.len(), |verdict| verdict as usize);
+    let (group, (mark, style)) = match (level, verdict) {
+        (Level::Critical, _) => (0, ("!!", Style::Critical)),
+        (Level::Warning, _) => (1, ("! ", Style::Warning)),
+        (Level::Unknown, _) | (_, None) => (2, ("? ", Style::Unknown)),
+        (Level::Ok, Some(verdict)) => (3, shown(verdict)),
     };
-    Judgement { rank: group * (VERDICTS.len() + 1) + within, level, mark, style }
+    Judgement { rank: group * (Verdict::ALL.len() + 1) + within, level, mark, style }
 }
 
 /// The worst of these problems; `None`: there are none.
@@ -114,11 +114,10 @@ pub(super) fn worst<'a>(tasks: impl IntoIterator<Item = &'a Task>, stores: &[Sto
 /// How many there are of each verdict, worst first: `1 down, 2 running`.
 pub(super) fn counts(tasks: &[Task]) -> String {
     let count = |fits: &dyn Fn(&Task) -> bool| tasks.iter().filter(|task| fits(task)).count();
-    let known =
-        VERDICTS.iter().map(|known| (known.name, count(&|task| &*task.verdict == known.name)));
-    let is_known = |task: &Task| VERDICTS.iter().any(|known| known.name == &*task.verdict);
+    let known = Verdict::ALL.map(Verdict::name).into_iter();
+    let known = known.map(|name| (name, count(&|task| &*task.verdict == name)));
     let more = [
-        ("with another verdict", count(&|task| !is_known(task))),
+        ("with another verdict", count(&|task| verdict(task).is_none())),
         ("with lost switches", count(&switches_lost)),
         ("paused", count(&|task| task.paused == Some(true))),
     ];
@@ -134,7 +133,7 @@ mod tests {
         serde_json::from_str(json).unwrap()
     }
 
-    fn verdict(name: &str) -> Task {
+    fn calm(name: &str) -> Task {
         task(&format!("{{\"verdict\":\"{name}\",\"problems\":[]}}"))
     }
 
@@ -162,13 +161,14 @@ mod tests {
             ("running", &["urgent"], 2),
         ];
         for (name, severities, code) in codes {
-            assert_eq!(judge(&with(name, severities)).level.code(), code, "{name} {severities:?}");
+            assert_eq!(
+                judge(&with(name, severities)).level.exit().code(),
+                code,
+                "{name} {severities:?}"
+            );
         }
         let silent = task(r#"{"verdict":"running"}"#);
         assert_eq!(judge(&silent).level, Level::Unknown, "it does not say what is wrong");
-        let names =
-            lockwatch_judge::verdict::Verdict::ALL.map(lockwatch_judge::verdict::Verdict::name);
-        assert_eq!(VERDICTS.map(|known| known.name), names, "all of them, worst first");
     }
 
     #[test]
@@ -176,27 +176,27 @@ mod tests {
         let tasks = [
             with("down", &["page"]),
             with("unwanted", &["warning"]),
-            verdict("unknown"),
-            verdict("running"),
+            calm("unknown"),
+            calm("running"),
         ];
         let ranks = tasks.each_ref().map(|task| judge(task).rank);
         assert!(ranks.is_sorted(), "{ranks:?}");
-        assert_eq!(worst(&tasks, &[]).code(), 2);
-        assert_eq!(worst(&tasks[1..], &[]).code(), 3);
-        assert_eq!(worst([&tasks[1], &tasks[3]], &[]).code(), 1);
-        assert_eq!(worst(&tasks[3..], &[]).code(), 0);
-        assert_eq!(worst(&[], &[]).code(), 3, "of no task nothing is known");
+        assert_eq!(worst(&tasks, &[]).exit().code(), 2);
+        assert_eq!(worst(&tasks[1..], &[]).exit().code(), 3);
+        assert_eq!(worst([&tasks[1], &tasks[3]], &[]).exit().code(), 1);
+        assert_eq!(worst(&tasks[3..], &[]).exit().code(), 0);
+        assert_eq!(worst(&[], &[]).exit().code(), 3, "of no task nothing is known");
         let store: Store = serde_json::from_str(r#"{"problems":[{"severity":"page"}]}"#).unwrap();
-        assert_eq!(worst(&tasks[3..], &[store]).code(), 2);
+        assert_eq!(worst(&tasks[3..], &[store]).exit().code(), 2);
     }
 
     #[test]
     fn counts_name_what_is_there() {
         let tasks = [
-            verdict("running"),
-            verdict("down"),
-            verdict("running"),
-            verdict("frozen"),
+            calm("running"),
+            calm("down"),
+            calm("running"),
+            calm("frozen"),
             task(r#"{"verdict":"stopped","paused":true,"lost_users":["a"]}"#),
         ];
         let expected =

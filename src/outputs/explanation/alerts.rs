@@ -39,13 +39,13 @@ fn shown(seen: Seen<'_>, page: &Condition, fires: Option<&Alert>) -> PageDue {
         false => task_finding(page.problem, view, at),
     };
     let (word, because) = match (finding, fires) {
-        (Finding::Positive { .. }, _) => ("positive", what_is_so(view, page.problem)),
+        (Finding::Positive { .. }, _) => ("positive", active(view, page.problem)),
         (_, Some(Alert { is_event: true, .. })) => {
             let long = duration_text(row.event_ms());
             ("positive", format!("{} It is over, and shown for {long}.", row.positive))
         }
         (Finding::Negative, _) => ("negative", row.negative.to_owned()),
-        (Finding::Unknown, _) => ("unknown", "It cannot be told now.".to_owned()),
+        (Finding::Unknown, _) => ("unknown", "It is not known now.".to_owned()),
     };
     let ms = match finding {
         Finding::Positive { ms } => Some(ms),
@@ -65,8 +65,8 @@ fn shown(seen: Seen<'_>, page: &Condition, fires: Option<&Alert>) -> PageDue {
     }
 }
 
-/// What is so, with what was seen of it where no other part of the answer says it.
-fn what_is_so(view: &TaskView, problem: Problem) -> String {
+/// What is active, with what was seen of it where no other part of the answer says it.
+fn active(view: &TaskView, problem: Problem) -> String {
     let positive = problem.row().positive;
     match view.runs.as_deref().filter(|_| problem == Problem::Failing) {
         Some(runs) => format!("{positive} {}.", runs::newest(runs)),

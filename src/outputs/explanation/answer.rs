@@ -22,7 +22,7 @@ pub fn explanation(seen: Seen<'_>) -> Explanation {
         verdict: view.verdict.name().to_owned(),
         verdict_since: since.map(|since| seen.wall(since)),
         verdict_age_seconds: since.map(|since| seen.age_seconds(since)),
-        rule: view.rule.name().to_owned(),
+        rule: view.rule.name.to_owned(),
         reason: sentence(view),
         deciding: deciding::evidence(seen),
         evidence: evidence::all(seen),
@@ -39,9 +39,8 @@ fn notes(seen: Seen<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     if seen.is_once() {
         notes.push(
-            "No agent was asked: Redis was read for a moment. How long anything has been so is not \
-             known, so that what takes time to see (down, stalled, unwanted, most splits) cannot \
-             show."
+            "Single reading, without an agent: durations are unknown, so what takes time to see \
+             (down, stalled, unwanted, most splits) cannot show."
                 .to_owned(),
         );
     }
@@ -54,14 +53,14 @@ fn notes(seen: Seen<'_>) -> Vec<String> {
     }
     notes.extend(remarks(seen.published, view).into_iter().map(Cow::into_owned));
     if view.paused == Some(true) {
-        notes.push("Pages of this task are paused.".to_owned());
+        notes.push("Alerts of this task are paused.".to_owned());
     }
     if view.unknown.is_none()
         && let Some(redis) = seen.redis()
         && let Some(why) = redis.unknown
     {
-        let told = told(why, redis.words_of_any(why).as_deref());
-        notes.push(format!("Its redis cannot be read as a whole: {}. {told}", why.name()));
+        let cause = told(why, redis.words_of_any(why).as_deref());
+        notes.push(format!("Its store cannot be read as a whole: {}. {cause}", why.name()));
     }
     notes
 }

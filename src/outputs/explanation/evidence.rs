@@ -27,30 +27,30 @@ pub(super) fn all(seen: Seen<'_>) -> Vec<Evidence> {
         KindView::Queue(queue) => vec![queue::evidence(seen, queue)],
     };
     if spec.wanted.as_ref().is_some_and(|wanted| has_switches(&wanted.source)) {
-        all.push(beside(seen, "switches", switches(seen), view.switches_unknown));
+        all.push(part(seen, "switches", switches(seen), view.switches_unknown));
     }
     if let Some(own) = &view.progress {
         let unread = own.missing.flatten();
-        all.push(beside(seen, "progress", progress(view), unread));
+        all.push(part(seen, "progress", progress(view), unread));
     }
     if spec.claims.is_some() {
         let says = if seen.is_once() { seen.trace.says("claims") } else { None };
-        all.push(beside(seen, "claims", says.unwrap_or_else(|| claims(view)), view.claims_unknown));
+        all.push(part(seen, "claims", says.unwrap_or_else(|| claims(view)), view.claims_unknown));
     }
     if spec.hosts.is_some() {
-        all.push(beside(seen, "hosts", hosts(seen), seen.view.hosts_unknown));
+        all.push(part(seen, "hosts", hosts(seen), seen.view.hosts_unknown));
     }
     if spec.paused_until.is_some() {
         let says = match view.paused {
-            Some(true) => "pages wait",
-            Some(false) => "pages do not wait",
-            None => "not known, so pages do not wait",
+            Some(true) => "alerts wait",
+            Some(false) => "alerts do not wait",
+            None => "not known, so alerts do not wait",
         };
         let says = seen
             .trace
             .says("pause")
             .map_or_else(|| says.to_owned(), |read| format!("{says} ({read})"));
-        all.push(beside(seen, "pause", says, None));
+        all.push(part(seen, "pause", says, None));
     }
     if let KindView::Lock(lock) = &view.kind {
         all.extend(lock::witnesses(seen, lock));
@@ -58,9 +58,9 @@ pub(super) fn all(seen: Seen<'_>) -> Vec<Evidence> {
     all
 }
 
-/// Evidence from keys beside the lock. They are read together with the lock, except in a cluster.
+/// Evidence from the task's other keys. They are read together with the lock, except in a cluster.
 /// There only a recent exchange shows from which server and when.
-fn beside(seen: Seen<'_>, of: &str, says: String, unknown: Option<Unknown>) -> Evidence {
+fn part(seen: Seen<'_>, of: &str, says: String, unknown: Option<Unknown>) -> Evidence {
     let view = seen.view;
     let fresh = seen.trace.newest_with(of).map(|exchange| (&exchange.node, exchange.sent));
     let with_lock =

@@ -30,13 +30,13 @@ fn why_nothing(seen: Seen<'_>) -> String {
     match (seen.view.unknown.or_else(|| redis?.unknown), redis) {
         (Some(why), _) => {
             format!(
-                "Redis could not be asked: {}. {} {newest}",
+                "The store could not be read: {}. {} {newest}",
                 why.name(),
                 lockwatch_watch::redis::remedy(why)
             )
         }
         (None, Some(redis)) if patience(Some(redis)) == PATIENCE_MAX => format!(
-            "It was not due: this redis is asked every {}, and an explanation waits for {} at \
+            "It was not due: this store is read every {}, and an explanation waits for {} at \
              most. {newest}",
             span(redis.spec.interval_ms),
             span(u64::try_from(PATIENCE_MAX.as_millis()).unwrap_or(u64::MAX)),

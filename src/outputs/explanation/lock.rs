@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 use lockwatch_judge::reading::Holder;
-use lockwatch_judge::snapshot::{LockView, TaskView, WitnessView};
-use lockwatch_judge::verdict::{LockFact, LockFacts, Rule, Wanted};
+use lockwatch_judge::snapshot::{LockView, WitnessView};
+use lockwatch_judge::verdict::{LockFact, Wanted};
 
-use super::condition::{blind, compared, condition, difference, gap_over_grace, wanted};
+use super::Evidence;
 use super::seen::{Seen, not_known, server, span};
-use super::{Condition, Evidence};
+use super::wanted::NAMED_MAX as DECIDING_MAX;
 use crate::text::identity::{escape, list};
 use crate::trace::{holder_name, none_or};
 
@@ -86,56 +86,71 @@ fn witness_evidence(seen: Seen<'_>, witness: &WitnessView) -> Evidence {
     }
 }
 
-/// The conditions of a rule.
-pub(super) fn conditions(rule: Rule, facts: LockFacts, view: &TaskView) -> Vec<Condition> {
-    let lock = |asked: LockFact| {
-        let is = facts.lock;
-        condition(difference("lock", is.name(), asked.name(), is == asked), is == asked)
-    };
-    let (held, free) = (|| lock(LockFact::Held), || lock(LockFact::Free));
-    let wants = |asked| wanted(facts.wanted, &[asked]);
-    let blind = || blind(view, facts.blind);
-    match rule {
-        Rule::LockBlind => vec![lock(LockFact::Unknown), blind()],
-        Rule::WantedBlind => {
-            let is = facts.lock != LockFact::Unknown;
-            let known = difference("lock", facts.lock.name(), "free or held", is);
-            vec![condition(known, is), wants(Wanted::Unknown), blind()]
-        }
-        Rule::HeldBriefly => {
-            let shown = if facts.down_goes_on { "was" } else { "was not" };
-            let down = format!("a gap over grace {shown} shown as down while the lock was free");
-            vec![held(), wants(Wanted::Yes), condition(down, facts.down_goes_on)]
-        }
-        Rule::NoProgress => {
-            let counts = wanted(facts.wanted, &[Wanted::Yes, Wanted::Unset]);
-            vec![held(), counts, stale(view, facts.stale)]
-        }
-        Rule::HeldUnwanted => {
-            let (ms, limit_ms) = (view.durations.unwanted_ms, view.spec.wind_down_ms);
-            let lasts = compared("unwanted", ms, "wind_down", limit_ms, facts.over_wind_down);
-            vec![held(), wants(Wanted::No), lasts]
-        }
-        Rule::HeldWanted => vec![held(), wants(Wanted::Yes)],
-        Rule::HeldUnset => vec![held(), wants(Wanted::Unset)],
-        Rule::HeldWantedUnknown => vec![held(), wants(Wanted::Unknown)],
-        Rule::WindingDown => vec![held(), wants(Wanted::No)],
-        Rule::GapOverGrace => {
-            vec![free(), wants(Wanted::Yes), gap_over_grace(view, facts.gap_over_grace)]
-        }
-        Rule::GapWithinGrace => vec![free(), wants(Wanted::Yes)],
-        Rule::FreeUnwanted => vec![free(), wants(Wanted::No)],
-        Rule::FreeUnset => vec![free(), wants(Wanted::Unset)],
-        _ => Vec::new(),
+/// The state of the lock, in a sentence.
+pub(super) fn state_line(seen: Seen<'_>) -> String {
+    match seen.view.held {
+        Some(true) => held_line(seen),
+        _ if seen.view.wanted == Wanted::Yes => gap_line(seen),
+        _ => free_line(seen),
     }
 }
 
-fn stale(view: &TaskView, holds: bool) -> Condition {
-    match &view.spec.progress {
-        Some(progress) => {
-            let (ms, limit_ms) = (view.durations.stalled_ms, progress.stale_after_ms);
-            compared("stalled", ms, "stale_after", limit_ms, holds)
+/// Since when no hold has lasted while the task was wanted.
+fn gap_line(seen: Seen<'_>) -> String {
+    let view = seen.view;
+    match view.last_reading {
+        Some(at) if !seen.is_once() => {
+            let since = seen.wall(at.minus_ms(view.durations.down_ms));
+            let free = match view.grounds.short_holds().count {
+                0 => format!("Free and wanted since {since}, confirmed"),
+                _ => format!("Wanted since {since}, and no hold has lasted; it is free"),
+            };
+            format!("{free}; the newest reading that says so was {}.", seen.newest())
         }
-        None => condition("no progress is configured".to_owned(), holds),
+        _ => free_line(seen),
     }
+}
+
+fn free_line(seen: Seen<'_>) -> String {
+    match (seen.view.last_reading, seen.view.unknown) {
+        (Some(_), None) => {
+            format!(
+                "The lock is free, confirmed; the newest reading that says so was {}.",
+                seen.newest()
+            )
+        }
+        (Some(_), Some(why)) => {
+            format!(
+                "The lock was free in the last good reading, {}; now it is unknown ({}).",
+                seen.newest(),
+                why.name()
+            )
+        }
+        (None, _) => "The lock was never read.".to_owned(),
+    }
+}
+
+fn held_line(seen: Seen<'_>) -> String {
+    let view = seen.view;
+    let Some(hold) = view.hold() else {
+        // The first reading of a free lock after a hold must be confirmed.
+        return format!("The lock was held; the newest reading was {}.", seen.newest());
+    };
+    let holders = hold.holders.iter().map(|(holder, host)| named(holder, host.as_deref()));
+    let holders = none_or(list(holders, DECIDING_MAX));
+    let since = if seen.is_once() {
+        String::new()
+    } else {
+        format!(" for at least {}", span(hold.held_ms))
+    };
+    let left = match (hold.ttl_ms, hold.persistent) {
+        (Some(ttl_ms), _) => format!(", {} of the lease left", span(ttl_ms)),
+        (None, Some(true)) => ", without any TTL".to_owned(),
+        (None, _) => String::new(),
+    };
+    format!(
+        "Held ({}) by {holders}{since}{left}; the newest reading was {}.",
+        hold.mode.name(),
+        seen.newest()
+    )
 }

@@ -1,14 +1,10 @@
 //! The evidence about a queue.
 
-use lockwatch_judge::snapshot::{ExecutionView, QueueView, TaskView};
-use lockwatch_judge::verdict::{QueueFacts, Rule, Wanted};
+use lockwatch_judge::snapshot::{ExecutionView, QueueView};
 
-use super::condition::{blind, compared, condition, difference, wanted};
+use super::Evidence;
 use super::seen::{Seen, not_known, server, span};
-use super::wanted::wanted_line;
-use super::{Condition, Evidence};
 use crate::outputs::queue::{due, executions, oldest_waiting, who};
-use crate::outputs::turn::max_late_ms;
 use crate::text::identity::escape;
 
 /// Maximum number of members that are named.
@@ -30,34 +26,8 @@ pub(super) fn evidence(seen: Seen<'_>, queue: &QueueView) -> Evidence {
     }
 }
 
-/// The conditions of a rule.
-pub(super) fn conditions(rule: Rule, facts: QueueFacts, view: &TaskView) -> Vec<Condition> {
-    let read = || {
-        let is = if facts.is_read { "read" } else { "unknown" };
-        condition(difference("queue", is, "read", facts.is_read), facts.is_read)
-    };
-    let wants = |asked| wanted(facts.wanted, &[asked]);
-    match rule {
-        Rule::QueueBlind => {
-            let unknown = !facts.is_read || facts.wanted == Wanted::Unknown;
-            let says = "the queue, or whether it is wanted, is unknown";
-            vec![condition(says.to_owned(), unknown), blind(view, facts.blind)]
-        }
-        Rule::QueueUnwanted => vec![read(), wants(Wanted::No)],
-        Rule::QueueLate => {
-            let counts = wanted(facts.wanted, &[Wanted::Yes, Wanted::Unset]);
-            let late_ms = view.queue().map_or(0, |queue| queue.late_ms);
-            let late = compared("late", late_ms, "max_late", max_late_ms(&view.spec), facts.late);
-            vec![read(), counts, late]
-        }
-        Rule::QueueWanted => vec![read(), wants(Wanted::Yes)],
-        Rule::QueueUnset => vec![read(), wants(Wanted::Unset)],
-        _ => Vec::new(),
-    }
-}
-
-/// The evidence that made the deciding rule apply.
-pub(super) fn deciding(seen: Seen<'_>, queue: &QueueView) -> Vec<String> {
+/// What waits and what is executed, in sentences.
+pub(super) fn state_lines(seen: Seen<'_>, queue: &QueueView) -> Vec<String> {
     let has_locks = seen.view.spec.queue().is_some_and(|spec| spec.lock.is_some());
     let mut lines = vec![waiting_line(queue, has_locks)];
     lines.push(match queue.moved {
@@ -65,7 +35,6 @@ pub(super) fn deciding(seen: Seen<'_>, queue: &QueueView) -> Vec<String> {
         None => "No due member was seen to leave.".to_owned(),
     });
     lines.extend(execution_lines(queue));
-    lines.push(wanted_line(seen));
     lines
 }
 

@@ -71,11 +71,6 @@ impl<'a> Seen<'a> {
             None => "never".to_owned(),
         }
     }
-
-    /// A duration that was observed. A single reading does not know it.
-    pub(super) fn lasted(&self, ms: u64) -> String {
-        if self.is_once() { "an unknown time".to_owned() } else { span(ms) }
-    }
 }
 
 /// A duration, for people.

@@ -35,7 +35,7 @@ pub fn text(explanation: &Explanation) -> String {
         page.item("", "None was considered yet.");
     }
 
-    page.heading("Pages");
+    page.heading("Critical alerts");
     explanation.pages.iter().for_each(|due| page.due(due));
     page.worst(explanation);
 
@@ -111,9 +111,9 @@ impl Text {
         let mark = if rule.gave.is_some() { "*" } else { " " };
         let gave = rule.gave.as_ref().map(|verdict| format!(" -> {verdict}")).unwrap_or_default();
         // For a rule that does not apply, the conditions that do not hold are enough.
-        let told =
+        let shown =
             rule.conditions.iter().filter(|condition| condition.holds == rule.gave.is_some());
-        let parts: Vec<&str> = told.map(|condition| condition.says.as_str()).collect();
+        let parts: Vec<&str> = shown.map(|condition| condition.says.as_str()).collect();
         let no = if rule.gave.is_some() { "" } else { "no: " };
         self.labelled(
             &format!("{mark} {:<20} ", rule.rule),
@@ -150,8 +150,8 @@ impl Text {
         };
         let paused = if *paused { ", but paused" } else { "" };
         let so = match finding.as_str() {
-            "positive" => "It is so: ",
-            "negative" => "It is not so: ",
+            "positive" => "Active: ",
+            "negative" => "Evidence against it: ",
             _ => "",
         };
         let text = format!("{value}{when}{paused}. {so}{because}");
@@ -174,14 +174,14 @@ impl Text {
     fn exchange(&mut self, exchange: &ExchangeShown) {
         let ExchangeShown { node, asked, round, age_seconds, took_seconds, .. } = exchange;
         let asked = match asked.as_str() {
-            "beside" => "for what lives beside the lock",
+            "beside" => "for the other keys",
             "witness" => "as a witness",
-            _ => "because it decides",
+            _ => "as the one that decides",
         };
         let (age, took) = (duration(*age_seconds), took_seconds * 1_000.0);
         self.item(
             "",
-            &format!("{node}, asked {asked}, round {round}, {age} ago, answered in {took:.0} ms:"),
+            &format!("{node}, read {asked}, round {round}, {age} ago, reply in {took:.0} ms:"),
         );
         for said in &exchange.commands {
             self.line(&format!("    > {}", said.command));
@@ -191,11 +191,11 @@ impl Text {
             }
         }
         let worth = match (&exchange.role, &exchange.server_time, &exchange.refused) {
-            (_, _, Some(why)) => format!("Not believed: {}", not_known(why)),
+            (_, _, Some(why)) => format!("Not accepted: {}", not_known(why)),
             (Some(role), Some(time), None) => {
-                format!("Believed: after its answers it said that it is {role}; its clock: {time}.")
+                format!("Accepted: after its replies it reported role {role}; its clock: {time}.")
             }
-            _ => "Believed.".to_owned(),
+            _ => "Accepted.".to_owned(),
         };
         self.labelled("    ", &worth);
         match &exchange.reading {

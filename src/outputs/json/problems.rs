@@ -14,7 +14,7 @@ pub(super) struct ProblemJson {
     severity: &'static str,
     /// For how long it has been seen; of an event: its age.
     seconds: f64,
-    /// It is over, and told for a while.
+    /// It is over, and still shown.
     event: bool,
 }
 

@@ -218,7 +218,7 @@ pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> T
         store: &view.store,
         labels: spec.labels.iter().map(|(name, value)| LabelJson { name, value }).collect(),
         verdict: view.verdict.name(),
-        rule: view.rule.name(),
+        rule: view.rule.name,
         reason: sentence(view),
         verdict_since: agent(published, view.verdict_since),
         clear: problems.clear,

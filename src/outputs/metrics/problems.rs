@@ -12,9 +12,9 @@ use crate::text::identity::{escape, holder_label};
 
 /// Most series of `lockwatch_task_split_holder` for one task.
 const SPLIT_SERIES_MAX: usize = 10;
-/// The label that replaces the severity of a task's pages.
+/// The label that replaces the severity of a task's critical alerts.
 const SEVERITY: &str = "severity";
-/// Labels that these series have beside a task's own.
+/// Labels that these series have in addition to a task's own.
 const TAKEN: [&str; 2] = ["problem", SEVERITY];
 
 pub(super) fn clear(task: &TaskView, when: When, emit: &mut Emit<'_>) {

@@ -144,7 +144,7 @@ pub(super) fn write_reading(markup: &mut Markup, published: &Published, view: &T
 }
 
 pub(super) fn write_rule(markup: &mut Markup, _published: &Published, view: &TaskView) {
-    markup.format(format_args!("<code>{}</code>", view.rule.name()));
+    markup.format(format_args!("<code>{}</code>", view.rule.name));
 }
 
 /// Every switch, and the lost ones; empty if there are none.

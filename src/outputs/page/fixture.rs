@@ -9,7 +9,7 @@ use lockwatch_judge::snapshot::{
 };
 use lockwatch_judge::spec::{StoreIndex, TaskSpec};
 use lockwatch_judge::time::{AgentWall, Mono};
-use lockwatch_judge::verdict::{LockFact, Rule, Verdict, Wanted};
+use lockwatch_judge::verdict::{LockFact, Rule, Verdict, Wanted, rules};
 use lockwatch_watch::redis::libraries;
 
 use crate::published::Published;
@@ -29,6 +29,11 @@ pub(super) fn published(at: u64) -> Published {
     Published { snapshot, wall, made: Instant::now() }
 }
 
+/// The rule of this name.
+pub(crate) fn rule(name: &str) -> &'static Rule {
+    rules().find(|rule| rule.name == name).unwrap()
+}
+
 /// A task that is free according to a reading at an instant.
 pub(crate) fn free(read_at: u64) -> TaskView {
     TaskView {
@@ -39,7 +44,7 @@ pub(crate) fn free(read_at: u64) -> TaskView {
         )),
         store: "main".into(),
         verdict: Verdict::Stopped,
-        rule: Rule::FreeUnset,
+        rule: rule("free_unset"),
         verdict_since: Mono(0),
         judged: None,
         wanted: Wanted::Unset,
@@ -87,7 +92,7 @@ pub(super) fn held(client: &str, since: u64, read_at: u64, ttl_ms: u64) -> TaskV
     };
     TaskView {
         verdict: Verdict::Running,
-        rule: Rule::HeldUnset,
+        rule: rule("held_unset"),
         held: Some(true),
         kind: KindView::Lock(LockView {
             fact: LockFact::Held,

@@ -131,7 +131,7 @@ fn encoded_labels(labels: &[(Arc<str>, Arc<str>)]) -> String {
 pub(super) fn write_verdict(markup: &mut Markup, published: &Published, view: &TaskView) {
     markup.format(format_args!("<strong class=\"verdict\">{}</strong>", view.verdict.name()));
     // Before the first judgement there is no duration.
-    if view.rule != Rule::NothingYet {
+    if view.rule != &Rule::NOTHING_YET {
         markup
             .html(" <small>for ")
             .since(Moment::of(published, view.verdict_since))
@@ -330,7 +330,7 @@ mod tests {
     use lockwatch_judge::spec::{Codec, TaskSpec, WantedSpec};
     use lockwatch_judge::time::Mono;
 
-    use super::super::fixture::{free, held, holder, published};
+    use super::super::fixture::{free, held, holder, published, rule};
     use super::*;
 
     fn row(at: u64, view: &TaskView) -> Row {
@@ -370,7 +370,7 @@ mod tests {
             });
             (view.spec, view.wanted, view.wanting_users) = (Arc::new(spec), wanted, users);
             view.switches = Some([SwitchView { user: b"count".to_vec(), on, fits: None }].into());
-            view.rule = Rule::HeldWanted;
+            view.rule = rule("held_wanted");
             (super::wanted(&view), reason::sentence(&view))
         };
         let (users, why) = counted(Wanted::Yes, Some(3), Some(true));

@@ -141,10 +141,10 @@ impl<'a> Story<'a> {
         let mut of_task = events.filter(|event| is_of_task(event));
         let first = of_task.next();
         let node = first.into_iter().chain(of_task).find_map(|event| event.node.clone());
-        let evidence = match (first, view.rule) {
-            (Some(event), _) => instant(event.at),
-            (None, Rule::NothingYet) => now,
-            (None, _) => held_from(view).unwrap_or(instant(view.verdict_since)),
+        let evidence = match first {
+            Some(event) => instant(event.at),
+            None if view.rule == &Rule::NOTHING_YET => now,
+            None => held_from(view).unwrap_or(instant(view.verdict_since)),
         };
         Story {
             known_from: evidence.min(now),
@@ -198,7 +198,7 @@ impl<'a> Story<'a> {
                     self.splits.remove(kind).unwrap_or(at.saturating_sub(signed(*lasted_ms)));
                 self.push(began, at, What::Split(*kind));
             }
-            EventKind::Verdict { from, to, rule } => self.take_verdict(at, *from, *to, *rule),
+            EventKind::Verdict { from, to, rule } => self.take_verdict(at, *from, *to, rule),
             EventKind::TaskUnreadable { why } => {
                 self.unreadable.get_or_insert((at, Some(*why)));
             }
@@ -220,14 +220,14 @@ impl<'a> Story<'a> {
         }
     }
 
-    fn take_verdict(&mut self, at: Instant, from: Option<Verdict>, to: Verdict, rule: Rule) {
+    fn take_verdict(&mut self, at: Instant, from: Option<Verdict>, to: Verdict, rule: &Rule) {
         if from.is_none() {
             self.begin_anew(at);
         }
         if to == Verdict::Stopped {
             self.end_gap(at);
         }
-        if rule == Rule::LockBlind {
+        if rule.name == "lock_blind" {
             let last_read = at.saturating_sub(self.blind_after_ms).max(self.known_from);
             self.unreadable.get_or_insert((last_read, None));
         } else if from == Some(Verdict::Unknown) {

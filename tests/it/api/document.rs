@@ -4,12 +4,12 @@
 use crate::support::PATIENCE;
 use std::collections::{BTreeMap, BTreeSet};
 
-use lockwatch::outputs::events::{KINDS, LEVELS};
-use lockwatch_judge::event::{End, Fate, SplitKind};
+use lockwatch::outputs::events::LEVELS;
+use lockwatch_judge::event::{End, EventKind, Fate, SplitKind};
 use lockwatch_judge::input::WakeUpState;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::spec::Codec;
-use lockwatch_judge::verdict::{LockFact, Rule, TurnFact, Verdict, Wanted};
+use lockwatch_judge::verdict::{LockFact, TurnFact, Verdict, Wanted, rules};
 use serde_json::{Value, json};
 
 use super::schema::Schemas;
@@ -48,12 +48,18 @@ fn closed_lists_are_those_of_the_code() {
         let values = values.unwrap_or_else(|| panic!("no list at {pointer}")).as_array().unwrap();
         values.iter().filter_map(|value| value.as_str().map(str::to_owned)).collect()
     };
+    let mut rule_names: Vec<&str> = Vec::new();
+    for rule in rules() {
+        if !rule_names.contains(&rule.name) {
+            rule_names.push(rule.name);
+        }
+    }
     let lists: [(&str, Vec<&str>); 16] = [
         ("Verdict", Verdict::ALL.map(Verdict::name).to_vec()),
         ("Wanted", Wanted::ALL.map(Wanted::name).to_vec()),
         ("LockFact", LockFact::ALL.map(LockFact::name).to_vec()),
         ("TurnFact", TurnFact::ALL.map(TurnFact::name).to_vec()),
-        ("Rule", Rule::ALL.map(Rule::name).to_vec()),
+        ("Rule", rule_names),
         ("UnknownReason", Unknown::ALL.map(Unknown::name).to_vec()),
         ("ErrorCount/properties/name", Unknown::ALL.map(Unknown::name).to_vec()),
         ("SplitKind", SplitKind::ALL.map(SplitKind::name).to_vec()),
@@ -62,7 +68,7 @@ fn closed_lists_are_those_of_the_code() {
         ("FateCount/properties/name", Fate::ALL.map(Fate::name).to_vec()),
         ("Switch/properties/fits", Codec::ALL.map(Codec::name).to_vec()),
         ("Switch/properties/state", vec!["on", "off", "undecodable"]),
-        ("EventKind", KINDS.to_vec()),
+        ("EventKind", EventKind::NAMES.to_vec()),
         ("WakeUps/properties/state", WakeUpState::ALL.map(WakeUpState::name).to_vec()),
         ("Level", LEVELS.map(|(name, _)| name).to_vec()),
     ];

@@ -507,7 +507,7 @@ async fn nothing_is_left_of_a_client_that_went() {
 fn every_kind_has_its_name_in_the_list() {
     let told: BTreeSet<&str> =
         crate::outputs::every_kind().into_iter().map(|(.., name)| name).collect();
-    let listed: BTreeSet<&str> = lockwatch::outputs::events::KINDS.into_iter().collect();
+    let listed: BTreeSet<&str> = EventKind::NAMES.into_iter().collect();
     assert_eq!(told, listed);
-    assert_eq!(listed.len(), lockwatch::outputs::events::KINDS.len(), "one is there twice");
+    assert_eq!(listed.len(), EventKind::NAMES.len(), "one is there twice");
 }

@@ -10,12 +10,12 @@ use lockwatch_judge::reading::Holder;
 use lockwatch_judge::snapshot::{SplitView, SwitchView, TaskView};
 use lockwatch_judge::spec::Codec;
 use lockwatch_judge::time::Mono;
-use lockwatch_judge::verdict::{Rule, Verdict};
+use lockwatch_judge::verdict::Verdict;
 use serde_json::Value;
 
 use super::sse::Stream;
 use crate::http::start;
-use crate::snapshots::{NOW, WALL, full_task, hold, holder, published};
+use crate::snapshots::{NOW, WALL, full_task, hold, holder, published, verdict_rule};
 use crate::support::truth::rule;
 
 const COUNT: usize = 1_000;
@@ -84,7 +84,7 @@ fn hostile_task(bytes: &[u8]) -> TaskView {
         host: Some(bytes.to_vec()),
     }];
     view.splits = [SplitView { kind: SplitKind::Claims, parties, since: NOW, lasted_ms: 1 }].into();
-    (view.verdict, view.rule) = (Verdict::Split, Rule::SplitEvidence);
+    (view.verdict, view.rule) = (Verdict::Split, verdict_rule("split_evidence"));
     view
 }
 

@@ -6,12 +6,12 @@ use lockwatch::published::Published;
 use lockwatch_judge::event::{Party, SplitKind};
 use lockwatch_judge::snapshot::{Judged, Past, SplitView, TaskView};
 use lockwatch_judge::time::Mono;
-use lockwatch_judge::verdict::{Facts, LockFact, LockFacts, Rule, Verdict, Wanted};
+use lockwatch_judge::verdict::{Facts, LockFact, LockFacts, Verdict, Wanted};
 use serde_json::{Value, json};
 
 use crate::http::{Server, start};
 use crate::snapshots::{
-    NOW, full_task, good_redis, hold, holder, new_task, published, stopped_task,
+    NOW, full_task, good_redis, hold, holder, new_task, published, stopped_task, verdict_rule,
 };
 
 fn with_team(mut view: TaskView, team: &str) -> TaskView {
@@ -25,7 +25,7 @@ fn some() -> Arc<Published> {
     let mut inbound = with_team(stopped_task("inbound"), "shop, returns");
     inbound.store = "spare".into();
     let mut night = with_team(full_task("Night & day"), "");
-    (night.verdict, night.rule) = (Verdict::Down, Rule::GapOverGrace);
+    (night.verdict, night.rule) = (Verdict::Down, verdict_rule("gap_over_grace"));
     (night.held, night.lock_mut().unwrap().hold, night.lock_mut().unwrap().fact) =
         (Some(false), None, LockFact::Free);
     let mut split = with_team(full_task("split"), "logistics");
@@ -235,7 +235,7 @@ async fn one_task_tells_what_its_verdict_rests_on() {
     ];
     let mut view = TaskView {
         verdict: Verdict::Split,
-        rule: Rule::SplitEvidence,
+        rule: verdict_rule("split_evidence"),
         judged: Some(Judged { facts: Facts::Lock(facts), previous: Some(Verdict::Running) }),
         splits: [SplitView {
             kind: SplitKind::Masters,

@@ -67,7 +67,7 @@ fn of_task(view: &TaskView, name: &str) -> Option<Found> {
     Some(match name {
         "task" => word("present"),
         "verdict" => word(view.verdict.name()),
-        "rule" => word(view.rule.name()),
+        "rule" => word(view.rule.name),
         "verdict_since" => Found::Ms(agent_ms(view.verdict_since)),
         "wanted" => word(view.wanted.name()),
         "on" => joined(
@@ -260,7 +260,7 @@ pub(crate) fn event_words(event: &Event) -> Vec<String> {
     let (name, told): (&str, Vec<String>) = match &event.kind {
         EventKind::Verdict { from, to, rule } => {
             let from = from.map_or("nothing", |from| from.name());
-            ("verdict", vec![format!("{from}>{}", to.name()), rule.name().to_owned()])
+            ("verdict", vec![format!("{from}>{}", to.name()), rule.name.to_owned()])
         }
         EventKind::Acquired { holders } => ("acquired", vec![names(holders)]),
         EventKind::HoldEnded { holders, reason, held_ms } => {

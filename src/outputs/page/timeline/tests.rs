@@ -1,7 +1,7 @@
 use lockwatch_judge::snapshot::Durations;
 use lockwatch_judge::spec::StoreIndex;
 
-use super::super::fixture::{free, held as held_view, holder};
+use super::super::fixture::{free, held as held_view, holder, rule};
 use super::*;
 
 /// An event of the task at a second, reported by server `a:1`.
@@ -20,7 +20,7 @@ fn of_redis(second: u64, node: &str, kind: EventKind) -> Event {
 }
 
 fn born(second: u64) -> Event {
-    event(second, EventKind::Verdict { from: None, to: Verdict::Stopped, rule: Rule::FreeUnset })
+    event(second, EventKind::Verdict { from: None, to: Verdict::Stopped, rule: rule("free_unset") })
 }
 
 fn acquired(second: u64, who: &str) -> Event {
@@ -64,7 +64,8 @@ fn told(view: &TaskView, events: &[Event]) -> Vec<String> {
 #[test]
 fn what_was_before_the_first_evidence_is_not_known() {
     assert_eq!(told(&free(599_500), &[born(550)]), ["0-550 not known"]);
-    let never_read = TaskView { rule: Rule::NothingYet, held: None, last_reading: None, ..free(0) };
+    let never_read =
+        TaskView { rule: &Rule::NOTHING_YET, held: None, last_reading: None, ..free(0) };
     assert_eq!(told(&never_read, &[]), ["600-600+ unreadable ", "0-600 not known"]);
     // Its events were dropped, but the hold contains its beginning.
     assert_eq!(
@@ -123,7 +124,7 @@ fn a_gap_goes_on_around_a_phantom_hold_and_ends_when_nobody_wants_the_task() {
     let stopped = EventKind::Verdict {
         from: Some(Verdict::Down),
         to: Verdict::Stopped,
-        rule: Rule::FreeUnwanted,
+        rule: rule("free_unwanted"),
     };
     let mut events = gap.to_vec();
     events.push(event(200, stopped));
@@ -148,7 +149,7 @@ fn what_another_lock_of_this_name_was_is_over() {
         ..free(600_000)
     };
     let pending =
-        EventKind::Verdict { from: None, to: Verdict::Pending, rule: Rule::GapWithinGrace };
+        EventKind::Verdict { from: None, to: Verdict::Pending, rule: rule("gap_within_grace") };
     let anew = [event(300, EventKind::GapBegan), event(300, pending)];
     let over = ["100-300 a", "300-600+ gap", "110-300 split holders", "0-0 not known"];
     assert_eq!(told(&down, &[&before[..], &anew[..]].concat()), over);
@@ -229,12 +230,12 @@ fn blindness_goes_on_from_the_last_reading() {
     let gone = EventKind::Verdict {
         from: Some(Verdict::Running),
         to: Verdict::Unknown,
-        rule: Rule::LockBlind,
+        rule: rule("lock_blind"),
     };
     let back = EventKind::Verdict {
         from: Some(Verdict::Unknown),
         to: Verdict::Stopped,
-        rule: Rule::FreeUnset,
+        rule: rule("free_unset"),
     };
     let events = [born(0), event(200, gone), event(250, back)];
     assert_eq!(
