@@ -7,6 +7,7 @@ mod hold;
 mod identity;
 mod lost;
 mod renewal;
+pub(crate) mod rules;
 pub(crate) mod spec;
 mod splits;
 mod state;

@@ -2,6 +2,7 @@
 
 mod entry;
 mod execution;
+pub(crate) mod rules;
 pub(crate) mod spec;
 mod state;
 #[cfg(test)]

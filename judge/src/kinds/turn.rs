@@ -1,5 +1,6 @@
 //! A task that takes turns with others.
 
+pub(crate) mod rules;
 pub(crate) mod spec;
 mod state;
 pub(crate) mod view;
