@@ -135,8 +135,8 @@ mod tests {
         assert_eq!(host_of(&mut task, 2_000, Some("one")), Some(b"one".to_vec()));
         assert_eq!(host_of(&mut task, 3_000, None), Some(b"one".to_vec()), "not asked for");
         assert_eq!(host_of(&mut task, 4_000, Some("two")), Some(b"two".to_vec()));
-        let mut told = Vec::new();
-        let mut log = Log { at: Mono(4_500), server: None, events: &mut told };
+        let mut events = Vec::new();
+        let mut log = Log { at: Mono(4_500), server: None, events: &mut events };
         task.configure(Arc::new(spec), "main".into(), &mut log);
         assert_eq!(host_of(&mut task, 5_000, None), None, "configured no more");
     }

@@ -242,9 +242,9 @@ impl World {
     }
 
     /// The events since this was last asked, but for verdicts.
-    pub(super) fn told(&mut self) -> Vec<EventKind> {
-        let told = core::mem::take(&mut self.events);
-        told.into_iter().filter(|kind| !matches!(kind, EventKind::Verdict { .. })).collect()
+    pub(super) fn reported(&mut self) -> Vec<EventKind> {
+        let reported = core::mem::take(&mut self.events);
+        reported.into_iter().filter(|kind| !matches!(kind, EventKind::Verdict { .. })).collect()
     }
 
     /// Members `from` and after it are executed, each for two seconds by a worker of its own.
