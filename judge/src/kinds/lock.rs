@@ -124,7 +124,7 @@ impl LockTask {
         (reading, parts): (&LockReading, &Beside),
         signs: &Signs,
         batch: Accepted<'_>,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) -> Option<Option<Fate>> {
         let lock = self.judged(shared, reading, batch);
         let old = shared.origin.as_ref();
@@ -176,7 +176,7 @@ impl LockTask {
         shared: &mut Shared,
         observed: &Observed,
         batch: Accepted<'_>,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) {
         let across_blind = observed.across_blind;
         match &observed.ended {
@@ -233,7 +233,7 @@ impl LockTask {
     }
 
     /// A claim that lives while the lock is free is reported once for as long as it lasts.
-    fn report_claims_while_free(&mut self, shared: &Shared, log: &mut Log<'_>) {
+    fn report_claims_while_free(&mut self, shared: &Shared, log: &mut Log) {
         let mut claimed = None;
         if self.lock.free_since().is_some() {
             // Claims that cannot be read now were reported before, or will be later.
@@ -253,7 +253,7 @@ impl LockTask {
         shared: &mut Shared,
         reading: &LockReading,
         batch: Accepted<'_>,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) {
         if batch.origin.authority.alone && self.witnesses.is_empty() {
             return;
@@ -283,7 +283,7 @@ impl LockTask {
     }
 
     /// Waiters and token.
-    fn observe_extras(&mut self, shared: &mut Shared, extras: Extras, log: &mut Log<'_>) {
+    fn observe_extras(&mut self, shared: &mut Shared, extras: Extras, log: &mut Log) {
         if extras.waiters.is_some() {
             self.waiters = extras.waiters;
         }
@@ -358,7 +358,7 @@ impl Kind for LockTask {
         reading: &TaskReading,
         signs: &Signs,
         batch: Accepted<'_>,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) -> Option<Option<Fate>> {
         if signs.hosts_changed {
             self.shown.hosts_changed();
@@ -374,7 +374,7 @@ impl Kind for LockTask {
         parts: &Beside,
         signs: &Signs,
         batch: Accepted<'_>,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) {
         if signs.hosts_changed {
             self.shown.hosts_changed();

@@ -119,7 +119,7 @@ impl Claims {
         reading: &ClaimsReading,
         at: Mono,
         fresh_for_ms: u64,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) -> Vec<Vec<u8>> {
         let stated = match reading {
             ClaimsReading::Read(stated) => stated,
@@ -332,7 +332,7 @@ mod tests {
         let mut claims = Claims::default();
         let mut new_in = |overruns: &[Overrun]| {
             let new = claims.overran(overruns);
-            let mut log = Log { at: Mono(0), server: None, events: &mut Vec::new() };
+            let mut log = Log::new(Mono(0), None);
             claims.observe(&ClaimsReading::Read(vec![]), Mono(0), 1, &mut log);
             new
         };

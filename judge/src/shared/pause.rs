@@ -17,7 +17,7 @@ pub(crate) struct Pause {
 
 impl Pause {
     /// Takes in a reading. What is wrong with it is reported once for as long as it lasts.
-    pub(crate) fn observe(&mut self, reading: PauseReading, seen: Seen, log: &mut Log<'_>) {
+    pub(crate) fn observe(&mut self, reading: PauseReading, seen: Seen, log: &mut Log) {
         let wrong = match reading {
             PauseReading::Until(until) => {
                 let left_ms = u64::try_from(until.since_ms(seen.last)).unwrap_or(0);

@@ -49,7 +49,7 @@ impl Losses {
         observed: Option<&Observed>,
         parts: &Beside,
         signs: &Signs,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) {
         let is_other = observed.is_some_and(|it| it.ended.is_some() || it.began);
         let moved = match is_other {

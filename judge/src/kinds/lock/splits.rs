@@ -32,7 +32,7 @@ pub(super) fn update(
     lock: &Lock,
     observed: &Observed,
     reading: &Reading<'_>,
-    log: &mut Log<'_>,
+    log: &mut Log,
 ) {
     if let Some(before) = &mut shared.splits.before {
         before.data_changed(reading.delta);

@@ -199,10 +199,9 @@ impl World {
         });
         let beside = Beside { claims, switches, ..Beside::default() };
         let reading = TaskReading { guard: GuardReading::Queue(reading), beside };
-        let mut events = Vec::new();
-        let mut log = Log { at: Mono(self.now * 1_000), server: Some(clock), events: &mut events };
+        let mut log = Log::new(Mono(self.now * 1_000), Some(clock));
         self.task.observe(&reading, batch, &mut log);
-        self.events.extend(events.into_iter().map(|(_, _, kind)| kind));
+        self.events.extend(log.events(self.task.spec(), None).map(|event| event.kind));
         self
     }
 
