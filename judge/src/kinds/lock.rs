@@ -127,8 +127,8 @@ impl LockTask {
         log: &mut Log,
     ) -> Option<Option<Fate>> {
         let lock = self.judged(shared, reading, batch);
-        let old = shared.origin.as_ref();
-        let delta = batch.delta(old.map(|old| &**old)).seen_beside(signs.kept_switches);
+        let old = shared.origin.as_deref();
+        let delta = batch.delta(old).seen_beside(signs.kept_switches);
         let context = Context {
             seen: batch.seen(),
             given: batch.mark(),
@@ -138,7 +138,7 @@ impl LockTask {
             delta,
             blind_after_ms: shared.spec.blind_after_ms,
         };
-        let node_before = old.unwrap_or(batch.origin).node.clone();
+        let node_before = old.unwrap_or(&**batch.origin).node.clone();
         let held_before = self.lock.hold().is_some();
         let observed = self.lock.observe(&lock, context);
         let read = if let LockReading::Unknown(why) = lock { Err(why) } else { Ok(()) };

@@ -47,8 +47,8 @@ impl QueueTask {
         batch: Accepted<'_>,
         log: &mut Log,
     ) {
-        let origin = shared.origin.as_ref();
-        let delta = batch.delta(origin.map(|old| &**old)).seen_beside(signs.kept_switches);
+        let origin = shared.origin.as_deref();
+        let delta = batch.delta(origin).seen_beside(signs.kept_switches);
         let fresh_for_ms = shared.spec.fresh_for_ms();
         let context = Context {
             seen: batch.seen(),
