@@ -77,9 +77,9 @@ pub(crate) const RETURNS: usize = 3;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grounds {
     /// The newest attempt answered everything that matters.
-    pub sighted: bool,
+    pub readable: bool,
     /// Some attempt did.
-    pub was_sighted: bool,
+    pub was_readable: bool,
     /// The lock is held, and has been without a break for `settle`.
     pub settled: bool,
     /// The present gap was published as `down` while the lock was free.

@@ -7,7 +7,7 @@
 //! The data flow, in one direction:
 //!
 //! ```text
-//! input (what was read, and by whose sight) ──> state::State::step ──> snapshot, event
+//! input (what was read, and from which server) ──> state::State::step ──> snapshot, event
 //! ```
 #![no_std]
 // A watcher that panics over unexpected bytes misses an alert.

@@ -112,7 +112,7 @@ impl Shared {
     }
 
     /// Takes over a changed configuration of the same task.
-    pub(crate) fn configure(&mut self, spec: Arc<TaskSpec>, store: Arc<str>, log: &mut Log<'_>) {
+    pub(crate) fn configure(&mut self, spec: Arc<TaskSpec>, store: Arc<str>, log: &mut Log) {
         let before = core::mem::replace(&mut self.spec, spec);
         self.store = store;
         let spec = &self.spec;
@@ -152,7 +152,7 @@ impl Shared {
     }
 
     /// The task could not be read, or could again: each is reported once.
-    pub(crate) fn report_readable(&mut self, read: Result<(), Unknown>, log: &mut Log<'_>) {
+    pub(crate) fn report_readable(&mut self, read: Result<(), Unknown>, log: &mut Log) {
         let before = core::mem::replace(&mut self.unreadable, read.err());
         match (read, before) {
             (Err(why), before) if before != Some(why) => {
@@ -193,7 +193,7 @@ impl Shared {
     }
 
     /// Takes in who has the task. Returns whether a gap ended.
-    pub(crate) fn observe_gap(&mut self, at: Mono, holding: Holding, log: &mut Log<'_>) -> bool {
+    pub(crate) fn observe_gap(&mut self, at: Mono, holding: Holding, log: &mut Log) -> bool {
         let wanted = self.wanted();
         let Some(wanting) = &mut self.wanting else { return false };
         let gap = wanting.gap.observe(at, holding, wanted, self.spec.blind_after_ms);
@@ -235,7 +235,7 @@ impl Shared {
         !self.splits.kinds().is_empty()
     }
 
-    pub(crate) fn report_splits(&mut self, news: SplitNews, log: &mut Log<'_>) {
+    pub(crate) fn report_splits(&mut self, news: SplitNews, log: &mut Log) {
         if news.grew_ms > 0 {
             self.totals().split_ms += news.grew_ms;
         }
@@ -267,7 +267,7 @@ impl Shared {
         stayed: bool,
         holders: &[Holder],
         batch: Accepted<'_>,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) -> Signs {
         let mut signs = Signs::default();
         if let (Some(wanting), Some(switches)) = (&mut self.wanting, &parts.switches) {
@@ -294,7 +294,7 @@ impl Shared {
         parts: &Beside,
         holders: &[Holder],
         batch: Accepted<'_>,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) -> Vec<Vec<u8>> {
         if matches!(claims, ClaimsReading::Read(_)) {
             for overrun in self.claims.overran(&parts.overruns) {
@@ -306,7 +306,7 @@ impl Shared {
     }
 
     /// A guard reports that its script ran beside the next holder. That is over.
-    fn report_overrun(&mut self, overrun: Overrun, holders: &[Holder], log: &mut Log<'_>) {
+    fn report_overrun(&mut self, overrun: Overrun, holders: &[Holder], log: &mut Log) {
         let claimants = self.spec.kind.claimants();
         let own = [Party::of(&claimants.holder(&overrun.instance), None)];
         let others = holders.iter().filter(|holder| holder.client != overrun.instance);
@@ -324,7 +324,7 @@ impl Shared {
         reading: &ProgressReading,
         stayed: bool,
         batch: Accepted<'_>,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) -> bool {
         let Some(clock) = &mut self.progress else { return false };
         let delta = batch.delta(clock.origin.as_deref());
@@ -348,7 +348,7 @@ impl Shared {
     }
 
     /// The other keys of the task could not be read.
-    pub(crate) fn parts_failed(&mut self, parts: &Beside, at: Mono, log: &mut Log<'_>) {
+    pub(crate) fn parts_failed(&mut self, parts: &Beside, at: Mono, log: &mut Log) {
         if let (Some(wanting), Some(SwitchesReading::Unknown(why))) =
             (&mut self.wanting, &parts.switches)
         {

@@ -121,7 +121,7 @@ impl Authority {
     /// Somebody else says which server decides about which lock.
     pub const DIVIDED: Authority = Authority { alone: false, announced: true, divided: true };
 
-    /// Whether nothing but the servers' own words tells which of several decides.
+    /// Whether only the servers themselves report which of several decides.
     pub(crate) fn self_declared(self) -> bool {
         !self.alone && !self.announced
     }

@@ -52,8 +52,6 @@ struct Entry {
 /// Identifies a task across configurations: the name of its store, its database and its lock's key.
 type Identity = (Arc<str>, u32, &'static str, Vec<u8>);
 
-type TaskEvents = Vec<(Mono, Option<ServerTime>, EventKind)>;
-
 impl State {
     /// An empty state.
     pub fn new() -> State {
@@ -177,13 +175,9 @@ impl State {
                     renumbered.extend(
                         u32::try_from(self.tasks.len()).ok().map(|now| (before, TaskIndex(now))),
                     );
-                    let mut log = Vec::new();
-                    task.configure(
-                        task_spec.clone(),
-                        store.name.clone(),
-                        &mut Log { at, server: None, events: &mut log },
-                    );
-                    events.extend(task_events(task_spec, None, log));
+                    let mut log = Log::new(at, None);
+                    task.configure(task_spec.clone(), store.name.clone(), &mut log);
+                    events.extend(log.events(task_spec, None));
                     task
                 }
                 None => Task::new(task_spec.clone(), store.name.clone(), at),
@@ -276,22 +270,20 @@ impl State {
                 unflushed_since,
                 ..batch(sample, attestation, &origin, &store.spec)
             };
-            let mut log = Vec::new();
-            let mut writer =
-                Log { at: sample.sent, server: Some(attestation.last), events: &mut log };
+            let mut log = Log::new(sample.sent, Some(attestation.last));
             if decides {
-                let fate = entry.task.observe(reading, batch, &mut writer);
+                let fate = entry.task.observe(reading, batch, &mut log);
                 if let Some(fate) = fate {
                     store.failover_reports.fate(&origin.node, *index, fate);
                 }
             } else if let Some(lock) = reading.lock() {
-                entry.task.witness(lock, batch, &mut writer);
+                entry.task.witness(lock, batch, &mut log);
             }
             for overlap in entry.task.overlaps() {
                 store.failover_reports.overlaps(*index, overlap);
             }
-            mark(&mut self.changed, entry, &log);
-            events.extend(task_events(entry.task.spec(), Some(&origin.node), log));
+            mark(&mut self.changed, entry, log.is_empty());
+            events.extend(log.events(entry.task.spec(), Some(&origin.node)));
         }
         events
     }
@@ -326,33 +318,23 @@ impl State {
         let Some(store) = self.stores.get(usize::from(sample.store.0)) else { return events };
         for (index, beside) in readings {
             let Some(entry) = entry(&mut self.tasks, *index, sample.store) else { continue };
-            let mut log = Vec::new();
-            let node = match &from {
+            let (task, mut log) = (&mut entry.task, Log::new(at, None));
+            let mut node = None;
+            match &from {
                 Some((attestation, origin, Ok(()))) => {
-                    let mut writer =
-                        Log { at: sample.sent, server: Some(attestation.last), events: &mut log };
-                    entry.task.observe_parts(
-                        beside,
-                        batch(sample, attestation, origin, &store.spec),
-                        &mut writer,
-                    );
-                    Some(&origin.node)
+                    log = Log::new(sample.sent, Some(attestation.last));
+                    let batch = batch(sample, attestation, origin, &store.spec);
+                    task.observe_parts(beside, batch, &mut log);
+                    node = Some(&origin.node);
                 }
-                refused => {
-                    let mut log = Log { at, server: None, events: &mut log };
-                    match refused {
-                        // Even the generation must not be used from a round in which the clock
-                        // stepped.
-                        Some((_, _, Err(why))) => {
-                            entry.task.parts_failed(&unreadable(beside, *why), true, at, &mut log);
-                        }
-                        _ => entry.task.parts_failed(beside, false, at, &mut log),
-                    }
-                    None
+                // Even the generation must not be used from a round in which the clock stepped.
+                Some((_, _, Err(why))) => {
+                    task.parts_failed(&unreadable(beside, *why), true, at, &mut log);
                 }
-            };
-            mark(&mut self.changed, entry, &log);
-            events.extend(task_events(entry.task.spec(), node, log));
+                None => task.parts_failed(beside, false, at, &mut log),
+            }
+            mark(&mut self.changed, entry, log.is_empty());
+            events.extend(log.events(entry.task.spec(), node));
         }
         events
     }
@@ -418,10 +400,10 @@ impl State {
             if entry.task.answered_elsewhere(sample) {
                 continue;
             }
-            let mut log = Vec::new();
-            entry.task.failed(why, at, &mut Log { at, server: None, events: &mut log });
-            mark(&mut self.changed, entry, &log);
-            events.extend(task_events(entry.task.spec(), None, log));
+            let mut log = Log::new(at, None);
+            entry.task.failed(why, at, &mut log);
+            mark(&mut self.changed, entry, log.is_empty());
+            events.extend(log.events(entry.task.spec(), None));
         }
     }
 
@@ -434,7 +416,7 @@ impl State {
         match &news.kind {
             NodeNewsKind::Said { why, .. } => {
                 let own = self.tasks.iter().filter(|entry| entry.task.spec().store == news.store);
-                own.for_each(|entry| mark(&mut self.changed, entry, &Vec::new()));
+                own.for_each(|entry| mark(&mut self.changed, entry, true));
                 // The newest words count, and these are about the server.
                 let tasks = &mut self.tasks;
                 self.said_of
@@ -444,7 +426,7 @@ impl State {
                 for SaidOf { task, why, words } in said {
                     let Some(entry) = entry(&mut self.tasks, *task, news.store) else { continue };
                     self.said_of.insert((*task, *why), Arc::clone(words));
-                    mark(&mut self.changed, entry, &Vec::new());
+                    mark(&mut self.changed, entry, true);
                 }
             }
             _ => {}
@@ -461,7 +443,7 @@ impl State {
         let own = self.tasks.iter_mut().filter(|entry| entry.task.spec().store == topology.store);
         own.for_each(|entry| {
             entry.task.retain_witnesses(&topology.nodes);
-            mark(&mut self.changed, entry, &Vec::new());
+            mark(&mut self.changed, entry, true);
         });
         store_events(topology.store, store, at, None, kinds)
     }
@@ -472,16 +454,12 @@ impl State {
             let Some(store) = self.stores.get(usize::from(entry.task.spec().store.0)) else {
                 continue;
             };
-            let mut log = Vec::new();
-            let changed = entry.task.tick(
-                at,
-                stale_after_ms(&store.spec),
-                &mut Log { at, server: None, events: &mut log },
-            );
+            let mut log = Log::new(at, None);
+            let changed = entry.task.tick(at, stale_after_ms(&store.spec), &mut log);
             if changed || !log.is_empty() {
-                mark(&mut self.changed, entry, &log);
+                mark(&mut self.changed, entry, log.is_empty());
             }
-            events.extend(task_events(entry.task.spec(), None, log));
+            events.extend(log.events(entry.task.spec(), None));
         }
         for (store, index) in self.stores.iter_mut().zip(0..) {
             let mut kinds = Vec::new();
@@ -572,26 +550,11 @@ fn entry(tasks: &mut [Entry], index: TaskIndex, store: StoreIndex) -> Option<&mu
     (entry.task.spec().store == store).then_some(entry)
 }
 
-/// Marks that the task has changed, so that its view is rebuilt.
-fn mark(changed: &mut [Changed], entry: &Entry, log: &TaskEvents) {
+/// Marks that the task has changed, so that its view is rebuilt. `quiet`: without an event.
+fn mark(changed: &mut [Changed], entry: &Entry, quiet: bool) {
     if let Some(changed) = changed.get_mut(entry.rank) {
-        *changed = (*changed).max(if log.is_empty() { Changed::Figures } else { Changed::Event });
+        *changed = (*changed).max(if quiet { Changed::Figures } else { Changed::Event });
     }
-}
-
-fn task_events(
-    spec: &Arc<TaskSpec>,
-    node: Option<&Arc<str>>,
-    log: TaskEvents,
-) -> impl Iterator<Item = Event> {
-    let (subject, node) = (Subject::Task(spec.clone()), node.cloned());
-    log.into_iter().map(move |(at, server_time, kind)| Event {
-        at,
-        server_time,
-        subject: subject.clone(),
-        node: node.clone(),
-        kind,
-    })
 }
 
 fn store_events(

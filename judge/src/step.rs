@@ -5,9 +5,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::continuity::generation::{Continued, Delta, Mark};
-use crate::event::EventKind;
+use crate::event::{Event, EventKind, Subject};
 use crate::evidence::{Origin, Seen};
 use crate::input::{Attestation, Standing};
+use crate::spec::TaskSpec;
 use crate::time::{Mono, ServerTime};
 
 /// The properties of an accepted batch that apply to one task's reading.
@@ -49,15 +50,40 @@ impl Accepted<'_> {
     }
 }
 
-/// Events of one step, each with its instants.
-pub(crate) struct Log<'a> {
+/// The events of one step, which share its instants.
+pub(crate) struct Log {
     pub(crate) at: Mono,
-    pub(crate) server: Option<ServerTime>,
-    pub(crate) events: &'a mut Vec<(Mono, Option<ServerTime>, EventKind)>,
+    server: Option<ServerTime>,
+    events: Vec<EventKind>,
 }
 
-impl Log<'_> {
+impl Log {
+    pub(crate) fn new(at: Mono, server: Option<ServerTime>) -> Log {
+        Log { at, server, events: Vec::new() }
+    }
+
     pub(crate) fn push(&mut self, kind: EventKind) {
-        self.events.push((self.at, self.server, kind));
+        self.events.push(kind);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// The events as those of a task, which was read on `node`.
+    pub(crate) fn events(
+        self,
+        spec: &Arc<TaskSpec>,
+        node: Option<&Arc<str>>,
+    ) -> impl Iterator<Item = Event> {
+        let (at, server_time) = (self.at, self.server);
+        let (subject, node) = (Subject::Task(spec.clone()), node.cloned());
+        self.events.into_iter().map(move |kind| Event {
+            at,
+            server_time,
+            subject: subject.clone(),
+            node: node.clone(),
+            kind,
+        })
     }
 }

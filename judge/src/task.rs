@@ -83,7 +83,7 @@ impl Task {
     }
 
     /// The same task under a changed configuration. Its state is kept.
-    pub(crate) fn configure(&mut self, spec: Arc<TaskSpec>, store: Arc<str>, log: &mut Log<'_>) {
+    pub(crate) fn configure(&mut self, spec: Arc<TaskSpec>, store: Arc<str>, log: &mut Log) {
         self.kind.get_mut().configure(&self.shared.spec, &spec);
         self.shared.configure(spec, store, log);
     }
@@ -99,7 +99,7 @@ impl Task {
     }
 
     /// The attempt gave no information about this task.
-    pub(crate) fn failed(&mut self, why: Unknown, at: Mono, log: &mut Log<'_>) {
+    pub(crate) fn failed(&mut self, why: Unknown, at: Mono, log: &mut Log) {
         self.shared.newest_attempt = at;
         self.unread(why, at);
         self.shared.blind.attempted(at, false);
@@ -112,7 +112,7 @@ impl Task {
     }
 
     /// Time has passed. `stale_after_ms` without any attempt makes the state unknown.
-    pub(crate) fn tick(&mut self, now: Mono, stale_after_ms: u64, log: &mut Log<'_>) -> bool {
+    pub(crate) fn tick(&mut self, now: Mono, stale_after_ms: u64, log: &mut Log) -> bool {
         let stale = self.kind.get().attempts().newest.is_ok()
             && now.since_ms(self.shared.newest_attempt) > stale_after_ms;
         if stale {
@@ -132,7 +132,7 @@ impl Task {
         &mut self,
         reading: &TaskReading,
         batch: Accepted<'_>,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) -> Option<Option<Fate>> {
         self.shared.newest_attempt = batch.sent;
         self.shared.key_seen |= reading.guard.shows_key();
@@ -149,7 +149,7 @@ impl Task {
     }
 
     /// Takes in the other keys of the task, which are on another server.
-    pub(crate) fn observe_parts(&mut self, parts: &Beside, batch: Accepted<'_>, log: &mut Log<'_>) {
+    pub(crate) fn observe_parts(&mut self, parts: &Beside, batch: Accepted<'_>, log: &mut Log) {
         let (kind, shared) = (self.kind.get_mut(), &mut self.shared);
         let signs = shared.observe_parts(parts, false, kind.holders(), batch, log);
         kind.observe_parts(shared, parts, &signs, batch, log);
@@ -162,13 +162,7 @@ impl Task {
     }
 
     /// Those keys could not be read; `answered`: their server answers all the same.
-    pub(crate) fn parts_failed(
-        &mut self,
-        parts: &Beside,
-        answered: bool,
-        at: Mono,
-        log: &mut Log<'_>,
-    ) {
+    pub(crate) fn parts_failed(&mut self, parts: &Beside, answered: bool, at: Mono, log: &mut Log) {
         self.kind.get_mut().parts_failed(parts);
         self.shared.parts_failed(parts, at, log);
         // A failure does not count as an answer, however much is known of the lock.
@@ -207,7 +201,7 @@ impl Task {
             && (self.is_wanted_known() || !answered_in_vain || self.kind.get().lasts(young_ms))
     }
 
-    fn judge(&mut self, log: &mut Log<'_>) {
+    fn judge(&mut self, log: &mut Log) {
         let facts = self.kind.get().facts(&self.shared);
         // Before the first judgement there is no previous verdict to keep.
         let before = self
@@ -260,7 +254,7 @@ impl Task {
     }
 
     /// Takes in the reading of a server that does not decide. It shows of a lock who has it there.
-    pub(crate) fn witness(&mut self, lock: &LockReading, batch: Accepted<'_>, log: &mut Log<'_>) {
+    pub(crate) fn witness(&mut self, lock: &LockReading, batch: Accepted<'_>, log: &mut Log) {
         if let OfKind::Lock(task) = &mut self.kind {
             task.compare_servers(&mut self.shared, lock, batch, log);
             self.judge(log);

@@ -1,15 +1,17 @@
 //! Computes the verdict of a task: one total function over all facts that matter, and the rule that
 //! applied. Each kind of task has its own facts and its own rules.
 
-mod lock;
-mod queue;
 mod rule;
-mod turn;
+mod wanted;
 
-pub use self::lock::{LockFact, LockFacts};
-pub use self::queue::QueueFacts;
-pub use self::rule::{Rule, Term, Verdict, Wanted};
-pub use self::turn::{TurnFact, TurnFacts};
+pub use self::rule::{Rule, Term, Verdict};
+pub use self::wanted::Wanted;
+use crate::kinds::lock::rules as lock;
+pub use crate::kinds::lock::rules::{LockFact, LockFacts};
+use crate::kinds::queue::rules as queue;
+pub use crate::kinds::queue::rules::QueueFacts;
+use crate::kinds::turn::rules as turn;
+pub use crate::kinds::turn::rules::{TurnFact, TurnFacts};
 use crate::limit::Limit;
 
 /// Everything that the verdict depends on, by the kind of the task.

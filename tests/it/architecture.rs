@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::support::truth::rule;
-use circles::circles;
+use circles::{circles, circles_of_files};
 use imports::{Sources, imports};
 
 /// The rooms of `src/` from the ground up, each with the rooms that it may use.
@@ -215,11 +215,21 @@ fn modules(folder: &str) -> Sources {
 
 #[test]
 fn rooms_and_files_form_no_circle() {
-    for room in ["src", "watch/src", "judge/src"] {
-        let imports = imports(&modules(room));
-        assert!(imports.len() > 50, "found the imports of {room}");
-        let circles = circles(&imports);
-        assert!(circles.is_empty(), "{room}: {}", circles.join("\n"));
+    let imports = imports(&modules("src"));
+    assert!(imports.len() > 50, "found the imports");
+    let circles = circles(&imports);
+    assert!(circles.is_empty(), "{}", circles.join("\n"));
+}
+
+/// In the crates without I/O, no file names one that names it, near or far: not even a child its
+/// parent.
+#[test]
+fn files_of_the_crates_form_no_circle_with_their_parents_either() {
+    for (crate_, least) in [("judge", 50), ("watch", 50), ("guard", 4)] {
+        let imports = imports(&modules(&format!("{crate_}/src")));
+        assert!(imports.len() > least, "found the imports of {crate_}");
+        let circles = circles_of_files(&imports);
+        assert!(circles.is_empty(), "{crate_}: {}", circles.join("\n"));
     }
 }
 
@@ -278,6 +288,20 @@ fn a_circle_of_files_is_found_even_through_their_parent() {
     let found = circles(&imports(&sources)).join("\n");
     assert!(found.starts_with("a circle among room: room::a -> room::b -> room::a\n"), "{found}");
     assert_eq!(found.matches("circle").count(), 1, "{found}");
+}
+
+#[test]
+fn a_circle_of_a_parent_with_its_child_is_found() {
+    let sources = made_up(&[
+        ("room", "mod b;\nfn one() {\n    b::two()\n}\n"),
+        ("room::b", "use super::One;\n"),
+    ]);
+    let imports = imports(&sources);
+    assert!(circles(&imports).is_empty());
+    let found = circles_of_files(&imports).join("\n");
+    let circle = "a circle among the files: room -> room::b -> room\n    room: b::two()\n    \
+        room::b: use super::One;";
+    assert_eq!(found, circle);
 }
 
 #[test]

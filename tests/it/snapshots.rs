@@ -430,8 +430,8 @@ fn grounds() -> Grounds {
         ..Rare::default()
     };
     Grounds {
-        sighted: true,
-        was_sighted: true,
+        readable: true,
+        was_readable: true,
         settled: true,
         moves: true,
         rare: Some(Arc::new(rare)),

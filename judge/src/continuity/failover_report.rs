@@ -36,7 +36,7 @@ struct Open {
     /// When data was last known to be missing.
     since: Mono,
     /// Tasks whose fate is counted.
-    told: BTreeSet<TaskIndex>,
+    reported: BTreeSet<TaskIndex>,
     overlapped: BTreeSet<TaskIndex>,
     failover_report: FailoverReport,
 }
@@ -67,12 +67,12 @@ impl FailoverReports {
             blind_ms,
             ..FailoverReport::default()
         };
-        let (told, overlapped) = (BTreeSet::new(), BTreeSet::new());
+        let (reported, overlapped) = (BTreeSet::new(), BTreeSet::new());
         self.open.push(Open {
             node: new.node.clone(),
             began: sent,
             since: sent,
-            told,
+            reported,
             overlapped,
             failover_report,
         });
@@ -82,7 +82,7 @@ impl FailoverReports {
     /// first reading after the change counts.
     pub(crate) fn fate(&mut self, node: &Arc<str>, task: TaskIndex, fate: Option<Fate>) {
         let Some(open) = self.open.iter_mut().find(|open| open.node == *node) else { return };
-        if open.told.insert(task)
+        if open.reported.insert(task)
             && let Some(fate) = fate
         {
             add(&mut open.failover_report, fate, 1);
@@ -93,7 +93,7 @@ impl FailoverReports {
     /// fate.
     pub(crate) fn unread(&mut self, node: &Arc<str>, task: TaskIndex, at: Mono) {
         let Some(open) = self.open.iter_mut().find(|open| open.node == *node) else { return };
-        if !open.told.contains(&task) && at.since_ms(open.began) <= UNREAD_MS_MAX {
+        if !open.reported.contains(&task) && at.since_ms(open.began) <= UNREAD_MS_MAX {
             open.since = open.since.max(at);
         }
     }
@@ -118,7 +118,7 @@ impl FailoverReports {
             *tasks = tasks.iter().filter_map(|task| renumbered.get(task).copied()).collect();
         };
         for open in &mut self.open {
-            renew(&mut open.told);
+            renew(&mut open.reported);
             renew(&mut open.overlapped);
         }
     }
@@ -142,7 +142,7 @@ impl Open {
             .servers
             .zip(from)
             .is_some_and(|(servers, from)| servers.contains(from) && servers.contains(&self.node));
-        self.told.contains(&task) && (overlap.since >= self.began || is_between)
+        self.reported.contains(&task) && (overlap.since >= self.began || is_between)
     }
 }
 

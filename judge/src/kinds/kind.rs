@@ -60,7 +60,7 @@ pub(crate) trait Kind {
         reading: &TaskReading,
         signs: &Signs,
         batch: Accepted<'_>,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) -> Option<Option<Fate>>;
 
     /// Takes in the other keys of the task, which are on another server.
@@ -70,7 +70,7 @@ pub(crate) trait Kind {
         _parts: &Beside,
         _signs: &Signs,
         batch: Accepted<'_>,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) {
         shared.observe_gap(batch.sent, Holding::Unseen, log);
     }

@@ -7,6 +7,7 @@ mod hold;
 mod identity;
 mod lost;
 mod renewal;
+pub(crate) mod rules;
 pub(crate) mod spec;
 mod splits;
 mod state;
@@ -123,11 +124,11 @@ impl LockTask {
         (reading, parts): (&LockReading, &Beside),
         signs: &Signs,
         batch: Accepted<'_>,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) -> Option<Option<Fate>> {
         let lock = self.judged(shared, reading, batch);
-        let old = shared.origin.as_ref();
-        let delta = batch.delta(old.map(|old| &**old)).seen_beside(signs.kept_switches);
+        let old = shared.origin.as_deref();
+        let delta = batch.delta(old).seen_beside(signs.kept_switches);
         let context = Context {
             seen: batch.seen(),
             given: batch.mark(),
@@ -137,7 +138,7 @@ impl LockTask {
             delta,
             blind_after_ms: shared.spec.blind_after_ms,
         };
-        let node_before = old.unwrap_or(batch.origin).node.clone();
+        let node_before = old.unwrap_or(&**batch.origin).node.clone();
         let held_before = self.lock.hold().is_some();
         let observed = self.lock.observe(&lock, context);
         let read = if let LockReading::Unknown(why) = lock { Err(why) } else { Ok(()) };
@@ -175,7 +176,7 @@ impl LockTask {
         shared: &mut Shared,
         observed: &Observed,
         batch: Accepted<'_>,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) {
         let across_blind = observed.across_blind;
         match &observed.ended {
@@ -232,7 +233,7 @@ impl LockTask {
     }
 
     /// A claim that lives while the lock is free is reported once for as long as it lasts.
-    fn report_claims_while_free(&mut self, shared: &Shared, log: &mut Log<'_>) {
+    fn report_claims_while_free(&mut self, shared: &Shared, log: &mut Log) {
         let mut claimed = None;
         if self.lock.free_since().is_some() {
             // Claims that cannot be read now were reported before, or will be later.
@@ -252,7 +253,7 @@ impl LockTask {
         shared: &mut Shared,
         reading: &LockReading,
         batch: Accepted<'_>,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) {
         if batch.origin.authority.alone && self.witnesses.is_empty() {
             return;
@@ -282,7 +283,7 @@ impl LockTask {
     }
 
     /// Waiters and token.
-    fn observe_extras(&mut self, shared: &mut Shared, extras: Extras, log: &mut Log<'_>) {
+    fn observe_extras(&mut self, shared: &mut Shared, extras: Extras, log: &mut Log) {
         if extras.waiters.is_some() {
             self.waiters = extras.waiters;
         }
@@ -357,7 +358,7 @@ impl Kind for LockTask {
         reading: &TaskReading,
         signs: &Signs,
         batch: Accepted<'_>,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) -> Option<Option<Fate>> {
         if signs.hosts_changed {
             self.shown.hosts_changed();
@@ -373,7 +374,7 @@ impl Kind for LockTask {
         parts: &Beside,
         signs: &Signs,
         batch: Accepted<'_>,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) {
         if signs.hosts_changed {
             self.shown.hosts_changed();

@@ -2,6 +2,7 @@
 
 mod entry;
 mod execution;
+pub(crate) mod rules;
 pub(crate) mod spec;
 mod state;
 #[cfg(test)]
@@ -44,10 +45,10 @@ impl QueueTask {
         queue: &reading::Queue,
         signs: &Signs,
         batch: Accepted<'_>,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) {
-        let origin = shared.origin.as_ref();
-        let delta = batch.delta(origin.map(|old| &**old)).seen_beside(signs.kept_switches);
+        let origin = shared.origin.as_deref();
+        let delta = batch.delta(origin).seen_beside(signs.kept_switches);
         let fresh_for_ms = shared.spec.fresh_for_ms();
         let context = Context {
             seen: batch.seen(),
@@ -84,7 +85,7 @@ impl QueueTask {
     }
 }
 
-fn report(changes: Changes, shared: &mut Shared, at: Mono, log: &mut Log<'_>) {
+fn report(changes: Changes, shared: &mut Shared, at: Mono, log: &mut Log) {
     for (id, before, now) in changes.again {
         shared.grounds.rare().executed_again = Some(at);
         log.push(EventKind::ExecutedAgain { id, before, now });
@@ -163,7 +164,7 @@ impl Kind for QueueTask {
         reading: &TaskReading,
         signs: &Signs,
         batch: Accepted<'_>,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) -> Option<Option<Fate>> {
         let GuardReading::Queue(reading) = &reading.guard else { return None };
         let read = read(reading, batch.seen());

@@ -1,5 +1,6 @@
 //! A task that takes turns with others.
 
+pub(crate) mod rules;
 pub(crate) mod spec;
 mod state;
 pub(crate) mod view;
@@ -45,7 +46,7 @@ impl TurnTask {
         fields: &[Turn],
         batch: Accepted<'_>,
         other_clock: bool,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) {
         let sent = batch.sent;
         let wanted_since = match shared.wanted() {
@@ -85,7 +86,7 @@ impl TurnTask {
         self.observe_splits(shared, began, sent, log);
     }
 
-    fn observe_splits(&self, shared: &mut Shared, began: bool, at: Mono, log: &mut Log<'_>) {
+    fn observe_splits(&self, shared: &mut Shared, began: bool, at: Mono, log: &mut Log) {
         let since = self.turns.holder().map_or(at, |holder| holder.first_seen);
         let held = self.held.as_ref();
         let weighed = held.map(|held| Weighed { held, sure_since: since, still_since: None });
@@ -107,7 +108,7 @@ impl TurnTask {
     }
 }
 
-fn report(changes: Changes, log: &mut Log<'_>) {
+fn report(changes: Changes, log: &mut Log) {
     if let Some(name) = changes.unknown_name {
         log.push(EventKind::TurnUnknownName { name });
     }
@@ -168,7 +169,7 @@ impl Kind for TurnTask {
         reading: &TaskReading,
         _signs: &Signs,
         batch: Accepted<'_>,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) -> Option<Option<Fate>> {
         let GuardReading::Turn(reading) = &reading.guard else { return None };
         let read = read(reading, batch.seen());

@@ -315,7 +315,7 @@ fn often(instants: Option<&[Mono]>, times: usize, at: Mono) -> Finding {
 /// Whether the newest attempt answered everything that matters, and not too long ago: a process
 /// that was stopped shows what it knew before.
 fn is_readable(view: &TaskView, at: Mono) -> bool {
-    view.grounds.sighted && is_recent(view, at)
+    view.grounds.readable && is_recent(view, at)
 }
 
 fn is_recent(view: &TaskView, at: Mono) -> bool {
@@ -354,7 +354,7 @@ fn blind(view: &TaskView, at: Mono) -> Finding {
         true if is_unjudgeable && grounds.answered_ms > limit_ms => {
             Finding::positive(view.durations.blind_ms)
         }
-        false if grounds.was_sighted && is_recent(view, at) => Finding::Negative,
+        false if grounds.was_readable && is_recent(view, at) => Finding::Negative,
         _ => Finding::Unknown,
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct Weighed<'a> {
     pub(crate) held: &'a Held,
     /// Since when that hold certainly continues.
     pub(crate) sure_since: Mono,
-    /// Since when its deadline stood still; `None`: it has none that can tell.
+    /// Since when its deadline stood still; `None`: it has none that shows anything.
     pub(crate) still_since: Option<Mono>,
 }
 
@@ -119,7 +119,7 @@ impl Claims {
         reading: &ClaimsReading,
         at: Mono,
         fresh_for_ms: u64,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) -> Vec<Vec<u8>> {
         let stated = match reading {
             ClaimsReading::Read(stated) => stated,
@@ -168,16 +168,17 @@ impl Claims {
         changed
     }
 
-    /// Takes in the overruns that are there; returns those that were told since the reading before.
+    /// Takes in the overruns that are there; returns those that are new since the reading
+    /// before.
     /// Call it before [`Claims::observe`]: what was there at the first reading may be old.
-    pub(crate) fn overran(&mut self, told: &[Overrun]) -> Vec<Overrun> {
+    pub(crate) fn overran(&mut self, stated: &[Overrun]) -> Vec<Overrun> {
         let of = |overrun: &Overrun| (overrun.instance.clone(), overrun.token);
-        if told.is_empty() && self.rare.is_none() {
+        if stated.is_empty() && self.rare.is_none() {
             return Vec::new();
         }
         let known = &mut self.rare.get_or_insert_default().overruns;
-        let new = told.iter().filter(|overrun| !known.contains(&of(overrun))).cloned().collect();
-        *known = told.iter().map(of).collect();
+        let new = stated.iter().filter(|overrun| !known.contains(&of(overrun))).cloned().collect();
+        *known = stated.iter().map(of).collect();
         if self.read_before { new } else { Vec::new() }
     }
 
@@ -324,21 +325,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_overrun_counts_once_and_only_if_it_was_told_meanwhile() {
+    fn an_overrun_counts_once_and_only_if_it_was_stated_meanwhile() {
         let overrun =
             |instance: &[u8], token| Overrun { instance: instance.to_vec(), token, ms: 7 };
         let (old, new) = (overrun(b"A", 3), overrun(b"B", 4));
         let mut claims = Claims::default();
-        let mut told = |overruns: &[Overrun]| {
+        let mut new_in = |overruns: &[Overrun]| {
             let new = claims.overran(overruns);
-            let mut log = Log { at: Mono(0), server: None, events: &mut Vec::new() };
+            let mut log = Log::new(Mono(0), None);
             claims.observe(&ClaimsReading::Read(vec![]), Mono(0), 1, &mut log);
             new
         };
-        assert_eq!(told(core::slice::from_ref(&old)), [], "it may be old");
-        assert_eq!(told(&[old.clone(), new.clone()]), core::slice::from_ref(&new));
-        assert_eq!(told(&[old.clone(), new]), []);
+        assert_eq!(new_in(core::slice::from_ref(&old)), [], "it may be old");
+        assert_eq!(new_in(&[old.clone(), new.clone()]), core::slice::from_ref(&new));
+        assert_eq!(new_in(&[old.clone(), new]), []);
         let again = Overrun { token: 5, ..old.clone() };
-        assert_eq!(told(core::slice::from_ref(&again)), core::slice::from_ref(&again));
+        assert_eq!(new_in(core::slice::from_ref(&again)), core::slice::from_ref(&again));
     }
 }

@@ -337,7 +337,7 @@ impl BlindClock {
         self.answered_ms
     }
 
-    /// An attempt at `at` gave no sight; `answered`: its server answered all the same.
+    /// An attempt at `at` did not answer enough; `answered`: its server answered all the same.
     pub(crate) fn attempted(&mut self, at: Mono, answered: bool) {
         if answered {
             self.answered_ms = self.answered_ms.saturating_add(at.since_ms(self.newest_attempt));

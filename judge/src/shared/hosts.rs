@@ -16,7 +16,7 @@ pub(crate) struct Hosts {
 
 impl Hosts {
     /// Takes in a reading. Returns whether the names changed.
-    pub(crate) fn observe(&mut self, reading: &HostsReading, log: &mut Log<'_>) -> bool {
+    pub(crate) fn observe(&mut self, reading: &HostsReading, log: &mut Log) -> bool {
         match (reading, self.unknown) {
             (Err(why), None) => log.push(EventKind::HostsUnreadable { why: *why }),
             (Err(_), Some(_)) | (Ok(_), _) => {}

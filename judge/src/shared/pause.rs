@@ -2,7 +2,7 @@
 
 use crate::event::EventKind;
 use crate::evidence::Seen;
-use crate::reading::PauseReading;
+use crate::reading::{PauseReading, Unknown};
 use crate::step::Log;
 use crate::time::Mono;
 
@@ -11,13 +11,13 @@ use crate::time::Mono;
 pub(crate) struct Pause {
     pub(crate) known: bool,
     pub(crate) until: Option<Mono>,
-    /// What was wrong with the newest reading.
-    wrong: Option<PauseReading>,
+    /// What was wrong with the newest reading: why there was none, or `None`, it is no time.
+    wrong: Option<Option<Unknown>>,
 }
 
 impl Pause {
     /// Takes in a reading. What is wrong with it is reported once for as long as it lasts.
-    pub(crate) fn observe(&mut self, reading: PauseReading, seen: Seen, log: &mut Log<'_>) {
+    pub(crate) fn observe(&mut self, reading: PauseReading, seen: Seen, log: &mut Log) {
         let wrong = match reading {
             PauseReading::Until(until) => {
                 let left_ms = u64::try_from(until.since_ms(seen.last)).unwrap_or(0);
@@ -29,15 +29,15 @@ impl Pause {
                 (self.known, self.until) = (true, None);
                 None
             }
-            PauseReading::Undecodable => Some(EventKind::PauseUndecodable),
-            PauseReading::Unknown(why) => Some(EventKind::PauseUnreadable { why }),
+            PauseReading::Undecodable => Some(None),
+            PauseReading::Unknown(why) => Some(Some(why)),
         };
-        let before = core::mem::replace(&mut self.wrong, wrong.is_some().then_some(reading));
-        if let Some(event) = wrong {
-            self.unread();
-            if before != self.wrong {
-                log.push(event);
-            }
+        let before = core::mem::replace(&mut self.wrong, wrong);
+        let Some(why) = wrong else { return };
+        self.unread();
+        if before != wrong {
+            let undecodable = EventKind::PauseUndecodable;
+            log.push(why.map_or(undecodable, |why| EventKind::PauseUnreadable { why }));
         }
     }
 

@@ -134,12 +134,7 @@ impl ProgressClock {
 
     /// Takes in a reading; returns whether the progress moved.
     /// That there is none is reported once for as long as it lasts.
-    pub(crate) fn observe(
-        &mut self,
-        reading: &ProgressReading,
-        look: Look,
-        log: &mut Log<'_>,
-    ) -> bool {
+    pub(crate) fn observe(&mut self, reading: &ProgressReading, look: Look, log: &mut Log) -> bool {
         let at = look.seen.sent;
         let moved = match reading {
             ProgressReading::Value(value) => self.there(value, look),
@@ -164,12 +159,12 @@ impl ProgressClock {
     }
 
     /// It could not be read.
-    pub(crate) fn unread(&mut self, why: Unknown, log: &mut Log<'_>) {
+    pub(crate) fn unread(&mut self, why: Unknown, log: &mut Log) {
         self.missing = Some(Some(why));
         self.report(log);
     }
 
-    fn report(&mut self, log: &mut Log<'_>) {
+    fn report(&mut self, log: &mut Log) {
         let before = core::mem::replace(&mut self.is_reported, self.missing.is_some());
         if let (Some(why), false) = (self.missing, before) {
             log.push(EventKind::ProgressMissing { why });

@@ -29,7 +29,7 @@ pub struct Runs {
     pub read: ServerTime,
     /// Nobody wanted the task then; what ended before says nothing about now.
     unwanted: Option<ServerTime>,
-    /// Whether the script fails, by these alone; `None`: that cannot be told.
+    /// Whether the script fails, by these alone; `None`: unknown.
     pub fails: Option<bool>,
 }
 

@@ -245,8 +245,8 @@ impl Splits {
             _ => false,
         });
         for (id, parties) in twice {
-            let is_told = |active: &Active| active.evidence == Evidence::Executions(id.clone());
-            if !self.active.iter().any(is_told) {
+            let is_known = |active: &Active| active.evidence == Evidence::Executions(id.clone());
+            if !self.active.iter().any(is_known) {
                 let evidence = Evidence::Executions(id.clone());
                 self.begin(evidence, parties.clone(), None, at, &mut news);
             }
@@ -266,12 +266,12 @@ impl Splits {
         // There may be several overlaps: the holder of each lost hold may still believe in it.
         let older = |parties: &[Party]| parties.first().map(|party| party.holder.client.clone());
         let of_kind = |active: &&Active| active.evidence.kind() == kind;
-        let is_told = |active: &Active| {
+        let is_known = |active: &Active| {
             let may_be_several = matches!(kind, SplitKind::Overlap | SplitKind::Executions);
             !may_be_several || older(&active.parties) == older(&parties)
         };
-        let told = self.active.iter_mut().find(|active| of_kind(&&**active) && is_told(active));
-        if let Some(active) = told {
+        let known = self.active.iter_mut().find(|active| of_kind(&&**active) && is_known(active));
+        if let Some(active) = known {
             // The present holders may differ from those at its beginning.
             if kind == SplitKind::Holders {
                 active.parties = parties;

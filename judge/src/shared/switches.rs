@@ -267,7 +267,7 @@ impl Switches {
         }
         self.offset = given.offset;
         self.last = Some(answer);
-        self.follow_vanished(change, seen, &mut news);
+        self.update_vanished(change, seen, &mut news);
         news
     }
 
@@ -355,7 +355,7 @@ impl Switches {
         self.turned_on.extend(turned.map(|(user, _)| (user.clone(), before)));
     }
 
-    fn follow_vanished(&mut self, change: Change, seen: Seen, news: &mut News) {
+    fn update_vanished(&mut self, change: Change, seen: Seen, news: &mut News) {
         let Change { gone, written } = change;
         let at = seen.sent;
         if !gone.is_empty() {

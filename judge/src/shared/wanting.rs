@@ -40,7 +40,7 @@ impl Wanting {
         &mut self,
         reading: &SwitchesReading,
         batch: Accepted<'_>,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) -> bool {
         let delta = batch.delta(self.origin.as_deref());
         let changes = self.switches.observe(reading, batch.seen(), batch.mark(), delta);

@@ -32,9 +32,9 @@ pub(super) fn update(shared: &mut Shared, held: Option<bool>, readable: bool, at
         follow(&mut since.undecodable, held && is_unread, at);
     }
     grounds.note_since(since);
-    grounds.sighted = readable && shared.blind.ms() == 0;
-    grounds.was_sighted |= grounds.sighted;
-    if grounds.sighted && !shared.splits.kinds().is_empty() {
+    grounds.readable = readable && shared.blind.ms() == 0;
+    grounds.was_readable |= grounds.readable;
+    if grounds.readable && !shared.splits.kinds().is_empty() {
         grounds.rare().split = Some(at);
     }
 }
@@ -59,7 +59,7 @@ pub(super) fn update_published(shared: &mut Shared, at: Mono) {
     if until != grounds.rare.as_ref().and_then(|rare| rare.pause_until) {
         grounds.rare().pause_until = until;
     }
-    let is_down = grounds.sighted && shared.judged.is_some_and(|it| it.facts.is_down());
+    let is_down = grounds.readable && shared.judged.is_some_and(|it| it.facts.is_down());
     let withheld = grounds.rare.as_ref().is_some_and(|rare| rare.withholds(Problem::Down));
     if let (Some(wanting), true, false) = (&mut shared.wanting, is_down, withheld) {
         wanting.gap.publish();

@@ -79,7 +79,6 @@ pub(super) fn of(shared: &Shared, kind: &mut dyn Kind, now: Mono) -> TaskView {
 mod tests {
     use alloc::sync::Arc;
     use alloc::vec;
-    use alloc::vec::Vec;
 
     use crate::evidence::Origin;
     use crate::input::{Attestation, Standing};
@@ -108,8 +107,7 @@ mod tests {
             offset: None,
             authority: Authority::ALONE,
         };
-        let mut events = Vec::new();
-        let mut host_of = |task: &mut Task, at: u64, hosts: Option<&str>| {
+        let host_of = |task: &mut Task, at: u64, hosts: Option<&str>| {
             let clock = ServerTime(i64::try_from(at).unwrap());
             let attestation = Attestation::master(clock, clock);
             let (standing, interval_ms, took_ms, continued) = (Standing::Decides, 1_000, 0, None);
@@ -126,8 +124,7 @@ mod tests {
             let hosts = hosts.map(|host| Ok(vec![(b"A".to_vec(), host.as_bytes().to_vec())]));
             let beside = Beside { hosts, ..Beside::default() };
             let reading = TaskReading::of_lock(lock.clone(), Extras::default(), beside);
-            let mut log = Log { at: Mono(at), server: Some(clock), events: &mut events };
-            task.observe(&reading, batch, &mut log);
+            task.observe(&reading, batch, &mut Log::new(Mono(at), Some(clock)));
             let hold = task.view(Mono(at)).lock().unwrap().hold.clone().unwrap();
             hold.holders.first().unwrap().1.clone()
         };
@@ -135,9 +132,7 @@ mod tests {
         assert_eq!(host_of(&mut task, 2_000, Some("one")), Some(b"one".to_vec()));
         assert_eq!(host_of(&mut task, 3_000, None), Some(b"one".to_vec()), "not asked for");
         assert_eq!(host_of(&mut task, 4_000, Some("two")), Some(b"two".to_vec()));
-        let mut told = Vec::new();
-        let mut log = Log { at: Mono(4_500), server: None, events: &mut told };
-        task.configure(Arc::new(spec), "main".into(), &mut log);
+        task.configure(Arc::new(spec), "main".into(), &mut Log::new(Mono(4_500), None));
         assert_eq!(host_of(&mut task, 5_000, None), None, "configured no more");
     }
 }

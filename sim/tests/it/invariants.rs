@@ -75,7 +75,7 @@ fn of_problems(view: &TaskView, at: Mono) -> Vec<String> {
     // A process that was stopped shows what it knew before, and says nothing of it.
     let is_recent =
         view.last_reading.is_some_and(|read| at.since_ms(read) <= view.spec.blind_after_ms);
-    let sighted = view.grounds.sighted && is_recent;
+    let readable = view.grounds.readable && is_recent;
     let shown = of_task(view, at, None);
     let claims = [
         (
@@ -89,24 +89,24 @@ fn of_problems(view: &TaskView, at: Mono) -> Vec<String> {
             "the problem stalled is the verdict",
         ),
         (
-            !now(Verdict::Stalled) || is(Problem::Stalled) || !sighted,
+            !now(Verdict::Stalled) || is(Problem::Stalled) || !readable,
             "the verdict stalled is a problem",
         ),
         (
-            is(Problem::Split) == (sighted && !view.splits.is_empty()),
+            is(Problem::Split) == (readable && !view.splits.is_empty()),
             "a split that is seen is a problem",
         ),
         (
             !is(Problem::Blind) || split || view.verdict == Verdict::Unknown,
             "what is blind is unknown",
         ),
-        (!is(Problem::Blind) || !sighted, "what is seen is not blind"),
+        (!is(Problem::Blind) || !readable, "what is seen is not blind"),
         (
             is(Problem::SwitchesLost)
-                == (sighted && !view.lost_users.is_empty() && view.switch_key_seen.is_some()),
+                == (readable && !view.lost_users.is_empty() && view.switch_key_seen.is_some()),
             "lost switches that are seen are a problem",
         ),
-        (!shown.clear || sighted, "only what is seen is clear"),
+        (!shown.clear || readable, "only what is seen is clear"),
         (
             !shown.clear
                 || !matches!(

@@ -148,13 +148,13 @@ fn leaves(tree: &str) -> Vec<(String, String)> {
     parts.flat_map(|part| leaves(&format!("{before}{part}"))).collect()
 }
 
-/// The paths in a line that begin at this crate or above the module. A visibility is none.
+/// The paths in a line. A visibility is none.
 fn paths(line: &str) -> impl Iterator<Item = String> {
     let line = line.replace("pub(in crate::", "pub(").replace("pub(in super", "pub(");
     let is_of_path = |character: char| character.is_alphanumeric() || "_:".contains(character);
     let words: Vec<String> =
         line.split(|character| !is_of_path(character)).map(str::to_owned).collect();
-    words.into_iter().filter(|word| word.starts_with("crate::") || word.starts_with("super::"))
+    words.into_iter().filter(|word| word.contains("::"))
 }
 
 /// The code without comments and without what is compiled for tests only, and the modules in files

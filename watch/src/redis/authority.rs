@@ -8,27 +8,18 @@ mod seeker;
 mod sentinel;
 
 use alloc::boxed::Box;
-use alloc::string::ToString as _;
-use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use lockwatch_judge::input::Standing;
-use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
 
 use self::cluster::Cluster;
 use self::replicated::Replicated;
 use self::sentinel::Sentinels;
-use super::driver::{Event, LinkId, Note, Now};
+use super::driver::{Event, LinkId, Now};
 use super::out::Out;
 use super::plan::{Duty, NodeReport, Plan, Planned};
 use super::store::{HostPort, Servers, Store};
 use super::tasks::Tasks;
-use super::topology::Announced;
-
-/// How long a server that decided before is still read, in milliseconds: it may act as if it still
-/// decided.
-const FORMER_MS: u64 = 300_000;
 
 /// The source from which it is known which servers decide.
 #[derive(Debug)]
@@ -130,7 +121,7 @@ impl Authority {
         }
         Some(match &mut self.kind {
             Kind::Standalone(at) => {
-                let node = planned(at.clone(), Duty::new(Standing::Decides, all, all));
+                let node = Planned::new(at.clone(), Duty::new(Standing::Decides, all, all));
                 Plan { nodes: [node].into(), ..Plan::default() }
             }
             Kind::Replicated(replicated) => replicated.plan(now, all),
@@ -138,18 +129,4 @@ impl Authority {
             Kind::Cluster(cluster) => cluster.plan(now, all),
         })
     }
-}
-
-fn planned(at: HostPort, duty: Duty) -> Planned {
-    let address = at.to_string().into();
-    Planned { at, address, duty }
-}
-
-fn foreign(announced: &Announced, out: &mut Out) {
-    out.note(Note::Foreign(announced.to_string()));
-}
-
-/// All tasks as orphans, if nobody decides.
-fn orphans(all: &Tasks, why: Option<Unknown>) -> Vec<(Tasks, Unknown)> {
-    why.map(|why| (Arc::clone(all), why)).into_iter().collect()
 }

@@ -8,13 +8,15 @@ mod java_text;
 mod jdk;
 mod json;
 mod kryo5;
+mod scalar;
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use lockwatch_judge::named;
 use lockwatch_judge::reading::Switch;
 use lockwatch_judge::spec::Codec;
+
+pub use self::scalar::{Form, Scalar};
 
 /// Maximum size of the part of an undecodable value that is kept for display, in bytes.
 const SHOWN_BYTES: usize = 64;
@@ -24,40 +26,6 @@ const OFF_WORDS: [&[u8]; 6] = [b"", b"0", b"false", b"off", b"no", b"null"];
 
 /// Words that mean on, compared without regard to ASCII case.
 const ON_WORDS: [&[u8]; 4] = [b"1", b"true", b"on", b"yes"];
-
-/// A plain value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scalar {
-    /// Nothing.
-    Null,
-    /// A truth value.
-    Bool(bool),
-    /// An integer of any width up to 64 bits.
-    Int(i64),
-    /// A text.
-    Text(String),
-}
-
-named! {
-    /// What a program handed to its serializer. The same word has other bytes in each form.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    pub enum Form {
-        /// A text.
-        Text = "text",
-        /// A text behind the mark that Kryo sets when it keeps references.
-        MarkedText = "marked_text",
-        /// `true` or `false`.
-        Bool = "bool",
-        /// An integer of 32 bits.
-        Int = "int",
-        /// An integer of 64 bits.
-        Long = "long",
-        /// An integer of 16 bits.
-        Short = "short",
-        /// An integer of 8 bits.
-        Byte = "byte",
-    }
-}
 
 /// The bytes that `codec` makes of `word` in this form, exactly as the real serializers write them;
 /// `None` when it has no such form, or the word has none.

@@ -6,6 +6,7 @@
 //! else less often, with requests for its role in between.
 
 mod errors;
+mod flight;
 mod receive;
 mod send;
 
@@ -20,7 +21,7 @@ use lockwatch_judge::reading::{Held, SwitchesReading, Unknown, User};
 use lockwatch_judge::spec::{TaskIndex, TaskSpec, position_of};
 use lockwatch_judge::time::Mono;
 
-use self::send::{FLIGHTS, Flight, PartsRead, What};
+use self::flight::{FLIGHTS, Flight, PartsRead, What};
 use super::accept::Caps;
 use super::driver::{Dial, Event, Failure, LinkId, Login, Manner, Note, Now};
 use super::handshake::Handshake;

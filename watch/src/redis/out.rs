@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::ToString as _;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -13,6 +14,7 @@ use lockwatch_judge::time::Mono;
 use super::diagnosis::bounded;
 use super::driver::{Action, Dial, Exchange, Failure, LinkId, Note};
 use super::reply::Command;
+use super::topology::Announced;
 
 /// Maximum number of words that are remembered. It bounds memory.
 const REPORTED_MAX: usize = 256;
@@ -36,6 +38,11 @@ impl Out {
     pub(super) fn new(epoch: u32, store: StoreIndex, seed: u64) -> Out {
         let (traced, actions) = (Arc::default(), VecDeque::new());
         Out { epoch, store, traced, actions, reported: BTreeMap::new(), links: 0, random: seed }
+    }
+
+    /// A server that is not allowed was announced.
+    pub(super) fn note_foreign(&mut self, announced: &Announced) {
+        self.note(Note::Foreign(announced.to_string()));
     }
 
     /// A random number (SplitMix64); nothing secret depends on it.

@@ -2,6 +2,7 @@
 //! must know of its answers.
 
 use alloc::collections::BTreeMap;
+use alloc::string::ToString as _;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -13,6 +14,10 @@ use lockwatch_judge::time::Mono;
 use super::read::Scope;
 use super::store::HostPort;
 use super::tasks::{Server, Tasks};
+
+/// How long a server that decided before is still read, in milliseconds: it may act as if it still
+/// decided.
+pub(super) const FORMER_MS: u64 = 300_000;
 
 /// Which server is asked for what.
 #[derive(Debug, Default)]
@@ -48,6 +53,18 @@ pub(super) struct Duty {
     pub(super) all: Tasks,
     /// Tasks of which only parts live here.
     pub(super) scopes: Arc<BTreeMap<TaskIndex, Scope>>,
+}
+
+impl Planned {
+    pub(super) fn new(at: HostPort, duty: Duty) -> Planned {
+        let address = at.to_string().into();
+        Planned { at, address, duty }
+    }
+}
+
+/// All tasks as orphans, if nobody decides.
+pub(super) fn orphans(all: &Tasks, why: Option<Unknown>) -> Vec<(Tasks, Unknown)> {
+    why.map(|why| (Arc::clone(all), why)).into_iter().collect()
 }
 
 impl Duty {

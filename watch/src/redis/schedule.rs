@@ -30,17 +30,16 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+pub use self::entry::ScheduledTask;
 use self::entry::{Alone, Entry, deadline_read};
 pub use self::hints::Hinted;
 use self::hints::Hints;
+pub use self::slot::BATCH_TASKS;
 use self::slot::{Slot, is_turn, last_turn, share};
 use lockwatch_judge::reading::{GuardReading, Held, SwitchesReading, TaskReading};
-use lockwatch_judge::spec::{KindSpec, TaskIndex, TaskSpec, position_of};
+use lockwatch_judge::spec::{TaskIndex, position_of};
 use lockwatch_judge::time::{Mono, ServerTime};
 
-/// Maximum number of tasks in one batch, unless most of them need only a glance. It limits how long
-/// a batch keeps the server busy.
-pub const BATCH_TASKS: usize = 250;
 /// Extra reads that are due within this many milliseconds share a batch.
 const GATHER_MS: u64 = 5;
 /// Pause in milliseconds before a task whose replies were too large is tried again.
@@ -76,42 +75,6 @@ impl Default for Sizes {
             joined_whole: BATCH_TASKS / 4,
             joined_ms: 25,
             whole_every: None,
-        }
-    }
-}
-
-/// A task that is to be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ScheduledTask {
-    /// Its position in the configuration.
-    pub task: TaskIndex,
-    /// Maximum length of a gap before it exceeds the grace; `None`: the task is never wanted, so it
-    /// has no gaps.
-    pub grace_ms: Option<u64>,
-    /// Whether a new holder is read again as soon as it cannot be a phantom any more. Set if
-    /// another server may show another holder.
-    pub proves_holders: bool,
-    /// From when on a hold is no longer young.
-    pub settle_ms: u64,
-    /// How many hints' worth a hint about it is, because of what a reading costs.
-    pub hint_weight: u8,
-}
-
-/// A reading of a queue is of hundreds of locks, so it follows one hint in a second.
-const QUEUE_HINT_WEIGHT: u8 = 4;
-
-impl ScheduledTask {
-    /// The task at `index` with the configuration `spec`.
-    pub fn new(index: TaskIndex, spec: &TaskSpec) -> ScheduledTask {
-        ScheduledTask {
-            task: index,
-            grace_ms: spec.may_be_wanted().then_some(spec.grace_ms),
-            proves_holders: false,
-            settle_ms: spec.settle_ms,
-            hint_weight: match spec.kind {
-                KindSpec::Lock(_) | KindSpec::Turn(_) => 1,
-                KindSpec::Queue(_) => QUEUE_HINT_WEIGHT,
-            },
         }
     }
 }

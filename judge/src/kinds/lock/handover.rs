@@ -49,7 +49,7 @@ impl Handover {
         shared: &mut Shared,
         Break { held_ms, expired }: Break,
         across_blind: bool,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) {
         // Between two readings it may have lasted, which is no evidence against what was published.
         let is_published = shared.gap().is_some_and(GapClock::is_published);
@@ -92,7 +92,7 @@ impl Handover {
         lock: &Lock,
         observed: &Observed,
         at: Mono,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) {
         let settle_ms = shared.spec.settle_ms;
         let hold = lock.hold();
@@ -134,7 +134,7 @@ impl Handover {
         shared: &mut Shared,
         at: Mono,
         holding: Holding,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) -> bool {
         let is_unwanted = shared.wanted() == Wanted::No;
         if is_unwanted {
@@ -160,7 +160,7 @@ impl Handover {
     }
 
     /// The lock was held for long enough, so the outage before it may be counted.
-    fn lasted(&mut self, shared: &mut Shared, log: &mut Log<'_>) {
+    fn lasted(&mut self, shared: &mut Shared, log: &mut Log) {
         if core::mem::replace(&mut self.settled, true) {
             return;
         }

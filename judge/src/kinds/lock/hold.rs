@@ -26,7 +26,7 @@ pub(crate) struct Hold {
     pub(crate) began: Mono,
     /// Whether the beginning was observed.
     pub(crate) start_seen: bool,
-    /// Whether the lease tells when it began.
+    /// Whether the lease shows when it began.
     pub(super) began_exactly: bool,
     /// When it was acquired, on the server's clock.
     pub(crate) acquired: Option<ServerTime>,

@@ -1,4 +1,4 @@
-//! Follows whether the holder's id tells one holder from another, and who comes back.
+//! Whether the holder's id distinguishes one holder from another, and who comes back.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// The present holder was renewed, or there was a break. A token that is written anew with
+    /// The present holder was renewed, or there was a break. A token that is written again with
     /// each renewal shows neither.
     pub(super) fn stays(&mut self) {
         self.replaced = 0;
@@ -38,7 +38,7 @@ impl Identity {
         let knows = |of: &dyn Fn(&Held) -> bool| self.before.iter().any(|(held, _)| of(held));
         let is_other = !clients_meet(&old.holders, &now.holders);
         let comes_back = is_other && knows(&|held| clients_meet(&held.holders, &now.holders));
-        // What comes back tells its holder from others.
+        // What comes back distinguishes its holder from others.
         let is_known = comes_back || knows(&|held| continues(held, now));
         self.replaced = if is_known { 0 } else { self.replaced.saturating_add(1) };
         self.before.retain(|(held, _)| !continues(held, old));

@@ -49,7 +49,7 @@ impl Losses {
         observed: Option<&Observed>,
         parts: &Beside,
         signs: &Signs,
-        log: &mut Log<'_>,
+        log: &mut Log,
     ) {
         let is_other = observed.is_some_and(|it| it.ended.is_some() || it.began);
         let moved = match is_other {
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn work_on_another_server_counts_once_the_lock_is_still_free() {
-        let told = signs(
+        let found = signs(
             &mut expired(),
             &[
                 work(1_010, false),
@@ -289,16 +289,16 @@ mod tests {
             ],
         );
         assert_eq!(
-            told,
+            found,
             [None, None, None, Some(LossSign::Progress), None],
-            "one that was asked before does not count"
+            "one from an earlier request does not count"
         );
     }
 
     #[test]
     fn work_on_another_server_may_be_a_new_holders() {
         let new = held_by("B");
-        let told = signs(
+        let found = signs(
             &mut expired(),
             &[
                 work(1_010, false),
@@ -308,7 +308,7 @@ mod tests {
                 lock(4_000, None),
             ],
         );
-        assert_eq!(told, [None; 5]);
+        assert_eq!(found, [None; 5]);
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(super) fn update(
     lock: &Lock,
     observed: &Observed,
     reading: &Reading<'_>,
-    log: &mut Log<'_>,
+    log: &mut Log,
 ) {
     if let Some(before) = &mut shared.splits.before {
         before.data_changed(reading.delta);
@@ -76,8 +76,8 @@ fn hold_ended(shared: &mut Shared, ended: &Ended, identifies: bool, reading: &Re
     let Reading { batch, delta, node_before } = reading;
     let hold = &ended.hold;
     let is_phantom = !proven(hold, hold.last_seen, batch.origin.authority);
-    let awaits = |before: &Box<EndedBefore>| before.awaits_successor(batch.sent);
-    if is_phantom && shared.splits.before.as_ref().is_some_and(awaits) {
+    let before = shared.splits.before.as_deref();
+    if is_phantom && before.is_some_and(|before| before.awaits_successor(batch.sent)) {
         return; // It changed nothing: the holder that may go on is still the one before it.
     }
     // With short holds, one may have been released just before the data were lost, or been taken

@@ -2,7 +2,7 @@
 //!
 //! A break is a free reading that is confirmed, a free reading of a lock whose lease ran out, or a
 //! new holder that surely took the lock after the old lease ran out. Any other new holder between
-//! two readings is none, and neither is one whose token tells nobody from another.
+//! two readings is none, and neither is one whose token identifies nobody.
 
 use crate::time::Mono;
 

@@ -174,7 +174,7 @@ impl Queue {
         }
         for left in &queue.left {
             let Some(old) = before.remove(&left.id.0) else { continue };
-            moved |= self.follow_left(left, old, context, &mut changes);
+            moved |= self.update_left(left, old, context, &mut changes);
         }
         // Nobody looked these up, for another server was read before, or another configuration was
         // in force. Where their scores would be among the first, they left or got other ones.
@@ -188,12 +188,12 @@ impl Queue {
             .into_iter()
             .filter(|(_, old)| old.gone_since.is_none() && old.was_locked && old.due > now);
         self.not_due.extend(were_locked.map(|(id, old)| (id, old.due)));
-        let begins_anew = moved || is_unclear || context.wanted == Wanted::No;
-        self.still_ms = if begins_anew { 0 } else { still_ms };
+        let begins_again = moved || is_unclear || context.wanted == Wanted::No;
+        self.still_ms = if begins_again { 0 } else { still_ms };
         if moved {
             self.moved = Some(context.seen.last);
         }
-        self.follow_claims(context);
+        self.update_claims(context);
         (self.members, self.due, self.looked_at) = (queue.members, queue.due, looked_at);
         self.next = queue.first.iter().map(|member| member.due).find(|due| *due > now);
         self.attempts = Attempts::read(context.seen);
@@ -266,7 +266,7 @@ impl Queue {
 
     /// A member that was looked at is none of the first now. Returns whether it was due before and
     /// left.
-    fn follow_left(
+    fn update_left(
         &mut self,
         left: &Left,
         mut old: Entry,
@@ -326,7 +326,7 @@ impl Queue {
         counts.departed += 1;
     }
 
-    fn follow_claims(&mut self, context: Context<'_>) {
+    fn update_claims(&mut self, context: Context<'_>) {
         let held = self.entries.values().filter(|entry| entry.is_held());
         let holders = held.flat_map(|entry| entry.holders());
         let busy: Vec<Vec<u8>> = holders.map(|holder| holder.client.clone()).collect();

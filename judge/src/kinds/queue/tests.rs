@@ -285,8 +285,7 @@ fn a_changed_limit_keeps_the_state_and_another_pattern_does_not() {
         change(&mut queue);
         Arc::new(TaskSpec::of("delayed", StoreIndex(0), KindSpec::Queue(queue)))
     };
-    let mut events = Vec::new();
-    let mut log = Log { at: Mono(150_000), server: None, events: &mut events };
+    let mut log = Log::new(Mono(150_000), None);
     let shorter = changed(|queue| queue.max_late_ms = 10_000);
     world.task.configure(shorter, "main".into(), &mut log);
     world.task.tick(Mono(150_000), 10_000, &mut log);

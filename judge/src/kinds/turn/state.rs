@@ -145,9 +145,9 @@ impl Turns {
             true => self.nobody_since.or(Some(seen.sent)),
             false => None,
         };
-        self.follow_beside(fields, context);
+        self.update_side_by_side(fields, context);
         if let [turn] = fields {
-            self.follow_turn(turn, seen.sent, spec, &mut changes);
+            self.update_turn(turn, seen.sent, spec, &mut changes);
         }
         self.fields = fields.iter().map(|turn| (turn.clone(), self.due(turn, context))).collect();
         self.attempts = Attempts::read(seen);
@@ -155,8 +155,8 @@ impl Turns {
         changes
     }
 
-    /// Follows which fields stay beside each other with the same values.
-    fn follow_beside(&mut self, fields: &[Turn], context: Context<'_>) {
+    /// Updates which fields stay beside each other with the same values.
+    fn update_side_by_side(&mut self, fields: &[Turn], context: Context<'_>) {
         let Context { seen, took_ms, .. } = context;
         // A slow answer may show the end of its wait only.
         let at = if took_ms > QUICK_MS { seen.sent.plus_ms(took_ms) } else { seen.sent };
@@ -169,7 +169,7 @@ impl Turns {
     }
 
     /// One task has the turn.
-    fn follow_turn(&mut self, turn: &Turn, at: Mono, spec: &TurnSpec, changes: &mut Changes) {
+    fn update_turn(&mut self, turn: &Turn, at: Mono, spec: &TurnSpec, changes: &mut Changes) {
         let before = self.holder.as_ref().filter(|holder| holder.turn != *turn);
         if let Some(before) = before {
             let position = spec.position(&before.turn.name);

@@ -166,7 +166,7 @@ mod tests {
             (Delta { emptied: true, ..restarted }, true, "nothing is there"),
             (failover(Some(100)), true, "the new master shares it"),
             (failover(Some(99)), false, "or not"),
-            (failover(None), false, "nobody tells"),
+            (failover(None), false, "unknown"),
             (Delta { kept: true, ..failover(None) }, true, "all was kept"),
         ];
         for (delta, stays, what) in table {

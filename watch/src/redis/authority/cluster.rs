@@ -14,10 +14,9 @@ use lockwatch_judge::spec::{TaskIndex, TaskSpec};
 use lockwatch_judge::time::Mono;
 
 use super::seeker::Seeker;
-use super::{FORMER_MS, foreign, orphans, planned};
 use crate::redis::driver::{Event, LinkId};
 use crate::redis::out::Out;
-use crate::redis::plan::{Duty, NodeReport, Plan};
+use crate::redis::plan::{Duty, FORMER_MS, NodeReport, Plan, Planned, orphans};
 use crate::redis::store::{Cluster as Configured, HostPort, Store};
 use crate::redis::tasks::{Server, Tasks};
 
@@ -150,7 +149,7 @@ impl Cluster {
                 all,
             ),
         };
-        let nodes = known.into_iter().map(|at| planned(at.clone(), duty(at))).collect();
+        let nodes = known.into_iter().map(|at| Planned::new(at.clone(), duty(at))).collect();
         let unserved = sorting.unserved.into_iter().map(|(why, tasks)| (Arc::new(tasks), why));
         Plan {
             nodes,
@@ -184,7 +183,7 @@ impl Cluster {
     fn tell_foreign(&self, map: &SlotMap, out: &mut Out) {
         let nodes = map.nodes();
         let of = |node: &&Announced| self.resolve(node).is_none();
-        nodes.iter().filter(of).for_each(|node| foreign(node, out));
+        nodes.iter().filter(of).for_each(|node| out.note_foreign(node));
     }
 }
 

@@ -9,8 +9,7 @@ use lockwatch_judge::input::Standing;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
 
-use super::{orphans, planned};
-use crate::redis::plan::{Duty, NodeReport, Plan, Planned};
+use crate::redis::plan::{Duty, NodeReport, Plan, Planned, orphans};
 use crate::redis::remedy::is_mistake;
 use crate::redis::store::{HostPort, Store};
 use crate::redis::tasks::Tasks;
@@ -97,7 +96,7 @@ impl Replicated {
         let standing = |node| if lead == Ok(node) { Standing::Decides } else { Standing::Witness };
         let nodes = self.nodes.iter().enumerate();
         let nodes: Vec<Planned> = nodes
-            .map(|(node, at)| planned(at.clone(), Duty::new(standing(node), all, all)))
+            .map(|(node, at)| Planned::new(at.clone(), Duty::new(standing(node), all, all)))
             .collect();
         let master = lead.map(|lead| {
             nodes.get(lead).map(|node| Arc::clone(&node.address)).into_iter().collect()

@@ -13,14 +13,13 @@ use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
 
 use super::asker::{Asker, Asks, HURRIES};
-use super::{FORMER_MS, foreign, orphans, planned};
 use crate::command;
 use crate::redis::diagnosis::names_no_master;
 use crate::redis::driver::{Dial, Event, Failure, LinkId, Login, Manner, Note};
 use crate::redis::handshake::Handshake;
 use crate::redis::out::Out;
 use crate::redis::pace::Pace;
-use crate::redis::plan::{Duty, NodeReport, Plan, Planned};
+use crate::redis::plan::{Duty, FORMER_MS, NodeReport, Plan, Planned, orphans};
 use crate::redis::store::{HostPort, Peers, Sentinels as Configured, Store};
 use crate::redis::tasks::Tasks;
 use crate::redis::topology::Announced;
@@ -331,7 +330,7 @@ impl Sentinels {
         let master = named.and_then(|named| {
             resolve(&named).ok_or_else(|| {
                 if self.master != Err(Unknown::ForeignAddress) {
-                    foreign(&named, out);
+                    out.note_foreign(&named);
                 }
                 Unknown::ForeignAddress
             })
@@ -357,8 +356,10 @@ impl Sentinels {
         let standing = |at: &HostPort| {
             if master.as_ref() == Ok(at) { Standing::Decides } else { Standing::Witness }
         };
-        let nodes: Vec<Planned> =
-            known.iter().map(|at| planned(at.clone(), Duty::new(standing(at), all, all))).collect();
+        let nodes: Vec<Planned> = known
+            .iter()
+            .map(|at| Planned::new(at.clone(), Duty::new(standing(at), all, all)))
+            .collect();
         self.master = match &master {
             Ok(at) => Ok(at.to_string().into()),
             Err(_) if early => Err(Unknown::NotReadYet),

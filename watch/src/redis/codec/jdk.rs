@@ -3,7 +3,8 @@
 
 use alloc::vec::Vec;
 
-use super::{Form, Scalar, java_text};
+use super::java_text;
+use super::scalar::{Form, Scalar};
 
 const STREAM_HEADER: [u8; 4] = [0xac, 0xed, 0x00, 0x05];
 const TC_NULL: u8 = 0x70;

@@ -7,7 +7,7 @@ use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use core::str::Chars;
 
-use super::{Form, Scalar};
+use super::scalar::{Form, Scalar};
 
 const LONG_OPENS: &str = "[\"java.lang.Long\",";
 const LONG_CLOSES: &str = "]";

@@ -8,7 +8,8 @@
 
 use alloc::vec::Vec;
 
-use super::{Form, Scalar, java_text};
+use super::java_text;
+use super::scalar::{Form, Scalar};
 
 /// No object.
 const NULL: u8 = 0;

@@ -5,9 +5,9 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::library::{Library, Value};
 use super::recognise::{Content, Guess, Laid, ScannedKey};
 use super::shape::names_a_lock;
-use super::{Library, Value};
 use crate::command;
 use crate::redis::ask::{Ask, Class};
 use crate::redis::replies::scanned_pairs;

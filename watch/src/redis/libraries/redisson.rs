@@ -4,9 +4,9 @@
 
 use alloc::vec::Vec;
 
+use super::library::{Disclosure, Library, Value};
 use super::recognise::{Content, Guess, Laid, Role, ScannedKey};
 use super::shape::{is_number, is_uuid};
-use super::{Disclosure, Library, Value};
 use crate::command;
 use crate::redis::ask::{Ask, Class, Keys};
 use crate::redis::codec;

@@ -5,10 +5,10 @@
 //! of `lockAtLeastFor`: held then means that no other run may begin, not that one lasts. Nothing
 //! renews a lease unless the application uses `KeepAliveLockProvider`.
 
+use super::library::{Disclosure, Library, Value};
 use super::recognise::{Guess, Laid, ScannedKey};
 use super::shape::Shape;
 use super::string::held_by;
-use super::{Disclosure, Library, Value};
 use crate::command;
 use crate::redis::ask::{Ask, Class};
 use crate::redis::reply::Reply;

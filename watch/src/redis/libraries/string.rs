@@ -4,9 +4,10 @@
 
 use alloc::vec;
 
+use super::library::{Library, Value};
 use super::recognise::{Content, Guess, Laid, ScannedKey, contains};
 use super::shape::{Shape, ends_as_a_lock, identifies_nobody, names_a_lock, without_php_quotes};
-use super::{Library, Value, unread};
+use super::unread;
 use crate::command;
 use crate::redis::ask::{Ask, Class};
 use crate::redis::codec::written_text;

@@ -11,7 +11,8 @@ use lockwatch_judge::time::{Mono, ServerTime};
 
 use super::Node;
 use super::errors::{has_moved, is_elsewhere, out_of_cluster, refusals, unknowns};
-use super::send::{Flight, What, refused};
+use super::flight::{Flight, What};
+use super::send::refused;
 use crate::redis::accept::Timing;
 use crate::redis::batch::{Decoded, Kept};
 use crate::redis::diagnosis::{bounded, words_for};

@@ -13,6 +13,7 @@ use lockwatch_judge::spec::{TaskIndex, TaskSpec};
 use lockwatch_judge::time::Mono;
 
 use super::Node;
+use super::flight::{FLIGHTS, Flight, PartsRead, What};
 use crate::command;
 use crate::redis::accept::Caps;
 use crate::redis::batch::Question;
@@ -23,38 +24,9 @@ use crate::redis::reply::{Command, Reply};
 use crate::redis::schedule::Batch;
 use crate::redis::tasks::unreadable;
 
-/// Maximum number of batches in flight on one connection.
-pub(super) const FLIGHTS: usize = 4;
 /// Maximum number of them that are sent only because of hints, so that scheduled batches never wait
 /// for these.
 const HINTED_FLIGHTS: usize = FLIGHTS - 1;
-
-/// A read of parts of tasks whose locks live on the server `of`.
-#[derive(Debug)]
-pub(super) struct PartsRead {
-    pub(super) parts: Vec<(TaskIndex, Scope)>,
-    pub(super) of: Arc<str>,
-}
-
-/// A batch in flight.
-#[derive(Debug)]
-pub(super) struct Flight {
-    pub(super) what: What,
-    pub(super) question: Question,
-    pub(super) round: u8,
-    pub(super) launched: Now,
-}
-
-/// The content of a batch.
-#[derive(Debug)]
-pub(super) enum What {
-    Scheduled(Batch),
-    /// Only the server's role.
-    Pulse,
-    Parts(PartsRead),
-    /// Nothing: the connection must not be idle.
-    Alive,
-}
 
 /// The first command that was answered with an error of no known kind, by its name. The error text
 /// may quote anything, so it is not logged.

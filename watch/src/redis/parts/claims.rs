@@ -4,8 +4,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::Part;
 use super::fingerprint::fingerprint;
+use super::part::Part;
 use super::runs;
 use crate::redis::accept::Caps;
 use crate::redis::ask::{Ask, Class};

@@ -4,8 +4,8 @@
 
 use alloc::vec::Vec;
 
-use super::Part;
 use super::fingerprint::fingerprint;
+use super::part::Part;
 use crate::command;
 use crate::redis::accept::{Caps, server_time};
 use crate::redis::ask::{Ask, Class};

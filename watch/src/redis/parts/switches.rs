@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::Part;
+use super::part::Part;
 use crate::command;
 use crate::redis::accept::Caps;
 use crate::redis::ask::{Ask, Class};

@@ -4,15 +4,50 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::ScheduledTask;
 use crate::redis::wake_ups::Bucket;
 use lockwatch_judge::PHANTOM_MS;
 use lockwatch_judge::clients_meet;
 use lockwatch_judge::reading::{
     Deadline, Held, LockReading, Mode, Switch, SwitchesReading, TurnReading, User,
 };
-use lockwatch_judge::spec::TaskIndex;
+use lockwatch_judge::spec::{KindSpec, TaskIndex, TaskSpec};
 use lockwatch_judge::time::{Mono, ServerTime};
+
+/// A task that is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScheduledTask {
+    /// Its position in the configuration.
+    pub task: TaskIndex,
+    /// Maximum length of a gap before it exceeds the grace; `None`: the task is never wanted, so it
+    /// has no gaps.
+    pub grace_ms: Option<u64>,
+    /// Whether a new holder is read again as soon as it cannot be a phantom any more. Set if
+    /// another server may show another holder.
+    pub proves_holders: bool,
+    /// From when on a hold is no longer young.
+    pub settle_ms: u64,
+    /// How many hints' worth a hint about it is, because of what a reading costs.
+    pub hint_weight: u8,
+}
+
+/// A reading of a queue is of hundreds of locks, so it follows one hint in a second.
+const QUEUE_HINT_WEIGHT: u8 = 4;
+
+impl ScheduledTask {
+    /// The task at `index` with the configuration `spec`.
+    pub fn new(index: TaskIndex, spec: &TaskSpec) -> ScheduledTask {
+        ScheduledTask {
+            task: index,
+            grace_ms: spec.may_be_wanted().then_some(spec.grace_ms),
+            proves_holders: false,
+            settle_ms: spec.settle_ms,
+            hint_weight: match spec.kind {
+                KindSpec::Lock(_) | KindSpec::Turn(_) => 1,
+                KindSpec::Queue(_) => QUEUE_HINT_WEIGHT,
+            },
+        }
+    }
+}
 
 /// Minimum age difference in milliseconds between a first answer and the one that confirms it.
 const CONFIRMS_MS: u64 = 250;

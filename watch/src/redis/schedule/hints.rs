@@ -9,8 +9,8 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use super::BATCH_TASKS;
 use super::entry::Entry;
+use super::slot::BATCH_TASKS;
 use crate::redis::wake_ups::{Bucket, polls_per_s};
 use lockwatch_judge::time::Mono;
 

@@ -4,6 +4,10 @@ use core::ops::Range;
 
 use lockwatch_judge::time::Mono;
 
+/// Maximum number of tasks in one batch, unless most of them need only a glance. It limits how long
+/// a batch keeps the server busy.
+pub const BATCH_TASKS: usize = 250;
+
 /// Tasks that are read together.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {

@@ -86,7 +86,7 @@ fn a_renewal_is_overdue_once_it_is_later_than_timers_are() {
 #[test]
 fn how_late_a_renewal_is_does_not_hang_on_whose_clock_tells() {
     for ahead_ms in [-3_000, 0, 3_000, 3_600_000] {
-        let told = |at: u64, deadline| {
+        let moved_by = |at: u64, deadline| {
             let mut deadlines = renewed();
             let server = 100_000 + i64::try_from(at).unwrap() + ahead_ms;
             let moved = deadlines.observe_another_clock(ServerTime(deadline), seen(at, server));
@@ -94,9 +94,13 @@ fn how_late_a_renewal_is_does_not_hang_on_whose_clock_tells() {
         };
         // By its instant, as replication passes it on, and by the remaining time.
         for deadline in [140_000, 140_000 + ahead_ms] {
-            assert_eq!(told(25_000, deadline), (None, 5_000), "{ahead_ms} ms ahead");
-            assert_eq!(told(40_000, deadline), (None, 20_000), "{ahead_ms} ms ahead, at its end");
-            assert_eq!(told(40_001, deadline), (None, 0), "{ahead_ms} ms ahead, past its end");
+            assert_eq!(moved_by(25_000, deadline), (None, 5_000), "{ahead_ms} ms ahead");
+            assert_eq!(
+                moved_by(40_000, deadline),
+                (None, 20_000),
+                "{ahead_ms} ms ahead, at its end"
+            );
+            assert_eq!(moved_by(40_001, deadline), (None, 0), "{ahead_ms} ms ahead, past its end");
         }
     }
 }

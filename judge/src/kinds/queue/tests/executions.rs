@@ -14,18 +14,21 @@ use crate::verdict::Verdict;
 fn another_holder_of_a_member_with_the_same_score_executes_it_again() {
     let mut world = World::new();
     world.add("a", 100).lock("a", "w1", 105).seconds(5);
-    assert_eq!(world.told(), [], "not told before it is seen again");
+    assert_eq!(world.reported(), [], "not reported before it is seen again");
     world.second();
-    let told = world.told();
+    let reported = world.reported();
     assert!(
-        matches!(&*told, [EventKind::ExecutionExpired { id, goes_on: false, .. }] if id == b"a"),
-        "{told:?}"
+        matches!(&*reported, [EventKind::ExecutionExpired { id, goes_on: false, .. }] if id == b"a"),
+        "{reported:?}"
     );
     world.lock("a", "w2", 160).second();
-    assert_eq!(world.told(), [], "not before the member is still there after that");
+    assert_eq!(world.reported(), [], "not before the member is still there after that");
     world.second();
-    let told = world.told();
-    assert!(matches!(&*told, [EventKind::ExecutedAgain { id, .. }] if id == b"a"), "{told:?}");
+    let reported = world.reported();
+    assert!(
+        matches!(&*reported, [EventKind::ExecutedAgain { id, .. }] if id == b"a"),
+        "{reported:?}"
+    );
     let shown = world.shown();
     assert_eq!((shown.executed_again, shown.expired), (1, 1));
     assert_eq!(world.problems().events, [(Problem::ExecutedAgain, 0)]);
@@ -39,7 +42,7 @@ fn a_lock_taken_only_to_see_that_the_member_is_gone_executes_nothing() {
     let mut world = World::new();
     world.add("a", 100).lock("a", "w1", 160).seconds(2).remove("a").lock("a", "w2", 160).second();
     world.unlock("a").seconds(2);
-    assert_eq!((world.told(), world.shown().executed_again), (Vec::new(), 0));
+    assert_eq!((world.reported(), world.shown().executed_again), (Vec::new(), 0));
     world.add("b", 103).lock("b", "w1", 160).seconds(2).remove("b").lock("b", "w2", 160);
     world.seconds(2);
     assert_eq!(world.shown().executed_again, 1, "it goes on with it");
@@ -49,7 +52,7 @@ fn a_lock_taken_only_to_see_that_the_member_is_gone_executes_nothing() {
 fn a_lock_that_was_released_did_not_expire() {
     let mut world = World::new();
     world.add("a", 100).lock("a", "w1", 160).seconds(5).unlock("a").seconds(5);
-    assert_eq!((world.told(), world.shown().expired), (Vec::new(), 0));
+    assert_eq!((world.reported(), world.shown().expired), (Vec::new(), 0));
 }
 
 #[test]
@@ -73,7 +76,7 @@ fn a_split_needs_the_first_claim_to_go_on_beside_the_second_holder() {
     }
     assert_eq!(world.verdict(), Verdict::Running, "the first one fell silent");
     assert!(
-        world.told().iter().any(|kind| {
+        world.reported().iter().any(|kind| {
             matches!(kind, EventKind::SplitEnded { kind: SplitKind::Executions, .. })
         })
     );
@@ -103,11 +106,11 @@ fn a_holder_is_dead_once_its_claim_falls_silent() {
     world.seconds(5);
     assert_eq!(world.found(Problem::DeadHolder), Finding::Unknown);
     world.second();
-    let told = world.told();
+    let reported = world.reported();
     let until = Some(at(160));
     assert!(
-        matches!(&*told, [EventKind::DeadHolder { until: end, .. }] if *end == until),
-        "{told:?}"
+        matches!(&*reported, [EventKind::DeadHolder { until: end, .. }] if *end == until),
+        "{reported:?}"
     );
     world.second();
     assert_eq!(world.found(Problem::DeadHolder), Finding::Positive { ms: 1_000 });
@@ -151,8 +154,11 @@ fn a_lock_may_outlive_its_task_for_a_moment_only() {
     assert_eq!(world.shown().executing, Some(0));
     world.seconds(2);
     assert_eq!(world.found(Problem::OrphanLock), Finding::Positive { ms: 6_000 });
-    let told = world.told();
-    assert!(matches!(&*told, [EventKind::LockOutlivedTask { id, .. }] if id == b"a"), "{told:?}");
+    let reported = world.reported();
+    assert!(
+        matches!(&*reported, [EventKind::LockOutlivedTask { id, .. }] if id == b"a"),
+        "{reported:?}"
+    );
     let shown = world.shown();
     assert_eq!((shown.orphaned, shown.departed, shown.departed_locked), (1, 1, 1));
     assert_eq!(
@@ -215,7 +221,7 @@ fn members_that_vanish_are_a_warning_where_executions_are_seen() {
     world.execute(0, 5);
     assert_eq!((world.shown().departed, world.shown().vanished), (5, 0));
     world.add("x", 100).add("y", 100).second().remove("x").remove("y").second();
-    assert_eq!(world.told(), [EventKind::MembersVanished { number: 2 }]);
+    assert_eq!(world.reported(), [EventKind::MembersVanished { number: 2 }]);
     assert_eq!(world.shown().vanished, 2);
     assert_eq!(world.problems().events, [(Problem::Vanished, 0)]);
 }
@@ -227,7 +233,7 @@ fn members_that_vanish_are_only_counted_where_executions_are_faster_than_sweeps(
         let id = format!("m{number}");
         world.add(&id, 100).second().remove(&id).second();
     }
-    assert_eq!((world.shown().vanished, world.told()), (20, Vec::new()));
+    assert_eq!((world.shown().vanished, world.reported()), (20, Vec::new()));
     assert_eq!(world.problems().events, []);
 }
 
@@ -238,7 +244,7 @@ fn members_that_left_unseen_are_counted_without_a_warning() {
     world.execute(0, 5).add("x", 100).add("y", 100).add("z", 100).second();
     world.now += 30;
     world.remove("x").second();
-    assert_eq!((world.shown().vanished, world.told()), (1, Vec::new()));
+    assert_eq!((world.shown().vanished, world.reported()), (1, Vec::new()));
     for _ in 0..5 {
         world.now += 1;
         let mut queue = world.queue();
@@ -246,9 +252,9 @@ fn members_that_left_unseen_are_counted_without_a_warning() {
         world.takes(QueueReading::Read(queue));
     }
     world.remove("y").second();
-    assert_eq!((world.shown().vanished, world.told()), (2, Vec::new()));
+    assert_eq!((world.shown().vanished, world.reported()), (2, Vec::new()));
     world.remove("z").second();
-    assert_eq!(world.told(), [EventKind::MembersVanished { number: 1 }]);
+    assert_eq!(world.reported(), [EventKind::MembersVanished { number: 1 }]);
 }
 
 /// The server that decides now has a slower clock, and lacks the newest locks.
@@ -262,7 +268,7 @@ fn a_member_that_was_executed_before_a_failover_does_not_vanish_after_it() {
     world.unlock("x").seconds(4);
     assert_eq!(world.shown().due, Some(1), "it is due again");
     world.remove("x").second();
-    assert_eq!((world.shown().vanished, world.told()), (0, Vec::new()));
+    assert_eq!((world.shown().vanished, world.reported()), (0, Vec::new()));
 }
 
 #[test]
@@ -275,6 +281,6 @@ fn a_store_that_lost_its_data_makes_nothing_vanish() {
         world.second();
         let shown = world.shown();
         assert_eq!((shown.vanished, shown.departed, shown.members), (0, 5, Some(0)));
-        assert_eq!(world.told(), []);
+        assert_eq!(world.reported(), []);
     }
 }

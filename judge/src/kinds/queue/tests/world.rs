@@ -199,10 +199,9 @@ impl World {
         });
         let beside = Beside { claims, switches, ..Beside::default() };
         let reading = TaskReading { guard: GuardReading::Queue(reading), beside };
-        let mut events = Vec::new();
-        let mut log = Log { at: Mono(self.now * 1_000), server: Some(clock), events: &mut events };
+        let mut log = Log::new(Mono(self.now * 1_000), Some(clock));
         self.task.observe(&reading, batch, &mut log);
-        self.events.extend(events.into_iter().map(|(_, _, kind)| kind));
+        self.events.extend(log.events(self.task.spec(), None).map(|event| event.kind));
         self
     }
 
@@ -242,9 +241,9 @@ impl World {
     }
 
     /// The events since this was last asked, but for verdicts.
-    pub(super) fn told(&mut self) -> Vec<EventKind> {
-        let told = core::mem::take(&mut self.events);
-        told.into_iter().filter(|kind| !matches!(kind, EventKind::Verdict { .. })).collect()
+    pub(super) fn reported(&mut self) -> Vec<EventKind> {
+        let reported = core::mem::take(&mut self.events);
+        reported.into_iter().filter(|kind| !matches!(kind, EventKind::Verdict { .. })).collect()
     }
 
     /// Members `from` and after it are executed, each for two seconds by a worker of its own.

@@ -1,7 +1,7 @@
 //! The rules for a task that a lock guards.
 
-use super::rule::{Rule, Term, Verdict, Wanted};
 use crate::limit::Limit;
+use crate::verdict::{Rule, Term, Verdict, Wanted};
 
 named! {
     /// What is known of the lock, after confirmation.
@@ -38,12 +38,12 @@ pub struct LockFacts {
 }
 
 const HELD: &[&str] = &[LockFact::Held.name()];
-pub(super) const FREE: &[&str] = &[LockFact::Free.name()];
+pub(crate) const FREE: &[&str] = &[LockFact::Free.name()];
 const KNOWN: &[&str] = &[LockFact::Free.name(), LockFact::Held.name()];
 const UNKNOWN: &[&str] = &[LockFact::Unknown.name()];
 
 /// The rules, in the order in which they are considered.
-pub(super) static RULES: [Rule; 16] = [
+pub(crate) static RULES: [Rule; 16] = [
     Rule::SPLIT_EVIDENCE,
     Rule {
         name: "lock_blind",
@@ -134,12 +134,12 @@ pub(super) static RULES: [Rule; 16] = [
 
 impl LockFacts {
     /// Whether neither the lock nor, while it is free, the wish of the users is known.
-    pub(super) fn unjudgeable(self) -> bool {
+    pub(crate) fn unjudgeable(self) -> bool {
         self.lock == LockFact::Unknown
             || self.lock == LockFact::Free && self.wanted == Wanted::Unknown
     }
 
-    pub(super) fn is_over(self, limit: Limit) -> bool {
+    pub(crate) fn is_over(self, limit: Limit) -> bool {
         match limit {
             Limit::Grace => self.gap_over_grace,
             Limit::StaleAfter => self.stale,

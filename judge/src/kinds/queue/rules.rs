@@ -1,7 +1,7 @@
 //! The rules for a queue of delayed tasks.
 
-use super::rule::{Rule, Term, Verdict, Wanted};
 use crate::limit::Limit;
+use crate::verdict::{Rule, Term, Verdict, Wanted};
 
 /// Everything that the verdict on a queue depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,7 +21,7 @@ pub struct QueueFacts {
 const READ: &[&str] = &["read"];
 
 /// The rules, in the order in which they are considered.
-pub(super) static RULES: [Rule; 8] = [
+pub(crate) static RULES: [Rule; 8] = [
     Rule::SPLIT_EVIDENCE,
     Rule {
         name: "queue_blind",
@@ -61,11 +61,11 @@ pub(super) static RULES: [Rule; 8] = [
 
 impl QueueFacts {
     /// Whether neither the queue nor whether it is wanted is known.
-    pub(super) fn unjudgeable(self) -> bool {
+    pub(crate) fn unjudgeable(self) -> bool {
         !self.is_read || self.wanted == Wanted::Unknown
     }
 
-    pub(super) fn is_over(self, limit: Limit) -> bool {
+    pub(crate) fn is_over(self, limit: Limit) -> bool {
         match limit {
             Limit::MaxLate => self.late,
             Limit::BlindAfter => self.blind,

@@ -1,7 +1,7 @@
 //! The rules for tasks that take turns.
 
-use super::rule::{Rule, Term, Verdict, Wanted};
 use crate::limit::Limit;
+use crate::verdict::{Rule, Term, Verdict, Wanted};
 
 named! {
     /// What is known of the turn.
@@ -38,7 +38,7 @@ const NOBODY: &[&str] = &[TurnFact::Nobody.name()];
 const UNKNOWN: &[&str] = &[TurnFact::Unknown.name()];
 
 /// The rules, in the order in which they are considered.
-pub(super) static RULES: [Rule; 14] = [
+pub(crate) static RULES: [Rule; 14] = [
     Rule::SPLIT_EVIDENCE,
     Rule {
         name: "turn_blind",
@@ -112,12 +112,12 @@ pub(super) static RULES: [Rule; 14] = [
 ];
 
 impl TurnFacts {
-    pub(super) fn unjudgeable(self) -> bool {
+    pub(crate) fn unjudgeable(self) -> bool {
         self.turn == TurnFact::Unknown
             || self.turn == TurnFact::Nobody && self.wanted == Wanted::Unknown
     }
 
-    pub(super) fn is_over(self, limit: Limit) -> bool {
+    pub(crate) fn is_over(self, limit: Limit) -> bool {
         match limit {
             Limit::Grace => self.gap_over_grace,
             Limit::MaxLate => self.late,
