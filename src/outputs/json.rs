@@ -19,7 +19,6 @@ use serde::Serialize;
 
 pub use event::{event, event_id, events};
 pub use filter::TaskFilter;
-pub(super) use lock::runs;
 pub(super) use task::task as task_of;
 pub use wire::text;
 

@@ -14,6 +14,7 @@ use crate::api::{
 use crate::outputs::cause::unknown;
 use crate::outputs::reason::{is_counted, lock_only, sentence};
 use crate::outputs::remark::remarks;
+use crate::outputs::runs::written;
 use crate::published::Published;
 use crate::text::identity::{escape, holder_label, user_name};
 
@@ -49,7 +50,7 @@ pub(in crate::outputs) fn task(published: &Published, view: &TaskView) -> Task {
         lock: own.map(|own| lock::lock(published, view, own)),
         witnesses: own
             .map(|own| own.witnesses.iter().map(|it| lock::witness(published, it)).collect()),
-        runs: own.map(|_| view.runs.as_deref().map(lock::runs)),
+        runs: own.map(|_| view.runs.as_deref().map(written)),
         turn: view.turn().map(|own| turn::turn(view, own)),
         queue: view.queue().map(|own| queue::queue(view, own)),
         node: view.node.as_ref().map(|node| escape(node.as_bytes()).into()),
