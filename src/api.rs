@@ -25,9 +25,9 @@ pub use lock::{EndedRun, Hold, Holder, Lock, PresentRun, Runs, Witness};
 pub use queue::{Execution, Member, Orphan, Queue, QueueTotals};
 pub use store::{Node, Sentinel, Store, WakeUps};
 pub use task::{
-    Durations, Judged, Label, OneTask, Party, Past, Problem, Progress, Split, Switch, Task,
-    TaskList, Thresholds, Totals,
+    Durations, Judged, Label, OneTask, Party, Past, Progress, Split, Switch, Task, TaskList,
+    Thresholds, Totals,
 };
 pub use turn::{Taken, Turn};
 pub(crate) use values::sentences;
-pub use values::{At, Count, Error, Histogram, Seconds, Text, Unknown};
+pub use values::{At, Count, Error, Histogram, Problem, Seconds, Text, Unknown};

@@ -2,10 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::task::Problem;
 #[cfg(test)]
 use super::tests::words::{self, Counted};
-use super::values::{At, Count, Histogram, Seconds, Text, Unknown};
+use super::values::{At, Count, Histogram, Problem, Seconds, Text, Unknown};
 
 /// A store: one server, or several that belong together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use super::store::Store;
 #[cfg(test)]
 use super::tests::words::{self, Counted};
 use super::turn::Turn;
-use super::values::{At, Count, Histogram, Seconds, Text, Unknown};
+use super::values::{At, Count, Histogram, Problem, Seconds, Text, Unknown};
 
 /// Tasks of one snapshot, and all stores.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -171,24 +171,6 @@ impl Task {
         let queue = self.queue.as_ref();
         held.flatten().is_some() || queue.is_some_and(|queue| queue.unknown.is_none())
     }
-}
-
-/// What deserves an alert.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(default)]
-pub struct Problem {
-    /// Its name, as in the metrics.
-    pub problem: Text,
-    /// The alert of the shipped rules.
-    pub alert: Text,
-    /// `page`: it wakes somebody.
-    #[cfg_attr(test, schemars(extend("enum" = ["page", "warning"])))]
-    pub severity: Text,
-    /// How long it has been seen; of an event: its age.
-    pub seconds: Seconds,
-    /// It is over, and shown for a while.
-    pub event: bool,
 }
 
 /// A configured label of a task.

@@ -1,4 +1,5 @@
-//! Values that all bodies share: texts, instants, durations, counts, and why something is unknown.
+//! Values that bodies share: texts, instants, durations, counts, what is wrong, and why something
+//! is unknown.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -140,6 +141,24 @@ pub struct Error {
     /// The valid parameters or values, if an invalid one was sent and they are a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed: Option<Vec<Text>>,
+}
+
+/// What deserves an alert.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Problem {
+    /// Its name, as in the metrics.
+    pub problem: Text,
+    /// The alert of the shipped rules.
+    pub alert: Text,
+    /// `page`: it wakes somebody.
+    #[cfg_attr(test, schemars(extend("enum" = ["page", "warning"])))]
+    pub severity: Text,
+    /// How long it has been seen; of an event: its age.
+    pub seconds: Seconds,
+    /// It is over, and shown for a while.
+    pub event: bool,
 }
 
 /// How often something happened, and how long it took in all.

@@ -35,6 +35,8 @@ pub type Line = Vec<Part>;
 pub enum Part {
     /// Words.
     Words(Cow<'static, str>),
+    /// A name of lockwatch's own.
+    Name(Text),
     /// Words that mark something unusual.
     Mark(Cow<'static, str>),
     /// Words that need somebody's attention.
@@ -90,7 +92,7 @@ pub fn facts(subject: Subject<'_>) -> Vec<Fact> {
             task.paused.map(|paused| words(if paused { "paused" } else { "not paused" })),
         ),
         fact("Newest reading", [reading(subject)]),
-        fact("Rule", [words(task.rule.to_string())]),
+        fact("Rule", [vec![Part::Name(task.rule.clone())]]),
     ]);
     facts.retain(|fact| !fact.lines.is_empty());
     facts
@@ -104,16 +106,18 @@ pub fn brief(task: &Task) -> Option<&'static str> {
 /// How long the task has been held, or free though wanted; or the age of the newest reading.
 pub fn held(subject: Subject<'_>) -> Option<Line> {
     let task = subject.task;
-    let Some(read_at) = subject.read_at() else { return Some(words("never read")) };
+    if task.evidence_age_seconds.is_none() {
+        return Some(words("never read"));
+    }
     if !task.is_read() {
-        return Some(vec![Part::from("last read "), Part::Ago(At(Some(read_at)))]);
+        return Some(vec!["last read ".into(), Part::Ago(subject.read_at())]);
     }
     if let Some(hold) = present(task) {
-        let least = hold.acquired.0.is_none().then_some(Part::from("at least "));
+        let least = hold.acquired.0.is_none().then(|| "at least ".into());
         return Some(least.into_iter().chain([subject.for_so_long(hold.held_seconds)]).collect());
     }
     let down = task.durations.down_seconds;
-    (down.0 > 0).then(|| vec![Part::from("free for "), subject.for_so_long(down)])
+    (down.0 > 0).then(|| vec!["free for ".into(), subject.for_so_long(down)])
 }
 
 /// What is left of the lease.
@@ -252,14 +256,12 @@ fn split(split: &crate::api::Split) -> Line {
 
 fn claims(task: &Task) -> Option<Line> {
     task.thresholds.fresh_for_seconds?;
-    Some(
-        match (&task.claims_unknown, names(task.live_claims.iter().map(Text::to_string), NAMED_MAX))
-        {
-            (Some(_), _) => words("cannot be read"),
-            (None, claims) if claims.is_empty() => words("none"),
-            (None, claims) => words(claims),
-        },
-    )
+    let alive = names(task.live_claims.iter().map(Text::to_string), NAMED_MAX);
+    Some(match &task.claims_unknown {
+        Some(_) => words("cannot be read"),
+        None if alive.is_empty() => words("none"),
+        None => words(alive),
+    })
 }
 
 /// Durations of states that should not last. They keep counting while readings arrive; otherwise
@@ -289,9 +291,9 @@ fn troubles(subject: Subject<'_>) -> Vec<Line> {
 /// displayed.
 fn reading(subject: Subject<'_>) -> Line {
     let task = subject.task;
-    let mut line = match (subject.read_at(), task.is_read()) {
+    let mut line = match (task.evidence_age_seconds, task.is_read()) {
         (Some(_), true) => words("up to date"),
-        (Some(at), false) => vec![Part::Ago(At(Some(at)))],
+        (Some(_), false) => vec![Part::Ago(subject.read_at())],
         (None, _) => words("none yet"),
     };
     line.extend(task.node.as_ref().map(|node| format!(", from {node}").into()));
@@ -306,14 +308,14 @@ fn present(task: &Task) -> Option<&crate::api::Hold> {
 
 impl Subject<'_> {
     /// When the newest trustworthy reading was requested, by the agent's clock.
-    fn read_at(self) -> Option<i64> {
-        let age_ms = self.task.evidence_age_seconds?.0;
-        Some(self.at.0?.saturating_sub_unsigned(age_ms))
+    fn read_at(self) -> At {
+        let age = self.task.evidence_age_seconds;
+        At(self.at.0.zip(age).map(|(at, Seconds(age_ms))| at.saturating_sub_unsigned(age_ms)))
     }
 
     /// A duration as of the newest reading, which goes on as long as readings arrive.
     fn for_so_long(self, lasted: Seconds) -> Part {
-        match self.read_at().filter(|_| self.task.is_read()) {
+        match self.read_at().0.filter(|_| self.task.is_read()) {
             Some(at) => Part::Since(At(Some(at.saturating_sub_unsigned(lasted.0)))),
             None => Part::Lasted(lasted),
         }

@@ -19,8 +19,7 @@ use serde::Serialize;
 
 pub use event::{event, event_id, events};
 pub use filter::TaskFilter;
-pub(super) use lock::runs;
-pub(super) use task::task as task_of;
+pub(super) use task::{row, task as task_of};
 pub use wire::text;
 
 use crate::alerts::firing;

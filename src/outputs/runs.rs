@@ -1,8 +1,10 @@
 //! The runs of a task's script, as guards state them, in words.
 
 use lockwatch_judge::snapshot::{Run, Runs};
+use lockwatch_judge::time::ServerTime;
 
-use super::{describe, json};
+use super::describe;
+use crate::api::{self, At, EndedRun, PresentRun};
 use crate::text::identity::escape;
 
 /// Why a script counts as failing: it says nothing that grows with time.
@@ -25,5 +27,26 @@ pub(super) fn exit_code(run: &Run) -> Option<u8> {
 
 /// How the newest runs ended, oldest first, and what runs now; empty without any.
 pub(super) fn newest(runs: &Runs) -> String {
-    describe::runs(&json::runs(runs))
+    describe::runs(&written(runs))
+}
+
+/// The same for programs.
+pub(super) fn written(runs: &Runs) -> api::Runs {
+    let at = |at: ServerTime| At(Some(at.0));
+    let ended = |run: &Run| EndedRun {
+        host: escape(&run.host).into(),
+        from: at(run.end.from),
+        to: at(run.end.to),
+        exit_code: exit_code(run),
+        asked: run.end.asked,
+    };
+    let present = runs.present.iter();
+    api::Runs {
+        ended: runs.ended.iter().map(ended).collect(),
+        present: present
+            .map(|(_, host, from)| PresentRun { host: escape(host).into(), from: at(*from) })
+            .collect(),
+        failing: runs.fails,
+        unreadable: runs.unreadable,
+    }
 }

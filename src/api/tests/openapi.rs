@@ -23,8 +23,8 @@ const STOPPED: &str = "The newest snapshot is older than 10 s: the agent's engin
 fn document() -> Value {
     let mut schemas = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let paths = paths(&mut schemas);
-    let mut components: Value = schemas.take_definitions(true).into();
-    finish(&mut components);
+    let mut components = schemas.take_definitions(true);
+    components.values_mut().for_each(finish);
     let licence = env!("CARGO_PKG_LICENSE");
     let mut document = json!({
         "openapi": "3.1.0",
@@ -73,7 +73,15 @@ fn finish(schema: &mut Value) {
                 }
                 fields.insert("additionalProperties".to_owned(), false.into());
             }
-            fields.values_mut().for_each(finish);
+            for (keyword, value) in fields {
+                match value {
+                    // Its fields are schemas, and may have any name.
+                    Value::Object(named) if keyword == "properties" => {
+                        named.values_mut().for_each(finish);
+                    }
+                    _ => finish(value),
+                }
+            }
         }
         Value::Array(all) => all.iter_mut().for_each(finish),
         _ => {}

@@ -88,6 +88,7 @@ fn words<'a>(line: impl IntoIterator<Item = &'a Part>, at: At) -> String {
     };
     let word = |(place, part): (usize, &Part)| match part {
         Part::Words(words) => words.to_string(),
+        Part::Name(name) => name.to_string(),
         Part::Mark(words) | Part::Alarm(words) if place == 0 => words.to_string(),
         Part::Mark(words) | Part::Alarm(words) => format!(", {words}"),
         Part::Lasted(length) | Part::Lease { left: length, whole: None } => duration(*length),

@@ -1,11 +1,11 @@
 //! What only a lock has.
 
 use lockwatch_judge::reading;
-use lockwatch_judge::snapshot::{self, HoldView, LockView, Run, TaskView, WitnessView};
+use lockwatch_judge::snapshot::{HoldView, LockView, TaskView, WitnessView};
 use lockwatch_judge::spec::LibraryName;
 
 use super::{agent, server};
-use crate::api::{EndedRun, Hold, Holder, Lock, PresentRun, Runs, Seconds, Witness};
+use crate::api::{Hold, Holder, Lock, Seconds, Witness};
 use crate::outputs::cause::unknown;
 use crate::outputs::remark::is_past;
 use crate::published::Published;
@@ -67,25 +67,5 @@ pub(super) fn witness(published: &Published, witness: &WitnessView) -> Witness {
         at: agent(published, witness.at),
         holders: holders.map(|all| all.iter().map(|own| holder(own, None)).collect()),
         behind_seconds: witness.behind_ms.map(Seconds),
-    }
-}
-
-/// The runs of a task's script, as its guards state them.
-pub(in crate::outputs) fn runs(runs: &snapshot::Runs) -> Runs {
-    let ended = |run: &Run| EndedRun {
-        host: escape(&run.host).into(),
-        from: server(run.end.from),
-        to: server(run.end.to),
-        exit_code: run.is_stated.then_some(run.end.code),
-        asked: run.end.asked,
-    };
-    let present = runs.present.iter();
-    Runs {
-        ended: runs.ended.iter().map(ended).collect(),
-        present: present
-            .map(|(_, host, from)| PresentRun { host: escape(host).into(), from: server(*from) })
-            .collect(),
-        failing: runs.fails,
-        unreadable: runs.unreadable,
     }
 }

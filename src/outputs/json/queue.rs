@@ -12,6 +12,15 @@ use crate::outputs::turn::max_late_ms;
 use crate::text::identity::escape;
 
 pub(super) fn queue(view: &TaskView, queue: &QueueView) -> Queue {
+    Queue {
+        first: queue.first.iter().map(member).collect(),
+        orphans: queue.orphans.iter().map(orphan).collect(),
+        ..figures(view, queue)
+    }
+}
+
+/// A queue without its members.
+pub(super) fn figures(view: &TaskView, queue: &QueueView) -> Queue {
     let spec = view.spec.queue();
     let lock = spec.and_then(|spec| spec.lock.as_ref());
     Queue {
@@ -29,8 +38,8 @@ pub(super) fn queue(view: &TaskView, queue: &QueueView) -> Queue {
         oldest_due_seconds: queue.oldest_due_ms.map(Seconds),
         late_seconds: Seconds(queue.late_ms),
         moved: server(queue.moved),
-        first: queue.first.iter().map(member).collect(),
-        orphans: queue.orphans.iter().map(orphan).collect(),
+        first: Vec::new(),
+        orphans: Vec::new(),
         totals: QueueTotals {
             departed: queue.departed,
             departed_locked: queue.departed_locked,

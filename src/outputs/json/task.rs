@@ -14,6 +14,7 @@ use crate::api::{
 use crate::outputs::cause::unknown;
 use crate::outputs::reason::{is_counted, lock_only, sentence};
 use crate::outputs::remark::remarks;
+use crate::outputs::runs::written;
 use crate::published::Published;
 use crate::text::identity::{escape, holder_label, user_name};
 
@@ -30,47 +31,54 @@ pub(in crate::outputs) fn task(published: &Published, view: &TaskView) -> Task {
         labels: spec.labels.iter().map(label).collect(),
         verdict: view.verdict.name().into(),
         rule: view.rule.name.into(),
-        reason: sentence(view).into(),
         verdict_since: agent(published, view.verdict_since),
         clear: found.clear,
         problems: Some(problems(&found)),
         judged: view.judged.as_ref().map(judged),
-        wanted: view.wanted.name().into(),
-        wanting_users: view.wanting_users,
-        counted: is_counted(view),
-        switches: view
-            .switches
-            .as_ref()
-            .map(|switches| switches.iter().map(|own| switch(spec, own)).collect()),
         switches_unknown: why(view.switches_unknown),
         key_seen: view.key_seen,
         switch_key_seen: view.switch_key_seen,
-        lost_users: view.lost_users.iter().map(|user| user_name(spec, user).into()).collect(),
-        lock: own.map(|own| lock::lock(published, view, own)),
         witnesses: own
             .map(|own| own.witnesses.iter().map(|it| lock::witness(published, it)).collect()),
-        runs: own.map(|_| view.runs.as_deref().map(lock::runs)),
-        turn: view.turn().map(|own| turn::turn(view, own)),
+        runs: own.map(|_| view.runs.as_deref().map(written)),
         queue: view.queue().map(|own| queue::queue(view, own)),
         node: view.node.as_ref().map(|node| escape(node.as_bytes()).into()),
-        progress: view.progress.as_ref().map(|own| progress(view, own)),
         live_claims: view.live_claims.iter().map(|claim| holder_label(claim).into()).collect(),
         claims_unknown: why(view.claims_unknown),
         hosts_unknown: why(view.hosts_unknown),
-        lock_only: lock_only(view),
         notes: remarks(published, view).into_iter().map(Into::into).collect(),
         splits: view.splits.iter().map(|split| split.kind.name().into()).collect(),
         split_evidence: view.splits.iter().map(|own| split(published, own)).collect(),
         paused: view.paused,
+        last_handover: take_overs.last_handover.map(|own| past(published, own)),
+        last_outage: take_overs.last_outage.map(|own| past(published, own)),
+        thresholds: thresholds(spec),
+        totals: totals(&view.totals),
+        ..row(published, view)
+    }
+}
+
+/// What a row of a table describes of a task. A page with thousands of rows makes nothing else.
+pub(in crate::outputs) fn row(published: &Published, view: &TaskView) -> Task {
+    let spec = &view.spec;
+    let switches = view.switches.as_ref();
+    Task {
+        reason: sentence(view).into(),
+        wanted: view.wanted.name().into(),
+        wanting_users: view.wanting_users,
+        counted: is_counted(view),
+        switches: switches.map(|all| all.iter().map(|own| switch(spec, own)).collect()),
+        lost_users: view.lost_users.iter().map(|user| user_name(spec, user).into()).collect(),
+        lock: view.lock().map(|own| lock::lock(published, view, own)),
+        turn: view.turn().map(|own| turn::turn(view, own)),
+        queue: view.queue().map(|own| queue::figures(view, own)),
+        progress: view.progress.as_ref().map(|own| progress(view, own)),
+        lock_only: lock_only(view),
         evidence_age_seconds: view
             .last_reading
             .map(|at| Seconds(published.snapshot.at.since_ms(at))),
-        last_handover: take_overs.last_handover.map(|own| past(published, own)),
-        last_outage: take_overs.last_outage.map(|own| past(published, own)),
         durations: durations(view),
-        thresholds: thresholds(spec),
-        totals: totals(&view.totals),
-        renewals: None,
+        ..Task::default()
     }
 }
 

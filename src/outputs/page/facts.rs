@@ -69,6 +69,7 @@ pub(super) fn write_line<'a>(
         let gap = if place > 0 { " " } else { "" };
         match part {
             Part::Words(words) => markup.text(words),
+            Part::Name(name) => markup.html("<code>").text(name).html("</code>"),
             Part::Mark(words) => {
                 markup.html(gap).html("<small class=\"mark\">").text(words).html("</small>")
             }

@@ -46,7 +46,7 @@ pub(in crate::outputs) struct Row {
 
 impl Row {
     pub(in crate::outputs) fn of(published: &Published, view: &TaskView) -> Row {
-        let task = json::task_of(published, view);
+        let task = json::row(published, view);
         let subject = subject(published, view, &task);
         let line = |markup: &mut Markup, line: Option<Line>| {
             write_line(markup, published, view, line.iter().flatten());
