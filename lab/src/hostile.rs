@@ -16,7 +16,7 @@ use crate::numbers::quantile;
 use crate::page::Crowd;
 use crate::report::{Figure, Report};
 use attack::Attack;
-use phase::{Outcome, Phase};
+use phase::{MB, Outcome, Phase, SCRAPER};
 
 pub use attack::{AttackArgs, attack};
 
@@ -31,11 +31,8 @@ const ELSEWHERE: [IpAddr; 8] = [
     loopback(8),
     loopback(9),
 ];
-/// The address of the scraper.
-const SCRAPER: IpAddr = loopback(1);
 /// The usual timeout of a scrape.
 const PATIENCE: Duration = Duration::from_secs(10);
-const MB: f64 = 1e6;
 
 const fn loopback(last: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(127, 0, 0, last))

@@ -9,6 +9,7 @@
 mod access;
 mod agent;
 mod alertmanager;
+mod axe;
 mod browser;
 mod cable;
 mod certificate;
@@ -32,7 +33,8 @@ mod worker;
 pub(crate) use access::connect;
 pub use agent::Agent;
 pub use alertmanager::Alertmanager;
-pub use browser::{Axe, Browser, BrowserTime, ConsoleLine, Key, Media, Screen};
+pub use axe::Axe;
+pub use browser::{Browser, BrowserTime, ConsoleLine, Key, Media, Screen};
 pub use cable::{Cable, Weather};
 pub(crate) use certificate::Certificate;
 pub use cluster::Cluster;

@@ -9,9 +9,9 @@ use super::lost::{Asked, Changed};
 use super::reference::Found;
 use super::{Oracle, STEP_MS, splits};
 use crate::agent::Attempt;
-use crate::serve::PartTruth;
+use crate::request::{PartTruth, Says};
 use crate::truth::LockState;
-use crate::world::{LostSwitches, Says, World};
+use crate::world::{LostSwitches, World};
 
 impl Oracle {
     /// Whether its answers may be believed: complete, in time, from a master if needed, and not in

@@ -8,9 +8,9 @@ use super::reference::{Beat, Limits, Reference};
 use super::{pause, queues, renewals, splits, turns, verdict};
 use crate::agent::MONO_MS;
 use crate::plan::TaskPlan;
-use crate::serve::PartTruth;
+use crate::request::{PartTruth, Says};
 use crate::truth::LockState;
-use crate::world::{Says, World};
+use crate::world::World;
 
 /// What one agent's readings found about one task.
 #[derive(Debug)]

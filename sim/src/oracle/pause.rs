@@ -6,7 +6,7 @@ use lockwatch_judge::time::ServerTime;
 
 use super::{Oracle, TaskFacts};
 use crate::agent::Attempt;
-use crate::serve::{PartTruth, Pause as KeySays};
+use crate::request::{PartTruth, Pause as KeySays};
 use crate::world::World;
 
 /// Maximum error of the end of a pause in milliseconds: it is written in seconds, and shown with

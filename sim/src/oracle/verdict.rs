@@ -8,8 +8,9 @@ use lockwatch_judge::verdict::{Verdict, Wanted};
 use super::reference::Published;
 use super::{Newest, Oracle, TaskFacts};
 use crate::agent::mono;
+use crate::request::Says;
 use crate::truth::LockState;
-use crate::world::{Says, World};
+use crate::world::World;
 
 /// The reported or required verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
