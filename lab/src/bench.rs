@@ -4,21 +4,15 @@
 
 mod bed;
 mod census;
-mod cluster;
 mod cost;
-mod encrypted;
 mod fetch;
 mod freshness;
 mod guard;
-mod hints;
 mod load;
 mod machine;
-mod page;
-mod relatives;
-mod renewal;
 mod report;
 mod rules;
-mod sampling;
+mod serve;
 mod usage;
 mod wire;
 
@@ -35,7 +29,7 @@ use report::{Table, splice};
 pub struct BenchArgs {
     /// Only these rows; all if none is named
     rows: Vec<Row>,
-    /// Less of everything: eight minutes instead of 45, and figures that are worth less
+    /// Less of everything: eight minutes instead of 30, and figures that are worth less
     #[arg(long)]
     short: bool,
     /// Put the tables into this page, between its marks; what is written by hand stays
@@ -46,24 +40,12 @@ pub struct BenchArgs {
 /// What is measured together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Row {
-    /// How fast locks are read
-    Sampling,
     /// What 10 to 100,000 locks cost: CPU, memory, scrapes, Redis, a bystander
     Cost,
-    /// How fast a page of 100,000 series is
-    Page,
     /// From a change in Redis to /metrics, by polling
     Polling,
     /// The same by whatever wakes the agent up
     WakeUps,
-    /// What wake-ups cost Redis beside polling
-    Hints,
-    /// How exact the instants of renewals are
-    Renewals,
-    /// A cluster of six nodes beside one server
-    Cluster,
-    /// What turns and queues cost, and how late a turn is shown
-    Relatives,
     /// What the alerting rules cost a real Prometheus
     Rules,
     /// How fast guards take over, whether two scripts ever run, and what a guard costs
@@ -77,15 +59,9 @@ impl Row {
 
     async fn measure(self, short: bool) -> anyhow::Result<Table> {
         match self {
-            Row::Sampling => sampling::run(short).await,
             Row::Cost => cost::run(short).await,
-            Row::Page => page::run(short).await,
             Row::Polling => freshness::polling(short).await,
             Row::WakeUps => freshness::wake_ups(short).await,
-            Row::Hints => hints::run(short).await,
-            Row::Renewals => renewal::run(short).await,
-            Row::Cluster => cluster::run(short).await,
-            Row::Relatives => relatives::run(short).await,
             Row::Rules => rules::run(short).await,
             Row::Guard => guard::run(short).await,
         }

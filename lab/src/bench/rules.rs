@@ -17,8 +17,8 @@ use tokio::time::{Instant, interval, sleep};
 
 use self::own::Own;
 use self::world::World;
-use super::page::listen_with_lockwatch;
 use super::report::{Figure, Table};
+use super::serve::listen_with_lockwatch;
 use crate::numbers::{quantile, shown};
 use crate::stack::{Labels, Prometheus, PrometheusSetup, Target, get};
 
