@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::support::truth::rule;
-use circles::circles;
+use circles::{circles, circles_of_files};
 use imports::{Sources, imports};
 
 /// The rooms of `src/` from the ground up, each with the rooms that it may use.
@@ -335,6 +335,20 @@ fn the_wall_clock_is_for_people_only() {
     let names: Vec<_> =
         readers.iter().map(|function| function.split('(').next().unwrap_or_default()).collect();
     assert_eq!(names, ["wall"], "what reads the wall clock");
+}
+
+/// In the trials, parents and their own children count too. In the simulator they do not: its world
+/// and its oracle are each one type with its functions in several files.
+#[test]
+fn files_of_the_trials_form_no_circle() {
+    for (folder, least) in [("lab/src", 50), ("fuzz/targets/src", 5)] {
+        let imports = imports(&modules(folder));
+        assert!(imports.len() > least, "found the imports of {folder}");
+        let circles = circles_of_files(&imports);
+        assert!(circles.is_empty(), "{folder}: {}", circles.join("\n"));
+    }
+    let circles = circles(&imports(&modules("sim/src")));
+    assert!(circles.is_empty(), "sim/src: {}", circles.join("\n"));
 }
 
 #[test]

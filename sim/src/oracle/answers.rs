@@ -4,7 +4,7 @@ use lockwatch_judge::input::Standing;
 use lockwatch_judge::time::Mono;
 use lockwatch_watch::redis::RedisKind;
 
-use super::facts::{Answer, Newest};
+use super::found::{Answer, Newest};
 use super::lost::{Asked, Changed};
 use super::reference::Found;
 use super::{Oracle, STEP_MS, splits};

@@ -19,6 +19,16 @@ pub(super) fn circles(imports: &[Import]) -> Vec<String> {
     levels.iter().flat_map(|(level, beside)| circles_of(level, beside)).collect()
 }
 
+/// All circles among single files, a parent with its own children included.
+pub(super) fn circles_of_files(imports: &[Import]) -> Vec<String> {
+    let mut files = Beside::new();
+    for import in imports {
+        let named = files.entry(&import.from).or_default();
+        named.entry(&import.to).or_default().push(import);
+    }
+    circles_of("the files", &files)
+}
+
 /// The closest module that both are in, and its child that each belongs to; `None` if one is the
 /// other's parent, near or far.
 pub(super) fn split<'a>(from: &'a str, to: &'a str) -> Option<(&'a str, &'a str, &'a str)> {
