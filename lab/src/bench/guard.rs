@@ -1,8 +1,9 @@
 //! `lockwatch guard`: how fast another one takes over, whether two scripts ever run together, what
-//! is left of a script.
+//! is left of a script, and what a guard costs.
 
 mod alive;
 mod cut;
+mod idle;
 mod pair;
 mod scene;
 mod switches;
@@ -17,6 +18,7 @@ use tokio::runtime::Handle;
 
 pub use self::alive::run_if_asked as run_if_script;
 use self::cut::{Cut, cut};
+use self::idle::Cost;
 use self::pair::{Crash, Killed, Pair};
 use self::scene::{LEASE_MS, Runner, Scene, Tally};
 use self::switches::flip;
@@ -33,6 +35,7 @@ const CRASHED_AFTER: Duration = Duration::from_millis(700);
 /// How much is measured.
 #[derive(Clone, Copy)]
 struct Plan {
+    idle: Duration,
     releases: usize,
     crashes: usize,
     flips: usize,
@@ -41,11 +44,27 @@ struct Plan {
     at_once: usize,
 }
 
-const PLAN: Plan = Plan { releases: 1_000, crashes: 1_000, flips: 500, cuts: 1_000, at_once: 12 };
-const SHORT: Plan = Plan { releases: 50, crashes: 20, flips: 20, cuts: 20, at_once: 4 };
+const PLAN: Plan = Plan {
+    releases: 1_000,
+    crashes: 1_000,
+    flips: 500,
+    cuts: 1_000,
+    at_once: 12,
+    idle: Duration::from_secs(30),
+};
+const SHORT: Plan = Plan {
+    releases: 50,
+    crashes: 20,
+    flips: 20,
+    cuts: 20,
+    at_once: 4,
+    idle: Duration::from_secs(30),
+};
 
 /// What was measured. Times are in milliseconds.
 struct Measured {
+    running: Cost,
+    waiting: Cost,
     releases: Vec<f64>,
     all_killed: Vec<Crash>,
     guard_killed: Vec<Crash>,
@@ -67,17 +86,19 @@ impl Drop for Stop {
 
 pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     let plan = if short { SHORT } else { PLAN };
-    let redis = Redis::start().await?;
+    let (calm, other, busy) = (Redis::start().await?, Redis::start().await?, Redis::start().await?);
     let stop = Stop(Arc::default());
     let bench = Bench {
         plan,
-        redis: redis.address(),
+        redis: busy.address(),
         runtime: Handle::current(),
         stopped: Arc::clone(&stop.0),
         tally: Tally::default(),
     };
     // It blocks, and must not keep those waiting who pass the bytes of a link on.
-    let measured = tokio::task::spawn_blocking(move || bench.measure()).await??;
+    let measured =
+        tokio::task::spawn_blocking(move || bench.measure([calm.address(), other.address()]))
+            .await??;
     Ok(Table { figures: measured.figures(), more: String::new() })
 }
 
@@ -113,8 +134,13 @@ struct Bench {
 }
 
 impl Bench {
-    fn measure(mut self) -> anyhow::Result<Measured> {
+    fn measure(mut self, [calm, other]: [SocketAddr; 2]) -> anyhow::Result<Measured> {
         let plan = self.plan;
+        // One after the other: processes of the same program share its memory.
+        let mut scene = Scene::new(calm, "idle", &self.stopped)?;
+        let running = idle::running(&mut scene, plan.idle).context("idle")?;
+        let mut scene = Scene::new(other, "idle", &self.stopped)?;
+        let waiting = idle::waiting(&mut scene, plan.idle).context("idle")?;
         let releases = self.at_once("released", 1, plan.releases, release)?.concat();
         let [all_killed, guard_killed] = [Killed::All, Killed::Guard].map(|killed| {
             let part = |scene: &mut Scene, count| crash(scene, count, killed);
@@ -126,6 +152,8 @@ impl Bench {
         let cuts = self.at_once("cut", plan.at_once, plan.cuts, part)?.concat();
         let flips = self.at_once("flipped", plan.at_once, plan.flips, flip)?;
         Ok(Measured {
+            running,
+            waiting,
             releases,
             all_killed: all_killed?,
             guard_killed: guard_killed?,
@@ -181,6 +209,7 @@ impl Measured {
     fn figures(&self) -> Vec<Figure> {
         let mut figures = self.take_overs();
         figures.extend(self.ends());
+        figures.extend(self.costs());
         figures
     }
 
@@ -256,6 +285,22 @@ impl Measured {
             )),
             Figure::at_most("guard killed: scripts that live on", orphans as f64, 0.0, "")
                 .with(format!("kill → death of the script: {}", spread(&dead))),
+        ]
+    }
+
+    fn costs(&self) -> [Figure; 5] {
+        let (runs, waits) = (&self.running, &self.waiting);
+        let cpu = |who: &str, cost: &Cost| {
+            Figure::at_most(format!("idle, {who}: CPU"), cost.percent, 0.1, "% of a core")
+        };
+        [
+            cpu("guard and keeper of a sleeping script", runs),
+            cpu("a guard that waits", waits),
+            Figure::at_most("guard and keeper: memory together", runs.proportional_mb, 8.0, "MB")
+                .with(format!("resident, shared parts twice: {}", shown(runs.resident_mb, "MB"))),
+            Figure::told("a guard that waits: memory", shown(waits.resident_mb, "MB")),
+            Figure::at_most("a guard that waits: commands per second", waits.commands, 2.0, "")
+                .with(format!("one that runs: {}", shown(runs.commands, ""))),
         ]
     }
 }

@@ -41,6 +41,11 @@ pub(super) fn resident_mb(process: u32) -> anyhow::Result<f64> {
     memory_mb(process, "smaps_rollup", "Rss:")
 }
 
+/// Resident memory now, in MB, where what processes share is divided among them.
+pub(super) fn proportional_mb(process: u32) -> anyhow::Result<f64> {
+    memory_mb(process, "smaps_rollup", "Pss:")
+}
+
 /// Peak resident memory, in MB.
 pub(super) fn peak_mb(process: u32) -> anyhow::Result<f64> {
     memory_mb(process, "status", "VmHWM:")

@@ -86,6 +86,10 @@ impl Scene {
         Ok(Scene { folder, socket, wire, redis, key, stopped, guards: 0, deaf: false, tally })
     }
 
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     pub(super) fn ask(&mut self, words: &[&str]) -> anyhow::Result<String> {
         self.wire.ask(words)
     }
@@ -247,6 +251,10 @@ pub(super) struct Runner {
 }
 
 impl Runner {
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(super) fn terminate(&self) -> anyhow::Result<()> {
         kill_process(self.pid()?, Signal::TERM).context("cannot end a guard")
     }
