@@ -37,7 +37,7 @@ pub use browser::{Browser, BrowserTime, ConsoleLine, Key, Media, Screen};
 pub use cable::{Cable, Weather};
 pub use exporter::{Exporter, ExporterSetup};
 pub use http::{Response, get, post};
-pub(crate) use machine::{Partition, enter_own_network, has_own_network};
+pub(crate) use machine::{Partition, enter_own_network, has_own_network, prepare_own_network};
 pub(crate) use port::free_address;
 pub(crate) use process::footprint;
 pub use process::{Footprint, Signal, cpu_time, until};

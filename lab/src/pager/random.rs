@@ -32,6 +32,8 @@ const TASKS: usize = 24;
 const CALM: Duration = Duration::from_secs(12);
 /// How long the longest fault and its recovery may take; none begins later than this before the end.
 const LONGEST: Duration = Duration::from_secs(50);
+/// How late a lost lock may be reported: its holder must first say that it lives on.
+const LOSS_TOLD_WITHIN: Duration = Duration::from_secs(60);
 /// How long a fault lasts, in shares of `blind_after`.
 const LASTS: [f64; 4] = [0.3, 0.9, 1.3, 2.6];
 const MASTER_EVERY: Duration = Duration::from_millis(200);
@@ -255,6 +257,8 @@ impl Judged<'_> {
         for agent in 0..self.scene.stage.agents.len() {
             self.scene.may_of_agent("LockwatchAgentDown", agent)?;
         }
+        let of_all = labels("LockwatchAgentRestarting", self.scene.stage.labels_of_agents());
+        self.scene.write(of_all, Need::May(None), End::Any);
         for (_, plan, truth) in truths {
             let (task, redis) = (self.scene.task_named(&plan.name)?, plan.redis);
             let moved = self.after(redis, |fault| fault.kind.act.moves_the_master());
@@ -276,9 +280,8 @@ impl Judged<'_> {
             WARNINGS_OF_TASKS.iter().for_each(|alert| task.may(alert));
             // What the new master, or the loaded data, lack.
             for (from, to) in self.after(redis, |fault| fault.kind.act.may_lose()) {
-                for alert in ["LockwatchLockLost", "LockwatchSwitchesLost"] {
-                    task.write(alert, Need::May(Some((from, to))), End::Any);
-                }
+                let told = Some((from, to + LOSS_TOLD_WITHIN));
+                task.write("LockwatchLockLost", Need::May(told), End::Any);
             }
         }
         let names =
