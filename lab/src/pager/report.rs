@@ -11,6 +11,8 @@ use super::stage::{Timing, WATCHDOG};
 use super::verdict::{Answer, Came, Finding, Wrong};
 use crate::stack::Labels;
 
+/// Number of findings of one scenario that are listed.
+const FINDINGS_SHOWN: usize = 20;
 /// The row for alerts that belong to no scenario.
 const CONTROL: &str = "(control)";
 
@@ -211,6 +213,9 @@ fn wrong(outcome: &Outcome, scenario: &str, trouble: Option<&str>) -> String {
     let findings =
         outcome.findings.iter().filter(|(owner, _)| owner == scenario).map(|(_, finding)| finding);
     let mut texts: Vec<String> = findings.map(told).collect();
+    let more = texts.len().saturating_sub(FINDINGS_SHOWN);
+    texts.truncate(FINDINGS_SHOWN);
+    texts.extend((more > 0).then(|| format!("and {more} more")));
     texts.extend(trouble.map(|why| format!("**could not be played**: {}", why.replace('\n', " "))));
     texts.join("; ")
 }
