@@ -120,7 +120,7 @@ async fn inject_all(
     seed: u64,
     end: Instant,
 ) -> anyhow::Result<Vec<Fault>> {
-    let kinds = kinds(&scene, redis, menu);
+    let [own, cables] = kinds(&scene, redis, menu);
     let mut random = fastrand::Rng::with_seed(seed ^ redis.map_or(99, |name| name.len() as u64));
     let (mut bag, mut faults): (Vec<Kind>, Vec<Fault>) = (Vec::new(), Vec::new());
     let mean_pause = if redis.is_some() { 2.0 } else { 30.0 };
@@ -130,10 +130,16 @@ async fn inject_all(
             return Ok(faults);
         }
         sleep(pause).await;
-        // Each kind once in random order, then all again.
+        // Each kind once in random order, servers and cables in turn, then all again.
         if bag.is_empty() {
-            bag.clone_from(&kinds);
-            random.shuffle(&mut bag);
+            let mut turns = [own.clone(), cables.clone()].map(|mut some| {
+                random.shuffle(&mut some);
+                some.into_iter()
+            });
+            while turns.iter().any(|some| some.len() > 0) {
+                bag.extend(turns.iter_mut().filter_map(Iterator::next));
+            }
+            bag.reverse();
         }
         let Some(kind) = bag.pop() else { return Ok(faults) };
         let lasts = BLIND_AFTER.mul_f64(random.choice(LASTS).unwrap_or(1.0));
@@ -167,19 +173,20 @@ fn shown(fault: &Fault) -> String {
     }
 }
 
-fn kinds(scene: &Scene, redis: Option<&str>, menu: Menu) -> Vec<Kind> {
+/// The kinds of a lane: of servers or agents, and of cables.
+fn kinds(scene: &Scene, redis: Option<&str>, menu: Menu) -> [Vec<Kind>; 2] {
     let Some(redis) = redis else {
         let is_mild = |kind: &Kind| kind.act == Act::ReloadAgent;
-        return AGENT.into_iter().filter(|kind| menu == Menu::All || is_mild(kind)).collect();
+        let agents = AGENT.into_iter().filter(|kind| menu == Menu::All || is_mild(kind));
+        return [agents.collect(), Vec::new()];
     };
-    let own: &[Kind] = match (menu, scene.set(redis)) {
-        (Menu::Mild, _) => &[],
-        (Menu::All, Ok(_)) => &SET,
-        (Menu::All, Err(_)) => &ALONE,
+    let own = match (menu, scene.set(redis)) {
+        (Menu::Mild, _) => Vec::new(),
+        (Menu::All, Ok(set)) if set.machines.is_some() => [SET.as_slice(), &MACHINE].concat(),
+        (Menu::All, Ok(_)) => SET.to_vec(),
+        (Menu::All, Err(_)) => ALONE.to_vec(),
     };
-    let has_machines = scene.set(redis).is_ok_and(|set| set.machines.is_some());
-    let machine: &[Kind] = if has_machines { &MACHINE } else { &[] };
-    own.iter().chain(machine).chain(&CABLE).copied().collect()
+    [own, CABLE.to_vec()]
 }
 
 const fn measure(alert: &'static str, threshold: Duration) -> Measure {
