@@ -33,7 +33,7 @@ const CALM: Duration = Duration::from_secs(12);
 /// How long the longest fault and its recovery may take; none begins later than this before the end.
 const LONGEST: Duration = Duration::from_secs(50);
 /// How late a lost lock may be reported: its holder must first say that it lives on.
-const LOSS_TOLD_WITHIN: Duration = Duration::from_secs(60);
+const LOSS_SENT_WITHIN: Duration = Duration::from_secs(60);
 /// How long a fault lasts, in shares of `blind_after`.
 const LASTS: [f64; 4] = [0.3, 0.9, 1.3, 2.6];
 const MASTER_EVERY: Duration = Duration::from_millis(200);
@@ -287,8 +287,8 @@ impl Judged<'_> {
             WARNINGS_OF_TASKS.iter().for_each(|alert| task.may(alert));
             // What the new master, or the loaded data, lack.
             for (from, to) in self.after(redis, |fault| fault.kind.act.may_lose()) {
-                let told = Some((from, to + LOSS_TOLD_WITHIN));
-                task.write("LockwatchLockLost", Need::May(told), End::Any);
+                let sent = Some((from, to + LOSS_SENT_WITHIN));
+                task.write("LockwatchLockLost", Need::May(sent), End::Any);
             }
         }
         let names =
@@ -310,14 +310,14 @@ impl Judged<'_> {
     ) -> Vec<(Need, End)> {
         let timing = &self.scene.stage.timing;
         let of_alert = labels(measure.alert, []);
-        let (Ok(told), Ok(resolved)) =
-            (timing.told_within(&of_alert), timing.resolved_within(&of_alert))
+        let (Ok(sent), Ok(resolved)) =
+            (timing.sent_within(&of_alert), timing.resolved_within(&of_alert))
         else {
             return Vec::new();
         };
         let is_of_agents = [UNREACHABLE.alert, BLIND.alert].contains(&measure.alert);
         let clear = if is_of_agents { vec![vec![self.whole]] } else { self.clear(redis) };
-        expected(measure, timeline, &clear, self.whole, Within { told, resolved }, count)
+        expected(measure, timeline, &clear, self.whole, Within { sent, resolved }, count)
     }
 
     /// The faults of a Redis, each with some time after it.
