@@ -10,7 +10,6 @@ mod freshness;
 mod guard;
 mod load;
 mod machine;
-mod report;
 mod rules;
 mod serve;
 mod usage;
@@ -22,7 +21,8 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::ValueEnum;
 pub use guard::run_if_script;
-use report::{Table, splice};
+
+use crate::report::Table;
 
 /// What `bench` takes.
 #[derive(Clone, Debug, clap::Args)]
@@ -116,4 +116,31 @@ fn put(args: &BenchArgs, name: &str, text: &str) -> anyhow::Result<()> {
         std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     std::fs::write(file, splice(&page, name, text))
         .with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// Replaces the part of `page` for the row `name`; appends it if there is none.
+fn splice(page: &str, name: &str, text: &str) -> String {
+    let (begin, end) = (format!("<!-- bench:{name} -->"), format!("<!-- /bench:{name} -->"));
+    let part = format!("{begin}\n{}\n{end}", text.trim_end());
+    match page
+        .split_once(&begin)
+        .and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)))
+    {
+        Some((before, after)) => format!("{before}{part}{after}"),
+        None => format!("{}\n\n{part}\n", page.trim_end()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_by_hand_survives() {
+        let page = "# A\n\n<!-- bench:x -->\nold\n<!-- /bench:x -->\n\nby hand\n";
+        let new = splice(page, "x", "new\n");
+        assert_eq!(new, "# A\n\n<!-- bench:x -->\nnew\n<!-- /bench:x -->\n\nby hand\n");
+        assert_eq!(splice(&new, "x", "new\n"), new);
+        assert_eq!(splice("# A\n", "y", "1"), "# A\n\n<!-- bench:y -->\n1\n<!-- /bench:y -->\n");
+    }
 }

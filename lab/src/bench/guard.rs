@@ -22,8 +22,8 @@ use self::idle::Cost;
 use self::pair::{Crash, Killed, Pair};
 use self::scene::{LEASE_MS, Runner, Scene, Tally};
 use self::switches::flip;
-use super::report::{Figure, Table};
 use crate::numbers::{quantile, shown};
+use crate::report::{Figure, Table};
 use crate::stack::Redis;
 
 /// Latest take-over after a crash, beyond the lease, in milliseconds.
@@ -298,7 +298,7 @@ impl Measured {
             cpu("a guard that waits", waits),
             Figure::at_most("guard and keeper: memory together", runs.proportional_mb, 8.0, "MB")
                 .with(format!("resident, shared parts twice: {}", shown(runs.resident_mb, "MB"))),
-            Figure::told("a guard that waits: memory", shown(waits.resident_mb, "MB")),
+            Figure::plain("a guard that waits: memory", shown(waits.resident_mb, "MB")),
             Figure::at_most("a guard that waits: commands per second", waits.commands, 2.0, "")
                 .with(format!("one that runs: {}", shown(runs.commands, ""))),
         ]
