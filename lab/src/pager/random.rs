@@ -30,6 +30,9 @@ const TASKS: usize = 24;
 /// Time without faults, at the beginning and after each fault, so that agents that wait before they
 /// dial again are seen to recover.
 const CALM: Duration = Duration::from_secs(12);
+/// Pause before a fault in seconds, on average: long enough to see between two of them that what is
+/// true is reported.
+const MEAN_PAUSE: f64 = 15.0;
 /// How long the longest fault and its recovery may take; none begins later than this before the end.
 const LONGEST: Duration = Duration::from_secs(50);
 /// How late a lost lock may be reported: its holder must first say that it lives on.
@@ -123,7 +126,7 @@ async fn inject_all(
     let [own, cables] = kinds(&scene, redis, menu);
     let mut random = fastrand::Rng::with_seed(seed ^ redis.map_or(99, |name| name.len() as u64));
     let (mut bag, mut faults): (Vec<Kind>, Vec<Fault>) = (Vec::new(), Vec::new());
-    let mean_pause = if redis.is_some() { 2.0 } else { 30.0 };
+    let mean_pause = if redis.is_some() { MEAN_PAUSE } else { 2.0 * MEAN_PAUSE };
     loop {
         let pause = Duration::from_secs_f64(mean_pause * (0.5 + random.f64()));
         if Instant::now() + pause + LONGEST > end {
