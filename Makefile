@@ -4,7 +4,7 @@ CARGO ?= cargo
 # More for the program behind a target: make demo ARGS=--story
 ARGS ?=
 
-.PHONY: help demo check test alerts simulate fuzz pager-bench page-bench bench sabotage campaign hostile churn soak build dashboards lint fmt docs
+.PHONY: help demo check test alerts simulate fuzz pager-bench page-bench bench sabotage hostile build dashboards lint fmt docs
 
 help:
 	@echo "make demo                a private Redis, two workers, three users' switches and the agent, until Ctrl-C"
@@ -14,14 +14,12 @@ help:
 	@echo "make alerts              rules, their unit tests and examples with three versions of Prometheus' tools"
 	@echo "make fuzz                inputs made up for everything that eats foreign bytes (ARGS=\"all 60\", ARGS=\"session 600\")"
 	@echo "make simulate            1,000 seeds of 10 virtual hours under an oracle (hours; ARGS=\"--seeds 20\": less of it)"
-	@echo "make pager-bench         faults through the whole chain to the pager: missed and false pages (15 minutes; ARGS=--short: 3)"
+	@echo "make pager-bench         faults through the whole chain to the pager: missed and false alerts (15 minutes; ARGS=--short: 3)"
+	@echo "                         ARGS=\"--only random-faults --minutes 240\": faults at random; ARGS=\"--only churn\"; ARGS=\"--only soak\": an hour"
 	@echo "make page-bench          the page in a real browser: how late, how heavy, what it costs (ARGS=--short: less of it)"
-	@echo "make bench               what watching costs and how late it is, beside the peer, what the rules cost, and how fast guards take over, into lab/BENCHMARKS.md (45 minutes; ARGS=--short: 8; ARGS=rules or ARGS=guard: only these)"
+	@echo "make bench               what watching costs and how late it is, beside the peer, what the rules cost, and how fast guards take over, into lab/BENCHMARKS.md (30 minutes; ARGS=--short: 6; ARGS=rules or ARGS=guard: only these)"
 	@echo "make sabotage            deliberate mistakes in the code, and which check catches each (ARGS='--patch FILE': yours)"
-	@echo "make campaign            real faults for ten minutes, judged by a second witness: missed and false pages (ARGS=\"--minutes 240\")"
 	@echo "make hostile             attackers of every kind while the agent is scraped (10 minutes; ARGS=\"--minutes 3\")"
-	@echo "make churn               holders replaced continuously: none is shown with another's deadline (10 minutes)"
-	@echo "make soak                memory and open files over an hour of mild faults (ARGS=\"--hours 8\")"
 	@echo "make build               target/release/lockwatch"
 	@echo "make dashboards          dashboards/*.json from dashboards/source"
 	@echo "make lint                format, clippy, dependencies (needs cargo-deny)"
@@ -79,12 +77,7 @@ sabotage:
 	$(CARGO) build --workspace --locked
 	target/debug/lockwatch-lab sabotage $(ARGS)
 
-campaign:
-	@scripts/setup campaign
-	$(CARGO) build --workspace --locked
-	target/debug/lockwatch-lab campaign $(ARGS)
-
-hostile churn soak:
+hostile:
 	@scripts/setup demo
 	$(CARGO) build --workspace --release --locked
 	$(CARGO) run --package lockwatch-lab --release --locked -- $@ $(ARGS)

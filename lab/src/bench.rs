@@ -4,21 +4,14 @@
 
 mod bed;
 mod census;
-mod cluster;
 mod cost;
-mod encrypted;
 mod fetch;
 mod freshness;
 mod guard;
-mod hints;
 mod load;
 mod machine;
-mod page;
-mod relatives;
-mod renewal;
-mod report;
 mod rules;
-mod sampling;
+mod serve;
 mod usage;
 mod wire;
 
@@ -28,14 +21,15 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::ValueEnum;
 pub use guard::run_if_script;
-use report::{Table, splice};
+
+use crate::report::Table;
 
 /// What `bench` takes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct BenchArgs {
     /// Only these rows; all if none is named
     rows: Vec<Row>,
-    /// Less of everything: eight minutes instead of 45, and figures that are worth less
+    /// Less of everything: eight minutes instead of 30, and figures that are worth less
     #[arg(long)]
     short: bool,
     /// Put the tables into this page, between its marks; what is written by hand stays
@@ -46,24 +40,12 @@ pub struct BenchArgs {
 /// What is measured together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Row {
-    /// How fast locks are read
-    Sampling,
     /// What 10 to 100,000 locks cost: CPU, memory, scrapes, Redis, a bystander
     Cost,
-    /// How fast a page of 100,000 series is
-    Page,
     /// From a change in Redis to /metrics, by polling
     Polling,
     /// The same by whatever wakes the agent up
     WakeUps,
-    /// What wake-ups cost Redis beside polling
-    Hints,
-    /// How exact the instants of renewals are
-    Renewals,
-    /// A cluster of six nodes beside one server
-    Cluster,
-    /// What turns and queues cost, and how late a turn is shown
-    Relatives,
     /// What the alerting rules cost a real Prometheus
     Rules,
     /// How fast guards take over, whether two scripts ever run, and what a guard costs
@@ -77,15 +59,9 @@ impl Row {
 
     async fn measure(self, short: bool) -> anyhow::Result<Table> {
         match self {
-            Row::Sampling => sampling::run(short).await,
             Row::Cost => cost::run(short).await,
-            Row::Page => page::run(short).await,
             Row::Polling => freshness::polling(short).await,
             Row::WakeUps => freshness::wake_ups(short).await,
-            Row::Hints => hints::run(short).await,
-            Row::Renewals => renewal::run(short).await,
-            Row::Cluster => cluster::run(short).await,
-            Row::Relatives => relatives::run(short).await,
             Row::Rules => rules::run(short).await,
             Row::Guard => guard::run(short).await,
         }
@@ -140,4 +116,31 @@ fn put(args: &BenchArgs, name: &str, text: &str) -> anyhow::Result<()> {
         std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     std::fs::write(file, splice(&page, name, text))
         .with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// Replaces the part of `page` for the row `name`; appends it if there is none.
+fn splice(page: &str, name: &str, text: &str) -> String {
+    let (begin, end) = (format!("<!-- bench:{name} -->"), format!("<!-- /bench:{name} -->"));
+    let part = format!("{begin}\n{}\n{end}", text.trim_end());
+    match page
+        .split_once(&begin)
+        .and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)))
+    {
+        Some((before, after)) => format!("{before}{part}{after}"),
+        None => format!("{}\n\n{part}\n", page.trim_end()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_by_hand_survives() {
+        let page = "# A\n\n<!-- bench:x -->\nold\n<!-- /bench:x -->\n\nby hand\n";
+        let new = splice(page, "x", "new\n");
+        assert_eq!(new, "# A\n\n<!-- bench:x -->\nnew\n<!-- /bench:x -->\n\nby hand\n");
+        assert_eq!(splice(&new, "x", "new\n"), new);
+        assert_eq!(splice("# A\n", "y", "1"), "# A\n\n<!-- bench:y -->\n1\n<!-- /bench:y -->\n");
+    }
 }

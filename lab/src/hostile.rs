@@ -14,9 +14,9 @@ use anyhow::Context;
 
 use crate::numbers::quantile;
 use crate::page::Crowd;
-use crate::report::{Figure, Report};
+use crate::report::{Figure, Table};
 use attack::Attack;
-use phase::{Outcome, Phase};
+use phase::{MB, Outcome, Phase, SCRAPER};
 
 pub use attack::{AttackArgs, attack};
 
@@ -31,11 +31,8 @@ const ELSEWHERE: [IpAddr; 8] = [
     loopback(8),
     loopback(9),
 ];
-/// The address of the scraper.
-const SCRAPER: IpAddr = loopback(1);
 /// The usual timeout of a scrape.
 const PATIENCE: Duration = Duration::from_secs(10);
-const MB: f64 = 1e6;
 
 const fn loopback(last: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(127, 0, 0, last))
@@ -89,10 +86,10 @@ impl HostileArgs {
 /// # Errors
 /// When they cannot be run, or the agent ended.
 pub async fn run(args: HostileArgs) -> anyhow::Result<bool> {
-    let report = Report(measure(&args).await?);
-    print!("{report}");
+    let report = Table { figures: measure(&args).await?, more: String::new() };
+    print!("{}", report.markdown());
     if let Some(file) = &args.report {
-        std::fs::write(file, report.to_string())
+        std::fs::write(file, report.markdown())
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(report.all_reached())
@@ -179,7 +176,7 @@ fn of_phase(name: &str, outcome: &Outcome, calm: &Outcome, args: &HostileArgs) -
         if outcome.labels == calm.labels { "the same labels" } else { "OTHER LABELS" },
     );
     vec![
-        Figure::told(name, others),
+        Figure::plain(name, others),
         Figure::at_most("scrapes without an answer", failed as f64, 0.0, "")
             .with(&format!("of {}{why}", failed + scrapes.len())),
         Figure::at_most("a scrape, p99", quantile(scrapes, 0.99), args.scrape_ms, "ms")

@@ -77,7 +77,7 @@ fn run(line: Line) -> anyhow::Result<ExitCode> {
         Line::Pager(args) => bench(async { pager::run(args).await.map(code) }),
         Line::Page(args) => bench(async { page::run(args).await.map(code) }),
         Line::Bench(args) => bench(async { benchmarks::run(args).await.map(code) }),
-        Line::Sabotage(args) => bench(async { sabotage::run(args).await.map(code) }),
+        Line::Sabotage(args) => sabotage::run(&args).map(code),
         Line::Hostile(args) => bench(async { hostile::run(args).await.map(code) }),
         Line::Attack(args) => bench(async { hostile::attack(args).await.map(code) }),
         Line::Simulate(args) => simulate::run(&args).map(code),

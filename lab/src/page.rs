@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use crate::numbers::quantile;
-use crate::report::{Figure, Report};
+use crate::report::{Figure, Table};
 use crate::stack::Browser;
 
 pub use crowd::{Crowd, Renewals};
@@ -52,10 +52,10 @@ pub async fn run(args: PageArgs) -> anyhow::Result<bool> {
         return pictures::take(folder).await.map(|()| true);
     }
     let (changes, during) = if args.short { (CHANGES / 6, DURING / 6) } else { (CHANGES, DURING) };
-    let report = Report(measure(changes, during).await?);
-    print!("{report}");
+    let report = Table { figures: measure(changes, during).await?, more: String::new() };
+    print!("{}", report.markdown());
     if let Some(file) = &args.report {
-        std::fs::write(file, report.to_string())
+        std::fs::write(file, report.markdown())
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(report.all_reached())
@@ -71,7 +71,7 @@ async fn measure(changes: usize, during: Duration) -> anyhow::Result<Vec<Figure>
     figures.extend(open(&crowd, &browser).await?);
     figures.extend(change(&crowd, &browser, ('c', ""), changes).await?);
     let (idle, _) = cost::of_browser(&browser, during).await?;
-    figures.push(Figure::told(format!("{TASKS} tasks, nothing changes: renderer"), percent(idle)));
+    figures.push(Figure::plain(format!("{TASKS} tasks, nothing changes: renderer"), percent(idle)));
 
     let _renewed = crowd.renewals();
     let (renderers, all) = cost::of_browser(&browser, during).await?;
@@ -88,8 +88,8 @@ async fn measure(changes: usize, during: Duration) -> anyhow::Result<Vec<Figure>
     let before = pages.bytes();
     let watched = cost::of_agent(&crowd.agent, during).await?;
     let rate = (pages.bytes() - before) as f64 / during.as_secs_f64() / PAGES as f64 / 1000.0;
-    figures.push(Figure::told(format!("agent, {TASKS} tasks, no page"), percent(alone)));
-    figures.push(Figure::told("the same with 100 renewals/s", percent(unwatched)));
+    figures.push(Figure::plain(format!("agent, {TASKS} tasks, no page"), percent(alone)));
+    figures.push(Figure::plain("the same with 100 renewals/s", percent(unwatched)));
     figures.push(
         Figure::at_most(
             format!("{PAGES} open pages, 100 renewals/s: agent"),
@@ -154,7 +154,7 @@ async fn change(
     Ok([
         Figure::at_most(format!("snapshot → painted, p99{when}"), p99, 150.0, "ms")
             .with(&all(&delays.of_snapshot)),
-        Figure::told(
+        Figure::plain(
             format!("Redis → painted, p99{when}"),
             format!("{:.1} ms ({})", quantile(&delays.of_redis, 0.99), all(&delays.of_redis)),
         ),

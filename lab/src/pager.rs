@@ -26,7 +26,7 @@ use play::{Outcome, StagePlan};
 use scenario::{Length, Place, Scenario};
 use stage::Timing;
 
-use crate::stack::{enter_own_network, has_own_network};
+use crate::stack::{enter_own_network, has_own_network, prepare_own_network};
 
 /// What `pager` takes.
 #[derive(Clone, Debug, clap::Args)]
@@ -85,6 +85,9 @@ pub async fn run(args: PagerArgs) -> anyhow::Result<bool> {
     if chosen.iter().any(Scenario::cuts_networks) && !has_own_network() {
         let why = enter_own_network();
         eprintln!("pager: without partitions: {why:#}");
+    }
+    if has_own_network() {
+        prepare_own_network().await?;
     }
     let began = Instant::now();
     let rules =

@@ -20,10 +20,10 @@ use lockwatch_watch::redis::tasks::Assignment;
 use lockwatch_watch::redis::watcher::Watcher;
 
 use self::net::Wire;
+use crate::event::Event;
 use crate::plan::{Plan, address};
-use crate::queue::Event;
+use crate::request::{BatchTruth, PartTruth};
 use crate::rng::Rng;
-use crate::serve::{BatchTruth, PartTruth};
 use crate::server::EPOCH_MS;
 use crate::world::World;
 

@@ -12,11 +12,13 @@
 
 mod agent;
 mod coverage;
+mod event;
 mod minimise;
 mod oracle;
 mod peers;
 mod plan;
 mod queue;
+mod request;
 mod rng;
 mod run;
 mod serve;

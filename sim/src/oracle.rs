@@ -9,6 +9,7 @@
 mod answers;
 mod ends;
 mod facts;
+mod found;
 mod live;
 mod lost;
 mod overruns;
@@ -38,7 +39,8 @@ use crate::agent::{Attempt, MONO_MS};
 use crate::coverage::Coverage;
 use crate::plan::Plan;
 use crate::world::World;
-use facts::{Answer, Newest, TaskFacts};
+use facts::TaskFacts;
+use found::{Answer, Newest};
 use reference::Limits;
 pub(crate) use scripts::Scripts;
 

@@ -3,43 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use lockwatch_watch::redis::driver::{Event as LinkEvent, LinkId, Push};
-
-use crate::serve::Request;
-use crate::world::{GuardTurn, Heal, QueueJob, TurnJob, WorkerTurn};
-
-/// Something that happens at an instant.
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// A step of the plan.
-    Step(usize),
-    /// A fault ends.
-    Heal(Heal),
-    /// A worker's timer.
-    Worker(WorkerTurn),
-    /// Something happens to a guard, its keeper or its script.
-    Guard(GuardTurn),
-    /// Somebody who takes turns does something.
-    Turn { task: usize, job: TurnJob },
-    /// Something happens to a queue of delayed tasks.
-    Queue { task: usize, job: QueueJob },
-    /// The free lock of a task may be taken.
-    Contend { task: usize },
-    /// Workers check whether they are wanted.
-    Poll { task: usize },
-    /// A batch reaches its server, or continues there.
-    Request(Box<Request>),
-    /// Something reaches an agent over a connection. `number`: it is about that batch.
-    Link { agent: usize, life: u32, link: LinkId, event: Box<LinkEvent>, number: Option<u64> },
-    /// A server or a Sentinel announces something over a connection.
-    Told { agent: usize, life: u32, link: LinkId, push: Push },
-    /// All connections between an agent and a server break.
-    Break { agent: usize, server: usize },
-    /// An agent has something to do.
-    Wake { agent: usize, life: u32 },
-    /// A second has passed for an agent's engine.
-    Tick { agent: usize, life: u32 },
-}
+use crate::event::Event;
 
 #[derive(Debug)]
 struct Entry {

@@ -10,9 +10,9 @@ use lockwatch_watch::redis::driver::Push;
 
 use crate::agent::{Agent, Deed};
 use crate::coverage::Coverage;
+use crate::event::Event;
 use crate::oracle::{Oracle, Scripts, Violation};
 use crate::plan::Plan;
-use crate::queue::Event;
 use crate::serve::serve;
 use crate::world::World;
 

@@ -6,121 +6,16 @@ use std::sync::Arc;
 
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
-use lockwatch_watch::redis::driver::{Dialled, Event as LinkEvent, Failure, LinkId, Now, Push};
+use lockwatch_watch::redis::driver::{Dialled, Event as LinkEvent, Failure, Push};
 use lockwatch_watch::redis::reply::{Command, Reply};
 
-use crate::oracle::queues::Members;
+use crate::event::Event;
 use crate::peers;
-use crate::queue::Event;
+use crate::request::{BatchTruth, Line, PartTruth, Pause, Request};
 use crate::rng::Rng;
 use crate::server::{Health, Value, error, is_too_large};
 use crate::truth::LockState;
-use crate::world::{Cut, Says, Switches, World};
-
-/// A connection of an agent's process.
-pub(crate) type Line = (usize, u32, LinkId);
-
-/// A batch in transit.
-#[derive(Debug)]
-pub(crate) struct Request {
-    line: Line,
-    pub(crate) server: usize,
-    number: u64,
-    pub(crate) process: u64,
-    /// It is the first batch of its connection, sent at this instant.
-    pub(crate) greeting: Option<Now>,
-    /// The replies are read like announcements.
-    pub(crate) listens: bool,
-    /// It is being served.
-    is_first: bool,
-    commands: Vec<Command>,
-    cursor: usize,
-    /// The task of each part, and the positions of its commands.
-    places: Vec<(usize, usize, usize)>,
-    replies: Vec<Reply>,
-    truth: BatchTruth,
-    /// The command before which other clients are served, and for how long.
-    pause: Option<(usize, u64)>,
-}
-
-/// What a server did with a batch.
-#[derive(Debug, Default)]
-pub(crate) struct BatchTruth {
-    pub(crate) number: u64,
-    pub(crate) server: usize,
-    pub(crate) began_at: u64,
-    pub(crate) ended_at: u64,
-    /// Whether it was the master when its role was read.
-    pub(crate) master: bool,
-    /// Whether it answered all framing commands of the batch.
-    pub(crate) whole: bool,
-    /// The number of steps of its clock, and its lead over true time, at the beginning.
-    pub(crate) clock_ahead_ms: i64,
-    /// The time that its clock showed when it was last read, and its lead over true time then.
-    pub(crate) clock_after: i64,
-    pub(crate) clock_ahead_after_ms: i64,
-    pub(crate) offset: u64,
-    pub(crate) parts: Vec<PartTruth>,
-}
-
-/// The true data of one task when a server answered.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct PartTruth {
-    pub(crate) task: usize,
-    /// When the round that read the lock was sent, if it was another round.
-    pub(crate) sent: Option<Mono>,
-    pub(crate) began_at: u64,
-    pub(crate) ended_at: u64,
-    /// When the whole batch was answered.
-    pub(crate) answered_at: u64,
-    /// Whether the lock was requested.
-    pub(crate) has_lock: bool,
-    /// Whether only the lock's deadline was requested.
-    pub(crate) glance: bool,
-    /// Whether the keys beside the lock were requested, if there are any.
-    pub(crate) has_beside: bool,
-    /// All states of the lock during the read; `None`: reading it was refused.
-    pub(crate) lock: Option<Vec<LockState>>,
-    /// The server's time at the end.
-    pub(crate) clock: i64,
-    /// The switches; `None`: reading them was refused.
-    pub(crate) switches: Option<Option<Arc<Switches>>>,
-    pub(crate) says: Says,
-    /// The keys beside the lock changed during the read.
-    pub(crate) mixed: bool,
-    /// The keys moved to another server during the read.
-    pub(crate) moved: bool,
-    pub(crate) progress: Option<Option<Vec<u8>>>,
-    /// When that ends, if it does.
-    pub(crate) progress_ends: Option<i64>,
-    pub(crate) claims: Option<Vec<(Vec<u8>, Vec<u8>)>>,
-    /// The members of a queue; `None`: it is none, or reading them was refused.
-    pub(crate) members: Option<Members>,
-    /// The same at the end of the read, if that changed meanwhile.
-    pub(crate) members_after: Option<Members>,
-    /// The server's time at the beginning.
-    pub(crate) clock_began: i64,
-    pub(crate) pause: Pause,
-}
-
-/// The key that says until when alerts wait.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Pause {
-    /// There is none, or reading it was refused.
-    #[default]
-    Unread,
-    /// It said this time, in seconds, or nothing.
-    Says(Option<i64>),
-    /// It changed during the read, which found one or the other.
-    Changed,
-}
-
-impl PartTruth {
-    /// The same, with the instant at which it was requested.
-    pub(crate) fn at(&self, sent: Mono) -> PartTruth {
-        PartTruth { sent: Some(sent), ..self.clone() }
-    }
-}
+use crate::world::{Cut, World};
 
 impl Request {
     pub(crate) fn new(

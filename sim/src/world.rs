@@ -18,20 +18,22 @@ use std::sync::Arc;
 
 use lockwatch_watch::redis::driver::{LinkId, Push};
 
+use crate::event::Event;
+use crate::event::TurnJob;
 use crate::plan::{Plan, address};
-use crate::queue::{Event, Queue};
+use crate::queue::Queue;
+use crate::request::{Line, Request};
 use crate::rng::Rng;
-use crate::serve::{Line, Request};
 use crate::server::{Clock, Health, Server, Value};
 use crate::truth::{Cause, Generation, Layout, LockState, Past, What};
-pub(crate) use acts::Heal;
+
 pub(crate) use cluster::Layout as Shards;
-pub(crate) use guards::{Deed, Did, GuardTurn, How, Station};
+pub(crate) use guards::{Deed, Did, How, Station};
 pub(crate) use keys::Keys;
-pub(crate) use queues::{Execution, QueueJob, Queues, score};
-pub(crate) use turns::{TurnJob, Turns};
-pub(crate) use users::{LostSwitches, Says, Switches, Wanting, says};
-pub(crate) use workers::{Worker, WorkerTurn};
+pub(crate) use queues::{Execution, Queues, score};
+pub(crate) use turns::Turns;
+pub(crate) use users::{LostSwitches, Wanting, says};
+pub(crate) use workers::Worker;
 
 /// The whole simulation except the agents.
 #[derive(Debug)]

@@ -365,6 +365,20 @@ fn the_wall_clock_is_for_people_only() {
     assert_eq!(names, ["wall"], "what reads the wall clock");
 }
 
+/// In the trials, parents and their own children count too. In the simulator they do not: its world
+/// and its oracle are each one type with its functions in several files.
+#[test]
+fn files_of_the_trials_form_no_circle() {
+    for (folder, least) in [("lab/src", 50), ("fuzz/targets/src", 5)] {
+        let imports = imports(&modules(folder));
+        assert!(imports.len() > least, "found the imports of {folder}");
+        let circles = circles_of_files(&imports);
+        assert!(circles.is_empty(), "{folder}: {}", circles.join("\n"));
+    }
+    let circles = circles(&imports(&modules("sim/src")));
+    assert!(circles.is_empty(), "sim/src: {}", circles.join("\n"));
+}
+
 #[test]
 fn nothing_depends_on_the_lab() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

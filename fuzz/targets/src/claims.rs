@@ -1,5 +1,7 @@
 //! Assertions on all displayed text.
 
+use crate::html::Element;
+
 /// Whether a character moves a cursor, changes a colour or turns the direction of text.
 fn is_unruly(character: char) -> bool {
     character.is_control()
@@ -27,4 +29,10 @@ pub(crate) fn harmless_line(text: &str) {
 #[track_caller]
 pub(crate) fn keeps_secret(secret: &str, text: &str) {
     assert!(!text.contains(secret), "the password would be shown: {text:?}");
+}
+
+/// A page or picture is well-formed, so that all parsers read it alike.
+#[track_caller]
+pub(crate) fn check_html(text: &str) {
+    let _root = Element::parse(text);
 }

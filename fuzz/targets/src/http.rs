@@ -18,7 +18,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::outputs::{check_html, world};
+use crate::claims::check_html;
+use crate::snapshot::world;
 
 /// Maximum duration of a session: the sum of all the server's timeouts, with room to spare.
 const LONGEST: Duration = Duration::from_secs(600);

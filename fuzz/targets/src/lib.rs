@@ -23,6 +23,7 @@ mod recording;
 mod routes;
 mod script;
 mod session;
+mod snapshot;
 mod status;
 mod text;
 mod topology;

@@ -76,29 +76,9 @@ impl Bed {
         Ok(agent)
     }
 
-    /// Like [`Bed::agent`], with all metrics of each task.
-    pub(super) async fn full_agent(&self, interval: &str) -> anyhow::Result<Agent> {
-        let servers = format!("url: \"redis://{}\"", self.address());
-        let config = format!("metrics: full\n{}", config(&servers, interval, self.count));
-        let agent = Agent::start_with(&config, &["--log.level", "error"]).await?;
-        all_read(&agent, self.count).await?;
-        Ok(agent)
-    }
-
-    /// Like [`Bed::agent`], without wake-ups.
-    pub(super) async fn polling_agent(&self, interval: &str) -> anyhow::Result<Agent> {
-        let agent = self.start_agent(interval, ", wake_ups: false").await?;
-        all_read(&agent, self.count).await?;
-        Ok(agent)
-    }
-
     /// Starts an agent that may be overloaded, without waiting until it has read all locks.
     pub(super) async fn busy_agent(&self, interval: &str) -> anyhow::Result<Agent> {
-        self.start_agent(interval, "").await
-    }
-
-    async fn start_agent(&self, interval: &str, more: &str) -> anyhow::Result<Agent> {
-        let servers = format!("url: \"redis://{}\"{more}", self.address());
+        let servers = format!("url: \"redis://{}\"", self.address());
         Agent::start_with(&config(&servers, interval, self.count), &["--log.level", "error"]).await
     }
 
@@ -111,13 +91,6 @@ impl Bed {
                 wire.ask(&["CLIENT", "KILL", "ID", &id])?;
             }
             Ok(())
-        })
-    }
-
-    /// Number of connections on which Redis announces changed keys.
-    pub(super) fn told(&self) -> anyhow::Result<usize> {
-        block_in_place(|| {
-            Ok(tracking(&Wire::connect(self.address())?.ask(&["CLIENT", "LIST"])?).len())
         })
     }
 

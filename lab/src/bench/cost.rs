@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::census::{Census, Cost, Effort, take};
-use super::report::{Figure, Table};
 use crate::numbers::{growth, shown};
+use crate::report::{Figure, Table};
 
 /// The smallest measurable difference in percent: CPU time is counted in hundredths of a second.
 const SMALLEST_PERCENT: f64 = 0.2;
@@ -31,7 +31,7 @@ pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
         match take(count, effort).await {
             Ok(census) => all.push(census),
             Err(why) => figures
-                .push(Figure::told(format!("{count} locks"), format!("not measured: {why:#}"))),
+                .push(Figure::plain(format!("{count} locks"), format!("not measured: {why:#}"))),
         }
     }
     let of = |count: usize| all.iter().find(|census| census.count == count);
@@ -61,17 +61,17 @@ fn thousand(census: &Census) -> [Figure; 3] {
     let cost = &census.lockwatch;
     [
         Figure::at_most("1,000 tasks each second: agent", cost.own(), 2.0, "% of a core")
-            .beside(both(census, Cost::own, "%")),
+            .peer(both(census, Cost::own, "%")),
         Figure::at_most(
             "1,000 tasks each second: added to Redis",
             census.added(cost),
             2.0,
             "% of a core",
         )
-        .beside(both(census, |cost| census.added(cost), "%")),
+        .peer(both(census, |cost| census.added(cost), "%")),
         Figure::at_most("1,000 tasks: memory", cost.memory_mb, 25.0, "MB")
             .with(format!("at most {}", shown(cost.peak_mb, "MB")))
-            .beside(both(census, |cost| cost.memory_mb, "MB")),
+            .peer(both(census, |cost| cost.memory_mb, "MB")),
     ]
 }
 
@@ -81,7 +81,7 @@ fn ten_thousand(census: &Census) -> [Figure; 2] {
     [
         Figure::at_most("10,000 locks each second: agent", cost.own(), script.own(), "% of a core")
             .with(format!("{} with a scrape each 15 s", shown(scraped, "%")))
-            .beside(both(census, Cost::own, "%"))
+            .peer(both(census, Cost::own, "%"))
             .goal("the script"),
         Figure::at_most(
             "10,000 locks each second: added to Redis",
@@ -89,7 +89,7 @@ fn ten_thousand(census: &Census) -> [Figure; 2] {
             census.added(script),
             "% of a core",
         )
-        .beside(both(census, |cost| census.added(cost), "%"))
+        .peer(both(census, |cost| census.added(cost), "%"))
         .goal("the script"),
     ]
 }
@@ -113,10 +113,10 @@ fn scrape(census: &Census) -> [Figure; 2] {
             "×",
         )
         .with(whole(cost))
-        .beside(beside),
+        .peer(beside),
         Figure::at_least("a scrape, for each series", each(peer) / each(cost), 25.0, "×")
             .with(shown(each(cost), "µs"))
-            .beside(both(census, each, "µs")),
+            .peer(both(census, each, "µs")),
     ]
 }
 
@@ -133,7 +133,7 @@ fn bystander(census: &Census, beyond: bool) -> Vec<Figure> {
             "ms",
         )
         .with(format!("{}, without {}", text(cost), text(alone)))
-        .beside(both(census, |cost| cost.waits.p99() - alone.waits.p99(), "ms")),
+        .peer(both(census, |cost| cost.waits.p99() - alone.waits.p99(), "ms")),
     ];
     if beyond {
         let most = census.pattern.waits.max();
@@ -145,7 +145,7 @@ fn bystander(census: &Census, beyond: bool) -> Vec<Figure> {
                 "ms",
             )
             .with(format!("without {}", shown(alone.waits.max(), "ms")))
-            .beside(both(census, |cost| cost.waits.max(), "ms"))
+            .peer(both(census, |cost| cost.waits.max(), "ms"))
             .goal("the pattern"),
         );
     }
@@ -161,7 +161,7 @@ fn memory(census: &Census, limit: f64) -> Figure {
         "MB",
     )
     .with(format!("{} before a scrape", shown(cost.memory_mb, "MB")))
-    .beside(both(census, |cost| cost.peak_mb, "MB"))
+    .peer(both(census, |cost| cost.peak_mb, "MB"))
 }
 
 /// A table of all sizes, and the exponents of growth between them.

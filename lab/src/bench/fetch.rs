@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 /// Maximum duration of each wait.
 const WITHIN: Duration = Duration::from_secs(60);
@@ -26,8 +26,6 @@ pub(super) struct Client {
 /// A response.
 #[derive(Debug)]
 pub(super) struct Exposition<'a> {
-    /// The status code.
-    pub(super) status: u16,
     /// From before the request was written until the last byte of the body.
     pub(super) took: Duration,
     /// When the last byte was received.
@@ -56,11 +54,7 @@ impl Client {
         let began = Instant::now();
         self.stream.write_all(request.as_bytes())?;
         let head = self.head()?;
-        let status = head
-            .split(' ')
-            .nth(1)
-            .and_then(|code| code.parse().ok())
-            .context("an answer without status")?;
+        ensure!(head.split(' ').nth(1) == Some("200"), "not answered: {head}");
         if let Some(length) = header(&head, "content-length") {
             self.take(length.parse()?)?;
         } else if header(&head, "transfer-encoding") == Some("chunked") {
@@ -69,7 +63,7 @@ impl Client {
             bail!("an answer without length");
         }
         let complete = Instant::now();
-        Ok(Exposition { status, took: complete - began, complete, body: &self.body })
+        Ok(Exposition { took: complete - began, complete, body: &self.body })
     }
 
     fn head(&mut self) -> anyhow::Result<String> {

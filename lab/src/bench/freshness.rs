@@ -12,9 +12,9 @@ use tokio::task::block_in_place;
 use super::bed::Bed;
 use super::fetch::Client;
 use super::load::{Background, RENEWED_EVERY, hold, key, name, renewals};
-use super::report::{Figure, Table};
 use super::wire::{Wire, command};
 use crate::numbers::{ms, quantile, shown};
+use crate::report::{Figure, Table};
 use crate::stack::{Agent, Exporter, ExporterSetup};
 
 const FEW: usize = 100;
@@ -47,7 +47,7 @@ pub(super) async fn polling(short: bool) -> anyhow::Result<Table> {
                 "ms",
             )
             .with(spread(&delays))
-            .beside("the peer reads within the scrape, below"),
+            .peer("the peer reads within the scrape, below"),
         ],
         more: String::new(),
     })
@@ -68,7 +68,7 @@ pub(super) async fn wake_ups(short: bool) -> anyhow::Result<Table> {
             let what = format!("{count} locks: change → {of}");
             [
                 Figure::at_most(format!("{what}, p50"), quantile(delays, 0.5), p50, "ms")
-                    .beside(peer),
+                    .peer(peer),
                 Figure::at_most(format!("{what}, p99"), quantile(delays, 0.99), p99, "ms")
                     .with(spread(delays)),
             ]

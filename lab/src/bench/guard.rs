@@ -1,13 +1,11 @@
 //! `lockwatch guard`: how fast another one takes over, whether two scripts ever run together, what
-//! is left of a script, and what a guard costs, beside single-beat.
+//! is left of a script, and what a guard costs.
 
 mod alive;
 mod cut;
 mod idle;
 mod pair;
-mod redisson;
 mod scene;
-mod single_beat;
 mod switches;
 
 use std::net::SocketAddr;
@@ -22,12 +20,10 @@ pub use self::alive::run_if_asked as run_if_script;
 use self::cut::{Cut, cut};
 use self::idle::Cost;
 use self::pair::{Crash, Killed, Pair};
-use self::redisson::{Mixed, mix};
 use self::scene::{LEASE_MS, Runner, Scene, Tally};
-use self::single_beat::Beats;
 use self::switches::flip;
-use super::report::{Figure, Table};
 use crate::numbers::{quantile, shown};
+use crate::report::{Figure, Table};
 use crate::stack::Redis;
 
 /// Latest take-over after a crash, beyond the lease, in milliseconds.
@@ -39,16 +35,13 @@ const CRASHED_AFTER: Duration = Duration::from_millis(700);
 /// How much is measured.
 #[derive(Clone, Copy)]
 struct Plan {
+    idle: Duration,
     releases: usize,
     crashes: usize,
     flips: usize,
     cuts: usize,
-    beats: usize,
-    beats_at_once: usize,
     /// Locks on which crashes, flips and cuts are measured side by side.
     at_once: usize,
-    mixed: Duration,
-    idle: Duration,
 }
 
 const PLAN: Plan = Plan {
@@ -56,10 +49,7 @@ const PLAN: Plan = Plan {
     crashes: 1_000,
     flips: 500,
     cuts: 1_000,
-    beats: 24,
-    beats_at_once: 4,
     at_once: 12,
-    mixed: Duration::from_secs(120),
     idle: Duration::from_secs(30),
 };
 const SHORT: Plan = Plan {
@@ -67,10 +57,7 @@ const SHORT: Plan = Plan {
     crashes: 20,
     flips: 20,
     cuts: 20,
-    beats: 4,
-    beats_at_once: 2,
     at_once: 4,
-    mixed: Duration::from_secs(20),
     idle: Duration::from_secs(30),
 };
 
@@ -84,11 +71,8 @@ struct Measured {
     cuts: Vec<Cut>,
     on: Vec<f64>,
     off: Vec<f64>,
-    mixed: anyhow::Result<Mixed>,
     /// Of all guards.
     own: Tally,
-    beats: anyhow::Result<Beats>,
-    of_beats: Tally,
 }
 
 /// Ends the threads when nobody waits for them any more.
@@ -111,9 +95,10 @@ pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
         stopped: Arc::clone(&stop.0),
         tally: Tally::default(),
     };
-    let alone = [calm.address(), other.address()];
     // It blocks, and must not keep those waiting who pass the bytes of a link on.
-    let measured = tokio::task::spawn_blocking(move || bench.measure(alone)).await??;
+    let measured =
+        tokio::task::spawn_blocking(move || bench.measure([calm.address(), other.address()]))
+            .await??;
     Ok(Table { figures: measured.figures(), more: String::new() })
 }
 
@@ -166,11 +151,6 @@ impl Bench {
         let part = |scene: &mut Scene, count| cut(scene, count, &runtime);
         let cuts = self.at_once("cut", plan.at_once, plan.cuts, part)?.concat();
         let flips = self.at_once("flipped", plan.at_once, plan.flips, flip)?;
-        let mixed = self.at_once("mixed", 1, 0, |scene, _| mix(scene, guard, plan.mixed));
-        let mixed = mixed.map(|mut all| all.pop().unwrap_or_default());
-        let own = std::mem::take(&mut self.tally);
-        let name = single_beat::key("lock");
-        let beats = self.at_once(&name, plan.beats_at_once, plan.beats, single_beat::run);
         Ok(Measured {
             running,
             waiting,
@@ -180,10 +160,7 @@ impl Bench {
             cuts,
             on: flips.iter().flat_map(|flips| flips.on.clone()).collect(),
             off: flips.iter().flat_map(|flips| flips.off.clone()).collect(),
-            mixed,
-            own,
-            beats: beats.map(Beats::of),
-            of_beats: self.tally,
+            own: self.tally,
         })
     }
 
@@ -236,14 +213,6 @@ impl Measured {
         figures
     }
 
-    /// What the peer did, or why that is not known.
-    fn beside(&self, text: impl Fn(&Beats) -> String) -> String {
-        match &self.beats {
-            Ok(beats) => format!("single-beat: {}", text(beats)),
-            Err(why) => format!("not measured: {why:#}"),
-        }
-    }
-
     fn take_overs(&self) -> Vec<Figure> {
         let limit = LEASE_MS as f64 + BEYOND_LEASE_MS;
         let crashed = |what: &str, crashes: &[Crash]| {
@@ -269,19 +238,10 @@ impl Measured {
                 20.0,
                 "ms",
             )
-            .with(spread(&self.releases))
-            .beside(self.beside(|beats| spread(&beats.released))),
+            .with(spread(&self.releases)),
             crashed("crash of guard, keeper and script", &self.all_killed),
-            crashed("crash of the guard alone", &self.guard_killed)
-                .beside(self.beside(|beats| spread(&of(&beats.crashes, |crash| crash.took)))),
+            crashed("crash of the guard alone", &self.guard_killed),
         ];
-        figures.push(match &self.mixed {
-            Ok(mixed) => Figure::told(
-                "release by Redisson → start of the script",
-                format!("{}, {} holds of Redisson", spread(&mixed.taken_over), mixed.holds),
-            ),
-            Err(why) => Figure::told("Redisson contends", format!("not measured: {why:#}")),
-        });
         figures.extend([
             Figure::at_most(
                 "a switch on → the script runs, p99",
@@ -306,17 +266,11 @@ impl Measured {
         let late = of(&self.cuts, |cut| cut.taken_over);
         let dead: Vec<f64> =
             self.guard_killed.iter().filter_map(|crash| crash.dead_after).collect();
-        let live_on =
-            |crashes: &[Crash]| crashes.iter().filter(|crash| crash.dead_after.is_none()).count();
-        let orphans = live_on(&self.guard_killed);
+        let orphans = self.guard_killed.iter().filter(|crash| crash.dead_after.is_none()).count();
         let Tally { starts, overlaps } = self.own;
         vec![
             Figure::at_most("two scripts at the same time", overlaps as f64, 0.0, "")
-                .with(format!("of {starts} starts"))
-                .beside(self.beside(|_| {
-                    let Tally { starts, overlaps } = self.of_beats;
-                    format!("{overlaps} of {starts} starts")
-                })),
+                .with(format!("of {starts} starts")),
             Figure::at_least(
                 "cut off: what is left of the lease when the script is dead, least",
                 quantile(&left, 0.0),
@@ -330,10 +284,7 @@ impl Measured {
                 spread(&late)
             )),
             Figure::at_most("guard killed: scripts that live on", orphans as f64, 0.0, "")
-                .with(format!("kill → death of the script: {}", spread(&dead)))
-                .beside(self.beside(|beats| {
-                    format!("{} of {}", live_on(&beats.crashes), beats.crashes.len())
-                })),
+                .with(format!("kill → death of the script: {}", spread(&dead))),
         ]
     }
 
@@ -347,7 +298,7 @@ impl Measured {
             cpu("a guard that waits", waits),
             Figure::at_most("guard and keeper: memory together", runs.proportional_mb, 8.0, "MB")
                 .with(format!("resident, shared parts twice: {}", shown(runs.resident_mb, "MB"))),
-            Figure::told("a guard that waits: memory", shown(waits.resident_mb, "MB")),
+            Figure::plain("a guard that waits: memory", shown(waits.resident_mb, "MB")),
             Figure::at_most("a guard that waits: commands per second", waits.commands, 2.0, "")
                 .with(format!("one that runs: {}", shown(runs.commands, ""))),
         ]

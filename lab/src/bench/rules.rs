@@ -17,9 +17,9 @@ use tokio::time::{Instant, interval, sleep};
 
 use self::own::Own;
 use self::world::World;
-use super::page::listen_with_lockwatch;
-use super::report::{Figure, Table};
+use super::serve::listen_with_lockwatch;
 use crate::numbers::{quantile, shown};
+use crate::report::{Figure, Table};
 use crate::stack::{Labels, Prometheus, PrometheusSetup, Target, get};
 
 const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../alerts/lockwatch.rules.yml");
@@ -190,19 +190,19 @@ impl Measured {
             agents => format!("{} tasks, {agents} agents", plan.tasks),
         };
         let beside = |figure: Figure, before: &str| {
-            if many && both { figure.beside(before) } else { figure }
+            if many && both { figure.peer(before) } else { figure }
         };
         let mut figures = Vec::new();
         for (name, limit) in GROUPS {
             let what = format!("{title}: {name}");
             let Some(times) = self.took_ms.get(name) else {
-                figures.push(Figure::told(what, "not evaluated in this time"));
+                figures.push(Figure::plain(what, "not evaluated in this time"));
                 continue;
             };
             let median = quantile(times, 0.5);
             let figure = match limit.filter(|_| many && both) {
                 Some(limit) => Figure::at_most(what, median, limit, "ms"),
-                None => Figure::told(what, shown(median, "ms")),
+                None => Figure::plain(what, shown(median, "ms")),
             };
             let worst = shown(quantile(times, 1.0), "ms");
             let figure = figure.with(format!("worst of {}: {worst}", times.len()));
@@ -210,10 +210,10 @@ impl Measured {
         }
         if self.missed > 0.0 {
             let what = format!("{title}: evaluations left out");
-            figures.push(Figure::told(what, shown(self.missed, "")));
+            figures.push(Figure::plain(what, shown(self.missed, "")));
         }
         figures.push(beside(self.series(plan, &title), BEFORE.series));
-        let memory = Figure::told(format!("{title}: memory"), shown(self.resident_mb, "MB"))
+        let memory = Figure::plain(format!("{title}: memory"), shown(self.resident_mb, "MB"))
             .with(format!("at most {}", shown(self.peak_mb, "MB")));
         figures.push(beside(memory, BEFORE.memory));
         figures
@@ -226,7 +226,7 @@ impl Measured {
             let limit = if self.has_availability { SERIES_WITH_AVAILABILITY } else { SERIES };
             Figure::at_most(what, self.series, limit, "")
         } else {
-            Figure::told(what, shown(self.series, ""))
+            Figure::plain(what, shown(self.series, ""))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One attack from start to end, and what the other clients saw during it.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,13 @@ use tokio::time::{sleep, timeout};
 
 use super::attack::Attack;
 use super::neighbour::{Neighbours, Seen};
-use super::{MB, SCRAPER};
 use crate::numbers::quantile;
 use crate::page::Crowd;
 use crate::stack::Program;
+
+/// The address of the scraper.
+pub(super) const SCRAPER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+pub(super) const MB: f64 = 1e6;
 
 /// How long the agent is observed before the first attack.
 pub(super) const CALM: Duration = Duration::from_secs(20);

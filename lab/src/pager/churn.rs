@@ -38,7 +38,8 @@ const MAY: [&str; 4] = [
 /// The tasks.
 pub(super) fn tasks() -> Vec<TaskPlan> {
     let of = |redis: &'static str| {
-        (0..LOCKS).map(move |at| TaskPlan::new(format!("{redis}-{at}")).on(redis).never_wanted())
+        (0..LOCKS)
+            .map(move |at| TaskPlan::new(format!("{redis}-{at}")).on(redis).without_switches())
     };
     REDISES.into_iter().flat_map(|(redis, _)| of(redis)).collect()
 }
@@ -80,7 +81,9 @@ pub(super) async fn play(scene: &Scene, lasts: Duration) -> anyhow::Result<()> {
         let stats: String =
             redis::cmd("INFO").arg("commandstats").query_async(&mut connection).await?;
         numbers::calls(&stats, command).with_context(|| format!("{command} was never sent"))?;
-        redis::cmd("FLUSHALL").exec_async(&mut connection).await?;
+        let keys: Vec<String> =
+            plans.iter().filter(|plan| plan.redis == redis).map(TaskPlan::lock).collect();
+        redis::cmd("DEL").arg(keys).exec_async(&mut connection).await?;
     }
     Ok(())
 }

@@ -93,6 +93,8 @@ enum Guarded {
 enum Wanted {
     Switches,
     Never,
+    /// Nothing says so.
+    Unknown,
 }
 
 impl TaskPlan {
@@ -140,6 +142,10 @@ impl TaskPlan {
 
     pub(super) fn never_wanted(self) -> TaskPlan {
         TaskPlan { wanted: Wanted::Never, ..self }
+    }
+
+    pub(super) fn without_switches(self) -> TaskPlan {
+        TaskPlan { wanted: Wanted::Unknown, ..self }
     }
 
     pub(super) fn with_progress(self) -> TaskPlan {
@@ -259,6 +265,7 @@ impl TaskPlan {
         match self.wanted {
             Wanted::Switches => line(format!("wanted: {{hash: \"{}\"}}", self.switches())),
             Wanted::Never => line("wanted: never".to_owned()),
+            Wanted::Unknown => {}
         }
         if let Some(hash) = self.progress() {
             line(format!(

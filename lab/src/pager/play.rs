@@ -44,7 +44,7 @@ pub(super) struct Outcome {
 
 /// Plays a stage.
 pub(super) async fn play(plan: StagePlan, timing: Timing) -> Outcome {
-    let told =
+    let reported =
         plan.scenarios.iter().map(|scenario| (scenario.name, scenario.says)).collect::<Vec<_>>();
     let stage = plan.name.clone();
     match try_play(plan, timing).await {
@@ -52,7 +52,7 @@ pub(super) async fn play(plan: StagePlan, timing: Timing) -> Outcome {
         Err(error) => {
             let why = format!("{error:#}");
             let scenarios =
-                told.into_iter().map(|(name, says)| (name, says, Some(why.clone()))).collect();
+                reported.into_iter().map(|(name, says)| (name, says, Some(why.clone()))).collect();
             Outcome { stage, scenarios, ..Outcome::default() }
         }
     }
@@ -87,9 +87,9 @@ async fn try_play(plan: StagePlan, timing: Timing) -> anyhow::Result<Outcome> {
     let place = |name| plan.scenarios.iter().position(|scenario| scenario.name == name);
     scenarios.sort_by_key(|(name, _, _)| place(*name));
     prove_alive(&control).await?;
-    let (told, muted) = (stage.told(), stage.muted());
+    let (reported, muted) = (stage.reported(), stage.muted());
     let (answers, findings) =
-        verdict::judge(&stage.ledger.entries(), &told, &muted, Instant::now(), WATCHDOG);
+        verdict::judge(&stage.ledger.entries(), &reported, &muted, Instant::now(), WATCHDOG);
     let mut findings: Vec<(String, Finding)> =
         findings.into_iter().map(|finding| (owner(&plan, &finding.labels), finding)).collect();
     let notes = stage.ledger.notes();
@@ -128,18 +128,18 @@ fn owner(plan: &StagePlan, labels: &Labels) -> String {
 async fn prove_alive(control: &Scene) -> anyhow::Result<()> {
     let task = control.task_named(LAST_CONTROL_TASK)?;
     let down = task.expect_down(task.switch_on("control").await?)?;
-    control.until_told(&down).await?;
+    control.until_sent(&down).await?;
     tokio::time::sleep(GRACE).await;
     let waits_for =
         control.stage.ledger.entries().into_iter().find(|entry| is_watchdog(&entry.labels));
     if let Some(Expected { need: Need::Must { by, .. }, .. }) = waits_for {
-        let told = || {
+        let reported = || {
             verdict::periods(&control.stage.receiver.notifications())
                 .iter()
                 .any(|period| is_watchdog(&period.labels))
         };
         let _judged_later =
-            until(by.saturating_duration_since(Instant::now()), "", async || told()).await;
+            until(by.saturating_duration_since(Instant::now()), "", async || reported()).await;
     }
     Ok(())
 }

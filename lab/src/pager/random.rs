@@ -30,8 +30,13 @@ const TASKS: usize = 24;
 /// Time without faults, at the beginning and after each fault, so that agents that wait before they
 /// dial again are seen to recover.
 const CALM: Duration = Duration::from_secs(12);
+/// Pause before a fault in seconds, on average: long enough to see between two of them that what is
+/// true is reported.
+const MEAN_PAUSE: f64 = 15.0;
 /// How long the longest fault and its recovery may take; none begins later than this before the end.
 const LONGEST: Duration = Duration::from_secs(50);
+/// How late a lost lock may be reported: its holder must first say that it lives on.
+const LOSS_SENT_WITHIN: Duration = Duration::from_secs(60);
 /// How long a fault lasts, in shares of `blind_after`.
 const LASTS: [f64; 4] = [0.3, 0.9, 1.3, 2.6];
 const MASTER_EVERY: Duration = Duration::from_millis(200);
@@ -118,20 +123,26 @@ async fn inject_all(
     seed: u64,
     end: Instant,
 ) -> anyhow::Result<Vec<Fault>> {
-    let kinds = kinds(&scene, redis, menu);
+    let [own, cables] = kinds(&scene, redis, menu);
     let mut random = fastrand::Rng::with_seed(seed ^ redis.map_or(99, |name| name.len() as u64));
     let (mut bag, mut faults): (Vec<Kind>, Vec<Fault>) = (Vec::new(), Vec::new());
-    let mean_pause = if redis.is_some() { 2.0 } else { 30.0 };
+    let mean_pause = if redis.is_some() { MEAN_PAUSE } else { 2.0 * MEAN_PAUSE };
     loop {
         let pause = Duration::from_secs_f64(mean_pause * (0.5 + random.f64()));
         if Instant::now() + pause + LONGEST > end {
             return Ok(faults);
         }
         sleep(pause).await;
-        // Each kind once in random order, then all again.
+        // Each kind once in random order, servers and cables in turn, then all again.
         if bag.is_empty() {
-            bag.clone_from(&kinds);
-            random.shuffle(&mut bag);
+            let mut turns = [own.clone(), cables.clone()].map(|mut some| {
+                random.shuffle(&mut some);
+                some.into_iter()
+            });
+            while turns.iter().any(|some| some.len() > 0) {
+                bag.extend(turns.iter_mut().filter_map(Iterator::next));
+            }
+            bag.reverse();
         }
         let Some(kind) = bag.pop() else { return Ok(faults) };
         let lasts = BLIND_AFTER.mul_f64(random.choice(LASTS).unwrap_or(1.0));
@@ -165,19 +176,20 @@ fn shown(fault: &Fault) -> String {
     }
 }
 
-fn kinds(scene: &Scene, redis: Option<&str>, menu: Menu) -> Vec<Kind> {
+/// The kinds of a lane: of servers or agents, and of cables.
+fn kinds(scene: &Scene, redis: Option<&str>, menu: Menu) -> [Vec<Kind>; 2] {
     let Some(redis) = redis else {
         let is_mild = |kind: &Kind| kind.act == Act::ReloadAgent;
-        return AGENT.into_iter().filter(|kind| menu == Menu::All || is_mild(kind)).collect();
+        let agents = AGENT.into_iter().filter(|kind| menu == Menu::All || is_mild(kind));
+        return [agents.collect(), Vec::new()];
     };
-    let own: &[Kind] = match (menu, scene.set(redis)) {
-        (Menu::Mild, _) => &[],
-        (Menu::All, Ok(_)) => &SET,
-        (Menu::All, Err(_)) => &ALONE,
+    let own = match (menu, scene.set(redis)) {
+        (Menu::Mild, _) => Vec::new(),
+        (Menu::All, Ok(set)) if set.machines.is_some() => [SET.as_slice(), &MACHINE].concat(),
+        (Menu::All, Ok(_)) => SET.to_vec(),
+        (Menu::All, Err(_)) => ALONE.to_vec(),
     };
-    let has_machines = scene.set(redis).is_ok_and(|set| set.machines.is_some());
-    let machine: &[Kind] = if has_machines { &MACHINE } else { &[] };
-    own.iter().chain(machine).chain(&CABLE).copied().collect()
+    [own, CABLE.to_vec()]
 }
 
 const fn measure(alert: &'static str, threshold: Duration) -> Measure {
@@ -255,6 +267,8 @@ impl Judged<'_> {
         for agent in 0..self.scene.stage.agents.len() {
             self.scene.may_of_agent("LockwatchAgentDown", agent)?;
         }
+        let of_all = labels("LockwatchAgentRestarting", self.scene.stage.labels_of_agents());
+        self.scene.write(of_all, Need::May(None), End::Any);
         for (_, plan, truth) in truths {
             let (task, redis) = (self.scene.task_named(&plan.name)?, plan.redis);
             let moved = self.after(redis, |fault| fault.kind.act.moves_the_master());
@@ -276,9 +290,8 @@ impl Judged<'_> {
             WARNINGS_OF_TASKS.iter().for_each(|alert| task.may(alert));
             // What the new master, or the loaded data, lack.
             for (from, to) in self.after(redis, |fault| fault.kind.act.may_lose()) {
-                for alert in ["LockwatchLockLost", "LockwatchSwitchesLost"] {
-                    task.write(alert, Need::May(Some((from, to))), End::Any);
-                }
+                let sent = Some((from, to + LOSS_SENT_WITHIN));
+                task.write("LockwatchLockLost", Need::May(sent), End::Any);
             }
         }
         let names =
@@ -300,14 +313,14 @@ impl Judged<'_> {
     ) -> Vec<(Need, End)> {
         let timing = &self.scene.stage.timing;
         let of_alert = labels(measure.alert, []);
-        let (Ok(told), Ok(resolved)) =
-            (timing.told_within(&of_alert), timing.resolved_within(&of_alert))
+        let (Ok(sent), Ok(resolved)) =
+            (timing.sent_within(&of_alert), timing.resolved_within(&of_alert))
         else {
             return Vec::new();
         };
         let is_of_agents = [UNREACHABLE.alert, BLIND.alert].contains(&measure.alert);
         let clear = if is_of_agents { vec![vec![self.whole]] } else { self.clear(redis) };
-        expected(measure, timeline, &clear, self.whole, Within { told, resolved }, count)
+        expected(measure, timeline, &clear, self.whole, Within { sent, resolved }, count)
     }
 
     /// The faults of a Redis, each with some time after it.

@@ -11,6 +11,8 @@ use super::stage::{Timing, WATCHDOG};
 use super::verdict::{Answer, Came, Finding, Wrong};
 use crate::stack::Labels;
 
+/// Number of findings of one scenario that are listed.
+const FINDINGS_SHOWN: usize = 20;
 /// The row for alerts that belong to no scenario.
 const CONTROL: &str = "(control)";
 
@@ -132,9 +134,10 @@ fn delays(outcomes: &[Outcome]) -> String {
                 .push((delay, if scenario.is_empty() { CONTROL } else { scenario }));
         }
     }
-    let mut text = "Seconds from due to told:\n\n| alert | times | median | max | slowest in |\n\
+    let mut text =
+        "Seconds from due to reported:\n\n| alert | times | median | max | slowest in |\n\
          |---|---|---|---|---|\n"
-        .to_owned();
+            .to_owned();
     let pages = by_alert
         .iter()
         .filter(|(alert, _)| is_page(alert))
@@ -210,12 +213,15 @@ fn one(answer: &Answer) -> String {
 fn wrong(outcome: &Outcome, scenario: &str, trouble: Option<&str>) -> String {
     let findings =
         outcome.findings.iter().filter(|(owner, _)| owner == scenario).map(|(_, finding)| finding);
-    let mut texts: Vec<String> = findings.map(told).collect();
+    let mut texts: Vec<String> = findings.map(reported).collect();
+    let more = texts.len().saturating_sub(FINDINGS_SHOWN);
+    texts.truncate(FINDINGS_SHOWN);
+    texts.extend((more > 0).then(|| format!("and {more} more")));
     texts.extend(trouble.map(|why| format!("**could not be played**: {}", why.replace('\n', " "))));
     texts.join("; ")
 }
 
-fn told(finding: &Finding) -> String {
+fn reported(finding: &Finding) -> String {
     let about = finding
         .labels
         .get("task")

@@ -139,8 +139,8 @@ mod tests {
     fn only_addresses_and_credentials_change() {
         let text = PLAIN.to_owned()
             + "        http_config: {authorization: {credentials_file: /secret}}\n";
-        let told = Routes::new(text, String::new()).unwrap().to("http://127.0.0.1:1/");
-        assert_eq!(told, PLAIN.replace("https://", "http://127.0.0.1:1/"));
+        let reported = Routes::new(text, String::new()).unwrap().to("http://127.0.0.1:1/");
+        assert_eq!(reported, PLAIN.replace("https://", "http://127.0.0.1:1/"));
     }
 
     #[test]

@@ -143,7 +143,7 @@ impl Scene {
     }
 
     fn expect(&self, labels: Labels, due: Instant) -> anyhow::Result<Entry> {
-        let need = Need::Must { due, by: due + self.stage.timing.told_within(&labels)? };
+        let need = Need::Must { due, by: due + self.stage.timing.sent_within(&labels)? };
         Ok(self.stage.ledger.write(Expected {
             scenario: self.scenario,
             labels,
@@ -162,7 +162,7 @@ impl Scene {
     }
 
     /// Waits for the notification, or until it is too late.
-    pub(super) async fn until_told(&self, entry: &Entry) -> anyhow::Result<()> {
+    pub(super) async fn until_sent(&self, entry: &Entry) -> anyhow::Result<()> {
         let expected = entry.expected().context("no such entry")?;
         let Need::Must { by, .. } = expected.need else { return Ok(()) };
         self.until_period(by, |period| answers(period, &expected)).await;
@@ -186,7 +186,7 @@ impl Scene {
     }
 
     async fn until_period(&self, by: Instant, fits: impl Fn(&Period) -> bool) {
-        while Instant::now() < by && !self.stage.told().iter().any(&fits) {
+        while Instant::now() < by && !self.stage.reported().iter().any(&fits) {
             sleep(LOOK_EVERY).await;
         }
     }

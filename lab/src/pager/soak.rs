@@ -47,7 +47,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The additional tasks, which no fault affects.
 pub(super) fn crowd() -> Vec<TaskPlan> {
-    let task = |at| TaskPlan::new(format!("crowd-{at}")).on(REDIS).never_wanted();
+    let task = |at| TaskPlan::new(format!("crowd-{at}")).on(REDIS).without_switches();
     (0..TASKS).map(task).collect()
 }
 

@@ -78,16 +78,19 @@ pub(super) struct Timing {
 impl Timing {
     /// Maximum time from due to notified: sampled, confirmed, scraped and evaluated; for pages also
     /// the delay of the group.
-    pub(super) fn told_within(&self, labels: &Labels) -> anyhow::Result<Duration> {
-        let group_wait =
-            if is_told(labels) { self.routes.waits(labels)?.group_wait } else { Duration::ZERO };
+    pub(super) fn sent_within(&self, labels: &Labels) -> anyhow::Result<Duration> {
+        let group_wait = if is_notified(labels) {
+            self.routes.waits(labels)?.group_wait
+        } else {
+            Duration::ZERO
+        };
         Ok(2 * INTERVAL + 2 * self.scrape + group_wait + TOLERANCE + self.slack)
     }
 
     /// Maximum time from fixed to notified: sampled, settled, scraped and evaluated twice; for
     /// pages also the delay of the group.
     pub(super) fn resolved_within(&self, labels: &Labels) -> anyhow::Result<Duration> {
-        let interval = if is_told(labels) {
+        let interval = if is_notified(labels) {
             self.routes.waits(labels)?.group_interval
         } else {
             Duration::ZERO
@@ -136,7 +139,7 @@ fn job_fields(relabelled: Relabelled) -> Vec<(&'static str, Value)> {
 
 /// Whether the alert is judged by its notifications, as pages and the watchdog are. Warnings are
 /// sent in groups, later, or not at all beside a page.
-fn is_told(labels: &Labels) -> bool {
+fn is_notified(labels: &Labels) -> bool {
     labels.get("alertname").is_some_and(|name| is_page(name) || name == WATCHDOG)
 }
 
@@ -387,18 +390,19 @@ impl Stage {
 
     /// Everything that was reported so far: the notifications of pages, and the warnings that
     /// Alertmanager knew.
-    pub(super) fn told(&self) -> Vec<Period> {
-        let mut told = verdict::periods(&self.receiver.notifications());
-        told.retain(|period| is_told(&period.labels));
+    pub(super) fn reported(&self) -> Vec<Period> {
+        let mut reported = verdict::periods(&self.receiver.notifications());
+        reported.retain(|period| is_notified(&period.labels));
         let warnings = self.watch.seen().into_iter().map(|seen| seen.period);
-        told.extend(warnings.filter(|period| !is_told(&period.labels)));
-        told
+        reported.extend(warnings.filter(|period| !is_notified(&period.labels)));
+        reported
     }
 
     /// Of each alert: its texts, as they reached the receiver first.
     pub(super) fn texts(&self) -> BTreeMap<String, Labels> {
         let mut texts = BTreeMap::new();
-        for alert in self.receiver.notifications().into_iter().flat_map(|told| told.alerts) {
+        for alert in self.receiver.notifications().into_iter().flat_map(|reported| reported.alerts)
+        {
             if let Some(name) = alert.labels.get("alertname") {
                 texts.entry(name.clone()).or_insert(alert.annotations);
             }

@@ -98,7 +98,7 @@ pub(super) fn periods(notifications: &[Notification]) -> Vec<Period> {
     let mut periods: Vec<Period> = Vec::new();
     for notification in notifications {
         let mut known = Vec::new();
-        let mut tells_news = false;
+        let mut has_news = false;
         for alert in &notification.alerts {
             let open = periods
                 .iter()
@@ -106,20 +106,20 @@ pub(super) fn periods(notifications: &[Notification]) -> Vec<Period> {
             let open = open.and_then(|at| periods.get_mut(at).map(|period| (at, period)));
             match (alert.status, open) {
                 (Status::Firing, None) => {
-                    tells_news = true;
+                    has_news = true;
                     let (labels, fired) = (alert.labels.clone(), notification.received);
                     periods.push(Period { labels, fired, resolved: None, repeats: Vec::new() });
                 }
                 (Status::Firing, Some((at, _))) => known.push(at),
                 (Status::Resolved, Some((_, period))) => {
-                    tells_news = true;
+                    has_news = true;
                     period.resolved = Some(notification.received);
                 }
                 (Status::Resolved, None) => {}
             }
         }
         // Alertmanager sends the whole group again when one alert of it changes.
-        let repeated = if tells_news { Vec::new() } else { known };
+        let repeated = if has_news { Vec::new() } else { known };
         for at in repeated {
             if let Some(period) = periods.get_mut(at) {
                 period.repeats.push(notification.received);
@@ -131,7 +131,7 @@ pub(super) fn periods(notifications: &[Notification]) -> Vec<Period> {
 
 /// The labels that an alert must have, and no others: beside those of targets, and `problem`, which
 /// follows from its name.
-fn told_labels(labels: &Labels) -> Labels {
+fn compared_labels(labels: &Labels) -> Labels {
     let mut labels = labels.clone();
     labels.retain(|name, value| name != "problem" && value != OF_TARGETS);
     labels
@@ -214,13 +214,13 @@ pub(super) fn judge(
         if period.fired > by && !was_muted {
             finding(Wrong::Late, format!("came {:.1} s after it was due", delay.as_secs_f64()));
         }
-        if told_labels(&period.labels) != entry.labels {
+        if compared_labels(&period.labels) != entry.labels {
             finding(Wrong::Misnamed, format!("has the labels {:?}", period.labels));
         }
         if !period.repeats.is_empty()
             && entry.labels.get("alertname").is_none_or(|name| name != repeatable)
         {
-            finding(Wrong::Duplicated, format!("was told {} times", period.repeats.len() + 1));
+            finding(Wrong::Duplicated, format!("was reported {} times", period.repeats.len() + 1));
         }
         let resolved_after = judge_end(entry.end, period, ended, &mut |wrong, text| {
             // An alert that ends while it is inhibited is never notified as resolved.
@@ -331,19 +331,19 @@ mod tests {
     /// A small test case with times in seconds.
     struct World {
         zero: Instant,
-        told: Vec<Notification>,
+        reported: Vec<Notification>,
     }
 
     impl World {
         fn new() -> World {
-            World { zero: Instant::now(), told: Vec::new() }
+            World { zero: Instant::now(), reported: Vec::new() }
         }
 
         fn at(&self, second: u64) -> Instant {
             self.zero + Duration::from_secs(second)
         }
 
-        fn told(mut self, second: u64, alerts: &[(Status, Labels)]) -> World {
+        fn reported(mut self, second: u64, alerts: &[(Status, Labels)]) -> World {
             let alerts = alerts.iter().map(|(status, labels)| Alert {
                 status: *status,
                 labels: labels.clone(),
@@ -352,7 +352,7 @@ mod tests {
             });
             let (received, alerts) = (self.at(second), alerts.collect());
             let group = Labels::new();
-            self.told.push(Notification {
+            self.reported.push(Notification {
                 received,
                 path: "/".to_owned(),
                 status: Status::Firing,
@@ -369,7 +369,7 @@ mod tests {
 
         fn wrongs(&self, expected: &[Expected]) -> Vec<Wrong> {
             let (_, findings) =
-                judge(expected, &periods(&self.told), &[], self.at(1000), "Watchdog");
+                judge(expected, &periods(&self.reported), &[], self.at(1000), "Watchdog");
             findings.iter().map(|finding| finding.wrong).collect()
         }
     }
@@ -377,11 +377,11 @@ mod tests {
     #[test]
     fn one_page_in_time_that_is_resolved_when_mended_is_right() {
         let world = World::new()
-            .told(105, &[(Status::Firing, down())])
-            .told(210, &[(Status::Resolved, down())]);
+            .reported(105, &[(Status::Firing, down())])
+            .reported(210, &[(Status::Resolved, down())]);
         let mended = End::Between(world.at(200), world.at(220));
         let (answers, findings) =
-            judge(&[world.must(100, mended)], &periods(&world.told), &[], world.at(300), "");
+            judge(&[world.must(100, mended)], &periods(&world.reported), &[], world.at(300), "");
         assert_eq!(findings, []);
         assert_eq!(answers[0].came, Came::After(Duration::from_secs(5)));
         assert_eq!(answers[0].resolved_after, Some(Duration::from_secs(10)));
@@ -391,7 +391,7 @@ mod tests {
     fn each_wrong_is_found() {
         let silent = World::new();
         assert_eq!(silent.wrongs(&[silent.must(100, End::Never)]), [Wrong::Missed]);
-        let once = |second| World::new().told(second, &[(Status::Firing, down())]);
+        let once = |second| World::new().reported(second, &[(Status::Firing, down())]);
         assert_eq!(once(105).wrongs(&[]), [Wrong::False]);
         assert_eq!(
             once(90).wrongs(&[once(0).must(100, End::Never)]).len(),
@@ -400,23 +400,24 @@ mod tests {
         );
         let late = once(115);
         assert_eq!(late.wrongs(&[late.must(100, End::Never)]), [Wrong::Late]);
-        let misnamed = World::new().told(105, &[(Status::Firing, labels("Down", "a", "warning"))]);
+        let misnamed =
+            World::new().reported(105, &[(Status::Firing, labels("Down", "a", "warning"))]);
         assert_eq!(misnamed.wrongs(&[misnamed.must(100, End::Never)]), [Wrong::Misnamed]);
         let mut leaked = down();
         leaked.insert("instance".to_owned(), "127.0.0.1:1".to_owned());
-        let misnamed = World::new().told(105, &[(Status::Firing, leaked)]);
+        let misnamed = World::new().reported(105, &[(Status::Firing, leaked)]);
         assert_eq!(misnamed.wrongs(&[misnamed.must(100, End::Never)]), [Wrong::Misnamed]);
-        let twice = once(105).told(125, &[(Status::Firing, down())]);
+        let twice = once(105).reported(125, &[(Status::Firing, down())]);
         assert_eq!(twice.wrongs(&[twice.must(100, End::Never)]), [Wrong::Duplicated]);
-        let resolved = once(105).told(125, &[(Status::Resolved, down())]);
+        let resolved = once(105).reported(125, &[(Status::Resolved, down())]);
         assert_eq!(resolved.wrongs(&[resolved.must(100, End::Never)]), [Wrong::WronglyResolved]);
         assert_eq!(
             resolved.wrongs(&[resolved.must(100, End::NotBefore(resolved.at(130)))]),
             [Wrong::WronglyResolved]
         );
         let again = once(105)
-            .told(125, &[(Status::Resolved, down())])
-            .told(130, &[(Status::Firing, down())]);
+            .reported(125, &[(Status::Resolved, down())])
+            .reported(130, &[(Status::Firing, down())]);
         assert_eq!(
             again.wrongs(&[again.must(100, End::Never)]),
             [Wrong::WronglyResolved, Wrong::Duplicated]
@@ -441,8 +442,9 @@ mod tests {
     #[test]
     fn a_group_that_grows_repeats_nothing() {
         let other = labels("Down", "b", "critical");
-        let world = World::new().told(105, &[(Status::Firing, down())]);
-        let world = world.told(125, &[(Status::Firing, down()), (Status::Firing, other.clone())]);
+        let world = World::new().reported(105, &[(Status::Firing, down())]);
+        let world =
+            world.reported(125, &[(Status::Firing, down()), (Status::Firing, other.clone())]);
         let may = Expected { scenario: "x", labels: other, need: Need::May(None), end: End::Any };
         assert_eq!(world.wrongs(&[world.must(100, End::Never), may]), []);
     }

@@ -1,6 +1,5 @@
 //! A real browser: headless Chromium, driven by chromedriver over the WebDriver protocol.
 
-mod axe;
 mod console;
 mod keys;
 
@@ -19,7 +18,6 @@ use super::port::free_address;
 use super::process::{Process, Signal, cpu_time, kill_group, parents, signal_group, until};
 use super::program::Program;
 
-pub use axe::Axe;
 pub use console::ConsoleLine;
 pub use keys::Key;
 
@@ -289,14 +287,6 @@ impl Browser {
     pub async fn console(&self) -> anyhow::Result<Vec<ConsoleLine>> {
         let lines = self.post("se/log", json!({"type": "browser"})).await?;
         Ok(lines.as_array().context("no lines")?.iter().map(ConsoleLine::from).collect())
-    }
-
-    /// The violations that axe-core finds in the page.
-    ///
-    /// # Errors
-    /// When axe-core is missing, or cannot be run.
-    pub async fn violations(&self, axe: &Axe) -> anyhow::Result<Vec<String>> {
-        axe.violations(self).await
     }
 
     /// Stops all its processes, as when a laptop is suspended.

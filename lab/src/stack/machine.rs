@@ -80,6 +80,14 @@ pub(crate) fn enter_own_network() -> anyhow::Error {
     anyhow::Error::from(again.exec()).context("cannot start unshare")
 }
 
+/// Makes 127.0.0.1 reachable in a network of its own, which begins without.
+///
+/// # Errors
+/// When `ip` refuses.
+pub(crate) async fn prepare_own_network() -> anyhow::Result<()> {
+    ip(&["link", "set", "lo", "up"]).await
+}
+
 /// The machines of a run and their bridge. They are removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Machines(Vec<Machine>);
@@ -110,7 +118,6 @@ impl Machines {
             bail!("machines are only made in a network of this program's own");
         }
         let own = format!("{}/24", address(1));
-        ip(&["link", "set", "lo", "up"]).await?;
         ip(&["link", "add", "name", BRIDGE, "type", "bridge"]).await?;
         ip(&["address", "add", &own, "dev", BRIDGE]).await?;
         ip(&["link", "set", BRIDGE, "up"]).await?;

@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use super::process::{Signal, send_signal};
 use super::program::Program;
+pub use words::Lost;
 use words::{News, Order};
 
 pub use runner::{WorkerArgs, run};
@@ -41,15 +42,6 @@ pub struct WorkerSetup {
     pub claims: Option<String>,
     /// What the worker does when it learns that it lost the lock.
     pub after_loss: Lost,
-}
-
-/// What a worker does when it learns that it lost the lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
-    /// Stops its work and contends again.
-    GiveUp,
-    /// Continues to work, as programs do that never check.
-    WorkOn,
 }
 
 /// A running worker. It does nothing until it is told to contend. Clones share the process, which

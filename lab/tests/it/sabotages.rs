@@ -8,22 +8,13 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-#[tokio::test]
-async fn each_still_applies() {
+#[test]
+fn each_still_applies() {
     let patches = sabotage::all(&root()).expect("the sabotages");
     assert!(patches.len() >= 25, "only {}", patches.len());
-    sabotage::check_applies(&root(), &patches).await.unwrap_or_else(|error| panic!("{error:#}"));
-}
-
-#[test]
-fn they_come_in_the_order_of_their_numbers() {
-    let number = |patch: &sabotage::Patch| -> u32 {
-        let (number, _) = patch.name.split_once('-').expect("a number, and a name");
-        number.parse().unwrap_or_else(|_| panic!("{} has no number", patch.name))
-    };
-    let patches = sabotage::all(&root()).expect("the sabotages");
-    let numbers: Vec<u32> = patches.iter().map(number).collect();
-    assert!(numbers.is_sorted() && numbers.last() > Some(&99), "{numbers:?}");
+    for patch in &patches {
+        sabotage::check_applies(&root(), patch).unwrap_or_else(|error| panic!("{error:#}"));
+    }
 }
 
 #[test]

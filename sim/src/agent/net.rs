@@ -10,10 +10,11 @@ use lockwatch_watch::redis::driver::{
 use lockwatch_watch::redis::reply::{Command, Reply};
 
 use super::{Agent, mono, server_at};
+use crate::event::Event;
 use crate::peers;
 use crate::plan::sentinel_address;
-use crate::queue::Event;
-use crate::serve::{self, Request};
+use crate::request::Request;
+use crate::serve;
 use crate::server::Health;
 use crate::world::{Cut, World};
 

@@ -4,14 +4,14 @@ use lockwatch_judge::input::Standing;
 use lockwatch_judge::time::Mono;
 use lockwatch_watch::redis::RedisKind;
 
-use super::facts::{Answer, Newest};
+use super::found::{Answer, Newest};
 use super::lost::{Asked, Changed};
 use super::reference::Found;
 use super::{Oracle, STEP_MS, splits};
 use crate::agent::Attempt;
-use crate::serve::PartTruth;
+use crate::request::{PartTruth, Says};
 use crate::truth::LockState;
-use crate::world::{LostSwitches, Says, World};
+use crate::world::{LostSwitches, World};
 
 impl Oracle {
     /// Whether its answers may be believed: complete, in time, from a master if needed, and not in

@@ -3,14 +3,14 @@
 use lockwatch_judge::spec::TaskSpec;
 use lockwatch_judge::time::Mono;
 
+use super::found::{Answer, Newest, Pause, Said};
 use super::lost::{Asked, Lost};
 use super::reference::{Beat, Limits, Reference};
-use super::{pause, queues, renewals, splits, turns, verdict};
+use super::{queues, renewals, splits, turns};
 use crate::agent::MONO_MS;
 use crate::plan::TaskPlan;
-use crate::serve::PartTruth;
-use crate::truth::LockState;
-use crate::world::{Says, World};
+use crate::request::{PartTruth, Says};
+use crate::world::World;
 
 /// What one agent's readings found about one task.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub(super) struct TaskFacts {
     pub(super) mixed: bool,
     /// It is uncertain whether an answer counts as sight, until the next one that certainly does.
     pub(super) hazy: bool,
-    pub(super) said: verdict::Said,
+    pub(super) said: Said,
     pub(super) renewal_said: renewals::Said,
     /// The newest snapshot showed a split.
     pub(super) is_split: bool,
@@ -57,41 +57,13 @@ pub(super) struct TaskFacts {
     /// A key may say that alerts wait.
     pub(super) has_pause: bool,
     /// The newest pause that was read.
-    pub(super) pause: Option<pause::Pause>,
+    pub(super) pause: Option<Pause>,
     /// Whose turn it was.
     pub(super) turns: Option<turns::TurnFacts>,
     /// When the progress was read last: the server, and the true instant.
     beat_at: Option<(usize, u64)>,
     /// What a queue showed.
     pub(super) queue: Option<queues::QueueFacts>,
-}
-
-/// The result of the newest attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Newest {
-    Never,
-    Failed,
-    Answered,
-    /// It is uncertain whether it found anything.
-    Open,
-}
-
-/// The result of a reading.
-#[derive(Clone, Debug)]
-pub(super) struct Answer {
-    pub(super) sent: Mono,
-    pub(super) server: usize,
-    /// The true instants between which the lock was read.
-    pub(super) from: u64,
-    pub(super) to: u64,
-    /// When the batch was answered; at its end the server reports what happened to its data.
-    pub(super) whole: u64,
-    /// All states of the lock between these instants.
-    pub(super) states: Vec<LockState>,
-    pub(super) clock: i64,
-    /// The server's time when the whole batch was answered. It determines whether a deadline had
-    /// passed.
-    pub(super) clock_after: i64,
 }
 
 impl TaskFacts {
@@ -118,7 +90,7 @@ impl TaskFacts {
             contradicted: false,
             mixed: false,
             hazy: false,
-            said: verdict::Said::default(),
+            said: Said::default(),
             renewal_said: renewals::Said::default(),
             is_split: false,
             apart: shape.apart,

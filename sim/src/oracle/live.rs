@@ -8,9 +8,10 @@ use lockwatch_watch::redis::{LONGEST_PAUSE_MS, RedisKind, TOO_LARGE_AGAIN_MS};
 
 use super::Oracle;
 use crate::agent::MONO_MS;
+use crate::request::Says;
 use crate::server::Health;
 use crate::truth::LockState;
-use crate::world::{Says, Sentinel, World};
+use crate::world::{Sentinel, World};
 
 /// The first free reading is confirmed 260 ms later; the engine's rhythm adds a second, and the
 /// answer some milliseconds.

@@ -5,8 +5,9 @@ use lockwatch_judge::time::Mono;
 
 use super::reference::CONFIRM_MS;
 use crate::plan::Keeps;
+use crate::request::{Says, Switches};
 use crate::truth::What;
-use crate::world::{Says, Switches, World, says};
+use crate::world::{World, says};
 
 /// Lost switches, as found by the readings.
 #[derive(Clone, Debug, Default)]

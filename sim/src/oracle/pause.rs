@@ -4,20 +4,16 @@ use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::time::Mono;
 use lockwatch_judge::time::ServerTime;
 
-use super::{Oracle, TaskFacts};
+use super::Oracle;
+use super::facts::TaskFacts;
+use super::found::Pause;
 use crate::agent::Attempt;
-use crate::serve::{PartTruth, Pause as KeySays};
+use crate::request::{PartTruth, Pause as KeySays};
 use crate::world::World;
 
 /// Maximum error of the end of a pause in milliseconds: it is written in seconds, and shown with
 /// the tick after it.
 const CLOSE_MS: u64 = 2_100;
-
-/// The newest pause that was read, and when it ends on the agent's clock.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pause {
-    end: Option<Mono>,
-}
 
 impl TaskFacts {
     /// Whether alerts may wait at `at`.

@@ -8,8 +8,9 @@ use lockwatch_judge::time::Mono;
 use super::reference::Published;
 use super::{Newest, Oracle};
 use crate::agent::mono;
+use crate::request::Says;
 use crate::truth::LockState;
-use crate::world::{Says, World};
+use crate::world::World;
 
 impl Oracle {
     /// What the agent says of problems, against what its own readings found.

@@ -12,9 +12,9 @@ use lockwatch_judge::verdict::Verdict;
 
 use super::Oracle;
 use crate::agent::{Attempt, MONO_MS};
-use crate::serve::PartTruth;
+use crate::request::{Members, PartTruth, Says};
 use crate::truth::LockState;
-use crate::world::{Execution, Says, World};
+use crate::world::{Execution, World};
 
 /// The engine shows with its next tick what follows from a reading, and answers take a while.
 const SHOWN_MS: u64 = 1_500;
@@ -32,9 +32,6 @@ const UNREAD_KEPT_MS: u64 = 3_600_000;
 const MOVE_MS: u64 = 5_000;
 /// Other clients are served for so long within an answer, in milliseconds.
 const BESIDE_MS: i64 = 400;
-
-/// A queue as a server has it: each member, its instant, and who holds its lock.
-pub(crate) type Members = Vec<(Vec<u8>, i64, Option<Vec<u8>>)>;
 
 /// What the readings of one queue showed.
 #[derive(Debug)]

@@ -5,8 +5,8 @@
 use lockwatch_judge::spec::TaskSpec;
 use lockwatch_judge::time::Mono;
 
+use crate::request::Says;
 use crate::truth::LockState;
-use crate::world::Says;
 
 /// Minimum time in milliseconds between a first free reading and its confirmation.
 pub(super) const CONFIRM_MS: u64 = 250;

@@ -4,7 +4,7 @@ use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::time::Mono;
 use lockwatch_watch::redis::RedisKind;
 
-use super::facts::{Answer, Newest};
+use super::found::{Answer, Newest};
 use super::reference::Found;
 use super::{NOISE_MS, Oracle};
 use crate::truth::LockState;

@@ -11,8 +11,9 @@ use lockwatch_judge::time::Mono;
 
 use super::{Answer, Newest, Oracle};
 use crate::agent::MONO_MS;
+use crate::request::Says;
 use crate::truth::{LockState, Past, Turn};
-use crate::world::{Says, World};
+use crate::world::World;
 
 /// The engine shows with its next tick what follows from a reading, and answers take a while.
 const SHOWN_MS: u64 = 1_500;

@@ -5,22 +5,14 @@ use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::time::Mono;
 use lockwatch_judge::verdict::{Verdict, Wanted};
 
+use super::Oracle;
+use super::facts::TaskFacts;
+use super::found::{Newest, Said};
 use super::reference::Published;
-use super::{Newest, Oracle, TaskFacts};
 use crate::agent::mono;
+use crate::request::Says;
 use crate::truth::LockState;
-use crate::world::{Says, World};
-
-/// The reported or required verdict.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Said {
-    /// Nothing yet.
-    #[default]
-    Nothing,
-    This(Verdict),
-    /// The readings leave it open; the next snapshot counts.
-    Open,
-}
+use crate::world::World;
 
 /// The effect of the newest answer.
 enum Leads {

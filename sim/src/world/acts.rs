@@ -3,107 +3,10 @@
 use std::sync::Arc;
 
 use super::{Cut, World};
-use crate::plan::{Act, Forbidden, Keeps, OldMaster};
-use crate::queue::Event;
+use crate::event::{Event, Heal};
+use crate::plan::{Act, Forbidden};
 use crate::server::Health;
 use crate::truth::{Cause, What};
-
-/// An event that ends a fault, or that another event causes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Heal {
-    Switch {
-        task: usize,
-        user: usize,
-    },
-    Look {
-        task: usize,
-    },
-    Odd {
-        task: usize,
-        fault: u64,
-    },
-    Start {
-        server: usize,
-        keeps: Keeps,
-        loading_ms: u64,
-    },
-    Loaded {
-        server: usize,
-    },
-    Thaw {
-        server: usize,
-    },
-    Ready {
-        server: usize,
-    },
-    Quick {
-        server: usize,
-    },
-    Accepts {
-        server: usize,
-    },
-    Allows {
-        server: usize,
-    },
-    Link {
-        agent: usize,
-        server: usize,
-        what: usize,
-        fault: u64,
-    },
-    Phantom {
-        task: usize,
-        left: u64,
-    },
-    /// Something goes on.
-    Act(Act),
-    GiveBack {
-        task: usize,
-        number: u64,
-    },
-    Promote {
-        to: usize,
-        old: OldMaster,
-        ms: u64,
-    },
-    Kill {
-        server: usize,
-    },
-    Freeze {
-        server: usize,
-    },
-    /// An agent reads its configuration again.
-    Reload {
-        agent: usize,
-    },
-    Follow {
-        server: usize,
-    },
-    Names {
-        sentinel: usize,
-        server: usize,
-    },
-    Sentinel {
-        sentinel: usize,
-        fault: u64,
-    },
-    Lag {
-        server: usize,
-        lag_ms: u64,
-    },
-    SecondGone {
-        task: usize,
-    },
-    Layout {
-        server: usize,
-    },
-    Alone {
-        server: usize,
-    },
-    Together {
-        server: usize,
-    },
-}
 
 impl World {
     pub(super) fn after(&mut self, ms: u64, heal: Heal) {

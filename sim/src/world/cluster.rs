@@ -6,8 +6,8 @@ use std::sync::Arc;
 use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::topology::cluster::{SLOTS, slot};
 
-use super::acts::Heal;
 use super::{Task, World};
+use crate::event::Heal;
 use crate::server::Entry;
 use crate::truth::Cause;
 

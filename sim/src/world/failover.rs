@@ -1,7 +1,7 @@
 //! Events of servers: they stop and start, follow one another, and take over.
 
 use super::World;
-use super::acts::Heal;
+use crate::event::Heal;
 use crate::plan::{Act, Keeps, OldMaster};
 use crate::server::Health;
 use crate::truth::{Cause, What};

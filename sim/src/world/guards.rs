@@ -13,12 +13,12 @@ use lockwatch_guard::{Action, Guard, Input, Reply};
 use lockwatch_judge::time::Mono;
 
 use super::World;
+use crate::event::{Event, GuardJob, GuardTurn};
 use crate::plan::Plan;
-use crate::queue::Event;
 use crate::rng::Rng;
 use crate::server::Clock;
 use beside::Beside;
-use client::{Client, Network, Request};
+use client::{Client, Network};
 pub(crate) use deeds::{Deed, Did, How};
 pub(crate) use keeper::Keeper;
 
@@ -57,40 +57,6 @@ pub(crate) struct Process {
     wake_at: Option<u64>,
     client: Client,
     beside: Beside,
-}
-
-/// Something that happens to a guard, its keeper or its script.
-#[derive(Clone, Debug)]
-pub(crate) struct GuardTurn {
-    task: usize,
-    host: usize,
-    /// The guard process, or that of the keeper's guard.
-    life: u32,
-    what: Turn,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Turn {
-    /// A guard process starts.
-    Start,
-    /// The guard's alarm, or the end of its pause.
-    Wake,
-    /// A request reaches its server.
-    Arrives(Request),
-    /// A reply, or a timeout, reaches the guard.
-    Answered { number: u64, reply: Reply, is_refused: bool },
-    /// What the guard watches may have changed.
-    Changed,
-    /// It is time to read the switches, and to claim.
-    Beside { number: u64 },
-    /// The keeper says that all is gone.
-    Gone { code: Option<u8>, at: u64 },
-    /// The keeper's process has ended before its script did.
-    KeeperGone { script: u64 },
-    /// The keeper's alarm, or the end of its pause.
-    Keeper { script: u64 },
-    /// The script ends by itself.
-    Ends { script: u64 },
 }
 
 /// The instance of a guard process in its lock and its claim.
@@ -144,16 +110,16 @@ impl World {
         for task in 0..self.tasks.len() {
             for host in 0..self.tasks[task].stations.len() {
                 let ms = self.tasks[task].chance.within(1, 3_000);
-                self.guard_later(task, host, 0, ms, Turn::Start);
+                self.guard_later(task, host, 0, ms, GuardJob::Start);
             }
         }
     }
 
-    fn guard_later(&mut self, task: usize, host: usize, life: u32, ms: u64, what: Turn) {
+    fn guard_later(&mut self, task: usize, host: usize, life: u32, ms: u64, what: GuardJob) {
         self.guard_at(task, host, life, self.now + ms, what);
     }
 
-    fn guard_at(&mut self, task: usize, host: usize, life: u32, at: u64, what: Turn) {
+    fn guard_at(&mut self, task: usize, host: usize, life: u32, at: u64, what: GuardJob) {
         self.queue.push(at, Event::Guard(GuardTurn { task, host, life, what }));
     }
 
@@ -167,10 +133,10 @@ impl World {
     pub(super) fn guard_turn(&mut self, turn: GuardTurn) {
         let GuardTurn { task, host, life, what } = turn;
         match what {
-            Turn::Start => return self.start_guard(task, host, life),
-            Turn::Arrives(request) => return self.request_arrives(task, host, life, request),
-            Turn::Keeper { script } => return self.keeper_wakes(task, host, script),
-            Turn::Ends { script } => return self.script_ends(task, host, script),
+            GuardJob::Start => return self.start_guard(task, host, life),
+            GuardJob::Arrives(request) => return self.request_arrives(task, host, life, request),
+            GuardJob::Keeper { script } => return self.keeper_wakes(task, host, script),
+            GuardJob::Ends { script } => return self.script_ends(task, host, script),
             _ => {}
         }
         let now = self.now;
@@ -183,12 +149,12 @@ impl World {
             return self.queue.push(at, Event::Guard(turn));
         }
         match what {
-            Turn::Wake => {
+            GuardJob::Wake => {
                 if guard.wake_at.is_some_and(|at| at <= now) {
                     guard.wake_at = None;
                 }
             }
-            Turn::Answered { number, reply, is_refused } => {
+            GuardJob::Answered { number, reply, is_refused } => {
                 if guard.client.number != number || guard.client.in_flight.is_none() {
                     return;
                 }
@@ -203,13 +169,13 @@ impl World {
                 guard.machine.handle(mono, Input::Replied(reply));
                 self.send_next(task, host);
             }
-            Turn::Changed => {
+            GuardJob::Changed => {
                 guard.machine.handle(mono, Input::Changed);
                 self.did(task, host, life, Did::Heard);
                 self.beside_soon(task, host);
             }
-            Turn::Beside { number } => self.beside(task, host, number),
-            Turn::Gone { code, at } => {
+            GuardJob::Beside { number } => self.beside(task, host, number),
+            GuardJob::Gone { code, at } => {
                 let at = station.mono(at);
                 if let Some(guard) = &mut station.guard {
                     guard.machine.handle(mono, Input::Gone { code, at });
@@ -217,8 +183,11 @@ impl World {
                 }
                 self.beside_soon(task, host);
             }
-            Turn::KeeperGone { script } => self.keeper_is_gone(task, host, script),
-            Turn::Start | Turn::Arrives(_) | Turn::Keeper { .. } | Turn::Ends { .. } => {}
+            GuardJob::KeeperGone { script } => self.keeper_is_gone(task, host, script),
+            GuardJob::Start
+            | GuardJob::Arrives(_)
+            | GuardJob::Keeper { .. }
+            | GuardJob::Ends { .. } => {}
         }
         self.drive(task, host);
     }
@@ -256,11 +225,11 @@ impl World {
         }
         let scripts: Vec<u64> = station.keepers.iter().map(|keeper| keeper.script_number).collect();
         self.did(task, host, life, Did::Died);
-        self.guard_later(task, host, life, ms, Turn::Start);
+        self.guard_later(task, host, life, ms, GuardJob::Start);
         // Keepers see that at once.
         for script in scripts {
             let ms = self.tasks[task].chance.within(1, 5);
-            self.guard_later(task, host, life, ms, Turn::Keeper { script });
+            self.guard_later(task, host, life, ms, GuardJob::Keeper { script });
         }
     }
 
@@ -286,7 +255,7 @@ impl World {
         let at = station.clock.when(i64::try_from(wake.0).unwrap_or(i64::MAX)).max(now + 1);
         if guard.wake_at.is_none_or(|planned| at < planned) {
             guard.wake_at = Some(at);
-            self.guard_at(task, host, life, at, Turn::Wake);
+            self.guard_at(task, host, life, at, GuardJob::Wake);
         }
     }
 

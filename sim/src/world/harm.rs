@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use super::World;
-use super::acts::Heal;
-use super::workers::Job;
+use crate::event::{Heal, Job};
 use crate::plan::Act;
 use crate::server::{Entry, Value};
 use crate::truth::Cause;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use lockwatch_judge::spec::{Codec, KindSpec, TaskSpec, WantedSource};
+use lockwatch_judge::spec::{KindSpec, TaskSpec, WantedSource};
 
 use super::{Queues, Task, Turns, Worker};
 use crate::plan::Plan;
@@ -94,20 +94,5 @@ impl Task {
             chance: Rng::new(plan.seed, 300 + task as u64),
             rng,
         }
-    }
-}
-
-/// A user's name.
-pub(crate) fn user(user: usize) -> Vec<u8> {
-    format!("user-{user}").into_bytes()
-}
-
-/// The stored form of a switch.
-pub(crate) fn switch_text(codec: Codec, on: bool) -> Vec<u8> {
-    match (codec, on) {
-        (Codec::Json, true) => b"true".to_vec(),
-        (Codec::Json, false) => b"false".to_vec(),
-        (_, true) => b"1".to_vec(),
-        (_, false) => b"off".to_vec(),
     }
 }

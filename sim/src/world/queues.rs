@@ -10,9 +10,9 @@ use std::sync::Arc;
 use lockwatch_judge::spec::Unit;
 
 use super::World;
-use crate::oracle::queues::Members;
+use crate::event::{Event, QueueJob};
 use crate::plan::{QueueAct, QueuePlan};
-use crate::queue::Event;
+use crate::request::Members;
 use crate::server::{Clock, Entry, Value};
 use crate::truth::{LockState, Past};
 
@@ -77,16 +77,6 @@ struct Executor {
     stopped_until: u64,
     /// Number of its lives and executions so far: a timer of another one does nothing.
     number: u64,
-}
-
-/// What happens next.
-#[derive(Clone, Debug)]
-pub(crate) enum QueueJob {
-    Add,
-    Look { worker: usize },
-    Claim { worker: usize, number: u64, token: Vec<u8> },
-    Renew { worker: usize, number: u64, id: Vec<u8>, token: Vec<u8> },
-    Done { worker: usize, number: u64, id: Vec<u8>, token: Vec<u8> },
 }
 
 impl Queues {

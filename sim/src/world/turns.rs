@@ -6,8 +6,8 @@ use std::sync::Arc;
 use lockwatch_judge::spec::Unit;
 
 use super::World;
+use crate::event::{Event, TurnJob};
 use crate::plan::{Passing, TurnAct, TurnPlan};
-use crate::queue::Event;
 use crate::server::Value;
 use crate::truth::{LockState, Turn};
 
@@ -36,17 +36,6 @@ struct TurnWorker {
     stopped_until: u64,
     /// The turn that it waits for, or works in.
     takes: Option<Turn>,
-}
-
-/// What one of them does next.
-#[derive(Clone, Debug)]
-pub(crate) enum TurnJob {
-    Look,
-    Take { who: usize, turn: Turn },
-    Pass { who: usize, turn: Turn },
-    Set { who: usize },
-    Del { turn: Turn },
-    Kick,
 }
 
 impl Turns {

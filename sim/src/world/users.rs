@@ -5,10 +5,10 @@ use std::sync::Arc;
 use lockwatch_judge::spec::{Codec, WantedSource};
 
 use super::World;
-use super::keys::{switch_text, user};
-use crate::queue::Event;
+use crate::event::{Event, Heal};
+use crate::request::{Says, Switches};
+
 use crate::server::{Entry, Value};
-use crate::world::Heal;
 
 /// The switches in one server's data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,20 +30,20 @@ pub(crate) struct LostSwitches {
     pub(crate) users: Vec<Vec<u8>>,
 }
 
-/// Whether a task is wanted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Says {
-    Yes,
-    #[default]
-    No,
-    /// A switch decodes as neither, and no other one as on.
-    Unclear,
-    /// There are no switches.
-    Unset,
+/// A user's name.
+pub(crate) fn user(user: usize) -> Vec<u8> {
+    format!("user-{user}").into_bytes()
 }
 
-/// All existing switches: the user, and whether it is on.
-pub(crate) type Switches = Vec<(Vec<u8>, Option<bool>)>;
+/// The stored form of a switch.
+pub(crate) fn switch_text(codec: Codec, on: bool) -> Vec<u8> {
+    match (codec, on) {
+        (Codec::Json, true) => b"true".to_vec(),
+        (Codec::Json, false) => b"false".to_vec(),
+        (_, true) => b"1".to_vec(),
+        (_, false) => b"off".to_vec(),
+    }
+}
 
 /// The oracle's own decoding of a switch.
 fn reads(codec: Codec, text: &[u8]) -> Option<bool> {

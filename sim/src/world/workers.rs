@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use lockwatch_judge::spec::{ProgressSource, WantedSource};
 
-use super::users::Says;
 use super::{Task, World};
-use crate::queue::Event;
+use crate::event::{Event, Heal, Job, WorkerTurn};
+use crate::request::Says;
 use crate::server::{Entry, Value};
 
 /// Pause between two changes of a claim.
@@ -42,34 +42,6 @@ pub(crate) struct Hold {
     pub(crate) renews: bool,
     #[allow(dead_code, reason = "for looking at a run by hand")]
     pub(crate) since: u64,
-}
-
-/// A worker's timer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WorkerTurn {
-    pub(crate) task: usize,
-    pub(crate) worker: usize,
-    pub(crate) life: u32,
-    pub(crate) job: Job,
-}
-
-/// The purpose of a timer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Job {
-    /// The watchdog of the hold of this number.
-    Renew(u64),
-    Claim(u64),
-    Progress(u64),
-    /// It releases the lock, and stops.
-    Leave(u64),
-    /// It leaves one of several entries.
-    Exit(u64),
-    /// It notices that it works without the lock, and stops.
-    GiveUp,
-    /// Its process is restarted.
-    Start,
-    /// The thread of a hold is restarted.
-    Mend(u64),
 }
 
 impl Worker {
@@ -439,7 +411,7 @@ impl World {
         let ms = self.tasks[task].rng.within(50, 900);
         self.contend(task, ms);
         let ms = self.tasks[task].rng.within(100, 3_000);
-        self.queue.push(self.now + ms, Event::Heal(super::Heal::Look { task }));
+        self.queue.push(self.now + ms, Event::Heal(Heal::Look { task }));
     }
 
     /// Workers check whether they are still wanted, and try to take the lock.

@@ -86,10 +86,6 @@ impl Scene {
         Ok(Scene { folder, socket, wire, redis, key, stopped, guards: 0, deaf: false, tally })
     }
 
-    pub(super) fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
     pub(super) fn ask(&mut self, words: &[&str]) -> anyhow::Result<String> {
         self.wire.ask(words)
     }

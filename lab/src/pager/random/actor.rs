@@ -238,9 +238,9 @@ impl Actor {
         truth.unwanted.note(look.when, !wanted && is_held);
         let has_moved = look.progress != self.progress;
         self.progress = look.progress;
-        if has_moved || !wanted || !is_held {
+        if has_moved || !wanted || !is_held || self.plan.progress().is_none() {
             truth.stalled.note(look.when, false);
-        } else if step == Step::Stall && self.plan.progress().is_some() {
+        } else if step == Step::Stall {
             truth.stalled.note(look.when, true);
         }
     }

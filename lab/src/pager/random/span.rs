@@ -98,7 +98,7 @@ pub(super) struct Measure {
 /// Maximum times from due to sent, and from over to resolved.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Within {
-    pub(super) told: Duration,
+    pub(super) sent: Duration,
     pub(super) resolved: Duration,
 }
 
@@ -147,13 +147,13 @@ pub(super) fn expected(
             continue;
         };
         let due = from + measure.threshold;
-        let visible = measure.visible.unwrap_or(measure.threshold + within.told);
+        let visible = measure.visible.unwrap_or(measure.threshold + within.sent);
         let seen = clear.iter().flat_map(|clear| both(&both(&group, &surely), clear));
         let seen = seen.filter(|(begin, end)| *end - *begin >= visible).map(|(begin, _)| begin);
-        let again = to + measure.settle + measure.stays + within.told;
+        let again = to + measure.settle + measure.stays + within.sent;
         if let Some(begin) = seen.min() {
             count.must += 1;
-            let by = begin + measure.threshold + within.told;
+            let by = begin + measure.threshold + within.sent;
             let end = end(measure, &group, &over, &surely, clear, within);
             all.push((Need::Must { due: due - BLUR, by }, end));
         } else {
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     const WITHIN: Within =
-        Within { told: Duration::from_secs(10), resolved: Duration::from_secs(20) };
+        Within { sent: Duration::from_secs(10), resolved: Duration::from_secs(20) };
     const DOWN: Measure = Measure {
         alert: "Down",
         threshold: Duration::from_secs(5),

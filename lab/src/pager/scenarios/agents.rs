@@ -25,7 +25,7 @@ pub(super) fn all() -> Vec<Scenario> {
     vec![
         Scenario::new(
             "agent-restart",
-            "the agent restarts while down fires: neither resolved nor told again",
+            "the agent restarts while down fires: neither resolved nor reported again",
             |scene| Box::pin(agent_restart(scene)),
         )
         .agents(1)
@@ -68,7 +68,7 @@ pub(super) fn all() -> Vec<Scenario> {
         })
         .agents(2)
         .short(),
-        Scenario::new("one-agent-dead", "one of two agents dies: told, no page", |scene| {
+        Scenario::new("one-agent-dead", "one of two agents dies: reported, no page", |scene| {
             Box::pin(one_agent_dead(scene))
         })
         .agents(2),
@@ -81,14 +81,14 @@ pub(super) fn all() -> Vec<Scenario> {
         .short(),
         Scenario::new(
             "one-agent-cut-off",
-            "one of two agents cannot reach Redis: told; a crash meanwhile pages once",
+            "one of two agents cannot reach Redis: reported; a crash meanwhile pages once",
             |scene| Box::pin(one_agent_cut_off(scene)),
         )
         .agents(2)
         .wiring(Wiring { cables: true, ..Wiring::default() }),
         Scenario::new(
             "one-agent-elsewhere",
-            "one of two agents watches another server: told, no page",
+            "one of two agents watches another server: reported, no page",
             |scene| Box::pin(one_agent_elsewhere(scene)),
         )
         .agents(2)
@@ -100,7 +100,7 @@ async fn agent_restart(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     let wanted = task.switch_on("anna").await?;
     let down = task.expect_down(wanted)?;
-    scene.until_told(&down).await?;
+    scene.until_sent(&down).await?;
     scene.agent(0).await?.restart().await?;
     scene.pass(25).await;
     scene.agent(0).await?.kill().await?;
@@ -121,14 +121,14 @@ async fn agent_restart_in_gap(scene: Scene) -> anyhow::Result<()> {
     scene.pass(3).await;
     let restarted = Instant::now();
     scene.agent(0).await?.restart().await?;
-    scene.until_told(&task.expect("LockwatchTaskDown", restarted + GRACE)?).await
+    scene.until_sent(&task.expect("LockwatchTaskDown", restarted + GRACE)?).await
 }
 
 async fn agent_frozen(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     let wanted = task.switch_on("anna").await?;
     let down = task.expect_down(wanted)?;
-    scene.until_told(&down).await?;
+    scene.until_sent(&down).await?;
     scene.agent(0).await?.signal(Signal::Stop).await?;
     scene.pass(40).await;
     scene.agent(0).await?.signal(Signal::Continue).await?;
@@ -150,7 +150,7 @@ pub(super) async fn agent_dead(scene: Scene) -> anyhow::Result<()> {
     let due = Instant::now() + DOWN_AFTER - scene.stage.timing.scrape;
     let dead = scene.expect_of_agents("LockwatchDown", due)?;
     dead.later_by(scene.stage.timing.scrape);
-    scene.until_told(&dead).await?;
+    scene.until_sent(&dead).await?;
     scene.pass(60).await;
     let back = Instant::now();
     for agent in &scene.stage.agents {
@@ -188,7 +188,7 @@ async fn agent_and_data_lost(scene: Scene) -> anyhow::Result<()> {
     // longer than the short wind_down of these tasks.
     lost.later_by(SLOW_EVERY);
     task.may("LockwatchTaskUnwanted");
-    scene.until_told(&lost).await?;
+    scene.until_sent(&lost).await?;
     scene.pass(20).await;
     let mended = task.switch_on("anna").await?;
     scene.mended(&lost, mended, Duration::ZERO).await
@@ -203,7 +203,7 @@ async fn two_agents(scene: Scene) -> anyhow::Result<()> {
     task.may("LockwatchRenewalOverdue");
     task.expect("LockwatchLeaseExpired", free)?.stays_until(free + Duration::from_secs(600));
     let down = task.expect_down(free)?;
-    scene.until_told(&down).await?;
+    scene.until_sent(&down).await?;
     scene.pass(25).await;
     let mut next = task.candidate().await?;
     let mended = next.holds().await?;
@@ -226,7 +226,7 @@ async fn one_agent_dead(scene: Scene) -> anyhow::Result<()> {
         Instant::now() + due - 2 * scene.stage.timing.scrape,
     )?;
     down.later_by(3 * scene.stage.timing.scrape);
-    scene.until_told(&down).await?;
+    scene.until_sent(&down).await?;
     scene.pass(120).await;
     down.stays_until(Instant::now());
     scene.agent(1).await?.start_again().await
@@ -241,7 +241,7 @@ async fn one_agent_frozen(scene: Scene) -> anyhow::Result<()> {
     scene.may_of_agent("LockwatchAgentDown", 1)?;
     let free = holder.release().await?;
     let down = task.expect_down(free)?;
-    scene.until_told(&down).await?;
+    scene.until_sent(&down).await?;
     scene.pass(10).await;
     // Its last state had a holder, which it must not report now.
     scene.agent(1).await?.signal(Signal::Continue).await?;
@@ -264,12 +264,12 @@ async fn one_agent_cut_off(scene: Scene) -> anyhow::Result<()> {
     scene.pass(60).await;
     let free = holder.release().await?;
     let down = task.expect_down(free)?;
-    scene.until_told(&down).await?;
+    scene.until_sent(&down).await?;
     scene.pass(20).await;
     holder.contend().await?;
     let mended = holder.holds().await?;
     scene.mended(&down, mended, Duration::ZERO).await?;
-    scene.until_told(&disagree).await?;
+    scene.until_sent(&disagree).await?;
     disagree.stays_until(Instant::now());
     scene.cables(1, MAIN)?.iter().for_each(|cable| cable.set(Weather::Fair));
     scene.pass(30).await;
@@ -288,5 +288,5 @@ async fn one_agent_elsewhere(scene: Scene) -> anyhow::Result<()> {
     task.switch_on("anna").await?;
     let disagree = task.expect("LockwatchAgentsDisagree", due)?;
     disagree.later_by(SLOW_EVERY);
-    scene.until_told(&disagree).await
+    scene.until_sent(&disagree).await
 }

@@ -20,7 +20,7 @@ pub(super) fn all() -> Vec<Scenario> {
         .short(),
         Scenario::new(
             "crash-with-waiter",
-            "the holder crashes, a waiter takes over: no page, the expiry is told",
+            "the holder crashes, a waiter takes over: no page, the expiry is reported",
             |scene| Box::pin(crash_with_waiter(scene)),
         )
         .short(),
@@ -62,7 +62,7 @@ async fn crash_alone(scene: Scene) -> anyhow::Result<()> {
     let expired = task.expect("LockwatchLeaseExpired", free)?;
     expired.stays_until(free + Duration::from_secs(600));
     let down = task.expect_down(free)?;
-    scene.until_told(&down).await?;
+    scene.until_sent(&down).await?;
     let mut next = task.candidate().await?;
     let mended = next.holds().await?;
     scene.mended(&down, mended, Duration::ZERO).await
@@ -79,7 +79,7 @@ async fn crash_with_waiter(scene: Scene) -> anyhow::Result<()> {
     let expired = task.expect("LockwatchLeaseExpired", free)?;
     expired.stays_until(free + Duration::from_secs(600));
     waiter.holds().await?;
-    scene.until_told(&expired).await?;
+    scene.until_sent(&expired).await?;
     scene.pass(30).await;
     Ok(())
 }
@@ -169,7 +169,7 @@ async fn phantom_holds(scene: Scene) -> anyhow::Result<()> {
                 .stays_until(released + Duration::from_secs(600));
         }
     }
-    scene.until_told(&down).await?;
+    scene.until_sent(&down).await?;
     worker.contend().await?;
     let mended = worker.holds().await?;
     scene.mended(&down, mended, Duration::ZERO).await
@@ -178,5 +178,5 @@ async fn phantom_holds(scene: Scene) -> anyhow::Result<()> {
 async fn never_held(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     let wanted = task.switch_on("anna").await?;
-    scene.until_told(&task.expect_down(wanted)?).await
+    scene.until_sent(&task.expect_down(wanted)?).await
 }

@@ -112,14 +112,14 @@ async fn two_masters(scene: Scene) -> anyhow::Result<()> {
     // A holder whose hold is not on the remaining server has lost the lock.
     task.may("LockwatchLockLost");
     scene.may_of_redis("LockwatchRivalMaster", "doubled");
-    scene.until_told(&split).await?;
+    scene.until_sent(&split).await?;
     scene.pass(10).await;
     let (old, new) = (scene.redis("doubled").await?, scene.replica("doubled").await?);
     old.follow(Some(&*new)).await?;
     drop((old, new));
     // The switch was written to a server that is no longer read.
     let lost = task.expect("LockwatchSwitchesLost", Instant::now())?;
-    scene.until_told(&lost).await?;
+    scene.until_sent(&lost).await?;
     Ok(())
 }
 

@@ -34,7 +34,7 @@ async fn wrong_type(scene: Scene) -> anyhow::Result<()> {
     scene.pass(5).await;
     let unreadable = task.command(redis::cmd("SET").arg(task.plan.lock()).arg("x")).await?;
     let blind = task.expect("LockwatchTaskBlind", unreadable + BLIND_AFTER)?;
-    scene.until_told(&blind).await?;
+    scene.until_sent(&blind).await?;
     let mended = task.command(redis::cmd("DEL").arg(task.plan.lock())).await?;
     scene.mended(&blind, mended, Duration::ZERO).await
 }
@@ -43,10 +43,10 @@ async fn wrong_type_while_down(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     let wanted = task.switch_on("anna").await?;
     let down = task.expect_down(wanted)?;
-    scene.until_told(&down).await?;
+    scene.until_sent(&down).await?;
     let unreadable = task.command(redis::cmd("SET").arg(task.plan.lock()).arg("x")).await?;
     let blind = task.expect("LockwatchTaskBlind", unreadable + BLIND_AFTER)?;
-    scene.until_told(&blind).await?;
+    scene.until_sent(&blind).await?;
     scene.pass(60).await;
     let readable = task.command(redis::cmd("DEL").arg(task.plan.lock())).await?;
     scene.mended(&blind, readable, Duration::ZERO).await?;

@@ -29,7 +29,7 @@ async fn paused(scene: Scene) -> anyhow::Result<()> {
     let over = task.pause(Duration::from_secs(45)).await?;
     let free = holder.release().await?;
     let down = task.expect("LockwatchTaskDown", over.max(free + GRACE))?;
-    scene.until_told(&down).await?;
+    scene.until_sent(&down).await?;
     holder.contend().await?;
     let mended = holder.holds().await?;
     scene.mended(&down, mended, Duration::ZERO).await

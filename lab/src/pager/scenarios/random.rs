@@ -9,10 +9,10 @@ use crate::pager::scene::Scene;
 use crate::pager::soak;
 
 /// What ends within three minutes, with the beginning and the end of a stage.
-const SHORT: f64 = 2.0;
+const SHORT: f64 = 2.5;
 
 pub(super) fn all() -> Vec<Scenario> {
-    let wiring = Wiring { cables: true, slack: Duration::from_secs(10), ..Wiring::default() };
+    let wiring = Wiring { cables: true, slack: Duration::from_secs(5), ..Wiring::default() };
     vec![
         Scenario::new(
             "random-faults",

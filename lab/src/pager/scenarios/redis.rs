@@ -76,7 +76,7 @@ pub(super) fn all() -> Vec<Scenario> {
         .alone(),
         Scenario::new(
             "clock-step",
-            "the server's clock steps by two minutes: told, no page",
+            "the server's clock steps by two minutes: reported, no page",
             |scene| Box::pin(clock_step(scene)),
         )
         .wiring(Wiring { cables: true, ..Wiring::default() }),
@@ -109,8 +109,8 @@ async fn restart_empty(scene: Scene) -> anyhow::Result<()> {
     lost_lock.stays_until(emptied + Duration::from_secs(600));
     holder.loses().await?;
     holder.holds().await?;
-    scene.until_told(&lost_switches).await?;
-    scene.until_told(&lost_lock).await?;
+    scene.until_sent(&lost_switches).await?;
+    scene.until_sent(&lost_lock).await?;
     scene.pass(20).await;
     let mended = task.switch_on("anna").await?;
     scene.mended(&lost_switches, mended, Duration::ZERO).await
@@ -129,8 +129,8 @@ async fn restart_empty_taken(scene: Scene) -> anyhow::Result<()> {
     new.holds().await?;
     let split = task.expect("LockwatchTaskSplit", emptied)?;
     split.stays_until(emptied + Duration::from_secs(600));
-    scene.until_told(&split).await?;
-    scene.until_told(&lost_switches).await?;
+    scene.until_sent(&split).await?;
+    scene.until_sent(&lost_switches).await?;
     let mended = task.switch_on("anna").await?;
     scene.mended(&lost_switches, mended, Duration::ZERO).await
 }
@@ -157,7 +157,7 @@ async fn flushed(scene: Scene) -> anyhow::Result<()> {
     task.expect("LockwatchLockLost", flushed)?.stays_until(flushed + Duration::from_secs(600));
     holder.loses().await?;
     holder.holds().await?;
-    scene.until_told(&lost_switches).await?;
+    scene.until_sent(&lost_switches).await?;
     let mended = task.switch_off("anna").await?;
     holder.release().await?;
     scene.mended(&lost_switches, mended, Duration::ZERO).await
@@ -196,7 +196,7 @@ async fn away_while_down(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     let wanted = task.switch_on("anna").await?;
     let down = task.expect_down(wanted)?;
-    scene.until_told(&down).await?;
+    scene.until_sent(&down).await?;
     scene.redis("away").await?.save().await?;
     scene.redis("away").await?.kill().await?;
     let unreachable =
@@ -215,7 +215,7 @@ async fn many_tasks(scene: Scene) -> anyhow::Result<()> {
     scene.redis("many").await?.kill().await?;
     let unreachable =
         scene.expect_of_redis("LockwatchStoreUnreachable", "many", Instant::now() + BLIND_AFTER)?;
-    scene.until_told(&unreachable).await?;
+    scene.until_sent(&unreachable).await?;
     scene.pass(60).await;
     let back = Instant::now();
     scene.redis("many").await?.start_again(Data::Lost).await?;
@@ -231,7 +231,7 @@ async fn clock_step(scene: Scene) -> anyhow::Result<()> {
     cables.iter().for_each(|cable| cable.set(Weather::ClockAhead(120)));
     let stepped = scene.expect_of_redis("LockwatchClockStep", task.plan.redis, Instant::now())?;
     stepped.stays_until(Instant::now() + Duration::from_secs(500));
-    scene.until_told(&stepped).await?;
+    scene.until_sent(&stepped).await?;
     scene.pass(60).await;
     Ok(())
 }

@@ -53,7 +53,7 @@ async fn not_taken(scene: Scene) -> anyhow::Result<()> {
     scene.pass(1).await;
     let passed = pass(&task, "b").await?;
     let stalled = task.expect("LockwatchTaskStalled", passed + MAX_LATE)?;
-    scene.until_told(&stalled).await?;
+    scene.until_sent(&stalled).await?;
     let mended = pass(&task, "a").await?;
     let passing = async {
         for name in ["b", "a"].into_iter().cycle().take(30) {
@@ -76,9 +76,9 @@ async fn of_two(scene: Scene) -> anyhow::Result<()> {
     let split = task.expect("LockwatchTaskSplit", doubled + HANDOVER)?;
     // Nobody passes the turn meanwhile.
     task.may("LockwatchTaskStalled");
-    scene.until_told(&split).await?;
+    scene.until_sent(&split).await?;
     let mended = take_away(&task, "a").await?;
-    // A split is told for 15 minutes.
+    // A split is reported for 15 minutes.
     split.stays_until(mended + Duration::from_secs(600));
     rest(&task).await
 }
@@ -90,9 +90,9 @@ async fn of_nobody(scene: Scene) -> anyhow::Result<()> {
     scene.pass(2).await;
     let gone = take_away(&task, "a").await?;
     let down = task.expect("LockwatchTaskDown", gone + GRACE)?;
-    scene.until_told(&down).await?;
+    scene.until_sent(&down).await?;
     let mended = pass(&task, "b").await?;
-    // Until the end of the page is told, nobody passes the turn on.
+    // Until the end of the page is reported, nobody passes the turn on.
     task.may("LockwatchTaskStalled");
     scene.mended(&down, mended, Duration::ZERO).await
 }
@@ -128,7 +128,7 @@ async fn stands_still(scene: Scene) -> anyhow::Result<()> {
     due_in(&task, "2", 3_600).await?;
     let due = Instant::now() + Duration::from_secs(3);
     let stalled = task.expect("LockwatchTaskStalled", due + MAX_LATE)?;
-    scene.until_told(&stalled).await?;
+    scene.until_sent(&stalled).await?;
     take(&task, "1").await?;
     scene.pass(3).await;
     let mended = finish(&task, "1").await?;
@@ -141,7 +141,7 @@ async fn worker_dies(scene: Scene) -> anyhow::Result<()> {
     due_in(&task, "1", -1).await?;
     let taken = take(&task, "1").await?;
     let stalled = task.expect("LockwatchTaskStalled", taken + LOCK + MAX_LATE)?;
-    scene.until_told(&stalled).await?;
+    scene.until_sent(&stalled).await?;
     // It kept its score.
     task.may("LockwatchExecutedAgain");
     take(&task, "1").await?;

@@ -28,7 +28,7 @@ pub(super) fn all() -> Vec<Scenario> {
         .short(),
         Scenario::new(
             "broken-reload",
-            "the changed configuration is broken: told until it is mended, and pages go on",
+            "the changed configuration is broken: reported until it is mended, and pages go on",
             |scene| Box::pin(broken_reload(scene)),
         )
         .alone(),
@@ -60,7 +60,7 @@ async fn reload_in_gap(scene: Scene) -> anyhow::Result<()> {
     scene.pass(3).await;
     let added = TaskPlan::new("added").never_wanted();
     reload(&scene, scene.stage.tasks.iter().chain([&added])).await?;
-    scene.until_told(&down).await?;
+    scene.until_sent(&down).await?;
     reload(&scene, &scene.stage.tasks).await?;
     scene.pass(30).await;
     holder.contend().await?;
@@ -72,7 +72,7 @@ async fn task_removed(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     let wanted = task.switch_on("anna").await?;
     let down = task.expect_down(wanted)?;
-    scene.until_told(&down).await?;
+    scene.until_sent(&down).await?;
     let removed =
         reload(&scene, scene.stage.tasks.iter().filter(|plan| plan.name != task.plan.name)).await?;
     scene.mended(&down, removed, Duration::ZERO).await
@@ -86,8 +86,8 @@ async fn broken_reload(scene: Scene) -> anyhow::Result<()> {
     let failed = scene.expect_of_agent("LockwatchConfigReloadFailed", 0, Instant::now())?;
     let wanted = task.switch_on("anna").await?;
     let down = task.expect_down(wanted)?;
-    scene.until_told(&failed).await?;
-    scene.until_told(&down).await?;
+    scene.until_sent(&failed).await?;
+    scene.until_sent(&down).await?;
     let mended = reload(&scene, &scene.stage.tasks).await?;
     scene.mended(&failed, mended, KEPT).await
 }

@@ -68,7 +68,7 @@ async fn split_briefly(scene: Scene) -> anyhow::Result<()> {
     split.stays_until(two + Duration::from_secs(600));
     scene.pass(3).await;
     task.command(redis::cmd("HDEL").arg(task.plan.lock()).arg(format!("{OTHER}:1"))).await?;
-    scene.until_told(&split).await?;
+    scene.until_sent(&split).await?;
     scene.pass(if scene.is_short() { 30 } else { 660 }).await;
     task.switch_off("anna").await?;
     task.command(redis::cmd("DEL").arg(task.plan.lock())).await?;
@@ -90,7 +90,7 @@ async fn split_by_claims(scene: Scene) -> anyhow::Result<()> {
     // Both claims must be seen to change twice.
     let split = task.expect("LockwatchTaskSplit", taken)?;
     split.later_by(Duration::from_secs(4));
-    scene.until_told(&split).await?;
+    scene.until_sent(&split).await?;
     let mended = old.release().await?;
     split.stays_until(mended);
     scene.pass(20).await;

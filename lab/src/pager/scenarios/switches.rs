@@ -42,7 +42,7 @@ pub(super) fn all() -> Vec<Scenario> {
         .short(),
         Scenario::new(
             "missing-switches",
-            "the key of the switches never existed: told after 10 minutes",
+            "the key of the switches never existed: reported after 10 minutes",
             |scene| Box::pin(missing_switches(scene)),
         ),
         Scenario::new(
@@ -63,7 +63,7 @@ async fn restless_users(scene: Scene) -> anyhow::Result<()> {
     }
     let wanted = task.switch_on("anna").await?;
     let down = task.expect_down(wanted)?;
-    scene.until_told(&down).await?;
+    scene.until_sent(&down).await?;
     let mended = task.switch_off("anna").await?;
     scene.mended(&down, mended, Duration::ZERO).await
 }
@@ -87,7 +87,7 @@ async fn unwanted(scene: Scene) -> anyhow::Result<()> {
     scene.pass(8).await;
     let off = task.switch_off("anna").await?;
     let unwanted = task.expect("LockwatchTaskUnwanted", off + WIND_DOWN)?;
-    scene.until_told(&unwanted).await?;
+    scene.until_sent(&unwanted).await?;
     let mended = holder.release().await?;
     if scene.is_short() {
         unwanted.stays_until(mended);
@@ -102,7 +102,7 @@ async fn several_users(scene: Scene) -> anyhow::Result<()> {
     task.switch_on("ben").await?;
     task.switch_off("chris").await?;
     let down = task.expect_down(wanted)?;
-    scene.until_told(&down).await?;
+    scene.until_sent(&down).await?;
     task.switch_off("anna").await?;
     scene.pass(40).await;
     let mended = task.switch_off("ben").await?;
@@ -113,7 +113,7 @@ async fn unreadable_switch(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     let unreadable = task.write_switch("anna", "perhaps").await?;
     let blind = task.expect("LockwatchTaskBlind", unreadable + BLIND_AFTER)?;
-    scene.until_told(&blind).await?;
+    scene.until_sent(&blind).await?;
     let mended = task.switch_off("anna").await?;
     scene.mended(&blind, mended, Duration::ZERO).await
 }
@@ -124,7 +124,7 @@ async fn missing_switches(scene: Scene) -> anyhow::Result<()> {
     let due = scene.stage.scraped_since + Duration::from_secs(600) - READY;
     let missing = task.expect("LockwatchSwitchKeyMissing", due)?;
     missing.later_by(READY);
-    scene.until_told(&missing).await?;
+    scene.until_sent(&missing).await?;
     let mended = task.switch_off("anna").await?;
     scene.mended(&missing, mended, KEPT).await
 }

@@ -16,7 +16,7 @@ pub(super) fn all() -> Vec<Scenario> {
     vec![
         Scenario::new(
             "prometheus-restart",
-            "Prometheus restarts while down fires: neither resolved nor told again",
+            "Prometheus restarts while down fires: neither resolved nor reported again",
             |scene| Box::pin(prometheus_restart(scene)),
         )
         .alone()
@@ -29,7 +29,7 @@ pub(super) fn all() -> Vec<Scenario> {
         .alone(),
         Scenario::new(
             "alertmanager-restart",
-            "Alertmanager restarts while down fires: neither resolved nor told again",
+            "Alertmanager restarts while down fires: neither resolved nor reported again",
             |scene| Box::pin(alertmanager_restart(scene)),
         )
         .alone(),
@@ -70,7 +70,7 @@ async fn relabelled(scene: Scene) -> anyhow::Result<()> {
     scene.pass(15).await;
     let free = holder.release().await?;
     let down = task.expect_down(free)?;
-    scene.until_told(&down).await?;
+    scene.until_sent(&down).await?;
     for agent in &scene.stage.agents {
         agent.lock().await.kill().await?;
     }
@@ -88,7 +88,7 @@ async fn prometheus_restart(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     let wanted = task.switch_on("anna").await?;
     let down = task.expect_down(wanted)?;
-    scene.until_told(&down).await?;
+    scene.until_sent(&down).await?;
     scene.prometheus().await.stop().await?;
     scene.pass(10).await;
     scene.prometheus().await.start_again().await?;
@@ -110,7 +110,7 @@ async fn prometheus_away_in_gap(scene: Scene) -> anyhow::Result<()> {
     scene.prometheus().await.start_again().await?;
     let down = task.expect_down(free)?;
     down.later_by(away + SENT_AGAIN_WITHIN);
-    scene.until_told(&down).await?;
+    scene.until_sent(&down).await?;
     holder.contend().await?;
     let mended = holder.holds().await?;
     scene.mended(&down, mended, Duration::ZERO).await
@@ -120,7 +120,7 @@ async fn alertmanager_restart(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     let wanted = task.switch_on("anna").await?;
     let down = task.expect_down(wanted)?;
-    scene.until_told(&down).await?;
+    scene.until_sent(&down).await?;
     scene.alertmanager().await.stop().await?;
     scene.pass(5).await;
     scene.alertmanager().await.start_again().await?;
@@ -137,7 +137,7 @@ async fn lost_scrapes(scene: Scene) -> anyhow::Result<()> {
     scene.pass(if scene.is_short() { 30 } else { 400 }).await;
     let free = holder.release().await?;
     let down = task.expect_down(free)?;
-    scene.until_told(&down).await?;
+    scene.until_sent(&down).await?;
     scene.pass(if scene.is_short() { 40 } else { 400 }).await;
     holder.contend().await?;
     let mended = holder.holds().await?;

@@ -50,14 +50,14 @@ pub(super) fn all() -> Vec<Scenario> {
         .short(),
         Scenario::new(
             "held-too-long",
-            "held longer than max_hold: told, until released",
+            "held longer than max_hold: reported, until released",
             |scene| Box::pin(held_too_long(scene)),
         )
         .task(|task| task.held_at_most(MAX_HOLD))
         .short(),
         Scenario::new(
             "no-ttl",
-            "held without a TTL for 5 minutes: told, until it has one",
+            "held without a TTL for 5 minutes: reported, until it has one",
             |scene| Box::pin(no_ttl(scene)),
         ),
         Scenario::new("no-ttl-briefly", "without a TTL for a minute: nothing", |scene| {
@@ -65,7 +65,7 @@ pub(super) fn all() -> Vec<Scenario> {
         }),
         Scenario::new(
             "no-candidate",
-            "standby is required, and for 10 minutes nobody waits: told",
+            "standby is required, and for 10 minutes nobody waits: reported",
             |scene| Box::pin(no_candidate(scene)),
         )
         .task(|task| task.labelled("standby", "required")),
@@ -85,7 +85,7 @@ async fn hung_work(scene: Scene) -> anyhow::Result<()> {
     scene.pass(10).await;
     holder.hang().await?;
     let stalled = task.expect("LockwatchTaskStalled", Instant::now() + STALE_AFTER)?;
-    scene.until_told(&stalled).await?;
+    scene.until_sent(&stalled).await?;
     holder.work().await?;
     scene.mended(&stalled, Instant::now(), Duration::ZERO).await
 }
@@ -101,7 +101,7 @@ async fn failing_script(scene: Scene) -> anyhow::Result<()> {
     }
     let failed = task.state_runs(&errors, false).await?;
     let failing = task.expect("LockwatchTaskFailing", failed)?;
-    scene.until_told(&failing).await?;
+    scene.until_sent(&failing).await?;
     let mended = task.state_runs(&errors, true).await?;
     scene.mended(&failing, mended + SETTLE, Duration::ZERO).await
 }
@@ -144,8 +144,8 @@ async fn dead_watchdog(scene: Scene) -> anyhow::Result<()> {
     let down = task.expect_down(free)?;
     expired.stays_until(free + Duration::from_secs(600));
     lost.stays_until(free + Duration::from_secs(600));
-    scene.until_told(&down).await?;
-    scene.until_told(&lost).await?;
+    scene.until_sent(&down).await?;
+    scene.until_sent(&lost).await?;
     holder.release().await?;
     let mut next = task.candidate().await?;
     let mended = next.holds().await?;
@@ -172,7 +172,7 @@ async fn held_too_long(scene: Scene) -> anyhow::Result<()> {
     task.switch_on("anna").await?;
     let mut holder = task.holder().await?;
     let too_long = task.expect("LockwatchHeldTooLong", Instant::now() + MAX_HOLD)?;
-    scene.until_told(&too_long).await?;
+    scene.until_sent(&too_long).await?;
     let _next = task.candidate().await?;
     let mended = holder.release().await?;
     if scene.is_short() {
@@ -197,7 +197,7 @@ async fn no_ttl(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     let held = hold_for_ever(&scene).await?;
     let persistent = task.expect("LockwatchLockPersistent", held + Duration::from_secs(300))?;
-    scene.until_told(&persistent).await?;
+    scene.until_sent(&persistent).await?;
     let mended = task.command(redis::cmd("PEXPIRE").arg(task.plan.lock()).arg(3_600_000)).await?;
     scene.mended(&persistent, mended, KEPT).await
 }
@@ -216,7 +216,7 @@ async fn no_candidate(scene: Scene) -> anyhow::Result<()> {
     task.switch_on("anna").await?;
     let _holder = task.holder().await?;
     let lonely = task.expect("LockwatchNoCandidate", Instant::now() + Duration::from_secs(600))?;
-    scene.until_told(&lonely).await?;
+    scene.until_sent(&lonely).await?;
     let _waiter = task.candidate().await?;
     scene.mended(&lonely, Instant::now(), KEPT).await
 }

@@ -12,10 +12,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-use super::Lost;
 use super::notes::Notes;
 use super::releases::Releases;
-use super::words::{News, Order};
+use super::words::{Lost, News, Order};
 use crate::stack::access::lock_client;
 use crate::stack::redis::REPLY_WITHIN;
 

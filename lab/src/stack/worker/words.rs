@@ -35,3 +35,12 @@ named! {
         StopRenewing = "stop-renewing",
     }
 }
+
+/// What a worker does when it learns that it lost the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// Stops its work and contends again.
+    GiveUp,
+    /// Continues to work, as programs do that never check.
+    WorkOn,
+}

@@ -34,8 +34,7 @@ async fn axe_finds_nothing_and_nothing_is_too_wide() {
             open_live(&browser, address, path).await;
             let at = format!("{path} {media:?} {width}");
             found.extend(
-                browser
-                    .violations(&axe)
+                axe.violations(&browser)
                     .await
                     .unwrap()
                     .into_iter()
@@ -63,7 +62,7 @@ async fn axe_finds_nothing_and_nothing_is_too_wide() {
         .unwrap();
     for media in [LIGHT, DARK] {
         browser.media(media).await.unwrap();
-        let violations = browser.violations(&axe).await.unwrap();
+        let violations = axe.violations(&browser).await.unwrap();
         assert!(violations.is_empty(), "stopped, {media:?}: {violations:?}");
     }
 }

@@ -318,7 +318,7 @@ async fn axe_finds_nothing_at_the_buttons() {
         trial.click("on").await;
         trial.until_said("It is on now.").await;
         let at = format!("dark: {dark}, {width}");
-        let violations = trial.browser.violations(&axe).await.unwrap();
+        let violations = axe.violations(&trial.browser).await.unwrap();
         assert!(violations.is_empty(), "{at}: {violations:?}");
         // Keys and names are long, and so are the words of a refusal that has them.
         let long = "document.querySelector('#own-switch output').textContent = 'k'.repeat(300)";

@@ -3,8 +3,9 @@
 
 use super::{Facts, Run, WAKE_MS, Wrong};
 use crate::coverage::{Coverage, Seen};
+use crate::request::Says;
 use crate::truth::LockState;
-use crate::world::{Says, World};
+use crate::world::World;
 
 /// Time in milliseconds until a script is dead whose guard has heard that the lock was lost, over a
 /// good network: a connection that broke, and some round trips.

@@ -10,9 +10,11 @@ use lockwatch_judge::time::{Mono, ServerTime};
 use lockwatch_judge::verdict::Wanted;
 use lockwatch_watch::redis::{overrun_claim, runs_claim};
 
-use super::{Did, Turn};
+use super::Did;
+use crate::event::GuardJob;
+use crate::request::Says;
 use crate::server::Value;
-use crate::world::{Says, World};
+use crate::world::World;
 
 /// The switches are read so often where no change is announced, in milliseconds, and a claim is
 /// written so often.
@@ -56,7 +58,7 @@ impl World {
         beside.number += 1;
         beside.due_at = Some(at);
         let number = beside.number;
-        self.guard_at(task, host, life, at, Turn::Beside { number });
+        self.guard_at(task, host, life, at, GuardJob::Beside { number });
     }
 
     /// One round of its loop.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use lockwatch_guard::{Action, Reply};
 
-use super::{Did, Turn};
+use super::Did;
+use crate::event::{GuardJob, GuardRequest};
 use crate::server::{Entry, Health, Value};
 use crate::world::World;
 
@@ -48,24 +49,6 @@ pub(super) struct Client {
     got: Option<(usize, u64)>,
     /// The highest token that it knows. A counter that was lost goes on above it.
     newest_token: u64,
-}
-
-/// A request on its way.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
-    number: u64,
-    action: Action,
-    /// The hold that it is about.
-    hold: u64,
-    /// The highest token that its guard knew.
-    floor: u64,
-    server: usize,
-    process: u64,
-    sent: u64,
-    /// Another server refused it before, because this one decides.
-    is_sent_on: bool,
-    /// It reached a server that stands still.
-    waits: bool,
 }
 
 impl World {
@@ -125,7 +108,7 @@ impl World {
         if let Some(guard) = &mut self.tasks[task].stations[host].guard {
             guard.client.server = Some((server, process));
         }
-        let request = Request {
+        let request = GuardRequest {
             number,
             action,
             hold,
@@ -136,7 +119,7 @@ impl World {
             is_sent_on: false,
             waits: false,
         };
-        self.guard_later(task, host, life, ms, Turn::Arrives(request));
+        self.guard_later(task, host, life, ms, GuardJob::Arrives(request));
         let guard = self.tasks[task].stations[host].guard.as_mut();
         if let Some(ms) = guard.and_then(|guard| guard.pause_ms.take()) {
             self.pause_guard(task, host, ms);
@@ -145,7 +128,7 @@ impl World {
 
     /// A request has no answer. The next one connects anew.
     fn fails(&mut self, task: usize, host: usize, life: u32, number: u64, at: u64) {
-        let failed = Turn::Answered { number, reply: Reply::Failed, is_refused: false };
+        let failed = GuardJob::Answered { number, reply: Reply::Failed, is_refused: false };
         self.guard_at(task, host, life, at.max(self.now + 1), failed);
     }
 
@@ -155,9 +138,9 @@ impl World {
         task: usize,
         host: usize,
         life: u32,
-        mut request: Request,
+        mut request: GuardRequest,
     ) {
-        let Request { number, server, process, sent, .. } = request;
+        let GuardRequest { number, server, process, sent, .. } = request;
         let timeout_at = sent + self.guard_timeout_ms(task);
         let health = self.servers[server].health;
         if health == Health::Down || self.lives[server] != process {
@@ -168,7 +151,7 @@ impl World {
                 self.fails(task, host, life, number, timeout_at);
             }
             request.waits = true;
-            return self.guard_later(task, host, life, 100, Turn::Arrives(request));
+            return self.guard_later(task, host, life, 100, GuardJob::Arrives(request));
         }
         self.catch_up(server);
         let it = &self.servers[server];
@@ -182,14 +165,18 @@ impl World {
             if request.is_sent_on || home == server || request.waits {
                 return self.fails(task, host, life, number, self.now + 1);
             }
-            let sent_on =
-                Request { server: home, process: self.lives[home], is_sent_on: true, ..request };
+            let sent_on = GuardRequest {
+                server: home,
+                process: self.lives[home],
+                is_sent_on: true,
+                ..request
+            };
             let station = &mut self.tasks[task].stations[host];
             if let Some(guard) = station.guard.as_mut().filter(|_| station.life == life) {
                 guard.client.server = Some((home, sent_on.process));
             }
             let ms = 4 * self.trip_ms(task, host);
-            return self.guard_later(task, host, life, ms, Turn::Arrives(sent_on));
+            return self.guard_later(task, host, life, ms, GuardJob::Arrives(sent_on));
         }
         let (reply, is_refused) = match health {
             Health::Busy => (Reply::Failed, false),
@@ -205,7 +192,7 @@ impl World {
         if self.now + ms >= timeout_at {
             return self.fails(task, host, life, number, timeout_at);
         }
-        self.guard_later(task, host, life, ms, Turn::Answered { number, reply, is_refused });
+        self.guard_later(task, host, life, ms, GuardJob::Answered { number, reply, is_refused });
     }
 
     /// Carries out a request; `None`: the key is no lock.
@@ -214,7 +201,7 @@ impl World {
         task: usize,
         host: usize,
         life: u32,
-        Request { server, action, hold, floor, .. }: Request,
+        GuardRequest { server, action, hold, floor, .. }: GuardRequest,
     ) -> Option<Reply> {
         let now = self.now;
         let key = Arc::clone(&self.tasks[task].keys.lock);
@@ -367,7 +354,7 @@ impl World {
         }
         if client.hears.is_none() && is_reached && now >= client.deaf_since + LISTEN_AGAIN_MS {
             client.hears = Some((home, process));
-            self.guard_later(task, host, life, 1, Turn::Changed);
+            self.guard_later(task, host, life, 1, GuardJob::Changed);
         }
     }
 
@@ -382,7 +369,7 @@ impl World {
             let hears = station.guard.as_ref().and_then(|guard| guard.client.hears);
             if hears == Some((server, process)) && !is_cut {
                 let ms = ms + self.trip_ms(task, host);
-                self.guard_later(task, host, life, ms, Turn::Changed);
+                self.guard_later(task, host, life, ms, GuardJob::Changed);
             }
         }
     }

@@ -2,7 +2,8 @@
 
 use lockwatch_guard::Input;
 
-use super::{Did, Turn};
+use super::Did;
+use crate::event::GuardJob;
 use crate::plan::Act;
 use crate::world::World;
 
@@ -87,7 +88,7 @@ impl World {
         if let Some(guard) = &mut station.guard {
             guard.paused_until = guard.paused_until.max(until);
             guard.wake_at = None;
-            self.guard_at(task, host, life, until, Turn::Wake);
+            self.guard_at(task, host, life, until, GuardJob::Wake);
         }
     }
 
@@ -100,7 +101,7 @@ impl World {
             turns.push((keeper.life, keeper.script_number));
         }
         for (life, script) in turns {
-            self.guard_at(task, host, life, until + 1, Turn::Keeper { script });
+            self.guard_at(task, host, life, until + 1, GuardJob::Keeper { script });
         }
     }
 
@@ -118,6 +119,6 @@ impl World {
         let script = keeper.script_number;
         self.did(task, host, life, Did::KeeperDied { script });
         let ms = self.tasks[task].chance.within(1, 5);
-        self.guard_later(task, host, life, ms, Turn::KeeperGone { script });
+        self.guard_later(task, host, life, ms, GuardJob::KeeperGone { script });
     }
 }

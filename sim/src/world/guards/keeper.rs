@@ -3,7 +3,8 @@
 
 use lockwatch_judge::time::Mono;
 
-use super::{Did, How, Turn};
+use super::{Did, How};
+use crate::event::GuardJob;
 use crate::world::World;
 
 /// Longest time in milliseconds until a keeper notices that its time is over.
@@ -68,8 +69,8 @@ impl World {
         let alarm_at = station.clock.when(i64::try_from(dead_by.0).unwrap_or(i64::MAX));
         let late_ms = chance.below(NOTICES_MS);
         self.did(task, host, life, Did::Started { script: script_number, token });
-        self.guard_later(task, host, life, ends_ms, Turn::Ends { script: script_number });
-        let turn = Turn::Keeper { script: script_number };
+        self.guard_later(task, host, life, ends_ms, GuardJob::Ends { script: script_number });
+        let turn = GuardJob::Keeper { script: script_number };
         self.guard_at(task, host, life, (alarm_at + late_ms).max(now + 1), turn);
         self.beside_soon(task, host);
     }
@@ -89,7 +90,7 @@ impl World {
         let (of, dead_by) = (keeper.life, keeper.dead_by);
         if keeper.paused_until > now {
             let at = keeper.paused_until;
-            return self.guard_at(task, host, of, at + 1, Turn::Keeper { script });
+            return self.guard_at(task, host, of, at + 1, GuardJob::Keeper { script });
         }
         if keeper.script.is_none() {
             return self.keeper_says(task, host, script);
@@ -107,7 +108,13 @@ impl World {
         let alarm_at = i64::try_from(dead_by.0).unwrap_or(i64::MAX);
         let alarm_at = self.tasks[task].stations[host].clock.when(alarm_at);
         let late_ms = self.tasks[task].chance.below(NOTICES_MS);
-        self.guard_at(task, host, of, (alarm_at + late_ms).max(now + 1), Turn::Keeper { script });
+        self.guard_at(
+            task,
+            host,
+            of,
+            (alarm_at + late_ms).max(now + 1),
+            GuardJob::Keeper { script },
+        );
     }
 
     /// The script and all that came of it are gone.
@@ -136,7 +143,7 @@ impl World {
         let (life, code) = (keeper.life, keeper.code);
         self.forget_keeper(task, host, script);
         let (at, ms) = (self.now, self.tasks[task].chance.within(1, 5));
-        self.guard_later(task, host, life, ms, Turn::Gone { code, at });
+        self.guard_later(task, host, life, ms, GuardJob::Gone { code, at });
     }
 
     fn forget_keeper(&mut self, task: usize, host: usize, script: u64) {
@@ -152,7 +159,7 @@ impl World {
         let Some(running) = keeper.script else { return };
         if running.frozen_until > now {
             let at = running.frozen_until;
-            return self.guard_at(task, host, life, at + 1, Turn::Ends { script });
+            return self.guard_at(task, host, life, at + 1, GuardJob::Ends { script });
         }
         self.script_is_gone(task, host, script, How::Itself, running.code);
         // A keeper that is paused says it later, and one that is dead does not.
@@ -175,7 +182,7 @@ impl World {
         if keeper.script.is_some_and(|script| script.obeys) {
             let script = keeper.script_number;
             let ms = self.tasks[task].chance.within(1, 600);
-            self.guard_later(task, host, life, ms, Turn::Ends { script });
+            self.guard_later(task, host, life, ms, GuardJob::Ends { script });
         }
     }
 
@@ -195,7 +202,7 @@ impl World {
         }
         // It is killed with the script, but later, and cannot say when the script was gone.
         self.forget_keeper(task, host, script);
-        let gone = Turn::Gone { code: None, at: now + KEEPER_TAKES_MS };
+        let gone = GuardJob::Gone { code: None, at: now + KEEPER_TAKES_MS };
         self.guard_later(task, host, life, KEEPER_TAKES_MS, gone);
     }
 
@@ -205,7 +212,7 @@ impl World {
         let life = keeper.life;
         self.script_is_gone(task, host, script, How::KeeperGone, 137);
         self.forget_keeper(task, host, script);
-        let gone = Turn::Gone { code: None, at: self.now };
+        let gone = GuardJob::Gone { code: None, at: self.now };
         self.guard_later(task, host, life, 1, gone);
     }
 }

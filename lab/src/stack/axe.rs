@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
-use super::Browser;
+use super::browser::Browser;
 
 /// Where `scripts/setup test` installs it.
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/axe-core/axe.min.js");
@@ -39,7 +39,10 @@ impl Axe {
     }
 
     /// The violations, each with its rule, a description, and its position.
-    pub(super) async fn violations(&self, browser: &Browser) -> anyhow::Result<Vec<String>> {
+    ///
+    /// # Errors
+    /// When axe-core cannot be run.
+    pub async fn violations(&self, browser: &Browser) -> anyhow::Result<Vec<String>> {
         if browser.value("typeof axe === 'undefined'").await? == Value::Bool(true) {
             browser.run(&self.script, &[]).await?;
         }
