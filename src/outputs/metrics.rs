@@ -7,11 +7,12 @@ mod reading;
 mod table;
 mod text;
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use lockwatch_judge::problems::Unscraped;
-use lockwatch_judge::snapshot::{TaskView, TaskViews};
+use lockwatch_judge::snapshot::{StoreView, TaskView, TaskViews};
 
 use super::negotiate::Format;
 use crate::published::Published;
@@ -55,7 +56,7 @@ impl Tasks {
         let has = |kind| self.kinds.contains(&kind) || self.kinds.is_empty() && kind == "lock";
         match metric.source {
             Source::OfAgent(_) => false,
-            Source::OfStore(_) => true,
+            Source::OfStore(_) | Source::OfServer(_) => true,
             Source::OfTask(_) => metric.of_kind().is_none_or(has),
             Source::OfFullTask(_) => self.full && metric.of_kind().is_none_or(has),
         }
@@ -113,12 +114,18 @@ impl Writer {
         match &metric.source {
             Source::OfAgent(_) => {}
             Source::OfStore(reading) => {
-                let mut seen = HashSet::new();
-                for store in &published.snapshot.stores {
+                for (name, store) in stores(published) {
                     let mut own = String::new();
-                    text::labels([("store", &*escape(store.spec.name.as_bytes()))], &mut own);
-                    if seen.insert(&*store.spec.name) {
-                        text::write(metric.name, reading, &own, (&**store, when), out);
+                    text::labels([("store", &*name)], &mut own);
+                    text::write(metric.name, reading, &own, (store, when), out);
+                }
+            }
+            Source::OfServer(reading) => {
+                for (name, store) in stores(published) {
+                    for node in &store.nodes {
+                        let (server, mut own) = (escape(node.address.as_bytes()), String::new());
+                        text::labels([("store", &*name), ("server", &*server)], &mut own);
+                        text::write(metric.name, reading, &own, (node, when), out);
                     }
                 }
             }
@@ -154,6 +161,13 @@ impl Writer {
             out.push_str("# EOF\n");
         }
     }
+}
+
+/// The stores by their names. Two of one name would make the whole exposition invalid.
+fn stores(published: &Published) -> impl Iterator<Item = (Cow<'_, str>, &StoreView)> {
+    let mut seen = HashSet::new();
+    let stores = published.snapshot.stores.iter().filter(move |it| seen.insert(&*it.spec.name));
+    stores.map(|store| (escape(store.spec.name.as_bytes()), &**store))
 }
 
 fn is_alike(one: &TaskView, other: &TaskView) -> bool {

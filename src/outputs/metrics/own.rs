@@ -44,7 +44,7 @@ pub(super) fn write(agent: &Arc<Agent>, format: Format, out: &mut String) {
 fn own() -> impl Iterator<Item = (&'static Metric, &'static Reading<Agent>)> {
     TABLE.iter().filter_map(|metric| match &metric.source {
         Source::OfAgent(reading) => Some((metric, reading)),
-        Source::OfStore(_) | Source::OfTask(_) | Source::OfFullTask(_) => None,
+        _ => None,
     })
 }
 

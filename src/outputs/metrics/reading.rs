@@ -2,7 +2,7 @@
 
 use lockwatch_judge::histogram::Histogram;
 use lockwatch_judge::problems::Unscraped;
-use lockwatch_judge::snapshot::{StoreView, TaskView};
+use lockwatch_judge::snapshot::{NodeView, StoreView, TaskView};
 use lockwatch_judge::time::Mono;
 
 use crate::outputs::process::Process;
@@ -68,6 +68,8 @@ pub(super) enum Source {
     OfAgent(Reading<Agent>),
     /// A store's: `store`.
     OfStore(Reading<StoreView>),
+    /// Of each server of a store: `store`, `server`.
+    OfServer(Reading<NodeView>),
     /// A task's: `task`, `store`.
     OfTask(Reading<TaskView>),
     /// The same, of a task with `metrics: full` only.
@@ -140,6 +142,7 @@ impl Metric {
         match &self.source {
             Source::OfAgent(reading) => reading.kind(),
             Source::OfStore(reading) => reading.kind(),
+            Source::OfServer(reading) => reading.kind(),
             Source::OfTask(reading) | Source::OfFullTask(reading) => reading.kind(),
         }
     }
@@ -149,6 +152,7 @@ impl Metric {
         let (first, further): (&[&'static str], _) = match &self.source {
             Source::OfAgent(reading) => (&[], reading.labels()),
             Source::OfStore(reading) => (&["store"], reading.labels()),
+            Source::OfServer(reading) => (&["store", "server"], reading.labels()),
             Source::OfTask(reading) | Source::OfFullTask(reading) => {
                 (&["task", "store"], reading.labels())
             }

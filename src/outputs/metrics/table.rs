@@ -19,12 +19,10 @@ use crate::text::identity::{escape, fingerprint};
 
 use Number::{Count, Infinite, Ms, Signed, SignedMs};
 use Reading::{Counter, Counters, Gauge, Gauges, GaugesAt, Histogram};
-use Source::{OfAgent, OfFullTask, OfStore, OfTask};
+use Source::{OfAgent, OfFullTask, OfServer, OfStore, OfTask};
 
 /// Stands for the labels that the configuration gives a task.
 const OWN_LABELS: &str = "(the configured labels)";
-/// The label of a figure that each server of a store has.
-const SERVER: &[&str] = &["server"];
 
 fn flag(value: bool) -> Number {
     Count(u64::from(value))
@@ -60,30 +58,15 @@ fn job(_: &Agent, emit: &mut Emit<'_>) {
     emit(&[("job", "lockwatch")], Count(1));
 }
 
-/// Emits a figure of each server that has it.
-fn each_node(store: &StoreView, emit: &mut Emit<'_>, of: fn(&NodeView) -> Option<Number>) {
-    for node in &store.nodes {
-        if let Some(number) = of(node) {
-            emit(&[("server", &escape(node.address.as_bytes()))], number);
-        }
+fn up(node: &NodeView, emit: &mut Emit<'_>) {
+    if let Some(up) = node.up {
+        emit(&[("role", node.role.map_or("unknown", Role::name))], flag(up));
     }
 }
 
-fn up(store: &StoreView, emit: &mut Emit<'_>) {
-    for node in &store.nodes {
-        if let Some(up) = node.up {
-            let role = node.role.map_or("unknown", Role::name);
-            emit(&[("server", &escape(node.address.as_bytes())), ("role", role)], flag(up));
-        }
-    }
-}
-
-fn refuses_writes(store: &StoreView, emit: &mut Emit<'_>) {
-    for node in &store.nodes {
-        if let Some(why) = node.refuses_writes {
-            let server = escape(node.address.as_bytes());
-            emit(&[("server", &server), ("error", why.name())], Count(1));
-        }
+fn refuses_writes(node: &NodeView, emit: &mut Emit<'_>) {
+    if let Some(why) = node.refuses_writes {
+        emit(&[("error", why.name())], Count(1));
     }
 }
 
@@ -95,13 +78,10 @@ fn reconnects(wake_ups: WakeUps) -> Number {
     Count(wake_ups.reconnects())
 }
 
-fn hints(store: &StoreView, emit: &mut Emit<'_>) {
-    for (node, hints) in store.nodes.iter().filter_map(|node| Some((node, node.wake_ups?))) {
-        let address = escape(node.address.as_bytes());
-        let outcomes =
-            [("read", hints.read), ("coalesced", hints.coalesced), ("foreign", hints.foreign)];
-        for (outcome, count) in outcomes {
-            emit(&[("server", &address), ("outcome", outcome)], Count(count));
+fn hints(node: &NodeView, emit: &mut Emit<'_>) {
+    if let Some(WakeUps { read, coalesced, foreign, .. }) = node.wake_ups {
+        for (outcome, count) in [("read", read), ("coalesced", coalesced), ("foreign", foreign)] {
+            emit(&[("outcome", outcome)], Count(count));
         }
     }
 }
@@ -144,10 +124,10 @@ fn uncovered_slots(store: &StoreView) -> Option<Number> {
     is(store, RedisKind::Cluster).then(|| Count(u64::from(store.uncovered)))
 }
 
-/// How bad a verdict is: 0 is the best.
-fn rank(verdict: Verdict) -> Number {
-    let better = Verdict::ALL.iter().rev().take_while(|other| **other != verdict);
-    Count(better.count() as u64)
+/// How bad the verdict is: 0 is the best.
+fn state_rank(task: &TaskView, emit: &mut Emit<'_>) {
+    let better = Verdict::ALL.iter().rev().take_while(|other| **other != task.verdict);
+    emit(&[("state", task.verdict.name())], Count(better.count() as u64));
 }
 
 fn wanted(task: &TaskView) -> Option<Number> {
@@ -284,7 +264,7 @@ pub static TABLE: &[Metric] = &[
     Metric { name: "lockwatch_store_up",
         help: "1 if the newest batch of commands to this server was answered trustworthily; \
             absent before the first try.",
-        source: OfStore(Gauges(&["server", "role"], up)) },
+        source: OfServer(Gauges(&["role"], up)) },
     Metric { name: "lockwatch_store_readable",
         help: "1 if the newest sweep of every server that decides was answered trustworthily; \
             absent before the first try.",
@@ -296,10 +276,10 @@ pub static TABLE: &[Metric] = &[
     Metric { name: "lockwatch_store_decides",
         help: "1 if this server decides whether locks are held, 0 if its answers are evidence \
             only.",
-        source: OfStore(Gauges(SERVER, |s, emit| each_node(s, emit, |n| n.up.map(|_| flag(n.decides))))) },
+        source: OfServer(Gauge(|n| n.up.map(|_| flag(n.decides)))) },
     Metric { name: "lockwatch_store_last_success_timestamp_seconds",
         help: "The server's clock at the newest trustworthy batch.",
-        source: OfStore(Gauges(SERVER, |s, emit| each_node(s, emit, |n| n.last_success.map(instant)))) },
+        source: OfServer(Gauge(|n| n.last_success.map(instant))) },
     Metric { name: "lockwatch_store_masters",
         help: "Servers that reported to be master in the newest batch; absent while none answers.",
         source: OfStore(Gauge(|s| s.masters.map(Count))) },
@@ -314,31 +294,31 @@ pub static TABLE: &[Metric] = &[
         source: OfStore(Gauge(uncovered_slots)) },
     Metric { name: "lockwatch_store_refuses_writes",
         help: "Always 1; only while this server is known to refuse writes: the code of its error.",
-        source: OfStore(Gauges(&["server", "error"], refuses_writes)) },
+        source: OfServer(Gauges(&["error"], refuses_writes)) },
     Metric { name: "lockwatch_store_clock_offset_seconds",
         help: "The server's clock minus the agent's.",
-        source: OfStore(Gauges(SERVER, |s, emit| each_node(s, emit, |n| n.clock_offset_ms.map(SignedMs)))) },
+        source: OfServer(Gauge(|n| n.clock_offset_ms.map(SignedMs))) },
     Metric { name: "lockwatch_store_role_verified",
         help: "1 if the server itself reported its role, 0 if the configuration attests it.",
-        source: OfStore(Gauges(SERVER, |s, emit| each_node(s, emit, |n| n.role_verified.map(flag)))) },
+        source: OfServer(Gauge(|n| n.role_verified.map(flag))) },
     Metric { name: "lockwatch_store_locks_behind",
         help: "Watched locks whose newest deadline a replica does not have yet; absent where \
             nothing was compared.",
-        source: OfStore(Gauges(SERVER, |s, emit| each_node(s, emit, |n| n.locks_behind.map(Count)))) },
+        source: OfServer(Gauge(|n| n.locks_behind.map(Count))) },
     Metric { name: "lockwatch_store_deadline_lag_seconds",
         help: "How far a replica's deadline is behind, of the watched lock where it is farthest.",
-        source: OfStore(Gauges(SERVER, |s, emit| each_node(s, emit, |n| n.deadline_lag_ms.map(Ms)))) },
+        source: OfServer(Gauge(|n| n.deadline_lag_ms.map(Ms))) },
     Metric { name: "lockwatch_store_wake_ups",
         help: "1 if change notifications are active, 0 if the server refuses or cannot send them, \
             so that only polling shows changes; absent where they are not requested.",
-        source: OfStore(Gauges(SERVER, |s, emit| each_node(s, emit, |n| n.wake_ups.map(is_on)))) },
+        source: OfServer(Gauge(|n| n.wake_ups.map(is_on))) },
     Metric { name: "lockwatch_store_hints_total",
         help: "Key-change notifications received, by outcome: read (the task was read at once), \
             coalesced (it was due anyway), foreign (no task's key).",
-        source: OfStore(Counters(&["server", "outcome"], hints)) },
+        source: OfServer(Counters(&["outcome"], hints)) },
     Metric { name: "lockwatch_store_wake_up_reconnects_total",
         help: "Times change notifications were resubscribed.",
-        source: OfStore(Counters(SERVER, |s, emit| each_node(s, emit, |n| n.wake_ups.map(reconnects)))) },
+        source: OfServer(Counter(|n| n.wake_ups.map(reconnects))) },
     Metric { name: "lockwatch_store_sample_duration_seconds",
         help: "Round trips of batches.",
         source: OfStore(Histogram(|s| &s.totals.sample_duration)) },
@@ -389,7 +369,7 @@ pub static TABLE: &[Metric] = &[
 
     Metric { name: "lockwatch_task_state_rank",
         help: "The current verdict; its value is its rank, from 0 stopped to 7 split.",
-        source: OfTask(Gauges(&["state"], |t, emit| emit(&[("state", t.verdict.name())], rank(t.verdict)))) },
+        source: OfTask(Gauges(&["state"], state_rank)) },
     Metric { name: "lockwatch_task_wanted",
         help: "1 if any user wants the task to run, 0 if none does; absent when unknown or when \
             no switches are configured.",
