@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, Command};
 use lockwatch::cli::grammar;
 use lockwatch::config::schema::BLOCKS;
-use lockwatch::exit;
 use lockwatch::outputs::metrics::TABLE as METRICS;
 use lockwatch_judge::problems::{Memory, rows};
 use lockwatch_judge::reading::Unknown;
@@ -115,6 +114,8 @@ fn commands() -> Vec<(String, String)> {
     let all: Vec<&Command> = std::iter::once(&program).chain(program.get_subcommands()).collect();
     let count =
         |line: &str| all.iter().filter(|other| flags(other).any(|one| one.1 == line)).count();
+    let after = |of: &Command| of.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let general = after(&program);
     let mut common = Vec::new();
     let mut sections = Vec::new();
     for command in &all {
@@ -133,12 +134,12 @@ fn commands() -> Vec<(String, String)> {
         if !shared.is_empty() {
             own += &format!("- [Common flags](#common-flags): {}\n", together(&shared).join(", "));
         }
-        let mut after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-        if command.get_name() != program.get_name() {
-            after = after.replace(&exit::help(""), "");
-        }
-        if !after.trim().is_empty() {
-            own += &format!("\n```text\n{}\n```\n", after.trim());
+        let after = after(command);
+        let is_own =
+            |block: &&str| command.get_name() == program.get_name() || !general.contains(block);
+        let blocks: Vec<&str> = after.split("\n\n").map(str::trim).filter(is_own).collect();
+        if !after.is_empty() {
+            own += &format!("\n```text\n{}\n```\n", blocks.join("\n\n"));
         }
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         let name = match command.get_name() {

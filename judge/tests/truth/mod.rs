@@ -1,5 +1,5 @@
-//! The rules of truth, as named in docs/how-it-decides.md, so that a failing check can report the broken
-//! rule.
+//! The rules of truth, as named in docs/how-it-decides.md, so that a failing check can report the
+//! broken rule.
 #![allow(dead_code, reason = "shared by tests that each use a part of it")]
 
 use std::vec::Vec;
