@@ -139,20 +139,13 @@ fn each_verdict_names_what_decided() {
         ],
     );
     let stalled = explained_by_redis_as(&agent, "stalled", "stalled");
-    assert_says(
-        &stalled,
-        &["the key progress", "has not moved since", "longer than stale_after 1.0 s", A],
-    );
+    assert_says(&stalled, &["the key progress", "has not moved since", "> stale_after 1.0 s", A]);
     let unwanted = explained_by_redis_as(&agent, "unwanted", "unwanted");
-    assert_says(&unwanted, &["longer than wind_down 1.0 s", A, "the switches of dora are off"]);
+    assert_says(&unwanted, &["> wind_down 1.0 s", A, "the switches of dora are off"]);
     let unknown = explained_by_redis_as(&agent, "unknown", "unknown");
     assert_says(
         &unknown,
-        &[
-            "The lock is unknown (wrong_type)",
-            "longer than blind_after 1.0 s",
-            "no good reading yet",
-        ],
+        &["The lock is unknown (wrong_type)", "> blind_after 1.0 s", "no good reading yet"],
     );
     let pending = explained_by_redis_as(&agent, "pending", "pending");
     assert_says(&pending, &["Free and wanted since", "<= grace 1h", "Wanted by anna, bert."]);
@@ -464,12 +457,15 @@ fn without_an_agent_redis_is_read_once_and_that_is_said() {
         (&told["verdict_since"], &told["pages"][1]["value_seconds"]),
         (&Value::Null, &Value::Null)
     );
-    assert!(told["notes"][0].as_str().unwrap().contains("No agent was asked"), "{told:#}");
+    assert!(
+        told["notes"][0].as_str().unwrap().contains("Single reading, without an agent"),
+        "{told:#}"
+    );
     assert_says(
         &told,
         &[
             "The lock is free, confirmed",
-            "How long that has been so is not known",
+            "How long that has lasted is not known",
             "Wanted by anna.",
         ],
     );
