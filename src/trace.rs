@@ -20,7 +20,7 @@ use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::spec::TaskSpec;
 use lockwatch_judge::time::{Mono, ServerTime};
 use lockwatch_watch::redis::driver as raw;
-pub use lockwatch_watch::redis::driver::Asked;
+pub use lockwatch_watch::redis::driver::ReadReason;
 use tokio::sync::watch;
 
 pub use reading::{Fact, decoded};
@@ -38,7 +38,7 @@ pub struct Exchange {
     /// The server's address, `host:port`.
     pub node: Arc<str>,
     /// Why the server was asked.
-    pub asked: Asked,
+    pub asked: ReadReason,
     /// The round of the reading, from 1.
     pub round: u8,
     /// When the batch was sent.
@@ -48,12 +48,12 @@ pub struct Exchange {
     /// The commands about this task with their replies, without secrets.
     pub said: Vec<Said>,
     /// The standing of an accepted batch, or why it was rejected.
-    pub outcome: Result<Worth, Unknown>,
+    pub outcome: Result<Acceptance, Unknown>,
 }
 
 /// The standing of an accepted batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Worth {
+pub struct Acceptance {
     /// The role that the server reported after its answers.
     pub role: Role,
     /// Whether the server reported the role itself.
@@ -76,7 +76,7 @@ pub(crate) fn exchange(spec: &TaskSpec, raw: raw::Exchange) -> Exchange {
     let raw::Exchange { node, asked, round, sent, took_ms, said: pairs, outcome, .. } = raw;
     let pairs = pairs.iter();
     let said = pairs.map(|(ask, reply)| said(spec, ask, reply.as_ref())).collect();
-    let outcome = outcome.map(|worth| Worth {
+    let outcome = outcome.map(|worth| Acceptance {
         role: worth.role,
         role_verified: worth.role_verified,
         clock: worth.clock,
@@ -204,7 +204,7 @@ mod tests {
     fn exchange(round: u8) -> Exchange {
         Exchange {
             node: "10.0.0.5:6379".into(),
-            asked: Asked::Decides,
+            asked: ReadReason::Decides,
             round,
             sent: Mono(1),
             took_ms: 1,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use lockwatch_judge::spec::{Claimants, TaskSpec};
-use lockwatch_watch::redis::libraries::{self, Library, Shown as Open};
+use lockwatch_watch::redis::libraries::{self, Disclosure, Library};
 
 use crate::text::identity::{digest, escape, holder_label};
 
@@ -13,9 +13,9 @@ const HIDDEN: &str = "…";
 /// What the library allows to be shown of a word in a lock's value, or of the name of a key.
 pub(super) fn open(library: &dyn Library, is_name: bool, word: &[u8]) -> Option<String> {
     match library.shown(word, is_name) {
-        Open::Whole => Some(escape(word).into_owned()),
-        Open::Around(from, to) => Some(format!("{}{HIDDEN}{}", escape(from), escape(to))),
-        Open::Nothing => None,
+        Disclosure::Whole => Some(escape(word).into_owned()),
+        Disclosure::Around(from, to) => Some(format!("{}{HIDDEN}{}", escape(from), escape(to))),
+        Disclosure::Nothing => None,
     }
 }
 

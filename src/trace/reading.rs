@@ -11,7 +11,7 @@ use lockwatch_judge::spec::TaskSpec;
 use lockwatch_judge::time::ServerTime;
 use serde::{Deserialize, Serialize};
 
-use super::Asked;
+use super::ReadReason;
 use super::names::instance_label;
 use crate::text::identity::{digest, escape, holder_label, list};
 use crate::text::instants::rfc3339;
@@ -29,11 +29,11 @@ pub struct Fact {
 }
 
 /// The parts of `reading` that were asked for, in words.
-pub fn decoded(spec: &TaskSpec, reading: &TaskReading, asked: Asked) -> Vec<Fact> {
+pub fn decoded(spec: &TaskSpec, reading: &TaskReading, asked: ReadReason) -> Vec<Fact> {
     let TaskReading { guard, beside } = reading;
     let extras = reading.extras();
     let parts = [
-        (spec.kind.name(), (asked != Asked::Beside).then(|| guard_words(guard))),
+        (spec.kind.name(), (asked != ReadReason::Beside).then(|| guard_words(guard))),
         ("waiters", extras.waiters.map(|waiters| waiters.to_string())),
         ("fencing_token", extras.fencing_token.map(|token| token.to_string())),
         ("switches", beside.switches.as_ref().map(switches_words)),

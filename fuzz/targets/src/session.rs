@@ -12,7 +12,7 @@ use lockwatch_judge::input::{Role, Standing};
 use lockwatch_judge::reading::LockReading;
 use lockwatch_judge::spec::TaskIndex;
 use lockwatch_watch::redis::accept::{Caps, RoleCheck, Timing};
-use lockwatch_watch::redis::batch::{Answer, Question};
+use lockwatch_watch::redis::batch::{Decoded, Question};
 use lockwatch_watch::redis::driver::{self, Dial, LinkId, Manner};
 use lockwatch_watch::redis::handshake::Handshake;
 use lockwatch_watch::redis::read::{Scope, TaskRead};
@@ -216,7 +216,7 @@ impl Batch<'_> {
         question: Question,
         replies: &[Reply],
         took: Duration,
-    ) -> Result<Answer, lockwatch_judge::reading::Unknown> {
+    ) -> Result<Decoded, lockwatch_judge::reading::Unknown> {
         let clock = Clock::start();
         let sent = clock.now();
         let timing = Timing {
@@ -240,7 +240,7 @@ impl Batch<'_> {
     }
 
     /// Checks an accepted answer against the bytes that were sent, parsed strictly.
-    fn check_said(&self, said: &[u8], answer: &Answer, round: u8) {
+    fn check_said(&self, said: &[u8], answer: &Decoded, round: u8) {
         // The product sees error lines as ASCII; their text is not compared here.
         let mut rest = said;
         let mut replies = Vec::new();

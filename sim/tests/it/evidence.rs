@@ -18,9 +18,9 @@ use lockwatch_watch::redis::accept::{Caps, RoleCheck, Timing, attestation, foote
 use lockwatch_watch::redis::libraries;
 use lockwatch_watch::redis::read::{Round, Scope, TaskRead};
 use lockwatch_watch::redis::reply::{Command, Reply, ServerError};
-use lockwatch_watch::redis::schedule::{Schedule, Watched};
+use lockwatch_watch::redis::schedule::{Schedule, ScheduledTask};
 use lockwatch_watch::redis::topology::Announced;
-use lockwatch_watch::redis::topology::sentinel::{Answer, Quorum};
+use lockwatch_watch::redis::topology::sentinel::{Quorum, SentinelView};
 
 use crate::truth::rule;
 
@@ -255,7 +255,7 @@ fn answered(at: u64, reading: TaskReading) -> Sample {
 fn the_majority_of_the_configured_sentinels_names_the_master() {
     let _rule = rule("1 evidence");
     let server = |name: &str| Announced::new(name, 6379).expect("an address");
-    let names = |name: &str| Ok(Answer { master: server(name), replicas: Vec::new() });
+    let names = |name: &str| Ok(SentinelView { master: server(name), replicas: Vec::new() });
     let mut quorum = Quorum::new(3, 2_000);
     quorum.answered(0, Mono(5), names("m"));
     assert_eq!(quorum.master(Mono(6)), Err(Unknown::Quorum), "one of three");
@@ -306,8 +306,8 @@ fn the_answer_to_another_question_is_refused() {
     assert_eq!(judged(4, &too_many).err(), Some(Unknown::Protocol), "a reply too many");
 }
 
-fn watched() -> Watched {
-    Watched {
+fn watched() -> ScheduledTask {
+    ScheduledTask {
         task: TaskIndex(0),
         grace_ms: None,
         proves_holders: false,

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::groups::Groups;
 use super::likely::{is_of_progress, may_be_switches};
 use lockwatch_watch::redis::libraries::recognise;
+use lockwatch_watch::redis::libraries::recognise::{Content, Guess, Laid, Role, ScannedKey};
 use lockwatch_watch::redis::libraries::shape::{names_a_lock, words};
-use lockwatch_watch::redis::libraries::sight::{Content, Guess, Laid, Role, Seen};
 
 /// Maximum number of keys kept for suggestions; the first by name are kept.
 const HINTS_MAX: usize = 10_000;
@@ -41,7 +41,7 @@ pub(super) struct Findings {
 
 impl Findings {
     /// Takes in one key.
-    pub(super) fn take(&mut self, seen: Seen) {
+    pub(super) fn take(&mut self, seen: ScannedKey) {
         match recognise(&seen) {
             Guess::Lock(laid) => self.locks.insert(laid, seen.key),
             Guess::Doubtful(laid, why) => self.doubtful.insert((laid, why), seen.key),
@@ -68,7 +68,7 @@ impl Findings {
         }
     }
 
-    fn take_hint(&mut self, seen: Seen) {
+    fn take_hint(&mut self, seen: ScannedKey) {
         if seen.key.len() > HINT_BYTES_MAX {
             return;
         }
@@ -110,7 +110,7 @@ fn insert_bounded(keys: &mut BTreeSet<Vec<u8>>, key: Vec<u8>) {
 }
 
 /// Of which type a key is that is named like a lock and has no layout of one.
-fn unread(seen: &Seen) -> Option<&'static str> {
+fn unread(seen: &ScannedKey) -> Option<&'static str> {
     if !names_a_lock(&seen.key) && !words(&seen.key).iter().any(|word| word == b"semaphore") {
         return None;
     }

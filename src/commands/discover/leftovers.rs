@@ -14,7 +14,7 @@ use super::scan::{Pace, ask_all, time, ttl_ms};
 use crate::commands::rule::quoted;
 use crate::io::{Connection, Failure};
 use crate::text::identity::escape;
-use lockwatch_watch::redis::libraries::sight::{Laid, Role};
+use lockwatch_watch::redis::libraries::recognise::{Laid, Role};
 use lockwatch_watch::redis::libraries::{Library, named};
 
 /// Maximum number of locks in one batch: each needs several commands.
@@ -151,7 +151,7 @@ fn questions(key: &[u8], library: &str, now: ServerTime) -> Vec<Command> {
 }
 
 fn beside(library: &str, key: &[u8], role: Role) -> Option<Vec<u8>> {
-    named(library)?.beside(key, role)
+    named(library)?.companion(key, role)
 }
 
 /// The kind of a lock with keys of these roles beside it.

@@ -15,7 +15,7 @@ use crate::config::KEY_BYTES_MAX;
 use crate::io::{Connection, Failure};
 use crate::text::identity::escape;
 use lockwatch_watch::redis::libraries::UNNAMED;
-use lockwatch_watch::redis::libraries::sight::{Laid, Role};
+use lockwatch_watch::redis::libraries::recognise::{Laid, Role};
 
 /// Maximum number of tasks that are printed.
 const TASKS_MAX: usize = 1_000;
@@ -230,14 +230,14 @@ mod tests {
     use lockwatch_watch::redis::reply::Reply;
 
     use super::*;
-    use lockwatch_watch::redis::libraries::sight::{Content, Seen};
+    use lockwatch_watch::redis::libraries::recognise::{Content, ScannedKey};
 
     fn locks(names: impl Iterator<Item = String>) -> Findings {
         let mut findings = Findings::default();
         for name in names {
             let start = b"0b1f6c0e6d6c11ef9f0a5d3c1f2e4a5b".to_vec();
             let content = Content::Text { length: start.len() as u64, start };
-            findings.take(Seen { key: name.into_bytes(), ttl_ms: Some(1_000), content });
+            findings.take(ScannedKey { key: name.into_bytes(), ttl_ms: Some(1_000), content });
         }
         findings
     }
@@ -270,7 +270,7 @@ mod tests {
         let scanned =
             Some(Reply::Array(vec![text("0"), Reply::Array(vec![text(holder), text("1")])]));
         let content = Content::Hash { length: 1, names: vec![holder.into()], scanned };
-        findings.take(Seen { key: Vec::new(), ttl_ms: Some(1_000), content });
+        findings.take(ScannedKey { key: Vec::new(), ttl_ms: Some(1_000), content });
         let plan = Plan::new(&findings);
         assert!(plan.tasks.is_empty() && plan.unreadable.len() == 2, "{plan:?}");
     }
@@ -291,7 +291,7 @@ mod tests {
                 length: 36,
                 start: b"285475da-9152-4c83-822a-67ee2f116a79".to_vec(),
             };
-            findings.take(Seen {
+            findings.take(ScannedKey {
                 key: format!("{}:x", "a".repeat(n + 1)).into_bytes(),
                 ttl_ms: Some(1),
                 content,

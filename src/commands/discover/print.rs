@@ -14,7 +14,7 @@ use crate::config::{
     HostPort, KEY_BYTES_MAX, PasswordSource, RedisConfig, Servers, TlsConfig, TlsFiles,
 };
 use crate::text::identity::escape;
-use lockwatch_watch::redis::libraries::sight::Laid;
+use lockwatch_watch::redis::libraries::recognise::Laid;
 
 /// Maximum number of listed keys of one kind that are not tasks.
 const LISTED_MAX: usize = 50;

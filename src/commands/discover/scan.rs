@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use super::server::Server;
 use crate::io::{Connection, Failure};
 use lockwatch_watch::redis::libraries::names_holders;
-use lockwatch_watch::redis::libraries::sight::{Content, Seen};
+use lockwatch_watch::redis::libraries::recognise::{Content, ScannedKey};
 
 /// Number of pages in a second at full speed: short pages let other clients' commands in between.
 const PAGES_PER_SECOND: u32 = 50;
@@ -85,7 +85,7 @@ pub(super) async fn walk(
     server: &Server,
     glob: Option<&str>,
     pace: &mut Pace,
-    mut take: impl FnMut(Seen),
+    mut take: impl FnMut(ScannedKey),
 ) -> Result<Walked, Failure> {
     let mut walked = Walked::default();
     let mut progress = Progress::new(server.keys);
@@ -166,7 +166,7 @@ async fn look(
     connection: &Connection,
     keys: &[Vec<u8>],
     walked: &mut Walked,
-    take: &mut impl FnMut(Seen),
+    take: &mut impl FnMut(ScannedKey),
 ) -> Result<(), Failure> {
     let asked: Vec<Command> =
         keys.iter().flat_map(|key| [command!("TYPE", key), command!("PTTL", key)]).collect();
@@ -190,7 +190,11 @@ async fn look(
     for ((key, kind, ttl_ms), answers) in typed.into_iter().zip(replies) {
         match answers.iter().find_map(refusal) {
             Some(why) => walked.count_refusal(why),
-            None => found.push(Seen { key: key.clone(), ttl_ms, content: content(kind, &answers) }),
+            None => found.push(ScannedKey {
+                key: key.clone(),
+                ttl_ms,
+                content: content(kind, &answers),
+            }),
         }
     }
     read_hashes(connection, &mut found).await?;
@@ -199,12 +203,13 @@ async fn look(
 }
 
 /// Reads the hashes whose fields are named like a lock's, and have values as short as a lock's.
-async fn read_hashes(connection: &Connection, found: &mut [Seen]) -> Result<(), Failure> {
-    let named: Vec<&mut Seen> = found.iter_mut().filter(|seen| is_worth_reading(seen)).collect();
+async fn read_hashes(connection: &Connection, found: &mut [ScannedKey]) -> Result<(), Failure> {
+    let named: Vec<&mut ScannedKey> =
+        found.iter_mut().filter(|seen| is_worth_reading(seen)).collect();
     let lengths = named.iter().map(|seen| value_lengths(seen)).collect();
     let lengths = ask_all(connection, lengths).await?;
     let is_short = |length: &Reply| length.as_int().is_some_and(|length| length <= VALUE_MAX);
-    let mut hashes: Vec<&mut Seen> = named
+    let mut hashes: Vec<&mut ScannedKey> = named
         .into_iter()
         .zip(lengths)
         .filter_map(|(seen, lengths)| lengths.iter().all(is_short).then_some(seen))
@@ -234,13 +239,13 @@ pub(super) fn scanned_pairs(scanned: &Reply) -> Vec<(&[u8], &[u8])> {
     pairs.filter_map(|pair| Some((pair.first()?.as_bytes()?, pair.last()?.as_bytes()?))).collect()
 }
 
-fn is_worth_reading(seen: &Seen) -> bool {
+fn is_worth_reading(seen: &ScannedKey) -> bool {
     matches!(&seen.content, Content::Hash { length, names, .. }
         if *length <= FIELDS_MAX && names_holders(&seen.key, names))
 }
 
 /// What reads the lengths of the values of a hash.
-fn value_lengths(seen: &Seen) -> Vec<Command> {
+fn value_lengths(seen: &ScannedKey) -> Vec<Command> {
     match &seen.content {
         Content::Hash { names, .. } => {
             names.iter().map(|name| command!("HSTRLEN", &seen.key, name)).collect()

@@ -7,7 +7,7 @@ use lockwatch_judge::snapshot::StoreView;
 use lockwatch_judge::time::Mono;
 use tokio::time::{Instant, timeout_at};
 
-use crate::trace::{Asked, Exchange, Ticket};
+use crate::trace::{Exchange, ReadReason, Ticket};
 
 /// Maximum wait, whatever the interval.
 pub(super) const PATIENCE_MAX: Duration = Duration::from_secs(5);
@@ -49,7 +49,7 @@ impl Trace {
             if !is_read
                 && exchanges
                     .iter()
-                    .any(|exchange| exchange.asked == Asked::Decides && exchange.is_last())
+                    .any(|exchange| exchange.asked == ReadReason::Decides && exchange.is_last())
             {
                 is_read = true;
                 until = until.min(Instant::now() + linger);
@@ -76,7 +76,7 @@ impl Trace {
     /// The newest exchange whose reading has this part.
     pub(super) fn newest_with(&self, of: &str) -> Option<&Exchange> {
         let has = |exchange: &&Arc<Exchange>| {
-            exchange.asked != Asked::Witness
+            exchange.asked != ReadReason::Witness
                 && exchange
                     .outcome
                     .as_ref()
@@ -96,7 +96,7 @@ impl Trace {
         let decides = self
             .exchanges
             .iter()
-            .filter(|exchange| exchange.asked == Asked::Decides && exchange.is_last());
+            .filter(|exchange| exchange.asked == ReadReason::Decides && exchange.is_last());
         decides.map(|exchange| exchange.sent).max()
     }
 }

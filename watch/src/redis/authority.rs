@@ -1,7 +1,7 @@
 //! Determines which servers decide, from what Sentinels, a cluster or the servers themselves
 //! report, and plans which server is asked for what.
 
-mod asking;
+mod asker;
 mod cluster;
 mod replicated;
 mod seeker;
@@ -17,7 +17,7 @@ use self::replicated::Replicated;
 use self::sentinel::Sentinels;
 use super::driver::{Event, LinkId, Now};
 use super::out::Out;
-use super::plan::{Duty, Heard, Plan, Planned};
+use super::plan::{Duty, NodeReport, Plan, Planned};
 use super::store::{HostPort, Servers, Store};
 use super::tasks::Tasks;
 
@@ -84,12 +84,12 @@ impl Authority {
     }
 
     /// Takes in what a server of the plan reported, or that it failed.
-    pub(super) fn heard(&mut self, address: &str, heard: &Heard, now: Mono) {
+    pub(super) fn report(&mut self, address: &str, report: &NodeReport, now: Mono) {
         match &mut self.kind {
             Kind::Standalone(_) => {}
-            Kind::Replicated(replicated) => self.changed |= replicated.heard(address, heard, now),
-            Kind::Sentinel(sentinels) => sentinels.heard(address, heard),
-            Kind::Cluster(cluster) => cluster.heard(address, heard),
+            Kind::Replicated(replicated) => self.changed |= replicated.report(address, report, now),
+            Kind::Sentinel(sentinels) => sentinels.report(address, report),
+            Kind::Cluster(cluster) => cluster.report(address, report),
         }
     }
 

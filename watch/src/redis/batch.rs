@@ -43,7 +43,7 @@ struct TaskPart {
 
 /// The result of a batch that may be accepted.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Decoded {
     /// What the server reported of itself.
     pub attestation: Attestation,
     /// Tasks whose reading is complete.
@@ -52,7 +52,7 @@ pub struct Answer {
     pub again: Vec<(TaskIndex, TaskRead)>,
 }
 
-impl Answer {
+impl Decoded {
     /// The reading of a task, if it is complete.
     pub(super) fn reading(&self, task: TaskIndex) -> Option<&TaskReading> {
         self.done.iter().find(|(done, _)| *done == task).map(|(_, reading)| reading)
@@ -134,7 +134,7 @@ impl Question {
     ///
     /// # Errors
     /// Why none of the replies may be accepted.
-    pub fn decode(self, timing: Timing, replies: &[Reply]) -> Result<Answer, Unknown> {
+    pub fn decode(self, timing: Timing, replies: &[Reply]) -> Result<Decoded, Unknown> {
         let (header, rest) = replies.split_at_checked(self.header).ok_or(Unknown::Protocol)?;
         let body: usize = self.parts.iter().map(|part| part.commands).sum();
         let (mut body, footer) = rest.split_at_checked(body).ok_or(Unknown::Protocol)?;
@@ -144,7 +144,7 @@ impl Question {
         };
         let attestation = judge(self.caps, timing, &self.nonce, header, footer)?;
         let mut answer =
-            Answer { attestation, done: Vec::with_capacity(self.parts.len()), again: Vec::new() };
+            Decoded { attestation, done: Vec::with_capacity(self.parts.len()), again: Vec::new() };
         for part in self.parts {
             let (own, others) = body.split_at_checked(part.commands).ok_or(Unknown::Protocol)?;
             body = others;

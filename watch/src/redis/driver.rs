@@ -216,7 +216,7 @@ pub struct Exchange {
     /// The server's address, `host:port`.
     pub node: Arc<str>,
     /// Why the server was asked.
-    pub asked: Asked,
+    pub asked: ReadReason,
     /// The round of the reading, from 1.
     pub round: u8,
     /// When the batch was sent.
@@ -226,12 +226,12 @@ pub struct Exchange {
     /// What was asked about this task, with the replies, secrets included.
     pub said: Vec<(Ask, Option<Reply>)>,
     /// The standing of an accepted batch, or why it was rejected.
-    pub outcome: Result<Worth, Unknown>,
+    pub outcome: Result<Acceptance, Unknown>,
 }
 
 /// The standing of an accepted batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Worth {
+pub struct Acceptance {
     /// The role that the server reported after its answers.
     pub role: Role,
     /// Whether the server reported the role itself.
@@ -244,7 +244,7 @@ pub struct Worth {
 
 /// Why a server was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum ReadReason {
     /// It decides about the lock.
     Decides,
     /// It has keys beside the lock, in a cluster.
@@ -253,13 +253,13 @@ pub enum Asked {
     Witness,
 }
 
-impl Asked {
+impl ReadReason {
     /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
-            Asked::Decides => "decides",
-            Asked::Beside => "beside",
-            Asked::Witness => "witness",
+            ReadReason::Decides => "decides",
+            ReadReason::Beside => "beside",
+            ReadReason::Witness => "witness",
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use self::sight::{Guess, Seen};
+use self::recognise::{Guess, ScannedKey};
 use crate::redis::ask::{Ask, Class};
 use crate::redis::reply::Reply;
 use lockwatch_judge::reading::Unknown;
@@ -11,14 +11,14 @@ use lockwatch_judge::spec::{Claimants, LibraryName, LockSpec, TaskSpec};
 
 mod hash;
 mod library;
+pub mod recognise;
 mod redisson;
 pub mod shape;
 mod shedlock;
-pub mod sight;
 mod string;
 mod unread;
 
-pub use library::{Library, Shown, Value};
+pub use library::{Disclosure, Library, Value};
 pub use string::UNNAMED;
 pub(super) use string::held_by;
 
@@ -31,7 +31,7 @@ pub const DEFAULT: &str = "redisson";
 
 /// Which library created a key. The first that recognises it counts. A lock with a date, a time or
 /// an id in its name is one of many: the next one has another name.
-pub fn recognise(seen: &Seen) -> Guess {
+pub fn recognise(seen: &ScannedKey) -> Guess {
     let guess = ALL.iter().find_map(|library| library.recognise(seen)).unwrap_or(Guess::Nothing);
     match guess {
         Guess::Lock(laid) | Guess::Doubtful(laid, _) if shape::names_one_of_many(&seen.key) => {

@@ -5,10 +5,10 @@
 //! witness is asked only for the locks: at the same interval while it reports that it is master,
 //! else less often, with requests for its role in between.
 
-mod answers;
-mod asking;
+mod errors;
 mod flight;
-mod refusals;
+mod receive;
+mod send;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
@@ -21,15 +21,15 @@ use lockwatch_judge::reading::{Held, SwitchesReading, Unknown, User};
 use lockwatch_judge::spec::{TaskIndex, TaskSpec, position_of};
 use lockwatch_judge::time::Mono;
 
-use self::flight::{BesideRead, FLIGHTS, Flying, What};
+use self::flight::{FLIGHTS, Flight, PartsRead, What};
 use super::accept::Caps;
 use super::driver::{Dial, Event, Failure, LinkId, Login, Manner, Note, Now};
 use super::handshake::Handshake;
 use super::link::Link;
 use super::out::Out;
-use super::plan::{Duty, Heard};
+use super::plan::{Duty, NodeReport};
 use super::read::Followed;
-use super::schedule::{Schedule, Watched};
+use super::schedule::{Schedule, ScheduledTask};
 use super::store::{HostPort, Store};
 use super::tasks::{Assignment, spec};
 use super::tracking::{Filter, WakeUps};
@@ -57,10 +57,10 @@ pub(super) struct Node {
     /// When a witness is asked for its role next.
     pulse_at: Mono,
     /// Reads to do of keys beside locks of other servers, and which servers those are.
-    beside: VecDeque<BesideRead>,
+    remote_parts: VecDeque<PartsRead>,
     link: Link,
     /// Batches in flight, in the order in which they were sent; replies come in the same order.
-    flights: VecDeque<Flying>,
+    flights: VecDeque<Flight>,
     /// Total age of the unanswered requests that reloads dropped, in milliseconds. Any answer
     /// resets it.
     unanswered_ms: u64,
@@ -75,7 +75,7 @@ pub(super) struct Node {
     /// What this server said of tasks last, by task and reason: no more than there are tasks.
     said_of: BTreeMap<(TaskIndex, Unknown), Arc<str>>,
     /// The batch that is sent with the greeting of the current dial.
-    opening: Option<Flying>,
+    opening: Option<Flight>,
     /// Number of its commands.
     opening_len: usize,
     nonces: u64,
@@ -108,7 +108,7 @@ impl Node {
             schedule: Schedule::sized(Vec::new(), store.interval_ms, now, *sizes),
             role: None,
             pulse_at: now,
-            beside: VecDeque::new(),
+            remote_parts: VecDeque::new(),
             link: Link::new(now),
             flights: VecDeque::new(),
             unanswered_ms: 0,
@@ -141,9 +141,9 @@ impl Node {
         // Others may have been believed meanwhile, and after a reload tasks have other numbers.
         self.said_of.clear();
         if old.standing != self.duty.standing {
-            self.begin_anew(now);
+            self.restart_schedule(now);
         } else if old.own != self.duty.own {
-            for Flying { what, .. } in self.flights.iter_mut().chain(&mut self.opening) {
+            for Flight { what, .. } in self.flights.iter_mut().chain(&mut self.opening) {
                 if let What::Scheduled(batch) = what {
                     batch.detach();
                 }
@@ -156,7 +156,7 @@ impl Node {
     /// the time spent waiting for them is kept: otherwise a server that hangs would look healthy
     /// while reloads come more often than its timeout.
     pub(super) fn configure(&mut self, store: &Store, now: Mono) {
-        let oldest = self.flights.front().map_or(now, |flying| flying.launched.mono);
+        let oldest = self.flights.front().map_or(now, |flight| flight.launched.mono);
         self.unanswered_ms = self.unanswered_ms.saturating_add(now.since_ms(oldest));
         self.interval_ms = store.interval_ms;
         self.has_others = store.servers.kind() != RedisKind::Standalone;
@@ -165,13 +165,13 @@ impl Node {
         self.followed.clear();
         self.fields.clear();
         self.owners.clear();
-        self.begin_anew(now);
+        self.restart_schedule(now);
     }
 
     /// Gives up the connection if the server does not answer. Returns what other nodes must know.
-    pub(super) fn overdue(&mut self, now: Now, out: &mut Out) -> Option<Heard> {
+    pub(super) fn overdue(&mut self, now: Now, out: &mut Out) -> Option<NodeReport> {
         if let Some(hints) = self.wake_ups.take_hints() {
-            return Some(Heard { hints: Some(hints), ..Heard::default() });
+            return Some(NodeReport { hints: Some(hints), ..NodeReport::default() });
         }
         self.link.up()?;
         let is_silent = self.unanswered_ms > PATIENCE.saturating_mul(self.timeout_ms);
@@ -180,7 +180,7 @@ impl Node {
             return None;
         }
         let words = format_args!("no complete reply within {} ms", self.timeout_ms);
-        self.tell(&Failure::new(Unknown::Timeout, words), out);
+        self.report_words(&Failure::new(Unknown::Timeout, words), out);
         Some(self.lose(None, Unknown::Timeout, now, out))
     }
 
@@ -190,24 +190,24 @@ impl Node {
         Some(oldest.launched.mono.plus_ms(self.timeout_ms))
     }
 
-    fn begin_anew(&mut self, now: Mono) {
+    fn restart_schedule(&mut self, now: Mono) {
         self.dropped += self.flights.len();
         self.flights.clear();
-        self.beside.clear();
-        if let Some(Flying { what: What::Scheduled(batch), .. }) = self.opening.take() {
+        self.remote_parts.clear();
+        if let Some(Flight { what: What::Scheduled(batch), .. }) = self.opening.take() {
             self.schedule.broken(&batch);
         }
         let slowly = self.duty.standing == Standing::Witness && self.role != Some(Role::Master);
         let every = if slowly { REPLICA_EVERY } else { 1 };
         self.schedule =
-            self.schedule.anew(self.watched(), self.interval_ms.saturating_mul(every), now);
+            self.schedule.replanned(self.watched(), self.interval_ms.saturating_mul(every), now);
         self.pulse_at = now.plus_ms(self.interval_ms);
     }
 
-    fn watched(&self) -> Vec<Watched> {
-        let watched = |(task, spec): &(TaskIndex, Arc<TaskSpec>)| Watched {
+    fn watched(&self) -> Vec<ScheduledTask> {
+        let watched = |(task, spec): &(TaskIndex, Arc<TaskSpec>)| ScheduledTask {
             proves_holders: self.has_others,
-            ..Watched::new(*task, spec)
+            ..ScheduledTask::new(*task, spec)
         };
         self.duty.own.iter().map(watched).collect()
     }
@@ -259,7 +259,7 @@ impl Node {
             && let Some((_, caps)) = self.link.up()
             && let Some((what, reads)) = self.next_batch(now.mono, caps, out)
         {
-            self.fly(what, reads, 1, now, out);
+            self.send(what, reads, 1, now, out);
         }
         if self.alive_at().is_some_and(|at| at <= now.mono) {
             self.keep_alive(now, out);
@@ -300,8 +300,8 @@ impl Node {
     fn miss(&mut self, now: Mono, out: &mut Out) {
         let tasks = self.schedule.missed(now);
         let Some(why) = self.lost else { return };
-        for read in core::mem::take(&mut self.beside) {
-            self.report_beside(&read, now, why, out);
+        for read in core::mem::take(&mut self.remote_parts) {
+            self.report_parts(&read, now, why, out);
         }
         if tasks.is_empty() || self.duty.standing == Standing::Witness {
             return;
@@ -314,7 +314,7 @@ impl Node {
     pub(super) fn next_wake(&self) -> Option<Mono> {
         let due = match self.link.up() {
             Some(_) if self.flights.len() >= FLIGHTS => None,
-            Some(_) if !self.beside.is_empty() => Some(Mono(0)),
+            Some(_) if !self.remote_parts.is_empty() => Some(Mono(0)),
             Some(_) => {
                 let hinted = self.may_follow_hints().then(|| self.schedule.next_hinted()).flatten();
                 let pulse = self.pulses().then_some(self.pulse_at);
@@ -333,29 +333,35 @@ impl Node {
     }
 
     /// Takes in what happened on one of its connections; returns what other nodes must know.
-    pub(super) fn take(&mut self, link: LinkId, event: Event, now: Now, out: &mut Out) -> Heard {
+    pub(super) fn take(
+        &mut self,
+        link: LinkId,
+        event: Event,
+        now: Now,
+        out: &mut Out,
+    ) -> NodeReport {
         if self.wake_ups.has(link) {
             self.wake_ups.take(event, &self.address, now.mono, out);
-            return Heard { hints: self.wake_ups.take_hints(), ..Heard::default() };
+            return NodeReport { hints: self.wake_ups.take_hints(), ..NodeReport::default() };
         }
-        let heard = match event {
+        let report = match event {
             Event::Dialled(dialled) => self.greeted(*dialled, now, out),
             Event::Failed(failure) if self.link.up().is_some() => {
-                self.tell(&failure, out);
+                self.report_words(&failure, out);
                 out.note(Note::BatchFailed(Arc::clone(&self.address), failure.clone()));
                 self.lose(None, failure.why, now, out)
             }
             Event::Failed(failure) => self.cannot_connect(failure, now, out),
-            Event::Replied { received, replies } => self.land(received, &replies, now, out),
-            Event::Pushed { .. } => Heard::default(),
+            Event::Replied { received, replies } => self.receive(received, &replies, now, out),
+            Event::Pushed { .. } => NodeReport::default(),
         };
-        if heard.role.is_some() && heard.role != self.role {
-            self.role = heard.role;
+        if report.role.is_some() && report.role != self.role {
+            self.role = report.role;
             if self.duty.standing == Standing::Witness {
-                self.begin_anew(now.mono);
+                self.restart_schedule(now.mono);
             }
         }
-        heard
+        report
     }
 
     /// Closes its connections.

@@ -17,7 +17,7 @@ use super::reply::Command;
 use super::topology::Announced;
 
 /// Maximum number of words that are remembered. It bounds memory.
-const TOLD_MAX: usize = 256;
+const REPORTED_MAX: usize = 256;
 
 /// The actions that wait for the driver, and what all parts of a watcher share.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Out {
     pub(super) traced: Arc<BTreeSet<TaskIndex>>,
     pub(super) actions: VecDeque<Action>,
     /// The words reported last, by server and reason. Forgotten with each configuration.
-    pub(super) told: BTreeMap<(Arc<str>, Unknown), Arc<str>>,
+    pub(super) reported: BTreeMap<(Arc<str>, Unknown), Arc<str>>,
     links: u64,
     random: u64,
 }
@@ -37,7 +37,7 @@ impl Out {
     /// `seed` is the source of all random numbers.
     pub(super) fn new(epoch: u32, store: StoreIndex, seed: u64) -> Out {
         let (traced, actions) = (Arc::default(), VecDeque::new());
-        Out { epoch, store, traced, actions, told: BTreeMap::new(), links: 0, random: seed }
+        Out { epoch, store, traced, actions, reported: BTreeMap::new(), links: 0, random: seed }
     }
 
     /// A server that is not allowed was announced.
@@ -109,21 +109,21 @@ impl Out {
     /// server for this reason.
     pub(super) fn said(&mut self, server: &Arc<str>, failure: &Failure) -> bool {
         let words: Arc<str> = bounded(&failure.detail).into();
-        let told = self.told.get(&(Arc::clone(server), failure.why));
-        if told.map_or(words.is_empty(), |told| *told == words) {
+        let last = self.reported.get(&(Arc::clone(server), failure.why));
+        if last.map_or(words.is_empty(), |last| *last == words) {
             return false;
         }
-        if self.told.len() >= TOLD_MAX {
-            self.told.clear();
+        if self.reported.len() >= REPORTED_MAX {
+            self.reported.clear();
         }
-        self.told.insert((Arc::clone(server), failure.why), Arc::clone(&words));
+        self.reported.insert((Arc::clone(server), failure.why), Arc::clone(&words));
         self.news(server, NodeNewsKind::Said { why: failure.why, words });
         true
     }
 
     /// Reports the words about tasks: from here on they are the newest for their reasons.
     pub(super) fn said_of(&mut self, server: &Arc<str>, said: Vec<SaidOf>) {
-        said.iter().for_each(|said| _ = self.told.remove(&(Arc::clone(server), said.why)));
+        said.iter().for_each(|said| _ = self.reported.remove(&(Arc::clone(server), said.why)));
         self.news(server, NodeNewsKind::SaidOf(said));
     }
 

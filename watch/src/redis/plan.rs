@@ -27,9 +27,9 @@ pub(super) struct Plan {
     pub(super) orphans: Vec<(Tasks, Unknown)>,
     /// Keys that live on another server than their lock: for each task, the server (or why there is
     /// none) and the parts that it has.
-    pub(super) beside: BTreeMap<TaskIndex, Vec<(Server, Scope)>>,
+    pub(super) remote_parts: BTreeMap<TaskIndex, Vec<(Server, Scope)>>,
     /// Whether the topology must be reported to the engine.
-    pub(super) is_told: bool,
+    pub(super) is_known: bool,
     pub(super) masters: Option<Result<Vec<Arc<str>>, Unknown>>,
     pub(super) sentinels: Vec<Announcer>,
     pub(super) uncovered_slots: u32,
@@ -85,7 +85,7 @@ impl Duty {
 impl Plan {
     /// Whether no server or Sentinel has reported yet which servers there are.
     pub(super) fn knows_nothing(&self) -> bool {
-        self.nodes.is_empty() && !self.is_told
+        self.nodes.is_empty() && !self.is_known
     }
 
     /// The topology to report to the engine.
@@ -103,7 +103,7 @@ impl Plan {
 
 /// What other servers' nodes must know of a result.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct NodeReport {
     /// The role that the server reported.
     pub(super) role: Option<Role>,
     /// Why it reported none.

@@ -30,8 +30,8 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-pub use self::entry::Watched;
-use self::entry::{Apart, Entry, deadline_read};
+pub use self::entry::ScheduledTask;
+use self::entry::{Alone, Entry, deadline_read};
 pub use self::hints::Hinted;
 use self::hints::Hints;
 pub use self::slot::BATCH_TASKS;
@@ -148,18 +148,23 @@ pub struct Schedule {
 impl Schedule {
     /// A plan that reads each of `tasks` every `interval_ms`. The first slot is due at `start`,
     /// later ones a part of the interval later.
-    pub fn new(tasks: Vec<Watched>, interval_ms: u64, start: Mono) -> Schedule {
+    pub fn new(tasks: Vec<ScheduledTask>, interval_ms: u64, start: Mono) -> Schedule {
         Schedule::sized(tasks, interval_ms, start, Sizes::default())
     }
 
     /// The same with other sizes than the defaults for real servers.
-    pub fn sized(tasks: Vec<Watched>, interval_ms: u64, start: Mono, sizes: Sizes) -> Schedule {
+    pub fn sized(
+        tasks: Vec<ScheduledTask>,
+        interval_ms: u64,
+        start: Mono,
+        sizes: Sizes,
+    ) -> Schedule {
         Schedule::resumed(tasks, interval_ms, start, sizes, (0, 1))
     }
 
     /// The same, but the slot at the given part of a sweep is first at `start`.
     fn resumed(
-        mut tasks: Vec<Watched>,
+        mut tasks: Vec<ScheduledTask>,
         interval_ms: u64,
         start: Mono,
         sizes: Sizes,
@@ -216,7 +221,7 @@ impl Schedule {
     /// and batches in flight are ignored. The sweep continues at once at its position, so that
     /// frequent changes do not delay any task.
     #[must_use]
-    pub fn anew(&self, tasks: Vec<Watched>, interval_ms: u64, now: Mono) -> Schedule {
+    pub fn replanned(&self, tasks: Vec<ScheduledTask>, interval_ms: u64, now: Mono) -> Schedule {
         Schedule::resumed(tasks, interval_ms, now, self.sizes, self.unanswered())
     }
 
@@ -243,7 +248,7 @@ impl Schedule {
     /// Replaces the tasks from `now` on. Remaining tasks keep their rhythm and their remembered
     /// readings; new ones are due at once. Slots are divided again, so the caller must detach
     /// batches in flight: [`Batch::detach`].
-    pub fn change(&mut self, tasks: Vec<Watched>, now: Mono) {
+    pub fn change(&mut self, tasks: Vec<ScheduledTask>, now: Mono) {
         let first = self.slots.first();
         let (start, sweep) = first.map_or((now, 0), |slot| (slot.next_at, slot.sweep));
         let mut new = Schedule::sized(tasks, self.interval_ms, start, self.sizes);
@@ -435,7 +440,7 @@ impl Schedule {
     fn hint_at(&mut self, position: usize, now: Mono) -> Hinted {
         let Some(entry) = self.entries.get_mut(position) else { return Hinted::Foreign };
         entry.doubted = true;
-        if entry.hint_at.is_some() || entry.apart.is_some() {
+        if entry.hint_at.is_some() || entry.alone.is_some() {
             return Hinted::Coalesced;
         }
         let at = entry.next_hint(now);
@@ -450,7 +455,7 @@ impl Schedule {
     pub fn finished(&mut self, batch: &Batch) {
         self.release(batch);
         if batch.kind == BatchKind::Suspects {
-            self.set_apart(&batch.tasks, None);
+            self.read_alone(&batch.tasks, None);
         }
     }
 
@@ -460,11 +465,11 @@ impl Schedule {
         match suspects {
             [] => {}
             [task] => {
-                self.set_apart(suspects, Some(Apart::TooLarge));
+                self.read_alone(suspects, Some(Alone::TooLarge));
                 self.too_large.insert((now.plus_ms(TOO_LARGE_AGAIN_MS), *task));
             }
             _ => {
-                self.set_apart(suspects, Some(Apart::Suspect));
+                self.read_alone(suspects, Some(Alone::Suspect));
                 let (first, second) = suspects.split_at(suspects.len() / 2);
                 self.suspects.extend([first.to_vec(), second.to_vec()]);
             }
@@ -500,15 +505,15 @@ impl Schedule {
         }
     }
 
-    fn set_apart(&mut self, tasks: &[TaskIndex], apart: Option<Apart>) {
+    fn read_alone(&mut self, tasks: &[TaskIndex], alone: Option<Alone>) {
         for task in tasks {
             let Some(position) = self.position(*task) else { continue };
-            if apart.is_some() {
+            if alone.is_some() {
                 self.plan_extra(position, None);
             }
             if let Some(entry) = self.entries.get_mut(position) {
-                entry.apart = apart;
-                if apart.is_some() {
+                entry.alone = alone;
+                if alone.is_some() {
                     self.hints.answer(entry, position);
                 }
             }

@@ -17,7 +17,7 @@ use super::authority::Authority;
 use super::driver::{Action, Event, Input, LinkId, Now};
 use super::node::Node;
 use super::out::Out;
-use super::plan::{Heard, Hints, Plan};
+use super::plan::{Hints, NodeReport, Plan};
 use super::read::Scope;
 use super::tasks::{Assignment, Server, spec, unreadable};
 use super::tracking::Filter;
@@ -34,7 +34,7 @@ pub struct Watcher {
     plan: Plan,
     nodes: Vec<Node>,
     /// The topology that was reported last.
-    told: Option<Topology>,
+    reported: Option<Topology>,
     /// When to report again that nobody decides about the tasks without a server.
     orphans_at: Mono,
     out: Out,
@@ -48,7 +48,7 @@ impl Watcher {
             authority: Authority::new(&assignment.store, now.mono),
             plan: Plan::default(),
             nodes: Vec::new(),
-            told: None,
+            reported: None,
             orphans_at: now.mono,
             out: Out::new(assignment.epoch, assignment.index, seed),
             assignment,
@@ -89,8 +89,8 @@ impl Watcher {
     fn launch(&mut self, now: Now) {
         for position in 0..self.nodes.len() {
             let node = self.nodes.get_mut(position);
-            if let Some(heard) = node.and_then(|node| node.overdue(now, &mut self.out)) {
-                self.spread(position, &heard, now.mono);
+            if let Some(report) = node.and_then(|node| node.overdue(now, &mut self.out)) {
+                self.spread(position, &report, now.mono);
             }
         }
         self.authority.launch(now, &mut self.out);
@@ -113,24 +113,24 @@ impl Watcher {
         match self.nodes.iter().position(|node| node.has(link)) {
             Some(position) => {
                 let Some(node) = self.nodes.get_mut(position) else { return };
-                let heard = node.take(link, event, now, &mut self.out);
-                self.spread(position, &heard, now.mono);
+                let report = node.take(link, event, now, &mut self.out);
+                self.spread(position, &report, now.mono);
             }
             None => self.authority.take(link, event, now, &mut self.out),
         }
     }
 
     /// Passes on what others must know of the server at this position.
-    fn spread(&mut self, position: usize, heard: &Heard, now: Mono) {
+    fn spread(&mut self, position: usize, report: &NodeReport, now: Mono) {
         let Some(address) = self.nodes.get(position).map(|node| Arc::clone(node.address())) else {
             return;
         };
-        self.read_beside(&address, heard.read.as_deref().unwrap_or_default(), now);
-        self.observe_switches(heard);
-        if let Some(hints) = &heard.hints {
+        self.read_beside(&address, report.read.as_deref().unwrap_or_default(), now);
+        self.observe_switches(report);
+        if let Some(hints) = &report.hints {
             self.follow_hints(hints, now);
         }
-        self.authority.heard(&address, heard, now);
+        self.authority.report(&address, report, now);
     }
 
     /// Applies the plan that follows from what is known of the servers.
@@ -156,20 +156,20 @@ impl Watcher {
         }
         old.values().for_each(|node| node.close(&mut self.out));
         let topology = self.plan.topology(self.out.epoch, self.out.store);
-        if self.plan.is_told && self.told.as_ref() != Some(&topology) {
-            self.told = Some(topology.clone());
+        if self.plan.is_known && self.reported.as_ref() != Some(&topology) {
+            self.reported = Some(topology.clone());
             self.out.evidence(Evidence::Topology(topology));
         }
     }
 
     /// Locks were read at `address`: reads what lives beside them on other servers.
     fn read_beside(&mut self, address: &Arc<str>, read: &[TaskIndex], now: Mono) {
-        if self.plan.beside.is_empty() {
+        if self.plan.remote_parts.is_empty() {
             return;
         }
         let mut by_server: BTreeMap<Server, Vec<(TaskIndex, Scope)>> = BTreeMap::new();
         for task in read {
-            for (server, scope) in self.plan.beside.get(task).into_iter().flatten() {
+            for (server, scope) in self.plan.remote_parts.get(task).into_iter().flatten() {
                 by_server.entry(server.clone()).or_default().push((*task, *scope));
             }
         }
@@ -191,8 +191,8 @@ impl Watcher {
     }
 
     /// Passes switches that live on another server to the schedule of the lock's server.
-    fn observe_switches(&mut self, heard: &Heard) {
-        for (of, sent, task, switches) in &heard.switches {
+    fn observe_switches(&mut self, report: &NodeReport) {
+        for (of, sent, task, switches) in &report.switches {
             if let Some(node) = self.nodes.iter_mut().find(|node| node.address() == of) {
                 node.observe_switches(*task, *sent, switches);
             }
@@ -216,8 +216,8 @@ impl Watcher {
     fn reassign(&mut self, assignment: Arc<Assignment>, same_logins: bool, now: Mono) {
         self.out.epoch = assignment.epoch;
         self.out.store = assignment.index;
-        self.told = None;
-        self.out.told.clear();
+        self.reported = None;
+        self.out.reported.clear();
         self.plan = Plan::default();
         if same_logins && self.assignment.store == assignment.store {
             self.authority.forget_plan();

@@ -16,7 +16,7 @@ use lockwatch_judge::time::Mono;
 use super::seeker::Seeker;
 use crate::redis::driver::{Event, LinkId};
 use crate::redis::out::Out;
-use crate::redis::plan::{Duty, FORMER_MS, Heard, Plan, Planned, orphans};
+use crate::redis::plan::{Duty, FORMER_MS, NodeReport, Plan, Planned, orphans};
 use crate::redis::store::{Cluster as Configured, HostPort, Store};
 use crate::redis::tasks::{Server, Tasks};
 
@@ -94,9 +94,9 @@ impl Cluster {
     }
 
     /// Takes in what a server reported, or that it failed.
-    pub(super) fn heard(&mut self, address: &str, heard: &Heard) {
-        let deposed = heard.failed.is_some() || heard.role == Some(Role::Replica);
-        if heard.moved || (deposed && self.deciding.contains(address)) {
+    pub(super) fn report(&mut self, address: &str, report: &NodeReport) {
+        let deposed = report.failed.is_some() || report.role == Some(Role::Replica);
+        if report.moved || (deposed && self.deciding.contains(address)) {
             self.seeker.hurry();
         }
     }
@@ -118,7 +118,7 @@ impl Cluster {
                 let orphans = if told { orphans(all, Some(*why)) } else { Vec::new() };
                 return Plan {
                     orphans,
-                    is_told: told,
+                    is_known: told,
                     masters: Some(Err(*why)),
                     ..Plan::default()
                 };
@@ -154,8 +154,8 @@ impl Cluster {
         Plan {
             nodes,
             orphans: unserved.collect(),
-            beside: sorting.beside,
-            is_told: true,
+            remote_parts: sorting.remote_parts,
+            is_known: true,
             masters: Some(Ok(names)),
             sentinels: Vec::new(),
             uncovered_slots: map.uncovered(),
@@ -218,7 +218,7 @@ struct Sorting<'a> {
     unserved: BTreeMap<Unknown, Vec<(TaskIndex, Arc<TaskSpec>)>>,
     /// For tasks whose keys are on several servers, the parts that live with the lock.
     scopes: BTreeMap<&'a HostPort, BTreeMap<TaskIndex, Scope>>,
-    beside: BTreeMap<TaskIndex, Vec<(Server, Scope)>>,
+    remote_parts: BTreeMap<TaskIndex, Vec<(Server, Scope)>>,
 }
 
 impl Servers<'_> {
@@ -269,7 +269,7 @@ impl Servers<'_> {
             let named = apart
                 .into_iter()
                 .map(|(server, scope)| (server.map(|at| at.to_string().into()), scope));
-            sorting.beside.insert(task, named.collect());
+            sorting.remote_parts.insert(task, named.collect());
             sorting.scopes.entry(at).or_default().insert(task, here);
         }
         sorting.known.insert(at);

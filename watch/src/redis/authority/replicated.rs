@@ -9,7 +9,7 @@ use lockwatch_judge::input::Standing;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
 
-use crate::redis::plan::{Duty, Heard, Plan, Planned, orphans};
+use crate::redis::plan::{Duty, NodeReport, Plan, Planned, orphans};
 use crate::redis::remedy::is_mistake;
 use crate::redis::store::{HostPort, Store};
 use crate::redis::tasks::Tasks;
@@ -43,23 +43,23 @@ impl Replicated {
     }
 
     /// Returns whether another server may decide now.
-    pub(super) fn heard(&mut self, address: &str, heard: &Heard, now: Mono) -> bool {
+    pub(super) fn report(&mut self, address: &str, report: &NodeReport, now: Mono) -> bool {
         let Some(node) = self.nodes.iter().position(|at| at.to_string() == address) else {
             return false;
         };
         let (before, told) = (self.lead.master(), self.master());
         if let Some(failed) = self.failed.get_mut(node)
-            && (heard.role.is_some() || heard.failed.is_some())
+            && (report.role.is_some() || report.failed.is_some())
         {
-            *failed = heard.failed;
+            *failed = report.failed;
         }
-        if let Some(role) = heard.role {
+        if let Some(role) = report.role {
             if let Some(answered) = self.answered.get_mut(node) {
                 *answered = Some(now);
             }
             self.lead.heard(node, now, Some(role));
             self.failing &= before != Ok(node);
-        } else if heard.failed.is_some() {
+        } else if report.failed.is_some() {
             // A single lost reply does not depose the lead.
             if before == Ok(node) { self.failing = true } else { self.lead.heard(node, now, None) }
         }
@@ -103,7 +103,7 @@ impl Replicated {
         });
         Plan {
             orphans: orphans(all, lead.err()),
-            is_told: lead != Err(Unknown::NotReadYet),
+            is_known: lead != Err(Unknown::NotReadYet),
             masters: Some(master),
             nodes,
             ..Plan::default()
@@ -125,8 +125,8 @@ mod tests {
         let store = store(Servers::Nodes(nodes.clone()));
         let mut replicated = Replicated::new(&store, &nodes);
         let mut hear = |host: &str, role, failed| {
-            let heard = Heard { role, failed, ..Heard::default() };
-            replicated.heard(&at(host).to_string(), &heard, Mono(0));
+            let report = NodeReport { role, failed, ..NodeReport::default() };
+            replicated.report(&at(host).to_string(), &report, Mono(0));
             replicated.master()
         };
         let name = Some(Unknown::TlsName);

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
 
-use super::asking::{Asked, Asker, HURRIES};
+use super::asker::{Asker, Exchange, HURRIES};
 use crate::redis::accept::Caps;
 use crate::redis::diagnosis::{common, refusal, words_for};
 use crate::redis::driver::{Event, Failure, LinkId, Login, Note};
@@ -178,7 +178,7 @@ impl Seeker {
         &mut self,
         at: &HostPort,
         number: u64,
-        (_, replies): Asked,
+        (_, replies): Exchange,
         now: Mono,
         out: &mut Out,
     ) {
@@ -394,7 +394,7 @@ mod tests {
         assert_eq!(
             hear(2, "new", 100),
             Some(Ok(map("new", 16_383))),
-            "two that agree are enough only if the third is not heard yet"
+            "two that agree are enough only if the third is not report yet"
         );
     }
 

@@ -12,14 +12,14 @@ use lockwatch_judge::input::{Announcer, Role, Standing};
 use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::time::Mono;
 
-use super::asking::{Asker, Asks, HURRIES};
+use super::asker::{Asker, Asks, HURRIES};
 use crate::command;
 use crate::redis::diagnosis::names_no_master;
 use crate::redis::driver::{Dial, Event, Failure, LinkId, Login, Manner, Note};
 use crate::redis::handshake::Handshake;
 use crate::redis::out::Out;
 use crate::redis::pace::Pace;
-use crate::redis::plan::{Duty, FORMER_MS, Heard, Plan, Planned, orphans};
+use crate::redis::plan::{Duty, FORMER_MS, NodeReport, Plan, Planned, orphans};
 use crate::redis::store::{HostPort, Peers, Sentinels as Configured, Store};
 use crate::redis::tasks::Tasks;
 use crate::redis::topology::Announced;
@@ -278,7 +278,7 @@ impl Sentinels {
     fn answered(
         &mut self,
         position: usize,
-        (asked, replies): super::asking::Asked,
+        (asked, replies): super::asker::Exchange,
         now: Mono,
         out: &mut Out,
     ) {
@@ -317,9 +317,9 @@ impl Sentinels {
     }
 
     /// Takes in what a server of the plan reported, or that it failed.
-    pub(super) fn heard(&mut self, address: &str, heard: &Heard) {
+    pub(super) fn report(&mut self, address: &str, report: &NodeReport) {
         let decides = self.master.as_ref().is_ok_and(|master| **master == *address);
-        if decides && (heard.failed.is_some() || heard.role == Some(Role::Replica)) {
+        if decides && (report.failed.is_some() || report.role == Some(Role::Replica)) {
             self.hurry();
         }
     }
@@ -369,7 +369,7 @@ impl Sentinels {
         Plan {
             nodes,
             orphans: if early { Vec::new() } else { orphans(all, master.err()) },
-            is_told: !early,
+            is_known: !early,
             masters: Some(self.master.clone().map(|master| vec![master])),
             sentinels: self.words(),
             ..Plan::default()

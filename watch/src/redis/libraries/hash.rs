@@ -6,8 +6,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::library::{Library, Value};
+use super::recognise::{Content, Guess, Laid, ScannedKey};
 use super::shape::names_a_lock;
-use super::sight::{Content, Guess, Laid, Seen};
 use crate::command;
 use crate::redis::ask::{Ask, Class};
 use crate::redis::replies::scanned_pairs;
@@ -59,7 +59,7 @@ impl Library for OwnHash {
         Some(holder.client.clone())
     }
 
-    fn recognise(&self, seen: &Seen) -> Option<Guess> {
+    fn recognise(&self, seen: &ScannedKey) -> Option<Guess> {
         const WHAT: &str = "A hash with one field, perhaps the owner of a lock made by hand";
         const WHY: &str = "many other things are a hash with one field and a small number";
         let Content::Hash { length: 1, scanned: Some(scanned), .. } = &seen.content else {

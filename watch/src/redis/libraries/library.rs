@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::sight::{Guess, Role, Seen};
+use super::recognise::{Guess, Role, ScannedKey};
 use crate::redis::ask::Ask;
 use crate::redis::reply::Reply;
 use lockwatch_judge::reading::{Extras, Holder, Mode, Unknown};
@@ -70,12 +70,12 @@ pub trait Library: Sync {
 
     /// How much of a word of the value, or of the name of a key beside it, may be shown. `is_name`:
     /// it is the name of such a key or of a field.
-    fn shown<'a>(&self, _word: &'a [u8], _is_name: bool) -> Shown<'a> {
-        Shown::Nothing
+    fn shown<'a>(&self, _word: &'a [u8], _is_name: bool) -> Disclosure<'a> {
+        Disclosure::Nothing
     }
 
     /// Recognises a key: a lock of this library, or what it keeps beside one.
-    fn recognise(&self, _seen: &Seen) -> Option<Guess> {
+    fn recognise(&self, _seen: &ScannedKey) -> Option<Guess> {
         None
     }
 
@@ -85,7 +85,7 @@ pub trait Library: Sync {
     }
 
     /// The key with this role beside a lock.
-    fn beside(&self, _key: &[u8], _role: Role) -> Option<Vec<u8>> {
+    fn companion(&self, _key: &[u8], _role: Role) -> Option<Vec<u8>> {
         None
     }
 
@@ -96,7 +96,7 @@ pub trait Library: Sync {
 
     /// The kind of a lock that was recognised as `what` (empty: not seen) and has keys of these
     /// roles beside it.
-    fn kind(&self, what: &'static str, _beside: &[Role]) -> &'static str {
+    fn kind(&self, what: &'static str, _companions: &[Role]) -> &'static str {
         what
     }
 
@@ -108,7 +108,7 @@ pub trait Library: Sync {
 
 /// How much of a word may be shown. The rest could release the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown<'a> {
+pub enum Disclosure<'a> {
     /// All of it.
     Whole,
     /// All but what stands between these.

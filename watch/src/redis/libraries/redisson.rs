@@ -4,9 +4,9 @@
 
 use alloc::vec::Vec;
 
-use super::library::{Library, Shown, Value};
+use super::library::{Disclosure, Library, Value};
+use super::recognise::{Content, Guess, Laid, Role, ScannedKey};
 use super::shape::{is_number, is_uuid};
-use super::sight::{Content, Guess, Laid, Role, Seen};
 use crate::command;
 use crate::redis::ask::{Ask, Class, Keys};
 use crate::redis::codec;
@@ -112,15 +112,14 @@ impl Library for Redisson {
         }
     }
 
-    fn shown<'a>(&self, word: &'a [u8], is_name: bool) -> Shown<'a> {
+    fn shown<'a>(&self, word: &'a [u8], is_name: bool) -> Disclosure<'a> {
         match word {
-            b"mode" if is_name => Shown::Whole,
-            b"read" | b"write" if !is_name => Shown::Whole,
-            _ if is_name => {
-                around_thread(word).map_or(Shown::Nothing, |(from, to)| Shown::Around(from, to))
-            }
-            _ if is_integer(word) => Shown::Whole,
-            _ => Shown::Nothing,
+            b"mode" if is_name => Disclosure::Whole,
+            b"read" | b"write" if !is_name => Disclosure::Whole,
+            _ if is_name => around_thread(word)
+                .map_or(Disclosure::Nothing, |(from, to)| Disclosure::Around(from, to)),
+            _ if is_integer(word) => Disclosure::Whole,
+            _ => Disclosure::Nothing,
         }
     }
 
@@ -141,7 +140,7 @@ impl Library for Redisson {
         holders.iter().take(MAX_READERS_ASKED).map(|holder| reader_timeouts(key, holder)).collect()
     }
 
-    fn recognise(&self, seen: &Seen) -> Option<Guess> {
+    fn recognise(&self, seen: &ScannedKey) -> Option<Guess> {
         companion(seen).or_else(|| hash(seen)).or_else(|| permits(seen))
     }
 
@@ -149,7 +148,7 @@ impl Library for Redisson {
         !fields.is_empty() && fields.iter().all(|name| name == b"mode" || begins_with_client(name))
     }
 
-    fn beside(&self, key: &[u8], role: Role) -> Option<Vec<u8>> {
+    fn companion(&self, key: &[u8], role: Role) -> Option<Vec<u8>> {
         match role {
             Role::Queue => Some(prefixed(QUEUE, key)),
             Role::Timeouts => Some(prefixed(TIMEOUTS, key)),
@@ -165,14 +164,14 @@ impl Library for Redisson {
         bare.into_iter().chain([inner]).map(<[u8]>::to_vec).collect()
     }
 
-    fn kind(&self, what: &'static str, beside: &[Role]) -> &'static str {
+    fn kind(&self, what: &'static str, companions: &[Role]) -> &'static str {
         match what {
             "" | RLOCK
-                if beside.iter().any(|role| matches!(role, Role::Queue | Role::Timeouts)) =>
+                if companions.iter().any(|role| matches!(role, Role::Queue | Role::Timeouts)) =>
             {
                 "Redisson RFairLock"
             }
-            "" | RLOCK if beside.contains(&Role::Token) => "Redisson RFencedLock",
+            "" | RLOCK if companions.contains(&Role::Token) => "Redisson RFencedLock",
             what => what,
         }
     }
@@ -292,7 +291,7 @@ fn holder(field: &[u8], count: &[u8]) -> Option<Holder> {
 }
 
 /// The lock itself.
-fn hash(seen: &Seen) -> Option<Guess> {
+fn hash(seen: &ScannedKey) -> Option<Guess> {
     let Content::Hash { names, scanned, .. } = &seen.content else { return None };
     if names.iter().any(|name| is_of_faster_multi_lock(name)) {
         return Some(Guess::Unreadable(
@@ -323,7 +322,7 @@ fn hash(seen: &Seen) -> Option<Guess> {
 }
 
 /// Recognises the keys beside locks.
-fn companion(seen: &Seen) -> Option<Guess> {
+fn companion(seen: &ScannedKey) -> Option<Guess> {
     let key = seen.key.as_slice();
     let (role, inner) = match &seen.content {
         Content::List => (Role::Queue, after(QUEUE, key)?),
@@ -341,7 +340,7 @@ fn companion(seen: &Seen) -> Option<Guess> {
 }
 
 /// The permits of an `RPermitExpirableSemaphore` that are in use.
-fn permits(seen: &Seen) -> Option<Guess> {
+fn permits(seen: &ScannedKey) -> Option<Guess> {
     let inner = seen.key.strip_suffix(b":timeout")?;
     let is_it = matches!(seen.content, Content::Sorted { .. })
         && inner.starts_with(b"{")

@@ -5,9 +5,9 @@
 //! of `lockAtLeastFor`: held then means that no other run may begin, not that one lasts. Nothing
 //! renews a lease unless the application uses `KeepAliveLockProvider`.
 
-use super::library::{Library, Shown, Value};
+use super::library::{Disclosure, Library, Value};
+use super::recognise::{Guess, Laid, ScannedKey};
 use super::shape::Shape;
-use super::sight::{Guess, Laid, Seen};
 use super::string::held_by;
 use crate::command;
 use crate::redis::ask::{Ask, Class};
@@ -47,18 +47,18 @@ impl Library for ShedLock {
     /// Instant and host release nothing: an unlock does not look at the value, or (`safeUpdate`)
     /// at all of it, with the id.
     /// A claim or host may be named by the holder of another lock, but no host's name has a colon.
-    fn shown<'a>(&self, word: &'a [u8], is_name: bool) -> Shown<'a> {
+    fn shown<'a>(&self, word: &'a [u8], is_name: bool) -> Disclosure<'a> {
         let colon = word.iter().position(|byte| *byte == b':').filter(|_| is_name);
         match (host(word), without_id(word)) {
             (None, _) => colon
                 .and_then(|colon| word.get(..=colon))
-                .map_or(Shown::Nothing, |open| Shown::Around(open, b"")),
-            (Some(_), Some(open)) => Shown::Around(open, b""),
-            (Some(_), None) => Shown::Whole,
+                .map_or(Disclosure::Nothing, |open| Disclosure::Around(open, b"")),
+            (Some(_), Some(open)) => Disclosure::Around(open, b""),
+            (Some(_), None) => Disclosure::Whole,
         }
     }
 
-    fn recognise(&self, seen: &Seen) -> Option<Guess> {
+    fn recognise(&self, seen: &ScannedKey) -> Option<Guess> {
         const WHAT: &str = "ShedLock: held while a run lasts and at least for lockAtLeastFor, \
             after which it counts as expired; a free lock is no fault of a periodic task";
         (seen.shape()? == Shape::ShedLock)
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
     use crate::redis::libraries::recognise;
-    use crate::redis::libraries::sight::Content;
+    use crate::redis::libraries::recognise::Content;
     use lockwatch_judge::reading::Mode;
 
     const FIXTURE: &str = include_str!("../../../tests/fixtures/shedlock.txt");
@@ -114,11 +114,11 @@ mod tests {
                 continue;
             }
             assert_eq!(decode(value), held_by(b"vm"), "{state}");
-            assert_eq!(ShedLock.shown(value.as_bytes(), false), Shown::Whole);
+            assert_eq!(ShedLock.shown(value.as_bytes(), false), Disclosure::Whole);
             let content =
                 Content::Text { length: value.len() as u64, start: value.as_bytes().to_vec() };
             let key = b"job-lock:prod:nightly".to_vec();
-            let seen = Seen { key, ttl_ms: ttl.parse().ok(), content };
+            let seen = ScannedKey { key, ttl_ms: ttl.parse().ok(), content };
             assert!(matches!(recognise(&seen), Guess::Lock(Laid { library: NAME, .. })));
         }
         assert_eq!(states, 4);
@@ -129,14 +129,14 @@ mod tests {
         let value = "ADDED:2026-11-21T10:00:00Z@web-1:8f14e45f-ceea-467f-a0b5-1d2f3c4b5a69";
         assert_eq!(decode(value), held_by(b"web-1"));
         let open = "ADDED:2026-11-21T10:00:00Z@web-1:".as_bytes();
-        assert_eq!(ShedLock.shown(value.as_bytes(), false), Shown::Around(open, b""));
+        assert_eq!(ShedLock.shown(value.as_bytes(), false), Disclosure::Around(open, b""));
     }
 
     #[test]
     fn anything_else_is_no_lock_and_is_not_shown() {
         for value in ["5e1f0a77", "ADDED:2026-11-21T10:00:00Z", "ADDED:x@", "@web-1"] {
             assert_eq!(decode(value), Value::Unknown(Unknown::Layout), "{value}");
-            assert_eq!(ShedLock.shown(value.as_bytes(), false), Shown::Nothing, "{value}");
+            assert_eq!(ShedLock.shown(value.as_bytes(), false), Disclosure::Nothing, "{value}");
         }
     }
 }

@@ -5,8 +5,8 @@
 use alloc::vec;
 
 use super::library::{Library, Value};
+use super::recognise::{Content, Guess, Laid, ScannedKey, contains};
 use super::shape::{Shape, ends_as_a_lock, identifies_nobody, names_a_lock, without_php_quotes};
-use super::sight::{Content, Guess, Laid, Seen, contains};
 use super::unread;
 use crate::command;
 use crate::redis::ask::{Ask, Class};
@@ -77,7 +77,7 @@ impl Library for Token {
         instant::any(text).or_else(|| instant::any(first))
     }
 
-    fn recognise(&self, seen: &Seen) -> Option<Guess> {
+    fn recognise(&self, seen: &ScannedKey) -> Option<Guess> {
         let rows = [
             distributed_lock,
             redbeat,
@@ -106,7 +106,7 @@ fn lock(what: &'static str) -> Guess {
     Guess::Lock(laid(what))
 }
 
-fn distributed_lock(seen: &Seen) -> Option<Guess> {
+fn distributed_lock(seen: &ScannedKey) -> Option<Guess> {
     if seen.shape()? != Shape::MachineAndProcess {
         return None;
     }
@@ -118,13 +118,13 @@ fn distributed_lock(seen: &Seen) -> Option<Guess> {
     })
 }
 
-fn redbeat(seen: &Seen) -> Option<Guess> {
+fn redbeat(seen: &ScannedKey) -> Option<Guess> {
     let named = seen.key.ends_with(b"redbeat::lock") || seen.key.ends_with(b"redbeat:lock");
     (seen.shape()?.is_token() && named)
         .then(|| lock("Celery redbeat: the scheduler that is active"))
 }
 
-fn laravel_schedule(seen: &Seen) -> Option<Guess> {
+fn laravel_schedule(seen: &ScannedKey) -> Option<Guess> {
     seen.shape()?;
     let is_it = contains(&seen.key, b"framework/schedule-") && seen.ttl_ms.is_some();
     let is_of_a_minute = || ends_in_a_minute(&seen.key);
@@ -151,18 +151,18 @@ fn ends_in_a_minute(key: &[u8]) -> bool {
         && is_of_day
 }
 
-fn redlock_prefix(seen: &Seen) -> Option<Guess> {
+fn redlock_prefix(seen: &ScannedKey) -> Option<Guess> {
     let is_it = seen.key.starts_with(b"redlock:") && seen.shape()? == Shape::Uuid;
     is_it.then(|| lock("redlock: RedLock.net or pottery"))
 }
 
-fn python_redis_lock(seen: &Seen) -> Option<Guess> {
+fn python_redis_lock(seen: &ScannedKey) -> Option<Guess> {
     let is_it = seen.key.starts_with(b"lock:") && seen.shape()? == Shape::Base64;
     is_it.then(|| lock("python-redis-lock"))
 }
 
 /// The name contains a word for "lock".
-fn named(seen: &Seen) -> Option<Guess> {
+fn named(seen: &ScannedKey) -> Option<Guess> {
     let shape = seen.shape()?;
     if !names_a_lock(&seen.key) {
         return None;
@@ -193,7 +193,7 @@ fn named(seen: &Seen) -> Option<Guess> {
 }
 
 /// The value has the form that redis-py's `Lock`, and few other libraries, write.
-fn redis_py(seen: &Seen) -> Option<Guess> {
+fn redis_py(seen: &ScannedKey) -> Option<Guess> {
     let what = match seen.shape()? {
         Shape::TimeUuidHex => "redis-py's Lock, by its value",
         Shape::Bytes if seen.ttl_ms.is_some() => "rslock or redlock for Rust, by its value",
@@ -202,17 +202,17 @@ fn redis_py(seen: &Seen) -> Option<Guess> {
     Some(Guess::Doubtful(laid(what), "nothing in its name says that it is a lock"))
 }
 
-fn possible(seen: &Seen) -> Option<Guess> {
+fn possible(seen: &ScannedKey) -> Option<Guess> {
     let shape = seen.shape()?;
     (shape.is_token() && seen.ttl_ms.is_some())
         .then_some(Guess::PossibleToken { number: shape == Shape::Number })
 }
 
-fn is_short(seen: &Seen) -> bool {
+fn is_short(seen: &ScannedKey) -> bool {
     matches!(seen.content, Content::Text { length: ..=16, .. })
 }
 
-fn is_constant(seen: &Seen) -> bool {
+fn is_constant(seen: &ScannedKey) -> bool {
     match &seen.content {
         Content::Text { length, start } => {
             start.len() as u64 == *length && identifies_nobody(start, &seen.key)

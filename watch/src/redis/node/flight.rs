@@ -15,14 +15,14 @@ pub(super) const FLIGHTS: usize = 4;
 
 /// A read of parts of tasks whose locks live on the server `of`.
 #[derive(Debug)]
-pub(super) struct BesideRead {
+pub(super) struct PartsRead {
     pub(super) parts: Vec<(TaskIndex, Scope)>,
     pub(super) of: Arc<str>,
 }
 
 /// A batch in flight.
 #[derive(Debug)]
-pub(super) struct Flying {
+pub(super) struct Flight {
     pub(super) what: What,
     pub(super) question: Question,
     pub(super) round: u8,
@@ -35,7 +35,7 @@ pub(super) enum What {
     Scheduled(Batch),
     /// Only the server's role.
     Pulse,
-    Beside(BesideRead),
+    Parts(PartsRead),
     /// Nothing: the connection must not be idle.
     Alive,
 }

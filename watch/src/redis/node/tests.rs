@@ -74,24 +74,24 @@ fn asks(node: &mut Node, ms: u64, out: &mut Out) -> Vec<Vec<Command>> {
 }
 
 /// The server answers a batch.
-fn land(node: &mut Node, replies: Vec<Reply>, ms: u64, out: &mut Out) -> Heard {
+fn receive(node: &mut Node, replies: Vec<Reply>, ms: u64, out: &mut Out) -> NodeReport {
     let link = node.link.id().unwrap();
     node.take(link, replied(replies, ms), now(ms), out)
 }
 
 /// The server at the other end is master, and answers a batch honestly.
-fn answer(node: &mut Node, commands: &[Command], ms: u64, out: &mut Out) -> Heard {
-    land(node, answers(commands, "master"), ms, out)
+fn answer(node: &mut Node, commands: &[Command], ms: u64, out: &mut Out) -> NodeReport {
+    receive(node, answers(commands, "master"), ms, out)
 }
 
 /// A batch about these tasks.
-fn flying(what: What, about: &Tasks) -> Flying {
+fn flight(what: What, about: &Tasks) -> Flight {
     let read = |(task, spec): &(TaskIndex, Arc<TaskSpec>)| {
         (*task, TaskRead::new(Arc::clone(spec), CAPS, false, Scope::GUARD))
     };
     let (question, _) =
         Question::new(about.iter().map(read).collect(), CAPS, Standing::Decides, b"nonce".to_vec());
-    Flying { what, question, round: 1, launched: now(0) }
+    Flight { what, question, round: 1, launched: now(0) }
 }
 
 #[test]
@@ -101,9 +101,9 @@ fn a_batch_that_fails_is_told_of_the_tasks_that_are_still_read_here() {
     assert_eq!(asks(&mut node, 0, &mut out).len(), 1);
     node.assign(&duty(Standing::Decides, &tasks(1..2)), Mono(1));
     node.take(link, failed(Unknown::Closed), now(2), &mut out);
-    let told = actions(&mut out);
+    let reported = actions(&mut out);
     let outcome = Outcome::Failed { tasks: [TaskIndex(1)].to_vec(), why: Unknown::Closed };
-    assert_eq!(samples(&told).iter().map(|it| &it.outcome).collect::<Vec<_>>(), [&outcome]);
+    assert_eq!(samples(&reported).iter().map(|it| &it.outcome).collect::<Vec<_>>(), [&outcome]);
 }
 
 /// Asks at `asked`; the server does not answer until a reload two seconds later. Returns whether
@@ -123,7 +123,7 @@ fn a_server_that_hangs_is_given_up_however_often_the_configuration_is_read() {
         assert!(!asked_in_vain(&mut node, asked, &mut out), "{asked}");
     }
     // Any answer resets the time.
-    land(&mut node, Vec::new(), 6_000, &mut out);
+    receive(&mut node, Vec::new(), 6_000, &mut out);
     // Time in which nobody waited does not count.
     for asked in [100_000, 200_000, 300_000] {
         assert!(!asked_in_vain(&mut node, asked, &mut out), "{asked}");
@@ -131,8 +131,8 @@ fn a_server_that_hangs_is_given_up_however_often_the_configuration_is_read() {
     node.assign(&duty(Standing::Decides, &tasks(0..1)), Mono(400_000));
     assert_eq!(asks(&mut node, 400_000, &mut out).len(), 1);
     node.configure(&config(), Mono(402_000));
-    let heard = node.overdue(now(402_000), &mut out);
-    assert!(heard.is_some_and(|heard| heard.failed == Some(Unknown::Timeout)));
+    let report = node.overdue(now(402_000), &mut out);
+    assert!(report.is_some_and(|report| report.failed == Some(Unknown::Timeout)));
     assert_eq!(closed(&actions(&mut out)), [link]);
     assert!(node.link.up().is_none());
     assert_eq!(node.lost, Some(Unknown::Timeout));
@@ -147,8 +147,8 @@ fn a_witness_that_is_out_of_reach_makes_no_task_unknown() {
         let dial = dial(&mut node, 0, &mut out);
         node.take(dial.link, failed(Unknown::Connect), now(0), &mut out);
         drop(actions(&mut out));
-        let told = launch(&mut node, 60_000, &mut out);
-        assert_eq!(samples(&told).len(), expected, "{standing:?}");
+        let reported = launch(&mut node, 60_000, &mut out);
+        assert_eq!(samples(&reported).len(), expected, "{standing:?}");
     }
 }
 
@@ -183,12 +183,12 @@ fn the_sweep_goes_on_where_it_was_however_often_the_configuration_is_read() {
 fn other_tasks_detach_what_is_under_way_from_its_slot() {
     let mut node = node(Standing::Decides, &tasks(0..2 * BATCH_TASKS));
     let first = node.schedule.due(Mono(0)).unwrap();
-    node.flights.push_back(flying(What::Scheduled(first), &tasks(0..1)));
+    node.flights.push_back(flight(What::Scheduled(first), &tasks(0..1)));
     node.opening =
-        Some(flying(What::Scheduled(node.schedule.due(Mono(30_000)).unwrap()), &tasks(1..2)));
+        Some(flight(What::Scheduled(node.schedule.due(Mono(30_000)).unwrap()), &tasks(1..2)));
     node.assign(&duty(Standing::Decides, &tasks(0..BATCH_TASKS)), Mono(30_001));
-    for flying in node.flights.iter().chain(&node.opening) {
-        assert!(matches!(&flying.what, What::Scheduled(batch) if batch.kind == BatchKind::Extra));
+    for flight in node.flights.iter().chain(&node.opening) {
+        assert!(matches!(&flight.what, What::Scheduled(batch) if batch.kind == BatchKind::Extra));
     }
 }
 
@@ -199,9 +199,9 @@ fn another_standing_drops_what_waits_to_be_asked() {
     connect(&mut node, "master", 0, &mut out);
     let parts = [(TaskIndex(0), Scope::ALL)].to_vec();
     node.read_beside(parts, &"two:6379".into(), Mono(0), &mut out);
-    assert_eq!(node.beside.len(), 1);
+    assert_eq!(node.remote_parts.len(), 1);
     node.assign(&duty(Standing::Witness, &own), Mono(1));
-    assert!(node.beside.is_empty());
+    assert!(node.remote_parts.is_empty());
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn of_what_waits_to_be_asked_beside_a_lock_only_the_newest_is() {
         let parts = [(TaskIndex(task), Scope::ALL)].to_vec();
         node.read_beside(parts, &of.into(), Mono(0), &mut out);
     }
-    assert_eq!(node.beside.len(), 3);
+    assert_eq!(node.remote_parts.len(), 3);
 }
 
 /// The server may have become a witness since the request: a replica's answer decides nothing.
@@ -221,9 +221,9 @@ fn what_lives_beside_a_lock_is_read_of_a_server_that_decides() {
     let _rule = crate::truth::rule("1 evidence");
     let node = node(Standing::Witness, &tasks(0..1));
     let parts = [(TaskIndex(0), Scope::ALL)].to_vec();
-    let beside = What::Beside(BesideRead { parts, of: "two:6379".into() });
+    let parts = What::Parts(PartsRead { parts, of: "two:6379".into() });
     assert_eq!(
-        [What::Pulse, beside].map(|what| node.standing(&what)),
+        [What::Pulse, parts].map(|what| node.standing(&what)),
         [Standing::Witness, Standing::Decides]
     );
 }
@@ -247,8 +247,8 @@ fn whoever_decides_and_says_that_it_is_a_replica_is_heard_as_one() {
     let (mut node, mut out) = (node(Standing::Decides, &tasks(0..1)), out());
     connect(&mut node, "master", 0, &mut out);
     let asked = asks(&mut node, 0, &mut out);
-    let heard = land(&mut node, answers(&asked[0], "slave"), 1, &mut out);
-    assert_eq!((heard.role, heard.failed), (Some(Role::Replica), Some(Unknown::NotMaster)));
+    let report = receive(&mut node, answers(&asked[0], "slave"), 1, &mut out);
+    assert_eq!((report.role, report.failed), (Some(Role::Replica), Some(Unknown::NotMaster)));
 }
 
 /// The node has lost a reply, and sends a batch with the greeting of its next dial.
@@ -273,8 +273,12 @@ fn what_went_out_with_the_greeting_of_another_server_is_asked_again() {
     let probe = |command: &Command| command.args[0] == b"PEXPIRETIME";
     replies[dial.commands.iter().position(probe).unwrap()] = error("ERR", "unknown command");
     node.take(dial.link, greeted(replies, None, 4_000, 4_010), now(4_010), &mut out);
-    let told = actions(&mut out);
-    assert_eq!((news(&told).len(), samples(&told).len()), (1, 0), "nothing is told of the task");
+    let reported = actions(&mut out);
+    assert_eq!(
+        (news(&reported).len(), samples(&reported).len()),
+        (1, 0),
+        "nothing is reported of the task"
+    );
     assert!(node.link.up().is_some());
     assert_eq!(asks(&mut node, 4_010, &mut out).len(), 1);
 }
@@ -288,8 +292,8 @@ fn a_batch_that_goes_with_the_greeting_counts_from_when_it_was_sent() {
     // It took a while to connect.
     let event = dialled(&dial, "master", 4_200, 4_300);
     node.take(dial.link, event, now(4_310), &mut out);
-    let told = actions(&mut out);
-    let sample = samples(&told)[0];
+    let reported = actions(&mut out);
+    let sample = samples(&reported)[0];
     assert_eq!((sample.sent, sample.took_ms), (Mono(4_200), 100));
     let Outcome::Read { readings, .. } = &sample.outcome else { panic!("{sample:?}") };
     assert_eq!(readings[0].1.lock().unwrap(), &LockReading::Free);
@@ -304,9 +308,12 @@ fn a_greeting_without_the_replies_to_its_batch_makes_no_connection() {
     replies.pop();
     node.take(dial.link, greeted(replies, None, 4_000, 4_010), now(4_010), &mut out);
     assert_eq!((node.link.up(), node.lost), (None, Some(Unknown::Protocol)));
-    let told = actions(&mut out);
-    assert_eq!(closed(&told), [dial.link]);
-    assert!(matches!(samples(&told)[0].outcome, Outcome::Failed { why: Unknown::Protocol, .. }));
+    let reported = actions(&mut out);
+    assert_eq!(closed(&reported), [dial.link]);
+    assert!(matches!(
+        samples(&reported)[0].outcome,
+        Outcome::Failed { why: Unknown::Protocol, .. }
+    ));
 }
 
 /// The replies to the dropped batch still come with the greeting's.
@@ -317,12 +324,12 @@ fn a_reload_during_a_dial_drops_the_batch_that_went_with_it_and_keeps_the_connec
     node.configure(&config(), Mono(4_001));
     node.assign(&duty(Standing::Decides, &tasks(0..1)), Mono(4_001));
     node.take(dial.link, dialled(&dial, "master", 4_000, 4_010), now(4_010), &mut out);
-    let told = actions(&mut out);
-    assert_eq!((samples(&told).len(), closed(&told).len()), (0, 0));
+    let reported = actions(&mut out);
+    assert_eq!((samples(&reported).len(), closed(&reported).len()), (0, 0));
     let asked = asks(&mut node, 4_010, &mut out);
     answer(&mut node, &asked[0], 4_020, &mut out);
-    let told = actions(&mut out);
-    assert!(matches!(samples(&told)[0].outcome, Outcome::Read { .. }));
+    let reported = actions(&mut out);
+    assert!(matches!(samples(&reported)[0].outcome, Outcome::Read { .. }));
 }
 
 /// Replies come in order, so that what still comes for the old configuration is no answer to the
@@ -340,8 +347,8 @@ fn the_replies_to_batches_that_a_reload_dropped_are_skipped() {
     answer(&mut node, &old[0], 20, &mut out);
     assert_eq!(samples(&actions(&mut out)).len(), 0);
     answer(&mut node, &new[0], 30, &mut out);
-    let told = actions(&mut out);
-    let sample = samples(&told)[0];
+    let reported = actions(&mut out);
+    let sample = samples(&reported)[0];
     assert_eq!((sample.sent, sample.took_ms), (Mono(10), 20));
     assert!(matches!(sample.outcome, Outcome::Read { .. }));
     assert_eq!(node.dropped, 0);
@@ -375,8 +382,8 @@ fn a_connection_that_is_used_rarely_is_kept_alive() {
         assert_eq!(asks(&mut node, at - 1, &mut out), [[]; 0]);
         assert_eq!(asks(&mut node, at, &mut out), [echo.to_vec()]);
         assert_eq!(node.next_wake(), Some(Mono(at + 3_000)), "it has three seconds to answer");
-        let heard = land(&mut node, [bytes("")].to_vec(), at + 5, &mut out);
-        assert_eq!((heard.role, heard.failed), (None, None), "the answer does not matter");
+        let report = receive(&mut node, [bytes("")].to_vec(), at + 5, &mut out);
+        assert_eq!((report.role, report.failed), (None, None), "the answer does not matter");
         assert_eq!(samples(&actions(&mut out)).len(), 0);
         assert_eq!(node.next_wake(), Some(Mono(at + 1_000)));
         at += 1_000;
@@ -390,13 +397,13 @@ fn a_connection_that_is_used_rarely_is_kept_alive() {
 /// to this log line.
 #[test]
 fn a_command_that_is_answered_with_an_error_is_named() {
-    let Flying { question, .. } = flying(What::Pulse, &tasks(0..1));
+    let Flight { question, .. } = flight(What::Pulse, &tasks(0..1));
     let names = ["TIME", "PEXPIRETIME", "GETRANGE", "PEXPIRETIME", "TIME", "ROLE", "ECHO"];
     for (position, name) in names.into_iter().enumerate() {
         let command = question.command(position).unwrap();
         assert_eq!(command.args[0], name.as_bytes(), "{position}");
     }
-    let named = |replies: [Reply; 3]| asking::refused(&question, &replies);
+    let named = |replies: [Reply; 3]| send::refused(&question, &replies);
     let fine = Reply::Int(1);
     let unknown =
         error("ERR", "unknown command 'PEXPIRETIME', with args beginning with: 'hunter2'");
@@ -415,10 +422,10 @@ fn a_command_that_is_answered_with_an_error_is_named() {
 #[test]
 fn each_command_that_is_answered_with_an_error_is_named_once() {
     let mut node = node(Standing::Decides, &tasks(0..1));
-    let mut told = |command: Option<&str>| node.newly_refused(command.map(str::to_owned));
+    let mut reported = |command: Option<&str>| node.newly_refused(command.map(str::to_owned));
     let batches = [Some("HSCAN"), None, Some("INFO"), Some("HSCAN"), Some("INFO"), Some("HSCAN")];
     assert_eq!(
-        batches.map(&mut told).map(|told| told.is_some()),
+        batches.map(&mut reported).map(|command| command.is_some()),
         [true, false, true, false, false, false]
     );
 }
@@ -428,6 +435,6 @@ fn hints_leave_a_place_for_what_is_due_anyway() {
     let mut node = node(Standing::Decides, &tasks(0..1));
     for count in 0..FLIGHTS {
         assert_eq!(node.may_follow_hints(), count + 1 < FLIGHTS, "{count} under way");
-        node.flights.push_back(flying(What::Pulse, &tasks(0..0)));
+        node.flights.push_back(flight(What::Pulse, &tasks(0..0)));
     }
 }

@@ -36,7 +36,7 @@ pub(super) enum Stage {
     /// Which members come first. `before`: those that were looked at in the reading before.
     First { before: Vec<Followed> },
     /// What is in these places now, and the locks.
-    Places(Box<Sight>),
+    Places(Box<Listing>),
 }
 
 /// A member that the next reading looks up, wherever it is then.
@@ -49,7 +49,7 @@ pub struct Followed {
 
 /// What the first round showed.
 #[derive(Clone, Debug)]
-pub(super) struct Sight {
+pub(super) struct Listing {
     now: ServerTime,
     members: u64,
     /// The first members that are due.
@@ -72,7 +72,7 @@ struct Looked {
     held: Option<Arc<Held>>,
 }
 
-impl Sight {
+impl Listing {
     /// Whether more members may be due.
     fn is_full(&self) -> bool {
         self.first.len() >= QueueSpec::FIRST
@@ -102,13 +102,13 @@ impl QueueRead<'_> {
                 let first = command!("ZRANGE", zset, "0", last, "WITHSCORES");
                 out.push(Ask::new(Class::Scores, first));
             }
-            Stage::Places(sight) => {
-                if sight.is_full() {
-                    let now = score(sight.now, self.spec.unit);
+            Stage::Places(listing) => {
+                if listing.is_full() {
+                    let now = score(listing.now, self.spec.unit);
                     out.push(Ask::new(Class::Number, command!("ZCOUNT", zset, "-inf", now)));
                 }
-                self.place_asks(sight, out);
-                for member in sight.members() {
+                self.place_asks(listing, out);
+                for member in listing.members() {
                     if let Ok(Some(key)) = &member.lock {
                         self.lock(key).asks_once(member.held.as_ref(), out);
                     }
@@ -124,8 +124,8 @@ impl QueueRead<'_> {
         out.push(Ask::new(Class::Number, command!("ZCOUNT", zset, "-inf", "0")));
         let any = Looked { id: Id(Vec::new()), name: None, lock: Ok(None), held: None };
         let (now, members) = (ServerTime(0), 0);
-        let sight = Sight { now, members, first: vec![any], left: Vec::new(), next: None };
-        self.place_asks(&sight, out);
+        let listing = Listing { now, members, first: vec![any], left: Vec::new(), next: None };
+        self.place_asks(&listing, out);
         let Some(pattern) = &self.spec.lock else { return };
         let mut locks = Vec::new();
         self.lock(&pattern.before).asks_once(None, &mut locks);
@@ -139,9 +139,9 @@ impl QueueRead<'_> {
     }
 
     /// The scores of the members. Servers before `PEXPIRETIME` may be older than `ZMSCORE`, too.
-    fn place_asks(self, sight: &Sight, out: &mut Vec<Ask>) {
+    fn place_asks(self, listing: &Listing, out: &mut Vec<Ask>) {
         let zset = &self.spec.zset;
-        let ids = || sight.members().map(|member| &*member.id.0);
+        let ids = || listing.members().map(|member| &*member.id.0);
         if !self.caps.pexpiretime {
             out.extend(ids().map(|id| Ask::new(Class::Scores, command!("ZSCORE", zset, id))));
         } else if ids().next().is_some() {
@@ -165,15 +165,19 @@ impl QueueRead<'_> {
     ) -> Result<QueueReading, Stage> {
         let read = match stage {
             Stage::First { before } => match self.take_first(before, replies) {
-                Ok(sight) => return Err(Stage::Places(Box::new(sight))),
+                Ok(listing) => return Err(Stage::Places(Box::new(listing))),
                 Err(why) => Err(why),
             },
-            Stage::Places(sight) => self.take_places(sight, replies),
+            Stage::Places(listing) => self.take_places(listing, replies),
         };
         Ok(read.map_or_else(QueueReading::Unknown, QueueReading::Read))
     }
 
-    fn take_first(self, before: &[Followed], replies: &mut Replies<'_>) -> Result<Sight, Unknown> {
+    fn take_first(
+        self,
+        before: &[Followed],
+        replies: &mut Replies<'_>,
+    ) -> Result<Listing, Unknown> {
         let (now, members, listed) = (replies.next(), replies.next(), replies.next());
         let now = server_time(now)?;
         let members = count(members)?;
@@ -191,7 +195,7 @@ impl QueueRead<'_> {
         let is_first = |id: &&Id| first.iter().any(|member| member.id == **id);
         let left = before.iter().map(|before| &before.id).filter(|id| !is_first(id));
         let left = left.cloned().map(look).collect();
-        Ok(Sight { now, members, first, left, next })
+        Ok(Listing { now, members, first, left, next })
     }
 
     /// What a member is called, and the key of its lock.
@@ -240,39 +244,39 @@ impl QueueRead<'_> {
         }
     }
 
-    fn take_places(self, sight: &Sight, replies: &mut Replies<'_>) -> Result<Queue, Unknown> {
-        let counted = if sight.is_full() { Some(count(replies.next())?) } else { None };
-        let places = self.take_scores(sight, replies)?;
+    fn take_places(self, listing: &Listing, replies: &mut Replies<'_>) -> Result<Queue, Unknown> {
+        let counted = if listing.is_full() { Some(count(replies.next())?) } else { None };
+        let places = self.take_scores(listing, replies)?;
         let mut places = places.into_iter();
         let (mut first, mut left) = (Vec::new(), Vec::new());
         let mut place = || places.next().flatten();
-        for member in &sight.first {
+        for member in &listing.first {
             let (due, lock) = (place(), self.take_lock(member, replies));
             let (id, name) = (member.id.clone(), member.name.clone());
             match due {
-                Some(due) if due <= sight.now => {
+                Some(due) if due <= listing.now => {
                     first.push(Member { id, name, due, lock: Some(lock) });
                 }
                 // It left between the two rounds.
                 due => left.push(Left { id, place: here_or_gone(due), lock }),
             }
         }
-        for member in &sight.left {
+        for member in &listing.left {
             let (due, lock) = (place(), self.take_lock(member, replies));
             left.push(Left { id: member.id.clone(), place: here_or_gone(due), lock });
         }
         first.sort_by_key(|member| member.due);
         let due = counted.unwrap_or(first.len() as u64);
-        first.extend(sight.next.clone());
-        Ok(Queue { members: sight.members, due, first, left })
+        first.extend(listing.next.clone());
+        Ok(Queue { members: listing.members, due, first, left })
     }
 
     fn take_scores(
         self,
-        sight: &Sight,
+        listing: &Listing,
         replies: &mut Replies<'_>,
     ) -> Result<Vec<Option<ServerTime>>, Unknown> {
-        let number = sight.members().count();
+        let number = listing.members().count();
         let scores = if !self.caps.pexpiretime {
             replies.take(number)
         } else if number == 0 {
@@ -576,10 +580,10 @@ mod tests {
     #[test]
     fn scores_are_numbers_and_what_is_none_is_unknown() {
         let stage = first(&[], &["a", "-inf", "b", "0", "c", "-5.5", "d", "inf"]).unwrap_err();
-        let Stage::Places(sight) = &stage else { panic!("{stage:?}") };
-        let due: Vec<&Id> = sight.first.iter().map(|member| &member.id).collect();
+        let Stage::Places(listing) = &stage else { panic!("{stage:?}") };
+        let due: Vec<&Id> = listing.first.iter().map(|member| &member.id).collect();
         assert_eq!(due, [&id("a"), &id("b"), &id("c")]);
-        assert_eq!(sight.next.as_ref().unwrap().due, ServerTime(i64::MAX));
+        assert_eq!(listing.next.as_ref().unwrap().due, ServerTime(i64::MAX));
         let unknown = |why| Ok(QueueReading::Unknown(why));
         let told = |listed: &[&str]| first(&[], listed).map_err(|_| ());
         assert_eq!(told(&["a", "soon"]), unknown(Unknown::Layout));

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::entry::Apart;
+use super::entry::Alone;
 use super::slot::Slot;
 use super::{BATCH_TASKS, Batch, BatchKind, GATHER_MS, Schedule, Sizes};
 use lockwatch_judge::time::Mono;
@@ -129,10 +129,10 @@ impl Schedule {
         batch.tasks.reserve(entries.len());
         for position in entries {
             let Some(entry) = self.entries.get_mut(position) else { continue };
-            if entry.apart == Some(Apart::TooLarge) {
+            if entry.alone == Some(Alone::TooLarge) {
                 batch.withheld.push(entry.task);
             }
-            if entry.reading || entry.apart.is_some() {
+            if entry.reading || entry.alone.is_some() {
                 continue; // It is, or soon will be, read in another batch.
             }
             entry.reading = true;

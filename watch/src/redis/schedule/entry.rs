@@ -15,7 +15,7 @@ use lockwatch_judge::time::{Mono, ServerTime};
 
 /// A task that is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Watched {
+pub struct ScheduledTask {
     /// Its position in the configuration.
     pub task: TaskIndex,
     /// Maximum length of a gap before it exceeds the grace; `None`: the task is never wanted, so it
@@ -33,10 +33,10 @@ pub struct Watched {
 /// A reading of a queue is of hundreds of locks, so it follows one hint in a second.
 const QUEUE_HINT_WEIGHT: u8 = 4;
 
-impl Watched {
+impl ScheduledTask {
     /// The task at `index` with the configuration `spec`.
-    pub fn new(index: TaskIndex, spec: &TaskSpec) -> Watched {
-        Watched {
+    pub fn new(index: TaskIndex, spec: &TaskSpec) -> ScheduledTask {
+        ScheduledTask {
             task: index,
             grace_ms: spec.may_be_wanted().then_some(spec.grace_ms),
             proves_holders: false,
@@ -87,7 +87,7 @@ pub(super) struct Entry {
     pub(super) reading: bool,
     /// Why the task is read separately from its slot: see [`Schedule::suspects`] and
     /// [`Schedule::too_large`].
-    pub(super) apart: Option<Apart>,
+    pub(super) alone: Option<Alone>,
     /// The lock was free when last read, with or without confirmation.
     pub(super) free: bool,
     /// When the lock was first seen free, until that is confirmed.
@@ -131,7 +131,7 @@ pub(super) struct Entry {
 
 /// Why a task is read separately from its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Apart {
+pub(super) enum Alone {
     /// The task may have caused a reply that was too large.
     Suspect,
     /// The task caused one.
@@ -139,13 +139,13 @@ pub(super) enum Apart {
 }
 
 impl Entry {
-    pub(super) fn new(watched: Watched, slot: usize) -> Entry {
+    pub(super) fn new(watched: ScheduledTask, slot: usize) -> Entry {
         Entry {
             task: watched.task,
             grace_ms: watched.grace_ms,
             slot,
             reading: false,
-            apart: None,
+            alone: None,
             free: false,
             free_since: None,
             vanished_since: None,

@@ -23,9 +23,9 @@ const WORLD_MS: i64 = 1_700_000_000_000;
 /// Number of tasks that fill a slot.
 const FULL: u32 = BATCH_TASKS as u32;
 
-fn tasks(count: u32) -> Vec<Watched> {
+fn tasks(count: u32) -> Vec<ScheduledTask> {
     (0..count)
-        .map(|task| Watched {
+        .map(|task| ScheduledTask {
             task: TaskIndex(task),
             grace_ms: None,
             proves_holders: false,
@@ -37,8 +37,9 @@ fn tasks(count: u32) -> Vec<Watched> {
 
 /// A plan for tasks that may be wanted, with this grace.
 fn with_grace(count: u32, grace_ms: u64, interval_ms: u64) -> Schedule {
-    let watched =
-        tasks(count).into_iter().map(|watched| Watched { grace_ms: Some(grace_ms), ..watched });
+    let watched = tasks(count)
+        .into_iter()
+        .map(|watched| ScheduledTask { grace_ms: Some(grace_ms), ..watched });
     Schedule::new(watched.collect(), interval_ms, Mono(0))
 }
 
@@ -675,7 +676,7 @@ fn a_new_holder_is_proved_where_there_are_other_servers() {
         })
     };
     for (proves_holders, extra) in [(true, 2), (false, 0)] {
-        let watched = vec![Watched { proves_holders, ..tasks(1)[0] }];
+        let watched = vec![ScheduledTask { proves_holders, ..tasks(1)[0] }];
         let mut schedule = Schedule::new(watched, 5_000, Mono(0));
         let world = |at: u64| -> Answer { (held(if at < 10_000 { "A" } else { "B" }), &[]) };
         let log = run(&mut schedule, 24_000, 1, world);
@@ -699,7 +700,7 @@ fn each_tick_allows_reads_after_deadlines_anew() {
 #[test]
 fn a_changed_grace_counts_from_the_next_gap_on() {
     let mut schedule = with_grace(1, 2_000, 5_000);
-    schedule.change(vec![Watched { grace_ms: Some(500), ..tasks(1)[0] }], Mono(0));
+    schedule.change(vec![ScheduledTask { grace_ms: Some(500), ..tasks(1)[0] }], Mono(0));
     let log = run(&mut schedule, 4_000, 5, |_| (LockReading::Free, &["+ann"]));
     assert_eq!(log, ["0 regular 1", "260 extra 1", "520 extra 1"]);
 }
@@ -746,8 +747,8 @@ fn sizes_outlast_a_change() {
 }
 
 /// After the configuration is loaded again, a schedule first has no tasks at all.
-fn anew(schedule: &Schedule, count: u32, now: u64) -> Schedule {
-    schedule.anew(Vec::new(), 900, Mono(now)).anew(tasks(count), 900, Mono(now))
+fn replanned(schedule: &Schedule, count: u32, now: u64) -> Schedule {
+    schedule.replanned(Vec::new(), 900, Mono(now)).replanned(tasks(count), 900, Mono(now))
 }
 
 /// One slot for each of `count` tasks.
@@ -762,14 +763,14 @@ fn no_task_waits_longer_because_plans_are_made_anew() {
         let mut read_at = [0_u64; 3];
         for now in 0..5_000 {
             if now % every == 0 {
-                schedule = anew(&schedule, 3, now);
+                schedule = replanned(&schedule, 3, now);
             }
             while let Some(batch) = schedule.due(Mono(now)) {
                 batch.tasks.iter().for_each(|task| read_at[task.0 as usize] = now);
                 schedule.finished(&batch);
             }
             let waited = read_at.map(|at| now - at).into_iter().max();
-            assert!(waited <= Some(900), "anew each {every} ms: {waited:?} at {now}");
+            assert!(waited <= Some(900), "replanned each {every} ms: {waited:?} at {now}");
         }
     }
 }
@@ -777,7 +778,7 @@ fn no_task_waits_longer_because_plans_are_made_anew() {
 #[test]
 fn a_plan_that_is_made_anew_begins_with_what_has_no_answer_yet() {
     let first = |schedule: &Schedule, count: u32, now: u64| {
-        anew(schedule, count, now).due(Mono(now)).map(|batch| batch.tasks).unwrap_or_default()
+        replanned(&schedule, count, now).due(Mono(now)).map(|batch| batch.tasks).unwrap_or_default()
     };
     let mut schedule = one_by_one(3);
     assert_eq!(first(&schedule, 3, 0), [TaskIndex(0)]);

@@ -18,7 +18,7 @@ const REPLICAS_MAX: usize = 100;
 
 /// What one Sentinel answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct SentinelView {
     /// The master that it names.
     pub master: Announced,
     /// The replicas that it lists, sorted, whatever health it reports for them.
@@ -37,7 +37,7 @@ pub fn commands(master: &str) -> Vec<Command> {
 ///
 /// # Errors
 /// `MasterName` when the Sentinel does not know the name; otherwise why it gave no usable answer.
-pub fn decode(replies: &[Reply]) -> Result<Answer, Unknown> {
+pub fn decode(replies: &[Reply]) -> Result<SentinelView, Unknown> {
     let [master, replicas] = replies else { return Err(Unknown::Protocol) };
     let master = match master {
         Reply::Array(parts) => match parts.as_slice() {
@@ -58,7 +58,7 @@ pub fn decode(replies: &[Reply]) -> Result<Answer, Unknown> {
     replicas.sort_unstable();
     replicas.dedup();
     replicas.truncate(REPLICAS_MAX);
-    Ok(Answer { master, replicas })
+    Ok(SentinelView { master, replicas })
 }
 
 /// The replicas of the list that have a usable address.
@@ -88,7 +88,7 @@ struct Said {
     word: Option<Result<Announced, Unknown>>,
     /// Its last answer, and when that was requested. An unreachable Sentinel has not changed its
     /// answer.
-    answer: Option<(Mono, Answer)>,
+    answer: Option<(Mono, SentinelView)>,
 }
 
 impl Quorum {
@@ -100,7 +100,12 @@ impl Quorum {
 
     /// Takes in the result of a request to `sentinel`, sent at `asked`. A result older than the
     /// known one is dropped.
-    pub fn answered(&mut self, sentinel: usize, asked: Mono, answer: Result<Answer, Unknown>) {
+    pub fn answered(
+        &mut self,
+        sentinel: usize,
+        asked: Mono,
+        answer: Result<SentinelView, Unknown>,
+    ) {
         let Some(said) = self.said.get_mut(sentinel) else { return };
         if said.word.is_some() && asked < said.asked {
             return;
@@ -164,7 +169,7 @@ impl Quorum {
     }
 
     /// The answers that count at `at`.
-    fn fresh(&self, at: Mono) -> impl Iterator<Item = &Answer> {
+    fn fresh(&self, at: Mono) -> impl Iterator<Item = &SentinelView> {
         let fresh = move |asked: Mono| at.since_ms(asked) <= self.fresh_ms;
         self.said.iter().filter_map(move |said| {
             said.answer.as_ref().filter(|(asked, _)| fresh(*asked)).map(|(_, a)| a)
@@ -234,9 +239,10 @@ mod tests {
     }
 
     fn told(
-        decoded: Result<Answer, Unknown>,
+        decoded: Result<SentinelView, Unknown>,
     ) -> Result<(alloc::string::String, Vec<alloc::string::String>), Unknown> {
-        let replicas = |answer: &Answer| answer.replicas.iter().map(ToString::to_string).collect();
+        let replicas =
+            |answer: &SentinelView| answer.replicas.iter().map(ToString::to_string).collect();
         decoded.map(|answer| (answer.master.to_string(), replicas(&answer)))
     }
 
@@ -361,15 +367,15 @@ mod tests {
     }
 
     /// `m:a,b`: names the master m, and lists a and b.
-    fn answer(said: &str) -> Result<Answer, Unknown> {
+    fn answer(said: &str) -> Result<SentinelView, Unknown> {
         let (master, replicas) = said.split_once(':').unwrap_or((said, ""));
         let replicas = replicas.split(',').filter(|name| !name.is_empty()).map(server).collect();
-        Ok(Answer { master: server(master), replicas })
+        Ok(SentinelView { master: server(master), replicas })
     }
 
     #[test]
     fn more_than_half_of_the_configured_ones_decide() {
-        type Said = (usize, u64, Result<Answer, Unknown>);
+        type Said = (usize, u64, Result<SentinelView, Unknown>);
         let lost = Err(Unknown::Timeout);
         // Configured; answers; instant; master; peers; end of the majority.
         type Row = (

@@ -6,7 +6,7 @@ use crate::redis::testing::{
     actions, at, bytes, closed, dialled, dials, failed, greeted, heard, list, out, replied, sends,
     store,
 };
-use crate::redis::topology::sentinel::Answer;
+use crate::redis::topology::sentinel::SentinelView;
 
 /// Three Sentinels of a store that is read at this interval.
 fn sentinels(interval_ms: u64) -> Sentinels {
@@ -23,7 +23,7 @@ fn sentinels(interval_ms: u64) -> Sentinels {
 fn name(sentinels: &mut Sentinels, asked: Mono, master: &str) {
     let master = Announced::new(master, 6379).unwrap();
     for sentinel in 0..3 {
-        let answer = Answer { master: master.clone(), replicas: Vec::new() };
+        let answer = SentinelView { master: master.clone(), replicas: Vec::new() };
         sentinels.quorum.answered(sentinel, asked, Ok(answer));
     }
 }

@@ -3,10 +3,10 @@
 
 use super::*;
 
-fn some(tasks: &[u32]) -> Vec<Watched> {
+fn some(tasks: &[u32]) -> Vec<ScheduledTask> {
     tasks
         .iter()
-        .map(|task| Watched {
+        .map(|task| ScheduledTask {
             task: TaskIndex(*task),
             grace_ms: None,
             proves_holders: false,
@@ -40,7 +40,7 @@ fn tasks_that_stay_keep_their_rhythm_when_others_come_and_go() {
 fn reads_after_a_change(before: u32, after: u32, changed_at: u64) -> Vec<(Vec<u64>, u32)> {
     let mut schedule = Schedule::new(tasks(before * FULL), 1_000, Mono(0));
     let first = before.saturating_sub(after) * FULL;
-    let kept: Vec<Watched> = tasks(first + after * FULL).split_off(first as usize);
+    let kept: Vec<ScheduledTask> = tasks(first + after * FULL).split_off(first as usize);
     let mut reads = vec![(Vec::new(), 0); kept.len()];
     for now in 0..=changed_at + 3_000 {
         if now == changed_at {

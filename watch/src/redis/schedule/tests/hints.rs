@@ -103,7 +103,8 @@ fn a_key_that_changes_without_a_pause_is_read_a_few_times_a_second() {
 /// A queue: each of its readings is of hundreds of locks.
 #[test]
 fn a_heavy_task_that_changes_without_a_pause_is_read_once_a_second() {
-    let heavy = tasks(100).into_iter().map(|task| Watched { hint_weight: 4, ..task }).collect();
+    let heavy =
+        tasks(100).into_iter().map(|task| ScheduledTask { hint_weight: 4, ..task }).collect();
     let mut schedule = Schedule::new(heavy, INTERVAL_MS, Mono(0));
     let hot = (1_000..9_000).map(|ms| (ms, 7));
     let sent = extras(&reads(&mut schedule, 9_999, 1, hot));

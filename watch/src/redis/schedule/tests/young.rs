@@ -16,7 +16,8 @@ fn by(client: u64) -> LockReading {
 }
 
 fn schedule(settle_ms: u64, hinted: bool) -> Schedule {
-    let mut schedule = Schedule::new(vec![Watched { settle_ms, ..tasks(1)[0] }], 1_000, Mono(0));
+    let mut schedule =
+        Schedule::new(vec![ScheduledTask { settle_ms, ..tasks(1)[0] }], 1_000, Mono(0));
     schedule.allow_glances(hinted);
     schedule
 }

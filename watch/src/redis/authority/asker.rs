@@ -18,7 +18,7 @@ use crate::redis::store::HostPort;
 pub(super) const HURRIES: u64 = 10;
 
 /// When the request was sent, and its result.
-pub(super) type Asked = (Mono, Result<Vec<Reply>, Failure>);
+pub(super) type Exchange = (Mono, Result<Vec<Reply>, Failure>);
 
 /// How a request goes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl Asker {
         commands: impl Fn(Caps) -> Vec<Command>,
         now: Mono,
         out: &mut Out,
-    ) -> Option<Asked> {
+    ) -> Option<Exchange> {
         match (&self.state, event) {
             (State::Dialling(link, began), Event::Dialled(dialled)) => {
                 let (link, began) = (*link, *began);
@@ -160,7 +160,7 @@ impl Asker {
     }
 
     /// Gives up a request that is unanswered for too long.
-    pub(super) fn overdue(&mut self, now: Mono, out: &mut Out) -> Option<Asked> {
+    pub(super) fn overdue(&mut self, now: Mono, out: &mut Out) -> Option<Exchange> {
         let State::Asking(_, _, asked) = self.state else { return None };
         if self.late_at().is_none_or(|at| at > now) {
             return None;

@@ -10,16 +10,16 @@ use lockwatch_judge::spec::{TaskIndex, TaskSpec};
 use lockwatch_judge::time::{Mono, ServerTime};
 
 use super::Node;
-use super::asking::refused;
-use super::flight::{Flying, What};
-use super::refusals::{has_moved, is_elsewhere, out_of_cluster, refusals, unknowns};
+use super::errors::{has_moved, is_elsewhere, out_of_cluster, refusals, unknowns};
+use super::flight::{Flight, What};
+use super::send::refused;
 use crate::redis::accept::Timing;
-use crate::redis::batch::{Answer, Kept};
+use crate::redis::batch::{Decoded, Kept};
 use crate::redis::diagnosis::{bounded, words_for};
-use crate::redis::driver::{Asked, Dialled, Exchange, Failure, Note, Now, Worth};
+use crate::redis::driver::{Acceptance, Dialled, Exchange, Failure, Note, Now, ReadReason};
 use crate::redis::out::Out;
 use crate::redis::parts::fields_to_follow;
-use crate::redis::plan::Heard;
+use crate::redis::plan::NodeReport;
 use crate::redis::read::{known_owner, to_follow};
 use crate::redis::reply::Reply;
 
@@ -30,35 +30,35 @@ const ROUNDS: u8 = 4;
 
 impl Node {
     /// Completes the oldest batch in flight.
-    pub(super) fn land(
+    pub(super) fn receive(
         &mut self,
         received: Mono,
         replies: &[Reply],
         now: Now,
         out: &mut Out,
-    ) -> Heard {
+    ) -> NodeReport {
         self.unanswered_ms = 0;
         if let Some(dropped) = self.dropped.checked_sub(1) {
             self.dropped = dropped;
-            return Heard::default();
+            return NodeReport::default();
         }
-        let Some(flying) = self.flights.pop_front() else { return Heard::default() };
-        let sent = flying.launched;
-        self.landed(flying, (sent, received), replies, now, out)
+        let Some(flight) = self.flights.pop_front() else { return NodeReport::default() };
+        let sent = flight.launched;
+        self.handle_replies(flight, (sent, received), replies, now, out)
     }
 
     /// Handles the replies to a batch.
-    fn landed(
+    fn handle_replies(
         &mut self,
-        flying: Flying,
+        flight: Flight,
         (sent, received): (Now, Mono),
         replies: &[Reply],
         now: Now,
         out: &mut Out,
-    ) -> Heard {
-        let Flying { what, mut question, round, .. } = flying;
+    ) -> NodeReport {
+        let Flight { what, mut question, round, .. } = flight;
         if matches!(what, What::Alive) {
-            return Heard::default();
+            return NodeReport::default();
         }
         if let Some(command) = self.newly_refused(refused(&question, replies)) {
             out.note(Note::Refused(Arc::clone(&self.address), command));
@@ -77,13 +77,13 @@ impl Node {
                 if !self.handshake.is_in_cluster() {
                     answer.done.iter_mut().for_each(|(_, reading)| out_of_cluster(reading));
                 }
-                self.tell_refusals(&what, refusals, &answer, out);
-                self.believe((what, round), timing, answer, now, out)
+                self.report_refusals(&what, refusals, &answer, out);
+                self.accept((what, round), timing, answer, now, out)
             }
             Err(why) => {
                 let words = words_for(why, frame).unwrap_or_default();
                 let failure = Failure::new_printable(why, words);
-                if self.tell(&failure, out) && !failure.detail.is_empty() {
+                if self.report_words(&failure, out) && !failure.detail.is_empty() {
                     out.note(Note::Refuses(Arc::clone(&self.address), failure));
                 }
                 self.report_failure(&what, tasks, instants, why, out);
@@ -91,10 +91,10 @@ impl Node {
                 if self.link.survives(why, received) {
                     self.schedule.forget_known();
                     self.finished(&what);
-                    return Heard { role, failed: Some(why), ..Heard::default() };
+                    return NodeReport { role, failed: Some(why), ..NodeReport::default() };
                 }
                 self.broken(&what);
-                Heard { role, ..self.lose(None, why, now, out) }
+                NodeReport { role, ..self.lose(None, why, now, out) }
             }
         }
     }
@@ -119,39 +119,39 @@ impl Node {
                 let outcome = Outcome::Failed { tasks, why };
                 out.sample(Some(&self.address), self.duty.standing, instants, outcome);
             }
-            What::Beside(read) => self.report_beside(read, instants.0, why, out),
+            What::Parts(read) => self.report_parts(read, instants.0, why, out),
             What::Alive => {}
         }
     }
 
     /// Takes in the replies to a round of a batch that may be accepted.
-    fn believe(
+    fn accept(
         &mut self,
         (what, round): (What, u8),
         timing: Timing,
-        answer: Answer,
+        answer: Decoded,
         now: Now,
         out: &mut Out,
-    ) -> Heard {
+    ) -> NodeReport {
         self.link.succeeded(timing.received);
         self.wake_ups.set_up(true, now.mono, out);
-        let Answer { attestation, mut done, mut again } = answer;
+        let Decoded { attestation, mut done, mut again } = answer;
         if matches!(what, What::Scheduled(_)) {
             // Tasks may have moved to another server meanwhile, which may have answered already.
             done.retain(|(task, _)| self.owns(*task));
             again.retain(|(task, _)| self.owns(*task));
         }
-        let mut heard = Heard { role: Some(attestation.role), ..Heard::default() };
+        let mut report = NodeReport { role: Some(attestation.role), ..NodeReport::default() };
         let standing = self.standing(&what);
         // A witness may be asked for keys that it never had.
-        heard.moved =
+        report.moved =
             standing == Standing::Decides && done.iter().any(|(_, reading)| has_moved(reading));
         let instants = (timing.sent, timing.received.since_ms(timing.sent));
         let outcome = match &what {
             What::Scheduled(batch) => {
                 done.iter().for_each(|(task, reading)| self.follow_owner(*task, reading));
                 if self.duty.standing == Standing::Decides {
-                    heard.read = Some(self.observe(&done, timing.sent, attestation.first));
+                    report.read = Some(self.observe(&done, timing.sent, attestation.first));
                     if round == 1 {
                         let withheld = batch
                             .withheld
@@ -165,11 +165,11 @@ impl Node {
                 Outcome::Read { attestation, readings: done }
             }
             What::Pulse | What::Alive => Outcome::Read { attestation, readings: done },
-            What::Beside(read) => {
+            What::Parts(read) => {
                 for (task, reading) in &done {
                     self.follow_fields(*task, &reading.beside);
                     let switches = reading.beside.switches.clone();
-                    heard
+                    report
                         .switches
                         .extend(switches.map(|it| (Arc::clone(&read.of), timing.sent, *task, it)));
                 }
@@ -182,13 +182,13 @@ impl Node {
         if again.is_empty() {
             self.finished(&what);
         } else if round < ROUNDS {
-            self.fly(what, again, round + 1, now, out);
+            self.send(what, again, round + 1, now, out);
         } else {
             self.finished(&what);
             let tasks = again.into_iter().map(|(task, _)| task).collect();
             self.report_failure(&what, tasks, instants, Unknown::Protocol, out);
         }
-        heard
+        report
     }
 
     /// Remembers of which fields the next reading of the switches asks when they end.
@@ -240,19 +240,19 @@ impl Node {
     /// Gives up the connection and all batches in flight.
     pub(super) fn lose(
         &mut self,
-        flying: Option<Flying>,
+        flight: Option<Flight>,
         why: Unknown,
         now: Now,
         out: &mut Out,
-    ) -> Heard {
+    ) -> NodeReport {
         self.lost = Some(why);
         self.schedule.forget_known();
         (self.unanswered_ms, self.dropped) = (0, 0);
         self.wake_ups.set_up(false, now.mono, out);
         let random = out.random();
         self.link.give_up(why, now.mono, random).into_iter().for_each(|link| out.close(link));
-        let all: Vec<Flying> = flying.into_iter().chain(self.flights.drain(..)).collect();
-        for (position, Flying { what, mut question, launched, round, .. }) in
+        let all: Vec<Flight> = flight.into_iter().chain(self.flights.drain(..)).collect();
+        for (position, Flight { what, mut question, launched, round, .. }) in
             all.into_iter().enumerate()
         {
             let tasks = question.tasks();
@@ -267,11 +267,11 @@ impl Node {
             }
             self.report_failure(&what, tasks, took, why, out);
         }
-        Heard { failed: Some(why), ..Heard::default() }
+        NodeReport { failed: Some(why), ..NodeReport::default() }
     }
 
     /// Handles the answers to the greeting.
-    pub(super) fn greeted(&mut self, dialled: Dialled, now: Now, out: &mut Out) -> Heard {
+    pub(super) fn greeted(&mut self, dialled: Dialled, now: Now, out: &mut Out) -> NodeReport {
         let Dialled { sent, received, auth, mut replies, ended } = dialled;
         let opened = replies.split_off(self.handshake.len().min(replies.len()));
         let ended = ended.or_else(|| {
@@ -290,18 +290,20 @@ impl Node {
         out.news(&self.address, NodeNewsKind::Connected { version, role });
         let as_before = self.caps.replace(caps) == Some(caps);
         match self.opening.take() {
-            Some(flying) if as_before => self.landed(flying, (sent, received), &opened, now, out),
-            // The opening was made for another server.
-            Some(flying) => {
-                self.broken(&flying.what);
-                Heard { role, ..Heard::default() }
+            Some(flight) if as_before => {
+                self.handle_replies(flight, (sent, received), &opened, now, out)
             }
-            None => Heard { role, ..Heard::default() },
+            // The opening was made for another server.
+            Some(flight) => {
+                self.broken(&flight.what);
+                NodeReport { role, ..NodeReport::default() }
+            }
+            None => NodeReport { role, ..NodeReport::default() },
         }
     }
 
     /// Reports the words that came with a failure of the server.
-    pub(super) fn tell(&mut self, failure: &Failure, out: &mut Out) -> bool {
+    pub(super) fn report_words(&mut self, failure: &Failure, out: &mut Out) -> bool {
         let is_news = out.said(&self.address, failure);
         if is_news {
             self.said_of.retain(|(_, why), _| *why != failure.why);
@@ -310,11 +312,11 @@ impl Node {
     }
 
     /// Reports the words for what is unknown about tasks although the server answered.
-    fn tell_refusals(
+    fn report_refusals(
         &mut self,
         what: &What,
         refusals: Vec<(TaskIndex, Failure)>,
-        answer: &Answer,
+        answer: &Decoded,
         out: &mut Out,
     ) {
         let (mut news, mut logged) = (Vec::new(), 0);
@@ -346,9 +348,14 @@ impl Node {
     }
 
     /// The dial made no connection.
-    pub(super) fn cannot_connect(&mut self, failure: Failure, now: Now, out: &mut Out) -> Heard {
+    pub(super) fn cannot_connect(
+        &mut self,
+        failure: Failure,
+        now: Now,
+        out: &mut Out,
+    ) -> NodeReport {
         let (opening, why) = (self.opening.take(), failure.why);
-        self.tell(&failure, out);
+        self.report_words(&failure, out);
         if self.lost != Some(why) {
             out.note(Note::CannotConnect(Arc::clone(&self.address), failure));
         }
@@ -359,7 +366,7 @@ impl Node {
     /// The standing of an answer. Keys beside a lock are always read from a server that decides
     /// about them.
     pub(super) fn standing(&self, what: &What) -> Standing {
-        if matches!(what, What::Beside(_)) { Standing::Decides } else { self.duty.standing }
+        if matches!(what, What::Parts(_)) { Standing::Decides } else { self.duty.standing }
     }
 
     /// Shows what was kept of a batch.
@@ -368,18 +375,18 @@ impl Node {
         kept: Vec<Kept>,
         (what, round): (&What, u8),
         (sent, took_ms): (Mono, u64),
-        (all, outcome): (&[Reply], Result<&Answer, Unknown>),
+        (all, outcome): (&[Reply], Result<&Decoded, Unknown>),
         out: &mut Out,
     ) {
         let asked = match (what, self.duty.standing) {
-            (What::Beside(_), _) => Asked::Beside,
-            (_, Standing::Decides) => Asked::Decides,
-            (_, Standing::Witness) => Asked::Witness,
+            (What::Parts(_), _) => ReadReason::Beside,
+            (_, Standing::Decides) => ReadReason::Decides,
+            (_, Standing::Witness) => ReadReason::Witness,
         };
         for Kept { task, asks, replies } in kept {
             let mut replies = all.get(replies).unwrap_or_default().iter().cloned();
             let said = asks.into_iter().map(|ask| (ask, replies.next())).collect();
-            let outcome = outcome.map(|answer| Worth {
+            let outcome = outcome.map(|answer| Acceptance {
                 role: answer.attestation.role,
                 role_verified: answer.attestation.role_verified,
                 clock: answer.attestation.first,

@@ -7,7 +7,7 @@ use crate::redis::reply::Reply;
 
 /// What the scan read of one key.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub struct ScannedKey {
     /// Its name.
     pub key: Vec<u8>,
     /// Its remaining TTL in milliseconds; `None`: it has none.
@@ -95,7 +95,7 @@ pub enum Role {
     Reader,
 }
 
-impl Seen {
+impl ScannedKey {
     /// The shape of a string's value.
     pub(super) fn shape(&self) -> Option<Shape> {
         match &self.content {
@@ -126,7 +126,7 @@ mod tests {
             length: value.len() as u64,
             start: value.iter().take(128).copied().collect(),
         };
-        recognise(&Seen { key: key.as_bytes().to_vec(), ttl_ms, content })
+        recognise(&ScannedKey { key: key.as_bytes().to_vec(), ttl_ms, content })
     }
 
     fn hash(key: &str, ttl_ms: Option<u64>, fields: &[(&str, &str)]) -> Guess {
@@ -137,7 +137,7 @@ mod tests {
         let scanned = super::super::names_holders(key.as_bytes(), &names)
             .then(|| Reply::Array(vec![bytes("0"), Reply::Array(items)]));
         let content = Content::Hash { length: fields.len() as u64, names, scanned };
-        recognise(&Seen { key: key.as_bytes().to_vec(), ttl_ms, content })
+        recognise(&ScannedKey { key: key.as_bytes().to_vec(), ttl_ms, content })
     }
 
     fn what(guess: &Guess) -> &'static str {
@@ -303,7 +303,7 @@ mod tests {
             Guess::Unreadable(_)
         ));
         let sorted = |key: &str, ttl_ms, has_writer| {
-            recognise(&Seen {
+            recognise(&ScannedKey {
                 key: key.as_bytes().to_vec(),
                 ttl_ms,
                 content: Content::Sorted { has_writer },
@@ -337,15 +337,18 @@ mod tests {
             text(&reader, Some(1), b"1"),
             Guess::Companion("redisson", Role::Reader, both.clone())
         );
-        let list = Seen {
+        let list = ScannedKey {
             key: b"redisson_lock_queue:{out}".to_vec(),
             ttl_ms: None,
             content: Content::List,
         };
         assert_eq!(recognise(&list), Guess::Companion("redisson", Role::Queue, both.clone()));
         let sorted = Content::Sorted { has_writer: false };
-        let seen =
-            Seen { key: b"redisson_lock_timeout:{out}".to_vec(), ttl_ms: None, content: sorted };
+        let seen = ScannedKey {
+            key: b"redisson_lock_timeout:{out}".to_vec(),
+            ttl_ms: None,
+            content: sorted,
+        };
         assert_eq!(recognise(&seen), Guess::Companion("redisson", Role::Timeouts, both));
     }
 }

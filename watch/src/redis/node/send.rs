@@ -13,7 +13,7 @@ use lockwatch_judge::spec::{TaskIndex, TaskSpec};
 use lockwatch_judge::time::Mono;
 
 use super::Node;
-use super::flight::{BesideRead, FLIGHTS, Flying, What};
+use super::flight::{FLIGHTS, Flight, PartsRead, What};
 use crate::command;
 use crate::redis::accept::Caps;
 use crate::redis::batch::Question;
@@ -45,17 +45,17 @@ impl Node {
         now: Mono,
         out: &mut Out,
     ) {
-        let read = BesideRead { parts, of: Arc::clone(of) };
+        let read = PartsRead { parts, of: Arc::clone(of) };
         if self.link.up().is_none() {
             let why = self.lost.unwrap_or(Unknown::NotReadYet);
-            return self.report_beside(&read, now, why, out);
+            return self.report_parts(&read, now, why, out);
         }
         // If a server lags, only the newest request matters.
-        self.beside.retain(|waiting| waiting.of != read.of || waiting.parts != read.parts);
-        self.beside.push_back(read);
+        self.remote_parts.retain(|waiting| waiting.of != read.of || waiting.parts != read.parts);
+        self.remote_parts.push_back(read);
     }
 
-    pub(super) fn report_beside(&self, read: &BesideRead, now: Mono, why: Unknown, out: &mut Out) {
+    pub(super) fn report_parts(&self, read: &PartsRead, now: Mono, why: Unknown, out: &mut Out) {
         let readings = unreadable(&read.parts, |task| self.spec(task), why);
         let outcome = Outcome::Beside { attestation: None, readings };
         out.sample(Some(&self.address), Standing::Decides, (now, 0), outcome);
@@ -68,13 +68,13 @@ impl Node {
         caps: Caps,
         out: &Out,
     ) -> Option<(What, Vec<(TaskIndex, TaskRead)>)> {
-        if let Some(read) = self.beside.pop_front() {
+        if let Some(read) = self.remote_parts.pop_front() {
             let reads = read.parts.iter().filter_map(|(task, scope)| {
                 let read = TaskRead::new(self.spec(*task)?, caps, true, *scope);
                 Some((*task, self.asking_of_fields(*task, read)))
             });
             let reads = reads.collect();
-            return Some((What::Beside(read), reads));
+            return Some((What::Parts(read), reads));
         }
         if let Some(batch) = self.due(now) {
             self.pulse_at = now.plus_ms(self.interval_ms);
@@ -154,21 +154,21 @@ impl Node {
     }
 
     /// Makes a batch to be sent now, and its commands.
-    fn flying(
+    fn flight(
         &mut self,
         what: What,
         reads: Vec<(TaskIndex, TaskRead)>,
         (caps, round): (Caps, u8),
         now: Now,
         out: &mut Out,
-    ) -> (Flying, Vec<Command>) {
+    ) -> (Flight, Vec<Command>) {
         self.nonces += 1;
         let nonce = format!("{:016x}-{:x}", out.random(), self.nonces).into_bytes();
         let (mut question, commands) = Question::new(reads, caps, self.standing(&what), nonce);
         if !out.traced.is_empty() {
             question.keep(|task| out.traced.contains(&task));
         }
-        (Flying { what, question, round, launched: now }, commands)
+        (Flight { what, question, round, launched: now }, commands)
     }
 
     /// The commands to send with the next greeting: only after a reply was lost. So greeting and
@@ -181,13 +181,13 @@ impl Node {
         let caps = self.caps?;
         let batch = self.due(now.mono)?;
         let reads = self.reads(&batch, caps, out);
-        let (flying, commands) = self.flying(What::Scheduled(batch), reads, (caps, 1), now, out);
-        self.opening = Some(flying);
+        let (flight, commands) = self.flight(What::Scheduled(batch), reads, (caps, 1), now, out);
+        self.opening = Some(flight);
         Some(commands)
     }
 
     /// Sends a round of a batch.
-    pub(super) fn fly(
+    pub(super) fn send(
         &mut self,
         what: What,
         reads: Vec<(TaskIndex, TaskRead)>,
@@ -196,8 +196,8 @@ impl Node {
         out: &mut Out,
     ) {
         let Some((link, caps)) = self.link.up() else { return self.broken(&what) };
-        let (flying, commands) = self.flying(what, reads, (caps, round), now, out);
-        self.flights.push_back(flying);
+        let (flight, commands) = self.flight(what, reads, (caps, round), now, out);
+        self.flights.push_back(flight);
         self.link.spoke(now.mono);
         out.talk(link, commands);
     }
@@ -205,8 +205,8 @@ impl Node {
     /// Sends a request whose answer does not matter.
     pub(super) fn keep_alive(&mut self, now: Now, out: &mut Out) {
         let Some((link, caps)) = self.link.up() else { return };
-        let (flying, _) = self.flying(What::Alive, Vec::new(), (caps, 1), now, out);
-        self.flights.push_back(flying);
+        let (flight, _) = self.flight(What::Alive, Vec::new(), (caps, 1), now, out);
+        self.flights.push_back(flight);
         self.link.spoke(now.mono);
         out.talk(link, vec![command!("ECHO", "")]);
     }
