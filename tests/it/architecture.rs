@@ -407,6 +407,8 @@ fn what_decides_depends_on_nothing() {
     let manifest = fs::read_to_string(root.join("judge/Cargo.toml")).expect("judge's manifest");
     let named = section(&manifest, "dependencies");
     let [serde] = named.as_slice() else { panic!("judge names dependencies: {named:?}") };
+    // An edit of what depends on judge must not rebuild it.
+    assert_eq!(section(&manifest, "dev-dependencies"), [""; 0], "its tests are in sim");
     let lean = ["serde = ", "default-features = false", "optional = true"];
     assert!(lean.iter().all(|part| serde.contains(part)), "{serde}");
     assert!(!serde.contains("\"std\""), "{serde}");

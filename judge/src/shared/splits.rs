@@ -219,8 +219,8 @@ impl Splits {
         news
     }
 
-    /// Takes in who has had the turn beside each other for too long, as of a reading at `at`; `None`:
-    /// nobody.
+    /// Takes in who has had the turn at the same time for too long, as of a reading at `at`;
+    /// `None`: nobody.
     pub(crate) fn observe_turns(&mut self, parties: Option<Vec<Party>>, at: Mono) -> SplitNews {
         let mut news = SplitNews::default();
         match parties {

@@ -14,7 +14,8 @@ const TOKEN_RUN: usize = 16;
 /// A store key: any bytes.
 pub type Key = Vec<u8>;
 
-/// Where in a value the part lies that says who or what it is about. It is only carried here: `watch` knows how to follow it.
+/// Where in a value the part lies that says who or what it is about. It is only carried here:
+/// `watch` knows how to follow it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum ValuePath {

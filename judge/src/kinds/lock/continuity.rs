@@ -2,14 +2,14 @@
 //! hide that the lock was released, held by another, and taken back. How the deadline moved shows
 //! since when that did not happen, with more or less certainty.
 //!
-//! | since then the deadline | field | so, since then |
+//! | field | the deadline, since then | so |
 //! |---|---|---|
-//! | stood still | `still_since` | the holder had the lock at every moment |
-//! | stood still, or moved in the rhythm of a watchdog | `sure_since` | no other client held it, however briefly |
-//! | stood still, or was renewed in time | `whole_since` | another holder in between is unlikely |
+//! | `still_since` | stood still | the holder had the lock at every moment |
+//! | `sure_since` | or moved in a watchdog's rhythm | no other client held it, however briefly |
+//! | `whole_since` | or was renewed in time | another holder in between is unlikely |
 //!
 //! Another clock, a deadline that went back, and one that changed together with the entries begin
-//! all of them again. A reading without a deadline puts them off until the next one with a deadline.
+//! all of them again. After readings without a deadline, the next one with a deadline decides.
 
 use super::renewal::{Move, RHYTHM};
 use crate::continuity::generation::Delta;

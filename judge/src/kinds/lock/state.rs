@@ -211,8 +211,8 @@ impl Lock {
         over
     }
 
-    /// Updates whether the holder's id distinguishes one holder from another. A library may write another
-    /// token with each renewal. Returns whether a client comes back.
+    /// Updates whether the holder's id distinguishes one holder from another. A library may write
+    /// another token with each renewal. Returns whether a client comes back.
     fn update_identity(&mut self, observed: &Observed, at: Mono) -> bool {
         let old = observed.ended.as_ref().filter(|ended| ended.reason == End::Replaced);
         if observed.broke.is_some() || matches!(observed.moved, Some(Move::Renewed { .. })) {

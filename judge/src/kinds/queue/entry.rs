@@ -189,8 +189,8 @@ impl Entry {
     }
 
     /// The holder that appeared in the reading before, if the member was still there after that, or
-    /// it still holds the lock. A worker may also take the lock only to see that the member has just
-    /// been executed.
+    /// it still holds the lock. A worker may also take the lock only to see that the member was
+    /// just executed.
     fn confirmed(&mut self, lock: &LockReading) -> Option<(Vec<Holder>, Vec<Holder>)> {
         let (before, now) = self.unconfirmed.take()?;
         let still_holds = match lock {
