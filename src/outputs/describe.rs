@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 pub(super) use lock::{mode, runs};
 
-use crate::api::{At, Durations, Holder, Party, Past, Seconds, Switch, Task, Text};
+use crate::api::{At, Durations, Holder, Party, Past, Seconds, Switch, Task, Text, Unknown};
 
 /// Maximum number of names in one place.
 const NAMED_MAX: usize = 20;
@@ -37,8 +37,10 @@ pub enum Part {
     Words(Cow<'static, str>),
     /// A name of lockwatch's own.
     Name(Text),
-    /// Words that mark something unusual.
-    Mark(Cow<'static, str>),
+    /// It cannot be read, and why.
+    Unread(Unknown),
+    /// How late the next renewal is.
+    Overdue(Seconds),
     /// Words that need somebody's attention.
     Alarm(Cow<'static, str>),
     /// A duration that has ended.
@@ -131,8 +133,8 @@ pub fn lease(task: &Task) -> Option<Line> {
         (None, Some(true)) => Part::from("none: held for ever"),
         (None, _) => Part::from("not known"),
     };
-    let overdue = hold.renewal_overdue_seconds.0 >= OVERDUE_MS;
-    let overdue = overdue.then_some(Part::Mark("renewal overdue".into()));
+    let overdue = Some(hold.renewal_overdue_seconds).filter(|late| late.0 >= OVERDUE_MS);
+    let overdue = overdue.map(Part::Overdue);
     Some([left].into_iter().chain(overdue).collect())
 }
 
@@ -173,12 +175,12 @@ fn who_wants(task: &Task, most: usize) -> Cow<'static, str> {
 /// The progress, if one is configured.
 pub fn progress(task: &Task) -> Option<Part> {
     let own = task.progress.as_ref()?;
-    Some(match (own.moved.0, own.missing) {
+    Some(match (own.moved.0, own.missing, &own.unknown) {
         _ if own.expired => "expired".into(),
-        (_, true) if own.unknown.is_some() => "cannot be read".into(),
-        (_, true) => "absent".into(),
-        (Some(_), false) => Part::Progress(own.moved),
-        (None, false) => "not seen to move yet".into(),
+        (_, true, Some(why)) => Part::Unread(why.clone()),
+        (_, true, None) => "absent".into(),
+        (Some(_), false, _) => Part::Progress(own.moved),
+        (None, false, _) => "not seen to move yet".into(),
     })
 }
 
@@ -258,7 +260,7 @@ fn claims(task: &Task) -> Option<Line> {
     task.thresholds.fresh_for_seconds?;
     let alive = names(task.live_claims.iter().map(Text::to_string), NAMED_MAX);
     Some(match &task.claims_unknown {
-        Some(_) => words("cannot be read"),
+        Some(why) => vec![Part::Unread(why.clone())],
         None if alive.is_empty() => words("none"),
         None => words(alive),
     })

@@ -414,7 +414,7 @@ fn a_queue_is_explained_recorded_and_replayed() {
         .unwrap();
     let status = String::from_utf8(status.stdout).unwrap();
     let status = status.split_whitespace().collect::<Vec<_>>().join(" ");
-    for told in ["!! stalled", "2, 2 of them due", "(m2)", "m1 by", "executing until"] {
+    for told in ["!! stalled", "2, 2 of them due", ": m2", "m1 by", "executing until"] {
         assert!(status.contains(told), "{told}: {status}");
     }
     let page = agent.text("/tasks/delayed");

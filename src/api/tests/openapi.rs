@@ -226,7 +226,11 @@ fn paths(schemas: &mut SchemaGenerator) -> Value {
         description: None,
         parameters: &events,
         good: ("Events.", reference::<EventList>(schemas)),
-        errors: &[("400", INVALID), ("503", STOPPED)],
+        errors: &[
+            ("400", INVALID),
+            ("410", "A stream was requested; `/live` is the only one."),
+            ("503", STOPPED),
+        ],
         error: error.clone(),
         tagged: true,
     });

@@ -89,8 +89,10 @@ fn words<'a>(line: impl IntoIterator<Item = &'a Part>, at: At) -> String {
     let word = |(place, part): (usize, &Part)| match part {
         Part::Words(words) => words.to_string(),
         Part::Name(name) => name.to_string(),
-        Part::Mark(words) | Part::Alarm(words) if place == 0 => words.to_string(),
-        Part::Mark(words) | Part::Alarm(words) => format!(", {words}"),
+        Part::Unread(why) => format!("cannot be read ({why})"),
+        Part::Overdue(late) => format!(", renewal overdue for {}", duration(*late)),
+        Part::Alarm(words) if place == 0 => words.to_string(),
+        Part::Alarm(words) => format!(", {words}"),
         Part::Lasted(length) | Part::Lease { left: length, whole: None } => duration(*length),
         Part::Lease { left, whole: Some(whole) } => {
             format!("{} of {}", duration(*left), duration(*whole))

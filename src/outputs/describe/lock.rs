@@ -9,7 +9,7 @@ use crate::text::instants::seconds;
 
 pub(super) fn facts(subject: Subject<'_>, lock: &Lock) -> Vec<Fact> {
     let task = subject.task;
-    let hosts = task.hosts_unknown.as_ref().map(|_| words("cannot be read"));
+    let hosts = task.hosts_unknown.clone().map(|why| vec![Part::Unread(why)]);
     vec![
         fact("Holder", [holder(lock, present(task))]),
         fact("Hosts", hosts),

@@ -70,8 +70,9 @@ pub(super) fn write_line<'a>(
         match part {
             Part::Words(words) => markup.text(words),
             Part::Name(name) => markup.html("<code>").text(name).html("</code>"),
-            Part::Mark(words) => {
-                markup.html(gap).html("<small class=\"mark\">").text(words).html("</small>")
+            Part::Unread(_) => markup.html("cannot be read"),
+            Part::Overdue(_) => {
+                markup.html(gap).html("<small class=\"mark\">renewal overdue</small>")
             }
             Part::Alarm(words) => {
                 markup.html(gap).html("<strong class=\"lost\">").text(words).html("</strong>")
