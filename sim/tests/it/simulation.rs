@@ -136,7 +136,8 @@ fn what_the_model_says_is_true_and_in_time() {
     let strict = std::env::var_os("SIM_STRICT").is_some();
     // The standard library's random state, drawn once per hasher.
     let draw = |_| RandomState::new().build_hasher().finish() % 1_000_000_000_000;
-    let fresh: Vec<u64> = (0..FRESH).map(draw).collect();
+    let is_long = strict || std::env::var_os("LOCKWATCH_LONG").is_some();
+    let fresh: Vec<u64> = (0..if is_long { FRESH } else { 0 }).map(draw).collect();
     fresh.iter().for_each(|seed| tell(&format!("fresh seed {seed}\n")));
     each(&fresh, |seed| {
         let plan = Plan::new(seed, HOURS, Shape::Any);
