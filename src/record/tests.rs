@@ -586,7 +586,7 @@ fn what_finds_the_queue_full_is_counted_and_a_configuration_comes_late() {
 #[test]
 fn a_file_that_is_missing_in_between_is_a_hole_and_so_is_a_torn_end() {
     let folder = TempDir::new().unwrap();
-    let options = options(&folder, 1 << 20);
+    let options = options(&folder, 2 << 20);
     let mut writer = Writer::new(&options).unwrap();
     let mut source = Source::new(9);
     writer.take(message(0, Input::Config(Arc::clone(&source.config))));

@@ -174,7 +174,7 @@ fn a_file_that_is_as_long_as_it_may_be_ends_nothing_and_is_told_once() {
     }
     const LENGTH: u64 = 8 << 10;
     let tasks: Vec<String> =
-        (0..60).map(|number| format!("name: t{number}, lock: {{key: k{number}}}")).collect();
+        (0..1_000).map(|number| format!("name: t{number}, lock: {{key: k{number}}}")).collect();
     let tasks: Vec<&str> = tasks.iter().map(String::as_str).collect();
     let folder = tempfile::TempDir::new().unwrap();
     let agent = Agent::start_logging(&config(free_port(), &tasks), "info", "logfmt", |command| {
