@@ -20,7 +20,7 @@ use std::thread;
 use std::time::Duration;
 
 use lockwatch_judge::input::{Input, Outcome, Topology};
-use lockwatch_judge::reading::{Beside, ClaimsReading, SwitchesReading};
+use lockwatch_judge::reading::{ClaimsReading, Parts, SwitchesReading};
 use lockwatch_judge::spec::{StoreIndex, WatchSpec};
 use lockwatch_judge::time::{AgentWall, Mono};
 
@@ -165,25 +165,25 @@ fn weight(input: &Input) -> u64 {
     let readings = match &sample.outcome {
         Outcome::Read { readings, .. } => readings
             .iter()
-            .map(|(_, reading)| READING_BYTES + entries(&reading.beside) * ENTRY_BYTES)
+            .map(|(_, reading)| READING_BYTES + entries(&reading.parts) * ENTRY_BYTES)
             .sum(),
-        Outcome::Beside { readings, .. } => {
-            readings.iter().map(|(_, beside)| READING_BYTES + entries(beside) * ENTRY_BYTES).sum()
+        Outcome::Parts { readings, .. } => {
+            readings.iter().map(|(_, parts)| READING_BYTES + entries(parts) * ENTRY_BYTES).sum()
         }
         Outcome::Failed { tasks, .. } => tasks.len() as u64 * 4,
     };
     INPUT_BYTES + readings
 }
 
-fn entries(beside: &Beside) -> u64 {
-    let switches = match &beside.switches {
+fn entries(parts: &Parts) -> u64 {
+    let switches = match &parts.switches {
         Some(SwitchesReading::Read { switches, .. }) => switches.len(),
         Some(SwitchesReading::Unknown(_)) | None => 0,
     };
-    let claims = match &beside.claims {
+    let claims = match &parts.claims {
         Some(ClaimsReading::Read(claims)) => claims.len(),
         Some(ClaimsReading::Unknown(_)) | None => 0,
     };
-    let hosts = beside.hosts.iter().flatten().map(Vec::len).sum::<usize>();
+    let hosts = parts.hosts.iter().flatten().map(Vec::len).sum::<usize>();
     (switches + claims + hosts) as u64
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
-use crate::reading::{Beside, TaskReading, Unknown};
+use crate::reading::{Parts, TaskReading, Unknown};
 use crate::spec::{StoreIndex, TaskIndex, WatchSpec};
 use crate::time::{Mono, ServerTime};
 
@@ -72,12 +72,12 @@ pub enum Outcome {
     },
     /// The keys beside a lock that are on another server of the cluster. They are requested after
     /// the lock's reply was accepted.
-    Beside {
+    Parts {
         /// What the server reported about itself; `None` when there were no answers, so that every
         /// reading is unknown.
         attestation: Option<Attestation>,
         /// The answers.
-        readings: Vec<(TaskIndex, Beside)>,
+        readings: Vec<(TaskIndex, Parts)>,
     },
     /// The batch was refused or not answered.
     Failed {

@@ -117,13 +117,13 @@ pub struct TaskReading {
     /// What guards it.
     pub guard: GuardReading,
     /// The parts beside that.
-    pub beside: Beside,
+    pub parts: Parts,
 }
 
 impl TaskReading {
     /// Of a lock.
-    pub fn of_lock(lock: LockReading, extras: Extras, beside: Beside) -> TaskReading {
-        TaskReading { guard: GuardReading::Lock { lock, extras }, beside }
+    pub fn of_lock(lock: LockReading, extras: Extras, parts: Parts) -> TaskReading {
+        TaskReading { guard: GuardReading::Lock { lock, extras }, parts }
     }
 
     /// The same with another reading of what guards it. Extras of the lock stay.
@@ -292,7 +292,7 @@ pub struct Id(#[cfg_attr(feature = "serde", serde(with = "crate::bytes"))] pub V
 /// server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
-pub struct Beside {
+pub struct Parts {
     /// The switches; `None` also when there are none to read (unset, always, never).
     pub switches: Option<SwitchesReading>,
     /// The progress.

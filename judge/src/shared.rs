@@ -28,7 +28,7 @@ use crate::event::{EventKind, Party, SplitKind};
 use crate::evidence::Origin;
 use crate::grounds::Grounds;
 use crate::reading::{
-    Beside, ClaimsReading, Holder, Overrun, ProgressReading, SwitchesReading, Unknown,
+    ClaimsReading, Holder, Overrun, Parts, ProgressReading, SwitchesReading, Unknown,
 };
 use crate::spec::TaskSpec;
 use crate::step::{Accepted, Log};
@@ -263,7 +263,7 @@ impl Shared {
     /// `stayed`: the same batch shows that the hold goes on. `holders`: of the newest reading.
     pub(crate) fn observe_parts(
         &mut self,
-        parts: &Beside,
+        parts: &Parts,
         stayed: bool,
         holders: &[Holder],
         batch: Accepted<'_>,
@@ -291,7 +291,7 @@ impl Shared {
     fn observe_claims(
         &mut self,
         claims: &ClaimsReading,
-        parts: &Beside,
+        parts: &Parts,
         holders: &[Holder],
         batch: Accepted<'_>,
         log: &mut Log,
@@ -348,7 +348,7 @@ impl Shared {
     }
 
     /// The other keys of the task could not be read.
-    pub(crate) fn parts_failed(&mut self, parts: &Beside, at: Mono, log: &mut Log) {
+    pub(crate) fn parts_failed(&mut self, parts: &Parts, at: Mono, log: &mut Log) {
         if let (Some(wanting), Some(SwitchesReading::Unknown(why))) =
             (&mut self.wanting, &parts.switches)
         {

@@ -12,8 +12,8 @@ use crate::input::{
     Attestation, Input, NodeNews, NodeNewsKind, Outcome, SaidOf, Sample, Standing, Topology,
 };
 use crate::reading::{
-    Beside, ClaimsReading, PauseReading, ProgressReading, RunsReading, SwitchesReading,
-    TaskReading, Unknown,
+    ClaimsReading, Parts, PauseReading, ProgressReading, RunsReading, SwitchesReading, TaskReading,
+    Unknown,
 };
 use crate::snapshot::{Changed, NodeView, Snapshot, StoreView, TaskViews, WitnessView};
 use crate::spec::{StoreIndex, StoreSpec, TaskIndex, TaskSpec, WatchSpec};
@@ -212,8 +212,8 @@ impl State {
             Outcome::Read { attestation, readings } => {
                 self.accepted(at, sample, attestation, readings)
             }
-            Outcome::Beside { attestation, readings } => {
-                self.beside(at, sample, attestation.as_ref(), readings)
+            Outcome::Parts { attestation, readings } => {
+                self.parts(at, sample, attestation.as_ref(), readings)
             }
             Outcome::Failed { tasks, why } => {
                 let mut events = self.store_failed(at, sample, *why);
@@ -301,12 +301,12 @@ impl State {
     }
 
     /// Takes in the keys beside a lock that is on another server.
-    fn beside(
+    fn parts(
         &mut self,
         at: Mono,
         sample: &Sample,
         attestation: Option<&Attestation>,
-        readings: &[(TaskIndex, Beside)],
+        readings: &[(TaskIndex, Parts)],
     ) -> Vec<Event> {
         let mut events = Vec::new();
         let from = match attestation {
@@ -316,7 +316,7 @@ impl State {
             None => None,
         };
         let Some(store) = self.stores.get(usize::from(sample.store.0)) else { return events };
-        for (index, beside) in readings {
+        for (index, parts) in readings {
             let Some(entry) = entry(&mut self.tasks, *index, sample.store) else { continue };
             let (task, mut log) = (&mut entry.task, Log::new(at, None));
             let mut node = None;
@@ -324,14 +324,14 @@ impl State {
                 Some((attestation, origin, Ok(()))) => {
                     log = Log::new(sample.sent, Some(attestation.last));
                     let batch = batch(sample, attestation, origin, &store.spec);
-                    task.observe_parts(beside, batch, &mut log);
+                    task.observe_parts(parts, batch, &mut log);
                     node = Some(&origin.node);
                 }
                 // Even the generation must not be used from a round in which the clock stepped.
                 Some((_, _, Err(why))) => {
-                    task.parts_failed(&unreadable(beside, *why), true, at, &mut log);
+                    task.parts_failed(&unreadable(parts, *why), true, at, &mut log);
                 }
-                None => task.parts_failed(beside, false, at, &mut log),
+                None => task.parts_failed(parts, false, at, &mut log),
             }
             mark(&mut self.changed, entry, log.is_empty());
             events.extend(log.events(entry.task.spec(), node));
@@ -504,15 +504,15 @@ fn batch<'a>(
 }
 
 /// Replaces an answer that may not be used.
-fn unreadable(beside: &Beside, why: Unknown) -> Beside {
-    Beside {
-        switches: beside.switches.as_ref().map(|_| SwitchesReading::Unknown(why)),
-        progress: beside.progress.as_ref().map(|_| ProgressReading::Unknown(why)),
-        claims: beside.claims.as_ref().map(|_| ClaimsReading::Unknown(why)),
+fn unreadable(parts: &Parts, why: Unknown) -> Parts {
+    Parts {
+        switches: parts.switches.as_ref().map(|_| SwitchesReading::Unknown(why)),
+        progress: parts.progress.as_ref().map(|_| ProgressReading::Unknown(why)),
+        claims: parts.claims.as_ref().map(|_| ClaimsReading::Unknown(why)),
         overruns: Vec::new(),
         runs: RunsReading::default(),
         hosts: None,
-        pause: beside.pause.map(|_| PauseReading::Unknown(why)),
+        pause: parts.pause.map(|_| PauseReading::Unknown(why)),
     }
 }
 

@@ -20,7 +20,7 @@ use crate::kinds::kind::Kind;
 use crate::kinds::lock::LockTask;
 use crate::kinds::queue::QueueTask;
 use crate::kinds::turn::TurnTask;
-use crate::reading::{Beside, LockReading, TaskReading, Unknown};
+use crate::reading::{LockReading, Parts, TaskReading, Unknown};
 use crate::shared::{Judged, Shared};
 use crate::snapshot::TaskView;
 use crate::spec::{KindSpec, TaskSpec};
@@ -138,7 +138,7 @@ impl Task {
         self.shared.key_seen |= reading.guard.shows_key();
         let (kind, shared) = (self.kind.get_mut(), &mut self.shared);
         let stayed = kind.stayed(&reading.guard);
-        let signs = shared.observe_parts(&reading.beside, stayed, kind.holders(), batch, log);
+        let signs = shared.observe_parts(&reading.parts, stayed, kind.holders(), batch, log);
         let fate = kind.observe(shared, reading, &signs, batch, log);
         match self.sees_enough() {
             true => self.shared.blind.good(batch.sent),
@@ -149,7 +149,7 @@ impl Task {
     }
 
     /// Takes in the other keys of the task, which are on another server.
-    pub(crate) fn observe_parts(&mut self, parts: &Beside, batch: Accepted<'_>, log: &mut Log) {
+    pub(crate) fn observe_parts(&mut self, parts: &Parts, batch: Accepted<'_>, log: &mut Log) {
         let (kind, shared) = (self.kind.get_mut(), &mut self.shared);
         let signs = shared.observe_parts(parts, false, kind.holders(), batch, log);
         kind.observe_parts(shared, parts, &signs, batch, log);
@@ -162,7 +162,7 @@ impl Task {
     }
 
     /// Those keys could not be read; `answered`: their server answers all the same.
-    pub(crate) fn parts_failed(&mut self, parts: &Beside, answered: bool, at: Mono, log: &mut Log) {
+    pub(crate) fn parts_failed(&mut self, parts: &Parts, answered: bool, at: Mono, log: &mut Log) {
         self.kind.get_mut().parts_failed(parts);
         self.shared.parts_failed(parts, at, log);
         // A failure does not count as an answer, however much is known of the lock.

@@ -56,7 +56,7 @@ pub(crate) struct Attempt {
     pub(crate) server: Option<usize>,
     pub(crate) standing: Standing,
     /// Only the keys beside the locks were requested.
-    pub(crate) beside: bool,
+    pub(crate) parts: bool,
     pub(crate) sent: Mono,
     pub(crate) took_ms: u64,
     pub(crate) tasks: Vec<usize>,
@@ -116,14 +116,14 @@ impl Out {
     fn attempt(&mut self, sample: &Sample) {
         let tasks: Vec<TaskIndex> = match &sample.outcome {
             Outcome::Read { readings, .. } => readings.iter().map(|(task, _)| *task).collect(),
-            Outcome::Beside { readings, .. } => readings.iter().map(|(task, _)| *task).collect(),
+            Outcome::Parts { readings, .. } => readings.iter().map(|(task, _)| *task).collect(),
             Outcome::Failed { tasks, .. } => tasks.clone(),
         };
         let number = |task: &TaskIndex| self.configured.get(task.0 as usize).copied();
         let tasks: Vec<usize> = tasks.iter().filter_map(number).collect();
         let server = sample.node.as_deref().and_then(server_at);
         let truth = match &sample.outcome {
-            Outcome::Beside { attestation: None, .. } => None,
+            Outcome::Parts { attestation: None, .. } => None,
             _ => self.current.take_if(|truth| Some(truth.server) == server),
         };
         let mut before = Vec::new();
@@ -144,7 +144,7 @@ impl Out {
         self.deeds.push(Deed::Attempt(Attempt {
             server,
             standing: sample.standing,
-            beside: matches!(sample.outcome, Outcome::Beside { .. }),
+            parts: matches!(sample.outcome, Outcome::Parts { .. }),
             sent: sample.sent,
             took_ms: sample.took_ms,
             tasks,

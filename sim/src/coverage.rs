@@ -65,7 +65,7 @@ pub struct Coverage {
     /// Changes that servers reported.
     pub told: u64,
     /// Answers about keys beside locks on other servers.
-    pub beside: u64,
+    pub parts: u64,
     /// Answered glances at deadlines.
     pub glances: u64,
     /// Batches of several slots.
@@ -102,7 +102,7 @@ impl Coverage {
                     }
                 }
             }
-            Outcome::Beside { attestation, .. } => self.beside += u64::from(attestation.is_some()),
+            Outcome::Parts { attestation, .. } => self.parts += u64::from(attestation.is_some()),
         }
     }
 
@@ -149,7 +149,7 @@ impl Coverage {
         self.answers += other.answers;
         self.failures += other.failures;
         self.told += other.told;
-        self.beside += other.beside;
+        self.parts += other.parts;
         self.glances += other.glances;
         self.joined += other.joined;
         self.reloads += other.reloads;
@@ -179,7 +179,7 @@ impl Coverage {
         missing.extend((self.switches_lost == 0).then(|| "lost switches".to_owned()));
         missing.extend((self.told == 0).then(|| "a change that is told".to_owned()));
         missing.extend(
-            (self.beside == 0).then(|| "an answer of another server than the lock's".to_owned()),
+            (self.parts == 0).then(|| "an answer of another server than the lock's".to_owned()),
         );
         missing.extend((self.glances == 0).then(|| "a glance at a deadline".to_owned()));
         missing.extend((self.joined == 0).then(|| "a batch of several slots".to_owned()));
@@ -223,7 +223,7 @@ impl Coverage {
         let written = writeln!(
             text,
             "lost       locks {}  switches {}\n\
-             checked    snapshots {}  answers {}  attempts in vain {}  changes told {}  beside \
+             checked    snapshots {}  answers {}  attempts in vain {}  changes told {}  parts \
              {}  glances {}  joined {}  reloads {}",
             self.lost,
             self.switches_lost,
@@ -231,7 +231,7 @@ impl Coverage {
             self.answers,
             self.failures,
             self.told,
-            self.beside,
+            self.parts,
             self.glances,
             self.joined,
             self.reloads

@@ -210,7 +210,7 @@ pub(crate) enum GuardJob {
     /// What the guard watches may have changed.
     Changed,
     /// It is time to read the switches, and to claim.
-    Beside { number: u64 },
+    Parts { number: u64 },
     /// The keeper says that all is gone.
     Gone { code: Option<u8>, at: u64 },
     /// The keeper's process has ended before its script did.

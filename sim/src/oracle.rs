@@ -151,7 +151,7 @@ impl Oracle {
             }
             return;
         }
-        if !attempt.beside {
+        if !attempt.parts {
             self.asked(attempt);
         }
         if good && let Some(server) = attempt.server {
@@ -172,7 +172,7 @@ impl Oracle {
                 self.attempt_queue(*task, attempt, part, good, world);
                 continue;
             }
-            if attempt.beside {
+            if attempt.parts {
                 let believed = if good { part } else { None };
                 self.answered_beside(*task, believed, attempt, world);
                 self.tasks[*task].follow_verdict();

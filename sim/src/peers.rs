@@ -70,7 +70,7 @@ fn layout(server: usize, world: &World) -> Reply {
     // owner may change.
     let mut moved = BTreeMap::new();
     for (task, (home, at)) in world.tasks.iter().zip(known.homes.iter().zip(&known.besides)) {
-        task.keys.beside().for_each(|key| _ = moved.insert(slot(key), *at));
+        task.keys.parts().for_each(|key| _ = moved.insert(slot(key), *at));
         moved.insert(slot(&task.keys.lock), *home);
     }
     let shards = u32::try_from(known.shards.len()).unwrap_or(1);

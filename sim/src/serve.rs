@@ -196,7 +196,7 @@ fn go_on(mut request: Box<Request>, world: &mut World) -> Option<(usize, BatchTr
             let has_lock = command.args.get(1).is_some_and(|key| *key == *keys.lock)
                 || command.args.first().is_some_and(|name| name == b"TIME");
             let is_beside = |command: &Command| {
-                keys.beside().any(|key| command.args.iter().any(|arg| *arg == **key))
+                keys.parts().any(|key| command.args.iter().any(|arg| *arg == **key))
             };
             let has_beside =
                 !world.plan.tasks[task].apart || request.commands[from..to].iter().any(is_beside);

@@ -213,7 +213,7 @@ pub(crate) struct Claiming {
     /// Since when the pauses between two were short; `NEVER`: it was removed.
     pub(crate) steady: u64,
     /// The newest one written while another instance worked, too.
-    pub(crate) beside: Option<u64>,
+    pub(crate) parts: Option<u64>,
 }
 
 /// A claim that pauses for this many milliseconds starts again.
@@ -229,7 +229,7 @@ impl World {
         let now = self.now;
         let mut others =
             self.tasks[task].workers.iter().filter(|worker| worker.instance() != instance);
-        let beside = others.any(|worker| worker.alive && worker.working)
+        let parts = others.any(|worker| worker.alive && worker.working)
             || self.tasks[task].stations.iter().any(|station| station.runs_beside(instance));
         let claims = &mut self.tasks[task].claims;
         claims.retain(|_, claim| claim.newest + 300_000 > now);
@@ -237,7 +237,7 @@ impl World {
             first: now,
             newest: now,
             steady: now,
-            beside: None,
+            parts: None,
         });
         if claim.newest + CLAIM_RESTS_MS < now {
             claim.first = now;
@@ -246,8 +246,8 @@ impl World {
             claim.steady = now;
         }
         claim.newest = now;
-        if beside {
-            claim.beside = Some(now);
+        if parts {
+            claim.parts = Some(now);
         }
     }
 

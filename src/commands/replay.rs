@@ -210,6 +210,6 @@ fn readings(input: &Input) -> u64 {
     let Input::Sample(sample) = input else { return 0 };
     match &sample.outcome {
         Outcome::Read { readings, .. } => readings.len() as u64,
-        Outcome::Beside { .. } | Outcome::Failed { .. } => 0,
+        Outcome::Parts { .. } | Outcome::Failed { .. } => 0,
     }
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use lockwatch_judge::input::{Attestation, Generation, Input, Outcome};
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, GuardReading, Holder, LockReading, ProgressReading, QueueReading,
-    Switch, SwitchesReading, TaskReading,
+    ClaimsReading, GuardReading, Holder, LockReading, Parts, ProgressReading, QueueReading, Switch,
+    SwitchesReading, TaskReading,
 };
 use lockwatch_judge::spec::{Claimants, TaskIndex, WatchSpec};
 use sha2::{Digest, Sha256};
@@ -79,15 +79,15 @@ impl Redactor {
         match &mut sample.outcome {
             Outcome::Read { attestation, readings } => {
                 self.attestation(attestation);
-                for (task, TaskReading { guard, beside }) in readings {
+                for (task, TaskReading { guard, parts }) in readings {
                     self.guard(guard);
-                    self.beside(beside, claimants(*task));
+                    self.parts(parts, claimants(*task));
                 }
             }
-            Outcome::Beside { attestation, readings } => {
+            Outcome::Parts { attestation, readings } => {
                 attestation.iter_mut().for_each(|attestation| self.attestation(attestation));
-                for (task, beside) in readings {
-                    self.beside(beside, claimants(*task));
+                for (task, parts) in readings {
+                    self.parts(parts, claimants(*task));
                 }
             }
             Outcome::Failed { .. } => {}
@@ -108,8 +108,8 @@ impl Redactor {
         }
     }
 
-    fn beside(&self, beside: &mut Beside, claimants: Claimants) {
-        let Beside { switches, progress, claims, overruns, runs, hosts, pause: _ } = beside;
+    fn parts(&self, parts: &mut Parts, claimants: Claimants) {
+        let Parts { switches, progress, claims, overruns, runs, hosts, pause: _ } = parts;
         if let Some(SwitchesReading::Read { switches, .. }) = switches {
             // Only values outside the codec and the closed lists: those could be anything.
             for (_, switch) in switches {
@@ -227,25 +227,25 @@ mod tests {
         held.holders.first().unwrap().clone()
     }
 
-    fn beside(claims: &[(Vec<u8>, Vec<u8>)], claimants: Claimants) -> Beside {
-        let mut beside = Beside {
+    fn parts(claims: &[(Vec<u8>, Vec<u8>)], claimants: Claimants) -> Parts {
+        let mut parts = Parts {
             claims: Some(ClaimsReading::Read(claims.to_vec())),
             hosts: Some(Ok(claims.to_vec())),
-            ..Beside::default()
+            ..Parts::default()
         };
-        redactor().beside(&mut beside, claimants);
-        beside
+        redactor().parts(&mut parts, claimants);
+        parts
     }
 
     #[test]
     fn a_token_its_claim_and_its_host_stay_equal() {
         let token = redacted(b"token", None, true).client;
         assert_ne!(token, b"token");
-        let beside = beside(&[(b"token".to_vec(), b"1".to_vec())], Claimants::Secret);
-        let Some(ClaimsReading::Read(claims)) = beside.claims else { panic!("read") };
+        let parts = parts(&[(b"token".to_vec(), b"1".to_vec())], Claimants::Secret);
+        let Some(ClaimsReading::Read(claims)) = parts.claims else { panic!("read") };
         assert_eq!(claims[0].0, token);
         assert_ne!(claims[0].1, b"1");
-        assert_eq!(beside.hosts, Some(Ok(vec![(token, b"1".to_vec())])));
+        assert_eq!(parts.hosts, Some(Ok(vec![(token, b"1".to_vec())])));
     }
 
     #[test]
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(shown, redacted(b"id", Some(b"31"), false));
         assert_ne!(shown, redacted(b"id", Some(b"32"), false));
         let stated = vec![(b"id".to_vec(), b"1".to_vec())];
-        assert_eq!(beside(&stated, Claimants::Threads).hosts, Some(Ok(stated)));
+        assert_eq!(parts(&stated, Claimants::Threads).hosts, Some(Ok(stated)));
     }
 
     #[test]

@@ -12,8 +12,8 @@ use lockwatch_judge::input::{
     Role, SaidOf, Sample, Standing, Topology, WakeUpState, WakeUps,
 };
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Deadline, Ended, Ends, Extras, GuardRuns, Held, Holder, LockReading,
-    Mode, Overrun, PauseReading, ProgressReading, ProgressValue, RunsReading, Switch,
+    ClaimsReading, Deadline, Ended, Ends, Extras, GuardRuns, Held, Holder, LockReading, Mode,
+    Overrun, Parts, PauseReading, ProgressReading, ProgressValue, RunsReading, Switch,
     SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
@@ -218,9 +218,9 @@ impl Source {
         let tasks = self.tasks();
         match self.random.u32(0..8) {
             0 => Outcome::Failed { tasks, why: self.unknown() },
-            1 => Outcome::Beside {
+            1 => Outcome::Parts {
                 attestation: self.maybe(Source::attestation),
-                readings: tasks.into_iter().map(|task| (task, self.beside())).collect(),
+                readings: tasks.into_iter().map(|task| (task, self.parts())).collect(),
             },
             _ => Outcome::Read {
                 attestation: self.attestation(),
@@ -284,10 +284,10 @@ impl Source {
             waiters: self.maybe(Source::ms),
             fencing_token: self.maybe(|source| source.random.i64(..)),
         };
-        TaskReading::of_lock(lock, extras, self.beside())
+        TaskReading::of_lock(lock, extras, self.parts())
     }
 
-    fn beside(&mut self) -> Beside {
+    fn parts(&mut self) -> Parts {
         let why = self.unknown();
         let value = ProgressValue {
             bytes: self.bytes(),
@@ -311,7 +311,7 @@ impl Source {
             },
         };
         let pairs = self.list(|source| (source.bytes(), source.bytes()));
-        Beside {
+        Parts {
             switches: self.pick(&[None, Some(read), Some(SwitchesReading::Unknown(why))]),
             progress: self.pick(&[
                 None,

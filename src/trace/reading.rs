@@ -31,17 +31,17 @@ pub struct Fact {
 
 /// The parts of `reading` that were asked for, in words.
 pub fn decoded(spec: &TaskSpec, reading: &TaskReading, asked: ReadReason) -> Vec<Fact> {
-    let TaskReading { guard, beside } = reading;
+    let TaskReading { guard, parts } = reading;
     let extras = reading.extras();
     let parts = [
-        (spec.kind.name(), (asked != ReadReason::Beside).then(|| guard_words(guard))),
+        (spec.kind.name(), (asked != ReadReason::Parts).then(|| guard_words(guard))),
         ("waiters", extras.waiters.map(|waiters| waiters.to_string())),
         ("fencing_token", extras.fencing_token.map(|token| token.to_string())),
-        ("switches", beside.switches.as_ref().map(switches_words)),
-        ("progress", beside.progress.as_ref().map(progress_words)),
-        ("claims", beside.claims.as_ref().map(|claims| claims_words(spec, claims))),
-        ("hosts", beside.hosts.as_ref().map(|hosts| hosts_words(spec, hosts))),
-        ("pause", beside.pause.as_ref().map(pause_words)),
+        ("switches", parts.switches.as_ref().map(switches_words)),
+        ("progress", parts.progress.as_ref().map(progress_words)),
+        ("claims", parts.claims.as_ref().map(|claims| claims_words(spec, claims))),
+        ("hosts", parts.hosts.as_ref().map(|hosts| hosts_words(spec, hosts))),
+        ("pause", parts.pause.as_ref().map(pause_words)),
     ];
     parts
         .into_iter()

@@ -6,7 +6,7 @@ use lockwatch::alerts::{firing, of_task};
 use lockwatch_judge::input::{Attestation, Input, Outcome, Sample, Standing};
 use lockwatch_judge::problems::{self, Finding, Problem, Problems};
 use lockwatch_judge::reading::{
-    Beside, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading,
+    Deadline, Extras, Held, Holder, LockReading, Mode, Parts, TaskReading,
 };
 use lockwatch_judge::snapshot::Snapshot;
 use lockwatch_judge::spec::{
@@ -38,7 +38,7 @@ fn held(wanted: Option<WantedSource>) -> Snapshot {
             vec![Holder { client: b"A".to_vec(), thread: None, entries: Some(1), secret: false }];
         let deadline = Deadline::At(ServerTime(300_000));
         let lock = LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
-        let reading = TaskReading::of_lock(lock, Extras::default(), Beside::default());
+        let reading = TaskReading::of_lock(lock, Extras::default(), Parts::default());
         let attestation = Attestation::master(ServerTime(clock), ServerTime(clock));
         state.step(
             Mono(at),

@@ -66,7 +66,7 @@ fn check(reading: &TaskReading) {
             "a holder without a name"
         );
     }
-    if let Some(SwitchesReading::Read { switches, .. }) = &reading.beside.switches {
+    if let Some(SwitchesReading::Read { switches, .. }) = &reading.parts.switches {
         assert!(switches.is_sorted_by(|a, b| a.0 < b.0), "a user twice, or not sorted");
     }
 }

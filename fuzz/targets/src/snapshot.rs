@@ -8,8 +8,8 @@ use lockwatch::published::Published;
 use lockwatch::text::identity::{digest, escape};
 use lockwatch_judge::input::{Attestation, Generation, Input, Outcome, Role, Sample, Standing};
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Deadline, Ended, Ends, Extras, GuardRuns, Held, Holder, LockReading,
-    Mode, Overrun, PauseReading, ProgressReading, ProgressValue, RunsReading, Switch,
+    ClaimsReading, Deadline, Ended, Ends, Extras, GuardRuns, Held, Holder, LockReading, Mode,
+    Overrun, Parts, PauseReading, ProgressReading, ProgressValue, RunsReading, Switch,
     SwitchesReading, TaskReading,
 };
 use lockwatch_judge::spec::{
@@ -86,7 +86,7 @@ fn named_reading(turn: u64, data: &[u8]) -> TaskReading {
     }
     holders.sort_unstable();
     let server_now = ServerTime(WALL + turn as i64 * 1_000);
-    let beside = Beside {
+    let parts = Parts {
         overruns: vec![Overrun { instance: data.to_vec(), token: 1, ms: u64::MAX }],
         runs: RunsReading {
             guards: vec![GuardRuns {
@@ -121,13 +121,13 @@ fn named_reading(turn: u64, data: &[u8]) -> TaskReading {
         pause: Some(PauseReading::Undecodable),
     };
     let extras = Extras { waiters: Some(2), fencing_token: Some(7) };
-    TaskReading::of_lock(lock(turn, holders), extras, beside)
+    TaskReading::of_lock(lock(turn, holders), extras, parts)
 }
 
 fn tokened_reading(turn: u64, data: &[u8]) -> TaskReading {
     let holder =
         Holder { client: token(data).into_bytes(), thread: None, entries: None, secret: true };
-    TaskReading::of_lock(lock(turn, vec![holder]), Extras::default(), Beside::default())
+    TaskReading::of_lock(lock(turn, vec![holder]), Extras::default(), Parts::default())
 }
 
 fn lock(turn: u64, holders: Vec<Holder>) -> LockReading {

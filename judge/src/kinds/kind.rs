@@ -7,7 +7,7 @@ use super::queue::view::QueueView;
 use super::turn::view::TurnView;
 use crate::event::Fate;
 use crate::evidence::Attempts;
-use crate::reading::{Beside, GuardReading, Holder, TaskReading, Unknown};
+use crate::reading::{GuardReading, Holder, Parts, TaskReading, Unknown};
 use crate::shared::clocks::Holding;
 use crate::shared::{Shared, Signs};
 use crate::spec::TaskSpec;
@@ -67,7 +67,7 @@ pub(crate) trait Kind {
     fn observe_parts(
         &mut self,
         shared: &mut Shared,
-        _parts: &Beside,
+        _parts: &Parts,
         _signs: &Signs,
         batch: Accepted<'_>,
         log: &mut Log,
@@ -76,7 +76,7 @@ pub(crate) trait Kind {
     }
 
     /// Those keys could not be read.
-    fn parts_failed(&mut self, _parts: &Beside) {}
+    fn parts_failed(&mut self, _parts: &Parts) {}
 
     /// Everything that its verdict depends on.
     fn facts(&self, shared: &Shared) -> Facts;

@@ -29,7 +29,7 @@ use crate::continuity::generation::{Continued, same_process};
 use crate::event::{End, EventKind, Fate, Party};
 use crate::evidence::{Attempts, Origin};
 use crate::grounds::follow;
-use crate::reading::{Beside, Extras, GuardReading, Holder, LockReading, TaskReading, Unknown};
+use crate::reading::{Extras, GuardReading, Holder, LockReading, Parts, TaskReading, Unknown};
 use crate::shared::clocks::{GapClock, Holding};
 use crate::shared::progress::ProgressClock;
 use crate::shared::runs::{Present, Runs};
@@ -121,7 +121,7 @@ impl LockTask {
     fn observe_lock(
         &mut self,
         shared: &mut Shared,
-        (reading, parts): (&LockReading, &Beside),
+        (reading, parts): (&LockReading, &Parts),
         signs: &Signs,
         batch: Accepted<'_>,
         log: &mut Log,
@@ -365,13 +365,13 @@ impl Kind for LockTask {
         }
         let GuardReading::Lock { lock, extras } = &reading.guard else { return None };
         self.observe_extras(shared, *extras, log);
-        self.observe_lock(shared, (lock, &reading.beside), signs, batch, log)
+        self.observe_lock(shared, (lock, &reading.parts), signs, batch, log)
     }
 
     fn observe_parts(
         &mut self,
         shared: &mut Shared,
-        parts: &Beside,
+        parts: &Parts,
         signs: &Signs,
         batch: Accepted<'_>,
         log: &mut Log,
@@ -383,7 +383,7 @@ impl Kind for LockTask {
         self.handover.update_gap(shared, batch.sent, Holding::Unseen, log);
     }
 
-    fn parts_failed(&mut self, parts: &Beside) {
+    fn parts_failed(&mut self, parts: &Parts) {
         self.losses.parts_failed(parts);
     }
 

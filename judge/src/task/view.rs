@@ -82,7 +82,7 @@ mod tests {
 
     use crate::evidence::Origin;
     use crate::input::{Attestation, Standing};
-    use crate::reading::{Beside, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading};
+    use crate::reading::{Deadline, Extras, Held, Holder, LockReading, Mode, Parts, TaskReading};
     use crate::spec::{Authority, LockSpec, StoreIndex, TaskSpec};
     use crate::step::{Accepted, Log};
     use crate::task::Task;
@@ -122,8 +122,8 @@ mod tests {
                 took_ms,
             };
             let hosts = hosts.map(|host| Ok(vec![(b"A".to_vec(), host.as_bytes().to_vec())]));
-            let beside = Beside { hosts, ..Beside::default() };
-            let reading = TaskReading::of_lock(lock.clone(), Extras::default(), beside);
+            let parts = Parts { hosts, ..Parts::default() };
+            let reading = TaskReading::of_lock(lock.clone(), Extras::default(), parts);
             task.observe(&reading, batch, &mut Log::new(Mono(at), Some(clock)));
             let hold = task.view(Mono(at)).lock().unwrap().hold.clone().unwrap();
             hold.holders.first().unwrap().1.clone()

@@ -81,7 +81,7 @@ pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
         version = measured.version;
     }
     let more = format!(
-        "Prometheus {version}, each {} s a scrape and an evaluation. Beside it: the first \
+        "Prometheus {version}, each {} s a scrape and an evaluation. Parts it: the first \
          edition's rules and exposition, as measured then.\n",
         INTERVAL.as_secs()
     );
@@ -189,7 +189,7 @@ impl Measured {
             1 => format!("{} tasks, one agent", plan.tasks),
             agents => format!("{} tasks, {agents} agents", plan.tasks),
         };
-        let beside = |figure: Figure, before: &str| {
+        let parts = |figure: Figure, before: &str| {
             if many && both { figure.peer(before) } else { figure }
         };
         let mut figures = Vec::new();
@@ -206,16 +206,16 @@ impl Measured {
             };
             let worst = shown(quantile(times, 1.0), "ms");
             let figure = figure.with(format!("worst of {}: {worst}", times.len()));
-            figures.push(beside(figure, &format!("all groups together: {}", BEFORE.evaluation)));
+            figures.push(parts(figure, &format!("all groups together: {}", BEFORE.evaluation)));
         }
         if self.missed > 0.0 {
             let what = format!("{title}: evaluations left out");
             figures.push(Figure::plain(what, shown(self.missed, "")));
         }
-        figures.push(beside(self.series(plan, &title), BEFORE.series));
+        figures.push(parts(self.series(plan, &title), BEFORE.series));
         let memory = Figure::plain(format!("{title}: memory"), shown(self.resident_mb, "MB"))
             .with(format!("at most {}", shown(self.peak_mb, "MB")));
-        figures.push(beside(memory, BEFORE.memory));
+        figures.push(parts(memory, BEFORE.memory));
         figures
     }
 

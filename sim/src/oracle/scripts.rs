@@ -148,7 +148,7 @@ impl Facts {
             Did::WorkerTook { server } => {
                 self.note_taker(None, coverage);
                 for run in &self.runs {
-                    wrong.extend(self.beside(run, server, "a worker", task, world));
+                    wrong.extend(self.parts(run, server, "a worker", task, world));
                 }
             }
             Did::Started { script, token } => {
@@ -236,7 +236,7 @@ impl Facts {
             if run.is_of(host, life) {
                 wrong.push(("two scripts", format!("host {host} starts a second script")));
             }
-            wrong.extend(self.beside(run, server, &format!("host {host}"), task, world));
+            wrong.extend(self.parts(run, server, &format!("host {host}"), task, world));
         }
         self.runs.push(Run {
             host,
@@ -251,7 +251,7 @@ impl Facts {
     }
 
     /// A script runs while another party begins under a lock of `server`.
-    fn beside(
+    fn parts(
         &self,
         run: &Run,
         server: usize,

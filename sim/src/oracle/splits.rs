@@ -127,10 +127,10 @@ impl Oracle {
             SplitKind::Claims => {
                 let claims: Vec<_> =
                     parties.iter().map(|party| real.claims.get(&party.holder.client)).collect();
-                let beside =
-                    |claim: &Claiming| claim.beside.is_some_and(|at| at + 2 * MET_MS > world.now);
+                let parts =
+                    |claim: &Claiming| claim.parts.is_some_and(|at| at + 2 * MET_MS > world.now);
                 claims.iter().all(Option::is_some)
-                    && claims.iter().flatten().any(|claim| beside(claim))
+                    && claims.iter().flatten().any(|claim| parts(claim))
             }
             SplitKind::Masters => self.lived_beside(task, parties, world),
             SplitKind::Turns => self.stood_beside(task, parties, world),

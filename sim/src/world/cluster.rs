@@ -48,7 +48,7 @@ impl World {
             self.homes =
                 self.tasks.iter().map(|task| self.first_shard(slot(&task.keys.lock))).collect();
             let first = |(task, home): (&Task, &usize)| {
-                task.keys.beside().next().map_or(*home, |key| self.first_shard(slot(key)))
+                task.keys.parts().next().map_or(*home, |key| self.first_shard(slot(key)))
             };
             self.besides = self.tasks.iter().zip(&self.homes).map(first).collect();
             self.layouts = vec![self.layout(); self.servers.len()];
@@ -69,7 +69,7 @@ impl World {
     pub(super) fn move_slot(&mut self, task: usize, to: usize, ms: u64) {
         let apart = self.plan.tasks[task].apart;
         let lock = !apart || self.rng.percent(50);
-        let beside = !apart || !lock;
+        let parts = !apart || !lock;
         let from = if lock { self.homes[task] } else { self.besides[task] };
         let (to, now) = (self.master_of(to), self.now);
         if from == to || !self.servers[from].writable() || !self.servers[to].writable() {
@@ -79,8 +79,8 @@ impl World {
         self.settle(to);
         let keys = &self.tasks[task].keys;
         let mut all: Vec<Arc<[u8]>> = Vec::new();
-        if beside {
-            all.extend(keys.beside().cloned());
+        if parts {
+            all.extend(keys.parts().cloned());
         }
         if lock {
             all.push(keys.lock.clone());
@@ -98,7 +98,7 @@ impl World {
         if lock {
             self.homes[task] = to;
         }
-        if beside {
+        if parts {
             self.besides[task] = to;
         }
         self.moved_at[task] = now;
@@ -151,7 +151,7 @@ impl World {
             .tasks
             .iter()
             .zip(besides)
-            .filter_map(|(task, at)| Some((task.keys.beside().next()?, at)));
+            .filter_map(|(task, at)| Some((task.keys.parts().next()?, at)));
         let elsewhere = locks.chain(others).filter(|(_, at)| **at != serves);
         self.servers[server].away = elsewhere.map(|(key, _)| tag(key).to_vec()).collect();
     }

@@ -1,11 +1,11 @@
 //! Guards: each host runs the real machine of `lockwatch-guard`. Here are what surrounds it: its
 //! process, its clock, and what its actions do.
 
-mod beside;
 mod client;
 mod deeds;
 mod faults;
 mod keeper;
+mod parts;
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::event::{Event, GuardJob, GuardTurn};
 use crate::plan::Plan;
 use crate::rng::Rng;
 use crate::server::Clock;
-use beside::Beside;
 use client::{Client, Network};
 pub(crate) use deeds::{Deed, Did, How};
 pub(crate) use keeper::Keeper;
+use parts::Parts;
 
 /// Time in milliseconds until systemd starts a guard again that has ended.
 const RESTART_MS: u64 = 2_000;
@@ -56,7 +56,7 @@ pub(crate) struct Process {
     machine: Guard,
     wake_at: Option<u64>,
     client: Client,
-    beside: Beside,
+    parts: Parts,
 }
 
 /// The instance of a guard process in its lock and its claim.
@@ -174,12 +174,12 @@ impl World {
                 self.did(task, host, life, Did::Heard);
                 self.beside_soon(task, host);
             }
-            GuardJob::Beside { number } => self.beside(task, host, number),
+            GuardJob::Parts { number } => self.parts(task, host, number),
             GuardJob::Gone { code, at } => {
                 let at = station.mono(at);
                 if let Some(guard) = &mut station.guard {
                     guard.machine.handle(mono, Input::Gone { code, at });
-                    guard.beside.runs = false;
+                    guard.parts.runs = false;
                 }
                 self.beside_soon(task, host);
             }
@@ -210,7 +210,7 @@ impl World {
             machine: Guard::new(plan.terms, station.mono(now), seed),
             wake_at: None,
             client: Client::default(),
-            beside: Beside::default(),
+            parts: Parts::default(),
         });
         self.beside_soon(task, host);
         self.drive(task, host);
@@ -285,7 +285,7 @@ impl World {
                 let token = overrun.token;
                 self.did(task, host, life, Did::Reported { token });
                 if let Some(guard) = &mut self.tasks[task].stations[host].guard {
-                    guard.beside.overruns.push_back((token, overrun.to.since_ms(overrun.from)));
+                    guard.parts.overruns.push_back((token, overrun.to.since_ms(overrun.from)));
                 }
                 self.beside_soon(task, host);
             }

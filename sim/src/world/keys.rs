@@ -26,7 +26,7 @@ pub(crate) struct Keys {
 
 impl Keys {
     /// All keys except the lock.
-    pub(crate) fn beside(&self) -> impl Iterator<Item = &Arc<[u8]>> {
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Arc<[u8]>> {
         self.switches.iter().chain(&self.progress).chain(&self.claims).chain(&self.pause)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lockwatch_judge::input::{Attestation, Generation, Input, Outcome, Role, Sample, Standing};
 use lockwatch_judge::reading::{
-    Beside, Ends, Extras, LockReading, Switch, SwitchesReading, TaskReading, Unknown,
+    Ends, Extras, LockReading, Parts, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
     Codec, StoreIndex, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
@@ -110,7 +110,7 @@ fn what_could_not_be_read_is_shown_as_unknown() {
         TaskReading::of_lock(
             lock,
             Extras::default(),
-            Beside { switches: Some(switches), ..Beside::default() },
+            Parts { switches: Some(switches), ..Parts::default() },
         )
     };
     let none = SwitchesReading::Read {
@@ -153,8 +153,8 @@ fn without_any_news_nothing_is_known_after_a_while() {
         whole: true,
         ends: Ends::UNKNOWN,
     });
-    let beside = Beside { switches, ..Beside::default() };
-    let reading = TaskReading::of_lock(LockReading::Free, Extras::default(), beside);
+    let parts = Parts { switches, ..Parts::default() };
+    let reading = TaskReading::of_lock(LockReading::Free, Extras::default(), parts);
     let mut state = watching();
     state.step(Mono(1_000), Input::Sample(answered(1_000, reading)));
     let told = [
@@ -366,7 +366,7 @@ fn a_first_free_is_looked_at_again_late_enough_to_confirm_it() {
     let _rule = rule("6 confirmation");
     let mut schedule = Schedule::new(vec![watched()], 60_000, Mono(0));
     let batch = schedule.due(Mono(0)).expect("the first sweep");
-    let free = TaskReading::of_lock(LockReading::Free, Extras::default(), Beside::default());
+    let free = TaskReading::of_lock(LockReading::Free, Extras::default(), Parts::default());
     schedule.observe(TaskIndex(0), Mono(0), ServerTime(0), &free);
     schedule.finished(&batch);
     assert_eq!(schedule.due(Mono(249)), None, "too early to confirm anything");

@@ -12,7 +12,7 @@ use lockwatch_judge::input::{
     Topology, WakeUps,
 };
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Deadline, Ends, Extras, GuardReading, Held, Holder, LockReading, Mode,
+    ClaimsReading, Deadline, Ends, Extras, GuardReading, Held, Holder, LockReading, Mode, Parts,
     PauseReading, ProgressReading, ProgressValue, RunsReading, Switch, SwitchesReading,
     TaskReading, Unknown,
 };
@@ -165,7 +165,7 @@ impl World {
             4 => Input::Topology(self.topology()),
             5..=25 => Input::Tick,
             26..=35 => Input::Sample(self.failed()),
-            36..=40 => Input::Sample(self.beside()),
+            36..=40 => Input::Sample(self.parts()),
             _ => Input::Sample(self.accepted()),
         }
     }
@@ -284,13 +284,12 @@ impl World {
     }
 
     /// The keys beside the locks, from any server.
-    fn beside(&mut self) -> Sample {
+    fn parts(&mut self) -> Sample {
         let at = self.any_server();
         let attestation = if self.dice.one_in(4) { None } else { Some(self.attestation(at)) };
         let count = self.spec.tasks.len() as u32;
-        let readings =
-            (0..count).map(|index| (TaskIndex(index), self.reading(at).beside)).collect();
-        self.sample_as(at, true, Outcome::Beside { attestation, readings })
+        let readings = (0..count).map(|index| (TaskIndex(index), self.reading(at).parts)).collect();
+        self.sample_as(at, true, Outcome::Parts { attestation, readings })
     }
 
     fn change(&mut self, at: usize) {
@@ -434,7 +433,7 @@ impl World {
         let extras = Extras { waiters: Some(self.dice.below(3)), fencing_token: Some(self.token) };
         TaskReading {
             guard: GuardReading::Lock { lock, extras },
-            beside: Beside {
+            parts: Parts {
                 overruns: Vec::new(),
                 runs: RunsReading::default(),
                 switches: Some(self.refusal().map_or_else(
@@ -656,7 +655,7 @@ impl SingleInputs {
                 (Outcome::Failed { .. }, _) => (counted(old) != counted(new)
                     || old.splits != new.splits)
                     .then_some("blindness resolved or proved something"),
-                (Outcome::Beside { .. }, _) => (known(old) != known(new)
+                (Outcome::Parts { .. }, _) => (known(old) != known(new)
                     || old.totals.ends != new.totals.ends
                     || old.splits != new.splits)
                     .then_some("what lies beside the lock moved it"),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lockwatch_judge::event::{End, Event, EventKind, Subject};
 use lockwatch_judge::input::{Attestation, Generation, Input, Outcome, Sample, Standing};
 use lockwatch_judge::reading::{
-    Beside, Deadline, Ends, Extras, Held, Holder, LockReading, Mode, Switch, SwitchesReading,
+    Deadline, Ends, Extras, Held, Holder, LockReading, Mode, Parts, Switch, SwitchesReading,
     TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
@@ -95,8 +95,8 @@ fn reading(lock: Shown, switches: SwitchesReading) -> TaskReading {
             deadline,
         })
     });
-    let beside = Beside { switches: Some(switches), ..Beside::default() };
-    TaskReading::of_lock(lock, Extras::default(), beside)
+    let parts = Parts { switches: Some(switches), ..Parts::default() };
+    TaskReading::of_lock(lock, Extras::default(), parts)
 }
 
 fn on(anna: bool) -> SwitchesReading {
@@ -230,7 +230,7 @@ fn a_process_proves_nothing_of_one_before_the_last() {
     // The first lock cannot be read in the second process, which began without it.
     let both = |b| {
         let lock = LockReading::Unknown(Unknown::NoPermission);
-        let refused = TaskReading::of_lock(lock, Extras::default(), reading(None, on(true)).beside);
+        let refused = TaskReading::of_lock(lock, Extras::default(), reading(None, on(true)).parts);
         vec![(TaskIndex(0), refused), (TaskIndex(1), reading(Some(("B", b)), on(true)))]
     };
     agent.hears(6_000, 0, process("second"), both(33_500));
@@ -263,7 +263,7 @@ fn a_process_that_was_flushed_proves_nothing() {
     let flushed = Generation { flushes: 1, ..process("new") };
     // If the switches are unchanged, the flush was of another database.
     let mut other = locks.clone();
-    other[0].beside.switches = Some(on(false));
+    other[0].parts.switches = Some(on(false));
     let events = agent.hears(6_000, 0, flushed, readings(other));
     assert_eq!(ends(&events), (vec![End::Lost], 1));
 }

@@ -9,7 +9,7 @@ use lockwatch_judge::input::{
     Topology,
 };
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Deadline, Ends, Extras, Held, Holder, LockReading, Mode, PauseReading,
+    ClaimsReading, Deadline, Ends, Extras, Held, Holder, LockReading, Mode, Parts, PauseReading,
     Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{
@@ -48,7 +48,7 @@ fn answers(
     sent: u64,
     holder: &str,
 ) -> Vec<Event> {
-    tells(state, at, (node, run_id), standing, sent, holder, (1, Beside::default()))
+    tells(state, at, (node, run_id), standing, sent, holder, (1, Parts::default()))
 }
 
 /// The same with the keys beside the lock, under the configuration with this number.
@@ -59,7 +59,7 @@ fn tells(
     standing: Standing,
     sent: u64,
     holder: &str,
-    (epoch, beside): (u32, Beside),
+    (epoch, parts): (u32, Parts),
 ) -> Vec<Event> {
     let clock = ServerTime(1_790_000_000_000 + sent as i64);
     let bytes = |text: &str| text.as_bytes().to_vec();
@@ -67,7 +67,7 @@ fn tells(
         vec![Holder { client: bytes(holder), thread: None, entries: Some(1), secret: false }];
     let deadline = Deadline::At(clock.plus_ms(30_000));
     let lock = LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
-    let reading = TaskReading::of_lock(lock, Extras::default(), beside);
+    let reading = TaskReading::of_lock(lock, Extras::default(), parts);
     let sample = Sample {
         epoch,
         store: StoreIndex(0),
@@ -126,7 +126,7 @@ fn says(state: &mut State, at: u64, node: &str, outcome: Outcome) -> Vec<Event> 
 }
 
 fn free(at: u64, node: &str) -> Outcome {
-    let free = TaskReading::of_lock(LockReading::Free, Extras::default(), Beside::default());
+    let free = TaskReading::of_lock(LockReading::Free, Extras::default(), Parts::default());
     Outcome::Read { attestation: attestation(node, at), readings: vec![(TaskIndex(0), free)] }
 }
 
@@ -226,7 +226,7 @@ fn whether_a_lease_had_run_out_is_judged_when_the_answer_was_made() {
         let mut state = state(RedisKind::Standalone);
         shows(&mut state, 10_000, "a", 10_000, "A");
         let origin = ServerTime(1_790_000_000_000);
-        let free = TaskReading::of_lock(LockReading::Free, Extras::default(), Beside::default());
+        let free = TaskReading::of_lock(LockReading::Free, Extras::default(), Parts::default());
         let attestation = Attestation::master(origin.plus_ms(39_980), origin.plus_ms(last_ms));
         let sample = Sample {
             epoch: 1,
@@ -263,8 +263,8 @@ fn reloaded(state: &mut State, epoch: u32, at: u64, claims: Option<&str>, hosts:
     state.step(Mono(at), Input::Config(Arc::new(spec)));
 }
 
-fn beside(state: &mut State, epoch: u32, at: u64, beside: Beside) {
-    tells(state, at, ("a:6379", "a"), Standing::Decides, at, "A", (epoch, beside));
+fn parts(state: &mut State, epoch: u32, at: u64, parts: Parts) {
+    tells(state, at, ("a:6379", "a"), Standing::Decides, at, "A", (epoch, parts));
 }
 
 /// The content of another hash says nothing about when a claim in this one was written.
@@ -274,18 +274,18 @@ fn claims_of_another_hash_are_old_ones() {
     let mut state = State::new();
     let claims = |who: &str| {
         let claims = vec![(who.as_bytes().to_vec(), b"1".to_vec())];
-        Beside { claims: Some(ClaimsReading::Read(claims)), ..Beside::default() }
+        Parts { claims: Some(ClaimsReading::Read(claims)), ..Parts::default() }
     };
     let live =
         |state: &mut State, at| state.snapshot(Mono(at)).tasks.first().unwrap().live_claims.len();
     reloaded(&mut state, 1, 0, Some("claims"), None);
-    beside(&mut state, 1, 1_000, claims("A"));
-    beside(&mut state, 1, 2_000, claims("A"));
+    parts(&mut state, 1, 1_000, claims("A"));
+    parts(&mut state, 1, 2_000, claims("A"));
     assert_eq!(live(&mut state, 2_000), 0, "it may be as old as the hills");
     reloaded(&mut state, 2, 2_500, Some("claims:2"), None);
-    beside(&mut state, 2, 3_000, claims("B"));
+    parts(&mut state, 2, 3_000, claims("B"));
     assert_eq!(live(&mut state, 3_000), 0, "so may this one");
-    beside(&mut state, 2, 4_000, claims("C"));
+    parts(&mut state, 2, 4_000, claims("C"));
     assert_eq!(live(&mut state, 4_000), 1, "what was not there a second ago was just written");
 }
 
@@ -296,12 +296,10 @@ fn other_claims_that_cannot_be_read_are_told_anew() {
     let told = [(1, "claims"), (2, "claims:2"), (3, "claims:2")].map(|(epoch, key)| {
         let at = u64::from(epoch) * 1_000;
         reloaded(&mut state, epoch, at - 500, Some(key), None);
-        let beside = Beside {
-            claims: Some(ClaimsReading::Unknown(Unknown::WrongType)),
-            ..Beside::default()
-        };
+        let parts =
+            Parts { claims: Some(ClaimsReading::Unknown(Unknown::WrongType)), ..Parts::default() };
         let events =
-            tells(&mut state, at, ("a:6379", "a"), Standing::Decides, at, "A", (epoch, beside));
+            tells(&mut state, at, ("a:6379", "a"), Standing::Decides, at, "A", (epoch, parts));
         count(&events, |kind| matches!(kind, EventKind::ClaimsUnreadable { .. }))
     });
     assert_eq!(told, [1, 1, 0]);
@@ -329,7 +327,7 @@ fn without_any_news_claims_and_pause_are_unknown() {
     for at in [1_000, 2_000] {
         let claims = vec![(b"A".to_vec(), at.to_string().into_bytes())];
         let (claims, pause) = (Some(ClaimsReading::Read(claims)), Some(PauseReading::None));
-        beside(&mut state, 1, at, Beside { claims, pause, ..Beside::default() });
+        parts(&mut state, 1, at, Parts { claims, pause, ..Parts::default() });
     }
     let mut seen = |at| {
         state.step(Mono(at), Input::Tick);
@@ -366,8 +364,8 @@ fn a_pause_on_a_server_that_is_silent_is_not_known() {
         shows(&mut state, at, "a:6379", at, "A");
         let attestation = pause.map(|_| attestation("b", at));
         let pause = Some(pause.unwrap_or(PauseReading::Unknown(Unknown::Timeout)));
-        let readings = vec![(TaskIndex(0), Beside { pause, ..Beside::default() })];
-        says(&mut state, at, "b:6379", Outcome::Beside { attestation, readings });
+        let readings = vec![(TaskIndex(0), Parts { pause, ..Parts::default() })];
+        says(&mut state, at, "b:6379", Outcome::Parts { attestation, readings });
         state.snapshot(Mono(at)).tasks.first().unwrap().paused
     };
     assert_eq!(paused(1_000, Some(PauseReading::None)), Some(false));
@@ -378,9 +376,9 @@ fn a_pause_on_a_server_that_is_silent_is_not_known() {
 fn hosts_that_are_configured_no_more_are_forgotten() {
     let _rule = rule("13 series");
     let mut state = State::new();
-    let named = |host: &str| Beside {
+    let named = |host: &str| Parts {
         hosts: Some(Ok(vec![(b"A".to_vec(), host.as_bytes().to_vec())])),
-        ..Beside::default()
+        ..Parts::default()
     };
     let host = |state: &mut State, at| {
         let snapshot = state.snapshot(Mono(at));
@@ -400,10 +398,10 @@ fn hosts_that_are_configured_no_more_are_forgotten() {
             .clone()
     };
     reloaded(&mut state, 1, 0, None, Some("hosts"));
-    beside(&mut state, 1, 1_000, named("wms-1"));
+    parts(&mut state, 1, 1_000, named("wms-1"));
     assert_eq!(host(&mut state, 1_000), Some(b"wms-1".to_vec()));
     reloaded(&mut state, 2, 1_500, None, None);
-    beside(&mut state, 2, 2_000, Beside::default());
+    parts(&mut state, 2, 2_000, Parts::default());
     assert_eq!(host(&mut state, 2_000), None);
 }
 
@@ -413,7 +411,7 @@ fn hosts_that_cannot_be_read_are_a_warning() {
     let _rule = rule("13 series");
     let mut state = State::new();
     let told = |state: &mut State, at, hosts| {
-        let read = Beside { hosts, ..Beside::default() };
+        let read = Parts { hosts, ..Parts::default() };
         let events = tells(state, at, ("a:6379", "a"), Standing::Decides, at, "A", (1, read));
         let told = events.iter().filter_map(|event| match event.kind {
             EventKind::HostsUnreadable { why } => Some(why),
@@ -465,12 +463,12 @@ fn no_gap_counts_while_the_switches_on_another_server_are_off() {
             whole: true,
             ends: Ends::UNKNOWN,
         });
-        let readings = vec![(TaskIndex(0), Beside { switches, ..Beside::default() })];
+        let readings = vec![(TaskIndex(0), Parts { switches, ..Parts::default() })];
         says(
             state,
             at,
             "b:6379",
-            Outcome::Beside { attestation: Some(attestation("b", at)), readings },
+            Outcome::Parts { attestation: Some(attestation("b", at)), readings },
         );
     };
     for at in [1_000, 2_000] {
@@ -490,7 +488,7 @@ fn a_read_that_does_not_ask_for_waiters_keeps_them() {
     let mut state = state(RedisKind::Standalone);
     let waiters = |state: &mut State, at: u64, waiters: Option<u64>| {
         let extras = Extras { waiters, ..Extras::default() };
-        let reading = TaskReading::of_lock(LockReading::Free, extras, Beside::default());
+        let reading = TaskReading::of_lock(LockReading::Free, extras, Parts::default());
         let outcome = Outcome::Read {
             attestation: attestation("a", at),
             readings: vec![(TaskIndex(0), reading)],
@@ -609,9 +607,9 @@ fn a_claim_that_differs_after_a_silence_is_no_sign_of_life() {
             let read =
                 |value: &str| ClaimsReading::Read(vec![(b"A".to_vec(), value.as_bytes().to_vec())]);
             let claims = Some(claim.map_or(ClaimsReading::Unknown(Unknown::Timeout), read));
-            let readings = vec![(TaskIndex(0), Beside { claims, ..Beside::default() })];
+            let readings = vec![(TaskIndex(0), Parts { claims, ..Parts::default() })];
             let outcome =
-                Outcome::Beside { attestation: claim.map(|_| attestation("b", at)), readings };
+                Outcome::Parts { attestation: claim.map(|_| attestation("b", at)), readings };
             count(&says(&mut state, at, "b:6379", outcome), |kind| {
                 matches!(kind, EventKind::LockLost { .. })
             })
@@ -645,12 +643,12 @@ fn a_claim_that_differs_after_a_step_of_its_servers_clock_is_no_sign_of_life() {
         let claims = Some(ClaimsReading::Read(vec![(b"A".to_vec(), claim.as_bytes().to_vec())]));
         let readings = vec![(
             TaskIndex(0),
-            Beside { claims, pause: Some(PauseReading::None), ..Beside::default() },
+            Parts { claims, pause: Some(PauseReading::None), ..Parts::default() },
         )];
         let attestation = attestation("b", at);
         let (first, last) =
             (attestation.first.plus_ms(ahead_ms), attestation.last.plus_ms(ahead_ms));
-        let outcome = Outcome::Beside {
+        let outcome = Outcome::Parts {
             attestation: Some(Attestation { first, last, ..attestation }),
             readings,
         };
@@ -733,9 +731,9 @@ fn what_a_slow_answer_shows_is_dated_by_the_end_that_is_sure() {
         vec![Holder { client: b"A".to_vec(), thread: None, entries: Some(1), secret: false }];
     let deadline = Deadline::At(origin.plus_ms(40_000));
     let lock = LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
-    let beside =
-        Beside { pause: Some(PauseReading::Until(origin.plus_ms(20_000))), ..Beside::default() };
-    let reading = TaskReading::of_lock(lock, Extras::default(), beside);
+    let parts =
+        Parts { pause: Some(PauseReading::Until(origin.plus_ms(20_000))), ..Parts::default() };
+    let reading = TaskReading::of_lock(lock, Extras::default(), parts);
     let attestation = Attestation::master(origin.plus_ms(10_000), origin.plus_ms(12_000));
     let sample = Sample {
         epoch: 1,
@@ -773,7 +771,7 @@ fn what_was_asked_under_an_earlier_configuration_is_no_news() {
         Standing::Decides,
         1_000,
         "A",
-        (1, Beside::default()),
+        (1, Parts::default()),
     );
     let (redis, nodes): (_, Vec<Arc<str>>) = (StoreIndex(0), vec![Arc::from("b:6379")]);
     let masters = Ok(nodes.clone());
@@ -867,8 +865,8 @@ fn work_that_went_on_while_there_was_no_news_is_no_sign_of_life() {
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     let mut lost = |at: u64, claim: &str| {
         let claims = ClaimsReading::Read(vec![(b"A".to_vec(), claim.as_bytes().to_vec())]);
-        let beside = Beside { claims: Some(claims), ..Beside::default() };
-        let reading = TaskReading::of_lock(LockReading::Free, Extras::default(), beside);
+        let parts = Parts { claims: Some(claims), ..Parts::default() };
+        let reading = TaskReading::of_lock(LockReading::Free, Extras::default(), parts);
         state.step(Mono(at - 1), Input::Tick);
         let outcome = Outcome::Read {
             attestation: attestation("a", at),
@@ -911,7 +909,7 @@ fn a_witness_that_is_answered_out_of_turn_has_shown_something_newer() {
 fn what_is_refused_of_single_tasks_is_counted() {
     let mut state = state(RedisKind::Standalone);
     let lock = LockReading::Unknown(Unknown::NoPermission);
-    let reading = TaskReading::of_lock(lock, Extras::default(), Beside::default());
+    let reading = TaskReading::of_lock(lock, Extras::default(), Parts::default());
     for at in [1_000, 2_000] {
         let outcome = Outcome::Read {
             attestation: attestation("x", at),

@@ -6,7 +6,7 @@ use lockwatch_judge::event::{Event, EventKind};
 use lockwatch_judge::input::{Attestation, Input, Outcome, Sample, Standing};
 use lockwatch_judge::problems::{Finding, task_finding};
 use lockwatch_judge::reading::{
-    Beside, Ends, GuardReading, Switch, SwitchesReading, TaskReading, Turn, TurnReading, Unknown,
+    Ends, GuardReading, Parts, Switch, SwitchesReading, TaskReading, Turn, TurnReading, Unknown,
 };
 use lockwatch_judge::snapshot::{TaskView, TurnView};
 use lockwatch_judge::spec::{
@@ -89,8 +89,8 @@ impl Agent {
             whole: true,
             ends: Ends::UNKNOWN,
         });
-        let beside = Beside { switches, ..Beside::default() };
-        let reading = TaskReading { guard: GuardReading::Turn(turn), beside };
+        let parts = Parts { switches, ..Parts::default() };
+        let reading = TaskReading { guard: GuardReading::Turn(turn), parts };
         let clock = ServerTime(EPOCH + i64::try_from(at).unwrap() + self.stepped_ms);
         let attestation = Attestation::master(clock, clock);
         self.sample(at, Outcome::Read { attestation, readings: vec![(TaskIndex(0), reading)] })

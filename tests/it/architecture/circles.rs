@@ -5,23 +5,23 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::imports::Import;
 
 /// For each module the ones beside it that it names, each with the imports.
-type Beside<'a> = BTreeMap<&'a str, BTreeMap<&'a str, Vec<&'a Import>>>;
+type Parts<'a> = BTreeMap<&'a str, BTreeMap<&'a str, Vec<&'a Import>>>;
 
 /// All circles, each as the lines that close it: of the rooms, and inside each module that has
 /// children. A parent and its own children may name each other.
 pub(super) fn circles(imports: &[Import]) -> Vec<String> {
-    let mut levels: BTreeMap<&str, Beside<'_>> = BTreeMap::new();
+    let mut levels: BTreeMap<&str, Parts<'_>> = BTreeMap::new();
     for import in imports {
         let Some((level, from, to)) = split(&import.from, &import.to) else { continue };
-        let beside = levels.entry(level).or_default().entry(from).or_default();
-        beside.entry(to).or_default().push(import);
+        let parts = levels.entry(level).or_default().entry(from).or_default();
+        parts.entry(to).or_default().push(import);
     }
-    levels.iter().flat_map(|(level, beside)| circles_of(level, beside)).collect()
+    levels.iter().flat_map(|(level, parts)| circles_of(level, parts)).collect()
 }
 
 /// All circles among single files, a parent with its own children included.
 pub(super) fn circles_of_files(imports: &[Import]) -> Vec<String> {
-    let mut files = Beside::new();
+    let mut files = Parts::new();
     for import in imports {
         let named = files.entry(&import.from).or_default();
         named.entry(&import.to).or_default().push(import);
@@ -49,20 +49,20 @@ pub(super) fn split<'a>(from: &'a str, to: &'a str) -> Option<(&'a str, &'a str,
     }
 }
 
-fn circles_of(level: &str, beside: &Beside<'_>) -> Vec<String> {
+fn circles_of(level: &str, parts: &Parts<'_>) -> Vec<String> {
     let mut told: BTreeSet<&str> = BTreeSet::new();
     let mut circles = Vec::new();
-    for start in beside.keys() {
+    for start in parts.keys() {
         if told.contains(start) {
             continue;
         }
-        let Some(circle) = shortest(start, beside) else { continue };
+        let Some(circle) = shortest(start, parts) else { continue };
         told.extend(&circle);
         let place = if level.is_empty() { "the rooms" } else { level };
         let mut lines = vec![format!("a circle among {place}: {} -> {start}", circle.join(" -> "))];
         for (position, from) in circle.iter().enumerate() {
             let to = circle.get(position + 1).unwrap_or(start);
-            let imports = beside.get(from).and_then(|named| named.get(to));
+            let imports = parts.get(from).and_then(|named| named.get(to));
             for Import { from, line, .. } in imports.into_iter().flatten() {
                 lines.push(format!("    {from}: {line}"));
             }
@@ -73,11 +73,11 @@ fn circles_of(level: &str, beside: &Beside<'_>) -> Vec<String> {
 }
 
 /// The shortest way from a module back to itself.
-fn shortest<'a>(start: &'a str, beside: &Beside<'a>) -> Option<Vec<&'a str>> {
+fn shortest<'a>(start: &'a str, parts: &Parts<'a>) -> Option<Vec<&'a str>> {
     let mut seen = BTreeSet::new();
     let mut ways = VecDeque::from([vec![start]]);
     while let Some(way) = ways.pop_front() {
-        for next in beside.get(way.last()?).into_iter().flat_map(BTreeMap::keys) {
+        for next in parts.get(way.last()?).into_iter().flat_map(BTreeMap::keys) {
             if *next == start {
                 return Some(way);
             }

@@ -110,7 +110,7 @@ fn readings(sample: &Sample) -> Vec<(u32, &LockReading)> {
         Outcome::Read { readings, .. } => {
             readings.iter().map(|(task, reading)| (task.0, reading.lock().unwrap())).collect()
         }
-        Outcome::Beside { .. } | Outcome::Failed { .. } => Vec::new(),
+        Outcome::Parts { .. } | Outcome::Failed { .. } => Vec::new(),
     }
 }
 

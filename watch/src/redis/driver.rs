@@ -248,7 +248,7 @@ pub enum ReadReason {
     /// It decides about the lock.
     Decides,
     /// It has keys beside the lock, in a cluster.
-    Beside,
+    Parts,
     /// It is a witness.
     Witness,
 }
@@ -258,7 +258,7 @@ impl ReadReason {
     pub fn name(self) -> &'static str {
         match self {
             ReadReason::Decides => "decides",
-            ReadReason::Beside => "beside",
+            ReadReason::Parts => "beside",
             ReadReason::Witness => "witness",
         }
     }

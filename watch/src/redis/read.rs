@@ -22,7 +22,7 @@ use crate::redis::parts::{self, Part};
 use crate::redis::replies::Replies;
 use crate::redis::reply::{Command, Reply};
 use lockwatch_judge::reading::{
-    Beside, Extras, GuardReading, Held, Holder, LockReading, TaskReading, Unknown, User,
+    Extras, GuardReading, Held, Holder, LockReading, Parts, TaskReading, Unknown, User,
 };
 use lockwatch_judge::spec::{Key, KindSpec, TaskSpec};
 
@@ -69,11 +69,11 @@ impl Scope {
     }
 
     /// The reading of the parts beside the guard in this scope, when `why` prevents any reading.
-    pub fn unreadable(self, spec: &TaskSpec, why: Unknown) -> Beside {
-        let mut beside = Beside::default();
+    pub fn unreadable(self, spec: &TaskSpec, why: Unknown) -> Parts {
+        let mut parts = Parts::default();
         let configured = self.parts().filter(|(_, part)| !asks_of(*part, spec).is_empty());
-        configured.for_each(|(_, part)| part.unreadable(why, &mut beside));
-        beside
+        configured.for_each(|(_, part)| part.unreadable(why, &mut parts));
+        parts
     }
 }
 
@@ -309,15 +309,15 @@ impl TaskRead {
         };
         let mut reading = match &self.earlier {
             Some(earlier) => earlier.reading.clone().guarded_by(guard),
-            None => TaskReading { guard, beside: Beside::default() },
+            None => TaskReading { guard, parts: Parts::default() },
         };
-        let later = self.decode_parts(&mut reading.beside, &mut replies);
+        let later = self.decode_parts(&mut reading.parts, &mut replies);
         if let Some((part, _)) = self.fields_ask() {
-            part.take_fields(&self.fields, replies.next(), &mut reading.beside);
+            part.take_fields(&self.fields, replies.next(), &mut reading.parts);
         }
         self.decode_rest(&mut reading.guard, &mut replies);
         if let Some(earlier) = &self.earlier {
-            decode_later(&earlier.later, &later, &mut reading.beside, &mut replies);
+            decode_later(&earlier.later, &later, &mut reading.parts, &mut replies);
             return Round::Done(reading);
         }
         let details = self.lock().zip(reading.lock());
@@ -418,9 +418,9 @@ impl TaskRead {
     }
 
     /// Decodes the parts beside the guard, and determines what is still to be requested.
-    fn decode_parts(&self, beside: &mut Beside, replies: &mut Replies<'_>) -> Vec<Later> {
+    fn decode_parts(&self, parts: &mut Parts, replies: &mut Replies<'_>) -> Vec<Later> {
         let later = self.parts().filter_map(|(number, part)| {
-            let ask = part.decode(&self.spec, self.caps, replies, beside)?;
+            let ask = part.decode(&self.spec, self.caps, replies, parts)?;
             Some(Later { part: number, ask })
         });
         later.collect()
@@ -440,18 +440,18 @@ impl TaskRead {
 
 /// Decodes the replies to questions that needed an earlier answer. `still`: they are needed by the
 /// present answers, too. Between the rounds the key may have been deleted, or changed its type.
-fn decode_later(asked: &[Later], still: &[Later], beside: &mut Beside, replies: &mut Replies<'_>) {
+fn decode_later(asked: &[Later], still: &[Later], parts: &mut Parts, replies: &mut Replies<'_>) {
     for Later { part: number, .. } in asked {
         let told = replies.next();
         if still.iter().any(|later| later.part == *number)
             && let Some(part) = parts::ALL.get(*number)
         {
-            part.decode_later(told, beside);
+            part.decode_later(told, parts);
         }
     }
     // What only these answers made necessary was not asked.
     let unasked = still.iter().filter(|still| !asked.iter().any(|later| later.part == still.part));
     for part in unasked.filter_map(|later| parts::ALL.get(later.part)) {
-        part.unreadable(Unknown::NotReadYet, beside);
+        part.unreadable(Unknown::NotReadYet, parts);
     }
 }

@@ -359,7 +359,7 @@ impl Schedule {
             let last_turn = last_turn(slot.sweep, position, self.extras_every);
             entry.remember(lock, slot.sweep, last_turn);
         }
-        entry.observe_switches(sent, reading.beside.switches.as_ref());
+        entry.observe_switches(sent, reading.parts.switches.as_ref());
         let deadline = reading.lock().and_then(|lock| deadline_read(sent, server, lock));
         let deadline = deadline.filter(|at| *at < slot.next_at);
         entry.deadline_at = if entry.may_chase_deadline() { deadline } else { None };

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use lockwatch_judge::reading::{Beside, Unknown};
+use lockwatch_judge::reading::{Parts, Unknown};
 use lockwatch_judge::spec::{StoreIndex, TaskIndex, TaskSpec, position_of};
 
 use super::read::Scope;
@@ -42,7 +42,7 @@ pub(super) fn unreadable(
     parts: &[(TaskIndex, Scope)],
     spec: impl Fn(TaskIndex) -> Option<Arc<TaskSpec>>,
     why: Unknown,
-) -> Vec<(TaskIndex, Beside)> {
+) -> Vec<(TaskIndex, Parts)> {
     parts
         .iter()
         .filter_map(|(task, scope)| Some((*task, scope.unreadable(&*spec(*task)?, why))))

@@ -183,7 +183,7 @@ impl Watcher {
                 Err(why) => {
                     let readings =
                         unreadable(&parts, |task| spec(&self.assignment.tasks, task), why);
-                    let outcome = Outcome::Beside { attestation: None, readings };
+                    let outcome = Outcome::Parts { attestation: None, readings };
                     self.out.sample(None, Standing::Decides, (now, 0), outcome);
                 }
             }

@@ -329,7 +329,7 @@ fn a_glance_beside_a_length_is_followed_by_a_whole_reading() {
     let Round::Done(reading) = task.decode(&replies) else { panic!("asks again") };
     assert_eq!(self::held(&reading).3, Deadline::At(ServerTime(40_000)));
     assert_eq!(
-        reading.beside.progress,
+        reading.parts.progress,
         Some(ProgressReading::Value(ProgressValue::lasting(b"7".to_vec())))
     );
 }
@@ -444,7 +444,7 @@ fn a_second_round_reads_the_lock_again() {
     let reading = read(spec, CAPS, &[first, second]);
     assert_eq!(reading.lock().unwrap(), &LockReading::Free);
     assert_eq!(
-        reading.beside.progress,
+        reading.parts.progress,
         Some(ProgressReading::Value(ProgressValue::lasting(b"3".to_vec())))
     );
 }
@@ -468,7 +468,7 @@ fn waiters_and_hosts_of_a_read_lock_are_told() {
         panic!("a third round")
     };
     assert_eq!(reading.extras().waiters, Some(2));
-    assert_eq!(reading.beside.hosts, Some(Ok(vec![(b"a".to_vec(), b"wms-1".to_vec())])));
+    assert_eq!(reading.parts.hosts, Some(Ok(vec![(b"a".to_vec(), b"wms-1".to_vec())])));
 }
 
 #[test]
@@ -491,7 +491,7 @@ fn a_claim_lives_whichever_of_its_bytes_change() {
             ..spec("redisson")
         };
         let value = format!("{}{count:08}{}", "x".repeat(700), "y".repeat(700));
-        read(spec, CAPS, &[[free(), vec![scan(&["a", &value])]].concat()]).beside.claims
+        read(spec, CAPS, &[[free(), vec![scan(&["a", &value])]].concat()]).parts.claims
     };
     assert_ne!(claim(1), claim(2));
     assert_eq!(claim(1), claim(1));
@@ -503,7 +503,7 @@ fn hosts_are_read_or_it_is_known_why_not() {
     let hosts = |reply: Reply| {
         let read = TaskRead::new(Arc::clone(&spec), CAPS, true, Scope::BESIDE);
         match read.decode(&[reply]) {
-            Round::Done(reading) => reading.beside.hosts,
+            Round::Done(reading) => reading.parts.hosts,
             Round::Again(_) => panic!("not done"),
         }
     };
@@ -530,7 +530,7 @@ fn an_instance_of_redisson_is_known_by_its_id_whatever_codec_wrote_it() {
             ..spec("redisson")
         };
         let claims =
-            read(spec.clone(), CAPS, &[[free(), vec![hash(text("7"))]].concat()]).beside.claims;
+            read(spec.clone(), CAPS, &[[free(), vec![hash(text("7"))]].concat()]).parts.claims;
         assert_eq!(claims, Some(ClaimsReading::Read(vec![(ID.into(), b"7".to_vec())])), "{id:?}");
         let hosts =
             TaskRead::new(Arc::new(TaskSpec { claims: None, ..spec }), CAPS, true, Scope::BESIDE);
@@ -538,14 +538,14 @@ fn an_instance_of_redisson_is_known_by_its_id_whatever_codec_wrote_it() {
         else {
             panic!("not done")
         };
-        assert_eq!(reading.beside.hosts, Some(Ok(vec![(ID.into(), b"wms-1".to_vec())])), "{id:?}");
+        assert_eq!(reading.parts.hosts, Some(Ok(vec![(ID.into(), b"wms-1".to_vec())])), "{id:?}");
     }
     let spec = TaskSpec {
         claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
         ..spec("string")
     };
     let claims =
-        read(spec, CAPS, &[[free(), vec![scan(&["\"token\"", "7"])]].concat()]).beside.claims;
+        read(spec, CAPS, &[[free(), vec![scan(&["\"token\"", "7"])]].concat()]).parts.claims;
     assert_eq!(claims, Some(ClaimsReading::Read(vec![(b"\"token\"".to_vec(), b"7".to_vec())])));
 }
 
@@ -560,8 +560,8 @@ fn claims_and_pause_come_in_the_same_batch() {
     round.extend([scan(&["b", "2", "a", "1"]), text("1970-01-01T00:00:09Z")]);
     let reading = read(spec, CAPS, &[round]);
     let claims = vec![(b"a".to_vec(), b"1".to_vec()), (b"b".to_vec(), b"2".to_vec())];
-    assert_eq!(reading.beside.claims, Some(ClaimsReading::Read(claims)));
-    assert_eq!(reading.beside.pause, Some(PauseReading::Until(ServerTime(9_000))));
+    assert_eq!(reading.parts.claims, Some(ClaimsReading::Read(claims)));
+    assert_eq!(reading.parts.pause, Some(PauseReading::Until(ServerTime(9_000))));
 }
 
 /// Parts are on different servers in a cluster, so any of them may be requested without the others.
@@ -609,26 +609,23 @@ fn each_part_that_is_asked_for_gets_its_own_answer() {
         let Round::Done(reading) = read.decode(&replies) else {
             panic!("a second round of {scope:?}")
         };
-        let beside = &reading.beside;
+        let parts = &reading.parts;
         assert!(
-            beside
+            parts
                 .switches
                 .as_ref()
                 .is_none_or(|read| switches::states(read) == [("anna".to_owned(), Some(true))])
         );
-        assert!(matches!(&beside.progress, None | Some(ProgressReading::Value(_))), "{beside:?}");
+        assert!(matches!(&parts.progress, None | Some(ProgressReading::Value(_))), "{parts:?}");
         assert!(
-            beside.claims.as_ref().is_none_or(|read| matches!(read, ClaimsReading::Read(_))),
-            "{beside:?}"
+            parts.claims.as_ref().is_none_or(|read| matches!(read, ClaimsReading::Read(_))),
+            "{parts:?}"
         );
         assert!(
-            beside
-                .pause
-                .as_ref()
-                .is_none_or(|read| *read == PauseReading::Until(ServerTime(9_000)))
+            parts.pause.as_ref().is_none_or(|read| *read == PauseReading::Until(ServerTime(9_000)))
         );
         assert!(
-            beside
+            parts
                 .hosts
                 .as_ref()
                 .is_none_or(|read| *read == Ok(vec![(b"a".to_vec(), b"wms-1".to_vec())]))
@@ -640,11 +637,11 @@ fn each_part_that_is_asked_for_gets_its_own_answer() {
         };
         let parts = [
             held,
-            beside.switches.is_some(),
-            beside.progress.is_some(),
-            beside.claims.is_some(),
-            beside.pause.is_some(),
-            beside.hosts.is_some(),
+            parts.switches.is_some(),
+            parts.progress.is_some(),
+            parts.claims.is_some(),
+            parts.pause.is_some(),
+            parts.hosts.is_some(),
         ];
         (parts, reading.extras().waiters, reading.extras().fencing_token)
     };
@@ -689,12 +686,9 @@ fn what_cannot_be_read_where_it_lives_is_unknown() {
         ..spec("redisson")
     };
     let unreadable = |scope: Scope, spec: &TaskSpec| {
-        let beside = scope.unreadable(spec, why);
-        assert_eq!(
-            beside.hosts, None,
-            "host names are for people: nothing is unknown without them"
-        );
-        (beside.switches, beside.progress, beside.claims, beside.pause)
+        let parts = scope.unreadable(spec, why);
+        assert_eq!(parts.hosts, None, "host names are for people: nothing is unknown without them");
+        (parts.switches, parts.progress, parts.claims, parts.pause)
     };
     let switches = || Some(SwitchesReading::Unknown(why));
     let progress = || Some(ProgressReading::Unknown(why));

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use super::state::{Lock, Observed};
 use crate::event::{End, EventKind, LossSign};
-use crate::reading::{Beside, ClaimsReading, Held, Holder, ProgressReading, clients_meet};
+use crate::reading::{ClaimsReading, Held, Holder, Parts, ProgressReading, clients_meet};
 use crate::shared::{Shared, Signs};
 use crate::spec::{ProgressSource, TaskSpec};
 use crate::step::Log;
@@ -35,9 +35,9 @@ pub(super) struct Losses {
 
 impl Losses {
     /// The parts could not be read on their server.
-    pub(super) fn parts_failed(&mut self, parts: &Beside) {
+    pub(super) fn parts_failed(&mut self, parts: &Parts) {
         let (claims, progress) = (parts.claims.is_some(), parts.progress.is_some());
-        self.expired.unread(Parts { claims, progress });
+        self.expired.unread(SignsRead { claims, progress });
     }
 
     /// Takes in a reading of the lock, or without `observed` of the other keys alone, which are on
@@ -47,7 +47,7 @@ impl Losses {
         shared: &mut Shared,
         lock: &mut Lock,
         observed: Option<&Observed>,
-        parts: &Beside,
+        parts: &Parts,
         signs: &Signs,
         log: &mut Log,
     ) {
@@ -104,14 +104,14 @@ impl Losses {
 
 /// Which signs of life could be read. The length of a queue is none, nor what is added to a stream,
 /// because other clients extend them.
-fn signs_read(spec: &TaskSpec, parts: &Beside) -> Parts {
+fn signs_read(spec: &TaskSpec, parts: &Parts) -> SignsRead {
     let of_the_work = |source: &ProgressSource| {
         !matches!(source, ProgressSource::Length(_) | ProgressSource::Stream(_))
     };
     let has_progress = spec.progress.as_ref().is_some_and(|it| of_the_work(&it.source));
     let is_read =
         matches!(parts.progress, Some(ProgressReading::Value(_) | ProgressReading::Absent));
-    Parts {
+    SignsRead {
         claims: matches!(parts.claims, Some(ClaimsReading::Read(_))),
         progress: has_progress && is_read,
     }
@@ -129,7 +129,7 @@ struct Watched {
     /// When the end was seen.
     since: Mono,
     /// The parts that have been read since then, so that a difference in them is a later one.
-    read: Parts,
+    read: SignsRead,
     /// The progress is known to be the work of that holder.
     works: bool,
     /// No holder was seen since then.
@@ -140,7 +140,7 @@ struct Watched {
 
 /// The parts of a reading that can show work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Parts {
+struct SignsRead {
     claims: bool,
     progress: bool,
 }
@@ -154,7 +154,7 @@ struct Look<'a> {
     /// The holders as of the newest reading of the lock; `None` when it is free.
     held: Option<&'a Held>,
     /// The parts beside the lock that could be read.
-    read: Parts,
+    read: SignsRead,
     /// Claims that differ from the previous reading.
     claims_changed: &'a [Vec<u8>],
     /// The progress differs from the previous reading.
@@ -185,14 +185,14 @@ impl Expired {
     /// holder may be working.
     pub(super) fn unseen(&mut self) {
         if let Some(watched) = &mut self.watched {
-            watched.read = Parts::default();
+            watched.read = SignsRead::default();
             watched.worked = None;
         }
     }
 
     /// These parts could not be read on their server. The next server to answer may know less than
     /// the last one did.
-    fn unread(&mut self, parts: Parts) {
+    fn unread(&mut self, parts: SignsRead) {
         if let Some(watched) = &mut self.watched {
             watched.read.claims &= !parts.claims;
             watched.read.progress &= !parts.progress;
@@ -238,7 +238,7 @@ mod tests {
     use crate::reading::{Deadline, Mode};
     use crate::time::ServerTime;
 
-    const ALL: Parts = Parts { claims: true, progress: true };
+    const ALL: SignsRead = SignsRead { claims: true, progress: true };
 
     fn holder(client: &str) -> Holder {
         Holder { client: client.into(), thread: None, entries: Some(1), secret: false }
@@ -254,7 +254,7 @@ mod tests {
             at: Mono(at),
             with_lock: true,
             held,
-            read: Parts::default(),
+            read: SignsRead::default(),
             claims_changed: &[],
             progress_moved: false,
             blind_after_ms: 0,
@@ -335,7 +335,7 @@ mod tests {
     fn a_part_that_could_not_be_read_is_read_anew_and_the_other_goes_on() {
         let mut expired = expired();
         assert_eq!(signs(&mut expired, &[work(1_010, false)]), [None]);
-        expired.unread(Parts { claims: true, progress: false });
+        expired.unread(SignsRead { claims: true, progress: false });
         let changed = [b"A".to_vec()];
         assert_eq!(
             signs(&mut expired, &[Look { claims_changed: &changed, ..work(2_010, true) }]),
@@ -348,7 +348,7 @@ mod tests {
     fn progress_that_could_not_be_read_is_compared_with_nothing_older() {
         let mut expired = expired();
         assert_eq!(signs(&mut expired, &[work(1_010, false)]), [None]);
-        expired.unread(Parts { claims: false, progress: true });
+        expired.unread(SignsRead { claims: false, progress: true });
         assert_eq!(signs(&mut expired, &[work(2_010, true), lock(3_000, None)]), [None; 2]);
         let changed = [b"A".to_vec()];
         assert_eq!(

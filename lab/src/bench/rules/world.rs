@@ -12,7 +12,7 @@ use lockwatch::config::Config;
 use lockwatch::published::Published;
 use lockwatch_judge::input::{Attestation, Generation, Input, Outcome, Sample, Standing};
 use lockwatch_judge::reading::{
-    Beside, Deadline, Ends, Extras, Held, Holder, LockReading, Mode, Switch, SwitchesReading,
+    Deadline, Ends, Extras, Held, Holder, LockReading, Mode, Parts, Switch, SwitchesReading,
     TaskReading,
 };
 use lockwatch_judge::spec::{StoreIndex, TaskIndex};
@@ -144,8 +144,8 @@ fn reading(at: usize, holder: &Holder, now: ServerTime) -> TaskReading {
         whole: true,
         ends: Ends::UNKNOWN,
     };
-    let beside = Beside { switches: Some(switches), ..Beside::default() };
-    TaskReading::of_lock(lock, Extras::default(), beside)
+    let parts = Parts { switches: Some(switches), ..Parts::default() };
+    TaskReading::of_lock(lock, Extras::default(), parts)
 }
 
 /// When the lock `at` was last renewed: each period, spread evenly, and each time some milliseconds

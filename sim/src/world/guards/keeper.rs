@@ -64,7 +64,7 @@ impl World {
             code: None,
         });
         if let Some(guard) = &mut station.guard {
-            guard.beside.runs = true;
+            guard.parts.runs = true;
         }
         let alarm_at = station.clock.when(i64::try_from(dead_by.0).unwrap_or(i64::MAX));
         let late_ms = chance.below(NOTICES_MS);

@@ -8,7 +8,7 @@ use lockwatch_judge::input::{
     Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, Standing, Topology,
 };
 use lockwatch_judge::reading::{
-    Beside, Deadline, LockReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
+    Deadline, LockReading, Parts, ProgressReading, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::spec::{StoreIndex, TaskIndex};
 
@@ -243,10 +243,10 @@ impl Watcher {
 
     fn arrive(&mut self, now: u64, fleet: &Fleet, setup: &Setup, inputs: &mut Vec<Input>) {
         if let Some(flight) = self.in_flight.take_if(|flight| flight.arrives <= now) {
-            let beside = matches!(flight.sample.outcome, Outcome::Read { .. });
+            let parts = matches!(flight.sample.outcome, Outcome::Read { .. });
             self.plan(&flight.sample, fleet.lead());
             inputs.push(Input::Sample(flight.sample));
-            if beside && let Some(server) = fleet.switch_server() {
+            if parts && let Some(server) = fleet.switch_server() {
                 inputs.push(Input::Sample(switches_of(server, now, fleet, setup)));
             }
         }
@@ -297,8 +297,8 @@ fn read(fleet: &Fleet, server: &Server, setup: &Setup) -> Outcome {
         let mut reading =
             if own { server.world.reading(setup) } else { World::new().reading(setup) };
         if own && fleet.switch_server().is_some() {
-            reading.beside.switches = None;
-            reading.beside.progress = None;
+            reading.parts.switches = None;
+            reading.parts.progress = None;
         }
         reading
     };
@@ -311,21 +311,21 @@ fn read(fleet: &Fleet, server: &Server, setup: &Setup) -> Outcome {
 /// The switches and the progress, if they are on another server of the cluster.
 fn switches_of(server: &Server, now: u64, fleet: &Fleet, setup: &Setup) -> Sample {
     let silence = server.silence(now);
-    let mut beside = server.world.reading(setup).beside;
+    let mut parts = server.world.reading(setup).parts;
     if let Some(why) = silence {
-        beside.switches = beside.switches.map(|_| SwitchesReading::Unknown(why));
-        beside.progress = beside.progress.map(|_| ProgressReading::Unknown(why));
+        parts.switches = parts.switches.map(|_| SwitchesReading::Unknown(why));
+        parts.progress = parts.progress.map(|_| ProgressReading::Unknown(why));
     }
-    let Beside { switches, progress, .. } = beside;
-    let beside = Beside { switches, progress, ..Beside::default() };
-    let readings = setup.position().map(|at| (TaskIndex(at), beside));
+    let Parts { switches, progress, .. } = parts;
+    let parts = Parts { switches, progress, ..Parts::default() };
+    let readings = setup.position().map(|at| (TaskIndex(at), parts));
     let attestation = silence.is_none().then(|| fleet.attestation(server));
     sample(
         setup,
         Some(server),
         now,
         0,
-        Outcome::Beside { attestation, readings: readings.into_iter().collect() },
+        Outcome::Parts { attestation, readings: readings.into_iter().collect() },
     )
 }
 

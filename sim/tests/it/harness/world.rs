@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use lockwatch_judge::input::{Attestation, Generation, Role};
 use lockwatch_judge::reading::{
-    Beside, ClaimsReading, Deadline, Ends, Extras, GuardReading, GuardRuns, Held, Holder,
-    LockReading, Mode, PauseReading, ProgressReading, ProgressValue, RunsReading, Switch,
+    ClaimsReading, Deadline, Ends, Extras, GuardReading, GuardRuns, Held, Holder, LockReading,
+    Mode, Parts, PauseReading, ProgressReading, ProgressValue, RunsReading, Switch,
     SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_judge::time::{Mono, ServerTime};
@@ -292,7 +292,7 @@ impl World {
         let extras = Extras { waiters: Some(self.waiters.len() as u64), fencing_token: self.token };
         TaskReading {
             guard: GuardReading::Lock { lock: self.read_lock(setup.library()), extras },
-            beside: Beside {
+            parts: Parts {
                 overruns: Vec::new(),
                 runs: match claims && self.veiled(self.claims_veil).is_none() {
                     true => {

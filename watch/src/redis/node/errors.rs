@@ -80,15 +80,15 @@ fn failure(why: Unknown, words: &str, ask: &Ask) -> Failure {
 
 /// Why parts of a reading are unknown.
 pub(super) fn unknowns(
-    TaskReading { guard, beside }: &TaskReading,
+    TaskReading { guard, parts }: &TaskReading,
 ) -> impl Iterator<Item = Unknown> {
     let guard = guard.why_unknown();
     [
         guard,
-        if let Some(SwitchesReading::Unknown(why)) = beside.switches { Some(why) } else { None },
-        if let Some(ProgressReading::Unknown(why)) = beside.progress { Some(why) } else { None },
-        if let Some(ClaimsReading::Unknown(why)) = beside.claims { Some(why) } else { None },
-        if let Some(PauseReading::Unknown(why)) = beside.pause { Some(why) } else { None },
+        if let Some(SwitchesReading::Unknown(why)) = parts.switches { Some(why) } else { None },
+        if let Some(ProgressReading::Unknown(why)) = parts.progress { Some(why) } else { None },
+        if let Some(ClaimsReading::Unknown(why)) = parts.claims { Some(why) } else { None },
+        if let Some(PauseReading::Unknown(why)) = parts.pause { Some(why) } else { None },
     ]
     .into_iter()
     .flatten()
@@ -104,7 +104,7 @@ pub(super) fn is_elsewhere(why: Unknown) -> bool {
 }
 
 /// Only a cluster says that a key is elsewhere, and this server is not configured as part of one.
-pub(super) fn out_of_cluster(TaskReading { guard, beside }: &mut TaskReading) {
+pub(super) fn out_of_cluster(TaskReading { guard, parts }: &mut TaskReading) {
     let correct = |why: &mut Unknown| {
         if is_elsewhere(*why) {
             *why = Unknown::Cluster;
@@ -116,19 +116,19 @@ pub(super) fn out_of_cluster(TaskReading { guard, beside }: &mut TaskReading) {
         | GuardReading::Queue(QueueReading::Unknown(why)) => correct(why),
         GuardReading::Lock { .. } | GuardReading::Turn(_) | GuardReading::Queue(_) => {}
     }
-    if let Some(SwitchesReading::Unknown(why)) = &mut beside.switches {
+    if let Some(SwitchesReading::Unknown(why)) = &mut parts.switches {
         correct(why);
     }
-    if let Some(ProgressReading::Unknown(why)) = &mut beside.progress {
+    if let Some(ProgressReading::Unknown(why)) = &mut parts.progress {
         correct(why);
     }
-    if let Some(ClaimsReading::Unknown(why)) = &mut beside.claims {
+    if let Some(ClaimsReading::Unknown(why)) = &mut parts.claims {
         correct(why);
     }
-    if let Some(PauseReading::Unknown(why)) = &mut beside.pause {
+    if let Some(PauseReading::Unknown(why)) = &mut parts.pause {
         correct(why);
     }
-    if let Some(Err(why)) = &mut beside.hosts {
+    if let Some(Err(why)) = &mut parts.hosts {
         correct(why);
     }
 }
@@ -137,7 +137,7 @@ pub(super) fn out_of_cluster(TaskReading { guard, beside }: &mut TaskReading) {
 mod tests {
     use alloc::vec;
 
-    use lockwatch_judge::reading::{Beside, Extras, LockReading};
+    use lockwatch_judge::reading::{Extras, LockReading, Parts};
 
     use super::*;
 
@@ -163,20 +163,20 @@ mod tests {
 
     #[test]
     fn a_key_that_is_elsewhere_shows_whichever_it_is() {
-        let of = |lock| TaskReading::of_lock(lock, Extras::default(), Beside::default());
+        let of = |lock| TaskReading::of_lock(lock, Extras::default(), Parts::default());
         let here = of(LockReading::Free);
         assert!(!has_moved(&here));
         for why in [Unknown::Moved, Unknown::ClusterDown] {
             assert!(has_moved(&of(LockReading::Unknown(why))));
-            for beside in [
-                Beside { switches: Some(SwitchesReading::Unknown(why)), ..Beside::default() },
-                Beside { progress: Some(ProgressReading::Unknown(why)), ..Beside::default() },
-                Beside { claims: Some(ClaimsReading::Unknown(why)), ..Beside::default() },
-                Beside { pause: Some(PauseReading::Unknown(why)), ..Beside::default() },
+            for parts in [
+                Parts { switches: Some(SwitchesReading::Unknown(why)), ..Parts::default() },
+                Parts { progress: Some(ProgressReading::Unknown(why)), ..Parts::default() },
+                Parts { claims: Some(ClaimsReading::Unknown(why)), ..Parts::default() },
+                Parts { pause: Some(PauseReading::Unknown(why)), ..Parts::default() },
             ] {
                 assert!(
-                    has_moved(&TaskReading { beside: beside.clone(), ..here.clone() }),
-                    "{beside:?}"
+                    has_moved(&TaskReading { parts: parts.clone(), ..here.clone() }),
+                    "{parts:?}"
                 );
             }
         }

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use lockwatch_judge::input::{NodeNewsKind, Outcome, Role, SaidOf, Standing};
-use lockwatch_judge::reading::{Beside, GuardReading, QueueReading, TaskReading, Unknown};
+use lockwatch_judge::reading::{GuardReading, Parts, QueueReading, TaskReading, Unknown};
 use lockwatch_judge::spec::{TaskIndex, TaskSpec};
 use lockwatch_judge::time::{Mono, ServerTime};
 
@@ -167,15 +167,15 @@ impl Node {
             What::Pulse | What::Alive => Outcome::Read { attestation, readings: done },
             What::Parts(read) => {
                 for (task, reading) in &done {
-                    self.follow_fields(*task, &reading.beside);
-                    let switches = reading.beside.switches.clone();
+                    self.follow_fields(*task, &reading.parts);
+                    let switches = reading.parts.switches.clone();
                     report
                         .switches
                         .extend(switches.map(|it| (Arc::clone(&read.of), timing.sent, *task, it)));
                 }
                 let readings =
-                    done.into_iter().map(|(task, reading)| (task, reading.beside)).collect();
-                Outcome::Beside { attestation: Some(attestation), readings }
+                    done.into_iter().map(|(task, reading)| (task, reading.parts)).collect();
+                Outcome::Parts { attestation: Some(attestation), readings }
             }
         };
         out.sample(Some(&self.address), standing, instants, outcome);
@@ -192,9 +192,9 @@ impl Node {
     }
 
     /// Remembers of which fields the next reading of the switches asks when they end.
-    fn follow_fields(&mut self, task: TaskIndex, beside: &Beside) {
+    fn follow_fields(&mut self, task: TaskIndex, parts: &Parts) {
         let has_deadlines = self.caps.is_some_and(|caps| caps.hpexpiretime);
-        let Some(switches) = beside.switches.as_ref().filter(|_| has_deadlines) else { return };
+        let Some(switches) = parts.switches.as_ref().filter(|_| has_deadlines) else { return };
         let Some(spec) = self.spec(task) else { return };
         let known = self.fields.get(&task).into_iter().flat_map(|fields| fields.iter());
         if !fields_to_follow(&spec, switches).eq(known) {
@@ -222,7 +222,7 @@ impl Node {
     ) -> Vec<TaskIndex> {
         for (task, reading) in done {
             self.schedule.observe(*task, sent, server, reading);
-            self.follow_fields(*task, &reading.beside);
+            self.follow_fields(*task, &reading.parts);
             if let GuardReading::Queue(QueueReading::Read(queue)) = &reading.guard {
                 self.followed.insert(*task, to_follow(queue));
             }
@@ -233,8 +233,8 @@ impl Node {
 
     /// The reading of a task whose replies exceed the limits.
     fn too_large(&self, task: TaskIndex, spec: &TaskSpec) -> TaskReading {
-        let beside = self.duty.scope(task).unreadable(spec, Unknown::TooLarge);
-        TaskReading { guard: spec.kind.unknown(Unknown::TooLarge), beside }
+        let parts = self.duty.scope(task).unreadable(spec, Unknown::TooLarge);
+        TaskReading { guard: spec.kind.unknown(Unknown::TooLarge), parts }
     }
 
     /// Gives up the connection and all batches in flight.
@@ -379,7 +379,7 @@ impl Node {
         out: &mut Out,
     ) {
         let asked = match (what, self.duty.standing) {
-            (What::Parts(_), _) => ReadReason::Beside,
+            (What::Parts(_), _) => ReadReason::Parts,
             (_, Standing::Decides) => ReadReason::Decides,
             (_, Standing::Witness) => ReadReason::Witness,
         };

@@ -57,7 +57,7 @@ impl Node {
 
     pub(super) fn report_parts(&self, read: &PartsRead, now: Mono, why: Unknown, out: &mut Out) {
         let readings = unreadable(&read.parts, |task| self.spec(task), why);
-        let outcome = Outcome::Beside { attestation: None, readings };
+        let outcome = Outcome::Parts { attestation: None, readings };
         out.sample(Some(&self.address), Standing::Decides, (now, 0), outcome);
     }
 

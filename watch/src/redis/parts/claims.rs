@@ -11,7 +11,7 @@ use crate::redis::accept::Caps;
 use crate::redis::ask::{Ask, Class};
 use crate::redis::libraries;
 use crate::redis::replies::{Replies, scan_hash, scanned_pairs};
-use lockwatch_judge::reading::{Beside, ClaimsReading, Overrun, Unknown};
+use lockwatch_judge::reading::{ClaimsReading, Overrun, Parts, Unknown};
 use lockwatch_judge::spec::TaskSpec;
 
 /// How a guard tells instead of a claim that its script ran on after its lease may have ended.
@@ -40,7 +40,7 @@ impl Part for Claims {
         spec: &TaskSpec,
         _caps: Caps,
         replies: &mut Replies<'_>,
-        into: &mut Beside,
+        into: &mut Parts,
     ) -> Option<Ask> {
         spec.claims.as_ref()?;
         let library = libraries::of_task(spec);
@@ -72,7 +72,7 @@ impl Part for Claims {
         None
     }
 
-    fn unreadable(&self, why: Unknown, into: &mut Beside) {
+    fn unreadable(&self, why: Unknown, into: &mut Parts) {
         into.claims = Some(ClaimsReading::Unknown(why));
     }
 }

@@ -9,7 +9,7 @@ use crate::redis::ask::{Ask, Class};
 use crate::redis::codec;
 use crate::redis::libraries;
 use crate::redis::replies::{Replies, scan_hash, scanned_pairs};
-use lockwatch_judge::reading::{Beside, Unknown};
+use lockwatch_judge::reading::{Parts, Unknown};
 use lockwatch_judge::spec::TaskSpec;
 
 pub(super) struct Hosts;
@@ -24,7 +24,7 @@ impl Part for Hosts {
         spec: &TaskSpec,
         _caps: Caps,
         replies: &mut Replies<'_>,
-        into: &mut Beside,
+        into: &mut Parts,
     ) -> Option<Ask> {
         spec.hosts.as_ref()?;
         let library = libraries::of_task(spec);
@@ -35,7 +35,7 @@ impl Part for Hosts {
     }
 
     /// The names read last stay.
-    fn unreadable(&self, _why: Unknown, _into: &mut Beside) {}
+    fn unreadable(&self, _why: Unknown, _into: &mut Parts) {}
 
     fn is_extra(&self) -> bool {
         true

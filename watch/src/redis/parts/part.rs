@@ -6,7 +6,7 @@ use crate::redis::accept::Caps;
 use crate::redis::ask::Ask;
 use crate::redis::replies::Replies;
 use crate::redis::reply::Reply;
-use lockwatch_judge::reading::{Beside, Unknown, User};
+use lockwatch_judge::reading::{Parts, Unknown, User};
 use lockwatch_judge::spec::TaskSpec;
 
 /// One part.
@@ -20,14 +20,14 @@ pub(crate) trait Part: Sync {
         spec: &TaskSpec,
         caps: Caps,
         replies: &mut Replies<'_>,
-        into: &mut Beside,
+        into: &mut Parts,
     ) -> Option<Ask>;
 
     /// Appends whatever [`Part::decode`] may return.
     fn later_asks(&self, _spec: &TaskSpec, _out: &mut Vec<Ask>) {}
 
     /// Decodes the reply to what [`Part::decode`] returned.
-    fn decode_later(&self, _reply: &Reply, _into: &mut Beside) {}
+    fn decode_later(&self, _reply: &Reply, _into: &mut Parts) {}
 
     /// What asks when these fields of its hash end, if the server has such deadlines.
     fn fields_ask(&self, _spec: &TaskSpec, _caps: Caps, _fields: &[User]) -> Option<Ask> {
@@ -35,10 +35,10 @@ pub(crate) trait Part: Sync {
     }
 
     /// Decodes the reply to [`Part::fields_ask`].
-    fn take_fields(&self, _fields: &[User], _reply: &Reply, _into: &mut Beside) {}
+    fn take_fields(&self, _fields: &[User], _reply: &Reply, _into: &mut Parts) {}
 
     /// Enters why the part cannot be read.
-    fn unreadable(&self, why: Unknown, into: &mut Beside);
+    fn unreadable(&self, why: Unknown, into: &mut Parts);
 
     /// Whether a change of its keys may change the verdict at once, so that a server is to announce
     /// it.

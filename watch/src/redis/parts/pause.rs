@@ -10,7 +10,7 @@ use crate::redis::ask::{Ask, Class};
 use crate::redis::instant;
 use crate::redis::replies::Replies;
 use crate::redis::reply::Reply;
-use lockwatch_judge::reading::{Beside, PauseReading, Unknown};
+use lockwatch_judge::reading::{Parts, PauseReading, Unknown};
 use lockwatch_judge::spec::TaskSpec;
 
 pub(super) struct Pause;
@@ -26,14 +26,14 @@ impl Part for Pause {
         spec: &TaskSpec,
         _caps: Caps,
         replies: &mut Replies<'_>,
-        into: &mut Beside,
+        into: &mut Parts,
     ) -> Option<Ask> {
         spec.paused_until.as_ref()?;
         into.pause = Some(decode(replies.next()));
         None
     }
 
-    fn unreadable(&self, why: Unknown, into: &mut Beside) {
+    fn unreadable(&self, why: Unknown, into: &mut Parts) {
         into.pause = Some(PauseReading::Unknown(why));
     }
 

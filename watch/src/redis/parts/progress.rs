@@ -13,7 +13,7 @@ use crate::redis::codec;
 use crate::redis::expiry::{self, Expiry};
 use crate::redis::replies::Replies;
 use crate::redis::reply::Reply;
-use lockwatch_judge::reading::{Beside, Deadline, ProgressReading, ProgressValue, Unknown};
+use lockwatch_judge::reading::{Deadline, Parts, ProgressReading, ProgressValue, Unknown};
 use lockwatch_judge::spec::{Key, ProgressSource, TaskSpec};
 
 /// Index of the last byte of a string that is read as progress. The limit fits a status document,
@@ -75,7 +75,7 @@ impl Part for Progress {
         spec: &TaskSpec,
         caps: Caps,
         replies: &mut Replies<'_>,
-        into: &mut Beside,
+        into: &mut Parts,
     ) -> Option<Ask> {
         let source = &spec.progress.as_ref()?.source;
         let mut own = Ok(Deadline::Never);
@@ -120,7 +120,7 @@ impl Part for Progress {
         }
     }
 
-    fn decode_later(&self, reply: &Reply, into: &mut Beside) {
+    fn decode_later(&self, reply: &Reply, into: &mut Parts) {
         let bytes = match reply {
             Reply::Int(length) => Ok(Some(alloc::format!("{length}").into_bytes())),
             reply => added(reply),
@@ -132,7 +132,7 @@ impl Part for Progress {
         }
     }
 
-    fn unreadable(&self, why: Unknown, into: &mut Beside) {
+    fn unreadable(&self, why: Unknown, into: &mut Parts) {
         into.progress = Some(ProgressReading::Unknown(why));
     }
 }

@@ -12,7 +12,7 @@ use crate::redis::expiry::{self, Expiry};
 use crate::redis::replies::{Replies, scan_hash, scan_set, scanned_part};
 use crate::redis::reply::Reply;
 use lockwatch_judge::reading::{
-    Beside, Deadline, Ends, Switch, SwitchesReading, Unknown, User, wanted,
+    Deadline, Ends, Parts, Switch, SwitchesReading, Unknown, User, wanted,
 };
 use lockwatch_judge::spec::{Codec, Key, TaskSpec, WantedSource, WantedSpec};
 use lockwatch_judge::time::ServerTime;
@@ -37,7 +37,7 @@ impl Part for Switches {
         spec: &TaskSpec,
         caps: Caps,
         replies: &mut Replies<'_>,
-        into: &mut Beside,
+        into: &mut Parts,
     ) -> Option<Ask> {
         into.switches = decode(spec.wanted.as_ref()?, Some(caps), replies);
         None
@@ -51,7 +51,7 @@ impl Part for Switches {
         is_asked.then(|| expiry::of_fields(Class::Number, key, fields))
     }
 
-    fn take_fields(&self, fields: &[User], reply: &Reply, into: &mut Beside) {
+    fn take_fields(&self, fields: &[User], reply: &Reply, into: &mut Parts) {
         let (Some(SwitchesReading::Read { ends, .. }), Ok(expiries)) =
             (&mut into.switches, expiry::take_fields(reply))
         else {
@@ -64,7 +64,7 @@ impl Part for Switches {
         ends.own = own.collect();
     }
 
-    fn unreadable(&self, why: Unknown, into: &mut Beside) {
+    fn unreadable(&self, why: Unknown, into: &mut Parts) {
         into.switches = Some(SwitchesReading::Unknown(why));
     }
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::entry::{DEADLINE_READS, GRACES_MAX};
 use super::*;
 use lockwatch_judge::reading::{
-    Beside, Deadline, Ends, Extras, Held, Holder, LockReading, Mode, Switch, Unknown, User,
+    Deadline, Ends, Extras, Held, Holder, LockReading, Mode, Parts, Switch, Unknown, User,
 };
 
 mod changes;
@@ -62,8 +62,8 @@ fn reading(answer: Answer) -> TaskReading {
         whole: true,
         ends: Ends::UNKNOWN,
     };
-    let beside = Beside { switches: Some(switches), ..Beside::default() };
-    TaskReading::of_lock(answer.0, Extras::default(), beside)
+    let parts = Parts { switches: Some(switches), ..Parts::default() };
+    TaskReading::of_lock(answer.0, Extras::default(), parts)
 }
 
 /// The kind of the batch that is due at `now`, and its number of tasks; the batch ends at once.
@@ -285,13 +285,13 @@ fn a_switch_that_vanishes_is_looked_at_again() {
 #[test]
 fn a_switch_that_vanishes_elsewhere_is_looked_at_again_too() {
     let mut schedule = Schedule::new(tasks(1), 1_000, Mono(0));
-    let beside =
-        |switches: &'static [&'static str]| reading((LockReading::Free, switches)).beside.switches;
+    let parts =
+        |switches: &'static [&'static str]| reading((LockReading::Free, switches)).parts.switches;
     let first = schedule.due(Mono(0)).unwrap();
     schedule.finished(&first);
-    schedule.observe_switches(TaskIndex(0), Mono(400), beside(&["+ann", "+bob"]).as_ref());
+    schedule.observe_switches(TaskIndex(0), Mono(400), parts(&["+ann", "+bob"]).as_ref());
     assert_eq!(schedule.next_wake(), Some(Mono(1_000)));
-    schedule.observe_switches(TaskIndex(0), Mono(500), beside(&["+ann"]).as_ref());
+    schedule.observe_switches(TaskIndex(0), Mono(500), parts(&["+ann"]).as_ref());
     assert_eq!(schedule.next_wake(), Some(Mono(760)));
 }
 

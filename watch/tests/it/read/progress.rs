@@ -19,7 +19,7 @@ fn with(caps: Caps, source: ProgressSource, parts: &[Vec<Reply>]) -> ProgressRea
         false => vec![time(), Reply::Int(-2), scan(&[]), time(), Reply::Int(-2)],
     };
     rounds.iter_mut().for_each(|round| drop(round.splice(0..0, free())));
-    read(task(source), caps, &rounds).beside.progress.expect("progress")
+    read(task(source), caps, &rounds).parts.progress.expect("progress")
 }
 
 /// The same of keys that never end.

@@ -14,7 +14,7 @@ fn switches(source: WantedSource, replies: &[Reply]) -> SwitchesReading {
         round.push(Reply::Int(-1));
     }
     let spec = TaskSpec { wanted: wanted(source), ..spec("redisson") };
-    read(spec, CAPS, &[round]).beside.switches.expect("switches")
+    read(spec, CAPS, &[round]).parts.switches.expect("switches")
 }
 
 pub(super) fn states(reading: &SwitchesReading) -> Vec<(String, Option<bool>)> {
@@ -110,7 +110,7 @@ fn members_counters_and_named_keys_are_switches_too() {
         ..spec("redisson")
     };
     let round = [free(), vec![Reply::Int(1), text("-2"), Reply::Int(-1)]].concat();
-    let negative = read(spec(Codec::Json), CAPS, &[round]).beside.switches;
+    let negative = read(spec(Codec::Json), CAPS, &[round]).parts.switches;
     assert!(matches!(negative, Some(SwitchesReading::Read { counted: None, .. })), "{negative:?}");
     let keys = WantedSource::Keys(vec![b"k1".to_vec(), b"k2".to_vec(), b"k3".to_vec()]);
     let one = Reply::Int(1);
@@ -202,7 +202,7 @@ fn when_the_keys_of_switches_end_is_read_with_them() {
         let locks = if caps.pexpiretime { free() } else { old.to_vec() };
         let spec = TaskSpec { wanted: wanted(source), ..spec("redisson") };
         let reading = read(spec, caps, &[[locks, replies.to_vec()].concat()]);
-        ends(&reading.beside.switches.unwrap()).clone()
+        ends(&reading.parts.switches.unwrap()).clone()
     };
     let hash = || WantedSource::Hash(b"users".to_vec());
     let on = || scan(&["anna", "on"]);
@@ -252,6 +252,6 @@ fn when_the_fields_of_switches_end_is_read_where_the_server_knows_it() {
         let Round::Done(reading) = asking(newer).decode(&[free(), shown.to_vec()].concat()) else {
             panic!("one round is enough")
         };
-        assert_eq!(ends(&reading.beside.switches.unwrap()).own, expected);
+        assert_eq!(ends(&reading.parts.switches.unwrap()).own, expected);
     }
 }

@@ -12,8 +12,8 @@ use crate::grounds::Problem;
 use crate::input::{Attestation, Generation, Standing};
 use crate::problems::{Finding, Problems, of_task, task_finding};
 use crate::reading::{
-    Beside, ClaimsReading, Deadline, Ends, GuardReading, Held, Holder, Id, Left, LockReading,
-    Member, Mode, Place, Queue, QueueReading, Switch, SwitchesReading, TaskReading,
+    ClaimsReading, Deadline, Ends, GuardReading, Held, Holder, Id, Left, LockReading, Member, Mode,
+    Parts, Place, Queue, QueueReading, Switch, SwitchesReading, TaskReading,
 };
 use crate::snapshot::{QueueView, TaskView};
 use crate::spec::{Authority, ClaimsSpec, KeyPattern, KindSpec, QueueSpec, StoreIndex, TaskSpec};
@@ -197,8 +197,8 @@ impl World {
             whole: true,
             ends: Ends::UNKNOWN,
         });
-        let beside = Beside { claims, switches, ..Beside::default() };
-        let reading = TaskReading { guard: GuardReading::Queue(reading), beside };
+        let parts = Parts { claims, switches, ..Parts::default() };
+        let reading = TaskReading { guard: GuardReading::Queue(reading), parts };
         let mut log = Log::new(Mono(self.now * 1_000), Some(clock));
         self.task.observe(&reading, batch, &mut log);
         self.events.extend(log.events(self.task.spec(), None).map(|event| event.kind));

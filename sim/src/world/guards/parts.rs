@@ -24,7 +24,7 @@ const TOLD_FOR_MS: u64 = 10_000;
 
 /// The part of a guard process that reads switches and writes what agents read.
 #[derive(Debug, Default)]
-pub(super) struct Beside {
+pub(super) struct Parts {
     /// Whether the script runs.
     pub(super) runs: bool,
     /// The turn that is planned, and when.
@@ -50,25 +50,25 @@ impl World {
         let station = &mut self.tasks[task].stations[host];
         let life = station.life;
         let Some(guard) = &mut station.guard else { return };
-        let beside = &mut guard.beside;
-        let at = at.max(beside.waits_until);
-        if beside.due_at.is_some_and(|due_at| due_at <= at && due_at > self.now) {
+        let parts = &mut guard.parts;
+        let at = at.max(parts.waits_until);
+        if parts.due_at.is_some_and(|due_at| due_at <= at && due_at > self.now) {
             return;
         }
-        beside.number += 1;
-        beside.due_at = Some(at);
-        let number = beside.number;
-        self.guard_at(task, host, life, at, GuardJob::Beside { number });
+        parts.number += 1;
+        parts.due_at = Some(at);
+        let number = parts.number;
+        self.guard_at(task, host, life, at, GuardJob::Parts { number });
     }
 
     /// One round of its loop.
-    pub(super) fn beside(&mut self, task: usize, host: usize, number: u64) {
+    pub(super) fn parts(&mut self, task: usize, host: usize, number: u64) {
         let now = self.now;
         let Some(guard) = &mut self.tasks[task].stations[host].guard else { return };
-        if guard.beside.number != number {
+        if guard.parts.number != number {
             return;
         }
-        guard.beside.due_at = None;
+        guard.parts.due_at = None;
         self.listen_for_changes(task, host);
         let server = self.besides[task];
         let is_answered = self.guard_reaches(task, host, server) && self.servers[server].writable();
@@ -76,30 +76,30 @@ impl World {
         if !is_answered {
             let timeout_ms = self.guard_timeout_ms(task);
             if let Some(guard) = &mut self.tasks[task].stations[host].guard {
-                guard.beside.waits_until = now + timeout_ms;
+                guard.parts.waits_until = now + timeout_ms;
             }
         }
         let station = &mut self.tasks[task].stations[host];
         let mono = station.mono(now);
         let Some(guard) = &mut station.guard else { return };
         guard.machine.handle(mono, Input::Wanted(wanted));
-        let beside = &mut guard.beside;
-        match beside.claim_at {
-            None if beside.runs => beside.claim_at = Some(now.max(beside.told_until)),
-            Some(_) if !beside.runs => {
-                beside.claim_at = None;
+        let parts = &mut guard.parts;
+        match parts.claim_at {
+            None if parts.runs => parts.claim_at = Some(now.max(parts.told_until)),
+            Some(_) if !parts.runs => {
+                parts.claim_at = None;
                 self.write_claim(task, host, None);
             }
             _ => {}
         }
         let Some(guard) = &mut self.tasks[task].stations[host].guard else { return };
-        let beside = &mut guard.beside;
-        if let Some((token, ms)) = beside.overruns.front().copied().filter(|_| is_answered) {
-            beside.overruns.pop_front();
-            (beside.claim_at, beside.told_until) = (None, now + TOLD_FOR_MS);
+        let parts = &mut guard.parts;
+        if let Some((token, ms)) = parts.overruns.front().copied().filter(|_| is_answered) {
+            parts.overruns.pop_front();
+            (parts.claim_at, parts.told_until) = (None, now + TOLD_FOR_MS);
             self.tell_overrun(task, host, token, ms);
-        } else if beside.claim_at.is_some_and(|at| at <= now) {
-            beside.claim_at = Some(now + EVERY_MS);
+        } else if parts.claim_at.is_some_and(|at| at <= now) {
+            parts.claim_at = Some(now + EVERY_MS);
             self.write_claim(task, host, Some(now.to_string().into_bytes()));
             self.write_heartbeat(task, host);
         }
@@ -126,7 +126,7 @@ impl World {
     /// The guard ends, and takes back what agents read.
     pub(super) fn withdraw(&mut self, task: usize, host: usize) {
         let Some(guard) = &mut self.tasks[task].stations[host].guard else { return };
-        if guard.beside.claim_at.take().is_some() {
+        if guard.parts.claim_at.take().is_some() {
             self.write_claim(task, host, None);
         }
         let server = self.besides[task];
@@ -144,7 +144,7 @@ impl World {
         let mono = station.mono(now);
         let Some(guard) = &mut station.guard else { return };
         let runs = *guard.machine.runs();
-        if std::mem::replace(&mut guard.beside.written, runs) == runs {
+        if std::mem::replace(&mut guard.parts.written, runs) == runs {
             return;
         }
         let at = |at: Mono| {
