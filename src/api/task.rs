@@ -109,9 +109,6 @@ pub struct Task {
     pub queue: Option<Queue>,
     /// The server that the newest trustworthy reading came from; escaped.
     pub node: Option<Text>,
-    /// The code of the error with which that server refuses writes, if it is known to.
-    #[cfg_attr(test, schemars(with = "Option<words::Refusal>"))]
-    pub refuses_writes: Option<Text>,
     /// `null` when no progress is configured.
     pub progress: Option<Progress>,
     /// Instances whose claim is alive; escaped.

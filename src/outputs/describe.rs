@@ -93,7 +93,6 @@ pub fn facts(subject: Subject<'_>) -> Vec<Fact> {
             "Pages",
             task.paused.map(|paused| words(if paused { "paused" } else { "not paused" })),
         ),
-        fact("Writes refused", task.refuses_writes.clone().map(|code| vec![Part::Name(code)])),
         fact("Newest reading", [reading(subject)]),
         fact("Rule", [vec![Part::Name(task.rule.clone())]]),
     ]);

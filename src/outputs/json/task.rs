@@ -43,7 +43,6 @@ pub(in crate::outputs) fn task(published: &Published, view: &TaskView) -> Task {
         runs: own.map(|_| view.runs.as_deref().map(written)),
         queue: view.queue().map(|own| queue::queue(view, own)),
         node: view.node.as_ref().map(|node| escape(node.as_bytes()).into()),
-        refuses_writes: view.refuses_writes.map(|why| why.name().into()),
         live_claims: view.live_claims.iter().map(|claim| holder_label(claim).into()).collect(),
         claims_unknown: why(view.claims_unknown),
         hosts_unknown: why(view.hosts_unknown),
