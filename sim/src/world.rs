@@ -30,7 +30,7 @@ use crate::truth::{Cause, Generation, Layout, LockState, Past, What};
 pub(crate) use cluster::Layout as Shards;
 pub(crate) use guards::{Deed, Did, How, Station};
 pub(crate) use keys::Keys;
-pub(crate) use queues::{Execution, Queues, score};
+pub(crate) use queues::{Execution, Queues};
 pub(crate) use turns::Turns;
 pub(crate) use users::{LostSwitches, Wanting, says};
 pub(crate) use workers::Worker;

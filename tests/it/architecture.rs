@@ -15,7 +15,7 @@ use imports::{Sources, imports};
 /// The rooms of `src/` from the ground up, each with the rooms that it may use.
 const ROOMS: &[(&str, &[&str])] = &[
     ("alerts", &[]),
-    ("apart", &[]),
+    ("blocking", &[]),
     ("clock", &[]),
     ("exit", &[]),
     ("keeper", &["exit"]),
@@ -29,19 +29,19 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("trace", &["text"]),
     ("api", &["text", "trace"]),
     ("engine", &["clock", "published"]),
-    ("io", &["apart", "clock", "config", "pem", "text", "trace"]),
+    ("io", &["blocking", "clock", "config", "pem", "text", "trace"]),
     ("hold", &["config", "io", "seek", "text"]),
     ("seek", &["config", "io", "text"]),
     ("want", &["config", "io", "seek", "text"]),
     ("outputs", &["alerts", "api", "config", "paths", "published", "text", "trace"]),
-    ("web", &["apart", "config", "pem"]),
+    ("web", &["blocking", "config", "pem"]),
     ("http", &["api", "outputs", "paths", "pem", "published", "text", "trace", "web"]),
     (
         "commands",
         &[
             "alerts",
             "api",
-            "apart",
+            "blocking",
             "clock",
             "config",
             "engine",

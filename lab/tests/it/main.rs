@@ -3,6 +3,7 @@
 #![allow(clippy::indexing_slicing, reason = "a test may panic")]
 
 mod dashboards;
+mod demo;
 mod federation;
 mod neighbours;
 mod page;

@@ -1,10 +1,10 @@
 //! The replies about sorted sets.
 
+use lockwatch_judge::spec::Unit;
 use lockwatch_watch::redis::reply::Reply;
 
 use super::commands::{bytes, wrong_type};
 use super::{Server, Value};
-use crate::world::score;
 
 impl Server {
     /// The reply to a command about the sorted set `key`.
@@ -42,4 +42,13 @@ impl Server {
             _ => Reply::Array(words.iter().skip(2).map(|id| place(id)).collect()),
         }
     }
+}
+
+/// A score as a server prints it.
+fn score(due: i64, unit: Unit) -> Vec<u8> {
+    match unit {
+        Unit::Milliseconds => due.to_string(),
+        Unit::Seconds => format!("{}.{:03}", due.div_euclid(1_000), due.rem_euclid(1_000)),
+    }
+    .into_bytes()
 }

@@ -7,8 +7,6 @@ mod past;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lockwatch_judge::spec::Unit;
-
 use super::World;
 use crate::event::{Event, QueueJob};
 use crate::plan::{QueueAct, QueuePlan};
@@ -373,13 +371,4 @@ impl World {
         }
         self.note_changes();
     }
-}
-
-/// A score as a server prints it.
-pub(crate) fn score(due: i64, unit: Unit) -> Vec<u8> {
-    match unit {
-        Unit::Milliseconds => due.to_string(),
-        Unit::Seconds => format!("{}.{:03}", due.div_euclid(1_000), due.rem_euclid(1_000)),
-    }
-    .into_bytes()
 }

@@ -185,7 +185,7 @@ fn data_is_lost(test: &str, lose: impl FnOnce(&mut RedisServer)) {
             "{task}: nothing of it is lost"
         );
         assert_eq!(view.verdict(task), "stopped");
-        assert_eq!(view.of_task(task, "down_time_seconds_total"), 0.0, "{task}");
+        assert_eq!(view.page.time(task, "down").unwrap(), 0.0, "{task}");
     }
     assert!(view.page.get("lockwatch_store_generation_changes_total", &[]) >= Some(1.0));
     let ends = |task, reason: &str| {

@@ -224,14 +224,10 @@ fn nothing_alert_worthy(view: &View) -> bool {
         "unwanted_seconds",
         "switches_lost_seconds",
     ];
-    let totals = [
-        "down_time_seconds_total",
-        "split_time_seconds_total",
-        "outage_seconds_count",
-        "phantom_holds_total",
-    ];
+    let totals = ["split_time_seconds_total", "outage_seconds_count", "phantom_holds_total"];
     let splits = view.page.series("lockwatch_task_splits_by_kind_total", &[("task", "a")]);
     durations.iter().chain(&totals).all(|name| zero(name))
+        && view.page.time("a", "down") == Some(0.0)
         && splits.len() >= 3
         && splits.values().all(|it| *it == 0.0)
 }

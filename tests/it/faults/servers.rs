@@ -107,7 +107,7 @@ fn assert_nothing_happened(view: &View) {
     for counter in ["ends_total", "acquisitions_total"] {
         assert_eq!(view.of_lock("sick", counter), 0.0, "{counter}");
     }
-    assert_eq!(view.of_task("sick", "down_time_seconds_total"), 0.0);
+    assert_eq!(view.page.time("sick", "down").unwrap(), 0.0);
 }
 
 #[test]

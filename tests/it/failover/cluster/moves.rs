@@ -227,7 +227,7 @@ fn hundreds_of_held_locks_move_and_nothing_ends() {
         };
         let zeros = ["ends_total", "acquisitions_total", "shortened_total"]
             .map(|name| format!("lockwatch_lock_{name}"));
-        let more = ["splits_total", "phantom_holds_total", "down_time_seconds_total"];
+        let more = ["splits_total", "phantom_holds_total", "down_seconds"];
         let zeros = zeros.into_iter().chain(more.map(|name| format!("lockwatch_task_{name}")));
         zeros.filter(|name| look.sum(name) != 0.0).for_each(|name| fails(&name));
         if look.sum(RUNNING) != ALL {
