@@ -178,7 +178,7 @@ fn of_phase(name: &str, outcome: &Outcome, calm: &Outcome, args: &HostileArgs) -
     vec![
         Figure::plain(name, others),
         Figure::at_most("scrapes without an answer", failed as f64, 0.0, "")
-            .with(&format!("of {}{why}", failed + scrapes.len())),
+            .with(format!("of {}{why}", failed + scrapes.len())),
         Figure::at_most("a scrape, p99", quantile(scrapes, 0.99), args.scrape_ms, "ms")
             .with(&times),
         Figure::at_most(

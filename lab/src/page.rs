@@ -78,7 +78,7 @@ async fn measure(changes: usize, during: Duration) -> anyhow::Result<Vec<Figure>
     let what = format!("{TASKS} tasks, 100 renewals/s: renderer");
     figures.push(
         Figure::at_most(what, renderers.0, 10.0, "% of a core")
-            .with(&format!("all of the browser {}", percent(all))),
+            .with(format!("all of the browser {}", percent(all))),
     );
     figures.extend(change(&crowd, &browser, ('d', ", with 100 renewals/s"), changes).await?);
     drop(browser);
@@ -97,7 +97,7 @@ async fn measure(changes: usize, during: Duration) -> anyhow::Result<Vec<Figure>
             5.0,
             "% of a core",
         )
-        .with(&format!("{} in all, {rate:.1} kB/s for each page", percent(watched))),
+        .with(format!("{} in all, {rate:.1} kB/s for each page", percent(watched))),
     );
     Ok(figures)
 }
@@ -153,7 +153,7 @@ async fn change(
     let p99 = quantile(&delays.of_snapshot, 0.99);
     Ok([
         Figure::at_most(format!("snapshot → painted, p99{when}"), p99, 150.0, "ms")
-            .with(&all(&delays.of_snapshot)),
+            .with(all(&delays.of_snapshot)),
         Figure::plain(
             format!("Redis → painted, p99{when}"),
             format!("{:.1} ms ({})", quantile(&delays.of_redis, 0.99), all(&delays.of_redis)),

@@ -45,6 +45,10 @@ pub(crate) struct Line(pub(crate) u64, pub(crate) What);
 /// The content of a line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one line at a time, nearly always an input"
+)]
 pub(crate) enum What {
     /// An input of the state.
     Input(Input),

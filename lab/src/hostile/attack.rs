@@ -183,7 +183,7 @@ async fn hurt(
         Attack::Pages => flood(stream, || page(args.tasks), tally).await,
         Attack::Odd => flood(stream, odd, tally).await,
         Attack::Streams => {
-            let path = if at % 3 == 0 { "/live" } else { "/live?task=task-0001" };
+            let path = if at.is_multiple_of(3) { "/live" } else { "/live?task=task-0001" };
             let request =
                 format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n");
             ask(&mut stream, &request, tally).await?;

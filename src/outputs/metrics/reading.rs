@@ -63,6 +63,7 @@ impl Metric {
 
 /// Whose figure it is: it decides the first labels.
 #[derive(Debug)]
+#[expect(clippy::enum_variant_names, reason = "the rows of the table read `source: OfStore(…)`")]
 pub(super) enum Source {
     /// The agent's: no labels.
     OfAgent(Reading<Agent>),

@@ -164,8 +164,8 @@ fn thousands_of_tasks_need_one_prefix() {
     let tasks: Vec<(&str, &str)> =
         tasks.iter().map(|(name, key)| (name.as_str(), key.as_str())).collect();
     let agent = Agent::start(&config(server.port, NEVER, "", &tasks));
-    wait_until(PATIENCE, "it is told", || {
-        !agent.log_lines(&["tells of changes", "prefixes=1"]).is_empty()
+    wait_until(PATIENCE, "it is announced", || {
+        !agent.log_lines(&["announces changes", "prefixes=1"]).is_empty()
     });
     for task in [0, 1_234, 4_999] {
         server.cli(&["set", &format!("lock:{task}"), "token", "px", "600000"]);

@@ -58,10 +58,10 @@ impl Continuity {
             Some(Move::Shortened { .. } | Move::Reset) | None => 0,
         };
         let stood_still = is_known && moved.is_none();
-        if !stood_still && !(is_known && renewals >= RHYTHM) {
+        if !(stood_still || is_known && renewals >= RHYTHM) {
             self.sure_since = at;
         }
-        if !stood_still && !(is_known && renewals > 0) {
+        if !(stood_still || is_known && renewals > 0) {
             self.whole_since = at;
         }
         // Without a deadline, nothing shows that it was not given back and taken again.

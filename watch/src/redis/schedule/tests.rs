@@ -778,7 +778,7 @@ fn no_task_waits_longer_because_plans_are_made_anew() {
 #[test]
 fn a_plan_that_is_made_anew_begins_with_what_has_no_answer_yet() {
     let first = |schedule: &Schedule, count: u32, now: u64| {
-        replanned(&schedule, count, now).due(Mono(now)).map(|batch| batch.tasks).unwrap_or_default()
+        replanned(schedule, count, now).due(Mono(now)).map(|batch| batch.tasks).unwrap_or_default()
     };
     let mut schedule = one_by_one(3);
     assert_eq!(first(&schedule, 3, 0), [TaskIndex(0)]);
