@@ -1,10 +1,11 @@
 //! The limits that a task's configuration sets: what verdicts and problems compare durations with.
+//! Everything about one stands here; `TaskSpec` has its value, and its kind what follows from it.
 
 use crate::spec::{KindSpec, TaskSpec};
 
 named! {
     /// A limit, named as in the configuration.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Limit {
         /// How long a wanted task may have no holder.
         Grace = "grace",
@@ -16,12 +17,26 @@ named! {
         BlindAfter = "blind_after",
         /// How long the progress may stand still.
         StaleAfter = "stale_after",
-        /// How late a turn, or a due member of a queue, may be.
-        MaxLate = "max_late",
+        /// For how long after a change of its bytes a claim is alive.
+        FreshFor = "fresh_for",
         /// How long one hold may last.
         MaxHold = "max_hold",
+        /// The full lifetime of a hold.
+        Lease = "lease",
+        /// The pause between two renewals.
+        RenewEvery = "renew_every",
+        /// How late a turn, or a due member of a queue, may be.
+        MaxLate = "max_late",
     }
 }
+
+/// Those that are fields of the task itself, in the order of the documentation.
+pub const OF_TASK: [Limit; 5] =
+    [Limit::Grace, Limit::Settle, Limit::WindDown, Limit::BlindAfter, Limit::MaxHold];
+
+/// The shortest lease, in milliseconds. A shorter one than a network round trip under load protects
+/// nothing.
+const LEASE_MS_MIN: u64 = 100;
 
 impl Limit {
     /// The limit in milliseconds; `None`: a task like this has none.
@@ -32,12 +47,67 @@ impl Limit {
             Limit::WindDown => Some(spec.wind_down_ms),
             Limit::BlindAfter => Some(spec.blind_after_ms),
             Limit::StaleAfter => spec.progress.as_ref().map(|progress| progress.stale_after_ms),
+            Limit::FreshFor => spec.claims.as_ref().map(|claims| claims.fresh_for_ms),
+            Limit::MaxHold => spec.max_hold_ms,
+            Limit::Lease => spec.lock()?.lease_ms,
+            Limit::RenewEvery => spec.lock()?.renew_every_ms,
             Limit::MaxLate => match &spec.kind {
                 KindSpec::Lock(_) => None,
                 KindSpec::Turn(turn) => Some(turn.max_late_ms),
                 KindSpec::Queue(queue) => Some(queue.max_late_ms),
             },
-            Limit::MaxHold => spec.max_hold_ms,
+        }
+    }
+
+    /// Sets it; returns whether a task like this can have one.
+    pub fn set(self, spec: &mut TaskSpec, ms: u64) -> bool {
+        match self {
+            Limit::Grace => spec.grace_ms = ms,
+            Limit::Settle => spec.settle_ms = ms,
+            Limit::WindDown => spec.wind_down_ms = ms,
+            Limit::BlindAfter => spec.blind_after_ms = ms,
+            Limit::StaleAfter => match &mut spec.progress {
+                Some(progress) => progress.stale_after_ms = ms,
+                None => return false,
+            },
+            Limit::FreshFor => match &mut spec.claims {
+                Some(claims) => claims.fresh_for_ms = ms,
+                None => return false,
+            },
+            Limit::MaxHold => spec.max_hold_ms = Some(ms),
+            Limit::Lease | Limit::RenewEvery => {
+                let Some(lock) = spec.lock_mut() else { return false };
+                let is_lease = self == Limit::Lease;
+                let field = if is_lease { &mut lock.lease_ms } else { &mut lock.renew_every_ms };
+                *field = Some(ms);
+            }
+            Limit::MaxLate => match &mut spec.kind {
+                KindSpec::Turn(turn) => turn.max_late_ms = ms,
+                KindSpec::Queue(queue) => queue.max_late_ms = ms,
+                KindSpec::Lock(_) => return false,
+            },
+        }
+        true
+    }
+
+    /// The default of a field of the task, in milliseconds.
+    pub fn default_ms(self) -> Option<u64> {
+        match self {
+            Limit::Grace => Some(TaskSpec::GRACE_MS),
+            Limit::Settle => Some(TaskSpec::SETTLE_MS),
+            Limit::WindDown => Some(TaskSpec::WIND_DOWN_MS),
+            Limit::BlindAfter => Some(TaskSpec::BLIND_AFTER_MS),
+            _ => None,
+        }
+    }
+
+    /// The least value that makes sense, in milliseconds.
+    pub fn min_ms(self) -> u64 {
+        match self {
+            Limit::Grace | Limit::Settle | Limit::WindDown => 0,
+            Limit::Lease => LEASE_MS_MIN,
+            Limit::RenewEvery => 1,
+            _ => 1_000,
         }
     }
 
@@ -45,10 +115,11 @@ impl Limit {
     pub fn measure(self) -> &'static str {
         match self {
             Limit::Grace => "gap",
-            Limit::Settle | Limit::MaxHold => "held",
+            Limit::Settle | Limit::MaxHold | Limit::Lease | Limit::RenewEvery => "held",
             Limit::WindDown => "unwanted",
             Limit::BlindAfter => "blind",
             Limit::StaleAfter => "stalled",
+            Limit::FreshFor => "unchanged",
             Limit::MaxLate => "overdue",
         }
     }

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use lockwatch_guard::{Restart, Terms};
+use lockwatch_judge::limit::Limit;
 use lockwatch_judge::spec::{ProgressSource, ProgressSpec};
 use serde_yaml::Value;
 
 use super::block::{Block, choice};
 use super::mistake::Reported;
 use super::schema::GUARD;
-use super::threshold::Threshold;
+use super::threshold;
 use super::values::{count, duration_ms, kind, text};
 use super::{Login, login};
 
@@ -44,7 +45,7 @@ pub(super) fn read(
     dir: &Path,
 ) -> Result<Option<GuardConfig>, Reported> {
     let Some(block) = task.child("guard", &GUARD)? else { return Ok(None) };
-    let lease_ms = Threshold::Lease.or(&block, lease_ms.unwrap_or(Terms::LEASE_MS));
+    let lease_ms = threshold::or(Limit::Lease, &block, lease_ms.unwrap_or(Terms::LEASE_MS));
     let stop_after_ms = block.or("stop_after", Terms::STOP_AFTER_MS, duration_ms(0));
     let backoff_ms = block.or("backoff", Terms::BACKOFF_MS.0, duration_ms(1));
     let longest_ms = block.or("backoff_max", Terms::BACKOFF_MS.1, duration_ms(1));

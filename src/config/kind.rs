@@ -1,5 +1,6 @@
 //! What guards a task: exactly one of the blocks `lock`, `turn` and `queue`.
 
+use lockwatch_judge::limit::Limit;
 use lockwatch_judge::spec::{
     Claimants, KeyPattern, KindSpec, LockSpec, Name, QueueSpec, TurnSpec, Unit, ValuePath,
 };
@@ -10,7 +11,7 @@ use super::block::{Block, choice};
 use super::mistake::Reported;
 use super::roles::{Roles, read_key};
 use super::schema::{BlockSpec, HOLDER, LOCK, MEMBER_ID, QUEUE, TURN};
-use super::threshold::{self, Threshold};
+use super::threshold;
 use super::values::{bytes, duration_ms, key, text};
 
 /// The fields that only a task with a lock has.
@@ -56,8 +57,8 @@ fn read_lock(task: &Block<'_>, roles: &mut Roles) -> Result<LockSpec, Reported> 
         let known = |value: &_| choice(value, "library", &libraries::ALL, |one| one.name());
         Ok(lock.optional(field, known)?.map_or(libraries::DEFAULT, |library| library.name()))
     });
-    let lease_ms = Threshold::Lease.optional(&lock);
-    let renew_every_ms = Threshold::RenewEvery.optional(&lock);
+    let lease_ms = threshold::optional(Limit::Lease, &lock);
+    let renew_every_ms = threshold::optional(Limit::RenewEvery, &lock);
     if let (Ok(Some(lease_ms)), Ok(Some(renew_every_ms))) = (lease_ms, renew_every_ms)
         && let Some(mistake) = threshold::renew_every_mistake(renew_every_ms, lease_ms)
     {
@@ -105,7 +106,7 @@ fn read_turn(task: &Block<'_>, roles: &mut Roles) -> Result<TurnSpec, Reported> 
     let remedy = "write `tasks: [a, b]`, the names that take turns, in their order";
     let names =
         turn.required_list("tasks", TurnSpec::TASKS_MAX, remedy, key, |one, other| one == other);
-    let max_late_ms = Threshold::MaxLate.or(&turn, TurnSpec::MAX_LATE_MS);
+    let max_late_ms = threshold::or(Limit::MaxLate, &turn, TurnSpec::MAX_LATE_MS);
     let handover_ms = turn.optional("handover", duration_ms(1));
     let min_turn_ms = turn.optional("min_turn", duration_ms(1));
     let least_ms = match unit {
@@ -149,7 +150,7 @@ fn read_queue(task: &Block<'_>, roles: &mut Roles) -> Result<QueueSpec, Reported
                        `lock: \"lock_{id}\"`";
         queue.report("library", message);
     }
-    let max_late_ms = Threshold::MaxLate.or(&queue, QueueSpec::MAX_LATE_MS);
+    let max_late_ms = threshold::or(Limit::MaxLate, &queue, QueueSpec::MAX_LATE_MS);
     let library = library?.ok_or(Reported)?;
     Ok(QueueSpec {
         unit: unit?,

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use lockwatch_judge::limit::Limit;
 use lockwatch_judge::spec::{
     ClaimsSpec, Codec, Key, KindSpec, Moves, ProgressSource, ProgressSpec, StoreIndex, TaskSpec,
     WantedSource, WantedSpec,
@@ -15,7 +16,7 @@ use super::mistake::{Reported, quoted};
 use super::redises::Redises;
 use super::roles::{Roles, claim, read_key};
 use super::schema::{BlockSpec, CLAIMS, HOSTS, PAUSED_UNTIL, PROGRESS, TASK, WANTED};
-use super::threshold::{self, Sampling, Threshold};
+use super::threshold::{self, Sampling};
 use super::values::{bytes, key, kind as kind_of, label_value, name, text};
 use super::{GuardConfig, RedisConfig, Servers, guard, kind, ms};
 
@@ -64,11 +65,11 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     let claims = read_claims(block, &mut roles);
     let hosts = read_single_key(block, "hosts", &HOSTS, "hash", &mut roles);
     let paused_until = read_single_key(block, "paused_until", &PAUSED_UNTIL, "key", &mut roles);
-    let grace_ms = Threshold::Grace.or(block, TaskSpec::GRACE_MS);
-    let settle_ms = Threshold::Settle.or(block, TaskSpec::SETTLE_MS);
-    let wind_down_ms = Threshold::WindDown.or(block, TaskSpec::WIND_DOWN_MS);
-    let blind_after_ms = Threshold::BlindAfter.or(block, TaskSpec::BLIND_AFTER_MS);
-    let max_hold_ms = Threshold::MaxHold.optional(block);
+    let grace_ms = threshold::or(Limit::Grace, block, TaskSpec::GRACE_MS);
+    let settle_ms = threshold::or(Limit::Settle, block, TaskSpec::SETTLE_MS);
+    let wind_down_ms = threshold::or(Limit::WindDown, block, TaskSpec::WIND_DOWN_MS);
+    let blind_after_ms = threshold::or(Limit::BlindAfter, block, TaskSpec::BLIND_AFTER_MS);
+    let max_hold_ms = threshold::optional(Limit::MaxHold, block);
     let labels = read_labels(block, shared);
     let guard = guard::read(
         block,
@@ -223,7 +224,7 @@ fn read_switch_keys(block: &Block<'_>, roles: &mut Roles) -> Result<Vec<Key>, Re
 fn read_progress(task: &Block<'_>, roles: &mut Roles) -> Result<Option<ProgressSpec>, Reported> {
     const REMEDY: &str = "write one of hash (with field), key, length, zset (with member), stream";
     let Some(block) = task.child("progress", &PROGRESS)? else { return Ok(None) };
-    let stale_after_ms = Threshold::StaleAfter.or(&block, STALE_AFTER_MS);
+    let stale_after_ms = threshold::or(Limit::StaleAfter, &block, STALE_AFTER_MS);
     let moves =
         block.optional("moves", |value| choice(value, "movement", &Moves::ALL, Moves::name));
     let field = block.exactly_one(&["hash", "key", "length", "zset", "stream"], REMEDY)?;
@@ -256,7 +257,7 @@ fn read_progress(task: &Block<'_>, roles: &mut Roles) -> Result<Option<ProgressS
 
 fn read_claims(task: &Block<'_>, roles: &mut Roles) -> Result<Option<ClaimsSpec>, Reported> {
     let Some(block) = task.child("claims", &CLAIMS)? else { return Ok(None) };
-    let fresh_for_ms = Threshold::FreshFor.or(&block, FRESH_FOR_MS);
+    let fresh_for_ms = threshold::or(Limit::FreshFor, &block, FRESH_FOR_MS);
     let key = read_key(&block, "hash", roles);
     Ok(Some(ClaimsSpec { key: key?, fresh_for_ms: fresh_for_ms? }))
 }

@@ -1,7 +1,7 @@
-//! A task's thresholds: their names, minimums and mutual constraints. Used by the configuration,
+//! How a task's limits are written, and what they demand of each other. Used by the configuration,
 //! and by replay, which tries other values.
 
-use lockwatch_judge::named;
+use lockwatch_judge::limit::Limit;
 use lockwatch_judge::spec::{KindSpec, StoreSpec, TaskSpec};
 use serde_yaml::Value;
 
@@ -10,100 +10,21 @@ use super::mistake::{Reported, quoted};
 use super::values::duration_ms;
 use crate::text::durations::duration_text;
 
-const SECOND_MS: u64 = 1_000;
-
-/// Minimum lease in milliseconds. A lease shorter than a network round trip under load protects
-/// nothing.
-const LEASE_MS_MIN: u64 = 100;
-
-named! {
-    /// A duration of a task that its verdict or its alerts depend on.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-    pub enum Threshold {
-        /// A gap shorter than this is a handover.
-        Grace = "grace",
-        /// A hold shorter than this does not end a gap.
-        Settle = "settle",
-        /// How long the task may continue after it was switched off.
-        WindDown = "wind_down",
-        /// Without a reading for longer than this, the verdict is unknown.
-        BlindAfter = "blind_after",
-        /// Without a change of its progress for longer than this, the task is stalled.
-        StaleAfter = "stale_after",
-        /// A claim is live while its bytes changed within this time.
-        FreshFor = "fresh_for",
-        /// A hold longer than this causes a warning.
-        MaxHold = "max_hold",
-        /// Full lifetime of a hold.
-        Lease = "lease",
-        /// Pause between two renewals.
-        RenewEvery = "renew_every",
-        /// How long a turn, or a due member of a queue, may wait.
-        MaxLate = "max_late",
-    }
+/// Reads a limit from its block, if present.
+pub(super) fn optional(limit: Limit, block: &Block<'_>) -> Result<Option<u64>, Reported> {
+    block.optional(limit.name(), duration_ms(limit.min_ms()))
 }
 
-impl Threshold {
-    fn min_ms(self) -> u64 {
-        match self {
-            Threshold::Grace | Threshold::Settle | Threshold::WindDown => 0,
-            Threshold::BlindAfter
-            | Threshold::StaleAfter
-            | Threshold::FreshFor
-            | Threshold::MaxHold
-            | Threshold::MaxLate => SECOND_MS,
-            Threshold::Lease => LEASE_MS_MIN,
-            Threshold::RenewEvery => 1,
-        }
-    }
+pub(super) fn or(limit: Limit, block: &Block<'_>, default_ms: u64) -> Result<u64, Reported> {
+    Ok(optional(limit, block)?.unwrap_or(default_ms))
+}
 
-    /// Reads it from its block, if present.
-    pub(super) fn optional(self, block: &Block<'_>) -> Result<Option<u64>, Reported> {
-        block.optional(self.name(), duration_ms(self.min_ms()))
-    }
-
-    pub(super) fn or(self, block: &Block<'_>, default_ms: u64) -> Result<u64, Reported> {
-        Ok(self.optional(block)?.unwrap_or(default_ms))
-    }
-
-    /// Parses a value as the configuration does, into milliseconds.
-    ///
-    /// # Errors
-    /// What is wrong with it; the sentence lacks its subject.
-    pub fn read(self, text: &str) -> Result<u64, String> {
-        duration_ms(self.min_ms())(&Value::String(text.to_owned()))
-    }
-
-    /// Applies it to `task`. Returns whether the task has such a threshold.
-    pub fn set(self, task: &mut TaskSpec, ms: u64) -> bool {
-        match self {
-            Threshold::Grace => task.grace_ms = ms,
-            Threshold::Settle => task.settle_ms = ms,
-            Threshold::WindDown => task.wind_down_ms = ms,
-            Threshold::BlindAfter => task.blind_after_ms = ms,
-            Threshold::MaxHold => task.max_hold_ms = Some(ms),
-            Threshold::Lease | Threshold::RenewEvery => {
-                let Some(lock) = task.lock_mut() else { return false };
-                let is_lease = self == Threshold::Lease;
-                let field = if is_lease { &mut lock.lease_ms } else { &mut lock.renew_every_ms };
-                *field = Some(ms);
-            }
-            Threshold::MaxLate => match &mut task.kind {
-                KindSpec::Turn(turn) => turn.max_late_ms = ms,
-                KindSpec::Queue(queue) => queue.max_late_ms = ms,
-                KindSpec::Lock(_) => return false,
-            },
-            Threshold::StaleAfter => match &mut task.progress {
-                Some(progress) => progress.stale_after_ms = ms,
-                None => return false,
-            },
-            Threshold::FreshFor => match &mut task.claims {
-                Some(claims) => claims.fresh_for_ms = ms,
-                None => return false,
-            },
-        }
-        true
-    }
+/// Parses a value as the configuration does, into milliseconds.
+///
+/// # Errors
+/// What is wrong with it; the sentence lacks its subject.
+pub fn read(limit: Limit, text: &str) -> Result<u64, String> {
+    duration_ms(limit.min_ms())(&Value::String(text.to_owned()))
 }
 
 /// Why a task's thresholds contradict each other or the sampling of its Redis store; each a
@@ -114,7 +35,7 @@ pub fn mistake(task: &TaskSpec, redis: &StoreSpec) -> Option<String> {
         interval_ms: redis.interval_ms,
         timeout_ms: redis.timeout_ms,
     };
-    let named = |threshold: Threshold, mistake: String| format!("`{}` {mistake}", threshold.name());
+    let named = |limit: Limit, mistake: String| format!("`{}` {mistake}", limit.name());
     let renew_every = || {
         let lock = task.lock()?;
         renew_every_mistake(lock.renew_every_ms?, lock.lease_ms?)
@@ -130,9 +51,9 @@ pub fn mistake(task: &TaskSpec, redis: &StoreSpec) -> Option<String> {
         .then(|| settle_mistake(task.settle_ms, task.blind_after_ms))
         .flatten()
         .or_else(|| sampling.blind_after_mistake(task.blind_after_ms))
-        .or_else(|| Some(named(Threshold::StaleAfter, stale_after()?)))
-        .or_else(|| Some(named(Threshold::FreshFor, fresh_for()?)))
-        .or_else(|| Some(named(Threshold::RenewEvery, renew_every()?)))
+        .or_else(|| Some(named(Limit::StaleAfter, stale_after()?)))
+        .or_else(|| Some(named(Limit::FreshFor, fresh_for()?)))
+        .or_else(|| Some(named(Limit::RenewEvery, renew_every()?)))
         .or_else(of_kind)
 }
 
@@ -177,7 +98,7 @@ pub(super) fn renew_every_mistake(renew_every_ms: u64, lease_ms: u64) -> Option<
     (renew_every_ms >= lease_ms).then(mistake)
 }
 
-/// How a task's Redis store is sampled. Thresholds that are judged from samples must be longer than
+/// How a task's Redis store is sampled. Limits that are judged from samples must be longer than
 /// the sampling interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sampling<'a> {

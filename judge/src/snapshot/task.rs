@@ -108,7 +108,10 @@ impl TaskView {
                 KindView::Turn(turn) => turn.late_ms,
                 KindView::Queue(queue) => queue.late_ms,
             },
-            Limit::Settle | Limit::MaxHold => self.hold().map_or(0, |hold| hold.held_ms),
+            Limit::FreshFor => 0,
+            Limit::Settle | Limit::MaxHold | Limit::Lease | Limit::RenewEvery => {
+                self.hold().map_or(0, |hold| hold.held_ms)
+            }
         }
     }
 

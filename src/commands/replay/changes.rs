@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use lockwatch_judge::limit::Limit;
 use lockwatch_judge::spec::WatchSpec;
 
-use crate::config::threshold::{self, Threshold};
+use crate::config::threshold;
 use crate::text::identity::{escape, list};
 use crate::text::nearest::nearest;
 
@@ -21,7 +22,7 @@ pub(super) struct Change {
     /// The text of the argument.
     pub(super) text: String,
     task: String,
-    threshold: Threshold,
+    limit: Limit,
     ms: u64,
 }
 
@@ -36,17 +37,17 @@ pub(super) fn parse(text: &str) -> Result<Change, String> {
     let (place, value) = text.rsplit_once('=').ok_or_else(shape)?;
     let (task, field) =
         place.rsplit_once('.').filter(|(task, _)| !task.is_empty()).ok_or_else(shape)?;
-    let threshold = Threshold::ALL.into_iter().find(|threshold| threshold.name() == field);
-    let threshold = threshold.ok_or_else(|| {
-        let names = Threshold::ALL.map(Threshold::name);
+    let limit = Limit::ALL.into_iter().find(|limit| limit.name() == field);
+    let limit = limit.ok_or_else(|| {
+        let names = Limit::ALL.map(Limit::name);
         let near = nearest(field, names)
             .first()
             .map(|near| format!("; did you mean `{near}`?"))
             .unwrap_or_default();
         wrong(&format!("`{field}` is no threshold{near} There are {}", names.join(", ")))
     })?;
-    let ms = threshold.read(value).map_err(|why| wrong(&format!("`{value}` {why}")))?;
-    Ok(Change { text: text.to_owned(), task: task.to_owned(), threshold, ms })
+    let ms = threshold::read(limit, value).map_err(|why| wrong(&format!("`{value}` {why}")))?;
+    Ok(Change { text: text.to_owned(), task: task.to_owned(), limit, ms })
 }
 
 /// Checks the changes against the configurations of a recording.
@@ -62,10 +63,9 @@ pub(super) fn check(changes: &[Change], configs: &[Arc<WatchSpec>]) -> Result<()
             return Err(unknown_task(change, &names));
         }
         let mut spec_has_it =
-            named().map(|task| change.threshold.set(&mut (**task).clone(), change.ms));
+            named().map(|task| change.limit.set(&mut (**task).clone(), change.ms));
         if !spec_has_it.any(|has_it| has_it) {
-            let block =
-                if change.threshold == Threshold::StaleAfter { "progress" } else { "claims" };
+            let block = if change.limit == Limit::StaleAfter { "progress" } else { "claims" };
             return Err(format!(
                 "--set {}: nothing is configured as `{block}` there, so it changes nothing",
                 change.text
@@ -93,7 +93,7 @@ pub(super) fn apply(changes: &[Change], config: &WatchSpec) -> WatchSpec {
         let name = Arc::clone(&task.name);
         for change in changes.iter().filter(|change| change.concerns(&name)) {
             // A task without this threshold is left unchanged.
-            let _has_it = change.threshold.set(Arc::make_mut(task), change.ms);
+            let _has_it = change.limit.set(Arc::make_mut(task), change.ms);
         }
     }
     config

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lockwatch_judge::event::{End, Event, EventKind, Subject};
 use lockwatch_judge::input::Input;
+use lockwatch_judge::limit::Limit;
 use lockwatch_judge::snapshot::{Snapshot, StoreView, TaskView};
 use lockwatch_judge::spec::WatchSpec;
 use lockwatch_judge::state::State;
@@ -222,26 +223,11 @@ impl Story {
 fn about(task: &lockwatch_judge::spec::TaskSpec, redis: &str) -> String {
     use crate::text::durations::duration_text;
     use crate::text::identity::escape;
-    let mut text = format!(
-        "redis {}, key {}; grace {}, settle {}, wind_down {}, blind_after {}",
-        escape(redis.as_bytes()),
-        escape(task.kind.key()),
-        duration_text(task.grace_ms),
-        duration_text(task.settle_ms),
-        duration_text(task.wind_down_ms),
-        duration_text(task.blind_after_ms)
-    );
-    let others = [
-        ("stale_after", task.progress.as_ref().map(|progress| progress.stale_after_ms)),
-        ("fresh_for", task.claims.as_ref().map(|claims| claims.fresh_for_ms)),
-        ("max_hold", task.max_hold_ms),
-        ("lease", task.lock().and_then(|lock| lock.lease_ms)),
-        ("renew_every", task.lock().and_then(|lock| lock.renew_every_ms)),
-    ];
-    for (name, ms) in others.into_iter().filter_map(|(name, ms)| Some((name, ms?))) {
-        text.push_str(&format!(", {name} {}", duration_text(ms)));
-    }
-    text
+    let (redis, key) = (escape(redis.as_bytes()), escape(task.kind.key()));
+    let limits = Limit::ALL.into_iter().filter_map(|limit| Some((limit.name(), limit.ms(task)?)));
+    let limits: Vec<String> =
+        limits.map(|(name, ms)| format!("{name} {}", duration_text(ms))).collect();
+    format!("redis {redis}, key {key}; {}", limits.join(", "))
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
+use lockwatch_judge::limit::OF_TASK;
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::spec::{
-    KindSpec, LockSpec, Moves, ProgressSource, ProgressSpec, QueueSpec, TaskSpec, TurnSpec,
-    ValuePath, WantedSource, WantedSpec,
+    KindSpec, LockSpec, Moves, ProgressSource, ProgressSpec, QueueSpec, TurnSpec, ValuePath,
+    WantedSource, WantedSpec,
 };
 
 /// A field of a task's configuration.
@@ -59,7 +60,6 @@ pub fn settings(view: &TaskView) -> Vec<Setting<'_>> {
             set("claims", "fresh_for", Value::Limit(claims.fresh_for_ms, None)),
         ]),
     }
-    let limit = |name, ms, default_ms| set("", name, Value::Limit(ms, Some(default_ms)));
     settings.extend([
         set("hosts", "hash", spec.hosts.as_ref().map_or(Value::NotSet, |key| name(key))),
         set(
@@ -67,13 +67,12 @@ pub fn settings(view: &TaskView) -> Vec<Setting<'_>> {
             "key",
             spec.paused_until.as_ref().map_or(Value::NotSet, |key| name(key)),
         ),
-        limit("grace", spec.grace_ms, TaskSpec::GRACE_MS),
-        limit("settle", spec.settle_ms, TaskSpec::SETTLE_MS),
-        limit("wind_down", spec.wind_down_ms, TaskSpec::WIND_DOWN_MS),
-        limit("blind_after", spec.blind_after_ms, TaskSpec::BLIND_AFTER_MS),
-        set("", "max_hold", spec.max_hold_ms.map_or(Value::NotSet, |ms| Value::Limit(ms, None))),
-        set("", "metrics", Value::Word(if spec.full_metrics { "full" } else { "lean" })),
     ]);
+    settings.extend(OF_TASK.map(|limit| {
+        let value = |ms| Value::Limit(ms, limit.default_ms());
+        set("", limit.name(), limit.ms(spec).map_or(Value::NotSet, value))
+    }));
+    settings.push(set("", "metrics", Value::Word(if spec.full_metrics { "full" } else { "lean" })));
     settings.extend(spec.labels.iter().map(|(label, value)| {
         let value = if value.is_empty() { Value::NotSet } else { name(value.as_bytes()) };
         set("labels", label, value)

@@ -145,7 +145,7 @@ impl LockFacts {
             Limit::StaleAfter => self.stale,
             Limit::WindDown => self.over_wind_down,
             Limit::BlindAfter => self.blind,
-            Limit::Settle | Limit::MaxLate | Limit::MaxHold => false,
+            _ => false,
         }
     }
 }

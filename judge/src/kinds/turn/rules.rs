@@ -122,7 +122,7 @@ impl TurnFacts {
             Limit::Grace => self.gap_over_grace,
             Limit::MaxLate => self.late,
             Limit::BlindAfter => self.blind,
-            Limit::Settle | Limit::StaleAfter | Limit::WindDown | Limit::MaxHold => false,
+            _ => false,
         }
     }
 }
