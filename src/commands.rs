@@ -1,4 +1,4 @@
-//! What lockwatch can be told to do: one file or folder for each command, with what it takes.
+//! The commands of lockwatch: one file or folder for each command, with what it takes.
 
 pub mod acl;
 pub mod agent;

@@ -194,7 +194,7 @@ impl Config {
     /// All mistakes at once, or why the file cannot be read.
     pub fn load(path: &Path) -> Result<Config, ConfigErrors> {
         let source = path.display().to_string();
-        let told = |error: FileError| {
+        let unreadable = |error: FileError| {
             let remedy = match error {
                 FileError::Absent => {
                     "; name the file with --config.file, or one lock with --redis and --lock"
@@ -203,7 +203,7 @@ impl Config {
             };
             ConfigErrors::whole(&source, format!("{error}{remedy}"), None)
         };
-        let text = read_text(path).map_err(told)?;
+        let text = read_text(path).map_err(unreadable)?;
         Config::parse(&text, path)
     }
 

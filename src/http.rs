@@ -87,7 +87,7 @@ pub struct Limits {
     pub connections_per_peer: usize,
     /// How many of `connections` are kept for addresses that have few.
     pub connections_for_small_peers: usize,
-    /// Maximum number of connections that were told to close and have not ended yet. While there
+    /// Maximum number of connections that were asked to close and have not ended yet. While there
     /// are as many, no connection is closed for another: each is a file descriptor still, and a
     /// flood of new connections must not make the server begin one big response after the other.
     pub closing: usize,

@@ -64,7 +64,7 @@ struct Deciding {
     origin: Option<Origin>,
     /// The newest accepted sweep that reported a generation, unless another server has decided
     /// since. Changes of the data are judged against it.
-    told: Option<Origin>,
+    reported: Option<Origin>,
 }
 
 impl Store {
@@ -181,10 +181,10 @@ impl Store {
         }
         deciding.newest = Ok(());
         let blind_ms = sent.since_ms(core::mem::replace(&mut deciding.good, sent));
-        let old = deciding.told.clone();
+        let old = deciding.reported.clone();
         let is_another = deciding.origin.as_ref().is_none_or(|old| old.node != origin.node);
         if origin.generation.is_some() || is_another {
-            deciding.told = Some(origin.clone());
+            deciding.reported = Some(origin.clone());
         }
         deciding.origin = Some(origin.clone());
         let Some(old) = old.or_else(|| self.continued_by(origin)) else { return };
@@ -211,7 +211,7 @@ impl Store {
         if let Some(position) = self.retired.iter().position(continues) {
             return Some(self.retired.swap_remove(position));
         }
-        let others = self.deciding.iter().filter_map(|deciding| deciding.told.as_ref());
+        let others = self.deciding.iter().filter_map(|deciding| deciding.reported.as_ref());
         others.filter(|old| old.node != new.node).find(|old| continues(old)).cloned()
     }
 
@@ -396,7 +396,7 @@ impl Store {
             let nobody = self.deciding(&Arc::from(""), since);
             nobody.newest = Err(Unknown::ClusterDown);
         }
-        self.retired.extend(go.into_iter().filter_map(|deciding| deciding.told));
+        self.retired.extend(go.into_iter().filter_map(|deciding| deciding.reported));
         let surplus = self.retired.len().saturating_sub(RETIRED_MAX);
         self.retired.drain(..surplus);
     }
@@ -425,7 +425,7 @@ impl Store {
                     newest,
                     good: at,
                     origin: None,
-                    told: None,
+                    reported: None,
                 });
                 self.deciding.len() - 1
             }
@@ -522,10 +522,10 @@ impl Store {
             return None;
         }
         // A server without a run id reports too little.
-        let told = |generation: &Arc<Generation>| !generation.process.is_empty();
+        let is_known = |generation: &Arc<Generation>| !generation.process.is_empty();
         self.deciding
             .iter()
-            .map(|deciding| deciding.origin.as_ref()?.generation.clone().filter(told))
+            .map(|deciding| deciding.origin.as_ref()?.generation.clone().filter(is_known))
             .collect()
     }
 }

@@ -71,7 +71,7 @@ fn after(command: &str, examples: &str, more: &str) -> String {
     format!("{}\n{more}\nExamples:{examples}", exit::help(command))
 }
 
-/// Watches Redis locks that guard singleton tasks, and tells Prometheus whether each task really
+/// Watches Redis locks that guard singleton tasks, and reports to Prometheus whether each task really
 /// runs: exactly once, and by whom.
 #[derive(Debug, Parser)]
 #[command(
@@ -91,7 +91,7 @@ pub(super) struct Line {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Check the configuration and tell the worst time to page for each task
+    /// Check the configuration and print the worst-case time until the page for each task
     #[command(after_help = after("check-config", CHECK_CONFIG_EXAMPLES, ""))]
     CheckConfig(CheckOptions),
     /// Print the read-only ACL rule that this configuration needs, one for each redis
@@ -100,7 +100,7 @@ pub(super) enum Command {
     /// Show how the tasks are, as the agent sees them
     #[command(after_help = after("status", STATUS_EXAMPLES, ENVIRONMENT))]
     Status(StatusOptions),
-    /// Tell why a task has its verdict
+    /// Explain why a task has its verdict
     #[command(after_help = after("explain", EXPLAIN_EXAMPLES, ""))]
     Explain(ExplainOptions),
     /// Switch a task on or off for one user, or show who wants it

@@ -211,7 +211,7 @@ impl PageTiming {
             let labels = all_named(page.ends.undecided.iter().copied());
             let remedy = match prometheus {
                 Some(_) => "",
-                None => "; --prometheus.config may tell them",
+                None => "; --prometheus.config may name them",
             };
             doubts.insert(format!(
                 "{file}: where a page ends depends on labels that are not known: {labels}; the \

@@ -70,17 +70,19 @@ pub async fn run(options: DiscoverOptions) -> anyhow::Result<ExitCode> {
     let at = asked.servers.configured().first().cloned().context("no server")?;
     let endpoint = asked.endpoint(at.clone());
     let connection = open(&endpoint, &asked).await?;
-    let server =
-        Server::ask(&connection, at).await.map_err(|failure| told(failure, &asked, &connection))?;
+    let server = Server::ask(&connection, at)
+        .await
+        .map_err(|failure| to_error(failure, &asked, &connection))?;
     let redis = server::redis_of(&asked, &server);
     let mut pace = Pace::new(options.keys_per_second);
     let mut findings = Findings::default();
     let glob = options.pattern.as_deref();
     let walked =
         scan::walk(&connection, &server, glob, &mut pace, |seen| findings.take(seen)).await;
-    let walked = walked.map_err(|failure| told(failure, &redis, &connection))?;
+    let walked = walked.map_err(|failure| to_error(failure, &redis, &connection))?;
     let relatives = look_for_relatives(&connection, &findings, &mut pace).await;
-    let (mut turns, queues) = relatives.map_err(|failure| told(failure, &redis, &connection))?;
+    let (mut turns, queues) =
+        relatives.map_err(|failure| to_error(failure, &redis, &connection))?;
 
     let mut plan = Plan::new(&findings);
     plan.leave_to(&queues);
@@ -89,7 +91,7 @@ pub async fn run(options: DiscoverOptions) -> anyhow::Result<ExitCode> {
         let watch_ms = if server.is_replica() { 0 } else { options.watch_ms };
         let (views, taken) =
             tokio::join!(watch(&redis, &plan, watch_ms), turns.watch(&connection, watch_ms));
-        taken.map_err(|failure| told(failure, &redis, &connection))?;
+        taken.map_err(|failure| to_error(failure, &redis, &connection))?;
         views?
     };
     drop(connection);
@@ -97,7 +99,7 @@ pub async fn run(options: DiscoverOptions) -> anyhow::Result<ExitCode> {
 
     let connection = open(&endpoint, &redis).await?;
     let suggested = plan.suggest(&connection, &findings).await;
-    suggested.map_err(|failure| told(failure, &redis, &connection))?;
+    suggested.map_err(|failure| to_error(failure, &redis, &connection))?;
     drop(connection);
 
     let possible_tokens = plan.possible_tokens;
@@ -172,7 +174,7 @@ async fn open(endpoint: &Endpoint, redis: &RedisConfig) -> anyhow::Result<Connec
     }
 }
 
-fn told(failure: Failure, redis: &RedisConfig, connection: &Connection) -> anyhow::Error {
+fn to_error(failure: Failure, redis: &RedisConfig, connection: &Connection) -> anyhow::Error {
     explained(failure, redis, connection.version().map(|version| &**version))
         .context("the look was cut short")
 }
@@ -209,7 +211,7 @@ fn heading(
     walked: Walked,
     watched: bool,
 ) -> Vec<String> {
-    let mut told = vec![format!(
+    let mut lines = vec![format!(
         "Made by lockwatch discover of {}, database {} ({server}): {} keys{}, {}.",
         server.at,
         redis.db,
@@ -224,32 +226,32 @@ fn heading(
             "nothing watched".to_owned()
         },
     )];
-    told.push(
+    lines.push(
         "Only what was there could be found: a lock that was free leaves nothing behind. Look \
          again when all tasks run."
             .to_owned(),
     );
     if let Some(others) = server.elsewhere(redis.db) {
-        told.push(format!(
+        lines.push(format!(
             "Other databases of this server have keys, too: {others}. Each is looked at by its \
              number at the end of the URL."
         ));
     }
     if server.is_replica() {
         let master = server.master.as_deref().unwrap_or("unknown");
-        told.push(format!(
+        lines.push(format!(
             "THIS IS A REPLICA, of the master {master}: put the master into `url`, or the agent \
              believes nothing of it."
         ));
     }
     if server.in_cluster {
-        told.push(
+        lines.push(
             "THIS IS ONE SERVER OF A CLUSTER: only its own keys were seen. Run discover on each \
              master, and put the tasks of all together."
                 .to_owned(),
         );
     }
-    told
+    lines
 }
 
 /// The comment below the configuration.
@@ -260,9 +262,9 @@ fn remarks(
     redis: &RedisConfig,
     server: &Server,
 ) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     if possible_tokens > 0 {
-        told.push(format!(
+        lines.push(format!(
             "{} strings with a TTL hold what could be a token, but are not called locks: sessions \
              and caches look the same. If a lock is among them, name it yourself with library \
              string.",
@@ -270,13 +272,13 @@ fn remarks(
         ));
     }
     if findings.dropped() > 0 {
-        told.push(format!(
+        lines.push(format!(
             "{} more keys are left out: too many different names. Use --match.",
             findings.dropped()
         ));
     }
     if let Some(why) = walked.refused_why {
-        told.push(format!(
+        lines.push(format!(
             "{} keys could not be looked at: the server refused ({}; discover needs Redis 6.2 or \
              later). {}",
             walked.refused,
@@ -285,10 +287,10 @@ fn remarks(
         ));
     }
     if walked.forbidden > 0 {
-        told.push(format!("{} keys could not be looked at: this user may not.", walked.forbidden));
-        told.extend(server::rule(redis, server.version.as_deref()).lines().map(str::to_owned));
+        lines.push(format!("{} keys could not be looked at: this user may not.", walked.forbidden));
+        lines.extend(server::rule(redis, server.version.as_deref()).lines().map(str::to_owned));
     }
-    told
+    lines
 }
 
 /// Checks that the printed text is a valid configuration.

@@ -78,11 +78,11 @@ pub fn write(options: &ReplayOptions, out: &mut impl io::Write) -> anyhow::Resul
             return Ok(usage(&mistake));
         }
     }
-    let mut told = Vec::new();
+    let mut sections = Vec::new();
     for (position, run) in runs.iter().enumerate() {
         let section = Section::play(run, &changes)?;
         match options.json {
-            true => told.push(report::json(&section)),
+            true => sections.push(report::json(&section)),
             false => {
                 let between = if position > 0 { "\n\n" } else { "" };
                 put(out, &format!("{between}{}", report::text(&section)))?;
@@ -90,7 +90,7 @@ pub fn write(options: &ReplayOptions, out: &mut impl io::Write) -> anyhow::Resul
         }
     }
     if options.json {
-        put(out, &format!("{:#}\n", json!({"runs": told})))?;
+        put(out, &format!("{:#}\n", json!({"runs": sections})))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -153,13 +153,13 @@ impl Section {
             set: changes.iter().map(|change| change.text.clone()).collect(),
         };
         let mut newest = Mono(0);
-        run.tell(|instant, told| {
+        run.each(|instant, entry| {
             // The state's instants must not go back, whatever a file says.
             newest = newest.max(instant.at);
             let when = When { at: newest, wall: instant.wall(newest) };
             section.from.get_or_insert(when.wall);
             section.to = Some(when.wall);
-            match told {
+            match entry {
                 Entry::Input(input) | Entry::Context(input) => section.step(when, input, changes),
                 Entry::Missing { inputs, since } if section.holes.len() < HOLES_MAX => {
                     section.holes.push(Hole { from: instant.wall(since), to: when.wall, inputs });

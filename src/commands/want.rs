@@ -43,7 +43,7 @@ pub enum Action {
     Status,
 }
 
-/// How to tell it.
+/// How to print it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     /// Sentences

@@ -112,7 +112,7 @@ impl Run {
     ///
     /// # Errors
     /// A file cannot be read or parsed, or `listener` failed.
-    pub(crate) fn tell(
+    pub(crate) fn each(
         &self,
         mut listener: impl FnMut(Instant, Entry) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {

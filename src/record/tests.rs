@@ -184,14 +184,14 @@ impl Source {
     fn wake_ups(&mut self) -> NodeNewsKind {
         let state = self.pick(&WakeUpState::ALL);
         let mut count = || self.random.u64(..3);
-        let told = WakeUps {
+        let all = WakeUps {
             state,
             connects: count(),
             read: count(),
             coalesced: count(),
             foreign: count(),
         };
-        NodeNewsKind::WakeUps(self.random.bool().then_some(told))
+        NodeNewsKind::WakeUps(self.random.bool().then_some(all))
     }
 
     fn news(&mut self) -> NodeNewsKind {
@@ -405,12 +405,12 @@ fn options(folder: &TempDir, max_bytes: u64) -> RecordOptions {
 }
 
 /// All entries of a folder.
-fn told(options: &RecordOptions) -> Vec<(Mono, Entry)> {
+fn entries(options: &RecordOptions) -> Vec<(Mono, Entry)> {
     let (runs, _) = reader::find(std::slice::from_ref(&options.folder)).unwrap();
     let mut all = Vec::new();
     for run in runs {
-        run.tell(|instant, told| {
-            all.push((instant.at, told));
+        run.each(|instant, entry| {
+            all.push((instant.at, entry));
             Ok(())
         })
         .unwrap();
@@ -451,11 +451,11 @@ fn files_rotate_the_oldest_go_and_the_rest_is_whole() {
     assert!(folder_bytes(&options) > options.max_bytes / 2);
     let (runs, _) = reader::find(std::slice::from_ref(&options.folder)).unwrap();
     assert!(runs.len() == 1 && runs[0].begins_in_the_middle());
-    let told = told(&options);
-    assert!(matches!(&told[0], (_, Entry::Context(Input::Config(_)))));
-    let inputs: Vec<_> = told
+    let all = entries(&options);
+    assert!(matches!(&all[0], (_, Entry::Context(Input::Config(_)))));
+    let inputs: Vec<_> = all
         .into_iter()
-        .filter_map(|(at, told)| match told {
+        .filter_map(|(at, all)| match all {
             Entry::Input(input) => Some((at, input)),
             Entry::Context(_) => None,
             other => panic!("{other:?}"),
@@ -496,14 +496,14 @@ fn a_folder_that_goes_and_comes_back_leaves_a_hole_that_is_told() {
     fs::create_dir(&options.folder).unwrap();
     writer.take(message(4_000, Input::Tick));
     writer.flush();
-    let told = told(&options);
+    let all = entries(&options);
     let [
         (_, Entry::Context(Input::Config(spec))),
         (_, Entry::Missing { inputs, since }),
         (at, Entry::Input(Input::Tick)),
-    ] = told.as_slice()
+    ] = all.as_slice()
     else {
-        panic!("{told:?}");
+        panic!("{all:?}");
     };
     assert_eq!((spec.epoch, *inputs, *since, *at), (2, Some(3), Mono(1_000), Mono(4_000)));
 }
@@ -535,10 +535,10 @@ fn a_disk_that_takes_nothing_gets_no_file_for_each_attempt() {
     assert_eq!(files(), 1, "what was written before is kept");
     writer.take(message(10_000, Input::Tick));
     writer.flush();
-    let told = told(&options);
-    assert!(matches!(told.last(), Some((Mono(10_000), Entry::Input(Input::Tick)))), "{told:?}");
+    let all = entries(&options);
+    assert!(matches!(all.last(), Some((Mono(10_000), Entry::Input(Input::Tick)))), "{all:?}");
     let missing: Vec<_> =
-        told.iter().filter(|(_, told)| matches!(told, Entry::Missing { .. })).collect();
+        all.iter().filter(|(_, all)| matches!(all, Entry::Missing { .. })).collect();
     assert!(
         matches!(missing.as_slice(), [(_, Entry::Missing { inputs: Some(9), since: Mono(1_000) })]),
         "{missing:?}"
@@ -570,15 +570,15 @@ fn what_finds_the_queue_full_is_counted_and_a_configuration_comes_late() {
     recorder.queue = None;
     Writer::new(&options).unwrap().run(&messages, &queued);
     assert_eq!(queued.load(Ordering::Relaxed), 0, "all that waited has been taken off");
-    let told = told(&options);
+    let all = entries(&options);
     let [
         (_, Entry::Input(Input::Config(_))),
         (_, Entry::Missing { inputs: Some(2), since: Mono(1) }),
         (_, Entry::Input(Input::Config(late))),
         (_, Entry::Input(Input::Tick)),
-    ] = told.as_slice()
+    ] = all.as_slice()
     else {
-        panic!("{told:?}");
+        panic!("{all:?}");
     };
     assert_eq!(**late, spec);
 }
@@ -606,14 +606,14 @@ fn a_file_that_is_missing_in_between_is_a_hole_and_so_is_a_torn_end() {
     let whole = fs::read(last).unwrap();
     // More than the mark with which the compressor ends what is flushed.
     fs::write(last, &whole[..whole.len() - 50]).unwrap();
-    let told = told(&options);
+    let all = entries(&options);
     assert_eq!(
-        told.iter().filter(|(_, told)| matches!(told, Entry::Missing { inputs: None, .. })).count(),
+        all.iter().filter(|(_, all)| matches!(all, Entry::Missing { inputs: None, .. })).count(),
         1
     );
     assert_eq!(
-        told.iter().filter(|(_, told)| matches!(told, Entry::Context(Input::Config(_)))).count(),
+        all.iter().filter(|(_, all)| matches!(all, Entry::Context(Input::Config(_)))).count(),
         1
     );
-    assert!(matches!(told.last(), Some((_, Entry::Torn))));
+    assert!(matches!(all.last(), Some((_, Entry::Torn))));
 }

@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn one_trouble_is_told_once_and_another_again() {
         let mut node = Node::new(Arc::from("a:1"));
-        let mut told = |outcome: Result<(), Unknown>| {
+        let mut reported = |outcome: Result<(), Unknown>| {
             let mut events = Vec::new();
             match outcome {
                 Ok(()) => {
@@ -325,7 +325,7 @@ mod tests {
             (Err(Unknown::Connect), down(Unknown::Connect, true), "a new trouble"),
         ];
         for (outcome, expected, what) in cases {
-            assert_eq!(told(outcome), expected, "{what}");
+            assert_eq!(reported(outcome), expected, "{what}");
         }
     }
 
@@ -395,7 +395,7 @@ mod tests {
         };
         assert!(!steps(1_000, 1_001, 1_039, 40));
         assert!(steps(2_000, 2_001, 2_039 - 3_600_000, 40));
-        assert!(!steps(3_000, 3_001 - 3_600_000, 3_039 - 3_600_000, 40), "it was told");
+        assert!(!steps(3_000, 3_001 - 3_600_000, 3_039 - 3_600_000, 40), "it was reported");
         assert!(steps(4_000, 4_001 - 3_600_000, 4_039, 40), "forward");
         assert!(!steps(5_000, 5_001, 7_900, 3_000), "the answers took so long");
     }
@@ -406,19 +406,19 @@ mod tests {
     fn a_slow_answer_does_not_tell_how_far_the_clock_is_ahead() {
         let _rule = crate::truth::rule("2 instants");
         let mut node = Node::new(Arc::from("a:1"));
-        let mut told = |at: u64, took_ms: u64, clock_offset_ms: i64| {
+        let mut reported = |at: u64, took_ms: u64, clock_offset_ms: i64| {
             let clock = ServerTime(i64::try_from(at).unwrap());
             let attestation = Attestation { clock_offset_ms, ..Attestation::master(clock, clock) };
             node.accepted(&attestation, Standing::Decides, Mono(at), took_ms, &mut Vec::new());
             node.view().clock_offset_ms
         };
-        assert_eq!(told(1_000, 10, 5), Some(5));
+        assert_eq!(reported(1_000, 10, 5), Some(5));
         for batch in 0..u64::from(OFFSET_BATCHES) {
-            assert_eq!(told(2_000 + batch * 1_000, 400, 200), Some(5), "{batch}");
+            assert_eq!(reported(2_000 + batch * 1_000, 400, 200), Some(5), "{batch}");
         }
-        assert_eq!(told(60_000, 400, 200), Some(200), "not for ever");
-        assert_eq!(told(61_000, 9, 6), Some(6));
-        assert_eq!(told(62_000, 9, 7), Some(7), "of two that were as prompt, the newer one");
+        assert_eq!(reported(60_000, 400, 200), Some(200), "not for ever");
+        assert_eq!(reported(61_000, 9, 6), Some(6));
+        assert_eq!(reported(62_000, 9, 7), Some(7), "of two that were as prompt, the newer one");
     }
 
     /// The space is limited, so each history is kept once, and an empty id is not kept.

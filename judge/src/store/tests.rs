@@ -74,7 +74,7 @@ fn both_of_two_batches_that_were_asked_at_once_count() {
 fn a_silent_server_is_no_rival_because_another_one_was() {
     for (rival, silent) in [(C, B), (B, C)] {
         let mut store = store(Authority::SELF_DECLARED);
-        let tell = |store: &mut Store, role: Role, at: u64| {
+        let report = |store: &mut Store, role: Role, at: u64| {
             let mut events = Vec::new();
             let attestation = Attestation { role, ..attestation("z", Mono(at)) };
             let _told = store.accepted(
@@ -97,8 +97,11 @@ fn a_silent_server_is_no_rival_because_another_one_was() {
                 &mut Vec::new(),
             );
         }
-        assert!(tell(&mut store, Role::Master, 1_000).contains(&EventKind::RivalMaster), "{rival}");
-        let events = tell(&mut store, Role::Replica, 2_000);
+        assert!(
+            report(&mut store, Role::Master, 1_000).contains(&EventKind::RivalMaster),
+            "{rival}"
+        );
+        let events = report(&mut store, Role::Replica, 2_000);
         assert!(events.contains(&EventKind::RivalMasterGone), "{rival}: {events:?}");
         assert!(
             !events.contains(&EventKind::RivalMaster),
@@ -184,11 +187,11 @@ fn a_changed_configuration_of_the_same_servers_is_shown() {
 #[test]
 fn the_generation_of_a_cluster_waits_for_all_masters() {
     let mut store = store(Authority::DIVIDED);
-    let told = |store: &Store, at| store.view(Mono(at)).generations.len();
+    let shown = |store: &Store, at| store.view(Mono(at)).generations.len();
     accept(&mut store, A, "x", Standing::Decides, Mono(0));
-    assert_eq!(told(&store, 10), 0, "the other master is asked soon");
+    assert_eq!(shown(&store, 10), 0, "the other master is asked soon");
     accept(&mut store, B, "y", Standing::Decides, Mono(900));
-    assert_eq!((told(&store, 5_000), told(&store, 5_001)), (0, 2));
+    assert_eq!((shown(&store, 5_000), shown(&store, 5_001)), (0, 2));
     store.failed(
         Some(&B.into()),
         Standing::Decides,
@@ -196,7 +199,7 @@ fn the_generation_of_a_cluster_waits_for_all_masters() {
         (Mono(6_000), Mono(6_000)),
         &mut Vec::new(),
     );
-    assert_eq!(told(&store, 6_100), 2, "what is not read now has not changed");
+    assert_eq!(shown(&store, 6_100), 2, "what is not read now has not changed");
     store.failed(
         Some(&"c:1".into()),
         Standing::Decides,
@@ -204,7 +207,7 @@ fn the_generation_of_a_cluster_waits_for_all_masters() {
         (Mono(7_000), Mono(7_000)),
         &mut Vec::new(),
     );
-    assert_eq!(told(&store, 7_100), 0, "a master that never told");
+    assert_eq!(shown(&store, 7_100), 0, "a master that never reported");
 }
 
 #[test]
@@ -313,9 +316,9 @@ fn in_a_cluster_nobody_is_a_rival() {
 #[test]
 fn who_refuses_to_tell_its_generation_proves_nothing_by_what_it_told_before() {
     let mut store = store(Authority::ALONE);
-    let [told, refused] = [1_000, 2_000].map(|at| attestation("x", Mono(at)));
+    let [known, refused] = [1_000, 2_000].map(|at| attestation("x", Mono(at)));
     let refused = Attestation { generation: None, ..refused };
-    let generation = [(told, 1_000), (refused, 2_000)].map(|(attestation, at)| {
+    let generation = [(known, 1_000), (refused, 2_000)].map(|(attestation, at)| {
         let (origin, _) = store.accepted(
             &A.into(),
             Standing::Decides,

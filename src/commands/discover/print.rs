@@ -47,7 +47,7 @@ pub(super) struct Relative {
     /// The line of the configuration that says what guards it.
     pub(super) block: String,
     /// Why it is listed, in sentences.
-    pub(super) told: String,
+    pub(super) text: String,
     /// Locks that belong to it, and are no tasks of their own.
     pub(super) locks: Vec<Vec<u8>>,
 }
@@ -124,7 +124,7 @@ pub(super) fn text(redis: &RedisConfig, report: &Report) -> String {
         comment(&mut text, "  ", &sentence);
     }
     for turn in &report.turns {
-        comment(&mut text, "  ", &turn.told);
+        comment(&mut text, "  ", &turn.text);
         text.push_str(&relative_lines(&mut names, turn, "  ").concat());
     }
     doubts(&mut text, &mut names, report);
@@ -268,7 +268,7 @@ fn perhaps(text: &mut String, names: &mut Names, report: &Report) {
                     sign and the blank away from its two lines.";
     comment(text, "  ", sentence);
     for relative in report.perhaps.iter().take(LISTED_MAX) {
-        comment(text, "  ", &relative.told);
+        comment(text, "  ", &relative.text);
         for line in relative_lines(names, relative, "") {
             let _always_fits = write!(text, "  # {line}");
         }
@@ -380,7 +380,7 @@ mod tests {
         let relative = |key: &[u8], suffix: &[u8], block: &str| {
             let key = [key, suffix].concat();
             let block = block.replace("KEY", &yaml(&key));
-            Relative { key, block, told: "Perhaps.".to_owned(), locks: Vec::new() }
+            Relative { key, block, text: "Perhaps.".to_owned(), locks: Vec::new() }
         };
         let turn = |key: &&[u8]| relative(key, b"3", "turn: {hash: KEY, unit: ms, tasks: [KEY]}");
         let queue = |key: &&[u8]| relative(key, b"4", "queue: {zset: KEY, lock: \"lock_{id}\"}");

@@ -116,12 +116,12 @@ fn matched<'a>(
             timed.unit.name(),
             yaml(&pattern)
         );
-        let told = format!(
+        let text = format!(
             "Delayed tasks: all scores are times around now, and locks that name a member were \
              held: {}. Is each member removed when it was executed, or given a new score?",
             locks.len()
         );
-        Some(Relative { key: timed.zset.to_vec(), block, told, locks })
+        Some(Relative { key: timed.zset.to_vec(), block, text, locks })
     };
     patterns.into_iter().filter_map(relative).collect()
 }

@@ -34,7 +34,7 @@ const PASSES_MAX: u64 = 20;
 /// Number of keys added to that maximum.
 const PASSED_FREE: u64 = 100_000;
 /// How often progress is printed.
-const TOLD_EVERY: Duration = Duration::from_millis(250);
+const SHOWN_EVERY: Duration = Duration::from_millis(250);
 
 /// Limits the number of keys per second.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ pub(super) async fn walk(
         for chunk in keys.chunks(usize::try_from(PAGE_MAX).unwrap_or(usize::MAX)) {
             look(connection, chunk, &mut walked, &mut take).await?;
         }
-        progress.tell(passed as u64);
+        progress.show(passed as u64);
         if next == b"0" {
             progress.end();
             return Ok(walked);
@@ -336,18 +336,23 @@ struct Progress {
     total: Option<u64>,
     passed: u64,
     shown: bool,
-    told: Instant,
+    shown_at: Instant,
 }
 
 impl Progress {
     fn new(total: Option<u64>) -> Progress {
-        Progress { total, passed: 0, shown: std::io::stderr().is_terminal(), told: Instant::now() }
+        Progress {
+            total,
+            passed: 0,
+            shown: std::io::stderr().is_terminal(),
+            shown_at: Instant::now(),
+        }
     }
 
-    fn tell(&mut self, passed: u64) {
+    fn show(&mut self, passed: u64) {
         self.passed += passed;
-        if self.shown && self.told.elapsed() >= TOLD_EVERY {
-            self.told = Instant::now();
+        if self.shown && self.shown_at.elapsed() >= SHOWN_EVERY {
+            self.shown_at = Instant::now();
             // Pages are counted in full although the last ones may be shorter.
             let passed = self.passed.min(self.total.unwrap_or(u64::MAX));
             let total = self.total.map(|total| format!(" of about {total}")).unwrap_or_default();

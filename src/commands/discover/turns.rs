@@ -40,12 +40,12 @@ const TURN_WORDS: [&[u8]; 6] =
 /// Hashes that may hold whose turn it is.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    sights: Vec<Sight>,
+    hashes: Vec<SeenHash>,
 }
 
 /// What was seen of one hash.
 #[derive(Debug)]
-struct Sight {
+struct SeenHash {
     hash: Vec<u8>,
     unit: Unit,
     /// The names of its only field, in the order in which they were first seen.
@@ -77,10 +77,10 @@ impl Turns {
             let read = short.iter().map(|hash| scan_hash(hash)).collect();
             let replies = ask_all(connection, vec![read]).await?.concat();
             let seen = short.iter().zip(&replies);
-            turns.sights.extend(seen.filter_map(|(hash, reply)| Sight::of(hash, reply, now)));
+            turns.hashes.extend(seen.filter_map(|(hash, reply)| SeenHash::of(hash, reply, now)));
             pace.spent(began, batch.len());
         }
-        turns.sights.truncate(WATCHED_MAX);
+        turns.hashes.truncate(WATCHED_MAX);
         Ok(turns)
     }
 
@@ -91,32 +91,32 @@ impl Turns {
         watch_ms: u64,
     ) -> Result<(), Failure> {
         // The loop would keep an idle connection.
-        if self.sights.is_empty() {
+        if self.hashes.is_empty() {
             return Ok(());
         }
         let until = Instant::now() + Duration::from_millis(watch_ms);
         while Instant::now() + INTERVAL <= until {
             sleep(INTERVAL).await;
-            let asked = self.sights.iter().map(|sight| scan_hash(&sight.hash)).collect();
+            let asked = self.hashes.iter().map(|seen| scan_hash(&seen.hash)).collect();
             let replies = ask_all(connection, vec![asked]).await?.concat();
             let mut replies = replies.iter();
-            self.sights.retain_mut(|sight| replies.next().is_some_and(|reply| sight.take(reply)));
+            self.hashes.retain_mut(|seen| replies.next().is_some_and(|reply| seen.take(reply)));
         }
         Ok(())
     }
 
     /// Those that take turns, and those that perhaps do.
     pub(super) fn relatives(self) -> (Vec<Relative>, Vec<Relative>) {
-        let told = self.sights.into_iter().filter_map(|sight| Some((sight.kind()?, sight)));
-        let (sure, perhaps): (Vec<_>, Vec<_>) = told.partition(|((is_sure, _), _)| *is_sure);
-        let relative = |((_, told), sight): ((bool, &str), Sight)| sight.relative(told);
+        let kinds = self.hashes.into_iter().filter_map(|seen| Some((seen.kind()?, seen)));
+        let (sure, perhaps): (Vec<_>, Vec<_>) = kinds.partition(|((is_sure, _), _)| *is_sure);
+        let relative = |((_, about), seen): ((bool, &str), SeenHash)| seen.relative(about);
         (sure.into_iter().map(relative).collect(), perhaps.into_iter().map(relative).collect())
     }
 }
 
-impl Sight {
+impl SeenHash {
     /// A hash whose few values are instants that are near.
-    fn of(hash: &[u8], scanned: &Reply, now: ServerTime) -> Option<Sight> {
+    fn of(hash: &[u8], scanned: &Reply, now: ServerTime) -> Option<SeenHash> {
         let pairs = scanned_pairs(scanned);
         let (name, value) = pairs.first()?;
         let unit = unit_near(value, now, NEAR_MS)?;
@@ -125,11 +125,11 @@ impl Sight {
             return None;
         }
         let hash = hash.to_vec();
-        let mut sight = Sight { hash, unit, names: Vec::new(), newest: None, came_again: false };
+        let mut seen = SeenHash { hash, unit, names: Vec::new(), newest: None, came_again: false };
         if pairs.len() == 1 {
-            sight.note(name);
+            seen.note(name);
         }
-        Some(sight)
+        Some(seen)
     }
 
     /// Takes in another reading; `false` if it cannot be whose turn it is.
@@ -169,7 +169,7 @@ impl Sight {
         }
     }
 
-    fn relative(self, told: &str) -> Relative {
+    fn relative(self, about: &str) -> Relative {
         let names: Vec<String> = self.names.iter().map(|name| yaml(name)).collect();
         let block = format!(
             "turn: {{hash: {}, unit: {}, tasks: [{}]}}",
@@ -177,8 +177,8 @@ impl Sight {
             self.unit.name(),
             names.join(", ")
         );
-        let told = format!("Tasks that take turns: {told}. Names seen: {}.", names.len());
-        Relative { key: self.hash, block, told, locks: Vec::new() }
+        let text = format!("Tasks that take turns: {about}. Names seen: {}.", names.len());
+        Relative { key: self.hash, block, text, locks: Vec::new() }
     }
 }
 
@@ -230,12 +230,12 @@ mod tests {
 
     fn seen(hash: &str, readings: &[&[(&str, &str)]]) -> Option<(bool, String)> {
         let (first, rest) = readings.split_first()?;
-        let mut sight = Sight::of(hash.as_bytes(), &scanned(first), NOW)?;
-        if !rest.iter().all(|reading| sight.take(&scanned(reading))) {
+        let mut seen = SeenHash::of(hash.as_bytes(), &scanned(first), NOW)?;
+        if !rest.iter().all(|reading| seen.take(&scanned(reading))) {
             return None;
         }
-        let (is_sure, told) = sight.kind()?;
-        Some((is_sure, sight.relative(told).block))
+        let (is_sure, about) = seen.kind()?;
+        Some((is_sure, seen.relative(about).block))
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub(super) async fn watch_for(mut config: Config, watch_ms: u64) -> Vec<Option<A
 /// What the watch showed of a lock, in a sentence. It contains no token, and does not depend on the
 /// exact times of the readings.
 pub(super) fn learned(view: &TaskView, watch_ms: u64) -> String {
-    let mut told = match (view.hold(), view.held) {
+    let mut text = match (view.hold(), view.held) {
         (Some(hold), _) => held(view, hold, watch_ms),
         (None, Some(false)) => format!("Free {}", how_it_ended(view)),
         (None, _) => match view.unknown {
@@ -74,13 +74,13 @@ pub(super) fn learned(view: &TaskView, watch_ms: u64) -> String {
     };
     let changes = view.totals.acquisitions;
     if changes > 0 {
-        told.push_str(&format!("; taken {} in {}", times(changes), duration_text(watch_ms)));
+        text.push_str(&format!("; taken {} in {}", times(changes), duration_text(watch_ms)));
     }
     let waiters = view.lock().and_then(|lock| lock.waiters);
     if let Some(waiters) = waiters.filter(|waiters| *waiters > 0) {
-        told.push_str(&format!("; {waiters} waiting"));
+        text.push_str(&format!("; {waiters} waiting"));
     }
-    told
+    text
 }
 
 fn held(view: &TaskView, hold: &HoldView, watch_ms: u64) -> String {
@@ -91,28 +91,28 @@ fn held(view: &TaskView, hold: &HoldView, watch_ms: u64) -> String {
         Mode::Read => "Read by",
         Mode::Write => "Written by",
     };
-    let mut told = format!("{how} {}", list(names, NAMED_MAX));
+    let mut text = format!("{how} {}", list(names, NAMED_MAX));
     if secret {
-        told.push_str(" (a digest of its token)");
+        text.push_str(" (a digest of its token)");
     }
     let lease_ms = view.lock().and_then(|lock| lock.lease_ms);
     let period_ms = view.lock().and_then(|lock| lock.renewal_period_ms);
     match (lease_ms, period_ms, hold.persistent) {
-        (_, _, Some(true)) => told.push_str(", without any TTL"),
+        (_, _, Some(true)) => text.push_str(", without any TTL"),
         (Some(lease_ms), Some(period_ms), _) if view.totals.renewals > 0 => {
-            told.push_str(&format!(
+            text.push_str(&format!(
                 ", lease {} learned, renewed every {}",
                 duration_text(lease_ms),
                 duration_text(period_ms)
             ));
         }
         (Some(lease_ms), None, _) if view.totals.renewals > 0 => {
-            told.push_str(&format!(", lease {} learned, renewed", duration_text(lease_ms)));
+            text.push_str(&format!(", lease {} learned, renewed", duration_text(lease_ms)));
         }
-        _ if view.totals.renewals > 0 => told.push_str(", renewed"),
-        _ => told.push_str(&format!(", not renewed within {}", duration_text(watch_ms))),
+        _ if view.totals.renewals > 0 => text.push_str(", renewed"),
+        _ => text.push_str(&format!(", not renewed within {}", duration_text(watch_ms))),
     }
-    told
+    text
 }
 
 fn how_it_ended(view: &TaskView) -> &'static str {

@@ -24,11 +24,11 @@ pub(super) fn text(section: &Section) -> String {
     }
     for (name, story) in &section.as_configured.redises {
         line(&mut text, &format!("\nstore {}", escape(name.as_bytes())));
-        tell(story, &mut text);
+        write(story, &mut text);
     }
     for (name, story) in &section.as_configured.tasks {
         line(&mut text, &format!("\ntask {} ({})", escape(name.as_bytes()), story.about));
-        tell(story, &mut text);
+        write(story, &mut text);
     }
     if let Some(changed) = &section.changed {
         line(&mut text, &format!("\nwith {}", section.set.join(", ")));
@@ -128,7 +128,7 @@ fn head(section: &Section, text: &mut String) {
     }
 }
 
-fn tell(story: &Story, text: &mut String) {
+fn write(story: &Story, text: &mut String) {
     let mut lines: Vec<(AgentWall, usize, String)> = Vec::new();
     let mut before = None;
     for (span, reason) in story.verdicts.spans.iter().zip(&story.reasons) {

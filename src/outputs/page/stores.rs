@@ -78,11 +78,11 @@ fn write_node(html: &mut String, store: &StoreView, node: &NodeView) {
 /// How changes of the keys on this server are noticed; empty if it does not decide.
 fn changes(node: &NodeView) -> &'static str {
     match node.wake_ups.map(|wake_ups| wake_ups.state) {
-        Some(WakeUpState::On) => "told at once",
+        Some(WakeUpState::On) => "announced",
         Some(WakeUpState::Connecting) => "polled",
-        Some(WakeUpState::Refused) => "polled: it refuses to tell",
-        Some(WakeUpState::Lost) => "polled: it does not tell",
-        Some(WakeUpState::Flooded) => "polled: too many to be told",
+        Some(WakeUpState::Refused) => "polled: it refuses to announce",
+        Some(WakeUpState::Lost) => "polled: it does not announce",
+        Some(WakeUpState::Flooded) => "polled: too many changes",
         None if node.decides => "polled",
         None => "",
     }

@@ -569,7 +569,7 @@ mod tests {
 
     #[test]
     fn a_server_tells_where_its_history_stands_and_who_follows_it() {
-        let told = |role: &[Reply], replication: &str| {
+        let attested = |role: &[Reply], replication: &str| {
             let mut footer = good_footer();
             footer[1] = bytes(replication);
             footer[7] = Reply::Array(role.to_vec());
@@ -583,26 +583,26 @@ mod tests {
             bytes("connected"),
             Reply::Int(600),
         ];
-        assert_eq!(told(&master, "").offset, Some(700));
-        assert_eq!(told(&replica, "").offset, Some(600));
-        assert_eq!(told(&[bytes("master"), Reply::Int(-1)], "").offset, None);
+        assert_eq!(attested(&master, "").offset, Some(700));
+        assert_eq!(attested(&replica, "").offset, Some(600));
+        assert_eq!(attested(&[bytes("master"), Reply::Int(-1)], "").offset, None);
 
         let history = "master_replid:r2\r\nmaster_replid2:r1\r\nmaster_repl_offset:900\r\n\
             second_repl_offset:501\r\n";
         let fork = Fork { history: b"r1".to_vec(), offset: 501 };
-        assert_eq!(told(&master, history).generation.unwrap().forked_from, Some(fork));
+        assert_eq!(attested(&master, history).generation.unwrap().forked_from, Some(fork));
         let never = "master_replid:r2\r\nmaster_replid2:0000\r\nsecond_repl_offset:-1\r\n";
-        assert_eq!(told(&master, never).generation.unwrap().forked_from, None);
+        assert_eq!(attested(&master, never).generation.unwrap().forked_from, None);
 
         let followers = "connected_slaves:2\r\nslave0:ip=10.0.0.6,port=6379,state=online\r\n\
             slave1:ip=fd00::7,port=6380\r\n";
-        let addresses = told(&master, followers).replicas;
+        let addresses = attested(&master, followers).replicas;
         assert_eq!(
             addresses.iter().map(|address| &**address).collect::<Vec<_>>(),
             ["10.0.0.6:6379", "[fd00::7]:6380"]
         );
         let refuses = ["", "min_slaves_good_slaves:0\r\n", "min_slaves_good_slaves:1\r\n"]
-            .map(|replication| told(&master, replication).refuses_writes);
+            .map(|replication| attested(&master, replication).refuses_writes);
         assert_eq!(refuses, [None, Some(Refusal::NoReplicas), None]);
     }
 

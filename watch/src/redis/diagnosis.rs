@@ -25,7 +25,7 @@ pub(super) enum Identity {
     Server(String),
     /// An active replica of KeyDB.
     ActiveReplica,
-    /// A Sentinel, and the names of the masters that it watches, if it tells them.
+    /// A Sentinel, and the names of the masters that it watches, if it reports them.
     Sentinel(Option<Vec<String>>),
     /// A proxy that passes on the answers of several servers, as Envoy does.
     Proxy,

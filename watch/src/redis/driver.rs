@@ -1,4 +1,4 @@
-//! What a watcher asks of its driver, and what the driver tells it. The driver owns the sockets,
+//! What a watcher asks of its driver, and what the driver reports to it. The driver owns the sockets,
 //! the clocks and the secrets; it decides nothing.
 
 use alloc::boxed::Box;
@@ -293,9 +293,9 @@ pub enum Note {
     },
     /// A Sentinel's announcements cannot be heard.
     CannotListen(HostPort, Failure),
-    /// No server tells the cluster's layout, for another reason than before.
+    /// No server reports the cluster's layout, for another reason than before.
     NoLayout(Failure),
-    /// A server does not tell the cluster's layout.
+    /// A server does not report the cluster's layout.
     TellsNoLayout(HostPort, Failure),
     /// A server is announced at an address that is not allowed.
     Foreign(String),

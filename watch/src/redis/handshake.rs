@@ -40,7 +40,7 @@ pub struct Greeting {
     pub version: Option<Arc<str>>,
     /// Its role, if it reports one.
     pub role: Option<Role>,
-    /// Of a Sentinel: the names of its masters, if it tells them.
+    /// Of a Sentinel: the names of its masters, if it reports them.
     pub masters: Option<Vec<String>>,
 }
 
@@ -182,7 +182,7 @@ impl Handshake {
         }
         if !role_known && !self.assume_master {
             let words =
-                role_refused.unwrap_or_else(|| "neither ROLE nor INFO tells the role".into());
+                role_refused.unwrap_or_else(|| "neither ROLE nor INFO reports the role".into());
             return Err(Failure::new_printable(Unknown::RoleRefused, words));
         }
         caps.sharded = self.in_cluster && caps.pexpiretime;

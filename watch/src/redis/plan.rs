@@ -1,4 +1,4 @@
-//! What the parts of a watcher tell each other: which server is asked for what, and what the others
+//! What the parts of a watcher report to each other: which server is asked for what, and what the others
 //! must know of its answers.
 
 use alloc::collections::BTreeMap;

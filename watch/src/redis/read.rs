@@ -442,11 +442,11 @@ impl TaskRead {
 /// present answers, too. Between the rounds the key may have been deleted, or changed its type.
 fn decode_later(asked: &[Later], still: &[Later], parts: &mut Parts, replies: &mut Replies<'_>) {
     for Later { part: number, .. } in asked {
-        let told = replies.next();
+        let reply = replies.next();
         if still.iter().any(|later| later.part == *number)
             && let Some(part) = parts::ALL.get(*number)
         {
-            part.decode_later(told, parts);
+            part.decode_later(reply, parts);
         }
     }
     // What only these answers made necessary was not asked.

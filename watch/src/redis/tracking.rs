@@ -175,9 +175,9 @@ mod tests {
         let mut out = Out::new(0, StoreIndex(0), 1);
         let filter = Arc::new(Filter::new(&Tasks::default(), 1_000));
         let mut wake_ups = WakeUps::default();
-        let mut follow = |filter: Option<&Arc<Filter>>, told: bool| {
+        let mut follow = |filter: Option<&Arc<Filter>>, is_announced: bool| {
             wake_ups.follow(filter, false, Mono(0), &mut out);
-            if told && let Some(listener) = &mut wake_ups.listener {
+            if is_announced && let Some(listener) = &mut wake_ups.listener {
                 listener.state = WakeUpState::On;
             }
             wake_ups.note_state();
@@ -194,7 +194,7 @@ mod tests {
         let mut out = Out::new(0, StoreIndex(0), 1);
         let filter = Arc::new(Filter::new(&Tasks::default(), 1_000));
         let mut wake_ups = WakeUps::default();
-        let mut told = |filter: Option<&Arc<Filter>>, hints: &[Hinted], now: u64| {
+        let mut reported = |filter: Option<&Arc<Filter>>, hints: &[Hinted], now: u64| {
             wake_ups.follow(filter, false, Mono(now), &mut out);
             hints.iter().for_each(|hinted| wake_ups.count_hint(*hinted));
             match wake_ups.take_news(Mono(now)) {
@@ -206,14 +206,22 @@ mod tests {
             }
         };
         assert_eq!(
-            told(Some(&filter), &[Hinted::Planned], 0),
+            reported(Some(&filter), &[Hinted::Planned], 0),
             Some(Some((1, 0))),
             "at once, because it is another state"
         );
-        assert_eq!(told(Some(&filter), &[Hinted::Planned, Hinted::Coalesced], 999), None, "soon");
-        assert_eq!(told(None, &[], 999), Some(None), "nobody listens any more");
-        assert_eq!(told(None, &[], 5_000), None, "there is nobody of whom it could be told");
-        assert_eq!(told(Some(&filter), &[], 5_000), Some(Some((1, 1))), "what was left");
-        assert_eq!(told(Some(&filter), &[], 9_000), None, "and only once");
+        assert_eq!(
+            reported(Some(&filter), &[Hinted::Planned, Hinted::Coalesced], 999),
+            None,
+            "soon"
+        );
+        assert_eq!(reported(None, &[], 999), Some(None), "nobody listens any more");
+        assert_eq!(
+            reported(None, &[], 5_000),
+            None,
+            "there is nobody of whom it could be reported"
+        );
+        assert_eq!(reported(Some(&filter), &[], 5_000), Some(Some((1, 1))), "what was left");
+        assert_eq!(reported(Some(&filter), &[], 9_000), None, "and only once");
     }
 }

@@ -74,8 +74,8 @@ fn what_prometheus_would_not_load_is_told() {
         ),
     ] {
         let document = Document { name: String::new(), value: serde_yaml::from_str(text).unwrap() };
-        let told = Prometheus::read(&document).unwrap_err();
-        assert!(told.starts_with(says), "{text}: {told}");
+        let message = Prometheus::read(&document).unwrap_err();
+        assert!(message.starts_with(says), "{text}: {message}");
     }
 }
 
@@ -84,13 +84,13 @@ fn what_prometheus_would_not_load_is_told() {
 fn alerts(text: &str, own: &str) -> String {
     let own = own.split_whitespace().filter_map(|pair| pair.split_once('='));
     let own = own.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    let told = |alert: &LabelSet| {
+    let message = |alert: &LabelSet| {
         let names = alert.names().filter(|name| !["alertname", "problem"].contains(name));
         let labels = names.map(|name| format!("{name}={}", alert.get(name).unwrap_or("?")));
         labels.collect::<Vec<_>>().join(" ")
     };
     match read(text).alerts(&own) {
-        Ok(alerts) => alerts.iter().map(told).collect::<Vec<_>>().join(" | "),
+        Ok(alerts) => alerts.iter().map(message).collect::<Vec<_>>().join(" | "),
         Err(field) => format!("dropped by {field}"),
     }
 }
@@ -303,10 +303,10 @@ fn what_is_doubtful_about_the_job_is_told() {
         (from_address("machine"), vec![differ("`machine`")]),
         (from_address("host"), vec![]),
     ] {
-        let told = read(&with_job(&job)).doubts;
-        assert_eq!(told.len(), doubts.len(), "{job}: {told:?}");
-        for (told, doubt) in told.iter().zip(&doubts) {
-            assert!(told.starts_with(doubt), "{job}: {told}");
+        let message = read(&with_job(&job)).doubts;
+        assert_eq!(message.len(), doubts.len(), "{job}: {message:?}");
+        for (message, doubt) in message.iter().zip(&doubts) {
+            assert!(message.starts_with(doubt), "{job}: {message}");
         }
     }
     let others = read("scrape_configs: [{job_name: node}]").doubts;
@@ -316,10 +316,10 @@ fn what_is_doubtful_about_the_job_is_told() {
 /// The case PROM 30.
 #[test]
 fn a_prometheus_that_loads_no_rules_or_tells_nobody_is_told() {
-    let (rules, told) = ("rule_files: [r.yml]\n", "alerting: {alertmanagers: [ALL]}\n");
-    let one = told.replace("ALL", "{dns_sd_configs: [{names: [a]}]}");
+    let (rules, message) = ("rule_files: [r.yml]\n", "alerting: {alertmanagers: [ALL]}\n");
+    let one = message.replace("ALL", "{dns_sd_configs: [{names: [a]}]}");
     // As in the file that comes with Prometheus.
-    let empty = told.replace("ALL", "{static_configs: [{targets: }]}");
+    let empty = message.replace("ALL", "{static_configs: [{targets: }]}");
     let no_rules = "has no `rule_files`, so no alert rules are loaded";
     let no_alerting = "has no `alerting`, so alerts are not delivered";
     let nobody = "names no Alertmanager in `alerting`, so alerts are not delivered";

@@ -64,23 +64,23 @@ impl Cluster {
 
     /// Asks for the layout if that is due. Returns whether anything was learned.
     pub(super) fn launch(&mut self, now: Mono, out: &mut Out) -> bool {
-        let told = self.seeker.launch(now, out);
-        told.is_some_and(|told| self.learn(told, out))
+        let layout = self.seeker.launch(now, out);
+        layout.is_some_and(|layout| self.learn(layout, out))
     }
 
     /// Takes in what happened on a connection of its own; returns whether anything was learned.
     pub(super) fn take(&mut self, link: LinkId, event: Event, now: Mono, out: &mut Out) -> bool {
-        let told = self.seeker.take(link, event, now, out);
-        told.is_some_and(|told| self.learn(told, out))
+        let layout = self.seeker.take(link, event, now, out);
+        layout.is_some_and(|layout| self.learn(layout, out))
     }
 
     /// Takes in a layout and returns whether it changes anything. After a failure the newest layout
     /// stays in force: each server still reports its role, and which slots it no longer serves.
-    fn learn(&mut self, told: Result<SlotMap, Unknown>, out: &mut Out) -> bool {
-        if self.map == told || (told.is_err() && self.map.is_ok()) {
+    fn learn(&mut self, layout: Result<SlotMap, Unknown>, out: &mut Out) -> bool {
+        if self.map == layout || (layout.is_err() && self.map.is_ok()) {
             return false;
         }
-        if let Ok(new) = &told {
+        if let Ok(new) = &layout {
             let old = self.map.as_ref().ok();
             if old.is_none_or(|old| old.nodes() != new.nodes()) {
                 self.tell_foreign(new, out);
@@ -89,7 +89,7 @@ impl Cluster {
                 self.moved.extend(moved(old, new));
             }
         }
-        self.map = told;
+        self.map = layout;
         true
     }
 
@@ -114,14 +114,9 @@ impl Cluster {
         let map = match &self.map {
             Ok(map) => map,
             Err(why) => {
-                let told = *why != Unknown::NotReadYet;
-                let orphans = if told { orphans(all, Some(*why)) } else { Vec::new() };
-                return Plan {
-                    orphans,
-                    is_known: told,
-                    masters: Some(Err(*why)),
-                    ..Plan::default()
-                };
+                let is_known = *why != Unknown::NotReadYet;
+                let orphans = if is_known { orphans(all, Some(*why)) } else { Vec::new() };
+                return Plan { orphans, is_known, masters: Some(Err(*why)), ..Plan::default() };
             }
         };
         let servers = Servers { map, former: &self.former, reached: self.reached(map) };

@@ -47,7 +47,7 @@ impl Replicated {
         let Some(node) = self.nodes.iter().position(|at| at.to_string() == address) else {
             return false;
         };
-        let (before, told) = (self.lead.master(), self.master());
+        let (before, plan) = (self.lead.master(), self.master());
         if let Some(failed) = self.failed.get_mut(node)
             && (report.role.is_some() || report.failed.is_some())
         {
@@ -63,7 +63,7 @@ impl Replicated {
             // A single lost reply does not depose the lead.
             if before == Ok(node) { self.failing = true } else { self.lead.heard(node, now, None) }
         }
-        self.master() != told
+        self.master() != plan
     }
 
     /// The server that decides. If there is none because all of them show the same mistake, that

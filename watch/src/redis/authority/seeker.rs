@@ -253,7 +253,7 @@ impl Seeker {
     }
 }
 
-/// The failure of a server that tells no layout, in its words.
+/// The failure of a server that reports no layout, in its words.
 fn no_layout(why: Unknown, replies: &[Reply]) -> Failure {
     let why = match replies {
         [Reply::Error(error)] => refusal(error, true),
@@ -350,7 +350,7 @@ mod tests {
     }
 
     /// What such a server replies.
-    fn told(host: &str) -> Vec<Reply> {
+    fn layout_of(host: &str) -> Vec<Reply> {
         let server = Reply::Array(vec![Reply::Bytes(host.into()), Reply::Int(6379)]);
         let range = Reply::Array(vec![Reply::Int(0), Reply::Int(16_383), server]);
         vec![Reply::Array(vec![range]), bytes("cluster_state:ok\r\n")]
@@ -387,7 +387,7 @@ mod tests {
         let links: Vec<LinkId> =
             dials.iter().map(|dial| connect(&mut seeker, dial, 0, &mut out)).collect();
         let mut hear = |which: usize, host, ms| {
-            seeker.take(links[which], replied(told(host), ms), Mono(ms), &mut out)
+            seeker.take(links[which], replied(layout_of(host), ms), Mono(ms), &mut out)
         };
         assert_eq!(hear(0, "old", 0), None);
         assert_eq!(hear(1, "new", 50), None);
@@ -408,7 +408,7 @@ mod tests {
             dials(&begun).iter().map(|dial| connect(&mut seeker, dial, 0, &mut out)).collect();
         let settled = links[1..]
             .iter()
-            .map(|link| seeker.take(*link, replied(told("new"), 10), Mono(10), &mut out));
+            .map(|link| seeker.take(*link, replied(layout_of("new"), 10), Mono(10), &mut out));
         assert_eq!(settled.collect::<Vec<_>>(), [None, Some(Ok(map("new", 16_383)))]);
         // Nobody is in a hurry: the next round begins after five intervals.
         assert_eq!(seeker.next_launch(), Some(Mono(5_000)), "the slow one is given up first");
@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(slow.launch(Mono(500), &mut out), None);
         let asked = actions(&mut out);
         assert!(sends(&asked).iter().all(|(link, _)| *link != links[0]), "it still owes an answer");
-        let vote = slow.take(links[0], replied(told("old"), 510), Mono(510), &mut out);
+        let vote = slow.take(links[0], replied(layout_of("old"), 510), Mono(510), &mut out);
         assert_eq!(vote, None);
         assert_eq!(slow.round.as_ref().map(|round| round.votes.len()), Some(0));
     }
@@ -432,7 +432,7 @@ mod tests {
         };
         let begun = round(&mut seeker, 0, &mut out);
         let link = connect(&mut seeker, dials(&begun)[0], 0, &mut out);
-        assert!(seeker.take(link, replied(told("a"), 1), Mono(1), &mut out).is_some());
+        assert!(seeker.take(link, replied(layout_of("a"), 1), Mono(1), &mut out).is_some());
         let next = round(&mut seeker, 25_001, &mut out);
         assert_eq!((sends(&next).len(), dials(&next).len()), (1, 0));
         let lost = seeker.take(link, failed(Unknown::Closed), Mono(25_002), &mut out);

@@ -14,12 +14,12 @@ use crate::redis::replies::{Replies, scan_hash, scanned_pairs};
 use lockwatch_judge::reading::{ClaimsReading, Overrun, Parts, Unknown};
 use lockwatch_judge::spec::TaskSpec;
 
-/// How a guard tells instead of a claim that its script ran on after its lease may have ended.
+/// How a guard says instead of a claim that its script ran on after its lease may have ended.
 pub fn overrun_claim(token: u64, ms: u64) -> String {
     format!("{OVERRUN} token={token} ms={ms}")
 }
 
-/// What [`overrun_claim`] tells.
+/// What [`overrun_claim`] says.
 fn overrun(value: &[u8]) -> Option<(u64, u64)> {
     let words = core::str::from_utf8(value).ok()?.strip_prefix(OVERRUN)?.strip_prefix(" token=")?;
     let (token, ms) = words.split_once(" ms=")?;

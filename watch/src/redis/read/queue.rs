@@ -585,9 +585,9 @@ mod tests {
         assert_eq!(due, [&id("a"), &id("b"), &id("c")]);
         assert_eq!(listing.next.as_ref().unwrap().due, ServerTime(i64::MAX));
         let unknown = |why| Ok(QueueReading::Unknown(why));
-        let told = |listed: &[&str]| first(&[], listed).map_err(|_| ());
-        assert_eq!(told(&["a", "soon"]), unknown(Unknown::Layout));
-        assert_eq!(told(&["a"]), unknown(Unknown::Protocol));
+        let listed_as = |listed: &[&str]| first(&[], listed).map_err(|_| ());
+        assert_eq!(listed_as(&["a", "soon"]), unknown(Unknown::Layout));
+        assert_eq!(listed_as(&["a"]), unknown(Unknown::Protocol));
         let spec = spec();
         let queue = QueueRead { spec: &spec, caps: CAPS };
         let error =

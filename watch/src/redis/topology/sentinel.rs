@@ -238,7 +238,7 @@ mod tests {
         Reply::Array(fields.iter().map(|field| text(field)).collect())
     }
 
-    fn told(
+    fn shown(
         decoded: Result<SentinelView, Unknown>,
     ) -> Result<(alloc::string::String, Vec<alloc::string::String>), Unknown> {
         let replicas =
@@ -345,7 +345,7 @@ mod tests {
             ("replicas are text", vec![good, text("")], Err(Unknown::Protocol)),
         ];
         for (what, replies, wanted) in table {
-            assert_eq!(told(decode(&replies)), wanted, "{what}");
+            assert_eq!(shown(decode(&replies)), wanted, "{what}");
         }
     }
 

@@ -216,12 +216,12 @@ fn whoever_has_no_answer_for_the_name_is_logged_once() {
     let (mut sentinels, mut out) = (sentinels(1_000), out());
     let (asks, _) = launch(&mut sentinels, 0, &mut out);
     connect(&mut sentinels, &asks[0], 0, &mut out);
-    let mut told = |ms: u64| {
+    let mut planned = |ms: u64| {
         sentinels.launch(Mono(ms), &mut out);
         let unknown = replied(vec![Reply::Nil, bytes("OK")], ms + 1);
         sentinels.take(asks[0].link, unknown, Mono(ms + 1), &mut out);
         let note = |action: &&Action| matches!(action, Action::Note(Note::NoMaster { .. }));
         actions(&mut out).iter().filter(note).count()
     };
-    assert_eq!([0, 1_000, 2_000].map(&mut told), [1, 0, 0]);
+    assert_eq!([0, 1_000, 2_000].map(&mut planned), [1, 0, 0]);
 }

@@ -44,7 +44,7 @@ fn shard(slots: &[i64], nodes: &[Reply]) -> Reply {
 }
 
 /// Ranges with owners, all nodes, and the number of slots without an owner.
-fn told(map: &SlotMap) -> (String, String, u32) {
+fn shown(map: &SlotMap) -> (String, String, u32) {
     let mut ranges: Vec<String> = Vec::new();
     let mut before = None;
     for slot in 0..SLOTS {
@@ -231,7 +231,7 @@ fn reads_both_forms() {
     ];
     for (what, entries, (ranges, nodes, uncovered)) in table {
         let map = decode(&[Reply::Array(entries)], "asked").expect(what);
-        assert_eq!(told(&map), (ranges.to_string(), nodes.to_string(), uncovered), "{what}");
+        assert_eq!(shown(&map), (ranges.to_string(), nodes.to_string(), uncovered), "{what}");
     }
 }
 

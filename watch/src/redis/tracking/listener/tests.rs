@@ -6,12 +6,13 @@ use lockwatch_judge::spec::TaskIndex;
 use super::*;
 use crate::redis::driver::Action;
 use crate::redis::testing::{
-    actions, at, closed, dialled, dials, error, failed, greeted as told, heard, out, sends, tasks,
+    actions, at, closed, dialled, dials, error, failed, greeted as answered, heard, out, sends,
+    tasks,
 };
 
 const SERVER: &str = "one:6379";
 
-/// A listener for so many tasks that are read each second, its server, and what it told.
+/// A listener for so many tasks that are read each second, its server, and what it said.
 struct Bench {
     listener: Listener,
     news: input::WakeUps,
@@ -195,7 +196,7 @@ fn whoever_refuses_is_asked_again_after_ten_minutes_or_when_something_changes() 
         };
         let mut replies = crate::redis::testing::answers(&dial.commands, "master");
         replies[3] = error("NOPERM", "hunter2");
-        let ended = bench.take(told(replies, None, ms, ms), ms);
+        let ended = bench.take(answered(replies, None, ms, ms), ms);
         assert!(heard(&ended).is_empty());
         assert_eq!(closed(&ended), [dial.link]);
         assert_eq!(bench.listener.state, WakeUpState::Refused);
@@ -239,7 +240,7 @@ fn the_greeting_is_answered_step_by_step() {
     let commands = greeting(&[b"lock".to_vec()]);
     let honest = crate::redis::testing::answers(&commands, "master");
     let judged = |replies: &[Reply], ended: Option<Failure>| {
-        let Event::Dialled(dialled) = told(replies.to_vec(), ended, 0, 0) else { panic!() };
+        let Event::Dialled(dialled) = answered(replies.to_vec(), ended, 0, 0) else { panic!() };
         greeted(*dialled).map_err(|failure| failure.why)
     };
     assert_eq!(judged(&honest, None), Ok(()));
