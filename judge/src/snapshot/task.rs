@@ -109,9 +109,7 @@ impl TaskView {
                 KindView::Queue(queue) => queue.late_ms,
             },
             Limit::FreshFor => 0,
-            Limit::Settle | Limit::MaxHold | Limit::Lease | Limit::RenewEvery => {
-                self.hold().map_or(0, |hold| hold.held_ms)
-            }
+            _ => self.hold().map_or(0, |hold| hold.held_ms),
         }
     }
 
