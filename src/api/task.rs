@@ -344,8 +344,6 @@ pub struct Thresholds {
     pub fresh_for_seconds: Option<Seconds>,
     /// How long a hold may last.
     pub max_hold_seconds: Option<Seconds>,
-    /// How long a hold without a renewal may last.
-    pub max_idle_seconds: Option<Seconds>,
 }
 
 /// Sums and counts since the task was configured, or the agent started.

@@ -70,7 +70,6 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     let wind_down_ms = threshold::or(Limit::WindDown, block, TaskSpec::WIND_DOWN_MS);
     let blind_after_ms = threshold::or(Limit::BlindAfter, block, TaskSpec::BLIND_AFTER_MS);
     let max_hold_ms = threshold::optional(Limit::MaxHold, block);
-    let max_idle_ms = threshold::optional(Limit::MaxIdle, block);
     let labels = read_labels(block, shared);
     let guard = guard::read(
         block,
@@ -135,7 +134,6 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
             wind_down_ms: wind_down_ms?,
             blind_after_ms: blind_after_ms?,
             max_hold_ms: max_hold_ms?,
-            max_idle_ms: max_idle_ms?,
             labels: labels?,
             full_metrics: full_metrics?,
         })

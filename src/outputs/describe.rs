@@ -227,7 +227,6 @@ pub fn limits(task: &Task) -> impl Iterator<Item = (&'static str, Seconds)> + us
         ("stale_after", thresholds.stale_after_seconds),
         ("fresh_for", thresholds.fresh_for_seconds),
         ("max_hold", thresholds.max_hold_seconds),
-        ("max_idle", thresholds.max_idle_seconds),
     ];
     limits.into_iter().filter_map(|(name, limit)| Some((name, limit?)))
 }
