@@ -43,7 +43,7 @@ const KNOWN: &[&str] = &[LockFact::Free.name(), LockFact::Held.name()];
 const UNKNOWN: &[&str] = &[LockFact::Unknown.name()];
 
 /// The rules, in the order in which they are considered.
-pub(crate) static RULES: [Rule; 17] = [
+pub(crate) static RULES: [Rule; 16] = [
     Rule::SPLIT_EVIDENCE,
     Rule {
         name: "lock_blind",
@@ -67,13 +67,6 @@ pub(crate) static RULES: [Rule; 17] = [
         when: &[Term::Is(HELD), Term::Wanted(&[Wanted::Yes]), Term::PublishedDown],
         sentence: "{wants}, and no hold has lasted for longer than {grace}. {holders} holds the \
                    lock now, and must hold it for {settle}.",
-    },
-    Rule {
-        name: "no_progress_unset",
-        verdict: Some(Verdict::Stalled),
-        when: &[Term::Is(HELD), Term::Wanted(&[Wanted::Unset]), Term::Over(Limit::StaleAfter)],
-        sentence: "The lock is held, no switches are configured, and {still} for longer than \
-                   {stale_after}.",
     },
     Rule {
         name: "no_progress",
