@@ -95,8 +95,8 @@ named! {
             kind: SplitKind,
             /// The instances concerned.
             parties: Vec<Party>,
-            /// Remaining lease of the older hold in milliseconds, if it limits how long the split may
-            /// last.
+            /// Remaining lease of the older hold in milliseconds, if it limits how long the split
+            /// may last.
             left_ms: Option<u64>,
         } = "split_began",
         /// The evidence for two holders has ended.
@@ -116,8 +116,8 @@ named! {
             /// Remaining lease of the old hold in milliseconds.
             left_ms: u64,
         } = "overlap_in_doubt",
-        /// Another server of the store shows another holder, but the older hold may have been released
-        /// unseen.
+        /// Another server of the store shows another holder, but the older hold may have been
+        /// released unseen.
         RivalInDoubt {
             /// The older hold.
             older: Vec<Party>,
@@ -196,8 +196,8 @@ named! {
             /// Who executes it now.
             now: Vec<Holder>,
         } = "executed_again",
-        /// The lock of a queue's member expired, and the member is still there. Its worker is dead, or
-        /// the task takes longer than its lock.
+        /// The lock of a queue's member expired, and the member is still there. Its worker is dead,
+        /// or the task takes longer than its lock.
         ExecutionExpired {
             /// The member.
             id: Vec<u8>,
@@ -224,8 +224,8 @@ named! {
             /// When the lock ends.
             until: Option<ServerTime>,
         } = "lock_outlived_task",
-        /// Due members left the queue, and nobody was seen to execute them, though executions are seen
-        /// otherwise.
+        /// Due members left the queue, and nobody was seen to execute them, though executions are
+        /// seen otherwise.
         MembersVanished {
             /// Their number.
             number: u64,

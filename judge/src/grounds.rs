@@ -1,5 +1,5 @@
-//! Which problems there are, and what they are judged by in addition to the other fields of a view. All of
-//! it was seen by this process: what an earlier one saw is Prometheus' to remember.
+//! Which problems there are, and what they are judged by in addition to the other fields of a view.
+//! All of it was seen by this process: what an earlier one saw is Prometheus' to remember.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

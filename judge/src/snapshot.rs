@@ -76,7 +76,7 @@ pub struct StoreView {
     pub generations: Vec<Arc<Generation>>,
     /// Sums and counts.
     pub totals: StoreTotals,
-    /// What problems are judged by beside the other fields.
+    /// What problems are judged by in addition to the other fields.
     pub grounds: StoreGrounds,
 }
 

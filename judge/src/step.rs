@@ -43,7 +43,7 @@ impl Accepted<'_> {
         let delta = Delta::since(old, self.origin);
         let flushes = old.and_then(|old| Some(old.generation.as_ref()?.flushes));
         let is_kept = self.unflushed_since.zip(flushes).is_some_and(|(since, then)| since <= then);
-        let delta = delta.seen_beside(is_kept && !delta.restarted);
+        let delta = delta.seen_with(is_kept && !delta.restarted);
         let continued =
             self.continued.filter(|continued| old.is_some_and(|old| continued.left_by(old)));
         continued.map_or(delta, |continued| delta.beginning_with(continued.until))

@@ -1,5 +1,5 @@
-//! Arbitrary replies to the commands about one task (libraries, switches, progress, claims, pauses),
-//! and their effect on the state.
+//! Arbitrary replies to the commands about one task (libraries, switches, progress, claims,
+//! pauses), and their effect on the state.
 //!
 //! Two bytes select the configuration; the rest are replies, parsed leniently.
 

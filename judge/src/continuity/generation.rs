@@ -183,7 +183,7 @@ impl Delta {
 
     /// The same change where other data of this database are known to be unchanged. They prove that
     /// any flush hit another database.
-    pub(crate) fn seen_beside(self, kept: bool) -> Delta {
+    pub(crate) fn seen_with(self, kept: bool) -> Delta {
         Delta { flushed: self.flushed && !kept, emptied: self.emptied && !kept, ..self }
     }
 

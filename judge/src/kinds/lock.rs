@@ -56,7 +56,7 @@ pub(crate) struct LockTask {
     witnesses: Witnesses,
     losses: Losses,
     handover: Handover,
-    /// A claim beside the free lock was reported.
+    /// A claim while the lock is free was reported.
     claimed_while_free: bool,
     waiters: Option<u64>,
     fencing_token: Option<i64>,
@@ -128,7 +128,7 @@ impl LockTask {
     ) -> Option<Option<Fate>> {
         let lock = self.judged(shared, reading, batch);
         let old = shared.origin.as_deref();
-        let delta = batch.delta(old).seen_beside(signs.kept_switches);
+        let delta = batch.delta(old).seen_with(signs.kept_switches);
         let context = Context {
             seen: batch.seen(),
             given: batch.mark(),

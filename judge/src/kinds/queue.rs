@@ -48,7 +48,7 @@ impl QueueTask {
         log: &mut Log,
     ) {
         let origin = shared.origin.as_deref();
-        let delta = batch.delta(origin).seen_beside(signs.kept_switches);
+        let delta = batch.delta(origin).seen_with(signs.kept_switches);
         let fresh_for_ms = shared.spec.fresh_for_ms();
         let context = Context {
             seen: batch.seen(),

@@ -90,13 +90,13 @@ impl TurnTask {
         let since = self.turns.holder().map_or(at, |holder| holder.first_seen);
         let held = self.held.as_ref();
         let weighed = held.map(|held| Weighed { held, sure_since: since, still_since: None });
-        let claims_beside = shared.claims.weigh(weighed, shared.spec.fresh_for_ms());
+        let claims_during = shared.claims.weigh(weighed, shared.spec.fresh_for_ms());
         let observation = Observation {
             at,
             held,
             acquired: began,
             proven: true,
-            claims_beside: &claims_beside,
+            claims_during: &claims_during,
             spec: &shared.spec,
         };
         let claimed = shared.splits.observe(&shared.claims, observation);

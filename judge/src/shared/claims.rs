@@ -8,11 +8,11 @@ use crate::reading::{ClaimsReading, Held, Mode, Overrun, Unknown};
 use crate::step::Log;
 use crate::time::Mono;
 
-/// Number of samples in which a claim must have changed beside one hold. A single change may be the
+/// Number of samples in which a claim must have changed during one hold. A single change may be the
 /// last one of a worker that stops.
 pub(crate) const CLAIM_GOES_ON: u32 = 2;
 
-/// Number of times that a claim must have changed beside another's hold, wherever these holds
+/// Number of times that a claim must have changed during another's hold, wherever these holds
 /// came between the claimant's own. A worker whose lock was handed on claims for a moment longer.
 const CROSSINGS: usize = 3;
 /// They must lie within this time, in milliseconds, or within three times `fresh_for`.
@@ -40,7 +40,7 @@ struct Rare {
     crossings: Vec<Crossing>,
 }
 
-/// The hold beside which claims are weighed.
+/// The hold during which claims are weighed.
 #[derive(Clone, Copy)]
 pub(crate) struct Weighed<'a> {
     pub(crate) held: &'a Held,
@@ -60,7 +60,7 @@ struct Crossing {
 }
 
 impl Crossing {
-    /// Whether the claim went on beside that holder, as of `now`.
+    /// Whether the claim went on during that holder, as of `now`.
     fn goes_on(&self, now: Mono, fresh_for_ms: u64) -> bool {
         let within_ms = CROSSINGS_MS.max(fresh_for_ms.saturating_mul(3));
         let first = self.at.first().filter(|_| self.at.len() == CROSSINGS);
@@ -78,11 +78,11 @@ struct Claim {
     changed: Option<Mono>,
     changed_before: Option<Mono>,
     /// When the claims were read before the newest change. Set until a reading of the lock shows
-    /// whether the change was beside one hold.
+    /// whether the change was during one hold.
     unweighed: Option<Mono>,
     /// Number of changes since the present hold began, by its holder or while it certainly
     /// continued. No other client can have held the lock for a moment and made them.
-    beside: u32,
+    during: u32,
 }
 
 impl Claim {
@@ -93,7 +93,7 @@ impl Claim {
 }
 
 impl Rare {
-    /// Counts a change of a claim, seen at `at`, beside the hold of another. `who`: the claimant
+    /// Counts a change of a claim, seen at `at`, during the hold of another. `who`: the claimant
     /// and the holder.
     fn cross(&mut self, who: (&[u8], &[u8]), at: Mono, fresh_for_ms: u64) {
         let is_known = |crossing: &&mut Crossing| (&*crossing.claimant, &*crossing.holder) == who;
@@ -154,7 +154,7 @@ impl Claims {
                         changed: written,
                         changed_before: None,
                         unweighed: written.map(|_| self.newest),
-                        beside: 0,
+                        during: 0,
                     }
                 }
             };
@@ -192,33 +192,33 @@ impl Claims {
         self.unread
     }
 
-    /// Another hold began, or the lock is free. Claims beside the previous hold say nothing about
+    /// Another hold began, or the lock is free. Claims during the previous hold say nothing about
     /// this one.
     pub(crate) fn hold_changed(&mut self) {
-        self.claims.iter_mut().for_each(|claim| claim.beside = 0);
+        self.claims.iter_mut().for_each(|claim| claim.during = 0);
     }
 
-    /// Nobody held the lock. Who takes turns with pauses claims beside nobody.
+    /// Nobody held the lock. Who takes turns with pauses claims while nobody holds.
     pub(crate) fn seen_free(&mut self) {
         self.rare.iter_mut().for_each(|rare| rare.crossings.clear());
     }
 
-    /// Takes in the hold as of a reading of the lock. Returns the claims that changed beside it.
-    /// Readers share their lock, so no claim beside them contradicts another.
+    /// Takes in the hold as of a reading of the lock. Returns the claims that changed during it.
+    /// Readers share their lock, so no claim during their hold contradicts another.
     pub(crate) fn weigh(&mut self, hold: Option<Weighed<'_>>, fresh_for_ms: u64) -> Vec<Vec<u8>> {
         let hold = hold.filter(|hold| hold.held.mode != Mode::Read);
-        let mut beside = Vec::new();
+        let mut during = Vec::new();
         for claim in &mut self.claims {
             let (Some(before), Some(hold)) = (claim.unweighed.take(), hold) else {
                 continue;
             };
             if hold.held.holders.iter().any(|holder| holder.client == claim.instance) {
-                claim.beside += 1;
+                claim.during += 1;
                 continue;
             }
             if hold.sure_since <= before {
-                claim.beside += 1;
-                beside.push(claim.instance.clone());
+                claim.during += 1;
+                during.push(claim.instance.clone());
             }
             if let ([holder], Some(still_since)) = (&*hold.held.holders, hold.still_since)
                 && still_since <= before
@@ -227,7 +227,7 @@ impl Claims {
                 rare.cross((&claim.instance, &holder.client), self.newest, fresh_for_ms);
             }
         }
-        beside
+        during
     }
 
     /// What was seen of a claim before it fell silent does not count when it lives again.
@@ -242,7 +242,7 @@ impl Claims {
         });
     }
 
-    /// Whether the claim of `a` went on beside the hold of `b`.
+    /// Whether the claim of `a` went on during the hold of `b`.
     fn crosses(&self, a: &Claim, b: &Claim, fresh_for_ms: u64) -> bool {
         let crossings = self.rare.iter().flat_map(|rare| &rare.crossings);
         crossings.into_iter().any(|crossing| {
@@ -277,9 +277,9 @@ impl Claims {
             .any(|claim| claim.instance == instance && claim.alive(self.newest, fresh_for_ms))
     }
 
-    /// Returns two claims that each changed in two different samples after both were alive, beside
+    /// Returns two claims that each changed in two different samples after both were alive, during
     /// one hold, and neither of them only before the other. Changes in sequence also occur when a
-    /// lock is handed over and soon returned. Or two of which each went on beside the other's
+    /// lock is handed over and soon returned. Or two of which each went on during the other's
     /// holds, however often the lock changed hands.
     pub(crate) fn contradicting(&self, fresh_for_ms: u64) -> Option<[Vec<u8>; 2]> {
         let live: Vec<&Claim> =
@@ -288,14 +288,14 @@ impl Claims {
             for b in live.iter().skip(position + 1) {
                 let both_since = a.alive_since.max(b.alive_since);
                 let side_by_side = a.changed_before < b.changed && b.changed_before < a.changed;
-                let one_hold = a.beside.min(b.beside) >= CLAIM_GOES_ON;
-                let beside_one = a.changed_before > both_since
+                let one_hold = a.during.min(b.during) >= CLAIM_GOES_ON;
+                let during_one = a.changed_before > both_since
                     && b.changed_before > both_since
                     && side_by_side
                     && one_hold;
                 let across =
                     || self.crosses(a, b, fresh_for_ms) && self.crosses(b, a, fresh_for_ms);
-                if beside_one || across() {
+                if during_one || across() {
                     return Some([a.instance.clone(), b.instance.clone()]);
                 }
             }
@@ -314,7 +314,7 @@ fn changed_claim(claim: &Claim, value: &[u8], at: Mono, before: Mono, fresh_for_
         changed: Some(at),
         changed_before: if was_alive { claim.changed } else { None },
         unweighed: Some(before),
-        beside: if was_alive { claim.beside } else { 0 },
+        during: if was_alive { claim.during } else { 0 },
     }
 }
 

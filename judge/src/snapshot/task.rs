@@ -86,7 +86,7 @@ pub struct TaskView {
     pub durations: Durations,
     /// Sums and counts since the task was configured. Views share one copy while it is unchanged.
     pub totals: Arc<Totals>,
-    /// What problems are judged by beside the other fields.
+    /// What problems are judged by in addition to the other fields.
     pub grounds: Grounds,
 }
 

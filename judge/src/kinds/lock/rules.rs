@@ -56,8 +56,8 @@ pub(crate) static RULES: [Rule; 16] = [
         name: "wanted_blind",
         verdict: Some(Verdict::Unknown),
         when: &[Term::Is(KNOWN), Term::Wanted(&[Wanted::Unknown]), Term::Over(Limit::BlindAfter)],
-        sentence: "Whether users want the task could not be read for longer than {blind_after}, and \
-                   no hold has lasted since.",
+        sentence: "Whether users want the task could not be read for longer than {blind_after}, \
+                   and no hold has lasted since.",
     },
     Rule::KEEP_PREVIOUS,
     Rule::NOTHING_YET,

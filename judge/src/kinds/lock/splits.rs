@@ -1,4 +1,4 @@
-//! What a reading of a lock says about two holders: beside a hold that ended early, beside the
+//! What a reading of a lock says about two holders: next to a hold that ended early, next to the
 //! claims, and on several servers.
 
 use alloc::boxed::Box;
@@ -54,13 +54,13 @@ pub(super) fn update(
         sure_since: hold.continuity.sure_since,
         still_since: Some(hold.continuity.still_since),
     });
-    let claims_beside = shared.claims.weigh(weighed, shared.spec.fresh_for_ms());
+    let claims_during = shared.claims.weigh(weighed, shared.spec.fresh_for_ms());
     let observation = Observation {
         at: batch.sent,
         held: hold.map(|hold| &*hold.held),
         acquired: observed.began,
         proven: hold.is_some_and(|hold| proven(hold, batch.sent, batch.origin.authority)),
-        claims_beside: &claims_beside,
+        claims_during: &claims_during,
         spec: &shared.spec,
     };
     let mut split = shared.splits.observe(&shared.claims, observation);

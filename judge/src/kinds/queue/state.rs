@@ -300,7 +300,7 @@ impl Queue {
         }
     }
 
-    /// A due member left, beside this reading of its lock.
+    /// A due member left, with this reading of its lock.
     fn departs(
         &mut self,
         old: &Entry,

@@ -50,8 +50,8 @@ pub(crate) static RULES: [Rule; 14] = [
         name: "no_turn_blind",
         verdict: Some(Verdict::Unknown),
         when: &[Term::Is(NOBODY), Term::Wanted(&[Wanted::Unknown]), Term::Over(Limit::BlindAfter)],
-        sentence: "It is nobody's turn, and whether the task is wanted could not be read for longer \
-                   than {blind_after}.",
+        sentence: "It is nobody's turn, and whether the task is wanted could not be read for \
+                   longer than {blind_after}.",
     },
     Rule::KEEP_PREVIOUS,
     Rule::NOTHING_YET,

@@ -25,7 +25,7 @@ pub(crate) struct Turns {
     nobody_since: Option<Mono>,
     /// The fields of the newest reading, each with since when it has stood with this value. Empty
     /// while at most one task has the turn.
-    beside: Vec<(Turn, Mono)>,
+    together: Vec<(Turn, Mono)>,
     /// Since the holder was seen, no stretch without a reading was long enough for another turn.
     saw_all: bool,
     /// How long the turn has been overdue, in milliseconds.
@@ -81,7 +81,7 @@ impl Turns {
         };
         self.taken = now.tasks.iter().map(|name| count(name).unwrap_or(0)).collect();
         if before.unit != now.unit || before.tasks != now.tasks {
-            (self.holder, self.beside) = (None, Vec::new());
+            (self.holder, self.together) = (None, Vec::new());
             self.fields.clear();
         }
     }
@@ -97,7 +97,7 @@ impl Turns {
         self.holder.as_ref()
     }
 
-    /// What is known of the turn. That it is nobody's must be seen again: whoever passes it may
+    /// What is known of the turn. That it is nobody's must be seen again: who passes it may
     /// delete the old field first.
     pub(crate) fn fact(&self) -> TurnFact {
         match self.held() {
@@ -118,12 +118,12 @@ impl Turns {
         self.late_ms
     }
 
-    /// The fields that have stood beside each other for longer than a passing takes.
+    /// The fields that have stood together for longer than a passing takes.
     pub(crate) fn split(&self, spec: &TurnSpec) -> Option<Vec<Turn>> {
         let read_at = self.attempts.last?.sent;
         let lasts = |(_, since): &&(Turn, Mono)| read_at.since_ms(*since) >= spec.handover_ms;
         let stand: Vec<Turn> =
-            self.beside.iter().filter(lasts).map(|(turn, _)| turn.clone()).collect();
+            self.together.iter().filter(lasts).map(|(turn, _)| turn.clone()).collect();
         (stand.len() > 1).then_some(stand)
     }
 
@@ -155,15 +155,15 @@ impl Turns {
         changes
     }
 
-    /// Updates which fields stay beside each other with the same values.
+    /// Updates which fields stay together with the same values.
     fn update_side_by_side(&mut self, fields: &[Turn], context: Context<'_>) {
         let Context { seen, took_ms, .. } = context;
         // A slow answer may show the end of its wait only.
         let at = if took_ms > QUICK_MS { seen.sent.plus_ms(took_ms) } else { seen.sent };
-        let before = core::mem::take(&mut self.beside);
+        let before = core::mem::take(&mut self.together);
         if fields.len() > 1 {
             let since = |turn: &Turn| before.iter().find(|(old, _)| old == turn).map(|(_, at)| *at);
-            self.beside =
+            self.together =
                 fields.iter().map(|turn| (turn.clone(), since(turn).unwrap_or(at))).collect();
         }
     }

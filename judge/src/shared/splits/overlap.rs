@@ -20,7 +20,7 @@ pub(crate) struct Observation<'a> {
     /// The present hold cannot be a phantom.
     pub(crate) proven: bool,
     /// Claims that changed while the present hold certainly continued.
-    pub(crate) claims_beside: &'a [Vec<u8>],
+    pub(crate) claims_during: &'a [Vec<u8>],
     pub(crate) spec: &'a TaskSpec,
 }
 
@@ -76,7 +76,7 @@ impl EndedBefore {
         }
         if now.at > seen {
             let moved =
-                self.holders.iter().find(|holder| now.claims_beside.contains(&holder.client));
+                self.holders.iter().find(|holder| now.claims_during.contains(&holder.client));
             self.moved_since += u32::from(moved.is_some());
             if self.moved_since >= CLAIM_GOES_ON {
                 return (moved.map(|holder| Until::Claim(holder.client.clone())), false);
