@@ -6,7 +6,8 @@ use lockwatch_watch::redis::reply::{Command, Reply};
 use lockwatch_watch::redis::topology::cluster::{SLOTS, slot};
 
 use crate::plan::address;
-use crate::server::{Health, error};
+use crate::replies::error;
+use crate::server::Health;
 use crate::world::World;
 
 /// The answer of a Sentinel to one command.

@@ -144,7 +144,7 @@ impl Life {
     /// Shows the oracle what the agent did, and its present output.
     fn follow(&mut self, world: &World, coverage: &mut Coverage) {
         let mut look = false;
-        coverage.joined += std::mem::take(&mut self.agent.out.joined);
+        coverage.joined += std::mem::take(&mut self.agent.net.joined);
         self.oracle.rhythm_at = self.agent.out.rhythm_at;
         for deed in self.agent.take_deeds() {
             match deed {

@@ -11,9 +11,10 @@ use lockwatch_watch::redis::reply::{Command, Reply};
 
 use crate::event::Event;
 use crate::peers;
+use crate::replies::{error, is_too_large};
 use crate::request::{BatchTruth, Line, PartTruth, Pause, Request};
 use crate::rng::Rng;
-use crate::server::{Health, Value, error, is_too_large};
+use crate::server::{Health, Value};
 use crate::truth::LockState;
 use crate::world::{Cut, World};
 

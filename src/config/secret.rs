@@ -8,7 +8,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::PasswordSource;
+use super::login::PasswordSource;
 use crate::text::marks::{IS_UTF_16, after_mark};
 
 /// Maximum length of the first line in bytes. A longer one indicates that the path names some other

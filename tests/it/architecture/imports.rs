@@ -161,7 +161,10 @@ fn paths(line: &str) -> impl Iterator<Item = String> {
 /// of their own that are. An item ends where its indentation says so.
 fn without_tests(text: &str) -> (String, Vec<String>) {
     let (mut code, mut tests) = (String::new(), Vec::new());
-    let mut lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let mut lines = text.lines().filter(|line| {
+        let line = line.trim_start();
+        !line.starts_with("//") && !line.starts_with("#[cfg_attr(test, ")
+    });
     while let Some(line) = lines.next() {
         if line.trim() != "#[cfg(test)]" {
             code.push_str(line);
