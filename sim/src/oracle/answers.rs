@@ -7,7 +7,8 @@ use lockwatch_watch::redis::RedisKind;
 use super::found::{Answer, Newest};
 use super::lost::{Asked, Changed};
 use super::reference::Found;
-use super::{Oracle, STEP_MS, splits};
+use super::splits;
+use super::state::{Oracle, STEP_MS};
 use crate::agent::Attempt;
 use crate::request::{PartTruth, Says};
 use crate::truth::LockState;
@@ -247,7 +248,7 @@ impl Oracle {
                 || young.is_none()
                 || (facts.lost.unsure && facts.says == Says::Unclear);
         }
-        self.follow_overlap(task, world);
+        self.update_overlap(task, world);
         self.follow_turns(task);
     }
 

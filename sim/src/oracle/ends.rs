@@ -7,7 +7,8 @@ use lockwatch_judge::event::{End, LossSign};
 use lockwatch_judge::reading::Holder;
 use lockwatch_watch::redis::RedisKind;
 
-use super::{Answer, NOISE_MS, Newest, Oracle, STEP_MS};
+use super::found::{Answer, Newest};
+use super::state::{NOISE_MS, Oracle, STEP_MS};
 use crate::plan::Act;
 use crate::truth::{Cause, Generation, LockState, Since, What};
 use crate::world::World;

@@ -4,9 +4,9 @@ use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::time::Mono;
 use lockwatch_judge::time::ServerTime;
 
-use super::Oracle;
 use super::facts::TaskFacts;
 use super::found::Pause;
+use super::state::Oracle;
 use crate::agent::Attempt;
 use crate::request::{PartTruth, Pause as KeySays};
 use crate::world::World;

@@ -4,9 +4,10 @@
 use std::ops::RangeInclusive;
 
 use lockwatch_judge::snapshot::{HoldView, TaskView};
-use lockwatch_judge::time::ServerTime;
 
-use super::{Answer, Newest, Oracle};
+use super::facts::RenewalSaid;
+use super::found::{Answer, Newest};
+use super::state::Oracle;
 use crate::agent::MONO_MS;
 use crate::truth::{Cause, LockState, Since};
 use crate::world::World;
@@ -23,19 +24,10 @@ const SEEN: usize = 3;
 /// Length of the period checked in milliseconds: three of the longest leases.
 const LATELY_MS: u64 = 90_000;
 
-/// The newest renewal as last reported: when it was, and how late.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Said {
-    last: Option<ServerTime>,
-    latency_ms: Option<u64>,
-    /// When the newest answer was read by then.
-    to: u64,
-}
-
 impl Oracle {
     pub(super) fn check_renewals(&mut self, task: usize, view: &TaskView, world: &World) {
         let Some(hold) = &view.lock().unwrap().hold else { return };
-        let said = Said {
+        let said = RenewalSaid {
             last: hold.last_renewal,
             latency_ms: hold.last_renewal_latency_ms,
             to: self.tasks[task].last.as_ref().map_or(0, |last| last.to),

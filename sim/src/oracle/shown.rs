@@ -6,7 +6,7 @@ use lockwatch_watch::redis::RedisKind;
 
 use super::found::{Answer, Newest};
 use super::reference::Found;
-use super::{NOISE_MS, Oracle};
+use super::state::{NOISE_MS, Oracle};
 use crate::truth::LockState;
 use crate::world::World;
 

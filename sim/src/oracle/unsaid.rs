@@ -4,8 +4,9 @@ use lockwatch_judge::event::SplitKind;
 use lockwatch_judge::snapshot::TaskView;
 use lockwatch_watch::redis::RedisKind;
 
-use super::live::small_since;
-use super::{Answer, Oracle};
+use super::found::Answer;
+use super::state::Oracle;
+use super::visible::small_since;
 use crate::truth::LockState;
 use crate::world::World;
 

@@ -5,10 +5,10 @@ use lockwatch_judge::snapshot::TaskView;
 use lockwatch_judge::time::Mono;
 use lockwatch_judge::verdict::{Verdict, Wanted};
 
-use super::Oracle;
 use super::facts::TaskFacts;
 use super::found::{Newest, Said};
 use super::reference::Published;
+use super::state::Oracle;
 use crate::agent::mono;
 use crate::request::Says;
 use crate::truth::LockState;

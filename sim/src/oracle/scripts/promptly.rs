@@ -1,7 +1,7 @@
 //! Bounds of time: until a script is dead, until an overrun is reported, and until a wanted task
 //! runs.
 
-use super::{Facts, Run, WAKE_MS, Wrong};
+use super::facts::{Facts, Owed, Run, WAKE_MS, Wrong};
 use crate::coverage::{Coverage, Seen};
 use crate::request::Says;
 use crate::truth::LockState;
@@ -21,43 +21,6 @@ const SWITCHES_MS: u64 = 1_000;
 const LATE_MS: u64 = 2_500;
 /// Largest difference between the clocks of a host and of a server, in percent.
 const DRIFT_PERCENT: u64 = 3;
-
-/// An overrun that a guard must report.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Owed {
-    run: Run,
-    since: u64,
-}
-
-impl Owed {
-    pub(super) fn is_of(&self, host: usize, life: u32) -> bool {
-        self.run.is_of(host, life)
-    }
-}
-
-/// Since when what a guard needs has been in order, as of the newest look.
-#[derive(Debug, Default)]
-pub(super) struct Idle {
-    /// For each host: since when it reaches both servers of the task.
-    reach_since: Vec<Option<u64>>,
-    /// Since when no script runs, the task is wanted, and the lock is free.
-    free_since: Option<u64>,
-    /// Since when a guard that could run its script holds the lock and does not.
-    holds_since: Option<u64>,
-    /// Since when nobody wants it, by a server that can be written.
-    unwanted_since: Option<u64>,
-}
-
-impl Idle {
-    /// Whether a host's network has been good for long enough that no request waits for its
-    /// timeout.
-    pub(super) fn was_calm(&self, host: usize, task: usize, world: &World) -> bool {
-        let since = self.reach_since.get(host).copied().flatten();
-        since.is_some_and(|since| since + 2 * world.guard_timeout_ms(task) < world.now)
-            && world.guard_reaches(task, host, world.homes[task])
-            && world.guard_server(task, host) == Some(world.homes[task])
-    }
-}
 
 impl Facts {
     /// Looks at everything.
