@@ -125,6 +125,20 @@ pub(crate) enum Says {
     Unset,
 }
 
+impl Says {
+    /// Combines switches: one that is on is enough; otherwise one that is unclear makes the result
+    /// unclear.
+    pub(crate) fn of(switches: &[(Vec<u8>, Option<bool>)]) -> Says {
+        if switches.iter().any(|(_, on)| *on == Some(true)) {
+            Says::Yes
+        } else if switches.iter().any(|(_, on)| on.is_none()) {
+            Says::Unclear
+        } else {
+            Says::No
+        }
+    }
+}
+
 /// All existing switches: the user, and whether it is on.
 pub(crate) type Switches = Vec<(Vec<u8>, Option<bool>)>;
 

@@ -7,7 +7,6 @@ use lockwatch_watch::redis::RedisKind;
 use super::found::{Answer, Newest};
 use super::lost::{Asked, Changed};
 use super::reference::Found;
-use super::splits;
 use super::state::{Oracle, STEP_MS};
 use crate::agent::Attempt;
 use crate::request::{PartTruth, Says};
@@ -156,7 +155,7 @@ impl Oracle {
         facts.reference.unsure |= main.mixed;
         facts.lost.unsure |= main.mixed;
         facts.mixed = main.mixed;
-        if self.kind == RedisKind::Replicated && splits::rivals(world, server) {
+        if self.kind == RedisKind::Replicated && world.has_rival(server) {
             self.rivals_at = Some(world.now);
         }
         // The other server's reading counts for two intervals and a second, and may have been in

@@ -13,11 +13,6 @@ const MET_MS: u64 = 15_000;
 /// Maximum lease in milliseconds.
 const LEASE_MS_MAX: u64 = 600_000;
 
-/// Whether another server is a master, too.
-pub(super) fn rivals(world: &World, server: usize) -> bool {
-    (0..world.servers.len()).any(|other| other != server && world.servers[other].follows.is_none())
-}
-
 impl Oracle {
     /// Checks the beginning of a split.
     pub(super) fn check_split(

@@ -3,40 +3,14 @@
 
 use std::sync::Arc;
 
-use lockwatch_watch::redis::RedisKind;
 use lockwatch_watch::redis::topology::cluster::{SLOTS, slot};
 
-use super::{Task, World};
+use super::state::{Layout, Task, World};
 use crate::event::Heal;
 use crate::server::Entry;
 use crate::truth::Cause;
 
-/// The layout of a cluster as one of its servers knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
-    /// The present master of each shard; a shard is numbered by its first master.
-    pub(crate) shards: Vec<usize>,
-    /// The server with the lock of each task.
-    pub(crate) homes: Vec<usize>,
-    /// The server with the keys beside the lock.
-    pub(crate) besides: Vec<usize>,
-}
-
 impl World {
-    pub(crate) fn is_cluster(&self) -> bool {
-        self.plan.kind() == RedisKind::Cluster
-    }
-
-    /// The shard of `server`, regardless of its master.
-    pub(crate) fn shard_of(&self, server: usize) -> usize {
-        server % self.plan.masters
-    }
-
-    /// The present master of the shard of `server`.
-    pub(crate) fn master_of(&self, server: usize) -> usize {
-        if self.is_cluster() { self.shards[self.shard_of(server)] } else { self.master }
-    }
-
     /// The initial shard of a slot; permanent if no task uses the slot.
     pub(crate) fn first_shard(&self, slot: u16) -> usize {
         usize::from(slot) * self.shards.len() / usize::from(SLOTS)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::World;
+use super::state::World;
 use crate::event::{Heal, Job};
 use crate::plan::Act;
 use crate::server::{Entry, Value};

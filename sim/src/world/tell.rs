@@ -1,6 +1,6 @@
 //! Describes recent true events in lines of text, for the analysis of a failure.
 
-use super::World;
+use super::state::World;
 use crate::truth::{LockState, Since, Turn};
 
 /// Length of the described period in milliseconds.

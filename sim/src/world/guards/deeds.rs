@@ -1,86 +1,17 @@
 //! What guards, keepers and workers really did, for the oracle.
 
-use super::instance;
-use crate::world::World;
+use crate::world::state::{Deed, Did, World, instance};
 
 /// Number of deeds that are kept for a while.
 const KEPT: usize = 1_000;
 
-/// What a guard, its keeper or a worker really did.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Deed {
-    pub(crate) task: usize,
-    pub(crate) host: usize,
-    /// The guard process.
-    pub(crate) life: u32,
-    pub(crate) what: Did,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Did {
-    /// The store gave it the lock, or renewed it, until this true instant.
-    Leased {
-        server: usize,
-        until: u64,
-        token: Option<u64>,
-    },
-    /// With its newest lease a later hold of the same guard began. Not `is_sure`: on a server that
-    /// may have known either hold before.
-    HeldAnew {
-        is_sure: bool,
-    },
-    /// The store took its lock back.
-    GaveBack,
-    /// The store shortened the lease of its lock, which it never renews again.
-    Left,
-    /// A worker that is no guard took the lock on this server.
-    WorkerTook {
-        server: usize,
-    },
-    Started {
-        script: u64,
-        token: u64,
-    },
-    /// `able_since`: since when guard or keeper could have killed it; `None`: neither could.
-    Ended {
-        script: u64,
-        how: How,
-        able_since: Option<u64>,
-    },
-    /// A keeper was killed.
-    KeeperDied {
-        script: u64,
-    },
-    /// The guard learns that something has changed.
-    Heard,
-    /// The guard says that a script ran on.
-    Reported {
-        token: u64,
-    },
-    /// That is in the hash of claims.
-    Told {
-        token: u64,
-    },
-    /// The guard process has ended.
-    Died,
-}
-
-/// How a script ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum How {
-    /// By itself, or because it was asked to.
-    Itself,
-    /// Its keeper killed it at the deadline.
-    Deadline,
-    /// Its keeper killed it because the guard was gone.
-    GuardGone,
-    /// The guard killed it because the keeper was gone.
-    KeeperGone,
-    /// The guard wanted it.
-    Guard,
-}
-
 impl World {
+    pub(in crate::world) fn worker_took(&mut self, task: usize, server: usize) {
+        if !self.tasks[task].stations.is_empty() {
+            self.did(task, usize::MAX, 0, Did::WorkerTook { server });
+        }
+    }
+
     pub(super) fn did(&mut self, task: usize, host: usize, life: u32, what: Did) {
         let deed = Deed { task, host, life, what };
         if self.deeds_before.len() >= KEPT {

@@ -1,44 +1,23 @@
 //! What a guard does beside its lock, as `src/commands/guard/beside.rs` has it: it reads the
 //! switches, claims, tells its progress, and reports an overrun.
 
-use std::collections::VecDeque;
-
-use lockwatch_guard::{Input, Run, Runs};
+use lockwatch_guard::{Input, Run};
 use lockwatch_judge::reading::{Ended, GuardRuns};
 use lockwatch_judge::spec::{ProgressSource, WantedSource};
 use lockwatch_judge::time::{Mono, ServerTime};
 use lockwatch_judge::verdict::Wanted;
 use lockwatch_watch::redis::{overrun_claim, runs_claim};
 
-use super::Did;
 use crate::event::GuardJob;
 use crate::request::Says;
 use crate::server::Value;
-use crate::world::World;
+use crate::world::state::{Did, World};
 
 /// The switches are read so often where no change is announced, in milliseconds, and a claim is
 /// written so often.
 const EVERY_MS: u64 = 1_000;
 /// How long the report of an overrun stays at least, in milliseconds.
 const TOLD_FOR_MS: u64 = 10_000;
-
-/// The part of a guard process that reads switches and writes what agents read.
-#[derive(Debug, Default)]
-pub(super) struct Parts {
-    /// Whether the script runs.
-    pub(super) runs: bool,
-    /// The turn that is planned, and when.
-    number: u64,
-    due_at: Option<u64>,
-    /// It waits for an answer until then.
-    waits_until: u64,
-    claim_at: Option<u64>,
-    told_until: u64,
-    /// The runs that were written.
-    written: Runs,
-    /// Overruns to report, as token and milliseconds.
-    pub(super) overruns: VecDeque<(u64, u64)>,
-}
 
 impl World {
     /// Something may have changed.
