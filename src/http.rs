@@ -14,6 +14,7 @@ mod events;
 mod explain;
 mod gate;
 mod live;
+mod origin;
 mod pages;
 mod parameters;
 mod reply;

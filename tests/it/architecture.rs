@@ -312,6 +312,28 @@ fn a_circle_of_a_parent_with_its_child_is_found() {
 }
 
 #[test]
+fn a_circle_of_methods_of_one_type_is_found() {
+    let child = "use super::state::State;\nimpl State {\n    pub fn two(&self) {\n        \
+        self\n            .three();\n    }\n}\n";
+    let state = "pub struct State;\nimpl State {\n    pub fn four(&self) {}\n}\n";
+    let parent = |three: &str| {
+        let state =
+            "mod child;\nmod state;\nuse state::State;\nimpl State {\n    fn one(&self) {\n";
+        format!("{state}        self.two();\n        self.four();\n    }}\n{three}}}\n")
+    };
+    let circles = |three: &str, in_state: &str| {
+        let state = format!("{state}impl State {{\n{in_state}}}\n");
+        let files = [("room", &*parent(three)), ("room::child", child), ("room::state", &state)];
+        circles_of_files(&imports(&made_up(&files))).join("\n")
+    };
+    let three = "    fn three(&self) {}\n";
+    assert_eq!(circles("", three), "");
+    let circle = "a circle among the files: room -> room::child -> room\n    room: self.two();\n    \
+        room::child: .three();";
+    assert_eq!(circles(three, ""), circle);
+}
+
+#[test]
 fn tests_and_comments_and_other_crates_import_nothing() {
     let sources = made_up(&[
         (

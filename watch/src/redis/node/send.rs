@@ -12,8 +12,8 @@ use lockwatch_judge::reading::Unknown;
 use lockwatch_judge::spec::{TaskIndex, TaskSpec};
 use lockwatch_judge::time::Mono;
 
-use super::Node;
 use super::flight::{FLIGHTS, Flight, PartsRead, What};
+use super::state::Node;
 use crate::command;
 use crate::redis::accept::Caps;
 use crate::redis::batch::Question;

@@ -6,7 +6,9 @@ use std::borrow::ToOwned as _;
 use lockwatch_judge::reading::LockReading;
 use lockwatch_judge::spec::StoreIndex;
 
+use super::flight::PartsRead;
 use super::*;
+use crate::redis::accept::Caps;
 use crate::redis::accept::RoleCheck;
 use crate::redis::batch::Question;
 use crate::redis::driver::Action;
@@ -14,6 +16,7 @@ use crate::redis::read::{Scope, TaskRead};
 use crate::redis::reply::{Command, Reply};
 use crate::redis::schedule::{BATCH_TASKS, BatchKind, Sizes};
 use crate::redis::store::Servers;
+use crate::redis::tasks::Assignment;
 use crate::redis::tasks::Tasks;
 use crate::redis::testing::{
     actions, answers, at, bytes, closed, dialled, dials, error, failed, greeted, news, now, out,
