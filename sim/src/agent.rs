@@ -1,5 +1,5 @@
 //! A simulated agent: the real watcher and the real state, driven over virtual networks. It carries
-//! out the watcher's actions and tells it what happened, as `src/io` does with real sockets. For
+//! out the watcher's actions and reports what happened, as `src/io` does with real sockets. For
 //! each batch it also keeps what the oracle may know about it.
 
 mod net;
@@ -30,7 +30,7 @@ use crate::world::World;
 /// The agent's monotonic clock when the world begins.
 pub(crate) const MONO_MS: u64 = 7_000_000;
 
-/// How long after another layout was told its effects may come, in milliseconds.
+/// How long after another layout was reported its effects may come, in milliseconds.
 const LAID_OUT_MS: u64 = 10_000;
 
 /// The agent's monotonic clock at a true instant.
@@ -43,8 +43,8 @@ pub(crate) fn mono(now: u64) -> Mono {
 pub(crate) enum Deed {
     /// It read, or failed to read, these tasks.
     Attempt(Attempt),
-    /// A server told it that a key has changed.
-    Told(usize, Vec<u8>),
+    /// A server announced that a key has changed.
+    Announced(usize, Vec<u8>),
     /// Its state received an input.
     Input(Mono, Input),
 }
@@ -86,7 +86,7 @@ pub(crate) struct Out {
     open: BTreeMap<(usize, usize), Vec<PartTruth>>,
     /// When the instants at which tasks are read last changed.
     pub(crate) rhythm_at: Mono,
-    /// When a server last told another layout of the cluster.
+    /// When a server last reported another layout of the cluster.
     laid_out_at: Mono,
 }
 
@@ -110,7 +110,7 @@ impl Out {
         self.truths.remove(&number?)
     }
 
-    /// Tells the oracle what a sample is about, and what was really read for it.
+    /// Records for the oracle what a sample is about, and what was really read for it.
     fn attempt(&mut self, sample: &Sample) {
         let tasks: Vec<TaskIndex> = match &sample.outcome {
             Outcome::Read { readings, .. } => readings.iter().map(|(task, _)| *task).collect(),
@@ -225,7 +225,7 @@ impl Agent {
                 return;
             }
             Event::Link { link, event, number, .. } => self.arrived(link, *event, number, world),
-            Event::Told { link, push, .. } => self.told(link, push),
+            Event::Announced { link, push, .. } => self.announced(link, push),
             Event::Break { server, .. } => self.broke(server),
             _ => {}
         }
@@ -278,10 +278,10 @@ impl Agent {
     }
 
     /// A server or a Sentinel announces something.
-    fn told(&mut self, link: LinkId, push: Push) {
+    fn announced(&mut self, link: LinkId, push: Push) {
         let Some(wire) = self.net.wires.get_mut(&link) else { return };
         if let (Some(server), Push::Changed(key)) = (wire.listens_to(), &push) {
-            self.out.deeds.push(Deed::Told(server, key.clone()));
+            self.out.deeds.push(Deed::Announced(server, key.clone()));
         }
         wire.inbox.push(push);
         if let Some(event) = wire.take_pushed() {

@@ -98,12 +98,12 @@ fn layout(server: usize, world: &World) -> Reply {
         [master].into_iter().chain((0..world.servers.len()).filter(same))
     };
     if !world.servers[server].has_pexpiretime {
-        let told = |(first, last, owner): (i64, i64, usize)| {
+        let shown = |(first, last, owner): (i64, i64, usize)| {
             let servers = members(owner)
                 .map(|server| Reply::Array(vec![host(server), Reply::Int(6_379), text("id")]));
             Reply::Array([Reply::Int(first), Reply::Int(last)].into_iter().chain(servers).collect())
         };
-        return Reply::Array(ranges.into_iter().map(told).collect());
+        return Reply::Array(ranges.into_iter().map(shown).collect());
     }
     let node = |server: usize, is_master: bool| {
         let health = if world.servers[server].health == Health::Down { "fail" } else { "online" };

@@ -404,7 +404,7 @@ fn answer(mut request: Request, world: &mut World) -> (usize, BatchTruth) {
     }
     let number = Some(request.number);
     let mut replies = std::mem::take(&mut request.replies);
-    // Where replies are lost, nobody can tell whose was too large.
+    // Where replies are lost, it is not known whose was too large.
     let is_large = replies.iter().any(is_too_large);
     let (too_large, is_torn) = (is_large && !world.links[agent][server].drops, is_torn || is_large);
     let large = || Failure::new(Unknown::TooLarge, "simulated");
@@ -425,7 +425,7 @@ fn answer(mut request: Request, world: &mut World) -> (usize, BatchTruth) {
         // Incomplete replies are none.
         request.breaks()
     } else if request.listens {
-        Event::Told { agent, life, link: id, push: Push::Alive }
+        Event::Announced { agent, life, link: id, push: Push::Alive }
     } else {
         request.comes(LinkEvent::Replied { received: Mono(0), replies }, number)
     };

@@ -3,13 +3,13 @@
 
 mod acts;
 mod cluster;
+mod describe;
 mod failover;
 mod guards;
 mod harm;
 mod past;
 mod queues;
 mod state;
-mod tell;
 mod turns;
 mod users;
 mod workers;
@@ -160,7 +160,7 @@ impl World {
         for (agent, life, link, sentinel) in self.ears.clone() {
             let is_news = named[sentinel] != self.sentinels[sentinel].names;
             if is_news && self.sentinels[sentinel].reachable {
-                let event = Event::Told { agent, life, link, push: Push::Other };
+                let event = Event::Announced { agent, life, link, push: Push::Other };
                 self.queue.push(self.now + 2, event);
             }
         }

@@ -18,7 +18,7 @@ const STAYS_MS: u64 = 9_500;
 impl Oracle {
     /// A guard did something.
     pub(crate) fn guard_did(&mut self, deed: &Deed, world: &World) {
-        let (Did::Told { .. }, task) = (deed.what, deed.task) else { return };
+        let (Did::Written { .. }, task) = (deed.what, deed.task) else { return };
         let guard = world.tasks[task].stations[deed.host].guard.as_ref();
         if let (Some(guard), true) = (guard, self.tasks[task].is_configured) {
             let instance = guard.instance.to_vec();

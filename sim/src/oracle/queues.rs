@@ -19,7 +19,7 @@ use crate::world::{Execution, World};
 const SHOWN_MS: u64 = 1_500;
 /// Evidence of a split is at most so old when it is reported, in milliseconds.
 const MET_MS: u64 = 60_000;
-/// A claim is written each two seconds. To be told from a last one, that of the first worker must
+/// A claim is written each two seconds. To differ from a last one, that of the first worker must
 /// change twice, and be seen to.
 const CLAIMS_MS: u64 = 8_000;
 
@@ -154,7 +154,7 @@ impl Oracle {
         }
     }
 
-    /// A queue that truly stalls, and a member that two workers execute, must be told in time.
+    /// A queue that truly stalls, and a member that two workers execute, must be reported in time.
     pub(super) fn check_queue_live(
         &mut self,
         task: usize,

@@ -152,7 +152,7 @@ impl Oracle {
         if clock_changed_at > 0 && clock_changed_at + LATELY_MS > set.at {
             return None;
         }
-        // The first renewals of a hold tell its lease, and with it the period: two readings with a
+        // The first renewals of a hold show its lease, and with it the period: two readings with a
         // small step of the clock between them show another one.
         let held = until_then().take_while(|since| since.state.deadline().is_some()).last();
         let young =
@@ -206,14 +206,14 @@ impl Oracle {
         // not seen.
         if period_ms > 2 * seen_ms {
             let is_due = |since: &&&Since| since.at > oldest.at && since.at + seen_ms < world.now;
-            let is_told = |since: &Since| {
+            let is_shown = |since: &Since| {
                 view.lock()
                     .unwrap()
                     .renewals
                     .iter()
-                    .any(|told| told.0.abs_diff(MONO_MS + since.at) <= seen_ms)
+                    .any(|shown| shown.0.abs_diff(MONO_MS + since.at) <= seen_ms)
             };
-            if let Some(missed) = own.iter().filter(is_due).find(|since| !is_told(since)) {
+            if let Some(missed) = own.iter().filter(is_due).find(|since| !is_shown(since)) {
                 return Some(format!(
                     "it was renewed {} ms ago, and that is not counted",
                     world.now - missed.at

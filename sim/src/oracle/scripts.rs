@@ -58,7 +58,7 @@ impl Scripts {
     fn blame(&mut self, task: usize, wrong: Vec<Wrong>, world: &World) {
         for (check, what) in wrong {
             let what = format!("{}: {what}", world.plan.spec.tasks[task].name);
-            let truth = world.tell(Some(task));
+            let truth = world.describe(Some(task));
             self.violations.push(Violation { at_ms: world.now, agent: 0, check, what, truth });
         }
     }
@@ -147,7 +147,7 @@ impl Facts {
                 self.reports.retain(|owed| !owed.is_of(host, life));
             }
             Did::HeldAnew { .. } => {}
-            Did::Told { .. } => coverage.saw(Seen::Told),
+            Did::Written { .. } => coverage.saw(Seen::Written),
             Did::Died => {
                 self.reports.retain(|owed| !owed.is_of(host, life));
                 for run in self.runs.iter_mut().filter(|run| run.is_of(host, life)) {

@@ -47,13 +47,13 @@ impl Oracle {
             let what = format!(
                 "{}: shows {}, but the newest attempt {:?} found {}",
                 view.spec.name,
-                told(shown.as_ref()),
+                words(shown.as_ref()),
                 facts.newest,
                 facts.last.as_ref().map_or(String::new(), |last| format!(
                     "{:?} on server {}",
                     last.states
                         .iter()
-                        .map(|state| told(Some(&Found::of(state))))
+                        .map(|state| words(Some(&Found::of(state))))
                         .collect::<Vec<_>>(),
                     last.server
                 )),
@@ -147,7 +147,7 @@ impl Oracle {
 }
 
 /// A state of a lock as text.
-fn told(found: Option<&Found>) -> String {
+fn words(found: Option<&Found>) -> String {
     match found {
         None => "unknown".to_owned(),
         Some(Found::Free) => "free".to_owned(),

@@ -14,14 +14,14 @@ const SOON_MS: u64 = 400;
 const LATELY_MS: u64 = 2_000;
 /// Maximum number of announcements within that time: the agent takes 16 at once. Answers to pings
 /// count, too.
-const TOLD_MAX: usize = 8;
+const ANNOUNCED_MAX: usize = 8;
 /// Maximum number of them about one task: the agent follows 4 at once, one of which may be a hint
 /// that everything may have changed.
-const TOLD_OF_ONE_MAX: usize = 3;
+const OF_ONE_MAX: usize = 3;
 
 impl Oracle {
-    /// The agent was told that a key of a task has changed.
-    pub(crate) fn told(&mut self, server: usize, key: &[u8], world: &World) {
+    /// A server announced to the agent that a key of a task has changed.
+    pub(crate) fn announced(&mut self, server: usize, key: &[u8], world: &World) {
         let lock = world.lock_keys.get(key).copied();
         let Some(task) = lock.or_else(|| world.beside_keys.get(key).copied()) else { return };
         let now = world.now;
@@ -29,7 +29,7 @@ impl Oracle {
         lately.push_back((now, task));
         lately.retain(|(at, _)| at + LATELY_MS > now);
         let of_one = lately.iter().filter(|(_, other)| *other == task).count();
-        let is_much = lately.len() > TOLD_MAX || of_one > TOLD_OF_ONE_MAX;
+        let is_much = lately.len() > ANNOUNCED_MAX || of_one > OF_ONE_MAX;
         let is_owed = self.announced.owed.iter().any(|(other, _)| *other == task);
         if lock.is_some()
             && !is_much

@@ -121,7 +121,7 @@ impl Oracle {
     pub(super) fn blame(&mut self, world: &World, check: &'static str, what: String) {
         let names = world.plan.spec.tasks.iter();
         let task = names.enumerate().find(|(_, spec)| what.starts_with(&format!("{}:", spec.name)));
-        let truth = world.tell(task.map(|(task, _)| task));
+        let truth = world.describe(task.map(|(task, _)| task));
         self.violations.push(Violation { at_ms: world.now, agent: self.agent, check, what, truth });
     }
 }

@@ -147,7 +147,7 @@ impl Oracle {
         }
     }
 
-    /// A true split and a late turn must be told in time. `known_by`: since when this agent sees
+    /// A true split and a late turn must be reported in time. `known_by`: since when this agent sees
     /// all.
     pub(super) fn check_turns_live(
         &mut self,

@@ -76,9 +76,9 @@ impl Oracle {
         }
         let (last_ruler_at, _) = world.rulers.last().copied().unwrap_or_default();
         // An agent that started later may not know the previous master.
-        let is_told = matches!(self.kind, RedisKind::Sentinel | RedisKind::Cluster);
+        let is_announced = matches!(self.kind, RedisKind::Sentinel | RedisKind::Cluster);
         if self.kind == RedisKind::Standalone
-            || (is_told && self.tasks[task].began >= last_ruler_at)
+            || (is_announced && self.tasks[task].began >= last_ruler_at)
         {
             return None;
         }
@@ -110,8 +110,8 @@ impl Oracle {
             real.past[older].between(from, world.now).skip(1).map(|renewal| renewal.at).min()?;
         let due = (renewed + 2 * interval_ms + ANSWER_MS)
             .max(younger_since + PROVEN_MS + 2 * interval_ms);
-        let told = |who: &Vec<u8>| String::from_utf8_lossy(who).into_owned();
-        (one != other && world.now > due + 1_000).then(|| (told(one), told(other)))
+        let name = |who: &Vec<u8>| String::from_utf8_lossy(who).into_owned();
+        (one != other && world.now > due + 1_000).then(|| (name(one), name(other)))
     }
 
     /// Two instances that have both written claims continuously, visible to this agent.
@@ -157,7 +157,7 @@ impl Oracle {
             .claims
             .iter()
             .filter(|(who, claim)| lives(claim) && fields.iter().any(|(field, _)| field == *who));
-        let told = |who: &Vec<u8>| String::from_utf8_lossy(who).into_owned();
-        Some((told(alive.next()?.0), told(alive.next()?.0)))
+        let name = |who: &Vec<u8>| String::from_utf8_lossy(who).into_owned();
+        Some((name(alive.next()?.0), name(alive.next()?.0)))
     }
 }

@@ -21,7 +21,7 @@ impl World {
     }
 
     /// The server to which it writes its progress and claims, if that accepts writes.
-    fn told_server_of(&self, task: usize, worker: usize) -> Option<usize> {
+    fn server_of_parts(&self, task: usize, worker: usize) -> Option<usize> {
         match self.plan.tasks[task].apart {
             true => Some(self.besides[task]).filter(|server| self.servers[*server].writable()),
             false => self.server_of(task, worker),
@@ -218,7 +218,7 @@ impl World {
 
     fn claim(&mut self, task: usize, worker: usize) {
         let (Some(key), Some(server)) =
-            (self.tasks[task].keys.claims.clone(), self.told_server_of(task, worker))
+            (self.tasks[task].keys.claims.clone(), self.server_of_parts(task, worker))
         else {
             return;
         };
@@ -236,7 +236,7 @@ impl World {
 
     fn progress(&mut self, task: usize, worker: usize) {
         let (Some(key), Some(server)) =
-            (self.tasks[task].keys.progress.clone(), self.told_server_of(task, worker))
+            (self.tasks[task].keys.progress.clone(), self.server_of_parts(task, worker))
         else {
             return;
         };
@@ -324,7 +324,7 @@ impl World {
         let was = std::mem::replace(&mut self.tasks[task].workers[worker].working, false);
         let tidy = was && self.tasks[task].rng.percent(60);
         if let (true, Some(key), Some(server)) =
-            (tidy, self.tasks[task].keys.claims.clone(), self.told_server_of(task, worker))
+            (tidy, self.tasks[task].keys.claims.clone(), self.server_of_parts(task, worker))
         {
             let instance = self.tasks[task].workers[worker].instance();
             self.servers[server].edit(&key, self.now, Value::Hash(Vec::new()), |value| {

@@ -1,5 +1,5 @@
 //! What a guard does beside its lock, as `src/commands/guard/beside.rs` has it: it reads the
-//! switches, claims, tells its progress, and reports an overrun.
+//! switches, claims, writes its progress, and reports an overrun.
 
 use lockwatch_guard::{Input, Run};
 use lockwatch_judge::reading::{Ended, GuardRuns};
@@ -17,7 +17,7 @@ use crate::world::state::{Did, World};
 /// written so often.
 const EVERY_MS: u64 = 1_000;
 /// How long the report of an overrun stays at least, in milliseconds.
-const TOLD_FOR_MS: u64 = 10_000;
+const REPORTED_FOR_MS: u64 = 10_000;
 
 impl World {
     /// Something may have changed.
@@ -64,7 +64,7 @@ impl World {
         guard.machine.handle(mono, Input::Wanted(wanted));
         let parts = &mut guard.parts;
         match parts.claim_at {
-            None if parts.runs => parts.claim_at = Some(now.max(parts.told_until)),
+            None if parts.runs => parts.claim_at = Some(now.max(parts.reported_until)),
             Some(_) if !parts.runs => {
                 parts.claim_at = None;
                 self.write_claim(task, host, None);
@@ -75,8 +75,8 @@ impl World {
         let parts = &mut guard.parts;
         if let Some((token, ms)) = parts.overruns.front().copied().filter(|_| is_answered) {
             parts.overruns.pop_front();
-            (parts.claim_at, parts.told_until) = (None, now + TOLD_FOR_MS);
-            self.tell_overrun(task, host, token, ms);
+            (parts.claim_at, parts.reported_until) = (None, now + REPORTED_FOR_MS);
+            self.report_overrun(task, host, token, ms);
         } else if parts.claim_at.is_some_and(|at| at <= now) {
             parts.claim_at = Some(now + EVERY_MS);
             self.write_claim(task, host, Some(now.to_string().into_bytes()));
@@ -150,10 +150,10 @@ impl World {
         });
     }
 
-    fn tell_overrun(&mut self, task: usize, host: usize, token: u64, ms: u64) {
+    fn report_overrun(&mut self, task: usize, host: usize, token: u64, ms: u64) {
         let life = self.tasks[task].stations[host].life;
         if self.write_claim(task, host, Some(overrun_claim(token, ms).into_bytes())) {
-            self.did(task, host, life, Did::Told { token });
+            self.did(task, host, life, Did::Written { token });
             let guard = self.tasks[task].stations[host].guard.as_ref();
             let instance = guard.map(|guard| guard.instance.to_vec());
             self.tasks[task].overruns.extend(instance);

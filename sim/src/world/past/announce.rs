@@ -22,7 +22,7 @@ impl World {
             let link = &self.links[agent][server];
             if let (Some((life, id)), None) = (listeners[server], link.cut) {
                 let push = Push::Changed(key.to_vec());
-                let event = Event::Told { agent, life, link: id, push };
+                let event = Event::Announced { agent, life, link: id, push };
                 self.queue.push(self.now + ms + link.each_way_ms + 1, event);
             }
         }

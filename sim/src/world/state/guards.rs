@@ -84,7 +84,7 @@ pub(in crate::world) struct Parts {
     /// It waits for an answer until then.
     pub(in crate::world) waits_until: u64,
     pub(in crate::world) claim_at: Option<u64>,
-    pub(in crate::world) told_until: u64,
+    pub(in crate::world) reported_until: u64,
     /// The runs that were written.
     pub(in crate::world) written: Runs,
     /// Overruns to report, as token and milliseconds.
@@ -103,7 +103,7 @@ pub(crate) struct Keeper {
     pub(in crate::world) dead_by: Mono,
     /// The script; `None`: it is gone, and the guard does not know that yet.
     pub(crate) script: Option<Script>,
-    /// It was told to ask the script to end while it was paused.
+    /// It was to ask the script to end while it was paused.
     pub(in crate::world) owes_term: bool,
     pub(in crate::world) code: Option<u8>,
 }
@@ -169,7 +169,7 @@ pub(crate) enum Did {
         token: u64,
     },
     /// That is in the hash of claims.
-    Told {
+    Written {
         token: u64,
     },
     /// The guard process has ended.
