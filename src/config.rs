@@ -71,7 +71,7 @@ pub struct SingleLock {
     pub username: Option<String>,
     /// Source of the password.
     pub password: Option<PasswordSource>,
-    /// What TLS needs beside the URL.
+    /// What TLS needs in addition to the URL.
     pub tls: Option<TlsConfig>,
 }
 

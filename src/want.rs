@@ -1,4 +1,4 @@
-//! Switches a task on or off for one user, and tells who wants it. With `hold` and the demo this is
+//! Switches a task on or off for one user, and shows who wants it. With `hold` and the demo this is
 //! the only code that writes to Redis, and it writes nothing but one user's switch.
 //!
 //! What is there is read first, by the agent's own questions. From that reading and the

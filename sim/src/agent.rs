@@ -55,7 +55,7 @@ pub(crate) struct Attempt {
     /// The server that was read; `None`: none.
     pub(crate) server: Option<usize>,
     pub(crate) standing: Standing,
-    /// Only the keys beside the locks were requested.
+    /// Only parts were requested.
     pub(crate) parts: bool,
     pub(crate) sent: Mono,
     pub(crate) took_ms: u64,

@@ -64,7 +64,7 @@ pub struct Coverage {
     pub failures: u64,
     /// Changes that servers reported.
     pub announced: u64,
-    /// Answers about keys beside locks on other servers.
+    /// Answers about parts whose locks are on other servers.
     pub parts: u64,
     /// Answered glances at deadlines.
     pub glances: u64,

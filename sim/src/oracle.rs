@@ -84,7 +84,7 @@ impl Oracle {
             }
             if attempt.parts {
                 let believed = if good { part } else { None };
-                self.answered_beside(*task, believed, attempt, world);
+                self.answered_parts(*task, believed, attempt, world);
                 self.tasks[*task].follow_verdict();
                 continue;
             }

@@ -70,7 +70,7 @@ fn layout(server: usize, world: &World) -> Reply {
     // Keys of tasks may have moved one by one. Their slots, and where a shard begins, are where the
     // owner may change.
     let mut moved = BTreeMap::new();
-    for (task, (home, at)) in world.tasks.iter().zip(known.homes.iter().zip(&known.besides)) {
+    for (task, (home, at)) in world.tasks.iter().zip(known.homes.iter().zip(&known.part_homes)) {
         task.keys.parts().for_each(|key| _ = moved.insert(slot(key), *at));
         moved.insert(slot(&task.keys.lock), *home);
     }

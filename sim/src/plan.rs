@@ -196,10 +196,10 @@ fn draw_task(task: u64, kind: RedisKind, apart: bool, rng: &mut Rng) -> (TaskSpe
     let workers = usize::try_from(rng.within(2, 3)).unwrap_or(2);
     let has_keys =
         |wanted: &WantedSpec| !matches!(wanted.source, WantedSource::Always | WantedSource::Never);
-    let has_beside = spec.wanted.as_ref().is_some_and(has_keys)
+    let has_parts = spec.wanted.as_ref().is_some_and(has_keys)
         || spec.progress.is_some()
         || spec.claims.is_some();
-    let apart = apart && has_beside;
+    let apart = apart && has_parts;
     (
         spec,
         TaskPlan {

@@ -196,18 +196,18 @@ fn go_on(mut request: Box<Request>, world: &mut World) -> Option<(usize, BatchTr
             let keys = &world.tasks[task].keys;
             let has_lock = command.args.get(1).is_some_and(|key| *key == *keys.lock)
                 || command.args.first().is_some_and(|name| name == b"TIME");
-            let is_beside = |command: &Command| {
+            let is_part = |command: &Command| {
                 keys.parts().any(|key| command.args.iter().any(|arg| *arg == **key))
             };
-            let has_beside =
-                !world.plan.tasks[task].apart || request.commands[from..to].iter().any(is_beside);
+            let has_parts =
+                !world.plan.tasks[task].apart || request.commands[from..to].iter().any(is_part);
             let of_lock =
                 |command: &&Command| command.args.get(1).is_some_and(|key| *key == *keys.lock);
             let glance = has_lock && request.commands[from..to].iter().filter(of_lock).count() == 1;
             request.truth.parts.push(PartTruth {
                 has_lock,
                 glance,
-                has_beside,
+                has_parts,
                 ..capture(world, server, task)
             });
         }
@@ -294,7 +294,7 @@ fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
         answered_at: now,
         has_lock: true,
         glance: false,
-        has_beside: true,
+        has_parts: true,
         lock,
         clock: state.clock.at(now),
         switches: readable.then(|| world.tasks[task].wanting[server].switches.clone()),

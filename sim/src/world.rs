@@ -57,7 +57,7 @@ impl World {
             waiting: (0..plan.servers).map(|_| Vec::new()).collect(),
             master: 0,
             homes: vec![0; plan.tasks.len()],
-            besides: vec![0; plan.tasks.len()],
+            part_homes: vec![0; plan.tasks.len()],
             moved_at: vec![0; plan.tasks.len()],
             shards: (0..plan.masters).collect(),
             layouts: Vec::new(),
@@ -77,7 +77,7 @@ impl World {
             settled_at: 0,
             cause: Cause::Worker,
             lock_keys: BTreeMap::new(),
-            beside_keys: BTreeMap::new(),
+            part_keys: BTreeMap::new(),
             member_keys: BTreeMap::new(),
             fault: 0,
             ids: 0,
@@ -91,7 +91,7 @@ impl World {
             let keys = world.tasks[task].keys.clone();
             world.lock_keys.insert(keys.lock, task);
             for key in keys.switches {
-                world.beside_keys.insert(key, task);
+                world.part_keys.insert(key, task);
             }
         }
         world.lay_out();

@@ -87,8 +87,8 @@ fn read_command(block: &Block<'_>, dir: &Path) -> Result<Option<Vec<String>>, Re
     let mut words = at.list(word)?;
     match words.first_mut() {
         Some(program) if !program.is_empty() => {
-            // Like other paths, it starts beside the configuration; a bare name is searched in
-            // the folders of `PATH`.
+            // Like other paths, it starts in the folder of the configuration; a bare name is
+            // searched in the folders of `PATH`.
             if program.contains('/') {
                 *program = dir.join(&*program).to_string_lossy().into_owned();
             }

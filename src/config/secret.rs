@@ -89,7 +89,7 @@ impl PasswordSource {
 
     /// A warning about unsafe permissions of the password file, or a command that does not exist.
     ///
-    /// Not an error: Kubernetes mounts secrets with mode 0644 unless told otherwise, in a
+    /// Not an error: Kubernetes mounts secrets with mode 0644 unless configured otherwise, in a
     /// directory of the pod's own.
     pub fn warning(&self) -> Option<String> {
         match self {

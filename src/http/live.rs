@@ -252,13 +252,13 @@ impl Publisher {
             self.whole = None;
             if !changes.is_empty() {
                 self.ready_at = Instant::now() + PACE;
-                self.tell_changes(newest, &changes);
+                self.send_changes(newest, &changes);
             }
         }
         self.help_lagging();
     }
 
-    fn tell_changes(&mut self, newest: &Published, changes: &Changes) {
+    fn send_changes(&mut self, newest: &Published, changes: &Changes) {
         // With so many changes, the whole table is smaller.
         if changes.rows.len() > ROWS_MAX || self.encoder.bytes_alive() > ALIVE_BYTES_MAX {
             self.ring.restart(newest.snapshot.sequence);

@@ -328,8 +328,8 @@ fn a_circle_of_methods_of_one_type_is_found() {
     };
     let three = "    fn three(&self) {}\n";
     assert_eq!(circles("", three), "");
-    let circle = "a circle among the files: room -> room::child -> room\n    room: self.two();\n    \
-        room::child: .three();";
+    let circle = "a circle among the files: room -> room::child -> room\n    \
+        room: self.two();\n    room::child: .three();";
     assert_eq!(circles(three, ""), circle);
 }
 

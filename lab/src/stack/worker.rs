@@ -44,8 +44,8 @@ pub struct WorkerSetup {
     pub after_loss: Lost,
 }
 
-/// A running worker. It does nothing until it is ordered to contend. Clones share the process, which
-/// is killed when the last one is dropped.
+/// A running worker. It does nothing until it is ordered to contend. Clones share the process,
+/// which is killed when the last one is dropped.
 #[derive(Clone, Debug)]
 pub struct Worker {
     child: Arc<Mutex<Child>>,

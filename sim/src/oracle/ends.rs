@@ -110,7 +110,7 @@ impl Oracle {
         let to_and_fro = clock_steps(world, last.server, before.from..=last.to) > 1;
         let fits = match (first, more) {
             // The same guard holds it again, as another holder.
-            (None, _) => world.held_anew(task, who, before.from, last.to).is_some(),
+            (None, _) => world.held_again(task, who, before.from, last.to).is_some(),
             // There was more than one end, and the readings do not show which.
             (Some(_), Some(_)) => true,
             (Some((at, cause)), None) => match (cause, reason) {

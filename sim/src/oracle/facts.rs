@@ -58,10 +58,10 @@ pub(super) struct TaskFacts {
     pub(super) says: Says,
     pub(super) switches_at: Option<Asked>,
     pub(super) overlap: Overlap,
-    /// A free lock was found beside another master's held one. These answers do not show when a
+    /// A free lock was found next to another master's held one. These answers do not show when a
     /// hold ended.
     pub(super) contradicted: bool,
-    /// The keys beside the lock changed during the read. The result is unknown until the next
+    /// The parts changed during the read. The result is unknown until the next
     /// answer.
     pub(super) mixed: bool,
     /// It is uncertain whether an answer counts as sight, until the next one that certainly does.
@@ -70,7 +70,7 @@ pub(super) struct TaskFacts {
     pub(super) renewal_said: RenewalSaid,
     /// The newest snapshot showed a split.
     pub(super) is_split: bool,
-    /// The keys beside the lock may be on another server.
+    /// The parts may be on another server.
     pub(super) apart: bool,
     /// A key may say that alerts wait.
     pub(super) has_pause: bool,

@@ -39,7 +39,7 @@ impl Oracle {
             return;
         }
         self.check_turns_live(task, view, (at, known_by), world);
-        let says = &real.wanting[world.besides[task]];
+        let says = &real.wanting[world.part_homes[task]];
         // Keys on another server are read after the lock, so their effect may come with the next
         // reading.
         let later_ms = if world.plan.tasks[task].apart { self.interval_ms + ANSWER_MS } else { 0 };
@@ -134,14 +134,13 @@ impl Oracle {
         if let (Some(progress), LockState::Held { .. }, false) =
             (&spec.progress, &lock.state, expired)
         {
-            let held = real.past[server].held_since().max(world.held_anew_at(task));
+            let held = real.past[server].held_since().max(world.held_again_at(task));
             let held = held.max(real.progress_at).max(says.since).max(known_by);
             let due = held + later_ms + 2 * self.interval_ms + progress.stale_after_ms + CONFIRM_MS;
-            let there = real
-                .keys
-                .progress
-                .as_ref()
-                .is_some_and(|key| world.servers[world.besides[task]].get(key, now).is_some());
+            let there =
+                real.keys.progress.as_ref().is_some_and(|key| {
+                    world.servers[world.part_homes[task]].get(key, now).is_some()
+                });
             // A heartbeat that was seen, and ended, is a stall from then on.
             let ended = world.plan.tasks[task].beats_ms.map(|ms| real.progress_at + ms);
             let lost = world.generations.back().is_some_and(|it| it.at >= real.progress_at);

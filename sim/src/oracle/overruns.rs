@@ -72,7 +72,7 @@ impl Oracle {
     /// Whether the agent could read the report since it was written.
     fn could_read(&self, owed: &Overrun, must_be_there: bool, world: &World) -> bool {
         let (real, facts) = (&world.tasks[owed.task], &self.tasks[owed.task]);
-        let server = world.besides[owed.task];
+        let server = world.part_homes[owed.task];
         let entry =
             real.keys.claims.as_ref().and_then(|key| world.servers[server].get(key, world.now));
         let is_there = match entry.map(|entry| &entry.value) {

@@ -28,7 +28,7 @@ impl TaskFacts {
 impl Oracle {
     /// A good answer had the pause.
     pub(super) fn read_pause(&mut self, task: usize, part: &PartTruth, attempt: &Attempt) {
-        if !attempt.parts && !part.has_beside {
+        if !attempt.parts && !part.has_parts {
             return;
         }
         let end = |until_s: i64| {

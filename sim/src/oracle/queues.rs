@@ -72,7 +72,7 @@ impl Oracle {
     }
 
     /// Whether the parties executed one member side by side.
-    pub(super) fn executed_beside(&self, task: usize, parties: &[Party], world: &World) -> bool {
+    pub(super) fn executed_together(&self, task: usize, parties: &[Party], world: &World) -> bool {
         let Some(real) = &world.tasks[task].queues else { return false };
         let of = |party: &Party| -> Vec<&Execution> {
             let lately = |one: &&Execution| one.to.is_none_or(|to| to + MET_MS > world.now);
@@ -179,7 +179,7 @@ impl Oracle {
         let name = &view.spec.name;
         let later_ms = 2 * self.interval_ms + SHOWN_MS;
         let limit_ms = queue.spec.max_late_ms;
-        let says = &real.wanting[world.besides[task]];
+        let says = &real.wanting[world.part_homes[task]];
         let wanted_since = if says.says == Says::Yes { says.since } else { 0 };
         let moved = queues.left[server].last().map_or(0, |left| left.at);
         let mut due: Vec<_> = queues.members[server]

@@ -344,7 +344,7 @@ impl Reference {
     }
 
     /// The switches were read without the lock.
-    pub(super) fn read_beside(&mut self, at: Mono, wanted: Says, limits: Limits) {
+    pub(super) fn read_parts(&mut self, at: Mono, wanted: Says, limits: Limits) {
         self.ended = None;
         self.read_wanted(at, wanted, limits);
     }
@@ -444,7 +444,7 @@ impl Reference {
     }
 
     /// The newest hold was over, and the same instance began another one.
-    pub(super) fn held_anew(&mut self) {
+    pub(super) fn held_again(&mut self) {
         if let Some(hold) = &mut self.hold {
             hold.holders.clear();
         }

@@ -194,7 +194,7 @@ impl Oracle {
         hold.persistent?;
         let [newest, .., oldest] = own.as_slice() else { return None };
         // A guard that takes its lock again begins another hold with that.
-        if world.held_anew_at(task) >= oldest.at {
+        if world.held_again_at(task) >= oldest.at {
             return None;
         }
         let deadline = newest.state.deadline()?;

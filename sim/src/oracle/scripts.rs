@@ -146,7 +146,7 @@ impl Facts {
                 coverage.saw(Seen::Reported);
                 self.reports.retain(|owed| !owed.is_of(host, life));
             }
-            Did::HeldAnew { .. } => {}
+            Did::HeldAgain { .. } => {}
             Did::Written { .. } => coverage.saw(Seen::Written),
             Did::Died => {
                 self.reports.retain(|owed| !owed.is_of(host, life));
@@ -171,7 +171,7 @@ impl Facts {
         }
     }
 
-    /// A script starts: under the newest token of its guard, and beside none that should not run.
+    /// A script starts: under the newest token of its guard, and while none runs that should not.
     fn started(
         &mut self,
         deed: &Deed,

@@ -34,7 +34,7 @@ impl Oracle {
         let fits = match (&shown, &facts.last) {
             _ if facts.newest == Newest::Open => true,
             (None, _) if !is_answered => true,
-            // A free lock beside another master's held one.
+            // A free lock next to another master's held one.
             (None, Some(last)) => {
                 self.kind == RedisKind::Replicated && last.states.contains(&LockState::Free)
             }

@@ -23,7 +23,7 @@ impl Oracle {
     /// A server announced to the agent that a key of a task has changed.
     pub(crate) fn announced(&mut self, server: usize, key: &[u8], world: &World) {
         let lock = world.lock_keys.get(key).copied();
-        let Some(task) = lock.or_else(|| world.beside_keys.get(key).copied()) else { return };
+        let Some(task) = lock.or_else(|| world.part_keys.get(key).copied()) else { return };
         let now = world.now;
         let lately = &mut self.announced.lately;
         lately.push_back((now, task));
@@ -60,8 +60,8 @@ impl Oracle {
         self.announced.owed.retain(|(task, at)| !is_answer(task, *at));
     }
 
-    /// Checks that each lock was asked for in time. A request whose answer has not come is not known
-    /// yet.
+    /// Checks that each lock was asked for in time. A request whose answer has not come is not
+    /// known yet.
     pub(super) fn check_soon(&mut self, world: &World) {
         let over = |at: u64| at + SOON_MS + self.timeout_ms < world.now;
         let owed = std::mem::take(&mut self.announced.owed);

@@ -47,11 +47,11 @@ impl Oracle {
                 claims.iter().all(Option::is_some)
                     && claims.iter().flatten().any(|claim| parts(claim))
             }
-            SplitKind::Masters => self.lived_beside(task, parties, world),
-            SplitKind::Turns => self.stood_beside(task, parties, world),
-            SplitKind::Executions => self.executed_beside(task, parties, world),
+            SplitKind::Masters => self.lived_together(task, parties, world),
+            SplitKind::Turns => self.stood_together(task, parties, world),
+            SplitKind::Executions => self.executed_together(task, parties, world),
             SplitKind::Overlap => {
-                self.lived_beside(task, parties, world) || self.looked_lost(task, parties, world)
+                self.lived_together(task, parties, world) || self.looked_lost(task, parties, world)
             }
         };
         if !witnessed {
@@ -75,8 +75,8 @@ impl Oracle {
     }
 
     /// Whether no party but the last has released its lock since it held it; or the party held the
-    /// lock beside the last one, or continues to work.
-    fn lived_beside(&self, task: usize, parties: &[Party], world: &World) -> bool {
+    /// lock next to the last one, or continues to work.
+    fn lived_together(&self, task: usize, parties: &[Party], world: &World) -> bool {
         let real = &world.tasks[task];
         let Some((newest, older)) = parties.split_last() else { return false };
         older.iter().all(|party| {

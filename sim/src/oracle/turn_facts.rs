@@ -106,7 +106,7 @@ impl TurnFacts {
         if turn.due <= 0 && !self.first_seen.iter().any(|(seen, _)| seen == turn) {
             self.first_seen.push_back((turn.clone(), at));
         }
-        // What has gone for certain is seen anew.
+        // What has gone for certain is seen again.
         if self.first_seen.len() > 20 {
             self.first_seen.pop_front();
         }

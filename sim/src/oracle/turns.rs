@@ -29,9 +29,9 @@ impl Oracle {
         turns.answered(last, is_sure, is_other);
     }
 
-    /// Whether two of the parties stood beside each other, with the same values, for as long as
+    /// Whether two of the parties stood next to each other, with the same values, for as long as
     /// their handover takes.
-    pub(super) fn stood_beside(&self, task: usize, parties: &[Party], world: &World) -> bool {
+    pub(super) fn stood_together(&self, task: usize, parties: &[Party], world: &World) -> bool {
         let Some(turns) = &self.tasks[task].turns else { return false };
         let is_party = |turn: &&Turn| parties.iter().any(|party| party.holder.client == turn.name);
         let from = world.now.saturating_sub(MET_MS + turns.spec.handover_ms);
@@ -147,8 +147,8 @@ impl Oracle {
         }
     }
 
-    /// A true split and a late turn must be reported in time. `known_by`: since when this agent sees
-    /// all.
+    /// A true split and a late turn must be reported in time. `known_by`: since when this agent
+    /// sees all.
     pub(super) fn check_turns_live(
         &mut self,
         task: usize,
@@ -181,7 +181,7 @@ impl Oracle {
                 ));
             }
         }
-        let says = &world.tasks[task].wanting[world.besides[task]];
+        let says = &world.tasks[task].wanting[world.part_homes[task]];
         let counts = matches!(says.says, Says::Yes | Says::Unset);
         let wanted_since = if says.says == Says::Yes { says.since } else { 0 };
         let late = |turn: &Turn| {

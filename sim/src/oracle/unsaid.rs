@@ -125,7 +125,7 @@ impl Oracle {
             return None;
         }
         let entry = world.servers[server].get(key, world.now)?;
-        // The evidence must be beside one hold. Beside a free lock each claim is reported
+        // The evidence must be next to one hold. Next to a free lock each claim is reported
         // separately, and the task is down.
         let past = &world.tasks[task].past[server];
         past.newest().filter(|since| matches!(since.state, LockState::Held { .. }))?;

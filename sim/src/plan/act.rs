@@ -138,7 +138,7 @@ pub enum TurnAct {
     OtherUnit,
     /// Somebody writes what is no number.
     NoNumber,
-    /// The turn is set anew, at once.
+    /// The turn is set again, at once.
     AtOnce,
 }
 

@@ -11,7 +11,7 @@ use crate::rng::Rng;
 /// One seed in so many has guards. The other seeds mean what they meant before there were guards.
 const EACH: u64 = 5;
 
-/// Gives guards to some tasks of a seed, instead of its workers or beside one of them.
+/// Gives guards to some tasks of a seed, instead of its workers or together with one of them.
 pub(super) fn draw(seed: u64, specs: &mut [TaskSpec], tasks: &mut [TaskPlan]) {
     if !seed.is_multiple_of(EACH) {
         return;

@@ -96,7 +96,7 @@ fn draw_turns(task: usize, kind: RedisKind, rng: &mut Rng) -> (TaskSpec, TaskPla
         pause_ms: rng.weighted(&[(50, 0), (50, 500)]).unwrap_or(0),
     };
     let mut spec = TaskSpec::of(&name, StoreIndex(0), KindSpec::Turn(turn));
-    let users = beside(&mut spec, &prefix, rng);
+    let users = draw_parts(&mut spec, &prefix, rng);
     (spec, TaskPlan { turns: Some(turns), ..shape(users) })
 }
 
@@ -124,12 +124,12 @@ fn draw_queue(task: usize, kind: RedisKind, rng: &mut Rng) -> (TaskSpec, TaskPla
         let key = format!("{prefix}:claims").into_bytes();
         spec.claims = Some(ClaimsSpec { key, fresh_for_ms: 10_000 });
     }
-    let users = beside(&mut spec, &prefix, rng);
+    let users = draw_parts(&mut spec, &prefix, rng);
     (spec, TaskPlan { queue: Some(plan), ..shape(users) })
 }
 
-/// What is read beside it. Returns the number of its users.
-fn beside(spec: &mut TaskSpec, prefix: &str, rng: &mut Rng) -> usize {
+/// The parts that are read with it. Returns the number of its users.
+fn draw_parts(spec: &mut TaskSpec, prefix: &str, rng: &mut Rng) -> usize {
     let users = rng.index(2) + 1;
     let source = match rng.below(100) {
         0..60 => Some(WantedSource::Hash(format!("{prefix}:users").into_bytes())),

@@ -89,7 +89,7 @@ impl World {
                 }
             }
             Act::EvictSwitches { task } => {
-                let (server, now) = (self.besides[task], self.now);
+                let (server, now) = (self.part_homes[task], self.now);
                 let key = self.tasks[task].keys.switches.first().cloned();
                 let kept = key.filter(|key| {
                     self.servers[server].writable() && self.servers[server].get(key, now).is_some()

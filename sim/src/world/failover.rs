@@ -235,7 +235,7 @@ impl World {
         } else {
             self.master = to;
             self.homes.fill(to);
-            self.besides.fill(to);
+            self.part_homes.fill(to);
         }
         self.note_ruler(to);
         self.some_guards_reconnect();

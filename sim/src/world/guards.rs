@@ -70,7 +70,7 @@ impl World {
             GuardJob::Changed => {
                 guard.machine.handle(mono, Input::Changed);
                 self.did(task, host, life, Did::Heard);
-                self.beside_soon(task, host);
+                self.parts_soon(task, host);
             }
             GuardJob::Parts { number } => self.parts(task, host, number),
             GuardJob::Gone { code, at } => {
@@ -79,7 +79,7 @@ impl World {
                     guard.machine.handle(mono, Input::Gone { code, at });
                     guard.parts.runs = false;
                 }
-                self.beside_soon(task, host);
+                self.parts_soon(task, host);
             }
             GuardJob::KeeperGone { script } => self.keeper_is_gone(task, host, script),
             GuardJob::Start
@@ -110,7 +110,7 @@ impl World {
             client: Client::default(),
             parts: Parts::default(),
         });
-        self.beside_soon(task, host);
+        self.parts_soon(task, host);
         self.drive(task, host);
     }
 
@@ -185,7 +185,7 @@ impl World {
                 if let Some(guard) = &mut self.tasks[task].stations[host].guard {
                     guard.parts.overruns.push_back((token, overrun.to.since_ms(overrun.from)));
                 }
-                self.beside_soon(task, host);
+                self.parts_soon(task, host);
             }
             Action::End(_) => {
                 self.withdraw(task, host);

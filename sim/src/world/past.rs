@@ -43,7 +43,7 @@ impl World {
             for (at, key) in changed {
                 if let Some(task) = self.lock_keys.get(&key).copied() {
                     self.note_lock(server, task, &key, at);
-                } else if let Some(task) = self.beside_keys.get(&key).copied() {
+                } else if let Some(task) = self.part_keys.get(&key).copied() {
                     self.note_wanting(server, task);
                 } else {
                     self.note_member_lock(server, &key, at);

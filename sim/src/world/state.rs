@@ -46,8 +46,8 @@ pub(crate) struct World {
     pub(crate) master: usize,
     /// The server with the lock of each task.
     pub(crate) homes: Vec<usize>,
-    /// The server with the keys beside the lock of each task.
-    pub(crate) besides: Vec<usize>,
+    /// The server with the parts of each task.
+    pub(crate) part_homes: Vec<usize>,
     /// When the keys moved there.
     pub(crate) moved_at: Vec<u64>,
     /// In a cluster: the present master of each shard; a shard is numbered by its first master.
@@ -82,7 +82,7 @@ pub(crate) struct World {
     pub(crate) settled_at: u64,
     pub(crate) cause: Cause,
     pub(crate) lock_keys: BTreeMap<Arc<[u8]>, usize>,
-    pub(crate) beside_keys: BTreeMap<Arc<[u8]>, usize>,
+    pub(crate) part_keys: BTreeMap<Arc<[u8]>, usize>,
     /// The locks of members, with the task and the member.
     pub(crate) member_keys: BTreeMap<Arc<[u8]>, (usize, Vec<u8>)>,
     pub(crate) fault: u64,
@@ -142,8 +142,8 @@ pub(crate) struct Layout {
     pub(crate) shards: Vec<usize>,
     /// The server with the lock of each task.
     pub(crate) homes: Vec<usize>,
-    /// The server with the keys beside the lock.
-    pub(crate) besides: Vec<usize>,
+    /// The server with the parts.
+    pub(crate) part_homes: Vec<usize>,
 }
 
 /// A claim that pauses for this many milliseconds starts again.
@@ -168,7 +168,7 @@ impl World {
         let mut others =
             self.tasks[task].workers.iter().filter(|worker| worker.instance() != instance);
         let parts = others.any(|worker| worker.alive && worker.working)
-            || self.tasks[task].stations.iter().any(|station| station.runs_beside(instance));
+            || self.tasks[task].stations.iter().any(|station| station.runs_another(instance));
         let claims = &mut self.tasks[task].claims;
         claims.retain(|_, claim| claim.newest + 300_000 > now);
         let claim = claims.entry(instance.to_vec()).or_insert(Claiming {

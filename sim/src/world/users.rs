@@ -35,7 +35,7 @@ impl World {
 
     /// Writes a user's wish, if the server accepts writes.
     pub(super) fn write_switch(&mut self, task: usize, number: usize) {
-        let server = self.besides[task];
+        let server = self.part_homes[task];
         let (now, on) = (self.now, self.tasks[task].wishes[number]);
         let Some(wanted) = self.plan.spec.tasks[task].wanted.clone() else { return };
         if !self.servers[server].writable() {
@@ -71,7 +71,7 @@ impl World {
 
     /// Removes a user's switch.
     pub(super) fn remove_switch(&mut self, task: usize, number: usize) {
-        let (server, now) = (self.besides[task], self.now);
+        let (server, now) = (self.part_homes[task], self.now);
         if !self.servers[server].writable() {
             return;
         }
@@ -96,7 +96,7 @@ impl World {
 
     /// Writes a value that is neither on nor off.
     pub(super) fn garble_switch(&mut self, task: usize, number: usize) {
-        let (server, now) = (self.besides[task], self.now);
+        let (server, now) = (self.part_homes[task], self.now);
         if !self.servers[server].writable() {
             return;
         }

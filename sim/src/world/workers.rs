@@ -23,7 +23,7 @@ impl World {
     /// The server to which it writes its progress and claims, if that accepts writes.
     fn server_of_parts(&self, task: usize, worker: usize) -> Option<usize> {
         match self.plan.tasks[task].apart {
-            true => Some(self.besides[task]).filter(|server| self.servers[*server].writable()),
+            true => Some(self.part_homes[task]).filter(|server| self.servers[*server].writable()),
             false => self.server_of(task, worker),
         }
     }
@@ -31,7 +31,7 @@ impl World {
     /// Whether workers shall run, according to the server that they use, or the one with the
     /// switches.
     fn wanted_at(&self, server: usize, task: usize) -> bool {
-        let server = if self.plan.tasks[task].apart { self.besides[task] } else { server };
+        let server = if self.plan.tasks[task].apart { self.part_homes[task] } else { server };
         match self.plan.spec.tasks[task].wanted.as_ref().map(|wanted| &wanted.source) {
             None | Some(WantedSource::Always) => true,
             Some(WantedSource::Never) => false,

@@ -1,5 +1,5 @@
-//! The script that the guards run: it reports to the bench when it began and when it ended, and holds a
-//! lock of the kernel while it lives, so that two of them cannot miss each other.
+//! The script that the guards run: it reports to the bench when it began and when it ended, and
+//! holds a lock of the kernel while it lives, so that two of them cannot miss each other.
 
 use std::fs::File;
 use std::os::unix::net::UnixDatagram;

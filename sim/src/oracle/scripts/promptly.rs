@@ -43,12 +43,12 @@ impl Facts {
     fn follow_reach(&mut self, task: usize, world: &World) {
         let hosts = world.tasks[task].stations.len();
         self.idle.reach_since.resize(hosts, None);
-        let (home, beside) = (world.homes[task], world.besides[task]);
-        let can_write = world.servers[home].writable() && world.servers[beside].writable();
+        let (home, parts) = (world.homes[task], world.part_homes[task]);
+        let can_write = world.servers[home].writable() && world.servers[parts].writable();
         for host in 0..hosts {
             let reaches = can_write
                 && world.guard_reaches(task, host, home)
-                && world.guard_reaches(task, host, beside)
+                && world.guard_reaches(task, host, parts)
                 && world
                     .guard_server(task, host)
                     .is_none_or(|server| server == home || !world.servers[server].writable());
@@ -108,7 +108,7 @@ impl Facts {
         if let (Some(heard), Some(since), true) = (run.heard_at, guard_since, is_calm) {
             must("lost", heard.max(since) + LOST_MS, "though its guard heard of the loss");
         }
-        let says = &world.tasks[task].wanting[world.besides[task]];
+        let says = &world.tasks[task].wanting[world.part_homes[task]];
         let unwanted = self.idle.unwanted_since.filter(|_| says.says == Says::No);
         if let (Some(unwanted), Some(since)) = (unwanted, guard_since)
             && let Some(reached) = self.idle.reach_since.get(run.host).copied().flatten()
@@ -160,10 +160,10 @@ impl Facts {
         let Some(terms) = world.plan.tasks[task].guards.map(|guards| guards.terms) else {
             return wrong;
         };
-        let says = &real.wanting[world.besides[task]];
+        let says = &real.wanting[world.part_homes[task]];
         let says_now =
             if world.plan.spec.tasks[task].wanted.is_none() { Says::Yes } else { says.says };
-        let can_write = world.servers[world.besides[task]].writable();
+        let can_write = world.servers[world.part_homes[task]].writable();
         let since = |is_so: bool, before: Option<u64>, least: u64| {
             is_so.then(|| before.unwrap_or(now).max(least))
         };

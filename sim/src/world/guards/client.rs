@@ -91,7 +91,7 @@ impl World {
         }
     }
 
-    /// A request has no answer. The next one connects anew.
+    /// A request has no answer. The next one connects again.
     fn fails(&mut self, task: usize, host: usize, life: u32, number: u64, at: u64) {
         let failed = GuardJob::Answered { number, reply: Reply::Failed, is_refused: false };
         self.guard_at(task, host, life, at.max(self.now + 1), failed);
@@ -226,7 +226,7 @@ impl World {
                 let got = guard.and_then(|guard| guard.client.got.replace((server, hold)));
                 if let Some(got) = got.filter(|got| *got != (server, hold)) {
                     let is_sure = got.0 == server;
-                    self.did(task, host, life, Did::HeldAnew { is_sure });
+                    self.did(task, host, life, Did::HeldAgain { is_sure });
                 }
                 self.did(task, host, life, Did::Leased { server, until, token: Some(token) });
                 Some(Reply::Taken { token })
@@ -304,7 +304,7 @@ impl World {
         }
     }
 
-    /// Connects anew to hear of changes, if that is due. What happened before nobody heard.
+    /// Connects again to hear of changes, if that is due. What happened before nobody heard.
     pub(super) fn listen_for_changes(&mut self, task: usize, host: usize) {
         let (now, home) = (self.now, self.homes[task]);
         let is_reached = self.guard_reaches(task, host, home);

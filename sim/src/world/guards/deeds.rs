@@ -23,13 +23,13 @@ impl World {
 
     /// Whether a guard that held the lock before began another hold within this time, and whether
     /// that is sure.
-    pub(crate) fn held_anew(&self, task: usize, who: &[u8], from: u64, to: u64) -> Option<bool> {
+    pub(crate) fn held_again(&self, task: usize, who: &[u8], from: u64, to: u64) -> Option<bool> {
         let within = self.deeds_before.iter().filter(|(at, _)| (from..=to).contains(at));
-        let anew = within.filter_map(|(_, deed)| match deed.what {
-            Did::HeldAnew { is_sure } if deed.task == task => Some((deed, is_sure)),
+        let again = within.filter_map(|(_, deed)| match deed.what {
+            Did::HeldAgain { is_sure } if deed.task == task => Some((deed, is_sure)),
             _ => None,
         });
-        let own = anew.filter(|(deed, _)| instance(task, deed.host, deed.life).as_bytes() == who);
+        let own = again.filter(|(deed, _)| instance(task, deed.host, deed.life).as_bytes() == who);
         own.map(|(_, is_sure)| is_sure).min()
     }
 
@@ -42,10 +42,10 @@ impl World {
     }
 
     /// When a guard that held the lock before last began another hold.
-    pub(crate) fn held_anew_at(&self, task: usize) -> u64 {
+    pub(crate) fn held_again_at(&self, task: usize) -> u64 {
         let mut lately = self.deeds_before.iter().rev();
-        let newest =
-            lately.find(|(_, deed)| deed.task == task && matches!(deed.what, Did::HeldAnew { .. }));
+        let newest = lately
+            .find(|(_, deed)| deed.task == task && matches!(deed.what, Did::HeldAgain { .. }));
         newest.map_or(0, |(at, _)| *at)
     }
 }

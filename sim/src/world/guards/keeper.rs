@@ -45,7 +45,7 @@ impl World {
         self.guard_later(task, host, life, ends_ms, GuardJob::Ends { script: script_number });
         let turn = GuardJob::Keeper { script: script_number };
         self.guard_at(task, host, life, (alarm_at + late_ms).max(now + 1), turn);
-        self.beside_soon(task, host);
+        self.parts_soon(task, host);
     }
 
     fn keeper(&mut self, task: usize, host: usize, script: u64) -> Option<&mut Keeper> {

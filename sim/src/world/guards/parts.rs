@@ -1,4 +1,4 @@
-//! What a guard does beside its lock, as `src/commands/guard/beside.rs` has it: it reads the
+//! What a guard does besides its lock, as `src/commands/guard/side_keys.rs` has it: it reads the
 //! switches, claims, writes its progress, and reports an overrun.
 
 use lockwatch_guard::{Input, Run};
@@ -21,11 +21,11 @@ const REPORTED_FOR_MS: u64 = 10_000;
 
 impl World {
     /// Something may have changed.
-    pub(super) fn beside_soon(&mut self, task: usize, host: usize) {
-        self.beside_at(task, host, self.now + 1);
+    pub(super) fn parts_soon(&mut self, task: usize, host: usize) {
+        self.parts_at(task, host, self.now + 1);
     }
 
-    fn beside_at(&mut self, task: usize, host: usize, at: u64) {
+    fn parts_at(&mut self, task: usize, host: usize, at: u64) {
         let station = &mut self.tasks[task].stations[host];
         let life = station.life;
         let Some(guard) = &mut station.guard else { return };
@@ -49,7 +49,7 @@ impl World {
         }
         guard.parts.due_at = None;
         self.listen_for_changes(task, host);
-        let server = self.besides[task];
+        let server = self.part_homes[task];
         let is_answered = self.guard_reaches(task, host, server) && self.servers[server].writable();
         let wanted = self.read_wanted(task, server, is_answered);
         if !is_answered {
@@ -85,7 +85,7 @@ impl World {
         if is_answered {
             self.write_runs(task, host);
         }
-        self.beside_at(task, host, now + EVERY_MS);
+        self.parts_at(task, host, now + EVERY_MS);
     }
 
     fn read_wanted(&self, task: usize, server: usize, is_answered: bool) -> Wanted {
@@ -108,7 +108,7 @@ impl World {
         if guard.parts.claim_at.take().is_some() {
             self.write_claim(task, host, None);
         }
-        let server = self.besides[task];
+        let server = self.part_homes[task];
         if self.guard_reaches(task, host, server) && self.servers[server].writable() {
             self.write_runs(task, host);
         }
@@ -116,7 +116,7 @@ impl World {
 
     /// The newest runs, by the server's clock.
     fn write_runs(&mut self, task: usize, host: usize) {
-        let (server, now) = (self.besides[task], self.now);
+        let (server, now) = (self.part_homes[task], self.now);
         let Some(key) = self.tasks[task].keys.claims.clone() else { return };
         let clock = ServerTime(self.servers[server].clock.at(now));
         let station = &mut self.tasks[task].stations[host];
@@ -162,7 +162,7 @@ impl World {
 
     /// Writes or removes a guard's field in the hash of claims; returns whether that was done.
     fn write_claim(&mut self, task: usize, host: usize, claim: Option<Vec<u8>>) -> bool {
-        let (server, now) = (self.besides[task], self.now);
+        let (server, now) = (self.part_homes[task], self.now);
         let Some(key) = self.tasks[task].keys.claims.clone() else { return false };
         if !self.guard_reaches(task, host, server) || !self.servers[server].writable() {
             return false;
@@ -184,7 +184,7 @@ impl World {
 
     /// The script runs, which counts as progress.
     fn write_heartbeat(&mut self, task: usize, host: usize) {
-        let (server, now) = (self.besides[task], self.now);
+        let (server, now) = (self.part_homes[task], self.now);
         let Some(key) = self.tasks[task].keys.progress.clone() else { return };
         if !self.guard_reaches(task, host, server) || !self.servers[server].writable() {
             return;

@@ -44,7 +44,7 @@ impl World {
     /// A server announces a changed key to the guards that listen to it, after at least `ms`.
     fn announce_to_guards(&mut self, server: usize, key: &Arc<[u8]>, ms: u64) {
         let lock = self.lock_keys.get(key).copied();
-        let Some(task) = lock.or_else(|| self.beside_keys.get(key).copied()) else { return };
+        let Some(task) = lock.or_else(|| self.part_keys.get(key).copied()) else { return };
         for host in 0..self.tasks[task].stations.len() {
             let process = self.lives[server];
             let station = &self.tasks[task].stations[host];

@@ -41,7 +41,7 @@ impl World {
                     queues.left[server].push(Leave { at: now });
                 }
             }
-            // What a restart brings back was executed before: whoever takes it now does it again.
+            // What a restart brings back was executed before: who takes it now does it again.
             let is_back = due.is_none() || member.gone.is_some_and(|(_, old)| due == Some(old));
             if !is_back {
                 member.holder = None;

@@ -137,7 +137,7 @@ pub(crate) enum Did {
     },
     /// With its newest lease a later hold of the same guard began. Not `is_sure`: on a server that
     /// may have known either hold before.
-    HeldAnew {
+    HeldAgain {
         is_sure: bool,
     },
     /// The store took its lock back.
@@ -220,7 +220,7 @@ impl Station {
     }
 
     /// Whether a script runs here, of another guard process than `instance`.
-    pub(crate) fn runs_beside(&self, instance: &[u8]) -> bool {
+    pub(crate) fn runs_another(&self, instance: &[u8]) -> bool {
         let is_own = self.guard.as_ref().is_some_and(|guard| *guard.instance == *instance);
         self.keepers
             .iter()

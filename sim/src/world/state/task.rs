@@ -109,7 +109,7 @@ pub(crate) struct Keys {
     pub(crate) progress: Option<Arc<[u8]>>,
     pub(crate) claims: Option<Arc<[u8]>>,
     pub(crate) pause: Option<Arc<[u8]>>,
-    /// The counter of the fencing tokens, beside the lock in its slot.
+    /// The counter of the fencing tokens, in the slot of the lock.
     pub(crate) token: Arc<[u8]>,
 }
 

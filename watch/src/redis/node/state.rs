@@ -38,7 +38,7 @@ pub(in crate::redis) struct Node {
     pub(super) role: Option<Role>,
     /// When a witness is asked for its role next.
     pub(super) pulse_at: Mono,
-    /// Reads to do of keys beside locks of other servers, and which servers those are.
+    /// Reads to do of parts of tasks whose locks are on other servers, and which servers those are.
     pub(super) remote_parts: VecDeque<PartsRead>,
     pub(super) link: Link,
     /// Batches in flight, in the order in which they were sent; replies come in the same order.
@@ -122,7 +122,7 @@ impl Node {
         position_of(task, &self.duty.own, |(index, _)| *index).is_some()
     }
 
-    /// The standing of an answer. Keys beside a lock are always read from a server that decides
+    /// The standing of an answer. Parts are always read from a server that decides
     /// about them.
     pub(super) fn standing(&self, what: &What) -> Standing {
         if matches!(what, What::Parts(_)) { Standing::Decides } else { self.duty.standing }
