@@ -222,7 +222,7 @@ async fn a_dead_script_is_not_noticed_by_the_watchdog() {
 
 #[tokio::test]
 async fn a_worker_that_is_ordered_to_end_releases_its_lock() {
-    let Some(mut bench) = Bench::start("demo: reported to end").await else { return };
+    let Some(mut bench) = Bench::start("demo: ordered to end").await else { return };
     bench.b.crash().await.unwrap();
     bench.board.switch("anna", Position::On).await.unwrap();
     bench.until_held_by(&["server-a"]).await;

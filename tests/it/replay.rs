@@ -233,7 +233,7 @@ fn what_is_wrong_is_said(crash: &Crash) {
         let output = replay(path, arguments);
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(code), "{error}");
-        assert_eq!(output.stdout, b"", "nothing is reported of what cannot be understood");
+        assert_eq!(output.stdout, b"", "nothing is reported about what cannot be understood");
         for part in parts {
             assert!(error.contains(part), "{part}: {error}");
         }
